@@ -33,20 +33,20 @@ interface Flags {
 
 const command = new Command('npm run bench -- collectives')
   .description(
-    'Times collectives between tabs (local: workers of one tab) by size, backend and algorithm, in groups that initProcessGroup forms. Bus bandwidth is as in nccl-tests: what a link carries, whatever the number of ranks.',
+    'Times collectives between tabs (local: workers of one tab) by size, backend and algorithm, in groups formed by initProcessGroup. Bus bandwidth is that of nccl-tests: what a link carries, independent of the number of ranks.',
   )
-  .option('--ranks <counts>', 'tabs', someOf([2, 3, 4, 5, 6, 8, 12, 16]), [2, 3, 4])
+  .option('--ranks <counts>', 'numbers of tabs', someOf([2, 3, 4, 5, 6, 8, 12, 16]), [2, 3, 4])
   .option('--backends <names>', 'how tabs are linked', someOf(measuredBackends), [
     ...measuredBackends,
   ])
-  .option('--operations <names>', 'which collectives', someOf(timedOperations), ['allReduce'])
+  .option('--operations <names>', 'collectives to time', someOf(timedOperations), ['allReduce'])
   .option(
     '--sizes <bytes>',
-    'bytes of the whole buffer, K and M for 1024 and 1024 x 1024',
+    'bytes of the whole buffer; K and M stand for 1024 and 1024 x 1024',
     (text) => text.split(',').map(sizeOf),
     [4 * kibi, 64 * kibi, 256 * kibi, mebi, 4 * mebi, 16 * mebi],
   )
-  .option('--rounds <count>', 'rounds, each beginning with another algorithm', Number, 9)
+  .option('--rounds <count>', 'number of rounds, each starting with another algorithm', Number, 9)
   .addOption(jsonOption())
   .addOption(saveOption())
 
@@ -54,7 +54,7 @@ function sizeOf(text: string): number {
   const [, digits, unit] = /^(\d+)([KM]?)$/.exec(text) ?? []
   const bytes = Number(digits) * (unit === 'M' ? mebi : unit === 'K' ? kibi : 1)
   if (!digits || bytes % 4 !== 0 || bytes === 0)
-    throw new InvalidArgumentError(`Expected multiples of 4 as 4K or 16M, got "${text}".`)
+    throw new InvalidArgumentError(`Expected multiples of 4, for example 4K or 16M, got "${text}".`)
   return bytes
 }
 
@@ -334,11 +334,11 @@ function formatLines(
   )
   return `${heading}
 
-What \`measureLinks\` takes on the slowest rank, ${linksRounds} times, and what it found the last time:
+Time of \`measureLinks\` on the slowest rank, ${linksRounds} runs, and what the last run found:
 
 ${linksTable}
 
-Round trips: hops x half an idle round trip of a bare message of the hop's size between two of the ranks. Bare hops: as many hops of bare messages on all links at once, each rank sending and awaiting what the algorithm's ranks do, measured in turns with it. Raw channels: as many bytes over the same data channels, to and from the same ranks, with credits alone; the median of the ratios of pairs. Hierarchical: as if the ranks were on two machines.
+Round trips: number of hops x half an idle round trip of a bare message of the hop's size between two ranks. Bare hops: the same hops with bare messages on all links at once, each rank sending and awaiting what it does in the algorithm, timed in turns with it. Raw channels: the same bytes over the same data channels, to and from the same ranks, with only credits; the median of the ratios of pairs. Hierarchical: as if the ranks were on two machines.
 
 ${table}
 `

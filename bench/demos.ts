@@ -26,10 +26,13 @@ interface Flags {
 
 const command = new Command('npm run bench -- demos')
   .description(
-    "Trains each demo to its end on the training page with the settings of its README's tables, and reads what the page says of the run.",
+    'Trains each demo to the end on the training page, with the settings in the tables of its README, and reads the result from the page.',
   )
   .option('--demo <names>', demos.join(','), someOf(demos), [...demos])
-  .option('--data <folder>', 'the four IDX files of MNIST; without it their rows are left out')
+  .option(
+    '--data <folder>',
+    'folder with the four IDX files of MNIST; without it their rows are omitted',
+  )
   .addOption(adapterOption())
   .addOption(jsonOption())
   .addOption(saveOption())
@@ -83,7 +86,7 @@ export async function benchDemos(argv: readonly string[]): Promise<void> {
   const lines = tables.flatMap((one) => one.lines)
   const adapter = lines[0]?.adapter ?? ''
   const software = /software/.test(adapter) ? '; **software adapter**' : ''
-  const heading = `${today()}, Chromium ${browserVersion}, ${machineLine('before the run', load)}, adapter ${adapter}${software}. What the page says of each run: the metric on held-out samples, and the time of training with its tests.`
+  const heading = `${today()}, Chromium ${browserVersion}, ${machineLine('before the run', load)}, adapter ${adapter}${software}. Results of each run from the page: the metric on held-out samples, and the time of training including its tests.`
   const text = tables.map(
     ({ table, lines }) =>
       `## ${table.demo}: ${lines[0].metric}\n\n${markdownTable(

@@ -28,12 +28,17 @@ const graceSec = 300
 
 const command = new Command('npm run bench -- hidden')
   .description(
-    'Trains in tabs of a Chromium with windows (under Xvfb, Linux alone), without the flags that keep hidden tabs going: seen, all hidden, and seen again.',
+    'Trains in tabs of a headed Chromium (under Xvfb, Linux only), without the flags that keep hidden tabs running: visible, then all hidden, then visible again.',
   )
-  .option('--ranks <count>', 'tabs', countOf(1), 2)
-  .option('--rounds <count>', 'times that all tabs are hidden', countOf(1), 1)
-  .option('--visible <seconds>', 'measured before and after', countOf(1), 30)
-  .option('--hidden <seconds>', `hidden beyond the first ${graceSec}, measured`, countOf(1), 60)
+  .option('--ranks <count>', 'number of tabs', countOf(1), 2)
+  .option('--rounds <count>', 'number of times that all tabs are hidden', countOf(1), 1)
+  .option('--visible <seconds>', 'seconds measured before and after', countOf(1), 30)
+  .option(
+    '--hidden <seconds>',
+    `seconds measured after the first ${graceSec} hidden ones`,
+    countOf(1),
+    60,
+  )
   .option('--transports <names>', 'how tabs are linked', someOf(transports), [...transports])
   .addOption(jsonOption())
   .addOption(saveOption())
@@ -83,7 +88,7 @@ async function measureLine(
   transport: Transport,
   { ranks, visible, hidden }: Flags,
 ): Promise<Line> {
-  note(`${transport}: seen for ${visible} s`)
+  note(`${transport}: visible for ${visible} s`)
   const before = await tabs.measure(visible)
   await tabs.hide()
   note(`${transport}: hidden for ${graceSec + hidden} s`)
@@ -93,7 +98,7 @@ async function measureLine(
   if (states.some((state) => state !== 'hidden'))
     throw new Error(`expected all tabs hidden to the end, got ${states}`)
   await tabs.show()
-  note(`${transport}: seen for ${visible} s`)
+  note(`${transport}: visible for ${visible} s`)
   const after = await tabs.measure(visible)
   const seen = [before.stepsPerSec, after.stepsPerSec]
   const mean = (seen[0] + seen[1]) / 2
@@ -119,18 +124,18 @@ const goal = 0.9
 function formatLines(lines: readonly Line[], load: string): string {
   const [{ browser }] = lines
   const machine = machineLine('before the run', load)
-  const heading = `${today()}, Chromium ${browser} with windows under Xvfb, ${machine}; **software adapter**. Steps of the MLP, batch 64, a second.`
+  const heading = `${today()}, Chromium ${browser} with windows under Xvfb, ${machine}; **software adapter**. Steps per second of the MLP, batch 64.`
   const table = markdownTable(
     [
       'links',
       'tabs',
-      'seen',
+      'visible',
       'before and after',
       'hidden, first 5 min',
-      'hidden, beyond',
-      'beyond / seen',
+      'hidden, later',
+      'later / visible',
       'goal',
-      "page's timer of 50 ms, runs a second: seen, first 5 min, beyond",
+      "runs per second of the page's 50 ms timer: visible, first 5 min, later",
     ],
     lines.map((line) => [
       line.transport,

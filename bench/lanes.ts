@@ -29,15 +29,20 @@ const command = new Command('npm run bench -- lanes')
   .description(
     "Times all-reduces of two tabs over WebRTC, one pair of tabs for each number of lanes, in turns. The delay is the browser's own emulation.",
   )
-  .option('--lanes <counts>', 'connections of a link', numbers, [1, 2, 4, 8])
+  .option('--lanes <counts>', 'numbers of connections per link', numbers, [1, 2, 4, 8])
   .option(
     '--latencies <ms>',
-    'by which the packets of each tab are late, in and out: a quarter of the round trip',
+    'delays of the packets of each tab, in and out: a quarter of the round trip',
     numbers,
     [0, 5, 20],
   )
-  .option('--size <MiB>', 'of the buffer', Number, 2)
-  .option('--rounds <count>', 'rounds, each beginning with another number of lanes', Number, 7)
+  .option('--size <MiB>', 'size of the buffer', Number, 2)
+  .option(
+    '--rounds <count>',
+    'number of rounds, each starting with another number of lanes',
+    Number,
+    7,
+  )
   .addOption(saveOption())
 
 export async function benchLanes(argv: readonly string[]): Promise<void> {
@@ -97,7 +102,7 @@ function formatRows(rows: readonly string[][], { browser }: Host, { lanes, size 
       'time, ms',
       'lowest to highest',
       'MB/s each way',
-      `rate beside ${lanes[0]}`,
+      `rate / that of ${lanes[0]}`,
     ],
     rows,
   )

@@ -30,17 +30,17 @@ interface Flags {
 
 const command = new Command('npm run bench -- machines')
   .description(
-    "Times all-reduces of tabs on several machines: those of one reach each other by ports, the others over WebRTC with the browser's own delay. The group measures its links and chooses; ring and direct exchange go over the same links, in turns.",
+    'Times all-reduces of tabs on several machines: those of one machine are linked by ports, the others by WebRTC with a delay that the browser emulates. The group measures its links and chooses an algorithm; ring and direct run over the same links, in turns.',
   )
-  .option('--tabs <counts>', 'on each machine', numbers, [2, 2])
+  .option('--tabs <counts>', 'number of tabs on each machine', numbers, [2, 2])
   .option(
     '--latencies <ms>',
-    'by which the packets of each tab are late, in and out: a quarter of the round trip',
+    'delays of the packets of each tab, in and out: a quarter of the round trip',
     numbers,
     [5, 20],
   )
-  .option('--sizes <MiB>', 'of the buffer', numbers, [0.25, 1, 4])
-  .option('--rounds <count>', 'rounds, each beginning with another one', Number, 9)
+  .option('--sizes <MiB>', 'sizes of the buffer', numbers, [0.25, 1, 4])
+  .option('--rounds <count>', 'number of rounds, each starting with another algorithm', Number, 9)
   .addOption(saveOption())
 
 export async function benchMachines(argv: readonly string[]): Promise<void> {
@@ -100,10 +100,10 @@ async function rowsAt(
 
 function formatRows(rows: readonly string[][], browser: Browser, { tabs: counts }: Flags): string {
   const table = markdownTable(
-    ['round trip, ms', 'MiB', 'algorithm', 'time, ms', 'lowest to highest', 'beside the ring'],
+    ['round trip, ms', 'MiB', 'algorithm', 'time, ms', 'lowest to highest', 'relative to the ring'],
     rows,
   )
-  return `${today()}, Chromium ${browser.version()}, ${machineLine('at the end')}; all-reduces of ${counts.join(' + ')} tabs on ${counts.length} machines that are one, delay by CDP. "(chosen)" is what the group took after measuring; the last column is the median of ratios within a round.
+  return `${today()}, Chromium ${browser.version()}, ${machineLine('at the end')}; all-reduces of ${counts.join(' + ')} tabs on ${counts.length} simulated machines, delay by CDP. "(chosen)" is what the group chose after measuring; the last column is the median of ratios within a round.
 
 ${table}
 `

@@ -32,20 +32,25 @@ interface Flags extends OverlapTask {
 
 const command = new Command('npm run bench -- overlap')
   .description(
-    'Times a training step with and without overlap, in turns, between tabs whose links the browser slows until an exchange takes as long as the computing.',
+    'Times a training step with and without overlap, in turns, between tabs whose links the browser slows down until the exchange takes as long as the computation.',
   )
-  .option('--ranks <count>', 'tabs, each in a browser of its own', atLeast(2), 2)
-  .option('--rounds <count>', 'rounds, each beginning with another kind of step', atLeast(7), 11)
+  .option('--ranks <count>', 'number of tabs, each in its own browser', atLeast(2), 2)
+  .option(
+    '--rounds <count>',
+    'number of rounds, each starting with another kind of step',
+    atLeast(7),
+    11,
+  )
   .option(
     '--share <factor>',
-    'of the computing, how long the exchange is to take',
+    'time of the exchange, relative to that of the computation',
     atLeast(0.01),
     1,
   )
-  .option('--width <elements>', 'of each layer of the MLP', atLeast(1), 128)
-  .option('--layers <count>', 'of the MLP', atLeast(2), 16)
-  .option('--batch <samples>', 'of each rank', atLeast(1), 2048)
-  .option('--bucket-cap-mb <MiB>', 'the size of buckets', atLeast(0.001), 0.07)
+  .option('--width <elements>', 'width of each layer of the MLP', atLeast(1), 128)
+  .option('--layers <count>', 'number of layers of the MLP', atLeast(2), 16)
+  .option('--batch <samples>', 'samples per rank', atLeast(1), 2048)
+  .option('--bucket-cap-mb <MiB>', 'largest bucket', atLeast(0.001), 0.07)
   .addOption(adapterOption())
   .addOption(jsonOption('the rounds as a JSON object'))
   .addOption(saveOption())
@@ -96,7 +101,7 @@ function formatReport(
   load: string,
 ): string {
   const machine = machineLine('before the run', load)
-  const heading = `${today()}, Chromium ${browser.version()}, ${adapter}, ${machine}. ${ranks} ranks, each in a browser of its own; an MLP of ${layers} layers of ${width}, ${batch} samples a rank; gradients of ${(bytes / 2 ** 20).toFixed(2)} MiB in ${buckets} buckets; each sends at most ${(bytesPerSec / 2 ** 20).toFixed(2)} MiB/s.`
+  const heading = `${today()}, Chromium ${browser.version()}, ${adapter}, ${machine}. ${ranks} ranks, each in its own browser; an MLP of ${layers} layers of ${width}, ${batch} samples per rank; gradients of ${(bytes / 2 ** 20).toFixed(2)} MiB in ${buckets} buckets; each sends at most ${(bytesPerSec / 2 ** 20).toFixed(2)} MiB/s.`
   const ratios = pairRatios(times.overlap, times.apart)
   const row = (name: string, ms: readonly number[]) => [
     name,
@@ -109,10 +114,10 @@ function formatReport(
     ['slowest rank, ms', 'median', 'lowest to highest'],
     [
       row('step, exchanged while backward runs', times.overlap),
-      row('step, exchanged when backward has run', times.apart),
+      row('step, exchanged after backward', times.apart),
       row('the same step of each rank alone', times.compute),
       row('the exchange alone', times.exchange),
-      row('until the first bucket can go', firsts),
+      row('until the first bucket is ready', firsts),
     ],
   )
   const ratio = median(ratios)
@@ -124,5 +129,5 @@ function formatReport(
     .map((one) => one.toFixed(2))
     .join(
       ' to ',
-    )}, ${ratios.length} rounds); goal ≤ ${goal}: ${ratio <= goal ? 'yes' : 'NO'}. Exchange / computing: ${share.toFixed(2)}. By these a step with overlap takes at least ${least.toFixed(1)} ms, ${(least / median(times.apart)).toFixed(2)} of one without.\n`
+    )}, ${ratios.length} rounds); goal ≤ ${goal}: ${ratio <= goal ? 'yes' : 'NO'}. Exchange / computation: ${share.toFixed(2)}. Given these, a step with overlap takes at least ${least.toFixed(1)} ms, ${(least / median(times.apart)).toFixed(2)} of one without.\n`
 }

@@ -45,14 +45,14 @@ export function ownRows(
     row('dispatches', calls.dispatches, dispatchGoals[step], ''),
     ...(dispatchesPerLayer === undefined
       ? []
-      : [row('dispatches a layer', dispatchesPerLayer, layerGoal, '')]),
+      : [row('dispatches per layer', dispatchesPerLayer, layerGoal, '')]),
     row('submits', calls.submits, mostSubmits, ''),
     row('buffers created', calls.buffers, ownGoals.buffers, ''),
     row('bind groups created', calls.bindGroups, ownGoals.bindGroups, ''),
     row('bytes uploaded', calls.bytesUploaded, undefined, 'B'),
     {
       ...row(
-        'encoding, a dispatch',
+        'encoding, per dispatch',
         profile.encodeUsPerDispatch,
         ownGoals.encodeUsPerDispatch,
         'µs',
@@ -60,11 +60,11 @@ export function ownRows(
       oursSpread: profile.encodeUsSpread.map(rounded),
     },
     {
-      ...row('whole encoder, a dispatch', profile.wholeEncodeUsPerDispatch, undefined, 'µs'),
+      ...row('whole encoder, per dispatch', profile.wholeEncodeUsPerDispatch, undefined, 'µs'),
       oursSpread: profile.wholeEncodeUsSpread.map(rounded),
     },
     row('beginning the pass, once', profile.beginPassUs, undefined, 'µs'),
-    row('encoding, a dispatch, caches warm', profile.warmEncodeUsPerDispatch, undefined, 'µs'),
+    row('encoding, per dispatch, caches warm', profile.warmEncodeUsPerDispatch, undefined, 'µs'),
     row('JavaScript until submitted', profile.stepJsUs, undefined, 'µs'),
     row('main thread, whole step', detail.mainThreadUsPerStep as number, undefined, 'µs'),
     {

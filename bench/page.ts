@@ -28,13 +28,18 @@ interface Flags {
 
 const command = new Command('npm run bench -- page')
   .description(
-    "Trains in tabs with the training page and reads Chromium's own count of main-thread time of each, seen and told that it is hidden.",
+    "Trains on the training page in several tabs, and reads Chromium's count of each page's main-thread time, while it is visible and while it believes it is hidden.",
   )
-  .option('--ranks <count>', 'tabs in one room', countOf(1), 4)
-  .option('--seconds <count>', 'measured in each state', countOf(2), 10)
-  .option('--long <seconds>', 'of training before the page is measured again', countOf(10), 60)
+  .option('--ranks <count>', 'number of tabs in one room', countOf(1), 4)
+  .option('--seconds <count>', 'seconds measured in each state', countOf(2), 10)
+  .option(
+    '--long <seconds>',
+    'seconds of training before the page is measured again',
+    countOf(10),
+    60,
+  )
   .option('--demo <names>', trainedDemos.join(','), someOf(trainedDemos), [...trainedDemos])
-  .option('--model <name>', "of the demos' models; without it each has its default")
+  .option('--model <name>', 'model of the demos; by default each demo uses its own')
   .addOption(adapterOption())
   .addOption(jsonOption())
   .addOption(saveOption())
@@ -87,7 +92,7 @@ export async function benchPage(argv: readonly string[]): Promise<void> {
   )
   const machine = machineLine('before the run', load)
   const software = /software/.test(adapter) ? '; **software adapter and software rendering**' : ''
-  const heading = `${today()}, Chromium ${browserVersion}, ${machine}, adapter ${adapter}${software}. ${flags.ranks} ranks, ${flags.model ?? 'the models by default'}, ${flags.seconds} s in each state, long: after ${flags.long} s of training; ms of the page's main thread (its own processor time) in a second. Rank 0's tab is in front.`
+  const heading = `${today()}, Chromium ${browserVersion}, ${machine}, adapter ${adapter}${software}. ${flags.ranks} ranks, ${flags.model ?? 'the models by default'}, ${flags.seconds} s in each state, long: after ${flags.long} s of training; ms of the page's main thread (its own processor time) per second. Rank 0's tab is in front.`
   const table = markdownTable(
     [
       'demo',
@@ -96,7 +101,7 @@ export async function benchPage(argv: readonly string[]): Promise<void> {
       'from step',
       'steps/s',
       'main thread',
-      'of it script',
+      'script',
       'style',
       'layout',
       'goal',
@@ -184,7 +189,7 @@ async function startDemo(
   await members.nth(ranks - 1).waitFor()
   await front.bringToFront()
   await front.getByRole('button', { name: 'Start', exact: true }).click()
-  note(`${demo}: ${ranks} tabs begin to train`)
+  note(`${demo}: ${ranks} tabs start to train`)
   const charts = pages.map((page) => page.locator('.chart[aria-label*="at step"]'))
   await Promise.all(charts.map((chart) => chart.waitFor({ timeout: 120_000 })))
   await front.locator('#gantt svg').waitFor({ timeout: 120_000 })

@@ -41,19 +41,19 @@ const fewestRounds = 7
 
 const command = new Command('npm run bench --')
   .description(
-    'Times training steps, matmuls and the ring beside other libraries and raw channels, in turns.',
+    'Times training steps, matmuls and the ring against other libraries and raw channels, in turns.',
   )
-  .addOption(new Option('--only <part>', 'one part alone').choices(parts))
+  .addOption(new Option('--only <part>', 'run only this part').choices(parts))
   .option(
     '--rounds <count>',
-    `interleaved rounds, ${fewestRounds} at least`,
+    `interleaved rounds, at least ${fewestRounds}`,
     countOf(fewestRounds),
     9,
   )
   .addOption(adapterOption())
   .addHelpText(
     'after',
-    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.\nnpm run bench -- machines --help: sums that go inside a machine first, between machines that are far from each other.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- demos --help: what the demos reach, on the training page.\nnpm run bench -- page --help: the main thread of the training page.\nnpm run bench -- start --help: from pressing Start to the first step.',
+    '\nnpm run bench -- collectives --help: only collectives between tabs, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections against one, on links with long round trips.\nnpm run bench -- machines --help: hierarchical sums between machines that are far apart.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- demos --help: results of the demos on the training page.\nnpm run bench -- page --help: main-thread time of the training page.\nnpm run bench -- start --help: time from pressing Start to the first step.',
   )
   .addOption(jsonOption())
   .addOption(saveOption())

@@ -25,9 +25,9 @@ interface Flags {
 
 const command = new Command('npm run bench -- start')
   .description(
-    'Opens the training page with each demo, presses Start, and reads the marks that the page leaves in the browser’s timeline up to the first step. One rank, nothing tuned.',
+    'Opens the training page with each demo, presses Start, and reads the marks that the page leaves in the browser’s timeline up to the first step. One rank, without kernel tuning.',
   )
-  .option('--rounds <count>', 'of each experiment', countOf(1), 5)
+  .option('--rounds <count>', 'number of rounds for each experiment', countOf(1), 5)
   .addOption(adapterOption())
   .addOption(jsonOption())
   .addOption(saveOption())
@@ -89,7 +89,7 @@ export async function benchStart(argv: readonly string[]): Promise<void> {
   )
   const machine = machineLine('before the run', load)
   const software = /software/.test(adapter) ? '; **software adapter**' : ''
-  const heading = `${today()}, Chromium ${browserVersion}, ${machine}, adapter ${adapter}${software}. One rank, page loaded, its caches empty, browser warm, nothing tuned; medians of ${flags.rounds} in ms from pressing Start.`
+  const heading = `${today()}, Chromium ${browserVersion}, ${machine}, adapter ${adapter}${software}. One rank, page loaded, its caches empty, browser warm, kernels not tuned; medians of ${flags.rounds} in ms from pressing Start.`
   const table = markdownTable(
     ['experiment', ...parts.map(([, words]) => words), 'first step after', 'slowest', 'goal'],
     lines.map(({ experiment, ms, firstStepMs, slowestMs }) => [

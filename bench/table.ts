@@ -81,7 +81,7 @@ function lossTable(step: string, found: ReadonlyMap<string, Detail>): string {
     [
       step,
       'dispatches / submits / uploads / buffers / bind groups',
-      'main thread, µs a step',
+      'main thread, µs per step',
       'run-ahead (fastest of three)',
       'losses of steps 1 to 5 (worst difference from PyTorch in float64)',
     ],

@@ -5,7 +5,7 @@ import { messageOf } from '../src/util/errors.ts'
 const probeTimeoutMs = 20_000
 
 /** What people are told where the software adapter stands in. */
-export const noGpuNote = 'no GPU adapter came up; computing on the CPU with the software adapter'
+export const noGpuNote = 'no GPU adapter found; computing on the CPU with the software adapter'
 
 export interface FoundAdapter {
   /** A GPU, the CPU's stand-in for one, or nothing. */
@@ -48,7 +48,7 @@ async function probe(browser: Browser): Promise<Probed> {
     )
     await page.goto('http://localhost/adapters')
     const asking = page.evaluate(async () => {
-      if (!navigator.gpu) return { first: null, adapters: [], answer: 'navigator.gpu is not there' }
+      if (!navigator.gpu) return { first: null, adapters: [], answer: 'navigator.gpu is missing' }
       const requests: GPURequestAdapterOptions[] = [
         { powerPreference: 'high-performance' },
         { powerPreference: 'low-power' },
@@ -56,7 +56,7 @@ async function probe(browser: Browser): Promise<Probed> {
       ]
       const adapters: { name: string; isSoftware: boolean }[] = []
       let first: { name: string; isSoftware: boolean } | null = null
-      let answer = 'requestAdapter() gave null'
+      let answer = 'requestAdapter() returned null'
       for (const request of requests) {
         const adapter = await navigator.gpu.requestAdapter(request)
         if (!adapter) continue

@@ -49,7 +49,7 @@ export async function ensureBuilt(
   if (!existsSync(join(repository, 'index.html'))) {
     throw new TabringError(
       'config.invalid',
-      `build: expected ${join(repository, 'index.html')}, got no such file. Check out the whole repository.`,
+      `build: ${join(repository, 'index.html')} does not exist. Check out the whole repository.`,
     )
   }
   options.log?.('Building the pages…')

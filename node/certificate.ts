@@ -85,7 +85,7 @@ export async function ownCertificate(
   }
   throw new TabringError(
     'file.unwritable',
-    `certificate: expected a folder to keep it in, got none (${failures.join('; ')}). Run in a folder that you may write to.`,
+    `certificate: there is no folder to store it in (${failures.join('; ')}). Run in a folder that you may write to.`,
   )
 }
 

@@ -33,7 +33,7 @@ export class CheckpointFolder {
     } catch (thrown) {
       throw new TabringError(
         'file.unwritable',
-        `--checkpoint-dir: expected a folder that can be written, got ${this.given}: ${(thrown as NodeJS.ErrnoException).code ?? messageOf(thrown)}. Choose another.`,
+        `--checkpoint-dir: cannot write to ${this.given}: ${(thrown as NodeJS.ErrnoException).code ?? messageOf(thrown)}. Choose another folder.`,
         { cause: thrown },
       )
     }

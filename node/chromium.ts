@@ -58,7 +58,7 @@ export function findBrowser(environment: NodeJS.ProcessEnv = process.env): strin
   if (found) return found
   throw new TabringError(
     'browser.missing',
-    `browser: no Chrome or Chromium found. Run "npx playwright install chromium", install one with your system's packages, or set ${browserVariable} to its path.`,
+    `browser: no Chrome or Chromium found. Run "npx playwright install chromium", install one with your package manager, or set ${browserVariable} to its path.`,
   )
 }
 

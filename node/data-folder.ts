@@ -13,7 +13,7 @@ export function readDiskFolder(directory: string): FolderReader {
       if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return undefined
       throw new DataError(
         'data.missing',
-        `--data: expected to read ${path}, got ${messageOf(thrown)}. Check the file and its rights.`,
+        `--data: cannot read ${path}: ${messageOf(thrown)}. Check the file and its permissions.`,
         { cause: thrown },
       )
     }
@@ -30,7 +30,7 @@ export async function checkDataFolder(directory: string): Promise<DataSplits> {
   if (!info?.isDirectory())
     throw new DataError(
       'data.missing',
-      `--data: expected a folder, got ${directory}, which ${info ? 'is none' : 'does not exist'}. Name a folder with the four IDX files.`,
+      `--data: ${directory} ${info ? 'is not a folder' : 'does not exist'}. Name a folder with the four IDX files.`,
     )
   return loadIdxFolder(readDiskFolder(directory))
 }
@@ -41,6 +41,6 @@ export async function checkGivenFile(path: string): Promise<void> {
   if (info?.isFile()) return
   throw new DataError(
     'data.missing',
-    `--given: expected a file, got ${path}, which ${info ? 'is none' : 'does not exist'}. Name a file.`,
+    `--given: ${path} ${info ? 'is not a file' : 'does not exist'}. Name a file.`,
   )
 }

@@ -35,10 +35,9 @@ export function interruptSignal(): AbortSignal {
   process.on('uncaughtException', (error) => {
     process.stderr.write(`${error instanceof Error ? error.stack : error}\n`)
     controller.abort(
-      new Error(
-        `internal: expected every error to be caught, got ${messageOf(error)}. This is a defect in Tabring.`,
-        { cause: error },
-      ),
+      new Error(`internal: uncaught error: ${messageOf(error)}. This is a defect in Tabring.`, {
+        cause: error,
+      }),
     )
   })
   // Whoever read our output has gone (`| head`): there is nobody left to work for.

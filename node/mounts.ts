@@ -27,7 +27,7 @@ export function serveMounts(
     if (!/^\/(.*\/)?$/.test(prefix)) {
       throw new TabringError(
         'config.invalid',
-        `mounts: expected a prefix that starts and ends with "/", got "${prefix}". Write "/data/", say.`,
+        `mounts: expected a prefix that starts and ends with "/", got "${prefix}". Write, for example, "/data/".`,
       )
     }
   }

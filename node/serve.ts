@@ -73,7 +73,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
   if (!existsSync(root)) {
     throw new TabringError(
       'config.invalid',
-      `serve: expected built pages in ${root}, got no such folder. Run "npm run build".`,
+      `serve: expected built pages in ${root}, which does not exist. Run "npm run build".`,
     )
   }
   const isTls = options.https ?? (host !== undefined && host !== false)
@@ -95,7 +95,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
     if (!isOwnHost(request.headers.host)) {
       response.writeHead(403, { 'Content-Type': 'text/plain; charset=utf-8' })
       response.end(
-        `serve: expected localhost or a name or address of this machine, got ${request.headers.host}. Behind a tunnel or proxy, name its address: npm start -- --allow-origin URL\n`,
+        `serve: expected localhost or a name or address of this machine, got ${request.headers.host}. Behind a tunnel or proxy, pass its address: npm start -- --allow-origin URL\n`,
       )
       return
     }

@@ -111,7 +111,9 @@ export function attachSignaling(
         const socket = sockets.get(id)
         if (socket?.readyState !== WebSocket.OPEN) return
         if (socket.bufferedAmount > maxQueuedBytes) {
-          log(`signaling: ${id} does not read; cut off at ${socket.bufferedAmount} queued bytes`)
+          log(
+            `signaling: ${id} does not read its messages; disconnected at ${socket.bufferedAmount} queued bytes`,
+          )
           socket.terminate()
           return
         }
@@ -148,7 +150,7 @@ export function attachSignaling(
       ]
     }
     if (sockets.size >= maxConnections) {
-      return ['too-many', `the server has ${sockets.size} connections and takes no more.`]
+      return ['too-many', `the server has ${sockets.size} connections and accepts no more.`]
     }
     if ((socketsOfIp.get(ip) ?? 0) >= maxConnectionsPerIp) {
       return ['too-many', `expected at most ${maxConnectionsPerIp} connections from ${ip}.`]

@@ -27,40 +27,40 @@ const command = new Command('npm start --')
   .description('Serves the training page together with the signaling server on one port.')
   .option(
     '-p, --port <number>',
-    `port (default: ${defaultPort}, or the next free one; a port given here is taken or fails)`,
+    `port (default: ${defaultPort}, or the next free one; a port given here must be free)`,
     parsePort,
   )
   .option(
     '--host [address]',
-    'let other machines in, over HTTPS; with an address: listen on that one only',
+    'accept other machines, over HTTPS; with an address: listen only on that one',
   )
   .option(
     '--data <folder>',
-    `offer its four IDX files (plain or gzip) to the page, at ${dataMount}`,
+    `offer the four IDX files of this folder (plain or gzip) to the page, at ${dataMount}`,
   )
   .option(
     '--allow-origin <url>',
-    'let in a page whose address is a tunnel or proxy to this server; may be repeated',
+    'accept pages at this address, a tunnel or proxy to this server; may be repeated',
     addOrigin,
     [],
   )
   .option(
     '--relay',
-    'let tabs send their data through this server, sealed end to end, where a network blocks WebRTC; whoever reaches the port may',
+    'let tabs send their data through this server, encrypted end to end, where a network blocks WebRTC; anyone who can reach the port may use it',
     false,
   )
   .addOption(
     new Option(
       '--device <which>',
-      'what the page computes on in tabs of this machine: webgpu, or cpu, which is slow (default: webgpu)',
+      'device of the page in tabs of this machine: webgpu, or cpu, which is slow (default: webgpu)',
     ).choices(['cpu', 'webgpu']),
   )
   .option(
     '--visible-devices <list>',
-    'the WebGPU devices that the page sees on this machine, numbered anew: 0,2',
+    'WebGPU devices that the page sees on this machine, renumbered from 0: 0,2',
   )
   .option('--open', 'open the page in the browser', false)
-  .option('--force-build', 'build the page even when it is up to date', false)
+  .option('--force-build', 'build the page even if it is up to date', false)
 addIceFlags(command)
 
 function parsePort(text: string): number {
@@ -91,7 +91,7 @@ function pageUrl(served: Served, { data, device, visibleDevices }: StartFlags): 
 /** What a person reads once the server is up. */
 function greeting(served: Served, flags: StartFlags): string {
   const lines = ['', `  Tabring is at  ${pageUrl(served, flags)}`]
-  for (const url of served.lanUrls) lines.push(`  in the network ${url}`)
+  for (const url of served.lanUrls) lines.push(`  on the network ${url}`)
   if (served.certificate && served.lanUrls.length === 0)
     lines.push('  no network address was found: connect this machine to a network')
   for (const origin of flags.allowOrigin) lines.push(`  and through    ${origin}/`)
@@ -100,19 +100,19 @@ function greeting(served: Served, flags: StartFlags): string {
   }
   lines.push(
     '',
-    '  Open it in one tab: a room is made. Open the link that it shows in more tabs',
-    '  or on other machines, then press start in the first.',
+    '  Open it in one tab to create a room. Open the link that it shows in more tabs',
+    '  or on other machines, then press Start in the first tab.',
   )
   if (served.certificate) {
     lines.push(
       '',
-      '  The certificate is self-signed: each browser warns once, choose "Advanced" and proceed.',
-      `  It is kept in ${served.certificate.folder}.`,
+      '  The certificate is self-signed: each browser warns once. Choose "Advanced" and proceed.',
+      `  It is stored in ${served.certificate.folder}.`,
     )
   } else {
     lines.push('', '  For other machines: npm start -- --host')
   }
-  lines.push('', '  Ctrl-C ends it.', '')
+  lines.push('', '  Press Ctrl-C to stop.', '')
   return lines.join('\n')
 }
 

@@ -9,8 +9,7 @@ export async function ownContext(browser: Browser, origin?: string): Promise<Bro
 }
 
 /** What is told of a browser that has gone with all its tabs. */
-export const browserGone =
-  'browser: expected it to run until the end, got its exit. It crashed or was closed.'
+export const browserGone = 'browser: it crashed or was closed before the run ended. Start again.'
 
 /** What may end a rank's tab before the rank has ended; called whenever it happens, at the end too. */
 export interface TabLosses {
@@ -22,9 +21,7 @@ export interface TabLosses {
 
 /** Tells of the end of a tab that was to live until its rank has ended. */
 export function watchTab(page: Page, { onCrash, onClose, onError }: TabLosses): void {
-  page.on('crash', () =>
-    onCrash('expected its tab to live until the end, got a crash. Is the machine out of memory?'),
-  )
-  page.on('close', () => onClose('expected its tab to stay open until the end, got closed.'))
+  page.on('crash', () => onCrash('its tab crashed. Is the machine out of memory?'))
+  page.on('close', () => onClose('its tab was closed before the run ended.'))
   page.on('pageerror', onError)
 }

@@ -16,7 +16,7 @@ Examples:
   tabring launch --nproc_per_node=2 train.ts --lr 0.1
   tabring docs get-started
 
-tabring <command> --help tells more.
+Run tabring <command> --help for more.
 `
 
 /** Answers what is none of the commands: help, or an error with the nearest name. */
@@ -36,12 +36,12 @@ function answerOther(argv: readonly string[]): string {
   command
     .command('run')
     .description(
-      'run a TypeScript module in N browser tabs, each a rank, as torchrun does in processes',
+      'run a TypeScript module in N browser tabs, each a rank, as torchrun does with processes',
     )
   command
     .command('launch')
     .description(
-      'the same for scripts that get their local rank as an argument, as torch.distributed.launch does',
+      'the same for scripts that expect their local rank as an argument, as from torch.distributed.launch',
     )
   command.command('docs').description('list the pages of the documentation, or print one')
   command.helpCommand('help [command]', 'show the help of a command')

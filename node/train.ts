@@ -166,12 +166,12 @@ async function withRestarts<T>(
 function hintFor(thrown: unknown): string {
   const isWithoutGpu = thrown instanceof TabringError && thrown.code === 'gpu.unavailable'
   return isWithoutGpu
-    ? ' Try --adapter software, --device cpu, or another browser by TABRING_BROWSER.'
+    ? ' Try --adapter software, --device cpu, or another browser with TABRING_BROWSER.'
     : ''
 }
 
 /** What is left of a run that was interrupted. */
-let kept = 'no weights were kept'
+let kept = 'no weights were saved'
 
 /** Returns the exit code, after everything that was started has ended. */
 async function main(argv: readonly string[], signal: AbortSignal): Promise<number> {
@@ -182,7 +182,7 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
   }
   const { options } = parsed
   const { folder } = options.checkpoints ?? {}
-  if (folder !== undefined) kept = `${folder} keeps the checkpoints; --resume latest goes on`
+  if (folder !== undefined) kept = `the checkpoints are in ${folder}; continue with --resume latest`
   const { demo, steps } = options.config
   const epochs = steps === undefined ? options.config.epochs : null
   const { metric } = metaOf(demo)

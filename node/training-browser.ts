@@ -5,7 +5,7 @@ import { type FoundAdapter, noGpuNote, probeAdapter } from './adapter.ts'
 import { type AdapterChoice, browserFlags, findBrowser } from './chromium.ts'
 
 /** For whoever computes without a GPU. */
-export const cpuNote = 'computing on the CPU with the plain references, which are slow'
+export const cpuNote = 'computing on the CPU with the reference implementation, which is slow'
 
 export interface LaunchOptions {
   /** What the tabs compute on; default `webgpu`. */
@@ -40,7 +40,7 @@ async function launch(
       .split('\n')
     throw new TabringError(
       'browser.missing',
-      `browser: expected ${executablePath} to start, got: ${reason} Set TABRING_BROWSER to another Chrome or Chromium.`,
+      `browser: ${executablePath} did not start: ${reason} Set TABRING_BROWSER to another Chrome or Chromium.`,
       { cause: thrown },
     )
   }

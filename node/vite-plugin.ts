@@ -6,25 +6,26 @@ import { iceSource } from './ice/ice-source.ts'
 import { serveMounts } from './mounts.ts'
 import { attachSignaling, type UpgradeServer } from './signal-server.ts'
 
-// Written out, not taken over from the signaling server's options: a user's compiler reads this with the package's files alone.
+// Written out, not derived from the signaling server's options: a user's compiler reads this with only the package's files.
+/** Options of the Vite plugin. */
 export interface TabringPluginOptions {
-  /** Folders served read-only, by URL prefix: `{ '/data/': '/home/me/mnist' }`. A folder's address gives the list of its files. */
+  /** Folders to serve read-only, by URL prefix: `{ '/data/': '/home/me/mnist' }`. The address of a folder returns the list of its files. */
   mounts?: Readonly<Record<string, string>>
-  /** Whether pages are isolated from other origins, for clocks of 5 µs instead of 100 µs. Default true; false lets a page embed what other origins serve. */
+  /** Whether pages are cross-origin isolated, for clocks of 5 µs instead of 100 µs. False lets a page embed content of other origins. Default true. */
   isIsolated?: boolean
-  /** Origins whose pages may use the signaling server besides its own, exactly as browsers write them: `https://example.org:8443`. */
+  /** Other origins whose pages may use the signaling server, exactly as browsers write them: `https://example.org:8443`. */
   allowedOrigins?: readonly string[]
-  /** Names of this machine besides localhost, addresses in digits, and those that it knows itself. */
+  /** Other names of this machine, in addition to localhost, numeric addresses, and the names that it knows itself. */
   hosts?: readonly string[]
-  /** Whether tabs may send their data through the signaling server, sealed end to end, where WebRTC does not get through. Default false. */
+  /** Whether tabs may send their data through the signaling server, encrypted end to end, where WebRTC is blocked. Default false. */
   relay?: boolean
-  /** Open signaling sockets of one IP address. Default 256, with the relay 768. */
+  /** Most open signaling sockets of one IP address. Default 256, or 768 with the relay. */
   maxConnectionsPerIp?: number
-  /** Default 2,000. */
+  /** Most open signaling sockets in all. Default 2,000. */
   maxConnections?: number
   /**
-   * STUN and TURN servers that tabs are told of; default none. A TURN server without a login takes `turnSecret`, which stays here: each tab
-   * gets credentials that are made from it and that end `turnLifetimeMs` later, by default an hour.
+   * STUN and TURN servers for the tabs. Default: none. A TURN server without a login uses `turnSecret`, which stays on this server: each tab gets
+   * credentials that are derived from it and expire after `turnLifetimeMs`, by default an hour.
    */
   ice?: {
     iceServers: readonly {
@@ -35,16 +36,16 @@ export interface TabringPluginOptions {
     turnSecret?: string
     turnLifetimeMs?: number
   }
-  /** One line for each socket that is refused; silent by default. */
+  /** Called with one line for each refused socket. Default: no logging. */
   log?: (line: string) => void
 }
 
 /**
  * Returns the plugin that a Vite project needs to train with Tabring: `plugins: [tabring()]`.
  *
- * It puts the signaling server on the port of Vite's dev and preview servers, serves data folders, and keeps the library's workers where it
- * finds them.
- * errors: `config.invalid` for an option that there is not, or a value that it cannot have.
+ * It adds the signaling server to Vite's dev and preview servers, on their port, serves data folders, and configures Vite so that the library
+ * finds its workers.
+ * errors: `config.invalid` for an unknown option or an invalid value.
  */
 export function tabring(options: TabringPluginOptions = {}): Plugin {
   check(options)

@@ -120,17 +120,14 @@ const send: Act = async ({ file, name, response }) => {
 
 const receive: Act = async ({ file, name, request, isOffered, maxFileBytes }) => {
   const tooLarge = () =>
-    new Refused(
-      413,
-      `expected ${name} to have at most ${maxFileBytes} bytes, got more. Save a smaller one.`,
-    )
+    new Refused(413, `${name} has more than ${maxFileBytes} bytes. Save a smaller file.`)
   const announced = Number(request.headers['content-length'] ?? 0)
   if (announced > maxFileBytes) throw tooLarge()
   const { bavail, bsize } = await statfs(dirname(file))
   if (announced > bavail * bsize) {
     throw new Refused(
       507,
-      `expected room for ${name}'s ${announced} bytes on the disk, got ${bavail * bsize}. Make room, or name another folder.`,
+      `${name} needs ${announced} bytes, but the disk has ${bavail * bsize}. Free some space, or name another folder.`,
     )
   }
   await refuseOther(file, name)
@@ -198,7 +195,7 @@ async function refuseOther(file: string, name: string): Promise<void> {
 const noPlainFile = (name: string, got: string) =>
   new Refused(
     403,
-    `expected ${name} to be a plain file of the folder, got ${got}. Put the file itself there.`,
+    `expected ${name} to be a plain file in the folder, got ${got}. Put the file itself there.`,
   )
 
 /** Reads what still comes, for a while, and then ends the connection. */

@@ -8,7 +8,9 @@ export const someOf =
     text.split(',').map((part) => {
       const found = known.find((one) => String(one) === part)
       if (found === undefined)
-        throw new InvalidArgumentError(`Expected some of ${known.join(', ')}, got "${part}".`)
+        throw new InvalidArgumentError(
+          `Expected one or more of ${known.join(', ')}, got "${part}".`,
+        )
       return found
     })
 
@@ -29,11 +31,11 @@ export const countOf = (least: number) => (text: string) => {
 }
 
 export const adapterOption = (): Option =>
-  new Option('--adapter <which>', 'the GPU where there is one, or the CPU stand-in')
+  new Option('--adapter <which>', 'auto: a GPU if there is one; software: the CPU adapter')
     .choices(['auto', 'software'] satisfies AdapterChoice[])
     .default('auto')
 
-export const jsonOption = (rows = 'one JSON object a row'): Option =>
+export const jsonOption = (rows = 'one JSON object per row'): Option =>
   new Option('--json', `${rows} on standard output`).default(false)
 
 export const saveOption = (): Option =>

@@ -38,7 +38,7 @@ const lossTolerance = 2e-4
 /** How far a library's host may run ahead of its device. */
 const runAheads = {
   'loss of each step awaited': { ahead: 1, isEveryLossRead: true },
-  'every loss read, 3 steps under way': { ahead: 3, isEveryLossRead: true },
+  'every loss read, 3 steps in flight': { ahead: 3, isEveryLossRead: true },
   'last loss of a block read': { ahead: Number.POSITIVE_INFINITY, isEveryLossRead: false },
 } as const
 type RunAhead = keyof typeof runAheads

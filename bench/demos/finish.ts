@@ -35,7 +35,7 @@ export async function finish(browser: Browser, url: string, query: string): Prom
     const at = (name: string) => cells[heads.indexOf(name)].trim()
     if (at('End') !== 'finished') {
       const said = await page.locator('.status').innerText()
-      throw new Error(`bench: ${query}: expected a run that finishes, got ${at('End')}. ${said}`)
+      throw new Error(`bench: ${query}: the run did not finish: ${at('End')}. ${said}`)
     }
     const measured = heads.findIndex((head) => /^Test (?!loss$)/.test(head))
     const head = measured < 0 ? 'Test loss' : heads[measured]

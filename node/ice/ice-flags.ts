@@ -27,15 +27,15 @@ export function addIceFlags(command: Command): Command {
   return command
     .option(
       '--ice-servers <urls|file>',
-      'STUN and TURN servers for the tabs: stun:HOST,turn:HOST:3478, or a JSON file with what RTCPeerConnection takes as iceServers (default: none)',
+      'STUN and TURN servers for the tabs: stun:HOST,turn:HOST:3478, or a JSON file with the iceServers of an RTCPeerConnection (default: none)',
     )
     .option(
       '--turn-secret-file <file>',
-      `the secret shared with the TURN servers (coturn: static-auth-secret), of which tabs get expiring credentials; also in ${turnSecretVariable}`,
+      `file with the secret shared with the TURN servers (coturn: static-auth-secret), from which tabs get expiring credentials; or set ${turnSecretVariable}`,
     )
     .option(
       '--turn-lifetime <seconds>',
-      `how long a tab may connect with such credentials (default: ${defaultTurnLifetimeMs / 1000})`,
+      `how long a tab may connect with these credentials (default: ${defaultTurnLifetimeMs / 1000})`,
       wholeNumber(least, most),
     )
 }
@@ -53,8 +53,7 @@ export function iceOptionsOf(
   if (iceServers === undefined) {
     const alone = { '--turn-secret-file': turnSecretFile, '--turn-lifetime': turnLifetime }
     for (const [name, value] of Object.entries(alone)) {
-      if (value !== undefined)
-        throw invalid(name, `${where} with it, got none. Name the TURN server`)
+      if (value !== undefined) throw invalid(name, `needs ${where}. Name the TURN server`)
     }
     return undefined
   }
@@ -72,14 +71,14 @@ export function iceOptionsOf(
 function serversOf(where: string, given: string): IceServerOption[] {
   if (/^(stun|turn)s?:/.test(given)) return given.split(',').map((urls) => ({ urls: urls.trim() }))
   if (/^\s*[[{]/.test(given)) {
-    throw invalid(where, 'URLs or the name of a file, got JSON. Write it into a file')
+    throw invalid(where, 'expected URLs or the name of a file, got JSON. Write it to a file')
   }
   const text = readText(where, given)
   try {
     return JSON.parse(text) as IceServerOption[]
   } catch {
     // Without the parser's own words, which quote the file.
-    throw invalid(where, `JSON in ${given}, got something else. Write [{"urls": "stun:host:3478"}]`)
+    throw invalid(where, `${given} does not contain JSON. Write [{"urls": "stun:host:3478"}]`)
   }
 }
 
@@ -87,17 +86,20 @@ function serversOf(where: string, given: string): IceServerOption[] {
 function secretIn(where: string, path: string): string {
   const text = readText(where, path).replace(/\r?\n$/, '')
   if (text !== '' && !/[\r\n]/.test(text)) return text
-  throw invalid(where, `one line in ${path}, got ${text === '' ? 'none' : 'several'}. Correct it`)
+  throw invalid(
+    where,
+    `expected one line in ${path}, got ${text === '' ? 'none' : 'several'}. Correct it`,
+  )
 }
 
 function readText(where: string, path: string): string {
   try {
     return readFileSync(path, 'utf8')
   } catch {
-    throw invalid(where, `a file that can be read, got ${path}. Correct the path`)
+    throw invalid(where, `cannot read ${path}. Correct the path`)
   }
 }
 
-function invalid(where: string, expected: string): TabringError {
-  return new TabringError('config.invalid', `${where}: expected ${expected}.`)
+function invalid(where: string, problem: string): TabringError {
+  return new TabringError('config.invalid', `${where}: ${problem}.`)
 }

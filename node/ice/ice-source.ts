@@ -40,10 +40,7 @@ export function iceSource(where: string, options: IceOptions): IceSource {
   const isLifetime = (ms: number) => ms >= 1000 * least && ms <= 1000 * most
   checkNumber(where, 'turnLifetimeMs', lifetimeMs, isLifetime, `from ${least} s to ${most} s`)
   if (turnSecret !== undefined && (typeof turnSecret !== 'string' || turnSecret === '')) {
-    throw invalid(
-      where,
-      'the secret of the TURN server, got an empty one. Give it, or leave it out',
-    )
+    throw invalid(where, 'the secret of the TURN server is empty. Pass it, or omit it')
   }
   const servers = checkServers(where, options.iceServers).map((server) => {
     const turn = server.urls.find((url) => /^turns?:/.test(url))
@@ -51,7 +48,7 @@ export function iceSource(where: string, options: IceOptions): IceSource {
     if (turn !== undefined && isWithout && turnSecret === undefined) {
       throw invalid(
         where,
-        `a way to log in at ${turn}, got none. Give its secret (coturn's static-auth-secret) by TABRING_TURN_SECRET, --turn-secret-file or the option turnSecret, or username and credential beside its urls`,
+        `there is no way to log in at ${turn}. Pass its secret (coturn's static-auth-secret) in TABRING_TURN_SECRET, --turn-secret-file or the option turnSecret, or pass username and credential with its urls`,
       )
     }
     return { server, isTimed: turn !== undefined && isWithout }
@@ -73,7 +70,7 @@ export function checkServers(where: string, given: unknown): IceServer[] {
     const got = Array.isArray(given) ? `${given.length}` : withoutContents(given)
     throw invalid(
       where,
-      `a list of 1 to ${iceLimits.servers} servers like {"urls": "stun:host:3478"}, got ${got}. Correct it`,
+      `expected a list of 1 to ${iceLimits.servers} servers like {"urls": "stun:host:3478"}, got ${got}. Correct it`,
     )
   }
   return given.map((one: unknown, i) => checkServer(`${where}: server ${i + 1}`, one))
@@ -83,19 +80,22 @@ function checkServer(where: string, given: unknown): IceServer {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     throw invalid(
       where,
-      `an object like {"urls": "stun:host:3478"}, got ${withoutContents(given)}. Correct it`,
+      `expected an object like {"urls": "stun:host:3478"}, got ${withoutContents(given)}. Correct it`,
     )
   }
   const names = ['urls', 'username', 'credential']
   const unknown = Object.keys(given).find((name) => !names.includes(name))
   if (unknown !== undefined) {
-    throw invalid(where, `${names.join(', ')}, got "${unknown}". Correct its name, or leave it out`)
+    throw invalid(
+      where,
+      `expected only ${names.join(', ')}, got "${unknown}". Correct the name, or omit it`,
+    )
   }
   const { urls, username, credential } = given as Record<string, unknown>
   const list: unknown[] = Array.isArray(urls) ? urls : [urls]
   const most = iceLimits.urlsPerServer
   if (list.length === 0 || list.length > most) {
-    throw invalid(where, `1 to ${most} urls, got ${list.length}. Correct it`)
+    throw invalid(where, `expected 1 to ${most} urls, got ${list.length}. Correct it`)
   }
   for (const url of list) {
     if (typeof url === 'string' && url.length <= iceLimits.urlChars && iceUrl.test(url)) continue
@@ -106,17 +106,20 @@ function checkServer(where: string, given: unknown): IceServer {
         : withoutContents(url)
     throw invalid(
       where,
-      `a URL like stun:host:3478, turn:host:3478?transport=udp or turns:host:5349, got ${got}. Correct it`,
+      `expected a URL like stun:host:3478, turn:host:3478?transport=udp or turns:host:5349, got ${got}. Correct it`,
     )
   }
   if ((username === undefined) !== (credential === undefined)) {
-    throw invalid(where, 'username and credential together, got one of them. Give both or none')
+    throw invalid(
+      where,
+      'expected username and credential together, got one of them. Pass both or neither',
+    )
   }
   for (const [name, value] of Object.entries({ username, credential })) {
     if (value === undefined || isText(value)) continue
     throw invalid(
       where,
-      `a ${name} of 1 to ${iceLimits.credentialChars} characters, got ${withoutContents(value)}. Correct it`,
+      `expected a ${name} of 1 to ${iceLimits.credentialChars} characters, got ${withoutContents(value)}. Correct it`,
     )
   }
   const isNamed = isText(username) && isText(credential)
@@ -135,6 +138,6 @@ function withoutContents(value: unknown): string {
     : `a value of type ${typeof value}`
 }
 
-function invalid(where: string, expected: string): TabringError {
-  return new TabringError('config.invalid', `${where}: expected ${expected}.`)
+function invalid(where: string, problem: string): TabringError {
+  return new TabringError('config.invalid', `${where}: ${problem}.`)
 }

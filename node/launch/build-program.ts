@@ -53,10 +53,10 @@ const page = `<!doctype html>
 export function findModule(module: string, folder: string = process.cwd()): string {
   const path = resolve(folder, module)
   if (existsSync(path) && statSync(path).isFile()) return path
-  const reason = existsSync(path) ? 'which is no file' : 'which does not exist'
+  const reason = existsSync(path) ? 'which is not a file' : 'which does not exist'
   throw new TabringError(
     'config.invalid',
-    `module: expected a TypeScript or JavaScript file, got ${module}, ${reason} in ${folder}. Give the path of your training module behind the flags.`,
+    `module: expected a TypeScript or JavaScript file, got ${module}, ${reason} in ${folder}. Put the path of your training module after the flags.`,
   )
 }
 
@@ -116,7 +116,7 @@ export async function buildProgram(
     const words = process.stderr.isTTY
       ? messageOf(thrown)
       : stripVTControlCharacters(messageOf(thrown))
-    throw new TabringError('config.invalid', `module: it does not build: ${words.trim()}`, {
+    throw new TabringError('config.invalid', `module: build failed: ${words.trim()}`, {
       cause: thrown,
     })
   }

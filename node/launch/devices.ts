@@ -38,7 +38,7 @@ export async function countTabs(
   if (tabs === 'gpu' && gpus === 0) {
     throw new TabringError(
       'gpu.unavailable',
-      '--nproc-per-node gpu: expected a GPU that the browser can use, got none. Give a number, or cpu.',
+      '--nproc-per-node gpu: the browser found no GPU that it can use. Pass a number, or cpu.',
     )
   }
   return Math.min(maxTabs, gpus || availableParallelism())

@@ -26,7 +26,7 @@ function nodes(text: string): number {
   }
   if (minimum === maximum) return Number(minimum)
   throw new InvalidArgumentError(
-    `Expected one number of nodes, got the range "${text}": a run here does not change its size yet. Give one number.`,
+    `Expected one number of nodes, got the range "${text}": the size of a run cannot change yet. Pass one number.`,
   )
 }
 
@@ -52,7 +52,7 @@ function address(text: string): string {
   const { host, port } = endpoint(text)
   if (port === undefined) return host
   throw new InvalidArgumentError(
-    `Expected an address alone, got "${text}". Its port goes to --master-port.`,
+    `Expected an address without a port, got "${text}". Pass the port as --master-port.`,
   )
 }
 
@@ -75,12 +75,12 @@ function conf(text: string): RendezvousConf {
       // The name alone: a value may be the key.
       const own = ['key', 'file', 'join_timeout', 'timeout']
       const got = own.includes(name)
-        ? `a wrong value of ${name}`
+        ? `an invalid value of ${name}`
         : otherConf.includes(name)
-          ? `${name}, which means nothing here`
-          : 'another setting'
+          ? `${name}, which has no meaning here`
+          : 'an unknown setting'
       throw new InvalidArgumentError(
-        `Expected key=TEXT, file=PATH or join_timeout=SECONDS, more after commas, got ${got}.`,
+        `Expected key=TEXT, file=PATH or join_timeout=SECONDS, separated by commas, got ${got}.`,
       )
     }
   }
@@ -95,7 +95,7 @@ function streams(text: string): Streams {
   const pairs = text.split(',').map((pair) => /^(\d{1,4}):([0-3])$/.exec(pair.trim()))
   if (pairs.some((pair) => pair === null)) {
     throw new InvalidArgumentError(
-      `Expected 0 (none), 1 (stdout), 2 (stderr), 3 (both), or such a number by local rank like 0:3,1:2, got "${text}".`,
+      `Expected 0 (none), 1 (stdout), 2 (stderr), 3 (both), or one such number per local rank like 0:3,1:2, got "${text}".`,
     )
   }
   return Object.fromEntries(pairs.map((pair) => [Number(pair![1]), Number(pair![2])]))
@@ -133,9 +133,7 @@ function choice(text: string): boolean {
 
 function notEmpty(text: string): string {
   if (/^\S+$/.test(text) && text.length <= 200) return text
-  throw new InvalidArgumentError(
-    `Expected a text without spaces, of 1 to 200 characters, got "${text}".`,
-  )
+  throw new InvalidArgumentError(`Expected 1 to 200 characters without spaces, got "${text}".`)
 }
 
 /** The flags, as Commander gives them. */
@@ -184,101 +182,109 @@ export function addFlags(command: Command): Command {
     .optionsGroup('Ranks and machines:')
     .option(
       '--nproc-per-node <n>',
-      'tabs (ranks) on each machine, or auto, cpu, gpu: one a GPU or a processor (default: 1)',
+      'tabs (ranks) per machine, or auto, cpu, gpu: one per GPU or processor (default: 1)',
       tabs,
     )
-    .option('--nnodes <n>', 'machines (default: 1)', nodes)
+    .option('--nnodes <n>', 'number of machines (default: 1)', nodes)
     .option(
       '--node-rank <n>',
-      'number of this machine, from 0; without it, the one that --rdzv-endpoint names is 0',
+      'number of this machine, from 0; by default the machine that --rdzv-endpoint names is 0',
       wholeNumber(0, 65_535),
     )
     .option('--master-addr <host>', 'address of machine 0', address)
     .option(
       '--master-port <n>',
-      `port of machine 0 (default: ${defaultMasterPort}; with one machine the next best if that is taken); 0: any free one`,
+      `port of machine 0 (default: ${defaultMasterPort}; on a single machine the next free one if that is taken); 0: any free port`,
       wholeNumber(0, 65_535),
     )
-    .option('--rdzv-endpoint <host[:port]>', 'both in one', endpoint)
-    .option('--rdzv-id <name>', 'name of the run; launchers of other names never meet', notEmpty)
+    .option('--rdzv-endpoint <host[:port]>', 'address and port of machine 0 in one', endpoint)
+    .option(
+      '--rdzv-id <name>',
+      'name of the run; launchers with different names never join each other',
+      notEmpty,
+    )
     .addOption(
-      new Option('--rdzv-backend <name>', 'both mean the same here')
+      new Option('--rdzv-backend <name>', 'accepted for compatibility: both do the same')
         .choices(['static', 'c10d'])
         .default('static'),
     )
     .option(
       '--rdzv-conf <pairs>',
-      'key=TEXT, the secret of the run (also in TABRING_ROOM_KEY); file=PATH, a file that all machines see and pass it through; join_timeout=SECONDS (default: 600)',
+      'key=TEXT, the secret of the run (or set TABRING_ROOM_KEY); file=PATH, a file visible to all machines that passes on the secret; join_timeout=SECONDS (default: 600)',
       conf,
     )
     .option(
       '--master-fingerprint <sha256/…>',
-      'of the certificate of machine 0, as its launcher prints it',
+      'fingerprint of the certificate of machine 0, as its launcher prints it',
     )
-    .option('--standalone', 'this machine alone, on any free port')
+    .option('--standalone', 'use only this machine, on any free port')
     .option(
       '--relay',
-      'ranks that WebRTC does not link send through the signaling server of machine 0, sealed end to end; give it to all launchers',
+      'ranks that WebRTC cannot link send through the signaling server of machine 0, encrypted end to end; pass it to all launchers',
     )
   return addIceFlags(command)
     .optionsGroup('When a rank fails:')
     .option(
       '--max-restarts <n>',
-      'start all ranks again so often, in fresh tabs',
+      'how many times to restart all ranks, in fresh tabs',
       wholeNumber(0, 1000),
       0,
     )
     .addOption(
       new Option(
         '--kill-on-bad-exit <0|1>',
-        'close the other ranks at once (1), or let them go on (0); without a value 1',
+        'close the other ranks at once (1), or let them continue (0); without a value: 1',
       )
         .argParser(choice)
         .default(true, '1'),
     )
-    .option('--monitor-interval <seconds>', 'taken and not needed: tabs report at once', Number)
+    .option(
+      '--monitor-interval <seconds>',
+      'accepted for compatibility, without effect: tabs report at once',
+      Number,
+    )
     .optionsGroup('Output:')
-    .option('--log-dir <folder>', 'write DIR/RANK/stdout.log and stderr.log too')
+    .option('--log-dir <folder>', 'also write DIR/RANK/stdout.log and stderr.log')
     .option(
       '-t, --tee <streams>',
-      'which of them: 0 none, 1 stdout, 2 stderr, 3 both, or by local rank 0:3,1:2; without --log-dir in a new temporary folder',
+      'streams to write to the log folder: 0 none, 1 stdout, 2 stderr, 3 both, or per local rank 0:3,1:2; without --log-dir to a new temporary folder',
       streams,
     )
     .option(
       '-r, --redirects <streams>',
-      'which go there and are not shown, in the same form',
+      'streams to write there without showing them, in the same form',
       streams,
     )
     .optionsGroup('Browser:')
     .addOption(
       new Option(
         '--device <which>',
-        'what tabs compute on: webgpu, or cpu, the plain references, which are slow (default: webgpu)',
+        'device of the tabs: webgpu, or cpu, the slow reference implementation (default: webgpu)',
       ).choices(['cpu', 'webgpu']),
     )
     .addOption(
-      new Option('--adapter <which>', 'auto takes a GPU where there is one')
+      new Option('--adapter <which>', 'auto uses a GPU if there is one')
         .choices(['auto', 'software'])
         .default('auto'),
     )
-    .option('--visible-devices <list>', 'the WebGPU devices that tabs see, numbered anew: 0,2')
+    .option('--visible-devices <list>', 'WebGPU devices that tabs see, renumbered from 0: 0,2')
     .option('--headed', 'show the browser')
-    .option('--data <folder>', 'serve its files to the tabs, at /data/')
+    .option('--data <folder>', 'serve the files of this folder to the tabs, at /data/')
     .option(
       '--checkpoint-dir <folder>',
-      'where saveCheckpoint and loadCheckpoint keep files, on machine 0; made if there is none',
+      'folder of saveCheckpoint and loadCheckpoint, on machine 0; created if missing',
     )
-    .option('--debug <n>', 'tell of kernels, plans, values: 1 to 5, see docs/reference/switches.md')
-    .optionsGroup('As in Slurm (inside a job none is needed):')
+    .option('--debug <n>', 'log kernels, plans and values: 1 to 5, see docs/reference/switches.md')
+    .optionsGroup('As in Slurm (not needed inside a job):')
     .option('--ntasks-per-node <n>', 'the same as --nproc-per-node', wholeNumber(1, 1024))
     .option(
       '--cpus-per-task <n>',
-      "each tab's data loaders start at most so many workers",
+      "most workers that each tab's data loaders start",
       wholeNumber(1, 4096),
     )
-    .option('--gres <gpu:n>', 'at most n tabs on each machine', gpusOf)
-    .option('-p, --partition <name>', 'told in the first line', notEmpty)
-    .option('-J, --job-name <name>', 'told in the first line', notEmpty)
+    .option('--gres <gpu:n>', 'at most n tabs per machine', gpusOf)
+    .option('-p, --partition <name>', 'shown in the first line', notEmpty)
+    .option('-J, --job-name <name>', 'shown in the first line', notEmpty)
     .addOption(hidden('--role <name>'))
     .addOption(hidden('--start-method <name>'))
     .addOption(hidden('--local-addr <host>'))
@@ -296,18 +302,18 @@ export function addFlags(command: Command): Command {
 
 /** Flags of torchrun that mean nothing here, and why. */
 export const refused: Readonly<Record<string, string>> = {
-  role: 'ranks have no roles here. Leave it out.',
-  startMethod: 'ranks are tabs, which are not forked or spawned. Leave it out.',
-  localAddr: 'launchers are known by the address that reaches them. Leave it out.',
-  module: "the program is a file here: give the module's path, train.ts.",
-  python: 'ranks run modules in tabs, no other programs.',
-  runPath: "the program is a module here: give the module's path, train.ts.",
-  rdzvBackendParams: 'there is one backend here. Use --rdzv-conf.',
+  role: 'ranks have no roles. Omit it.',
+  startMethod: 'ranks are tabs, which are not forked or spawned. Omit it.',
+  localAddr: 'launchers are identified by the address that reaches them. Omit it.',
+  module: "the program is always a file. Pass the module's path, train.ts.",
+  python: 'ranks run modules in tabs, not other programs. Pass a module.',
+  runPath: "the program is always a module. Pass the module's path, train.ts.",
+  rdzvBackendParams: 'there is only one backend. Use --rdzv-conf.',
   localRanksFilter:
-    'all ranks are shown, each with its number in front. Use --redirects or --tee for files.',
-  logsSpecs: 'there is one kind of logs here. Use --log-dir, --redirects and --tee.',
-  eventLogHandler: 'there are no handlers of events here. Use --log-dir.',
-  signalsToHandle: 'SIGINT and SIGTERM end all ranks, and no others are handled. Leave it out.',
-  numaBinding: "the browser's processes are placed by the system. Leave it out.",
-  virtualLocalRank: 'each tab sees the devices that --visible-devices leaves it. Leave it out.',
+    'all ranks are shown, each line prefixed with its rank. Use --redirects or --tee for files.',
+  logsSpecs: 'there is only one kind of log. Use --log-dir, --redirects and --tee.',
+  eventLogHandler: 'event handlers are not supported. Use --log-dir.',
+  signalsToHandle: 'SIGINT and SIGTERM end all ranks, and other signals are not handled. Omit it.',
+  numaBinding: "the operating system places the browser's processes. Omit it.",
+  virtualLocalRank: 'each tab sees the devices that --visible-devices names. Omit it.',
 }

@@ -16,7 +16,7 @@ export async function importTool<Module>(name: keyof typeof tools): Promise<Modu
     throw new TabringError(
       'config.invalid',
       isMissing
-        ? `launcher: expected the package ${name}, got none. Run: npm install --save-dev ${name}`
+        ? `launcher: the package ${name} is not installed. Run: npm install --save-dev ${name}`
         : `launcher: the package ${name} does not load: ${messageOf(thrown)}. Install it again.`,
       { cause: thrown },
     )

@@ -51,7 +51,7 @@ export class LogFiles {
     } catch (thrown) {
       throw new TabringError(
         'file.unwritable',
-        `--log-dir: expected ${path} to be writable, got ${messageOf(thrown)}. Choose another folder.`,
+        `--log-dir: cannot write to ${path}: ${messageOf(thrown)}. Choose another folder.`,
         { cause: thrown },
       )
     }

@@ -44,7 +44,7 @@ export async function openMaster(options: MasterOptions): Promise<Master> {
   const certificate = await ownCertificate({ names: ownNames([host]) })
   const server = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
     response.writeHead(404, { 'Content-Type': 'text/plain; charset=utf-8' })
-    response.end('a launcher of tabring: no page here\n')
+    response.end('this is a Tabring launcher, not a web page\n')
   })
   const port = await listen(server, { wanted: options.port, last: options.lastPort })
   const pin = pinOf(certificate.cert)

@@ -145,7 +145,7 @@ const failureOf = ({ name }: CrewMember, reason: string): Failure => ({
   rank: null,
   host: name,
   code: 'worker.dead',
-  text: `the launcher of rank 0 on ${name}: expected it to run until the end, got its exit (${reason}). Look at what it printed.`,
+  text: `the launcher of rank 0 on ${name} ended before the run did (${reason}). Check its output.`,
 })
 
 /** What to type on the other machines. */
@@ -153,7 +153,7 @@ function invitation({ options, plan }: MeetOptions, port: number, pin: Pin, key:
   const at = `${hostInUrl(plan.masterAddr)}:${port}`
   if (plan.meetingFile !== undefined) {
     return [
-      `waits at ${at} for ${plan.launchers - 1} more launchers, which find it by ${plan.meetingFile}`,
+      `waiting at ${at} for ${plan.launchers - 1} more launchers, which find it through ${plan.meetingFile}`,
     ]
   }
   const flags = [
@@ -165,7 +165,7 @@ function invitation({ options, plan }: MeetOptions, port: number, pin: Pin, key:
   ]
   const secret = options.key === undefined ? `TABRING_ROOM_KEY=${key} ` : ''
   return [
-    `waits at ${at} for ${plan.launchers - 1} more launchers. On the other machines:`,
+    `waiting at ${at} for ${plan.launchers - 1} more launchers. On the other machines:`,
     `  ${secret}tabring run ${flags.join(' ')} …`,
   ]
 }
@@ -174,7 +174,7 @@ async function follow(all: MeetOptions): Promise<Crew> {
   const { options, plan, member, signal, log } = all
   const { key, pin } = options
   const { masterAddr: host, masterPort: port, runId, meetingFile } = plan
-  if (options.ice) log('--ice-servers: those of the launcher of rank 0 count, not these')
+  if (options.ice) log('--ice-servers: ignored, those of the launcher of rank 0 are used')
   const joinTimeoutMs = options.rdzvConf?.joinTimeoutMs ?? defaultJoinTimeoutMs
   let place: () => Promise<LeaderPlace>
   if (key !== undefined) {
@@ -191,7 +191,7 @@ async function follow(all: MeetOptions): Promise<Crew> {
   } else {
     throw new TabringError(
       'config.invalid',
-      'launcher: expected the key of the run, got none. Take the line that the launcher of machine 0 prints, with its TABRING_ROOM_KEY.',
+      'launcher: the key of the run is missing. Use the line that the launcher of machine 0 prints, with its TABRING_ROOM_KEY.',
     )
   }
   const joined = await joinCrew({
@@ -201,7 +201,7 @@ async function follow(all: MeetOptions): Promise<Crew> {
     launchers: plan.launchers,
     joinTimeoutMs,
     signal,
-    onWaiting: (where) => log(`waits for the launcher of rank 0 at ${where}`),
+    onWaiting: (where) => log(`waiting for the launcher of rank 0 at ${where}`),
   })
   const { place: found } = joined
   return {

@@ -30,7 +30,7 @@ export async function writeMeeting(path: string, meeting: Meeting): Promise<() =
   } catch (thrown) {
     throw new TabringError(
       'file.unwritable',
-      `launcher: expected ${path} to be writable for the other launchers, got ${messageOf(thrown)}. Name another with --rdzv-conf file=PATH, or give TABRING_ROOM_KEY to all.`,
+      `launcher: cannot write ${path} for the other launchers: ${messageOf(thrown)}. Name another file with --rdzv-conf file=PATH, or set TABRING_ROOM_KEY for all of them.`,
       { cause: thrown },
     )
   }
@@ -51,7 +51,7 @@ export async function lookAtMeeting(path: string): Promise<Meeting | null> {
     if (own !== undefined && uid !== own) {
       throw new TabringError(
         'config.invalid',
-        `launcher: expected ${path} to be a file of this user (${own}), got one of user ${uid}, who could lead the run elsewhere. Name another with --rdzv-conf file=PATH.`,
+        `launcher: expected ${path} to belong to this user (${own}), got user ${uid}, who could redirect the run. Name another file with --rdzv-conf file=PATH.`,
       )
     }
     const parsed = v.safeParse(meetingSchema, fromJson(await file.readFile('utf8')))
@@ -75,7 +75,7 @@ export async function readMeeting(
     if (performance.now() > untilMs) {
       throw new TabringError(
         'peer.timeout',
-        `launcher: expected the one of rank 0 to write ${path} within ${timeoutMs / 1000} s, got none of its files. Does this machine share that folder? Else give TABRING_ROOM_KEY and --master-addr to all.`,
+        `launcher: the launcher of rank 0 did not write ${path} within ${timeoutMs / 1000} s. Does this machine share that folder? If not, pass TABRING_ROOM_KEY and --master-addr to all launchers.`,
       )
     }
     await sleep(lookEveryMs, undefined, { signal }).catch(() => undefined)

@@ -42,27 +42,27 @@ Examples:
     tabring run --nproc-per-node 4 --nnodes 2 --node-rank 0 --master-addr alpha train.ts
     TABRING_ROOM_KEY=… tabring run --nproc-per-node 4 --nnodes 2 --node-rank 1 --master-addr alpha train.ts
 
-  Start again twice when a rank fails, and keep each rank's output:
+  Restart up to twice when a rank fails, and keep each rank's output:
     tabring run --nproc-per-node 2 --max-restarts 2 --log-dir logs train.ts
 
-  In a Slurm job, one launcher a machine or one a rank; both need no flags:
+  In a Slurm job, one launcher per machine or one per rank; neither needs flags:
     srun --ntasks-per-node=1 tabring run train.ts
     srun -n 8 tabring run train.ts
-  (Slurm's variables are covered by tests; no Slurm ran here.)
+  (Tested with Slurm's variables, but not on a Slurm cluster.)
 
-The module runs in each tab. It reads { env, args } from "tabring": env.RANK, env.LOCAL_RANK, env.WORLD_SIZE and the others of
-docs/reference/launching.md. Its top level, or the async function that it exports as default, is the program: await what you start in it.
+The module runs in each tab. It imports { env, args } from "tabring": env.RANK, env.LOCAL_RANK, env.WORLD_SIZE and the other variables
+in docs/reference/launching.md. The program is its top level, or the async function that it exports as default: await everything you start there.
 `
 
 const launchExamples = `
 Examples:
-  As python -m torch.distributed.launch; the script gets --local_rank=0, --local_rank=1:
+  Like python -m torch.distributed.launch; the script gets --local_rank=0, --local_rank=1:
     tabring launch --nproc_per_node=2 train.ts --lr 0.1
 
   With dashes in the flags the script gets --local-rank=0:
     tabring launch --nproc-per-node=2 train.ts
 
-  From the environment alone, as tabring run:
+  From the environment only, like tabring run:
     tabring launch --use-env --nproc_per_node=2 train.ts
 `
 
@@ -75,15 +75,15 @@ function defineCommand(name: 'run' | 'launch'): Command {
         : 'The same as "tabring run" for scripts that expect torch.distributed.launch: the local rank is an argument too.',
     )
     .argument('<module>', 'TypeScript or JavaScript module with the training program')
-    .argument('[args...]', 'for the module, untouched')
+    .argument('[args...]', 'arguments for the module, passed unchanged')
     .passThroughOptions()
     .helpOption('-h, --help', 'show this help')
     .addHelpText('after', name === 'run' ? runExamples : launchExamples)
   addFlags(command)
   if (name === 'launch') {
     command
-      .optionsGroup('Of this command:')
-      .option('--use-env', 'give the local rank in the environment only')
+      .optionsGroup('Options of this command:')
+      .option('--use-env', 'pass the local rank only in the environment')
   }
   return command
 }
@@ -198,29 +198,29 @@ function checkTogether(flags: Omit<Flags, 'masterFingerprint' | 'useEnv' | keyof
   const { nprocPerNode, ntasksPerNode, masterAddr, masterPort, rdzvEndpoint, nnodes } = flags
   if (nprocPerNode !== undefined && ntasksPerNode !== undefined && nprocPerNode !== ntasksPerNode) {
     refuse(
-      `--ntasks-per-node: expected the same as --nproc-per-node, got ${ntasksPerNode} and ${nprocPerNode}. Give one of them.`,
+      `--ntasks-per-node: expected the same as --nproc-per-node, got ${ntasksPerNode} and ${nprocPerNode}. Pass one of them.`,
     )
   }
   const { host, port } = rdzvEndpoint ?? {}
   if (masterAddr !== undefined && host !== undefined && masterAddr !== host) {
     refuse(
-      `--rdzv-endpoint: expected the host of --master-addr, got ${host} and ${masterAddr}. Give one of them.`,
+      `--rdzv-endpoint: expected the host of --master-addr, got ${host} and ${masterAddr}. Pass one of them.`,
     )
   }
   if (masterPort !== undefined && port !== undefined && masterPort !== port) {
     refuse(
-      `--rdzv-endpoint: expected the port of --master-port, got ${port} and ${masterPort}. Give one of them.`,
+      `--rdzv-endpoint: expected the port of --master-port, got ${port} and ${masterPort}. Pass one of them.`,
     )
   }
   if (flags.standalone && (nnodes ?? 1) > 1) {
-    refuse(`--standalone: expected one machine, got --nnodes ${nnodes}. Leave one of them out.`)
+    refuse(`--standalone: expected one machine, got --nnodes ${nnodes}. Omit one of them.`)
   }
   if (flags.nodeRank !== undefined && flags.nodeRank >= (nnodes ?? flags.nodeRank + 1)) {
     refuse(
-      `--node-rank: expected a number below --nnodes ${nnodes}, got ${flags.nodeRank}. Machines count from 0.`,
+      `--node-rank: expected a number below --nnodes ${nnodes}, got ${flags.nodeRank}. Machines are numbered from 0.`,
     )
   }
   if (flags.monitorInterval !== undefined && !(flags.monitorInterval > 0)) {
-    refuse('--monitor-interval: expected seconds above 0, got something else. Leave it out.')
+    refuse('--monitor-interval: must be a number of seconds above 0. Omit it.')
   }
 }

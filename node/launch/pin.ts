@@ -62,7 +62,7 @@ export function connectPinned(
       settle(
         new PeerError(
           'peer.timeout',
-          `${host}:${port}: expected a connection within ${connectTimeoutMs / 1000} s, got none. Is a firewall between?`,
+          `${host}:${port}: no connection within ${connectTimeoutMs / 1000} s. Is a firewall in between?`,
         ),
       ),
     connectTimeoutMs,
@@ -75,7 +75,7 @@ export function connectPinned(
       settle(
         new PeerError(
           'peer.mismatch',
-          `${host}:${port}: expected the certificate with the fingerprint ${pin}, got ${found ?? 'none'}. Is it another launcher, or somebody between?`,
+          `${host}:${port}: expected the certificate with the fingerprint ${pin}, got ${found ?? 'none'}. Check that this is the right launcher; someone may be intercepting the connection.`,
         ),
       )
     } else settle(null, found)

@@ -52,7 +52,9 @@ export function planLaunch(options: LaunchOptions, around: Surroundings): Plan {
   if (gpus !== undefined && !plan.place) {
     plan.maxTabs = gpus
     if (typeof plan.tabs === 'number' && plan.tabs > gpus) {
-      plan.notes.push(`${plan.tabs} tabs on this machine, but gpu:${gpus}: it opens ${gpus}`)
+      plan.notes.push(
+        `${plan.tabs} tabs requested on this machine, but gpu:${gpus} allows ${gpus}: opening ${gpus}`,
+      )
       plan.tabs = gpus
     }
   }
@@ -77,13 +79,13 @@ function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
   if (!isAlone && host === undefined && nodeRank !== 0) {
     throw new TabringError(
       'config.invalid',
-      `--master-addr: expected the address of machine 0, got none. Give it, or --node-rank 0 to the launcher there.`,
+      '--master-addr: the address of machine 0 is missing. Pass it, or pass --node-rank 0 to the launcher there.',
     )
   }
   if (port === 0 && !isAlone && nodeRank !== 0 && options.rdzvConf?.file === undefined) {
     throw new TabringError(
       'config.invalid',
-      '--master-port: expected the port of machine 0, got 0, which means any there. Give the one that its launcher prints, or --rdzv-conf file=PATH to all.',
+      '--master-port: expected the port of machine 0, got 0, which means any free port. Pass the one that its launcher prints, or pass --rdzv-conf file=PATH to all launchers.',
     )
   }
   return {
@@ -118,7 +120,7 @@ function planInSlurm(options: LaunchOptions, job: SlurmJob, around: Surroundings
   if (isPerTask && wanted !== undefined && wanted !== job.tasksHere) {
     throw new TabringError(
       'config.invalid',
-      `--nproc-per-node: expected ${job.tasksHere}, or none, because srun has started ${job.tasksHere} launchers on this node, each for one tab, got ${wanted}. Leave it out, or start one launcher a node: srun --ntasks-per-node=1`,
+      `--nproc-per-node: expected ${job.tasksHere}, or none, because srun has started ${job.tasksHere} launchers on this node, each for one tab, got ${wanted}. Omit it, or start one launcher per node: srun --ntasks-per-node=1`,
     )
   }
   const launchers = isPerTask ? job.tasks : nnodes
@@ -160,8 +162,8 @@ function describe(options: LaunchOptions, { job, launchers, place }: Plan): stri
     ...(partition === undefined ? [] : [`partition ${partition}`]),
     ...(job ? [`node ${job.nodeRank} of ${job.nodes.length}`] : []),
     ...(place ? [`task ${job!.task} of ${launchers}`] : []),
-    ...(cpus === undefined ? [] : [`at most ${cpus} workers a tab`]),
-    ...(options.gres === undefined ? [] : [`at most ${options.gres} tabs a machine`]),
+    ...(cpus === undefined ? [] : [`at most ${cpus} workers per tab`]),
+    ...(options.gres === undefined ? [] : [`at most ${options.gres} tabs per machine`]),
   ]
   return parts.join(', ')
 }

@@ -160,7 +160,7 @@ export async function launch(
     if (!(thrown instanceof PortTaken)) throw thrown
     throw new TabringError(
       'config.invalid',
-      `launcher: expected port ${plan.masterPort} to be free, got one in use. Choose another --master-port.`,
+      `launcher: port ${plan.masterPort} is in use. Choose another --master-port.`,
     )
   } finally {
     screen.stop()
@@ -176,7 +176,7 @@ async function openLogs(
   if (logDir !== undefined) return new LogFiles(resolve(logDir), tee, redirects)
   if (tee === undefined && redirects === undefined) return null
   const folder = await mkdtemp(join(tmpdir(), 'tabring-logs-'))
-  note(`what ranks say is in ${folder}`)
+  note(`the output of the ranks is in ${folder}`)
   return new LogFiles(folder, tee, redirects)
 }
 
@@ -203,7 +203,7 @@ async function findFolder(path: string): Promise<string> {
   if (found?.isDirectory()) return resolve(path)
   throw new TabringError(
     'data.missing',
-    `--data: expected a folder, got ${path}, ${found ? 'which is none' : 'which does not exist'}. Give the folder whose files the module fetches from ${dataMount}.`,
+    `--data: ${path} ${found ? 'is not a folder' : 'does not exist'}. Name the folder whose files the module fetches from ${dataMount}.`,
   )
 }
 

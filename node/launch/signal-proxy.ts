@@ -79,7 +79,7 @@ export function attachSignalProxy(
       server.off('upgrade', onUpgrade)
       const open = [...wss.clients]
       const ended = open.map((tab) => new Promise((resolve) => tab.once('close', resolve)))
-      for (const tab of open) end(tab, 1001, 'the launcher ends')
+      for (const tab of open) end(tab, 1001, 'the launcher is ending')
       await Promise.all(ended)
       wss.close()
     },

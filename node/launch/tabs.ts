@@ -165,7 +165,7 @@ class TabRun {
       if (hasCome) {
         this.#fail(
           'worker.dead',
-          `expected its page to stay until the end, got another: ${frame.url().split('?')[0]}. A program must not navigate or reload.`,
+          `its page was replaced by ${frame.url().split('?')[0]} before the run ended. A program must not navigate or reload.`,
         )
       }
       hasCome = true
@@ -201,7 +201,7 @@ class TabRun {
 
   #failToOpen(thrown: unknown): void {
     const [reason] = messageOf(thrown).split('\n')
-    this.#failSoon('worker.dead', `expected its page to open, got: ${reason}`)
+    this.#failSoon('worker.dead', `its page did not open: ${reason}`)
   }
 
   #failSoon(code: string, text: string): void {

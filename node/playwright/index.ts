@@ -8,24 +8,24 @@ export type { RelayChoice } from '../../src/distributed/rendezvous/plan-links.ts
 export type { RankAdapter } from './launch.ts'
 export type { OpenRanksOptions, Ranks } from './ranks.ts'
 
-/** What a test gets. */
+/** Fixtures of a test. */
 export interface TabringFixtures {
-  /** Opens connected ranks, and closes them when the test has ended. */
+  /** Opens connected ranks, and closes them when the test ends. */
   ranks: Ranks
 }
 
-/** What `use` in playwright.config.ts or `test.use()` may set. */
+/** Options for `use` in playwright.config.ts and for `test.use()`. */
 export interface TabringOptions {
-  /** The adapter to compute on; default `auto`. */
+  /** WebGPU adapter on which pages compute. Default `auto`. */
   adapter: RankAdapter
 }
 
 /**
- * Playwright's `test` in a browser with WebGPU: all its fixtures and options, and `ranks`.
+ * Playwright's `test` with all its fixtures and options, in a browser with WebGPU, and the fixture `ranks`.
  *
- * The browser is the one that the configuration names, else the one that `tabring run` would take, with the flags that headless WebGPU and
- * tabs in the background need.
- * errors: `gpu.unavailable` fails each test where no adapter comes up.
+ * The browser is the one in the configuration, else the one that `tabring run` would use. It gets the flags that headless WebGPU and background
+ * tabs need.
+ * errors: each test fails with `gpu.unavailable` if there is no adapter.
  */
 export const test = base.extend<TabringFixtures, TabringOptions>({
   adapter: ['auto', { scope: 'worker', option: true }],
@@ -37,7 +37,7 @@ export const test = base.extend<TabringFixtures, TabringOptions>({
       if (browserName !== 'chromium' || connectOptions) {
         throw new TabringError(
           'config.invalid',
-          `tabring/playwright: expected Chromium on this machine, got ${connectOptions ? 'connectOptions' : browserName}. Its tests need a browser that they start with flags of their own.`,
+          `tabring/playwright: expected Chromium on this machine, got ${connectOptions ? 'connectOptions' : browserName}. Use browserName "chromium" without connectOptions: the tests start it with their own flags.`,
         )
       }
       const options = { ...launchOptions, headless, channel }

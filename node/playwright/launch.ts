@@ -5,8 +5,8 @@ import { type FoundAdapter, noGpuNote, probeAdapter } from '../adapter.ts'
 import { type AdapterChoice, browserFlags, findBrowser } from '../chromium.ts'
 
 /**
- * Which WebGPU adapter the pages of a test compute on. `auto`: the machine's GPU, or where there is none the software adapter, a CPU's
- * stand-in that all machines have. `gpu`, `software`: that one or a failure.
+ * WebGPU adapter on which the pages of a test compute. `auto`: the machine's GPU, or else the software adapter, which runs on the CPU of any
+ * machine. `gpu`, `software`: that one, or the test fails.
  */
 export type RankAdapter = 'auto' | 'gpu' | 'software'
 const choices: readonly RankAdapter[] = ['auto', 'gpu', 'software']
@@ -65,13 +65,13 @@ const isIgnored = (flag: string, { ignoreDefaultArgs = false }: LaunchOptions): 
   typeof ignoreDefaultArgs === 'boolean' ? ignoreDefaultArgs : ignoreDefaultArgs.includes(flag)
 
 const wanted: Record<RankAdapter, string> = {
-  auto: "the machine's GPU or else the software adapter",
+  auto: "the machine's GPU, or else the software adapter",
   gpu: "the machine's GPU",
   software: 'the software adapter (SwiftShader)',
 }
 
 const otherBrowser =
-  'Take a newer Chrome or Chromium: "npx playwright install chromium", or TABRING_BROWSER=path.'
+  'Use a newer Chrome or Chromium: "npx playwright install chromium", or TABRING_BROWSER=path.'
 const remedies: Record<RankAdapter, string> = {
   auto: otherBrowser,
   gpu: "Install the GPU's driver (on Linux with Vulkan), or compute on the CPU: test.use({ adapter: 'software' }).",
@@ -80,14 +80,14 @@ const remedies: Record<RankAdapter, string> = {
 
 function noAdapter(adapter: RankAdapter, browser: string, attempts: readonly Attempt[]): GpuError {
   const told = attempts.flatMap(({ args, ignored, version, found: { kind, answer } }) => [
-    `  ${browser} ${version}: ${kind === 'software' ? 'the software adapter alone' : answer}`,
+    `  ${browser} ${version}: ${kind === 'software' ? 'only the software adapter' : answer}`,
     `    with ${args.join(' ') || 'no flags'}`,
     ...(ignored.length > 0 ? [`    without ${ignored.join(' ')}`] : []),
   ])
   const expected = `tabring/playwright: expected a WebGPU adapter, ${wanted[adapter]}, got none.`
   const areIgnored = attempts.some(({ ignored }) => ignored.length > 0)
   const remedy = areIgnored
-    ? 'Take the flags that are left out off launchOptions.ignoreDefaultArgs.'
+    ? 'Remove the omitted flags from launchOptions.ignoreDefaultArgs.'
     : remedies[adapter]
   return new GpuError('gpu.unavailable', [expected, ...told, remedy].join('\n'))
 }

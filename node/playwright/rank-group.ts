@@ -77,7 +77,7 @@ export class RankGroup {
     if (!this.#isWaiting || missing.length === 0) return undefined
     return new PeerError(
       'peer.timeout',
-      `ranks.open: expected ${worldSize} ranks to join in the test's time, got all but ${missing.join(', ')}. Call initProcessGroup() when the page is loaded, or open with { until: 'loaded' }.`,
+      `ranks.open: expected ${worldSize} ranks to join within the test's timeout, got all but ${missing.join(', ')}. Call initProcessGroup() when the page is loaded, or open with { until: 'loaded' }.`,
     )
   }
 
@@ -103,7 +103,7 @@ export class RankGroup {
     const { href } = this.options.address
     const response = await page.goto(href)
     if (response && !response.ok()) {
-      this.#fail(rank, `expected the page ${href}, got status ${response.status()}.`)
+      this.#fail(rank, `could not load the page ${href}, got status ${response.status()}.`)
     }
   }
 

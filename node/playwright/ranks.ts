@@ -11,29 +11,30 @@ import {
 import { iceWithoutRoutePermissions } from '../chromium.ts'
 import { RankGroup } from './rank-group.ts'
 
+/** Options of `ranks.open`. */
 export interface OpenRanksOptions {
-  /** When the pages are given: once all ranks have joined by `initProcessGroup`, the default, or once their pages are loaded. */
+  /** When `open` resolves: once all ranks have joined with `initProcessGroup`, the default, or once their pages are loaded. */
   until?: 'joined' | 'loaded'
-  /** Tabs of one browser context, with storage, channels and workers in common. Default false: each in its own, as on a machine of its own. */
+  /** Whether all ranks share one browser context, with its storage, channels and workers. Default false: separate contexts, like separate machines. */
   sharesContext?: boolean
-  /** What `args` is in the pages. */
+  /** Value of `args` in the pages. */
   args?: readonly string[]
   /**
-   * What RELAY is in the pages, as `tabring run --relay` sets it: with `fallback` ranks that WebRTC does not link go through the signaling
-   * server, which must relay. Default `off`.
+   * Value of RELAY in the pages, as `tabring run --relay` sets it. With `fallback`, ranks that WebRTC cannot link send through the signaling
+   * server, which must have a relay. Default `off`.
    */
   relay?: RelayChoice
 }
 
-/** Opens pages that are ranks of one group. */
+/** Opens pages as the ranks of a group. */
 export interface Ranks {
   /**
-   * Returns the pages of `worldSize` new ranks at `url`, in the order of ranks; relative addresses are to `baseURL`.
+   * Opens `worldSize` new ranks at `url` and returns their pages, in rank order. Relative addresses are resolved against `baseURL`.
    *
-   * Each page has a rank's environment (`env.RANK`, `env.WORLD_SIZE`), with a room of the signaling server that stands beside the page, so that
-   * `initProcessGroup()` finds the others. What it writes to the console comes out with its rank in front. An error that nobody catches in one,
-   * or a crash, closes all and fails the test by rank.
-   * errors: that of the first rank that fails; `config.invalid` for an address that is none.
+   * Each page has the environment of a rank (`env.RANK`, `env.WORLD_SIZE`) and a room of the signaling server on the page's own address, so
+   * `initProcessGroup()` finds the other ranks. Console output is printed with the rank in front. An uncaught error or a crash in one page closes
+   * all pages and fails the test, naming the rank.
+   * errors: that of the first rank that fails; `config.invalid` for an invalid address.
    */
   open(worldSize: number, url?: string, options?: OpenRanksOptions): Promise<Page[]>
 }

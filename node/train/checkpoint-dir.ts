@@ -39,13 +39,13 @@ export async function openCheckpoints(options: CheckpointOptions): Promise<Opene
     if (!resume && manifest) {
       throw new TabringError(
         'config.invalid',
-        `--checkpoint-dir: expected a folder without checkpoints, got ${folder} with ${manifest.files.at(-1)?.name ?? 'some'}. Give --resume latest, or name another folder.`,
+        `--checkpoint-dir: ${folder} already has checkpoints (${manifest.files.at(-1)?.name ?? 'some'}). Pass --resume latest, or name another folder.`,
       )
     }
     if (which && !(manifest && entryOf(manifest, which))) {
       throw new DataError(
         'data.missing',
-        `--resume: expected the ${which} checkpoint in ${folder}, got ${manifest ? 'none that was called best' : 'a folder without any'}. Leave --resume out, or name another folder.`,
+        `--resume: ${folder} has no ${manifest ? `${which} checkpoint` : 'checkpoints'}. Omit --resume, or name another folder.`,
       )
     }
     address.folder = offered.offer()
@@ -76,7 +76,7 @@ async function proveCheckpoint(path: string, given: string): Promise<void> {
   if (!found?.isFile()) {
     throw new DataError(
       'data.missing',
-      `--resume: expected latest, best or a file, got ${given}, which ${found ? 'is no file' : 'does not exist'}. Name a checkpoint.`,
+      `--resume: expected latest, best or a file, got ${given}, which ${found ? 'is not a file' : 'does not exist'}. Name a checkpoint.`,
     )
   }
   load(new Uint8Array(await readFile(path)), given)

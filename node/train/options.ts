@@ -92,13 +92,16 @@ function defineCommand(): Command {
     )
     .option('--nproc-per-node <n>', 'number of tabs (ranks)', wholeNumber(1, maxWorldSize), 1)
     .addOption(
-      new Option('--demo <name>', 'experiment').choices(Object.keys(metas)).default('digits'),
+      new Option('--demo <name>', 'demo to train').choices(Object.keys(metas)).default('digits'),
     )
     .option(
       '--data <name or dir>',
-      `one of the experiment's own data sets (${listed(({ data }) => Object.keys(data))}); for digits a folder with MNIST-layout IDX files, plain or .gz (default: the first)`,
+      `one of the demo's data sets (${listed(({ data }) => Object.keys(data))}); for digits also a folder with MNIST-layout IDX files, plain or .gz (default: the first)`,
     )
-    .option('--given <file>', 'data of your own for an experiment that takes some; rank 0 sends it')
+    .option(
+      '--given <file>',
+      'your own data, for a demo that accepts some; rank 0 sends it to the others',
+    )
     .option(
       '--model <name>',
       `model (${listed(({ models }) => Object.keys(models))}; default: the first)`,
@@ -108,7 +111,7 @@ function defineCommand(): Command {
       `passes over the training data (default: ${byDemo('epochs', 3)})`,
       wholeNumber(1),
     )
-    .option('--steps <n>', 'train so many steps, instead of --epochs', wholeNumber(1))
+    .option('--steps <n>', 'number of steps to train, instead of --epochs', wholeNumber(1))
     .option(
       '--batch-size <n>',
       `global batch size (default: ${byDemo('batchSize', 64)})`,
@@ -125,12 +128,15 @@ function defineCommand(): Command {
       positiveNumber(true),
     )
     .addOption(
-      new Option('--precision <dtype>', 'float16: products under autocast, with a gradient scaler')
+      new Option(
+        '--precision <dtype>',
+        'float16: matrix products under autocast, with a gradient scaler',
+      )
         .choices(['float32', 'float16'])
         .default('float32'),
     )
     .addOption(
-      new Option('--strategy <name>', 'alone: no exchange, each rank trains a model of its own')
+      new Option('--strategy <name>', 'alone: no exchange, each rank trains its own model')
         .choices(['ddp', 'alone'])
         .default('ddp'),
     )
@@ -141,65 +147,75 @@ function defineCommand(): Command {
     )
     .option(
       '--evaluate-every <n>',
-      "look at held-out samples every n steps too, besides each epoch's end",
+      "evaluate on held-out samples every n steps, in addition to each epoch's end",
       wholeNumber(1),
     )
-    .option('--seed <n>', 'seed of parameters and order', wholeNumber(0), 0)
-    .option('--out <file>', 'write the trained weights there, as .safetensors')
+    .option('--seed <n>', 'seed of the parameters and of the order of samples', wholeNumber(0), 0)
+    .option('--out <file>', 'write the trained weights to this file, as .safetensors')
     .option(
       '--checkpoint-dir <dir>',
-      "save checkpoints there: at each epoch's end, and as --checkpoint-every says",
+      "save checkpoints in this folder: at each epoch's end, and as --checkpoint-every says",
     )
     .option('--checkpoint-every <n>', 'also after every n steps', wholeNumber(1))
-    .option('--keep-last <n>', 'checkpoints that stay, besides the best one', wholeNumber(1), 2)
-    .option('--resume <which>', 'go on from the latest, the best, or a file')
+    .option(
+      '--keep-last <n>',
+      'number of checkpoints to keep, in addition to the best one',
+      wholeNumber(1),
+      2,
+    )
+    .option('--resume <which>', 'resume from the latest or the best checkpoint, or from a file')
     .option(
       '--max-restarts <n>',
-      'when a rank fails, start all again so often, from the latest checkpoint that the run has saved',
+      'how many times to restart all ranks when one fails, from the latest checkpoint that the run has saved',
       wholeNumber(0, 1000),
       0,
     )
     .option(
       '--bucket-cap-mb <x>',
-      'largest gradient bucket (default: as the links take, measured before the first step)',
+      'largest gradient bucket (default: chosen by measuring the links before the first step)',
       positiveNumber(false),
     )
-    .option('--hash-every <n>', "compare ranks' parameters every n steps", wholeNumber(1), 50)
+    .option(
+      '--hash-every <n>',
+      'compare the parameters of all ranks every n steps',
+      wholeNumber(1),
+      50,
+    )
     .option(
       '--tune',
-      'measure kernel variants, in this run anew, instead of taking the fixed table',
+      'measure kernel variants in this run, instead of using the fixed table',
       false,
     )
     .addOption(
       new Option(
         '--device <which>',
-        'webgpu, or cpu: the plain references, without a GPU and slow (default: webgpu)',
+        'webgpu, or cpu: the slow reference implementation, without a GPU (default: webgpu)',
       ).choices(['cpu', 'webgpu']),
     )
     .addOption(
-      new Option('--adapter <which>', 'auto takes a GPU where there is one')
+      new Option('--adapter <which>', 'auto uses a GPU if there is one')
         .choices(['auto', 'software'])
         .default('auto'),
     )
-    .option('--json', 'print one JSON object a line instead of the bar', false)
+    .option('--json', 'print one JSON object per line instead of the bar', false)
     .option('--headed', 'show the browser', false)
     .option(
       '--timeout <seconds>',
-      'give up on a rank that is silent so long',
+      'give up on a rank that has been silent for this long',
       positiveNumber(false),
       120,
     )
-    .option('--debug <n>', 'tell of kernels, plans, values: 1 to 5, see docs/reference/switches.md')
-    .option('--naive', 'no rewrites, the first variant of every op')
-    .option('--variant <op:name>', 'force kernel variants, several with commas')
+    .option('--debug <n>', 'log kernels, plans and values: 1 to 5, see docs/reference/switches.md')
+    .option('--naive', 'no graph rewrites, and the first variant of every op')
+    .option('--variant <op:name>', 'force kernel variants, separated by commas')
     .option('--drop <share>', 'lose this share of the messages between tabs')
-    .option('--delay-ms <n>', 'send each message between tabs so much later')
-    .option('--stall-rank <n>', 'this rank sends nothing, and tells nobody')
-    .option('--visible-devices <list>', 'the WebGPU devices that tabs see, numbered anew: 0,2')
-    .option('--trace <file>', 'write a Chrome trace there, for Perfetto')
+    .option('--delay-ms <n>', 'delay each message between tabs by this time')
+    .option('--stall-rank <n>', 'this rank stops sending, without notice')
+    .option('--visible-devices <list>', 'WebGPU devices that tabs see, renumbered from 0: 0,2')
+    .option('--trace <file>', 'write a Chrome trace to this file, for Perfetto')
     .option(
       '--relay',
-      'let tabs send their data through the server of this command, sealed end to end, where WebRTC does not link them',
+      'let tabs send their data through the server of this command, encrypted end to end, where WebRTC cannot link them',
       false,
     )
     .allowExcessArguments(false)
@@ -319,7 +335,7 @@ function dataFolderOf(
   if (givenFile !== undefined) {
     throw new TabringError(
       'config.invalid',
-      '--given: expected it without --data, got both. Give one of them.',
+      '--given: cannot be combined with --data. Pass one of them.',
     )
   }
   if (Object.hasOwn(own, data)) return undefined
@@ -344,7 +360,7 @@ function checkpointOptions({
   if (needing && folder === undefined) {
     throw new TabringError(
       'config.invalid',
-      `${needing}: expected --checkpoint-dir beside it, got none. Name the folder of the checkpoints.`,
+      `${needing}: needs --checkpoint-dir. Name the folder of the checkpoints.`,
     )
   }
   if (resume === '') {

@@ -7,7 +7,7 @@ import { messageOf, TabringError } from '../../src/util/errors.ts'
 function unwritable(option: string, path: string, got: string, cause?: unknown): TabringError {
   return new TabringError(
     'file.unwritable',
-    `${option}: expected a file that can be written, got ${path}: ${got}. Choose another path.`,
+    `${option}: cannot write ${path}: ${got}. Choose another path.`,
     { cause },
   )
 }
@@ -34,7 +34,7 @@ export class OutFile {
     const target = await realpath(wanted).catch(() => wanted)
     const existing = await stat(target).catch(() => undefined)
     if (existing?.isDirectory()) throw unwritable(option, path, 'it is a folder')
-    if (existing && !existing.isFile()) throw unwritable(option, path, 'it is no regular file')
+    if (existing && !existing.isFile()) throw unwritable(option, path, 'it is not a regular file')
     const folder = await stat(dirname(target)).catch(() => undefined)
     if (!folder?.isDirectory())
       throw unwritable(option, path, `there is no folder ${dirname(target)}`)

@@ -109,7 +109,7 @@ const roundedTimes = (times: StepEvent['times']): StepEvent['times'] =>
 const phaseNames: Record<string, string> = {
   load: 'loading the data',
   compile: 'compiling',
-  broadcast: 'sending the first parameters',
+  broadcast: 'sending the initial parameters',
   train: 'training',
   evaluate: 'testing',
 }
@@ -183,11 +183,11 @@ abstract class PeopleReporter implements Reporter {
     const reached = best === null ? '' : `, best ${metric.name} ${metricText(metric, best)}`
     this.note(
       stepsLeft > 0
-        ? `goes on from step ${step} in epoch ${epoch + 1}${reached}`
+        ? `resuming from step ${step} in epoch ${epoch + 1}${reached}`
         : `nothing left to train: the checkpoint is of the last step, ${step}${reached}`,
     )
     if (differences.length > 0)
-      this.note(`no longer bit for bit the run that was saved: ${differences.join('; ')}`)
+      this.note(`no longer bit for bit the saved run: ${differences.join('; ')}`)
   }
 
   protected abstract phase(name: string): void
@@ -208,10 +208,10 @@ abstract class PeopleReporter implements Reporter {
         `test           ${bothText(metric, heldOutLoss, value)}`,
         `last step      ${bothText(metric, loss, trainValue)}`,
         `time           ${seconds.toFixed(1)} s for ${whole.format(steps)} steps on ${ranks}, ${rateText(samples / seconds)} samples/s`,
-        `a step         ${this.#stepText()}`,
+        `step time      ${this.#stepText()}`,
         `sent           ${bytes.join(', ')}`,
         ...relayedText(results),
-        `weights        ${outFile ? `${outFile.path} (${sizeText(outFile.sizeBytes)})` : 'not kept; give --out FILE to keep them'}`,
+        `weights        ${outFile ? `${outFile.path} (${sizeText(outFile.sizeBytes)})` : 'not saved; pass --out FILE to save them'}`,
         ...(this.#latest === undefined
           ? []
           : [`checkpoints    latest ${this.#latest}${this.#best ? `, best ${this.#best}` : ''}`]),

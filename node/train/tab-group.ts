@@ -175,7 +175,7 @@ export class TabGroup {
     const parsed = v.safeParse(doneSchema, typeof words === 'string' ? JSON.parse(words) : words)
     if (!parsed.success) {
       const [issue] = parsed.issues
-      this.fail(tab, 'unknown', `expected its result, got a bad ${v.getDotPath(issue)}`)
+      this.fail(tab, 'unknown', `its result is invalid: bad ${v.getDotPath(issue)}`)
       return
     }
     const done = parsed.output
@@ -230,7 +230,7 @@ export class TabGroup {
       this.#reject(
         new TabringError(
           'train.diverged',
-          `end of run: expected equal parameters on all ranks, got hashes ${results.map(({ result }) => result.paramHash).join(' ')}. This is a defect, or an adapter that computes wrongly.`,
+          `end of run: expected equal parameters on all ranks, got hashes ${results.map(({ result }) => result.paramHash).join(' ')}. This is a defect, or an adapter computes wrong results.`,
         ),
       )
   }
@@ -245,7 +245,7 @@ export class TabGroup {
     this.failAll(
       new PeerError(
         'peer.timeout',
-        `expected a word within ${timeoutMs / 1000} s, got none from ${waiting.join(', ')}. Raise --timeout if the machine is slow.`,
+        `no message within ${timeoutMs / 1000} s from ${waiting.join(', ')}. Raise --timeout if the machine is slow.`,
       ),
     )
   }

@@ -175,12 +175,16 @@ async function openPage(page: Page, address: string, tab: number, group: TabGrou
   try {
     const response = await page.goto(address, { timeout: pageTimeoutMs })
     if (response && !response.ok())
-      group.fail(tab, 'worker.dead', `expected the page tab.html, got status ${response.status()}.`)
+      group.fail(
+        tab,
+        'worker.dead',
+        `could not load the page tab.html, got status ${response.status()}.`,
+      )
   } catch (thrown) {
     // The address holds the room's secret, so of Playwright's message only the reason is told. A tab that crashed
     // or was closed meanwhile has been reported already and goes before this.
     const reason = /net::\w+/.exec(messageOf(thrown))?.[0] ?? 'no page in time'
-    group.fail(tab, 'peer.lost', `expected the page tab.html, got ${reason}.`)
+    group.fail(tab, 'peer.lost', `could not load the page tab.html: ${reason}.`)
   }
 }
 
@@ -210,7 +214,7 @@ async function save(downloads: Downloads, path: string, signal: AbortSignal): Pr
         reject(
           new TabringError(
             'file.unwritable',
-            `rank 0: expected its weights within ${downloadTimeoutMs / 1000} s of the end, got none. Run again.`,
+            `rank 0: its weights did not arrive within ${downloadTimeoutMs / 1000} s of the end. Run again.`,
           ),
         ),
       downloadTimeoutMs,

@@ -99,7 +99,7 @@ test('its command runs a module of the project, with the packages that it asks f
       (error) => error,
     )
   expect((await launch()).stderr).toBe(
-    'tabring: launcher: expected the package playwright, got none. Run: npm install --save-dev playwright\n',
+    'tabring: launcher: the package playwright is not installed. Run: npm install --save-dev playwright\n',
   )
   for (const name of ['playwright', 'vite']) {
     await symlink(tool(name), join(project, 'node_modules', name))

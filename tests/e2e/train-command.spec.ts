@@ -64,7 +64,7 @@ test('Ctrl-C in mid-run ends with 130 and leaves nothing behind', async () => {
   const [code] = await once(child, 'close')
   expect(code).toBe(130)
   expect(told.stderr).not.toContain('Error')
-  expect(told.stderr).toContain('train: interrupted; no weights were kept\n')
+  expect(told.stderr).toContain('train: interrupted; no weights were saved\n')
   expect(told.stderr).toMatch(/rank 1: tabring kernels: program \d, run 1, means of 1 runs:\n/)
   expect(await readdir(folder.path)).toEqual([])
 }, 180_000)

@@ -61,6 +61,6 @@ describe('several that have one room open', () => {
   })
 
   it('a room needs a name', async () => {
-    await expect(OpfsStore.open('a/b')).rejects.toThrow(/expected a room of 1 to 100 letters/)
+    await expect(OpfsStore.open('a/b')).rejects.toThrow(/expected a room name of 1 to 100 letters/)
   })
 })

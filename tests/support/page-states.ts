@@ -417,7 +417,7 @@ export function makeStates(): Record<string, Snapshot> {
   const gone =
     "epoch 1: rank 1 (Ada's laptop) is gone: left. Start again without it, or once it is back."
   const noRoute =
-    'none of 3 addresses here reaches one of 2 there (ICE failed). A firewall or NAT may be between: use one network, or a TURN server (--ice-servers for the launcher or the server, or the option rtc).'
+    'none of 3 addresses here reaches one of 2 there (ICE failed). A firewall or NAT may be in between: use one network, or a TURN server (--ice-servers for the launcher or the server, or the option rtc).'
   const unreachable = (code: string, text: string, own = 0) =>
     play(
       assigned(3, own),
@@ -455,7 +455,7 @@ export function makeStates(): Record<string, Snapshot> {
       },
       atMs: 2000,
     }),
-    'bad-link': shut(troubleOf(new PeerError('config.invalid', 'room link: expected …'))),
+    'bad-link': shut(troubleOf(new PeerError('config.invalid', 'room link: it must hold …'))),
     'bad-setting': shut(
       troubleOf(
         new TabringError(
@@ -464,8 +464,10 @@ export function makeStates(): Record<string, Snapshot> {
         ),
       ),
     ),
-    'room-full': shut(troubleOf(new SignalError('room-full', 'the room is full with 64 members.'))),
-    'unknown-room': shut(troubleOf(new SignalError('unknown-room', 'there is no such room.'))),
+    'room-full': shut(
+      troubleOf(new SignalError('room-full', 'the room is full: it has 64 members.')),
+    ),
+    'unknown-room': shut(troubleOf(new SignalError('unknown-room', 'this room does not exist.'))),
     'no-server': shut(
       troubleOf(new PeerError('signal.lost', 'signaling: no connection to wss://… (1006).')),
     ),
@@ -639,7 +641,7 @@ export function makeStates(): Record<string, Snapshot> {
     'failed-unreachable-guest': play(
       unreachable(
         'peer.aborted',
-        `epoch 1: expected every rank's links within 20000 ms, got none from rank 2 (${names[2]}). Look at those tabs and start again.`,
+        `epoch 1: not every rank had its links within 20000 ms: missing rank 2 (${names[2]}). Check those tabs and start again.`,
         1,
       ),
       { type: 'entered', hasRelay: true },
@@ -656,7 +658,7 @@ export function makeStates(): Record<string, Snapshot> {
     'failed-device': failed(
       3,
       'gpu.lost',
-      'device: GPU devices of the 3 ranks were lost 4 times without training getting on, expected 3 times at most; rank 2 lost its device (unknown: the GPU process crashed). Close other pages that use the GPU, or start again with a smaller batch or without that rank.',
+      'device: the 3 ranks lost GPU devices 4 times without progress in training, at most 3 times are allowed; rank 2 lost its device (unknown: the GPU process crashed). Close other pages that use the GPU, or start again with a smaller batch or without that rank.',
     ),
     finished: finished(3),
     'finished-one': finished(1),

@@ -57,8 +57,8 @@ export function openDoor(
     if (!keys.isProof(proof, 'launcher', nonces, pin)) {
       const refusal =
         runId === keys.runId
-          ? 'the key is another one. Take the key and the fingerprint that the first launcher printed'
-          : 'the run or its key is another one. Compare --rdzv-id and the key'
+          ? 'the key does not match. Use the key and the fingerprint that the first launcher printed'
+          : 'the run or its key does not match. Compare --rdzv-id and the key'
       return { refusal, isStranger: true }
     }
     const send = (message: ToMember) => {
@@ -86,7 +86,7 @@ export function openDoor(
       socket.send(JSON.stringify({ type: 'refused', text, isStranger } satisfies ToMember))
       end(socket)
     }
-    const late = setTimeout(() => refuse(`expected a hello within ${helloMs / 1000} s`), helloMs)
+    const late = setTimeout(() => refuse(`no hello arrived within ${helloMs / 1000} s`), helloMs)
     const beat = setInterval(() => {
       if (!isHeard) socket.terminate()
       isHeard = false
@@ -100,7 +100,9 @@ export function openDoor(
       isHeard = true
       const parsed: Parsed<FromMember> = parseMessage(fromMemberSchema, String(data))
       if (!parsed.ok) {
-        refuse(`a message that it does not know (${parsed.text}). Use the same version everywhere`)
+        refuse(
+          `it does not understand the message (${parsed.text}). Use the same version everywhere`,
+        )
       } else if (parsed.message.type !== 'hello') voice?.receive(parsed.message)
       else if (!voice) {
         clearTimeout(late)

@@ -78,7 +78,7 @@ export async function joinCrew(options: JoinOptions): Promise<Joined> {
       if (performance.now() + retryMs > untilMs) {
         throw new PeerError(
           'peer.timeout',
-          `launcher: expected the launcher of rank 0 at ${place.host}:${place.port} within ${joinTimeoutMs / 1000} s, got: ${reason}. Start it with --node-rank 0, and let this machine reach that port.`,
+          `launcher: could not join the launcher of rank 0 at ${place.host}:${place.port} within ${joinTimeoutMs / 1000} s: ${reason}. Start it with --node-rank 0, and make that port reachable from this machine.`,
         )
       }
       if (attempt === 0) onWaiting(`${place.host}:${place.port} (${reason})`)
@@ -132,7 +132,7 @@ async function joinOnce({ member, launchers }: JoinOptions, place: LeaderPlace):
     socket.on('close', (code, reason) => {
       const lost = new PeerError(
         'signal.lost',
-        `launcher: expected the launcher of rank 0 at ${host}:${port} to run until the end, got its exit (${String(reason) || code}). Look at what it printed.`,
+        `launcher: the launcher of rank 0 at ${host}:${port} ended before the run did (${String(reason) || code}). Check its output.`,
       )
       if (hasWelcome) follower.lost(lost)
       else
@@ -146,7 +146,7 @@ async function joinOnce({ member, launchers }: JoinOptions, place: LeaderPlace):
         fail(
           new PeerError(
             'peer.protocol',
-            `launcher: the one of rank 0 sent something else than expected (${parsed.text}). Use the same version everywhere.`,
+            `launcher: cannot understand the message of the launcher of rank 0 (${parsed.text}). Use the same version everywhere.`,
           ),
         )
         return
@@ -170,7 +170,7 @@ async function joinOnce({ member, launchers }: JoinOptions, place: LeaderPlace):
             fail(
               new PeerError(
                 'peer.mismatch',
-                `launcher: expected the one at ${host}:${port} to hold the run's key, got a wrong proof. Somebody may be between.`,
+                `launcher: the launcher at ${host}:${port} does not hold the run's key. Check its address; someone may be intercepting the connection.`,
               ),
             )
             return
@@ -182,7 +182,7 @@ async function joinOnce({ member, launchers }: JoinOptions, place: LeaderPlace):
           fail(
             new PeerError(
               message.isStranger ? 'peer.mismatch' : 'signal.refused',
-              `launcher: expected to join at ${host}:${port}, got its no: ${message.text}.`,
+              `launcher: the launcher at ${host}:${port} refused this one: ${message.text}.`,
             ),
           )
           return

@@ -23,7 +23,7 @@ export function checkKey(where: string, key: string): string {
   if (key.length >= leastKeyChars && /^[\x21-\x7e]+$/.test(key)) return key
   throw new TabringError(
     'config.invalid',
-    `${where}: expected a key of at least ${leastKeyChars} characters without spaces, got ${key.length}. Take the one that the first launcher printed, or make one by openssl rand -hex 24.`,
+    `${where}: expected a key of at least ${leastKeyChars} characters without spaces, got ${key.length}. Use the one that the first launcher printed, or create one with openssl rand -hex 24.`,
   )
 }
 

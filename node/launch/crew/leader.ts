@@ -96,14 +96,14 @@ export class Leader {
   #refusal({ index, name }: CrewMember, launchers: number): string | null {
     const { launchers: expected } = this.#options
     if (launchers !== expected) {
-      return `expected a launcher of ${expected}, got one of ${launchers}: --nnodes must be the same everywhere`
+      return `expected a launcher of ${expected}, got one of ${launchers}. Use the same --nnodes everywhere`
     }
-    if (this.#state !== 'gathering') return `the run has its ${expected} launchers already`
+    if (this.#state !== 'gathering') return `the run already has its ${expected} launchers`
     if (index === null) return null
     if (index >= expected) return `expected a node rank below ${expected}, got ${index}`
     const same = this.#seats.find((seat) => seat.member.index === index)
     return same
-      ? `expected another node rank than ${index}, which ${same.member.name} has: ${name} came later`
+      ? `${same.member.name} already has node rank ${index}, and ${name} came later. Choose another --node-rank`
       : null
   }
 
@@ -170,7 +170,7 @@ export class Leader {
       rank: null,
       host: seat.member.name,
       code: 'worker.dead',
-      text: `the launcher on ${seat.member.name}: expected it to run until the end, got its exit (${text}). Look at what it printed.`,
+      text: `the launcher on ${seat.member.name} ended before the run did (${text}). Check its output.`,
     })
     this.#settle()
   }

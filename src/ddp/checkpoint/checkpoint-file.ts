@@ -9,17 +9,17 @@ import {
   takeConditions,
 } from '../data-parallel/run-conditions.ts'
 
-/** Anything that can say its state and take it over: modules, optimizers, schedulers, samplers, data loaders. */
+/** Anything with a state that can be saved and loaded: modules, optimizers, schedulers, samplers, data loaders. */
 export interface Stateful {
   stateDict(): unknown
   // A method, so that classes whose state is narrower fit.
   loadStateDict(state: never): unknown
 }
 
-/** What has a state, by name: `{ model, optimizer, scheduler, loader }`. */
+/** Stateful parts of a checkpoint, by name: `{ model, optimizer, scheduler, loader }`. */
 export type Parts = Readonly<Record<string, Stateful>>
 
-/** What a checkpoint is made of, by name: parts that have a state, and plain values as `epoch`, `step`, `bestAccuracy`, `record`. */
+/** Contents of a checkpoint, by name: stateful parts, and plain values such as `epoch`, `step`, `bestAccuracy`, `record`. */
 export type CheckpointState = Readonly<Record<string, Stateful | Saved | undefined>>
 
 /** Of the file itself: what are parts, the random state, and what else the run's bits depend on. */
@@ -43,7 +43,7 @@ export async function readState(
   if (ownKey in state) {
     throw new DataError(
       'data.malformed',
-      `saveCheckpoint: expected names other than "${ownKey}", which the file uses itself, got it. Call it something else.`,
+      `saveCheckpoint: the name "${ownKey}" is reserved for the file itself. Use another name.`,
     )
   }
   const states: Record<string, Saved> = {}
@@ -65,9 +65,9 @@ export async function readState(
 /**
  * Returns one .safetensors file with the states of all parts, the plain values, and the random state of this page or worker.
  *
- * For where the file is to go its own way, as a download; `saveCheckpoint` keeps files in a folder. On several ranks all call it; call it
- * between steps. A part's tensors are named by their path: `model.0.weight`, `optimizer.state.0.exp_avg`.
- * errors: `data.malformed` for a state that is not made of plain values and arrays.
+ * Use it to handle the file yourself, for example as a download; `saveCheckpoint` keeps files in a folder. All ranks call it, between steps.
+ * The tensors of a part are named by their path: `model.0.weight`, `optimizer.state.0.exp_avg`.
+ * errors: `data.malformed` for a state that contains anything but plain values and arrays.
  */
 export const packCheckpoint = async (state: CheckpointState): Promise<Uint8Array<ArrayBuffer>> =>
   save(await readState(state))
@@ -80,25 +80,26 @@ export async function whenReady(state: CheckpointState): Promise<void> {
   }
 }
 
+/** Options of `unpackCheckpoint`. */
 export interface UnpackOptions {
   /**
-   * Called on each rank where the run will not go on with the bits of the saved one, with what differs: the number of ranks, the size of
-   * buckets. Default: rank 0 writes it to the console.
+   * Called on each rank if the run will not continue bit for bit like the saved one, with the differences, such as the number of ranks or the
+   * bucket size. Default: rank 0 logs them to the console.
    */
   onDifferences?: (differences: readonly string[]) => void
-  /** Whether the file must have no other parts than those given; default true. If not, the random state stays as it is. */
+  /** Whether the file must hold exactly the given parts. Default true. With false, the random state is not restored. */
   strict?: boolean
 }
 
 /**
- * Puts a file's states into the parts, and the random state; returns the plain values. What follows is what would have followed in the run
- * that saved it, bit for bit on the same adapter and with as many ranks.
+ * Loads a file's states into the parts, restores the random state, and returns the plain values. On the same adapter and with the same number
+ * of ranks, training then continues bit for bit as in the run that saved it.
  *
- * Make the parts anew, layers with dropout in the same order after manualSeed() or in a new page, and load before the step is compiled.
- * Masks go on where they were: how many runs drew some is part of the random state. A wrapped model takes the saved run's size of buckets
- * over unless it was given its own; what will not be the same is told (`onDifferences`). Waits for parts whose state takes time to read. A model
- * takes keys with `module.` before them and without.
- * errors: `data.malformed` when the file holds other parts; those of the parts.
+ * Create the parts again, with dropout layers in the same order after manualSeed() or in a new page, and load before the step is compiled.
+ * Dropout masks continue where they were: the number of runs that drew some is part of the random state. A wrapped model adopts the saved
+ * run's bucket size unless it was given one; `onDifferences` reports what will differ. It waits for parts whose state loads asynchronously. A
+ * model accepts keys with and without the prefix `module.`.
+ * errors: `data.malformed` if the file holds other parts; those of the parts.
  */
 export const unpackCheckpoint = <Values extends SavedState = SavedState>(
   file: Uint8Array<ArrayBuffer>,
@@ -138,7 +139,7 @@ export async function unpackAt<Values extends SavedState>(
   if (!saved || !random) {
     throw new DataError(
       'data.malformed',
-      'loadCheckpoint: expected a file that saveCheckpoint() wrote, got another saved state. load() reads it.',
+      'loadCheckpoint: saveCheckpoint() did not write this file, which holds another saved state. Read it with load().',
     )
   }
   const given = Object.keys(parts)
@@ -146,7 +147,7 @@ export async function unpackAt<Values extends SavedState>(
   if (lacksPart || (strict && given.length < saved.length)) {
     throw new DataError(
       'data.malformed',
-      `loadCheckpoint: expected the parts ${listed(saved)}, got ${listed(given)}. Pass the parts that were saved, or strict: false for some of them.`,
+      `loadCheckpoint: expected the parts ${listed(saved)}, got ${listed(given)}. Pass the parts that were saved, or strict: false to load some of them.`,
     )
   }
   await whenReady(parts)
@@ -163,7 +164,7 @@ export async function unpackAt<Values extends SavedState>(
     setRngState({ nextStep: 0, ...(isAsMany ? randomByRank[rank] : random) })
     if (randomByRank && !isAsMany)
       differences.push(
-        `random states of ${randomByRank.length} ranks that were seeded each for itself, now rank 0's on all ${size}`,
+        `random states of ${randomByRank.length} ranks that were seeded separately, now rank 0's on all ${size}`,
       )
   }
   if (differences.length > 0) onDifferences(differences)
@@ -182,7 +183,7 @@ function placeIn(parts: Parts): Place {
 const warnOf = (parts: Parts) => (differences: readonly string[]) => {
   if (placeIn(parts).rank > 0) return
   console.warn(
-    `tabring: loadCheckpoint: the run goes on with other bits than the saved one: ${differences.join('; ')}.`,
+    `tabring: loadCheckpoint: the run will not continue bit for bit like the saved one: ${differences.join('; ')}.`,
   )
 }
 

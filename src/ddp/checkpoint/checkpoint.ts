@@ -19,23 +19,25 @@ import {
 } from './checkpoint-file.ts'
 import { offeredFolder } from './launcher-folder.ts'
 
-/** Where files are, and who takes part. */
+/** Where checkpoints are, and which ranks take part. */
 export interface CheckpointOptions {
-  /** Default: the launcher's (`launcherFolder`), else one of the origin private file system. Only the group's rank 0 uses it. */
+  /** Folder of the files. Default: the launcher's (`launcherFolder`), else one in the origin private file system. Only the group's rank 0 uses it. */
   folder?: FileFolder
-  /** The ranks that save or load together; default: those of the wrapped model that is saved, else of `initProcessGroup`, else this rank alone. */
+  /** Ranks that save or load together. Default: those of the wrapped model, else those of `initProcessGroup`, else this rank alone. */
   processGroup?: CollectiveGroup
 }
 
+/** Options of `saveCheckpoint`. */
 export interface SaveCheckpointOptions extends CheckpointOptions {
-  /** Whether this is the best one so far; it stays, however old it gets, until there is a better one. Default false. */
+  /** Whether this is the best checkpoint so far. It is kept until there is a better one. Default false. */
   isBest?: boolean
-  /** How many files stay, besides the best one; default 2. */
+  /** Number of files to keep, in addition to the best one. Default 2. */
   keepLast?: number
 }
 
+/** Options of `loadCheckpoint`. */
 export interface LoadCheckpointOptions extends CheckpointOptions, UnpackOptions {
-  /** `latest` (the default), `best`, or a file's name. */
+  /** Which checkpoint to load: `latest` (the default), `best`, or the name of a file. */
   which?: string
 }
 
@@ -44,13 +46,13 @@ const privateName = 'default'
 const fileDeadlineMs = 600_000
 
 /**
- * Saves what `state` has, by name (parts as `model`, `optimizer`, `scheduler`, `loader`, and plain values as `epoch`, `step`,
- * `bestAccuracy`), with the random state, as a .safetensors file of its own in a folder; returns the file's name when it is there.
+ * Saves `state` and the random state as a new .safetensors file in a folder, and returns the name of the file once it is written. `state` holds
+ * parts such as `model`, `optimizer`, `scheduler`, `loader`, and plain values such as `epoch`, `step`, `bestAccuracy`.
  *
- * As `save_checkpoint` of PyTorch's ImageNet example, with these differences: all ranks of the group call it, its rank 0 alone writes, and all wait
- * until it has; whatever ends it on the way leaves the files before it as they were. The file is named by `step`, else by `epoch`. One run
- * has one folder, and one save at a time.
- * errors: `file.unwritable`, those of packCheckpoint and of the folder, on all ranks alike; `peer.*`.
+ * As `save_checkpoint` of PyTorch's ImageNet example, with these differences. All ranks of the group call it, only its rank 0 writes, and all
+ * wait until it has. An interrupted save leaves the earlier files unchanged. The file is named after `step`, else after `epoch`. Use one
+ * folder per run, and one save at a time.
+ * errors, the same on all ranks: `file.unwritable`, those of packCheckpoint and of the folder; `peer.*`.
  */
 export async function saveCheckpoint(
   state: CheckpointState,
@@ -82,12 +84,12 @@ export async function saveCheckpoint(
 }
 
 /**
- * Puts a saved file into `parts` and returns its plain values; undefined where nothing has been saved yet.
+ * Loads a saved file into `parts` and returns its plain values; undefined if nothing has been saved yet.
  *
- * All ranks call it; rank 0 reads the file and gives it to the others, so that as many ranks as there are now go on from it. With another
- * number of ranks sums are added in another order, and the numbers are close to, not equal to, those of the run that was saved. Load before
- * the step is compiled; more in `unpackCheckpoint`.
- * errors: `data.missing` for a file that is not there, `data.checksum` for one that has changed, on all ranks alike; those of
+ * All ranks call it. Rank 0 reads the file and sends it to the others, so the number of ranks may differ from the saved run. Sums are then
+ * added in another order, and the numbers are close to those of the saved run, not equal. Load before the step is compiled; see
+ * `unpackCheckpoint`.
+ * errors, the same on all ranks: `data.missing` for a file that does not exist, `data.checksum` for one that has changed; those of
  * unpackCheckpoint; `peer.*`.
  */
 export async function loadCheckpoint<Values extends SavedState = SavedState>(
@@ -174,7 +176,7 @@ async function ended(work: () => Promise<string>): Promise<string> {
     if (thrown instanceof TabringError) throw thrown
     throw new DataError(
       'file.unwritable',
-      `checkpoint: expected the folder to be read and written, got ${messageOf(thrown).replace(/\.$/, '')}. Choose another, or look at its disk.`,
+      `checkpoint: the folder cannot be read or written: ${messageOf(thrown).replace(/\.$/, '')}. Choose another folder, or check its disk.`,
       { cause: thrown },
     )
   }

@@ -5,12 +5,12 @@ import type { Variables } from '../../distributed/rendezvous/slurm.ts'
 import { DataError, TabringError } from '../../util/errors.ts'
 
 /**
- * The folder that `tabring run --checkpoint-dir` names, on machine 0: for `saveCheckpoint` and `loadCheckpoint`, which take it by
- * themselves where there is one. Given by hand, it is an error where there is none.
+ * Returns the folder that `tabring run --checkpoint-dir` names, on machine 0. `saveCheckpoint` and `loadCheckpoint` use it automatically if there
+ * is one.
  *
- * The ranks of that machine have it; on others its functions, which checkpoints of all ranks do not call there, reject. In a worker give it the environment that its
- * page has posted: `launcherFolder(environment)`.
- * errors: `config.invalid` on use; those of `httpFolder`.
+ * Only the ranks of machine 0 can use it; on other machines its functions reject, but saving or loading on all ranks does not call them
+ * there. In a worker, pass the environment that its page has posted: `launcherFolder(environment)`.
+ * errors: `config.invalid` on use, if there is no such folder; those of `httpFolder`.
  */
 export function launcherFolder(environment: Variables = env): FileFolder {
   const folder = async () => {
@@ -18,7 +18,7 @@ export function launcherFolder(environment: Variables = env): FileFolder {
     if (found) return found
     throw new TabringError(
       'config.invalid',
-      'launcherFolder: expected a folder from the launcher, got none. Start by tabring run --checkpoint-dir FOLDER, and use it on machine 0.',
+      'launcherFolder: the launcher provides no folder. Start with tabring run --checkpoint-dir FOLDER, and use it on machine 0.',
     )
   }
   return behind(folder)
@@ -35,7 +35,7 @@ export function offeredFolder(environment: Variables = env): FileFolder | undefi
 async function refuse(): Promise<FileFolder> {
   throw new DataError(
     'file.unwritable',
-    'checkpoint: expected rank 0 of the group to be on machine 0, where --checkpoint-dir is, got one on another machine. Make a group whose first rank is there, or give { folder }.',
+    'checkpoint: rank 0 of the group is not on machine 0, where --checkpoint-dir is. Create a group whose first rank is there, or pass { folder }.',
   )
 }
 

@@ -2,15 +2,16 @@ import { readSafetensors, type SafeTensor, writeSafetensors } from '../../data/s
 import type { LoadOptions, LoadResult, Module, StateDict } from '../../nn/module.ts'
 import { checkOptions } from '../../util/options.ts'
 
+/** Options of `saveModel`. */
 export interface SaveModelOptions {
-  /** Texts by name in the file's header. default: `{ format: 'pt' }`, which PyTorch's users expect */
+  /** Strings by name for the file's header. Default `{ format: 'pt' }`, which PyTorch users expect. */
   metadata?: Readonly<Record<string, string>>
 }
 
 /**
  * Returns a .safetensors file with a model's parameters and buffers, as `safetensors.torch.save_model`: F32, and I64 for whole numbers.
  *
- * A tensor that two places share is written once, under the first of its keys in the alphabet; the metadata name that one for the others.
+ * A tensor with several keys is written once, under the alphabetically first key; the metadata map the other keys to it.
  */
 export const saveModel = async (
   model: Module,
@@ -45,11 +46,11 @@ export function writeStateDict(
 }
 
 /**
- * Puts the tensors of a .safetensors file into a model, as `safetensors.torch.load_model`; returns the keys that did not fit.
+ * Loads the tensors of a .safetensors file into a model, as `safetensors.torch.load_model`; returns the keys that did not match.
  *
- * F16, BF16, F64 and whole numbers of any width become the model's f32 and i32. `strict` (default true): missing and unknown keys are
- * errors. `where` is the file's name in errors.
- * errors: `data.malformed` for bytes that are no such file; those of `Module.loadStateDict`.
+ * F16, BF16, F64 and integers of any width become the model's f32 and i32. `strict` (default true): missing and unknown keys are
+ * errors. `where` names the file in errors.
+ * errors: `data.malformed` for bytes that are not such a file; those of `Module.loadStateDict`.
  */
 export function loadModel(
   model: Module,

@@ -48,7 +48,7 @@ export function checkDevices(
   const ids = deviceIds ?? []
   if (!Array.isArray(ids)) {
     throw new ArgumentTypeError(
-      `${where}: expected deviceIds to be an array of one device, got ${kindOf(deviceIds)}. Write [0].`,
+      `${where}: deviceIds must be an array of one device, got ${kindOf(deviceIds)}. Write [0].`,
     )
   }
   if (ids.length > 1)
@@ -60,32 +60,32 @@ export function checkDevices(
   if (ids.length === 0) {
     if (outputDevice !== undefined && outputDevice !== null)
       refuse(
-        'outputDevice beside deviceIds alone',
+        'no outputDevice without deviceIds',
         formatDevice(device(outputDevice)),
-        'Outputs are where the program is: leave it out.',
+        'Outputs are on the device of the program: omit outputDevice.',
       )
     return
   }
   const target = placedDevice(ids[0])
   const told = formatDevice(target)
   if (target.type === 'cpu')
-    refuse('a WebGPU device in deviceIds', told, 'Leave deviceIds out for a module on the CPU.')
+    refuse('a WebGPU device in deviceIds', told, 'Omit deviceIds for a module on the CPU.')
   for (const [key, parameter] of module.namedParameters()) {
     const { device: own } = parameter
     if (!own) void parameter.moveToDevice(target)
     else if (!sameDevice(own, target))
       refuse(
-        `the module's parameters on ${told}, as deviceIds says`,
+        `the module's parameters on ${told}, as in deviceIds`,
         `parameter "${key}" on ${formatDevice(own)}`,
-        `Each tab counts its own devices from 0, and not by rank, so that deviceIds is mostly [0]: give that, leave it out, or move the module by to(${target.index}).`,
+        `Each tab numbers its own devices from 0, whatever its rank, so deviceIds is usually [0]: pass that, omit it, or move the module with to(${target.index}).`,
       )
   }
   if (outputDevice === undefined || outputDevice === null) return
   const output = placedDevice(outputDevice)
   if (!sameDevice(output, target))
     refuse(
-      `outputDevice to be the one of deviceIds, ${told}`,
+      `outputDevice to be ${told}, as in deviceIds`,
       formatDevice(output),
-      'Outputs are where the program is: leave it out.',
+      'Outputs are on the device of the program: omit outputDevice.',
     )
 }

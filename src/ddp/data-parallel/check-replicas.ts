@@ -71,7 +71,7 @@ export async function checkReplicas(
   if (failed.length > 0) {
     throw new PeerError(
       'peer.mismatch',
-      `DistributedDataParallel: expected a module that all ranks can train, got an error on ${failed.join('; on ')}`,
+      `DistributedDataParallel: the module cannot be trained on ${failed.join('; on ')}`,
     )
   }
   const told = all.map(({ replica }) => replica)
@@ -80,7 +80,7 @@ export async function checkReplicas(
   const isSettings = difference.at === 0
   throw new PeerError(
     'peer.mismatch',
-    `DistributedDataParallel: expected the same ${isSettings ? 'options' : 'parameters and buffers, in one order,'} on all ranks, got ${difference.told}. ${isSettings ? 'Give all ranks the same ones.' : 'Build the same module on all ranks.'}`,
+    `DistributedDataParallel: ranks disagree about ${isSettings ? 'options' : 'parameters and buffers, or their order'}: ${difference.told}. ${isSettings ? 'Pass the same options on all ranks.' : 'Build the same module on all ranks.'}`,
   )
 }
 

@@ -20,65 +20,69 @@ import { broadcastTensors, checkReplicas } from './check-replicas.ts'
 import { RingExchange } from './ring-exchange.ts'
 import { type JoinOptions, RingUnevenInputs } from './uneven-inputs.ts'
 
+/** Options of `DistributedDataParallel`. */
 export interface DistributedDataParallelOptions {
-  /** The ranks that train together, all or some (`newGroup`); default: the group of `initProcessGroup`. */
+  /** Ranks that train together. Default: the group of `initProcessGroup`. */
   processGroup?: CollectiveGroup
-  /** The one WebGPU device that the module's parameters are on, `[0]` say, as PyTorch's scripts give it; otherwise it is the parameters'. */
+  /** The WebGPU device of the module's parameters, for example `[0]`, as PyTorch scripts pass it. Default: that of the parameters. */
   deviceIds?: readonly DeviceSpec[] | null
-  /** As `deviceIds`: outputs are where the program is. */
+  /** Must be the device of `deviceIds`: outputs are on the device of the program. */
   outputDevice?: DeviceSpec | null
   /**
-   * Gradients travel in buckets of at most this many MiB. Default: 1/16, 1/4, 1 or 4, whatever the group's links take in 12 to 48 ms,
-   * measured when a group's first model is wrapped; `ddp.bucketCapMb` says what it came to. (PyTorch's 25 is for links of data centres.)
-   * More than 2 ranks end with other bits for another size.
+   * Largest gradient bucket. Default: 1/16, 1/4, 1 or 4, the size that the group's links carry in 12 to 48 ms, measured when the group's first
+   * model is wrapped; `ddp.bucketCapMb` returns it. (PyTorch's 25 is meant for data-center links.) With more than 2 ranks, another size gives
+   * other bits. units: MiB.
    */
   bucketCapMb?: number
   /**
-   * The first bucket closes at this many MiB, so that it leaves early; default 1, as in PyTorch, and where the others' size is measured a
-   * quarter of that, if it is less. Never more than `bucketCapMb`.
+   * Size at which the first bucket closes, so that it is sent early. Default 1, as in PyTorch; if `bucketCapMb` is measured, at most a quarter
+   * of it. Never more than `bucketCapMb`. units: MiB.
    */
   firstBucketMb?: number
-  /** Taken for PyTorch's sake: gradients lie in their buckets anyhow. */
+  /** Accepted for compatibility with PyTorch, without effect: gradients are always views of their buckets. */
   gradientAsBucketView?: boolean
-  /** Whether all ranks take rank 0's buffers, such as running statistics, after each step that changes them; default true. */
+  /** Whether all ranks copy rank 0's buffers, such as running statistics, after each step that changes them. Default true. */
   broadcastBuffers?: boolean
   /**
-   * Whether parameters may be without a gradient, on some ranks or on all; default false: compiling such a step is an error. One that some
-   * ranks use is updated on all; one that none uses keeps its value.
+   * Whether parameters may have no gradient on some or all ranks. Default false: compiling such a step is an error. A parameter that some ranks
+   * use is updated on all ranks; one that no rank uses keeps its value.
    */
   findUnusedParameters?: boolean
   /**
-   * False: a step exchanges nothing before all of its backward has run, to measure what overlap saves; default true. The numbers are the
-   * same. On the CPU device it changes nothing: its backward leaves no time to send in.
+   * Whether gradients are exchanged while backward runs. False: only after backward, to measure what overlap saves. Default true. The results
+   * are the same. It has no effect on the CPU device, whose backward leaves no time to send in.
    */
   overlap?: boolean
-  /** Every compiled step is static; as in PyTorch it also means that the parameters without a gradient are known: `findUnusedParameters`. */
+  /** Implies `findUnusedParameters`, as in PyTorch. Otherwise without effect, because every compiled step is static. */
   staticGraph?: boolean
 }
 
+/** Options of `verifySync`. */
 export interface VerifySyncOptions {
-  /** How many steps lie between two comparisons; default 50. */
+  /** Number of steps between two comparisons. Default 50. */
   every?: number
-  /** Where the step was compiled; default: the default device's. */
+  /** Runtime for which the step was compiled. Default: that of the default device. */
   runtime?: AnyRuntime
 }
 
 /**
- * A module whose copies on all ranks stay equal: gradients are averaged over ranks while backward runs.
+ * Wraps a module so that its replicas on all ranks stay equal: gradients are averaged over the ranks while backward runs.
  *
  * As torch.nn.parallel.DistributedDataParallel, with one difference: each rank updates its slice of the parameters and gathers the
- * rest, so that ranks with different adapters keep the same bits. Every rank must build the same module and compile the same steps;
- * where a group trains several modules, every rank begins their steps in the same order.
- * Ranks whose loss is a mean over counted samples or class numbers weigh by how many they count, others alike; a run may give another share
- * as the step scalar `gradientWeight`, which must add up to 1 over the ranks. Random masks
- * are those that one rank would draw for the same samples, if all ranks have equally many; else runs give `sampleOffset`.
- * What decides an update (optimizer, learning rates, limits of clipping) is compared too: as a step is compiled, and with each run.
- * errors: options that cannot be: `config.invalid`; a module without a parameter to train: `graph.misuse`. Ranks that differ in parameters, buffers or options: `ready` and compiling reject
- * with `peer.mismatch`; so do runs, on all ranks and before any update, where the optimizers' numbers differ.
+ * rest, so ranks with different adapters keep the same bits. Every rank must build the same module and compile the same steps. If a group
+ * trains several modules, every rank starts their steps in the same order.
+ *
+ * If the loss is a mean over counted samples or class labels, each rank's gradient is weighted by its count; otherwise all ranks count
+ * equally. A run may pass its own weight as the step scalar `gradientWeight`; the weights must add up to 1 over the ranks. Random masks are those
+ * that one rank would draw for the same samples, if all ranks have the same number of samples; otherwise runs pass `sampleOffset`.
+ *
+ * Ranks also compare what determines an update (optimizer, learning rates, clipping limits), when a step is compiled and in each run.
+ * errors: `config.invalid` for invalid options; `graph.misuse` for a module without trainable parameters. If ranks differ in parameters, buffers
+ * or options, `ready` and compiling reject with `peer.mismatch`; so do runs, on all ranks and before any update, if optimizer settings differ.
  */
 export class DistributedDataParallel extends Module {
   readonly module: Module
-  /** Resolves when all ranks hold rank 0's parameters and buffers. errors: those of the group; `peer.mismatch` where ranks differ; `gpu.unavailable` for a device that this tab does not have. */
+  /** Resolves when all ranks have rank 0's parameters and buffers. errors: those of the group; `peer.mismatch` if ranks differ; `gpu.unavailable` for a device that this tab does not have. */
   readonly ready: Promise<void>
   readonly #group: CollectiveGroup
   readonly #exchange: RingExchange
@@ -140,12 +144,12 @@ export class DistributedDataParallel extends Module {
     this.#exchange = exchange
   }
 
-  /** The ranks that train together. */
+  /** The group of ranks that train together. */
   get processGroup(): CollectiveGroup {
     return this.#group
   }
 
-  /** The size at which buckets close; undefined until it is measured, before `ready`. units: MiB. */
+  /** Size at which buckets close; undefined until it is measured, before `ready`. units: MiB. */
   get bucketCapMb(): number | undefined {
     const { capBytes } = this.#exchange
     return capBytes === undefined ? undefined : capBytes / 2 ** 20
@@ -159,10 +163,10 @@ export class DistributedDataParallel extends Module {
   }
 
   /**
-   * Returns `fn()`; programs of `compileAccumulated` that run inside it add up their gradients and send nothing, the next one that runs
-   * outside takes the sum, exchanges and updates.
+   * Returns `fn()`. Programs of `compileAccumulated` that run inside it accumulate their gradients and send nothing; the next one outside it
+   * exchanges the sum and updates.
    *
-   * As torch's no_sync, on all ranks alike. `fn` may be asynchronous: await it. Wrong inside: runs that update.
+   * As torch's no_sync; all ranks call it. `fn` may be asynchronous: await it. It must not run a step that updates.
    */
   noSync<R>(fn: () => R): R {
     const exchange = this.#exchange
@@ -183,13 +187,12 @@ export class DistributedDataParallel extends Module {
   }
 
   /**
-   * Returns a function to await after each step: every `every`-th call compares what all ranks hold of the parameters, by a hash where they
-   * are. All ranks call both alike, after their steps have been compiled.
+   * Returns a function to await after each step. Every `every`-th call compares the parameters of all ranks by hash, computed on the device.
    *
-   * A step gathers what other ranks own anew, so bits that a rank lost once are gone after its next step: only `every: 1` is sure to see
-   * them. A rank that keeps making wrong bits is found at the next comparison.
-   * Settings that differ, as of a learning rate, leave equal weights: each step compares those by itself.
-   * cost: as `ReplicaCheck`. errors: `graph.misuse` before a step is compiled; the function's: `train.diverged`, naming the step and the ranks.
+   * All ranks call both functions, after compiling their steps. Each step gathers the other ranks' parameters again, which repairs bits that a
+   * rank corrupted once: only `every: 1` is sure to detect them. A rank that keeps computing wrong bits is found at the next comparison.
+   * Different settings, such as learning rates, leave the parameters equal; each step compares those automatically.
+   * cost: that of `ReplicaCheck`. errors: `graph.misuse` before a step is compiled; the function's: `train.diverged`, naming the step and the ranks.
    */
   async verifySync(options: VerifySyncOptions = {}): Promise<() => Promise<void>> {
     const { every = 50, runtime } = checkOptions('verifySync', options, {
@@ -204,7 +207,7 @@ export class DistributedDataParallel extends Module {
     if (buckets.size === 0) {
       throw new TabringError(
         'graph.misuse',
-        'verifySync: expected a step that updates this model, got none. Compile it first.',
+        'verifySync: no step that updates this model has been compiled. Compile it first.',
       )
     }
     const check = await ReplicaCheck.create(runtime, [...buckets])
@@ -216,15 +219,16 @@ export class DistributedDataParallel extends Module {
   }
 
   /**
-   * Returns what `fn` resolves with, when all ranks' `fn` have ended: ranks may run different numbers of steps in it.
+   * Runs `fn`, in which ranks may run different numbers of steps; resolves with its result when `fn` has finished on all ranks.
    *
-   * As torch's Join around a loop. A rank whose `fn` has ended takes part in the others' steps without samples: it adds zeros, updates its
-   * slices and takes buffers, and the optimizer's numbers, from the lowest rank that still has batches. Gradients, and the loss that runs return, are sums over the ranks
-   * that have batches, each weighed as ever; with `divideByInitialWorldSize: false` the weights are scaled up to 1.
-   * Wrong inside: what else all ranks must call alike, such as `optimizer.stateDict()`. What `fn` throws is thrown here at once; the other
-   * ranks then wait until the group ends.
-   * cost: 12 bytes a rank and a wait for all of them before each step; where a rank has no batch, also the optimizer's numbers. errors: `graph.misuse` with `throwOnEarlyTermination`, on all ranks;
-   * the group's.
+   * As torch's Join around a loop. A rank whose `fn` has finished takes part in the others' steps without samples: it adds zeros, updates its
+   * slices, and copies buffers and optimizer settings from the lowest rank that still has batches. Gradients and returned losses are sums over
+   * the ranks that have batches, with their usual weights; `divideByInitialWorldSize: false` scales the weights so that they add up to 1.
+   *
+   * `fn` must not call anything else that all ranks must call together, such as `optimizer.stateDict()`. An error of `fn` is thrown at once; the
+   * other ranks then wait until the group ends.
+   * cost: 12 bytes per rank and a wait for all ranks before each step; once a rank has no batch, also the optimizer's settings. errors:
+   * `graph.misuse` with `throwOnEarlyTermination`, on all ranks; the group's.
    */
   async join<R>(fn: () => Promise<R>, options: JoinOptions = {}): Promise<R> {
     checkJoinOptions(options)
@@ -233,7 +237,7 @@ export class DistributedDataParallel extends Module {
     if (exchange.uneven) {
       throw new TabringError(
         'graph.misuse',
-        'join: expected one join at a time, got one inside another. Join the outer loop alone.',
+        'join: called inside another join. Use join only for the outer loop.',
       )
     }
     await this.ready
@@ -249,31 +253,30 @@ export class DistributedDataParallel extends Module {
   }
 
   /**
-   * Has `hook(state, bucket)` make what all ranks' gradients of a bucket come to, in the place of their mean; on all ranks the same hook.
+   * Registers `hook(state, bucket)`, which reduces each bucket of gradients over the ranks instead of averaging it. Use the same hook on all ranks.
    *
-   * As torch's register_comm_hook, with the same numbers: `bucket.buffer()` has this rank's gradients, and what comes back is used as it is.
-   * Once a model, and before it is trained; one rank alone calls it too. Whatever a hook loses, parameters are
-   * gathered exactly, so ranks stay equal to the bit.
-   * cost: on one rank, gradients go to the host and back, which without a hook they do not. errors: `graph.misuse` for a second one, and on one
-   * rank after a step has been compiled.
+   * As torch's register_comm_hook: `bucket.buffer()` holds this rank's gradients, and the result is used unchanged. Call it once per model, before
+   * training; a single rank runs the hook too. Parameters are always gathered exactly, so ranks stay equal to the bit even if the hook is lossy.
+   * cost: with one rank, gradients go to the host and back, which they do not without a hook. errors: `graph.misuse` for a second hook, and with
+   * one rank after a step has been compiled.
    */
   registerCommHook<State>(state: State, hook: CommHook<State>): void {
     if (this.#exchange.hook) {
       throw new TabringError(
         'graph.misuse',
-        'registerCommHook: expected one hook for a model, got a second one. Wrap one into the other.',
+        'registerCommHook: this model already has a hook. Combine the two in one function.',
       )
     }
     if (typeof hook !== 'function') {
       throw new TabringError(
         'graph.misuse',
-        `registerCommHook: expected a function (state, bucket), got ${typeof hook}. The state comes first.`,
+        `registerCommHook: hook must be a function (state, bucket), got ${typeof hook}. Pass the state first, then the hook.`,
       )
     }
     if (this.#exchange.size === 1 && this.#exchange.hasPrograms) {
       throw new TabringError(
         'graph.misuse',
-        'registerCommHook: expected a model of which no step has been compiled, got one whose steps keep their gradients on the device. Register the hook first.',
+        'registerCommHook: a step of this model has been compiled already, and keeps its gradients on the device. Register the hook first.',
       )
     }
     if (state instanceof HookState)
@@ -286,13 +289,13 @@ export class DistributedDataParallel extends Module {
 function checkModule(module: Module): void {
   if (!(module instanceof Module)) {
     throw new ArgumentTypeError(
-      `DistributedDataParallel: expected a module, got ${kindOf(module)}. The module comes first.`,
+      `DistributedDataParallel: expected a module, got ${kindOf(module)}. Pass the module first.`,
     )
   }
   if (module.parameters().some((parameter) => parameter.requiresGrad)) return
   throw new TabringError(
     'graph.misuse',
-    'DistributedDataParallel: expected a module with a parameter that requires a gradient, got none. Such a module needs no wrapping: use it as it is.',
+    'DistributedDataParallel: no parameter of this module requires a gradient. Use the module without wrapping it.',
   )
 }
 

@@ -292,7 +292,7 @@ export class RingExchange implements GradientExchange {
         reduced instanceof Float32Array ? `${reduced.length} elements` : kindOf(reduced as unknown)
       throw new TabringError(
         'graph.misuse',
-        `registerCommHook: the hook must give a Float32Array of the bucket's ${elements} elements, got ${got}. Return what bucket.buffer() becomes.`,
+        `registerCommHook: the hook must return a Float32Array of the bucket's ${elements} elements, got ${got}. Return an array of the length of bucket.buffer().`,
       )
     }
     data.set(reduced)
@@ -323,7 +323,7 @@ export class RingExchange implements GradientExchange {
     if (!(group instanceof CollectiveGroup) || !group.ranks.every((one) => ranks.includes(one))) {
       throw new TabringError(
         'graph.misuse',
-        `SyncBatchNorm: expected a processGroup of some of the model's ranks [${ranks.join(', ')}], got one of [${group.ranks.join(', ')}]. Make it by newGroup().`,
+        `SyncBatchNorm: processGroup must contain only ranks of the model's group [${ranks.join(', ')}], got [${group.ranks.join(', ')}]. Create it with newGroup().`,
       )
     }
     return this.#meeting.push({ group, isExpected: false, sequence: 0 })
@@ -363,10 +363,10 @@ export class RingExchange implements GradientExchange {
       (number) => (number === 0 ? this.#group : this.#meeting[number - 1].group).ranks,
     )
     const weighed =
-      samples === undefined ? 'ranks that weigh alike' : 'ranks that weigh by what counts'
+      samples === undefined ? 'equal gradient weights' : 'gradient weights by counted samples'
     const own = [
       JSON.stringify([unused, among, samples ?? 0, fixed]),
-      `${meetings.length} meetings`,
+      `${meetings.length} mid-step collectives`,
       weighed,
       ...buckets,
     ]
@@ -383,7 +383,7 @@ export class RingExchange implements GradientExchange {
     if (optimizers) {
       throw new PeerError(
         'peer.mismatch',
-        `compile: expected the same optimizer on all ranks, got ${optimizers.told}. Each rank updates a part of the weights for all: make the optimizer alike on all ranks.`,
+        `compile: ranks disagree about the optimizer: ${optimizers.told}. Each rank updates a part of the weights for all ranks: create the same optimizer on all ranks.`,
       )
     }
     const difference = firstDifference(
@@ -399,7 +399,7 @@ export class RingExchange implements GradientExchange {
     }
     throw new PeerError(
       'peer.mismatch',
-      `compile: expected the same step on all ranks, got ${difference.told}. Compile the same function on all ranks, in the same order.`,
+      `compile: ranks disagree about the step: ${difference.told}. Compile the same function on all ranks, in the same order.`,
     )
   }
 
@@ -436,7 +436,7 @@ export class RingExchange implements GradientExchange {
     if (failed.length === 0) return told
     const error = new PeerError(
       'peer.mismatch',
-      `compile: expected the step to be compiled on all ranks, got an error on ${failed.join('; on ')}`,
+      `compile: the step did not compile on ${failed.join('; on ')}`,
     )
     this.#toldToAll.add(error)
     throw error
@@ -478,7 +478,7 @@ function checkMeetings(
       const others = lists[ranks.indexOf(other)][at]
       throw new PeerError(
         'peer.mismatch',
-        `SyncBatchNorm: expected the same ranks to meet, got [${among.join(', ')}] on rank ${ranks[rank]}, [${others.join(', ')}] on rank ${other}. Give each rank the group that it is in.`,
+        `SyncBatchNorm: ranks disagree about processGroup: [${among.join(', ')}] on rank ${ranks[rank]}, [${others.join(', ')}] on rank ${other}. Pass each rank the group that it is in.`,
       )
     }
   }
@@ -488,7 +488,7 @@ function settingsError(all: readonly (readonly string[])[]): PeerError {
   const difference = firstDifference(all, 'nothing')
   return new PeerError(
     'peer.mismatch',
-    `optimizer.step: expected the same numbers on all ranks, got ${difference?.told ?? 'numbers that differ'}. Each rank updates a part of the weights for all, so nothing was updated: set them alike on all ranks. A scheduler that looks at a loss needs the same one on all ranks, their mean say.`,
+    `optimizer.step: ranks disagree about the optimizer's settings: ${difference?.told ?? 'they differ'}. Each rank updates a part of the weights for all ranks, so nothing was updated. Set the same values on all ranks; a scheduler that reads a loss needs the same loss on all ranks, for example their mean.`,
   )
 }
 
@@ -500,6 +500,6 @@ function unusedError(unusedOf: readonly (readonly string[])[]): TabringError {
   })
   return new TabringError(
     'graph.misuse',
-    `DistributedDataParallel: expected a gradient for every parameter that requires one, got none for ${told.join(', ')}. Use them in the loss, freeze them with requiresGrad_(false), or wrap the model with findUnusedParameters: true.`,
+    `DistributedDataParallel: every parameter that requires a gradient must get one, but there is none for ${told.join(', ')}. Use them in the loss, freeze them with requiresGrad_(false), or wrap the model with findUnusedParameters: true.`,
   )
 }

@@ -5,12 +5,13 @@ import { invariant, TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import type { RingExchange } from './ring-exchange.ts'
 
+/** Options of `DistributedDataParallel.join`. */
 export interface JoinOptions {
-  /** Whether gradients are divided by all ranks, also those that have no more batches; default true. False: by those that still have. */
+  /** Whether gradients are divided by the number of all ranks, including those without batches. False: only by those that still have batches. Default true. */
   divideByInitialWorldSize?: boolean
-  /** Whether all ranks throw when one of them has no more batches; default false. */
+  /** Whether all ranks throw when one of them runs out of batches. Default false. */
   throwOnEarlyTermination?: boolean
-  /** False: as if there were no `join` around the function. */
+  /** False: runs the function without `join`. Default true. */
   enable?: boolean
 }
 
@@ -93,7 +94,7 @@ export class RingUnevenInputs {
       const ended = ranks.filter(({ isActive }) => !isActive).map(({ rank }) => rank)
       throw new TabringError(
         'graph.misuse',
-        `join: expected equally many batches on all ranks, got no more on ${formatRanks(ended)}. Share the data out evenly, or leave throwOnEarlyTermination out.`,
+        `join: ${formatRanks(ended)} ran out of batches before the others. Divide the data evenly, or omit throwOnEarlyTermination.`,
       )
     }
     return active
@@ -103,5 +104,5 @@ export class RingUnevenInputs {
 const missingProgram = (rank: number) =>
   new TabringError(
     'graph.misuse',
-    `join: expected the program that rank ${rank} runs to be compiled on all ranks, got none here. Compile it on this rank too, before join.`,
+    `join: rank ${rank} runs a program that has not been compiled on this rank. Compile it on all ranks before join.`,
   )

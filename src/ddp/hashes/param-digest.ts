@@ -4,11 +4,11 @@ import { formatHash, hashWords } from '../../kernels/hash/hash-words.ts'
 import { TensorHashes } from './tensor-hashes.ts'
 
 /**
- * One 64-bit hash of the bits of `parameters`, in their order, as 16 hexadecimal digits: equal for equal parameters, whatever buckets they
- * travelled in and however many ranks trained them.
+ * Returns a 64-bit hash of the bits of `parameters`, in order, as 16 hexadecimal digits. Equal parameters have equal hashes, whatever the
+ * bucket size and the number of ranks that trained them.
  *
- * `runtime`: where they are; default: the default device's.
- * cost: compiles a program of one hash or two for each parameter, which is why only a run's end asks for it; 8 bytes each come back.
+ * `runtime`: where the parameters are. Default: that of the default device.
+ * cost: compiles a program of one or two hashes per parameter, so call it only at the end of a run; reads back 8 bytes per parameter.
  */
 export async function paramDigest(
   parameters: readonly Parameter[],

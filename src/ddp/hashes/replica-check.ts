@@ -9,9 +9,9 @@ import { tensorType } from '../../util/shape.ts'
 import { TensorHashes } from './tensor-hashes.ts'
 
 /**
- * Compares what the ranks' GPUs hold: one 64-bit hash per bucket, computed where the parameters are.
+ * Compares the parameters of all ranks by one 64-bit hash per bucket, computed on the device.
  *
- * cost: one dispatch or two and 8 bytes per bucket on the device, 8 bytes per bucket and rank on the wire.
+ * cost: one or two dispatches and 8 bytes per bucket on the device, 8 bytes per bucket and rank on the wire.
  */
 export class ReplicaCheck {
   readonly #buckets: readonly Bucket[]
@@ -22,7 +22,7 @@ export class ReplicaCheck {
     this.#hashes = hashes
   }
 
-  /** For buckets whose pools are allocated: after the training step has been compiled. `runtime`: of which; default: the default device's. */
+  /** Creates a check. Call it after the training step has been compiled. `runtime`: that of the step; default: that of the default device. */
   static async create(
     runtime: AnyRuntime | undefined,
     buckets: readonly Bucket[],
@@ -35,12 +35,12 @@ export class ReplicaCheck {
     return new ReplicaCheck(buckets, await TensorHashes.create(runtime, pools))
   }
 
-  /** This rank's hashes, two words per bucket in the order of buckets. */
+  /** Returns this rank's hashes, two words per bucket, in bucket order. */
   words(): Promise<Uint32Array<ArrayBuffer>> {
     return this.#hashes.words()
   }
 
-  /** errors: `train.diverged`, naming the step, the first bad bucket and the ranks that differ from rank 0. */
+  /** Compares the hashes of all ranks. errors: `train.diverged`, naming the step, the first bad bucket and the ranks that differ from rank 0. */
   async compare(group: CollectiveGroup, step: number): Promise<void> {
     if (group.size === 1) return
     const own = await this.words()
@@ -59,6 +59,7 @@ export class ReplicaCheck {
     }
   }
 
+  /** Frees the device memory. */
   destroy(): void {
     this.#hashes.destroy()
   }

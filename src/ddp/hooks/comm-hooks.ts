@@ -2,9 +2,9 @@ import type { GradBucket } from './grad-bucket.ts'
 import type { WireNumber } from './wire-numbers.ts'
 
 /**
- * Returns a bucket's gradients as all ranks make them together, or a promise of it: what is to be their mean, as in PyTorch.
+ * Communication hook: returns a bucket's gradients reduced over the ranks, in place of their mean, or a promise of them. As in PyTorch.
  *
- * Of what it returns, the elements of `bucket.ownRange()` count.
+ * Only the elements of `bucket.ownRange()` in its result are used.
  */
 export type CommHook<State> = (
   state: State,
@@ -12,9 +12,9 @@ export type CommHook<State> = (
 ) => Float32Array | Promise<Float32Array>
 
 /**
- * The mean, in float32: what happens without a hook, as torch's allreduce_hook. The state is not looked at.
+ * Averages gradients in float32, as without a hook: torch's allreduce_hook. Ignores the state.
  *
- * Of what it returns, this rank's range is the mean; the rest is its own share.
+ * In its result, this rank's range holds the mean; the rest holds the rank's own gradients.
  */
 export const allreduceHook: CommHook<unknown> = (_, bucket) => meanOf(bucket)
 
@@ -24,10 +24,10 @@ function meanOf(bucket: GradBucket): Promise<Float32Array> {
   return bucket.reduceScatter()
 }
 
-/** The mean of gradients that travel as float16: half the bytes; beyond 65504 they are infinite. As torch's fp16_compress_hook. */
+/** Averages gradients sent as float16: half the bytes; values beyond 65504 become infinite. As torch's fp16_compress_hook. */
 export const fp16CompressHook: CommHook<unknown> = (_, bucket) => meanOf(bucket.in16Bits('f16'))
 
-/** The mean of gradients that travel as bfloat16: half the bytes, float32's range, 8 bits of precision. As torch's bf16_compress_hook. */
+/** Averages gradients sent as bfloat16: half the bytes, float32's range, 8 bits of precision. As torch's bf16_compress_hook. */
 export const bf16CompressHook: CommHook<unknown> = (_, bucket) => meanOf(bucket.in16Bits('bf16'))
 
 const wrapped =
@@ -35,10 +35,10 @@ const wrapped =
   (state, bucket) =>
     hook(state, bucket.in16Bits(number))
 
-/** The hook with what it sums over the ranks in float16, such as PowerSGD's factors. As torch's fp16_compress_wrapper. */
+/** Returns the hook, changed so that its sums over the ranks, such as PowerSGD's factors, travel as float16. As torch's fp16_compress_wrapper. */
 export const fp16CompressWrapper = <State>(hook: CommHook<State>): CommHook<State> =>
   wrapped(hook, 'f16')
 
-/** The hook with what it sums over the ranks in bfloat16. As torch's bf16_compress_wrapper. */
+/** Returns the hook, changed so that its sums over the ranks travel as bfloat16. As torch's bf16_compress_wrapper. */
 export const bf16CompressWrapper = <State>(hook: CommHook<State>): CommHook<State> =>
   wrapped(hook, 'bf16')

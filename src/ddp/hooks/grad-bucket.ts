@@ -24,10 +24,10 @@ interface Content {
 }
 
 /**
- * A bucket's gradients as a communication hook gets them, and ways to meet the other ranks that need no keys of the hook's own.
+ * A bucket of gradients, as a communication hook gets it, with collectives for which the hook needs no keys.
  *
- * As in PyTorch they are this rank's own, and their mean over the ranks is what the hook is to make; where ranks count for more or less than
- * an even share in the step, they are that many times as large. Parameters begin at multiples of 64 elements; what lies between is 0.
+ * As in PyTorch it holds this rank's own gradients, and the hook is to average them over the ranks. If ranks have unequal weights in the
+ * step, the gradients are already scaled by them. Parameters start at multiples of 64 elements; the padding is 0.
  */
 export class GradBucket {
   readonly rank: number
@@ -59,17 +59,17 @@ export class GradBucket {
     this.#content = wire?.content ?? { scale: 'weighed' }
   }
 
-  /** Its place in the step's order of exchange. */
+  /** Returns its position in the step's order of exchange. */
   index(): number {
     return this.#place.index
   }
 
-  /** Whether it is the step's last one. */
+  /** Returns whether it is the last bucket of the step. */
   isLast(): boolean {
     return this.#place.isLast
   }
 
-  /** This rank's gradients; a hook may change them in place and return them. */
+  /** Returns this rank's gradients. A hook may change them in place and return them. */
   buffer(): Float32Array<ArrayBuffer> {
     if (this.#content.scale === 'weighed') {
       this.#content.scale = 'whole'
@@ -89,25 +89,26 @@ export class GradBucket {
     return this.#buffer
   }
 
+  /** Returns the parameters of the bucket. */
   parameters(): readonly Parameter[] {
     return this.#bucket.parameters
   }
 
-  /** A view of the buffer for each parameter. */
+  /** Returns a view of the buffer for each parameter. */
   gradients(): Float32Array<ArrayBuffer>[] {
     const { parameters, starts } = this.#bucket
     const buffer = this.buffer()
     return parameters.map(({ count }, i) => buffer.subarray(starts[i], starts[i] + count))
   }
 
-  /** The elements that a rank updates, and of which alone its hook's result counts. units: elements. */
+  /** Returns the range that a rank updates; only this range of its hook's result is used. units: elements. */
   ownRange(rank = this.rank): ChunkRange {
     const { elements, wireElements } = this.#bucket
     const { start, end } = chunkRange(wireElements, this.size, rank, poolAlignment)
     return { start: Math.min(start, elements), end: Math.min(end, elements) }
   }
 
-  /** The same bucket, whose sums go over the wire in 16 bits a number. */
+  /** Returns the same bucket with sums that travel as 16-bit numbers. */
   in16Bits(number: WireNumber): GradBucket {
     const { sequence, onmet } = this.#keys
     const wire = { number, keys: this.#keys, content: this.#content }
@@ -121,7 +122,7 @@ export class GradBucket {
     )
   }
 
-  /** Returns the sum of `values`, equally many on all ranks, over the ranks: the same bits on each. errors: `peer.*`. */
+  /** Returns the sum of `values` over the ranks, with the same bits on each. All ranks pass the same number of values. errors: `peer.*`. */
   async allReduce(values: Float32Array): Promise<Float32Array<ArrayBuffer>> {
     if (this.#wire === 'f16') {
       const halves = Float16Bits.encode(values)
@@ -139,7 +140,7 @@ export class GradBucket {
     return sum
   }
 
-  /** Returns the buffer with the sum over ranks in this rank's range; the rest is this rank's own. errors: `peer.*`. */
+  /** Returns the buffer with the sum over the ranks in this rank's range, and this rank's own gradients elsewhere. errors: `peer.*`. */
   async reduceScatter(): Promise<Float32Array<ArrayBuffer>> {
     const buffer = this.buffer()
     const sum = Float32Array.from(buffer)
@@ -168,10 +169,10 @@ export class GradBucket {
   }
 
   /**
-   * Returns what each rank's `encode` gave for this rank's range, in rank order; this rank's own among them.
+   * Returns what `encode` of each rank, including this one, returned for this rank's range, in rank order.
    *
-   * `encode` gives a range's elements as bytes, as many on each rank.
-   * cost: the bytes of the other ranks' ranges; where ranks are linked in a ring alone N times as many. errors: `peer.*`.
+   * `encode` returns the elements of a range as bytes, of the same length on each rank.
+   * cost: the bytes of the other ranks' ranges; in a ring N times as many. errors: `peer.*`.
    */
   async exchangeRanges(
     encode: (range: ChunkRange, rank: number) => Uint8Array<ArrayBuffer>,
@@ -188,14 +189,14 @@ export class GradBucket {
     )
   }
 
-  /** Every rank's bytes, in rank order. cost: N - 1 times the longest. errors: `peer.*`. */
+  /** Returns every rank's bytes, in rank order. cost: N - 1 times the longest. errors: `peer.*`. */
   gatherBytes(bytes: Uint8Array): Promise<Uint8Array[]> {
     return this.#group.allGatherBytes(bytes, this.nextKey(2))
   }
 
   /**
-   * Which collective of the group a hook runs next, for hooks that call the group themselves: `count` keys, from this one on. All ranks'
-   * hooks take as many in the same order.
+   * Reserves `count` keys and returns the first, for hooks that call the group's collectives directly. The hooks of all ranks must reserve the
+   * same numbers of keys in the same order.
    */
   nextKey(count = 1): CollectiveOptions {
     const { sequence, onmet, choice, taken } = this.#keys

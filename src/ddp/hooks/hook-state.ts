@@ -3,11 +3,12 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { DataError, TabringError } from '../../util/errors.ts'
 import type { GradBucket } from './grad-bucket.ts'
 
-/** What a hook keeps, over all ranks. */
+/** State of a communication hook, over all ranks. */
 export interface HookStateDict {
   readonly [key: string]: number | { readonly [parameter: string]: Float32Array<ArrayBuffer> }
+  /** Number of ranks that saved it. */
   readonly worldSize: number
-  /** What has not been sent yet, by the parameter's place in the model: every rank's values, one rank after the other. */
+  /** Gradients not sent yet, by the parameter's index in the model: the values of every rank, one rank after another. */
   readonly errors: { readonly [parameter: string]: Float32Array<ArrayBuffer> }
 }
 
@@ -18,12 +19,12 @@ interface Model {
 }
 
 /**
- * What a communication hook keeps on this rank from step to step: above all what it has not sent yet. One for each model.
+ * State that a communication hook keeps on this rank between steps, above all the gradients it has not sent yet. Use one per model.
  *
- * A part of a checkpoint, as the optimizer is: `saveCheckpoint({ model, optimizer, hook: state })`.
+ * Save it in checkpoints, like the optimizer: `saveCheckpoint({ model, optimizer, hook: state })`.
  */
 export abstract class HookState {
-  /** What each parameter's gradient lost on its way; added to the next one. */
+  /** The part of each parameter's gradient that was lost in compression; added to the next gradient. */
   readonly errors = new Map<Parameter, Float32Array<ArrayBuffer>>()
   #model: Model | undefined
   /** Until it is registered. */
@@ -38,9 +39,9 @@ export abstract class HookState {
   }
 
   /**
-   * Every rank's state as one, the same on all ranks, which all call it between steps.
+   * Returns the states of all ranks, the same on every rank. All ranks call it, between steps.
    *
-   * cost: what all ranks have not sent, on each: as many numbers a rank as the parameters have. errors: `graph.misuse` before
+   * cost: every rank gets the unsent gradients of all ranks, for each as many numbers as the parameters have. errors: `graph.misuse` before
    * `registerCommHook`; the group's.
    */
   async stateDict(): Promise<HookStateDict> {
@@ -54,9 +55,8 @@ export abstract class HookState {
   }
 
   /**
-   * Takes over what `stateDict` gave. With another number of ranks what had not been sent is dropped, which is told once.
-   *
-   * Before `registerCommHook` or after it.
+   * Restores what `stateDict` returned, before or after `registerCommHook`. With another number of ranks it drops unsent gradients, and logs
+   * that once.
    */
   loadStateDict(state: HookStateDict): void {
     if (this.#model) this.#take(state, this.#model)
@@ -102,7 +102,7 @@ export abstract class HookState {
     if (this.#model) return this.#model
     throw new TabringError(
       'graph.misuse',
-      `${this.constructor.name}: expected a state that registerCommHook() got, got one of no model. Register it first.`,
+      `${this.constructor.name}: this state belongs to no model yet. Pass it to registerCommHook() first.`,
     )
   }
 
@@ -112,7 +112,7 @@ export abstract class HookState {
     if (state.worldSize !== group.size) {
       if (group.rank > 0 || Object.keys(state.errors).length === 0) return
       console.warn(
-        `tabring ${this.constructor.name}: what gradients of ${state.worldSize} ranks had not sent is dropped, as there are ${group.size} now.`,
+        `tabring ${this.constructor.name}: dropped the unsent gradients of ${state.worldSize} ranks, because there are ${group.size} ranks now.`,
       )
       return
     }

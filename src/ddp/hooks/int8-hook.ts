@@ -3,12 +3,13 @@ import { checkFlag, checkOptions } from '../../util/options.ts'
 import type { CommHook } from './comm-hooks.ts'
 import { HookState } from './hook-state.ts'
 
+/** Options of `Int8State`. */
 export interface Int8Options {
-  /** Whether what rounding takes from a gradient is added to the next one; default true. */
+  /** Whether the rounding error of a gradient is added to the next one. Default true. */
   useErrorFeedback?: boolean
 }
 
-/** What `int8CompressHook` keeps on this rank from step to step: what it has not sent yet. One for each model; a part of checkpoints. */
+/** State of `int8CompressHook` on this rank: the rounding errors not sent yet. Use one per model, and save it in checkpoints. */
 export class Int8State extends HookState {
   readonly useErrorFeedback: boolean
 
@@ -61,10 +62,10 @@ function addInt8(encoded: Uint8Array, target: Float32Array): void {
 }
 
 /**
- * The mean of gradients that travel in 8 bits, with a scale for every 64 of them: about a quarter of the bytes.
+ * Averages gradients sent as 8-bit numbers, with a scale for every 64 of them: about a quarter of the bytes.
  *
- * What rounding takes away is added to the same rank's next gradient, so over the steps everything arrives (error feedback). A rank's own
- * range is not rounded.
+ * The rounding error is added to the rank's next gradient, so nothing is lost over many steps (error feedback). A rank's own range is not
+ * rounded.
  * source: error feedback as in Karimireddy et al., arXiv 1901.09847.
  */
 export const int8CompressHook: CommHook<Int8State> = async (state, bucket) => {

@@ -6,24 +6,25 @@ import type { CommHook } from './comm-hooks.ts'
 import type { GradBucket } from './grad-bucket.ts'
 import { HookState, type HookStateDict } from './hook-state.ts'
 
+/** Options of `PowerSgdState`. */
 export interface PowerSgdOptions {
-  /** Columns of the two factors that travel in the place of a gradient; default 1. */
+  /** Number of columns of the two factors that are sent instead of a gradient. Default 1. */
   matrixApproximationRank?: number
-  /** So many first steps travel whole; default 1000, as in PyTorch. */
+  /** Number of first steps whose gradients are sent uncompressed. Default 1000, as in PyTorch. */
   startPowerSgdIter?: number
-  /** Gradients whose factors would not be so many times smaller travel whole; default 2. */
+  /** Gradients are compressed only if their factors are at least this many times smaller. Default 2. */
   minCompressionRate?: number
-  /** Whether what the factors leave out is added to the next gradient; default true. */
+  /** Whether the compression error is added to the next gradient. Default true. */
   useErrorFeedback?: boolean
-  /** Whether the factors of a step are where the next one begins; default true. */
+  /** Whether a step starts from the factors of the step before. Default true. */
   warmStart?: boolean
-  /** Added to the length that a factor's columns are divided by; default 0. */
+  /** Added to the norm by which the columns of a factor are divided. Default 0. */
   orthogonalizationEpsilon?: number
-  /** What the first factors are drawn from, the same on all ranks; default 0. */
+  /** Seed of the first factors; the same on all ranks. Default 0. */
   randomSeed?: number
 }
 
-/** What `powerSgdHook` keeps on this rank from step to step. One for each model; a part of checkpoints. */
+/** State of `powerSgdHook` on this rank. Use one per model, and save it in checkpoints. */
 export class PowerSgdState extends HookState {
   readonly matrixApproximationRank: number
   readonly startPowerSgdIter: number
@@ -32,9 +33,9 @@ export class PowerSgdState extends HookState {
   readonly warmStart: boolean
   readonly orthogonalizationEpsilon: number
   readonly randomSeed: number
-  /** Steps begun. */
+  /** Number of steps started. */
   iter = 0
-  /** Where the next step begins, the same on all ranks. */
+  /** Factors from which the next step starts; the same on all ranks. */
   readonly factors = new Map<Parameter, Float32Array<ArrayBuffer>>()
 
   constructor(options: PowerSgdOptions = {}) {
@@ -84,7 +85,7 @@ export class PowerSgdState extends HookState {
     if (typeof iter !== 'number' || typeof factors !== 'object') {
       throw new DataError(
         'data.malformed',
-        'PowerSgdState: expected what its stateDict() gave, got the state of another hook. Load the one that was saved with it.',
+        'PowerSgdState: this is the state of another hook. Load the state that its own stateDict() returned.',
       )
     }
     this.iter = iter
@@ -176,12 +177,12 @@ function firstFactor(
 }
 
 /**
- * The mean of gradients of which matrices travel as two thin factors: (rows + columns) x rank numbers in the place of rows x columns.
+ * Averages gradients, sending matrices as two thin factors: (rows + columns) x rank numbers instead of rows x columns.
  *
- * Biases, and matrices that would save too little, travel whole, in float32. What the factors leave out is added to the next gradient. All
- * ranks compute the same approximation. Norms and clipping see it, not the gradients before.
+ * Biases, and matrices that would save too little, are sent whole, in float32. The compression error is added to the next gradient. All
+ * ranks compute the same approximation. Norms and clipping use it, not the original gradients.
  * source: Vogels, Karimireddy, Jaggi, "PowerSGD", arXiv 1905.13727, algorithms 1 and 2; torch's powerSGD_hook.
- * cost: on the host 4 x rank multiply-adds an element.
+ * cost: 4 x rank multiply-adds per element, on the host.
  */
 export const powerSgdHook: CommHook<PowerSgdState> = async (state, bucket) => {
   const step = state.iter

@@ -1,4 +1,4 @@
-/** Floats in 16 bits, as hooks send them. */
+/** 16-bit float formats that hooks can send. */
 export type WireNumber = 'f16' | 'bf16'
 
 const float = new Float32Array(1)

@@ -1,21 +1,21 @@
 import { numberFormat } from '../../util/number-format.ts'
 
-/** What `AverageMeter.summary` tells: nothing, the average, the sum or the count. */
+/** What `AverageMeter.summary` shows: nothing, the average, the sum or the count. */
 export type SummaryType = 'none' | 'average' | 'sum' | 'count'
 
 const summaryFormat = numberFormat(':.3f')
 
 /**
- * A value that is told again and again, and its average: the meter of PyTorch's ImageNet example.
+ * Keeps the newest value and the average of a quantity: the meter of PyTorch's ImageNet example.
  *
- * `fmt` writes the value and the average, as Python's format specifications: `:6.2f`, `:.4e`; default `:f`.
- * errors: `config.invalid` for a format that is none.
+ * `fmt` formats both, as a Python format specification: `:6.2f`, `:.4e`; default `:f`.
+ * errors: `config.invalid` for an invalid format.
  */
 export class AverageMeter {
   readonly name: string
   readonly fmt: string
   readonly summaryType: SummaryType
-  /** The newest value. */
+  /** Newest value. */
   val = 0
   avg = 0
   sum = 0
@@ -36,7 +36,7 @@ export class AverageMeter {
     this.count = 0
   }
 
-  /** Takes in a value that is the mean of `n`: a batch's loss and its rows. */
+  /** Adds a value that is the mean of `n` values, such as a batch's loss and its number of rows. */
   update(val: number, n = 1): void {
     this.val = val
     this.sum += val * n
@@ -44,12 +44,12 @@ export class AverageMeter {
     this.avg = this.sum / this.count
   }
 
-  /** `Loss 2.3021e+00 (2.3054e+00)`: the newest value and the average. */
+  /** Returns the newest value and the average: `Loss 2.3021e+00 (2.3054e+00)`. */
   toString(): string {
     return `${this.name} ${this.#format(this.val)} (${this.#format(this.avg)})`
   }
 
-  /** `Loss 2.305`: what `summaryType` says, with three digits. */
+  /** Returns what `summaryType` selects, with three digits: `Loss 2.305`. */
   summary(): string {
     switch (this.summaryType) {
       case 'none':

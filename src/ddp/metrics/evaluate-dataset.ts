@@ -19,44 +19,49 @@ import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
 import { addOverRanks, runAhead } from './batch-sums.ts'
 
 /**
- * What is summed of a batch, by name: tensors of one element, each a sum over the first `count` samples.
+ * Returns the sums of a batch, by name: tensors of one element, each a sum over the first `count` samples.
  *
  * `batch` has the fields of the samples. Losses take `{ reduction: 'sum', count }`, `topKCorrect` takes `{ count }`.
  */
 export type Measure = (batch: Record<string, Tensor>, count: ScalarSlot) => Record<string, Tensor>
 
+/** Options of `evaluate`. */
 export interface EvaluateOptions<S = Sample> extends Pick<CompileOptions, 'device' | 'runtime'> {
-  /** Default, for samples `{ x, y }` of classes: `loss`, the cross entropy, and `correct`, how many have the largest output. */
+  /** Sums to compute. Default, for samples `{ x, y }` with class labels: `loss`, the cross entropy, and `correct`, the number of correct classes. */
   measure?: Measure
-  /** Samples that go through the model at once; default 64. */
+  /** Number of samples in a batch. Default 64. */
   batchSize?: number
-  /** The ranks that share the samples; default: those of the model's DistributedDataParallel, else of `initProcessGroup`, else this one alone. */
+  /** Ranks that divide the samples among them. Default: those of the model's DistributedDataParallel, else of `initProcessGroup`, else this one alone. */
   processGroup?: CollectiveGroup
-  /** As for `DataLoader`. */
+  /** As in `DataLoader`. */
   numWorkers?: number
+  /** As in `DataLoader`. */
   worker?: () => Worker
+  /** As in `DataLoader`. */
   collate?: (samples: S[]) => Batch
+  /** As in `DataLoader`. */
   dtypes?: FieldDTypes
 }
 
+/** Result of `evaluate`. */
 export interface Evaluated {
-  /** Samples, each counted once. */
+  /** Number of samples, each counted once. */
   readonly count: number
-  /** Of what was measured, over all samples. */
+  /** Sums over all samples, by name. */
   readonly sums: Readonly<Record<string, number>>
-  /** The sums over the count: `means.correct` is the accuracy. */
+  /** The sums divided by the count; `means.correct` is the accuracy. */
   readonly means: Readonly<Record<string, number>>
 }
 
 /**
- * Returns what is measured over all samples of a data set, each counted once, on however many ranks: the same on all of them.
+ * Evaluates a model on all samples of a data set, each counted once; returns the same result on all ranks, for any number of ranks.
  *
- * The model is in evaluation mode meanwhile, without gradients. Ranks take whole batches, as many as the others or one more, and add up sums
- * and never means: PyTorch's DistributedSampler repeats samples until ranks have equally many, which counts some twice. All ranks call it with
- * the same data set and options, and hold the same parameters.
- * order: sums are added batch by batch, so they have the same bits on any number of ranks with one kind of adapter.
- * cost: compiles forward, whose pipelines the device keeps for the next call; one exchange of the sums.
- * errors: those of the model, the data set and `measure`, on all ranks; `graph.misuse` where what is measured is no sum; the group's.
+ * The model runs in evaluation mode, without gradients. Each rank takes whole batches, at most one more than the others, and adds up sums, not
+ * means. (PyTorch's DistributedSampler repeats samples until all ranks have the same number, which counts some twice.) All ranks call it with the
+ * same data set and options, and have the same parameters.
+ * order: sums are added batch by batch, so they have the same bits on any number of ranks with the same kind of adapter.
+ * cost: compiles forward, whose pipelines the device caches for the next call; one exchange of the sums.
+ * errors: those of the model, the data set and `measure`, on all ranks; `graph.misuse` if `measure` returns anything but sums; the group's.
  */
 export async function evaluate<S = Sample>(
   model: Module,
@@ -141,7 +146,7 @@ function summing(model: Module, measure: () => Record<string, Tensor>): Record<s
       if (sum.count === 1 && sum.dtype === 'f32') continue
       throw new TabringError(
         'graph.misuse',
-        `evaluate: expected "${name}" to be a sum, an f32 tensor of one element, got ${sum.dtype}[${sum.shape.join(', ')}]. Add up what the counted samples have.`,
+        `evaluate: "${name}" must be a sum, an f32 tensor of one element, got ${sum.dtype}[${sum.shape.join(', ')}]. Sum over the counted samples.`,
       )
     }
     return sums
@@ -168,7 +173,7 @@ const classifying =
     if (!x || !y) {
       throw new TabringError(
         'graph.misuse',
-        'evaluate: expected samples with x and y, got others. Give measure, which says what is summed of a batch.',
+        'evaluate: the samples have no fields x and y. Pass measure, which returns the sums of a batch.',
       )
     }
     const out = model.forward(x)

@@ -1,13 +1,13 @@
-/** Anything with a line of its own: `AverageMeter` is one. */
+/** A meter that `ProgressMeter` can show, such as `AverageMeter`. */
 export interface Meter {
   toString(): string
   summary(): string
 }
 
 /**
- * Lines about an epoch under way: the progress of PyTorch's ImageNet example.
+ * Prints the progress of an epoch: that of PyTorch's ImageNet example.
  *
- * `print` takes each line. default: the console
+ * `print` gets each line. Default: the console.
  */
 export class ProgressMeter {
   readonly numBatches: number
@@ -27,14 +27,14 @@ export class ProgressMeter {
     this.#print = print
   }
 
-  /** Prints `Epoch: [0][ 10/938]` and every meter, tabs between them. */
+  /** Prints `Epoch: [0][ 10/938]` and every meter, separated by tabs. */
   display(batch: number): void {
     const all = String(this.numBatches)
     const at = `${this.prefix}[${String(batch).padStart(all.length)}/${all}]`
     this.#print([at, ...this.meters.map(String)].join('\t'))
   }
 
-  /** Prints ` * ` and every meter's summary. */
+  /** Prints ` * ` and the summary of every meter. */
   displaySummary(): void {
     this.#print([' *', ...this.meters.map((meter) => meter.summary())].join(' '))
   }

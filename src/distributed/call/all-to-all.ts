@@ -5,7 +5,7 @@ import { begin, checkPlain, type DistributedOptions, type DistributedResult } fr
 import { arrayOf, type Contents, lengthOf, putBack } from './contents.ts'
 import { checkCount, checkTensor, checkTensorList, formOf, joined, spread } from './tensor-lists.ts'
 
-/** Brings tensor p of the inputs to rank p, into place r of its outputs, r being this rank. All have one length. */
+/** Sends tensor p of the inputs to rank p, which stores it at place r of its outputs, where r is this rank. All tensors have the same length. */
 export function allToAll<O extends DistributedOptions>(
   outputTensorList: readonly Contents[],
   inputTensorList: readonly Contents[],
@@ -27,11 +27,11 @@ export function allToAll<O extends DistributedOptions>(
 }
 
 /**
- * As `allToAll`, out of one tensor into one: equal parts, or parts of the sizes that are given. Each rank gives sizes or not, for input and
- * output apart.
+ * Does what `allToAll` does, with one tensor for input and one for output: in equal parts, or in parts of the given sizes. Each rank may pass
+ * sizes or not, separately for input and output.
  *
- * Split sizes count along the first axis, so elements of an array, and add up to it. cost: one more exchange, of the sizes, and every part
- * travels as the longest of all. errors: `peer.mismatch`, also where a rank expects another size than is sent to it, naming both.
+ * Split sizes count along the first axis (elements of an array) and add up to its length. cost: one more exchange, of the sizes, and every
+ * part travels at the length of the longest. errors: `peer.mismatch`, also if a rank expects another size than it gets, naming both.
  */
 export function allToAllSingle<O extends DistributedOptions>(
   output: Contents,
@@ -78,7 +78,7 @@ function partsOf(
     if (rows % size === 0) return Array.from({ length: size }, () => length / size)
     throw new PeerError(
       'peer.mismatch',
-      `${where}: expected a length of ${name} along its first axis that ${size} ranks share equally, got ${rows}. Give ${name}SplitSizes.`,
+      `${where}: the length of ${name}'s first axis must be divisible by the ${size} ranks, got ${rows}. Pass ${name}SplitSizes.`,
     )
   }
   checkCount(where, `${name}SplitSizes`, sizes!, size)
@@ -87,7 +87,7 @@ function partsOf(
   if (isWhole && sum === rows) return sizes!.map((one) => (rows === 0 ? 0 : one * (length / rows)))
   throw new PeerError(
     'peer.mismatch',
-    `${where}: expected ${name}SplitSizes of whole numbers that add up to the ${rows} of ${name}'s first axis, got [${sizes!.join(', ')}]. Correct them.`,
+    `${where}: ${name}SplitSizes must be whole numbers that add up to ${rows}, the length of ${name}'s first axis, got [${sizes!.join(', ')}]. Correct them.`,
   )
 }
 
@@ -111,7 +111,7 @@ async function agree(
       if (sends(from, to) === takes(to, from)) continue
       throw new PeerError(
         'peer.mismatch',
-        `${where}: rank ${ranks[to]} expected ${takes(to, from)} elements from rank ${ranks[from]}, got ${sends(from, to)}. Give each rank's outputSplitSizes what the others' inputSplitSizes say.`,
+        `${where}: rank ${ranks[to]} expected ${takes(to, from)} elements from rank ${ranks[from]}, got ${sends(from, to)}. Make outputSplitSizes match the other ranks' inputSplitSizes.`,
       )
     }
   return Math.max(...told)

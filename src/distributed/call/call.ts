@@ -6,7 +6,7 @@ import { checkChoice, checkOptions, type OptionNames } from '../../util/options.
 import { type GroupArgument, groupOf } from '../group/group-of.ts'
 import { Work } from './work.ts'
 
-/** As torch.distributed.ReduceOp. */
+/** How a reduction combines elements: torch.distributed.ReduceOp. */
 export const ReduceOp = {
   SUM: 'sum',
   AVG: 'avg',
@@ -14,25 +14,28 @@ export const ReduceOp = {
   MAX: 'max',
   PRODUCT: 'product',
 } as const satisfies Record<string, Op>
-/** One of them, as options take it. */
+/** A value of `ReduceOp`. */
 export type ReduceOp = Op
 
+/** Options of calls on a group. */
 export interface GroupOptions {
-  /** Default: all ranks, `initProcessGroup`'s. With `GroupMember.NON_GROUP_MEMBER`, `newGroup`'s word for a rank outside, the call does nothing. */
+  /** The group. Default: that of `initProcessGroup`. With `GroupMember.NON_GROUP_MEMBER`, which `newGroup` returns outside a group, the call does nothing. */
   group?: GroupArgument
 }
 
+/** Options of collectives. */
 export interface DistributedOptions extends GroupOptions {
-  /** Returns a `Work` at once, whose `wait()` is the promise. Default false. */
+  /** Whether to return a `Work` handle instead of a promise. Default false. */
   asyncOp?: boolean
 }
 
+/** Options of reductions. */
 export interface ReduceOptions extends DistributedOptions {
-  /** Default `ReduceOp.SUM`. */
+  /** How elements are combined. Default `ReduceOp.SUM`. */
   op?: Op
 }
 
-/** A promise, or with `asyncOp` the handle. */
+/** A promise, or a `Work` handle with `asyncOp`. */
 export type DistributedResult<Options extends DistributedOptions> = Options extends {
   asyncOp: true
 }
@@ -61,7 +64,7 @@ export function refuseInTrace(where: string): void {
   if (!isTracing()) return
   throw new TabringError(
     'graph.misuse',
-    `${where}: expected a call outside of the function that is compiled, got one inside, where tensors and gradients have no contents yet. Wrap the model in DistributedDataParallel, which averages gradients over the ranks, or return what is to be exchanged and exchange what a run gives.`,
+    `${where}: called inside a compiled function, where tensors and gradients have no contents yet. Wrap the model in DistributedDataParallel, which averages gradients over the ranks, or return the tensor and exchange what a run returns.`,
   )
 }
 
@@ -72,14 +75,14 @@ export function checkPlain(where: string, options: DistributedOptions): void {
 export function checkReduce(where: string, options: ReduceOptions): void {
   if (typeof options === 'string')
     throw new ArgumentTypeError(
-      `${where}: expected an object with options (op, group, asyncOp), got the text ${JSON.stringify(options)}. Write { op: ${JSON.stringify(options)} }.`,
+      `${where}: options must be an object (op, group, asyncOp), got the text ${JSON.stringify(options)}. Write { op: ${JSON.stringify(options)} }.`,
     )
   checkOptions(where, options, reduceNames)
   // What ReduceOp does not have is undefined too, and must not count as a sum.
   if (Object.hasOwn(options, 'op') && options.op === undefined)
     throw new TabringError(
       'config.invalid',
-      `${where}: expected op to be one of ReduceOp.${Object.keys(ReduceOp).join(', ')}, got undefined. Take one of these (there are no bitwise ones), or leave op out for a sum.`,
+      `${where}: op must be one of ReduceOp.${Object.keys(ReduceOp).join(', ')}, got undefined. Choose one of these (there are no bitwise ops), or omit op for a sum.`,
     )
   checkChoice(where, 'op', options.op, Object.values(ReduceOp))
 }

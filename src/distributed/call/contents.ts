@@ -10,7 +10,7 @@ import {
 import { ArgumentTypeError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 
-/** What the functions of torch.distributed take here: arrays, and parameters or buffers of modules, which come to the host and go back. */
+/** Data that the distributed functions accept: arrays, and parameters or buffers of modules, which are copied to the host and back. */
 export type Contents = CollectiveArray | StoredTensor
 
 /** The elements as an array: the tensor's, copied, or the array itself, of a Float16Array the bits in it. */
@@ -34,10 +34,10 @@ export function elementNameOf(where: string, contents: Contents): ElementTypeNam
   if (ArrayBuffer.isView(contents)) return elementTypeOf(elementsOf(contents), where).name
   if ((contents as unknown) instanceof Tensor) {
     throw new ArgumentTypeError(
-      `${where}: expected a typed array, a parameter or a buffer, got a tensor of a compiled function, which has no contents. Return it from the function, and give what a run gives.`,
+      `${where}: expected a typed array, a parameter or a buffer, got a tensor of a compiled function, which has no contents. Return it from the function, and pass what a run returns.`,
     )
   }
   throw new ArgumentTypeError(
-    `${where}: expected a typed array, a parameter or a buffer, got ${kindOf(contents)}. Convert it, with Float32Array.from say.`,
+    `${where}: expected a typed array, a parameter or a buffer, got ${kindOf(contents)}. Convert it, for example with Float32Array.from.`,
   )
 }

@@ -33,7 +33,7 @@ import {
 
 // Sums
 
-/** Reduces the tensor over the ranks, in place, on all. */
+/** Reduces the tensor over the ranks, in place, on all ranks. */
 export function allReduce<O extends ReduceOptions>(
   tensor: Contents,
   options: O = {} as O,
@@ -47,7 +47,7 @@ export function allReduce<O extends ReduceOptions>(
   })
 }
 
-/** Reduces the tensor to rank `dst`; elsewhere its contents are undefined afterwards. */
+/** Reduces the tensor to rank `dst`. On the other ranks its contents are undefined afterwards. */
 export function reduce<O extends ReduceOptions>(
   tensor: Contents,
   dst: number,
@@ -63,7 +63,7 @@ export function reduce<O extends ReduceOptions>(
   })
 }
 
-/** Reduces the tensors of `inputList` by place: this rank's place goes to `output`. shape: as many as ranks, of output's length. */
+/** Reduces each place of `inputList` over the ranks, and stores this rank's place in `output`. shape: one tensor per rank, of output's length. */
 export function reduceScatter<O extends ReduceOptions>(
   output: Contents,
   inputList: readonly Contents[],
@@ -79,7 +79,7 @@ export function reduceScatter<O extends ReduceOptions>(
   })
 }
 
-/** As `reduceScatter`, out of one tensor. shape: input [N * L], output [L] */
+/** Does what `reduceScatter` does, with one input tensor. shape: input [N * L], output [L] */
 export function reduceScatterTensor<O extends ReduceOptions>(
   output: Contents,
   input: Contents,
@@ -109,7 +109,7 @@ async function ownShare(
 
 // From and to a rank
 
-/** Copies the tensor from rank `src` to all. */
+/** Copies the tensor from rank `src` to all ranks. */
 export function broadcast<O extends DistributedOptions>(
   tensor: Contents,
   src: number,
@@ -124,7 +124,7 @@ export function broadcast<O extends DistributedOptions>(
   })
 }
 
-/** Brings every rank's tensor to rank `dst`, which alone gives a list for them. shape: as many as ranks, of tensor's length. */
+/** Collects every rank's tensor in the list of rank `dst`; the other ranks pass no list. shape: one tensor per rank, of tensor's length. */
 export function gather<O extends DistributedOptions>(
   tensor: Contents,
   gatherList?: readonly Contents[] | null,
@@ -147,7 +147,7 @@ export function gather<O extends DistributedOptions>(
   })
 }
 
-/** Brings each rank its tensor of the list of rank `src`, which alone gives one. shape: as many as ranks, of tensor's length. */
+/** Sends each rank its tensor of the list of rank `src`; the other ranks pass no list. shape: one tensor per rank, of tensor's length. */
 export function scatter<O extends DistributedOptions>(
   tensor: Contents,
   scatterList?: readonly Contents[] | null,
@@ -170,7 +170,7 @@ export function scatter<O extends DistributedOptions>(
 
 // Everyone to everyone
 
-/** Brings every rank's tensor to all, into the list's tensors in rank order. shape: as many as ranks, of tensor's length. */
+/** Copies every rank's tensor into the lists of all ranks, in rank order. shape: one tensor per rank, of tensor's length. */
 export function allGather<O extends DistributedOptions>(
   tensorList: readonly Contents[],
   tensor: Contents,
@@ -185,7 +185,7 @@ export function allGather<O extends DistributedOptions>(
   })
 }
 
-/** As `allGather`, into one tensor. shape: input [L], output [N * L] */
+/** Does what `allGather` does, with one output tensor. shape: input [L], output [N * L] */
 export function allGatherIntoTensor<O extends DistributedOptions>(
   output: Contents,
   input: Contents,

@@ -10,14 +10,15 @@ import { arrayOf, type Contents } from './contents.ts'
 import { formOf, inPlace } from './tensor-lists.ts'
 import type { Work } from './work.ts'
 
+/** Options of messages between two ranks. */
 export interface PairOptions extends GroupOptions {
-  /** Messages of different tags pass each other; 0 to 65000, default 0. */
+  /** Messages with different tags may overtake each other. 0 to 65000, default 0. */
   tag?: number
 }
 
 const pairNames: OptionNames<PairOptions> = { group: true, tag: true }
 
-/** Sends the tensor to rank `dst`. Resolves when it has been handed over and the other rank receives it. */
+/** Sends the tensor to rank `dst`. Resolves when the link has taken it and the other rank has called `recv`. */
 export async function send(
   tensor: Contents,
   dst: number,
@@ -26,7 +27,7 @@ export async function send(
   await transfer('send', tensor, dst, options).wait()
 }
 
-/** Receives a tensor from rank `src`, and returns that rank; -1 outside of the group. A message of any rank is not to be had. */
+/** Receives a tensor from rank `src`, and returns that rank; -1 outside the group. Receiving from any rank is not supported. */
 export async function recv(
   tensor: Contents,
   src: number,
@@ -36,11 +37,11 @@ export async function recv(
   return options.group === nonGroupMember ? -1 : src
 }
 
-/** As `send`, at once. */
+/** Starts a `send` and returns its handle. */
 export const isend = (tensor: Contents, dst: number, options: PairOptions = {}): Work =>
   transfer('isend', tensor, dst, options)
 
-/** As `recv`, at once. */
+/** Starts a `recv` and returns its handle. */
 export const irecv = (tensor: Contents, src: number, options: PairOptions = {}): Work =>
   transfer('irecv', tensor, src, options)
 
@@ -64,15 +65,15 @@ function transfer(
   return begin(where, { group, asyncOp: true } as const, run)
 }
 
-/** One message of a batch: torch.distributed.P2POp. */
+/** A message for `batchIsendIrecv`: torch.distributed.P2POp. */
 export class P2POp {
   readonly op: typeof isend | typeof irecv
   readonly tensor: Contents
-  /** The other rank, among all. */
+  /** Global rank of the other side. */
   readonly peer: number
   readonly options: PairOptions
 
-  /** `op`: the function `isend` or `irecv`. errors: a TypeError for another one, or for what is no tensor. */
+  /** `op`: the function `isend` or `irecv`. errors: a TypeError for another function, or for something that is not a tensor. */
   constructor(
     op: typeof isend | typeof irecv,
     tensor: Contents,
@@ -81,7 +82,7 @@ export class P2POp {
   ) {
     if (op !== isend && op !== irecv) {
       throw new ArgumentTypeError(
-        `P2POp: expected the function isend or irecv, got ${kindOf(op)}. Write distributed.isend.`,
+        `P2POp: op must be the function isend or irecv, got ${kindOf(op)}. Write distributed.isend.`,
       )
     }
     formOf('P2POp', tensor)
@@ -93,10 +94,10 @@ export class P2POp {
 }
 
 /**
- * Begins all messages of a list, and returns their handles in its order; the ranks wait for none of them in between.
+ * Starts all messages of a list without waiting in between, and returns their handles in the same order.
  *
- * order: messages between two ranks with one tag meet in the order of their lists. errors: `peer.mismatch` for no message, or messages of
- * several groups; a TypeError for what is no P2POp; those of a message come from its handle.
+ * order: messages between two ranks with the same tag are matched in the order of the lists. errors: `peer.mismatch` for an empty list, or
+ * messages of several groups; a TypeError for something that is not a P2POp. Errors of a message come from its handle.
  */
 export function batchIsendIrecv(p2pOpList: readonly P2POp[]): Work[] {
   const isList = Array.isArray(p2pOpList) && p2pOpList.every((one) => one instanceof P2POp)
@@ -109,7 +110,7 @@ export function batchIsendIrecv(p2pOpList: readonly P2POp[]): Work[] {
   if (groups.size !== 1) {
     throw new PeerError(
       'peer.mismatch',
-      `batchIsendIrecv: expected messages of one group, got ${groups.size === 0 ? 'no message' : `those of ${groups.size}`}. Begin a batch for each group.`,
+      `batchIsendIrecv: expected messages of one group, got ${groups.size === 0 ? 'no message' : `messages of ${groups.size}`}. Start one batch for each group.`,
     )
   }
   return p2pOpList.map(({ op, tensor, peer, options }) => op(tensor, peer, options))

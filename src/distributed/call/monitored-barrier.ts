@@ -5,21 +5,22 @@ import { checkOptions, checkTimeout, longestTimeoutMs } from '../../util/options
 import { groupOf } from '../group/group-of.ts'
 import type { GroupOptions } from './call.ts'
 
+/** Options of `monitoredBarrier`. */
 export interface MonitoredBarrierOptions extends GroupOptions {
-  /** How long rank 0 waits for the others; default 30 s. */
+  /** How long the group's first rank waits for the others. Default 30,000. units: ms. */
   timeoutMs?: number
-  /** Names all ranks that have not come, and not only the first; default false, as in PyTorch. */
+  /** Whether the error names all missing ranks, not only the first. Default false, as in PyTorch. */
   waitAllRanks?: boolean
-  /** Default: the clock of this context. */
+  /** The clock. Default: the system's. */
   env?: Env
 }
 
 /**
- * A barrier that says who is missing: each rank tells the group's first one that it has come, which answers when all have.
+ * Resolves when every rank has called it; on a timeout, names the missing ranks: torch.distributed.monitored_barrier.
  *
- * As torch.distributed.monitored_barrier.
- * cost: 2 hops. errors: `peer.timeout` on all ranks, naming those that did not come; the epoch is over then. `peer.unreachable` on all ranks,
- * which then go on, where they are not linked all to all.
+ * Each rank reports to the first rank of the group, which answers when all have reported.
+ * cost: 2 hops. errors: `peer.timeout` on all ranks, naming the missing ones, and the epoch ends. `peer.unreachable` on all ranks, and the
+ * epoch continues, if not every pair of ranks is linked.
  */
 export async function monitoredBarrier(options: MonitoredBarrierOptions = {}): Promise<void> {
   const known = { group: true, timeoutMs: true, waitAllRanks: true, env: true } as const
@@ -33,7 +34,7 @@ export async function monitoredBarrier(options: MonitoredBarrierOptions = {}): P
   if (!group.isFullyLinked)
     throw new PeerError(
       'peer.unreachable',
-      "monitoredBarrier: expected ranks that are linked all to all, got a ring. Link them so (initProcessGroup({ topology: 'mesh' })), or call barrier().",
+      "monitoredBarrier: needs links between all ranks, but these are linked in a ring. Use initProcessGroup({ topology: 'mesh' }), or call barrier().",
     )
   // Rank 0 judges; the others would end the epoch before it has.
   const deadlineMs = Math.min(2 * timeoutMs + 1000, longestTimeoutMs)
@@ -49,7 +50,7 @@ export async function monitoredBarrier(options: MonitoredBarrierOptions = {}): P
     group.abort(
       new PeerError(
         'peer.timeout',
-        `monitoredBarrier: rank${named.length > 1 ? 's' : ''} ${named.join(', ')} did not come within ${timeoutMs} ms. Look what they wait for.`,
+        `monitoredBarrier: rank${named.length > 1 ? 's' : ''} ${named.join(', ')} did not arrive within ${timeoutMs} ms. Check what they are waiting for.`,
       ),
     )
   }

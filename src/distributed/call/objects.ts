@@ -20,7 +20,7 @@ function encode(where: string, value: unknown): Uint8Array {
   } catch (error) {
     throw new PeerError(
       'peer.mismatch',
-      `${where}: expected plain objects, arrays, Maps, Sets, dates, typed arrays or texts, got something else (${messageOf(error)}). Send its parts.`,
+      `${where}: expected plain objects, arrays, Maps, Sets, dates, typed arrays or strings, got something that cannot be sent (${messageOf(error)}). Send its parts.`,
     )
   }
 }
@@ -32,7 +32,7 @@ function decode<T>(where: string, rank: number | undefined, bytes: Uint8Array): 
   } catch (cause) {
     throw new PeerError(
       'peer.protocol',
-      `${where}: expected an object's text from rank ${rank}, got ${bytes.length} bytes that are none. Call the same functions on all ranks.`,
+      `${where}: rank ${rank} sent ${bytes.length} bytes that are not an object. Call the same functions on all ranks.`,
       { cause },
     )
   }
@@ -54,7 +54,7 @@ async function broadcastBytes(
   return all
 }
 
-/** Puts every rank's object into `objectList`, in rank order, and returns the list. It has one place for each rank. */
+/** Stores every rank's object in `objectList`, in rank order, and returns the list. It has one place per rank. */
 export async function allGatherObject<T>(
   objectList: T[],
   object: T,
@@ -69,8 +69,8 @@ export async function allGatherObject<T>(
 }
 
 /**
- * Puts every rank's object into `objectGatherList`, in rank order, on rank `dst` alone, which alone gives a list, with one place for each
- * rank; returns it there.
+ * Stores every rank's object in `objectGatherList` of rank `dst`, in rank order, and returns the list there. It has one place per rank; the
+ * other ranks pass no list.
  */
 export async function gatherObject<T>(
   object: T,
@@ -99,7 +99,7 @@ export async function gatherObject<T>(
   return fill(where, group, list, parts)
 }
 
-/** Replaces the list's objects by those of rank `src`. The lists have one length. */
+/** Replaces the objects of the list by those of rank `src`. All lists have the same length. */
 export async function broadcastObjectList(
   objectList: unknown[],
   src = 0,
@@ -115,14 +115,14 @@ export async function broadcastObjectList(
   if (all.length !== objectList.length)
     throw new PeerError(
       'peer.mismatch',
-      `${where}: expected a list of ${all.length} as on rank ${src}, got one of ${objectList.length} on rank ${group.ranks[group.rank]}. Give lists of one length.`,
+      `${where}: expected a list of ${all.length} as on rank ${src}, got one of ${objectList.length} on rank ${group.ranks[group.rank]}. Use lists of the same length.`,
     )
   if (!own) objectList.splice(0, objectList.length, ...all)
 }
 
 /**
- * Puts this rank's object of the input list of rank `src`, which has one for each rank, at the first place of `outputList`, and returns it;
- * undefined outside of the group. Other ranks' input lists are not looked at, as in PyTorch.
+ * Stores this rank's object of the input list of rank `src` at the first place of `outputList`, and returns it; undefined outside the group.
+ * The input list has one object per rank. The input lists of the other ranks are ignored, as in PyTorch.
  */
 export async function scatterObjectList<T>(
   outputList: T[],
@@ -138,7 +138,7 @@ export async function scatterObjectList<T>(
   if (outputList.length === 0)
     throw new PeerError(
       'peer.mismatch',
-      `${where}: expected an outputList with a place for this rank's object, got an empty one. Write [undefined].`,
+      `${where}: outputList must have a place for this rank's object, got an empty list. Write [undefined].`,
     )
   const isRoot = group.rank === place
   if (isRoot) checkCount(where, 'inputList', inputList ?? [], group.size)
@@ -161,7 +161,7 @@ export async function scatterObjectList<T>(
 function openGroup(where: string, options: GroupOptions): CollectiveGroup | undefined {
   if (options instanceof CollectiveGroup)
     throw new ArgumentTypeError(
-      `${where}: expected an object with options (group), got a group. Write { group }.`,
+      `${where}: options must be an object (group), got a group. Write { group }.`,
     )
   refuseInTrace(where)
   return groupOf(where, checkOptions(where, options, { group: true }).group)

@@ -29,7 +29,7 @@ export function checkTensor(where: string, name: string, tensor: Contents, expec
   if (got.type === expected.type && got.length === expected.length) return
   throw new PeerError(
     'peer.mismatch',
-    `${where}: expected ${name} to have ${expected.length} elements of ${expected.type}, got ${got.length} of ${got.type}. Give all tensors of a call one type, and each its length.`,
+    `${where}: expected ${name} to have ${expected.length} elements of ${expected.type}, got ${got.length} of ${got.type}. Use one type for all tensors of a call, and the right length for each.`,
   )
 }
 
@@ -54,13 +54,13 @@ export function checkCount(
 ): void {
   if (!Array.isArray(list)) {
     throw new ArgumentTypeError(
-      `${where}: expected ${name} to be an array, got ${kindOf(list)}. Write [one, another].`,
+      `${where}: ${name} must be an array, got ${kindOf(list)}. Write [one, another].`,
     )
   }
   if (list.length === size) return
   throw new PeerError(
     'peer.mismatch',
-    `${where}: expected ${name} to have ${size} entries, one for each rank of the group, got ${list.length}. Give as many as there are ranks.`,
+    `${where}: expected ${name} to have ${size} entries, one for each rank of the group, got ${list.length}. Pass one entry per rank.`,
   )
 }
 
@@ -77,7 +77,7 @@ export function checkRootList(
   if (isRoot === hasList) return
   throw new PeerError(
     'peer.mismatch',
-    `${where}: expected ${name} on rank ${root} alone, got ${hasList ? 'one' : 'none'} on rank ${ranks[rank]}. Give ${hasList ? 'undefined here' : 'one entry for each rank'}.`,
+    `${where}: only rank ${root} must pass ${name}, got ${hasList ? 'one' : 'none'} on rank ${ranks[rank]}. Pass ${hasList ? 'undefined here' : 'one entry per rank'}.`,
   )
 }
 

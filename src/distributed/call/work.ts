@@ -2,7 +2,7 @@ import { systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 import { checkTimeout } from '../../util/options.ts'
 
-/** A call under way, as torch.distributed's handles. */
+/** Handle of an operation in flight, as in torch.distributed. */
 export class Work {
   readonly #promise: Promise<void>
   #isCompleted = false
@@ -22,9 +22,10 @@ export class Work {
   }
 
   /**
-   * Resolves when the call has ended.
+   * Resolves when the operation has finished.
    *
-   * `timeoutMs`: how long to wait at most; the call goes on behind it, and can be waited for again. errors: the call's; `peer.timeout`.
+   * `timeoutMs`: how long to wait at most. The operation keeps running after a timeout, and `wait` may be called again.
+   * errors: those of the operation; `peer.timeout`.
    */
   wait(timeoutMs?: number): Promise<void> {
     checkTimeout('wait', 'timeoutMs', timeoutMs)
@@ -34,7 +35,7 @@ export class Work {
         reject(
           new PeerError(
             'peer.timeout',
-            `wait: expected the call to end within ${timeoutMs} ms, got nothing yet. It goes on: wait again, or longer.`,
+            `wait: timed out after ${timeoutMs} ms. The operation is still running; call wait() again or use a longer timeout.`,
           ),
         ),
       )
@@ -42,22 +43,22 @@ export class Work {
     })
   }
 
-  /** Whether it has ended, well or not. */
+  /** Returns whether the operation has finished, successfully or not. */
   isCompleted(): boolean {
     return this.#isCompleted
   }
 
-  /** Whether it has ended well; false while it is under way, where torch throws. */
+  /** Returns whether the operation has succeeded; false while it is in flight, where torch throws. */
   isSuccess(): boolean {
     return this.#isCompleted && this.#exception === undefined
   }
 
-  /** What it failed with; undefined while it is under way and where it ended well. */
+  /** Returns the error of the operation; undefined while it is in flight or if it succeeded. */
   exception(): unknown {
     return this.#exception
   }
 
-  /** The same as `wait`, by torch's name for what more is done after it: `work.getFuture().then(...)`. */
+  /** Returns the promise of `wait()`, under torch's name: `work.getFuture().then(...)`. */
   getFuture(): Promise<void> {
     return this.#promise
   }

@@ -2,8 +2,8 @@ import { env } from '../rendezvous/env.ts'
 import type { Backend } from '../rendezvous/plan-links.ts'
 
 /**
- * Whether links of this kind can be made here: torch.distributed.is_backend_available. A worker whose page is lent to it has the page's.
- * Whether a signaling server relays, only joining it tells.
+ * Returns whether this context can make links of this kind: torch.distributed.is_backend_available. A worker with `lendPage` has the
+ * backends of its page. Whether a signaling server relays is known only after joining.
  */
 export function isBackendAvailable(backend: string): boolean {
   const has = (name: string) => name in globalThis
@@ -17,8 +17,8 @@ export function isBackendAvailable(backend: string): boolean {
   return Object.hasOwn(known, backend) && known[backend as Backend]
 }
 
-/** Whether ranks can be joined here by any way: torch.distributed.is_available. */
+/** Returns whether this context can join ranks with any backend: torch.distributed.is_available. */
 export const isAvailable = (): boolean => isBackendAvailable('auto')
 
-/** Whether `tabring run` or `tabring launch` started this rank: torch.distributed.is_torchelastic_launched. */
+/** Returns whether `tabring run` or `tabring launch` started this rank: torch.distributed.is_torchelastic_launched. */
 export const isTorchelasticLaunched = (): boolean => 'RUN_ID' in env

@@ -22,7 +22,7 @@ export async function makeDefault(
   if (current || joining) {
     throw new TabringError(
       'graph.misuse',
-      `initProcessGroup: this rank is in a group${current ? ` of ${current.size}` : ''} already. Call destroyProcessGroup() first.`,
+      `initProcessGroup: this rank is already in a process group${current ? ` of ${current.size}` : ''}. Call destroyProcessGroup() first.`,
     )
   }
   const abort = new AbortController()
@@ -42,12 +42,12 @@ export async function makeDefault(
   }
 }
 
-/** The default group. errors: `graph.misuse` before initProcessGroup, beginning with `where`. */
+/** Returns the default group. `where` begins the error's text. errors: `graph.misuse` before `initProcessGroup`. */
 export function getProcessGroup(where = 'process group'): ProcessGroup {
   if (!current) {
     throw new TabringError(
       'graph.misuse',
-      `${where}: expected a process group, got none. Call initProcessGroup() first, also for one rank.`,
+      `${where}: there is no default process group. Call initProcessGroup() first, even for one rank.`,
     )
   }
   return current
@@ -56,13 +56,15 @@ export function getProcessGroup(where = 'process group'): ProcessGroup {
 /** The default group, if there is one. */
 export const defaultGroup = (): ProcessGroup | undefined => current
 
-/** Whether there is a default group. */
+/** Returns whether a default group exists: torch.distributed.is_initialized. */
 export const isInitialized = (): boolean => current !== undefined
 
 /**
- * A group of some ranks, or without an argument of all; `GroupMember.NON_GROUP_MEMBER` on the others, whose calls with it do nothing. As
- * torch.distributed.new_group: all ranks call it alike and in the same order. Links are the default group's, and so is how long a collective may
- * stand still, but for `timeoutMs`.
+ * Creates a group of some ranks, or of all without an argument. Returns `GroupMember.NON_GROUP_MEMBER` on the other ranks, whose calls with it
+ * do nothing.
+ *
+ * As torch.distributed.new_group: all ranks call it with the same arguments and in the same order. It uses the links of the default group, and
+ * its collective timeout unless `timeoutMs` is given.
  *
  * errors: see `ProcessGroup.newGroup`.
  */
@@ -73,11 +75,12 @@ export const newGroup = (
   getProcessGroup('newGroup').newGroup(ranks ?? undefined, options)
 
 /**
- * Leaves the default group in good order, with all groups made of it, and ends a joining that is under way; a no-op when there is none.
+ * Leaves the default group and all its subgroups, and cancels a pending `initProcessGroup`. Does nothing if there is no group.
  *
- * All ranks call it: each waits until the others have what it sent, and leave too, at most 6 s. The group is gone from here at once. With a
- * `group` that `newGroup` made it ends that one alone, when what it has under way has ended; with one of `formProcessGroup` it leaves that.
- * errors: `graph.misuse` for a smaller group that was destroyed already.
+ * All ranks call it. Each waits, at most 6 s, until the others have received what it sent and leave too. This rank has no default group from
+ * the moment of the call. With a group from `newGroup` it ends only that group, after its collectives in flight; with one from
+ * `formProcessGroup` it leaves that group.
+ * errors: `graph.misuse` for a subgroup that has already been destroyed.
  */
 export async function destroyProcessGroup(given?: CollectiveGroup | NonGroupMember): Promise<void> {
   if (given === nonGroupMember) return
@@ -90,7 +93,10 @@ export async function destroyProcessGroup(given?: CollectiveGroup | NonGroupMemb
   current = undefined
   setDefaultRanks(undefined)
   joining?.abort(
-    new TabringError('peer.aborted', 'initProcessGroup: destroyProcessGroup() was called.'),
+    new TabringError(
+      'peer.aborted',
+      'initProcessGroup: destroyProcessGroup() was called before all ranks had joined.',
+    ),
   )
   joining = undefined
   await group?.leave()

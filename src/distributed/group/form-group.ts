@@ -26,43 +26,45 @@ import {
 } from '../rendezvous/plan-links.ts'
 import { spawnedPlace } from '../spawn/spawned.ts'
 
+/** Options of `initProcessGroup` and `formProcessGroup`. */
 export interface InitProcessGroupOptions {
   /**
-   * How ranks are linked; `auto`, the default, takes ports where tabs share a browser, else WebRTC. `relay` goes through the signaling server, if it
-   * relays. The same on all ranks.
+   * How ranks are linked. `auto`, the default, uses message ports between tabs of one browser, else WebRTC. `relay` goes through the signaling
+   * server, if it has a relay. The same on all ranks.
    */
   backend?: Backend
   /**
-   * With `auto`: whether ranks that WebRTC does not link may send through the signaling server, sealed end to end, if it relays: `off`, the default,
-   * or `fallback`. `env://` gives it. The same on all ranks.
+   * With `auto`: whether ranks that WebRTC cannot link may send through the signaling server, encrypted end to end, if it has a relay: `off`,
+   * the default, or `fallback`. `env://` provides it. The same on all ranks.
    */
   relay?: RelayChoice
-  /** Where ranks meet: `wss://host/...#room=...&key=...`, `env://`, `broadcast:room`, `opfs:room`. Or give `store`, or `links`. */
+  /** Where ranks meet: `wss://host/...#room=...&key=...`, `env://`, `broadcast:room` or `opfs:room`. Alternatives: `store`, `links`. Default `env://`. */
   initMethod?: string
-  /** A store that all ranks share; it stays open. */
+  /** A store that all ranks share. It stays open. */
   store?: Store
-  /** Default: the order of coming; `env://` gives it. All ranks give one, or none does. */
+  /** This rank. Default: in order of arrival; `env://` provides it. Either all ranks pass one or none does. */
   rank?: number
-  /** `env://` gives it. */
+  /** Number of ranks. `env://` provides it. */
   worldSize?: number
-  /** Who is linked to whom: all to all up to 16 ranks (`mesh`), else each to the next (`ring`). The same on all ranks. */
+  /** Which ranks are linked: every pair (`mesh`), or each to the next (`ring`). Default: `mesh` up to 16 ranks. The same on all ranks. */
   topology?: Topology
-  /** Groups of other names share a store or a room without meeting. Default `default`. */
+  /** Groups with different names can share a store or a room. Default `default`. */
   groupName?: string
-  /** ICE servers and policy for WebRTC; ICE servers by default those that the signaling server tells of. */
+  /** Configuration of WebRTC. By default the ICE servers are those that the signaling server offers. */
   rtc?: RTCConfiguration
-  /** In a worker: what `lendPage()` made on its page. Good for one group. */
+  /** In a worker: the port that `lendPage()` returned on its page. Usable for one group. */
   page?: MessagePort
-  /** A collective of which no byte moves for this long, nor of those that may go before it on its links, fails on every rank; default 30 s. */
+  /** A collective fails on every rank if none of its bytes, nor of those ahead of it on its links, moves for this long. Default 30,000. units: ms. */
   timeoutMs?: number
-  /** How long all ranks may take to come; default `timeoutMs`, else 60 s. With `links`, how long the neighbours may; default 15 s. */
+  /** How long to wait for all ranks; default `timeoutMs`, else 60,000. With `links`: how long to wait for the neighbours; default 15,000. units: ms. */
   joinTimeoutMs?: number
-  /** Links that were made already, by rank: to the ring's neighbours at least. Then rank and worldSize are needed, and no store. */
+  /** Existing links by rank, at least to the neighbours in the ring. Needs `rank` and `worldSize`, and no store. */
   links?: Map<number, Link>
-  /** With `links`: one membership of the group; ranks of different epochs do not talk. Default 0. */
+  /** With `links`: number of this membership; ranks of different epochs do not exchange data. Default 0. */
   epoch?: number
+  /** Called for each collective that succeeds, with its times. */
   onspan?: GroupOptions['onspan']
-  /** Ends the joining. */
+  /** Cancels the joining. */
   signal?: AbortSignal
 }
 
@@ -125,7 +127,7 @@ export async function formGroup(
     } finally {
       // It tidies: the group is there, or an error that says more.
       await leaveRound(store, gathered).catch((thrown) =>
-        tell(1, 'group', () => `round ${gathered.round} was left untidy: ${messageOf(thrown)}`),
+        tell(1, 'group', () => `round ${gathered.round} was not cleaned up: ${messageOf(thrown)}`),
       )
     }
   } catch (thrown) {
@@ -186,10 +188,10 @@ async function linkRanks(
 
 /** What stands for torch's backends here. */
 const torchBackends: Readonly<Record<string, string>> = {
-  nccl: 'GPUs of other tabs are reached by webrtc, or broadcast within one browser; auto takes the shortest way',
-  gloo: "auto takes the shortest way that each pair of ranks has, as gloo's devices",
-  ucc: 'auto takes the shortest way that each pair of ranks has',
-  mpi: 'auto takes the shortest way, and tabring run starts the ranks',
+  nccl: 'webrtc reaches the GPUs of other tabs, broadcast those of one browser; auto chooses the shortest path',
+  gloo: 'auto chooses the shortest path for each pair of ranks',
+  ucc: 'auto chooses the shortest path for each pair of ranks',
+  mpi: 'auto chooses the shortest path, and tabring run starts the ranks',
 }
 
 function checkBackend(where: string, backend: Backend | undefined): void {
@@ -200,14 +202,14 @@ function checkBackend(where: string, backend: Backend | undefined): void {
   else
     throw new TabringError(
       'config.invalid',
-      `${where}: expected a backend among ${backends.join(', ')}, got "${backend}": ${torchBackends[name]}. Leave it out, or choose one.`,
+      `${where}: backend must be one of ${backends.join(', ')}, got "${backend}": ${torchBackends[name]}. Omit it, or choose one.`,
     )
 }
 
 function check(where: string, options: InitProcessGroupOptions): void {
   if (typeof options === 'string')
     throw new ArgumentTypeError(
-      `${where}: expected an object with options, got the text ${JSON.stringify(options)}. Write ${where}({ backend: ${JSON.stringify(options)} }).`,
+      `${where}: options must be an object, got the text ${JSON.stringify(options)}. Write ${where}({ backend: ${JSON.stringify(options)} }).`,
     )
   checkOptions(where, options, {
     backend: true,
@@ -236,7 +238,7 @@ function check(where: string, options: InitProcessGroupOptions): void {
   if (ways.length > 1) {
     throw new TabringError(
       'config.invalid',
-      `${where}: expected one of links, store and initMethod, got ${ways.join(' and ')}. Leave the others out.`,
+      `${where}: expected only one of links, store and initMethod, got ${ways.join(' and ')}. Omit the others.`,
     )
   }
   checkRelay(where, options, ways[0])
@@ -253,13 +255,13 @@ function checkRelay(
   if (backend === 'relay' && !isServer) {
     throw new TabringError(
       'config.invalid',
-      `${where}: expected the initMethod wss://host/signal#room=...&key=... or env:// for the backend "relay", whose data goes through that signaling server, got ${got}. Meet there, or take another backend.`,
+      `${where}: backend "relay" sends data through the signaling server, so it needs initMethod wss://host/signal#room=...&key=... or env://, got ${got}. Use one of these, or another backend.`,
     )
   }
   if (relay === 'fallback' && backend !== 'auto') {
     throw new TabringError(
       'config.invalid',
-      `${where}: expected the backend "auto" for relay: "fallback", got "${backend}". Leave one of them out.`,
+      `${where}: relay: "fallback" needs backend "auto", got "${backend}". Omit one of them.`,
     )
   }
 }
@@ -267,6 +269,6 @@ function checkRelay(
 function withoutRelay(where: string): PeerError {
   return new PeerError(
     'signal.refused',
-    `${where}: expected a signaling server with a relay for the backend "relay", got one without. Start it with --relay (npm start, tabring run), or the Vite plugin with relay: true; or take another backend.`,
+    `${where}: backend "relay" needs a signaling server with a relay, and this one has none. Start it with --relay (npm start, tabring run), or the Vite plugin with relay: true; or use another backend.`,
   )
 }

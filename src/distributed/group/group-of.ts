@@ -5,7 +5,7 @@ import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { defaultGroup, getProcessGroup } from './default-group.ts'
 
-/** As `group` in torch.distributed: undefined is the default group, and what `newGroup` gave to a rank outside stays outside. */
+/** A group argument, as in torch.distributed: undefined is the default group; `GroupMember.NON_GROUP_MEMBER` makes the call do nothing. */
 export type GroupArgument = CollectiveGroup | NonGroupMember | undefined
 
 /** The group of what trains or saves together, by default all ranks'. errors: `config.invalid` on a rank outside of it, and as `groupOf`. */
@@ -16,7 +16,7 @@ export function memberGroup<Group extends CollectiveGroup>(
   if ((group as GroupArgument) === nonGroupMember) {
     throw new TabringError(
       'config.invalid',
-      `${where}: expected a processGroup that this rank is in, got GroupMember.NON_GROUP_MEMBER. Call it on the group's members alone.`,
+      `${where}: this rank is not in the processGroup (GroupMember.NON_GROUP_MEMBER). Call it only on members of the group.`,
     )
   }
   return groupOf(where, group) as Group | ProcessGroup
@@ -38,13 +38,13 @@ export function groupOf(where: string, group: GroupArgument): CollectiveGroup | 
   }
   if (group !== nonGroupMember) {
     throw new ArgumentTypeError(
-      `${where}: expected a group, GroupMember.NON_GROUP_MEMBER or undefined for all ranks, got ${kindOf(group)}. Give what newGroup gave.`,
+      `${where}: expected a group, GroupMember.NON_GROUP_MEMBER or undefined for all ranks, got ${kindOf(group)}. Pass what newGroup() returned.`,
     )
   }
   if (!told.has(where)) {
     told.add(where)
     console.warn(
-      `tabring: ${where} on rank ${defaultGroup()?.rank ?? -1}, which does not belong to the given group, does nothing.`,
+      `tabring: ${where} does nothing on rank ${defaultGroup()?.rank ?? -1}, which is not in the given group.`,
     )
   }
   return undefined

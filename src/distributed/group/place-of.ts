@@ -8,10 +8,10 @@ export function placeOf(where: string, group: CollectiveGroup, rank: number): nu
   if (place >= 0) return place
   if (typeof rank !== 'number')
     throw new ArgumentTypeError(
-      `${where}: expected a rank, a number, got ${kindOf(rank)}. Write ${where}(x, 0, { group }): options stand behind it.`,
+      `${where}: the rank must be a number, got ${kindOf(rank)}. Write ${where}(x, 0, { group }): options come last.`,
     )
   throw new PeerError(
     'peer.mismatch',
-    `${where}: expected a rank of the group [${group.ranks.join(', ')}], got ${rank}. Ranks count among all ranks.`,
+    `${where}: expected a rank of the group [${group.ranks.join(', ')}], got ${rank}. Pass the global rank.`,
   )
 }

@@ -10,11 +10,11 @@ export {
 } from './default-group.ts'
 
 /**
- * Joins ranks into a group; resolves when all have joined and all links are up. As `initProcessGroup`, which makes it the default one
- * besides: for several ranks in one context.
+ * Joins ranks into a group without making it the default group, for several ranks in one context. Resolves when all ranks have joined and
+ * all links are up.
  *
- * errors: `peer.timeout`, naming the ranks that are missing; `peer.mismatch` where ranks disagree, naming both; `peer.unreachable` where two
- * cannot be linked, on all ranks; `config.invalid`; `signal.*` of the server.
+ * errors: `peer.timeout`, naming the missing ranks; `peer.mismatch` if ranks disagree, naming both; `peer.unreachable`, on all ranks, if two
+ * cannot be linked; `config.invalid`; `signal.*` of the server.
  */
 export function formProcessGroup(options: InitProcessGroupOptions = {}): Promise<ProcessGroup> {
   return formGroup(options, options?.signal)
@@ -23,7 +23,8 @@ export function formProcessGroup(options: InitProcessGroupOptions = {}): Promise
 /**
  * Joins the ranks and makes them the default group: torch.distributed.init_process_group. Resolves when all have joined.
  *
- * errors: those of `formProcessGroup`; `graph.misuse` when a group is there already; `peer.aborted` when it was destroyed meanwhile.
+ * errors: those of `formProcessGroup`; `graph.misuse` if there is already a default group; `peer.aborted` if `destroyProcessGroup` was called
+ * meanwhile.
  */
 export const initProcessGroup = (options: InitProcessGroupOptions = {}): Promise<ProcessGroup> =>
   makeDefault((ended) =>

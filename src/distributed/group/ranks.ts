@@ -6,53 +6,53 @@ import { defaultGroup } from './default-group.ts'
 import { type GroupArgument, groupOf } from './group-of.ts'
 import { placeOf } from './place-of.ts'
 
-/** As torch.distributed.GroupMember. */
+/** Special group values: torch.distributed.GroupMember. */
 export const GroupMember = {
-  /** All ranks; undefined without a default group. */
+  /** The group of all ranks; undefined if there is no default group. */
   get WORLD(): ProcessGroup | undefined {
     return defaultGroup()
   },
-  /** What `newGroup` gives to ranks outside of the group. */
+  /** Returned by `newGroup` on ranks outside the group. */
   NON_GROUP_MEMBER: nonGroupMember,
 } as const
 
-/** This rank's number in the group, by default among all; -1 outside of it. errors: `graph.misuse` without a default group. */
+/** Returns this rank's number in the group, by default its global rank; -1 outside the group. errors: `graph.misuse` if there is no default group. */
 export const getRank = (group?: GroupArgument): number =>
   group === nonGroupMember ? -1 : groupOf('getRank', group)!.rank
 
-/** How many ranks the group has, by default all; -1 outside of it. errors: `graph.misuse` without a default group. */
+/** Returns the number of ranks in the group, by default of all; -1 outside the group. errors: `graph.misuse` if there is no default group. */
 export const getWorldSize = (group?: GroupArgument): number =>
   group === nonGroupMember ? -1 : groupOf('getWorldSize', group)!.size
 
-/** All ranks of a group, as they count among all. errors: `graph.misuse` for a group that was destroyed. */
+/** Returns the global ranks of a group. errors: `graph.misuse` for a destroyed group. */
 export const getProcessGroupRanks = (group: CollectiveGroup): number[] => [
   ...groupOf('getProcessGroupRanks', group)!.ranks,
 ]
 
-/** The number in a group of a rank that counts among all. errors: `peer.mismatch` for one outside of it; `graph.misuse` for a group that was destroyed. */
+/** Returns the number in a group of a global rank. errors: `peer.mismatch` for a rank outside the group; `graph.misuse` for a destroyed group. */
 export const getGroupRank = (group: CollectiveGroup, globalRank: number): number =>
   placeOf('getGroupRank', groupOf('getGroupRank', group)!, globalRank)
 
-/** The number among all of a rank that counts in a group. errors: `peer.mismatch` for one that it has not; `graph.misuse` for a group that was destroyed. */
+/** Returns the global rank of a rank of a group. errors: `peer.mismatch` for a number outside the group; `graph.misuse` for a destroyed group. */
 export function getGlobalRank(group: CollectiveGroup, groupRank: number): number {
   const rank = groupOf('getGlobalRank', group)!.ranks[groupRank]
   if (rank !== undefined) return rank
   throw new PeerError(
     'peer.mismatch',
-    `getGlobalRank: expected a rank in the group from 0 to ${group.size - 1}, got ${groupRank}. It counts in the group.`,
+    `getGlobalRank: expected a rank in the group from 0 to ${group.size - 1}, got ${groupRank}. Pass the rank's number in the group.`,
   )
 }
 
 /**
- * How the group's ranks are linked, as `initProcessGroup` was told: `auto` where that was left to it, `links` where they were made by hand.
+ * Returns the `backend` option that `initProcessGroup` got: `auto` by default, `links` if the caller passed the links.
  *
- * errors: `config.invalid` outside of the group, `graph.misuse` without a default group.
+ * errors: `config.invalid` outside the group; `graph.misuse` if there is no default group.
  */
 export function getBackend(group?: GroupArgument): string {
   if (group === nonGroupMember) {
     throw new TabringError(
       'config.invalid',
-      'getBackend: expected a group that this rank is in, got GroupMember.NON_GROUP_MEMBER. Ask on its members.',
+      'getBackend: this rank is not in the group (GroupMember.NON_GROUP_MEMBER). Call it only on members of the group.',
     )
   }
   return groupOf('getBackend', group)!.backend

@@ -5,17 +5,17 @@ import { TabringError } from '../../util/errors.ts'
 import { checkNumber, isCount } from '../../util/options.ts'
 import { getProcessGroup } from './process-group.ts'
 
-/** This rank's group, or undefined in none; and all of them, in order, with `GroupMember.NON_GROUP_MEMBER` where this rank is outside. */
+/** This rank's group, or undefined if it is in none; then all groups in order, with `GroupMember.NON_GROUP_MEMBER` for those without this rank. */
 export type Subgroups = [
   current: CollectiveGroup | undefined,
   subgroups: (CollectiveGroup | NonGroupMember)[],
 ]
 
 /**
- * Groups of `groupSize` ranks each, in the order of ranks; without a size one for each machine. As torch.distributed.new_subgroups, whose
- * size by default is the number of a machine's devices: all ranks call it alike.
+ * Creates groups of `groupSize` consecutive ranks; without a size, one group per machine.
  *
- * errors: `config.invalid` for a size that does not divide the world size, or none where machines are not known; as `newGroup`'s.
+ * As torch.distributed.new_subgroups, whose default size is the number of devices of a machine. All ranks call it with the same arguments.
+ * errors: `config.invalid` for a size that does not divide the world size, or no size if the machines are unknown; those of `newGroup`.
  */
 export async function newSubgroups(
   groupSize?: number,
@@ -28,7 +28,7 @@ export async function newSubgroups(
   if (groupSize === undefined && !machines) {
     throw new TabringError(
       'config.invalid',
-      'newSubgroups: expected a groupSize, since links made by hand do not say which ranks share a machine, got none. Give it.',
+      'newSubgroups: groupSize is missing, and links passed by the caller do not say which ranks share a machine. Pass groupSize.',
     )
   }
   const keys = group.ranks.map((rank) =>
@@ -39,10 +39,9 @@ export async function newSubgroups(
 }
 
 /**
- * Groups of the ranks that each list names, which share none; some may be in none. As torch.distributed.new_subgroups_by_enumeration: all
- * ranks call it alike.
+ * Creates one group for each list of ranks: torch.distributed.new_subgroups_by_enumeration. Lists may not share ranks, and may omit some.
  *
- * errors: `config.invalid` for no list, or a rank in two; as `newGroup`'s.
+ * All ranks call it with the same arguments. errors: `config.invalid` for no list, or a rank in two lists; those of `newGroup`.
  */
 export async function newSubgroupsByEnumeration(
   ranksPerSubgroup: readonly (readonly number[])[],
@@ -55,7 +54,7 @@ export async function newSubgroupsByEnumeration(
     const got = twice === undefined ? 'none' : `rank ${twice} twice`
     throw new TabringError(
       'config.invalid',
-      `newSubgroupsByEnumeration: expected lists of ranks, each rank in one of them, got ${got}. Write [[0, 1], [2, 3]].`,
+      `newSubgroupsByEnumeration: expected lists of ranks, each rank in at most one, got ${got}. Write [[0, 1], [2, 3]].`,
     )
   }
   const subgroups: Subgroups[1] = []

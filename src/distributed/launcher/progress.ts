@@ -1,16 +1,19 @@
 import { checkNumber, checkOptions } from '../../util/options.ts'
 import { tellLauncher } from './tell-launcher.ts'
 
-/** How far a rank is; the launcher shows it in its one bar. */
+/** Progress of a rank, as shown by the launcher's progress bar. */
 export interface Progress {
   /** Steps done, from 1. */
   step: number
+  /** Number of steps in all. */
   totalSteps: number
-  /** From 0. */
+  /** Current epoch, from 0. */
   epoch?: number
+  /** Number of epochs. */
   epochs?: number
+  /** Loss of this step. */
   loss?: number
-  /** Of all ranks together, in this step. */
+  /** Number of samples in this step, over all ranks. */
   samples?: number
 }
 
@@ -20,10 +23,10 @@ export const progressName = '__tabringProgress'
 const isWhole = (value: number) => Number.isSafeInteger(value) && value >= 0
 
 /**
- * Tells the launcher how far this rank is; it draws one bar for all, from its lowest rank's reports. Nothing happens without a launcher.
+ * Reports this rank's progress to the launcher, which shows one bar with the reports of its lowest rank. Does nothing without a launcher.
  *
- * Works in the tab and in its workers. cost: a message between processes; once a step is fine.
- * errors: `config.invalid` for an option that there is not, or a number out of its range.
+ * Works in the tab and in its workers. cost: a message between processes; once per step is fine.
+ * errors: `config.invalid` for an unknown option, or a number out of range.
  */
 export function reportProgress(progress: Progress): void {
   checkOptions('reportProgress', progress, {

@@ -63,7 +63,7 @@ export function checkPlace(
   if (worldSize === undefined) {
     throw new TabringError(
       'config.invalid',
-      `${where}: expected worldSize, got none. Say how many ranks there are, or take env://.`,
+      `${where}: worldSize is missing. Pass the number of ranks, or use env://.`,
     )
   }
   checkNumber(where, 'worldSize', worldSize, isCount, 'a whole number of at least 1')

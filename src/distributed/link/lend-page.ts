@@ -86,8 +86,8 @@ class LentPage {
 }
 
 /**
- * A port that lends this page to one of its workers, for one group: post it there, and give it to `initProcessGroup({ page: port })`.
- * The worker then has the backends of the page.
+ * Returns a port that lets one worker use the backends of this page, for one group. Post it to the worker, and pass it there to
+ * `initProcessGroup({ page: port })`.
  */
 export function lendPage(): MessagePort {
   const { port1, port2 } = new MessageChannel()

@@ -117,7 +117,7 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     if (await wordOf(peer).areUp(connecting, say, nameOf(peer))) return connecting
     maker.disconnect(keyOf(peer))
     connecting.then(
-      (link) => link.close('the relay is taken'),
+      (link) => link.close('the relay is used instead'),
       () => undefined,
     )
     return overRelay(peer)

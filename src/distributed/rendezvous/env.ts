@@ -30,6 +30,7 @@ export const variables = {
     'With `--checkpoint-dir`, on the ranks of machine 0: the address of that folder for this start; on others empty. `saveCheckpoint` and `loadCheckpoint` take it by themselves, `launcherFolder()` is the folder behind it. Keep it out of logs.',
 } as const
 
+/** Name of a variable that the launcher sets for each rank. */
 export type VariableName = keyof typeof variables
 
 /** What a launcher sets for a rank: all of the table, but for what only some launchers have. */
@@ -37,7 +38,7 @@ export type RankVariables = Record<Exclude<VariableName, 'CHECKPOINT_URL'>, stri
   CHECKPOINT_URL?: string
 }
 
-/** As `process.env` has it; the variables of the table are there, or reading them is an error. */
+/** Variables by name, as in `process.env`. Reading a launcher variable that is not set throws. */
 export type RankEnvironment = { readonly [Name in VariableName]: string } & {
   readonly [name: string]: string | undefined
 }
@@ -86,11 +87,12 @@ function names(): string[] {
 }
 
 /**
- * The rank's variables, as torchrun's stand in `os.environ`: `env.RANK`, `env.WORLD_SIZE`. `'RANK' in env` asks whether there is a launcher.
+ * The rank's environment variables, as torchrun sets them in `os.environ`: `env.RANK`, `env.WORLD_SIZE`. `'RANK' in env` tells whether there
+ * is a launcher.
  *
- * In a tab they come from the launcher, or by hand from the page's address (`?RANK=0&WORLD_SIZE=2`, the room behind `#room=…&key=…`); in Node
- * from `process.env`. A worker has none of its own: post it `{ ...env }`.
- * errors: `config.invalid` on reading a variable of docs/reference/launching.md's table that is not set.
+ * In a tab the launcher sets them, or the page's address does (`?RANK=0&WORLD_SIZE=2`, with the room after # as `#room=…&key=…`); in Node they
+ * are those of `process.env`. A worker has none: post it `{ ...env }`.
+ * errors: `config.invalid` on reading a variable of the table in docs/reference/launching.md that is not set.
  */
 export const env: RankEnvironment = new Proxy({} as RankEnvironment, {
   get(_, name) {
@@ -99,7 +101,7 @@ export const env: RankEnvironment = new Proxy({} as RankEnvironment, {
     if (value === undefined && Object.hasOwn(variables, name)) {
       throw new TabringError(
         'config.invalid',
-        `env: expected ${name} to be set, got none. "npx tabring run" sets it, where docs/reference/launching.md says; by hand, write it into the page's address (?${name}=…), or into the environment in Node.`,
+        `env: ${name} is not set. "npx tabring run" sets it, see docs/reference/launching.md. To set it by hand, add ?${name}=… to the page's address, or set it in Node's environment.`,
       )
     }
     return value
@@ -114,15 +116,15 @@ export const env: RankEnvironment = new Proxy({} as RankEnvironment, {
   set(_, name) {
     throw new TabringError(
       'config.invalid',
-      `env: expected to be read only, got a value for ${String(name)}. Give it to the launcher.`,
+      `env: cannot set ${String(name)}, env is read-only. Pass it to the launcher.`,
     )
   },
 })
 
 /**
- * The arguments that stand behind the module's name, untouched: what `sys.argv[1:]` is to torchrun's scripts.
+ * The arguments after the module's name on the command line, unchanged: `sys.argv[1:]` of a torchrun script.
  *
- * By hand they are the page's parameters `?args=…&args=…`; in Node those of the process.
+ * Without a launcher they are the page's parameters `?args=…&args=…`; in Node those of the process.
  */
 export const args: readonly string[] = readArgs()
 

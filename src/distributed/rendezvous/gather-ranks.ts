@@ -229,8 +229,8 @@ class Attempt {
     await this.fail(
       'peer.mismatch',
       other
-        ? `initProcessGroup: expected the same ${other} from all ranks, got ${told(first)} and ${told(own)}. Give all ranks the same.`
-        : `initProcessGroup: expected a rank from all tabs or from none, got ${rankOf(first)} and ${rankOf(own)}. Give all their rank, or leave it out everywhere.`,
+        ? `initProcessGroup: ranks disagree about ${other}: ${told(first)} and ${told(own)}. Pass the same value on all ranks.`
+        : `initProcessGroup: expected a rank from all tabs or from none, got ${rankOf(first)} and ${rankOf(own)}. Pass rank in all tabs, or in none.`,
     )
   }
 
@@ -242,7 +242,7 @@ class Attempt {
       if (!(await this.isAlive(other.id))) throw new Stale()
       await this.fail(
         'peer.mismatch',
-        `initProcessGroup: expected each rank once, got rank ${rank} twice, from ${other.name} (${other.id}) and from ${this.options.place.name} (${this.id}). Give each its own.`,
+        `initProcessGroup: rank ${rank} was given twice, to ${other.name} (${other.id}) and to ${this.options.place.name} (${this.id}). Give each tab a different rank.`,
       )
     }
     // Each begins to look behind the one that came before, so that not all ask for rank 0 first.
@@ -258,7 +258,7 @@ class Attempt {
     if (living.includes(false)) throw new Stale()
     throw new PeerError(
       'peer.mismatch',
-      `initProcessGroup: expected a rank that is free, got all ${this.size} taken. Give a larger worldSize on all ranks, or another room.`,
+      `initProcessGroup: all ${this.size} ranks are taken. Pass a larger worldSize on all ranks, or use another room.`,
     )
   }
 
@@ -361,10 +361,10 @@ class Attempt {
     }
     const missing = [...beats.keys()].filter(isMissing)
     const got =
-      missing.length > 0 ? `none for ${formatRanks(missing)}` : 'the last of them too late'
+      missing.length > 0 ? `missing ${formatRanks(missing)}` : 'the last one came too late'
     await this.fail(
       'peer.timeout',
-      `initProcessGroup: expected ${this.size} ranks within ${joinTimeoutMs} ms (rank ${this.rank} waited so long), got ${got}. Start ${missing.length === 1 ? 'it' : 'them'} with the same room, or give a larger timeoutMs.`,
+      `initProcessGroup: rank ${this.rank} waited ${joinTimeoutMs} ms for ${this.size} ranks: ${got}. Start ${missing.length === 1 ? 'it' : 'them'} with the same room, or raise timeoutMs.`,
     )
   }
 

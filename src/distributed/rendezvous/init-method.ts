@@ -57,16 +57,16 @@ export async function meet(method: string, maker: PortStores): Promise<Meeting> 
       if (port) return { store: await answering(port), rank: undefined, worldSize: undefined }
       throw new PeerError(
         'config.invalid',
-        `${where}: expected a page whose browser has SharedWorker for ${method}, got none. In a worker, give the option page (lendPage); else take wss:// or opfs:.`,
+        `${where}: ${method} needs a page in a browser with SharedWorker. In a worker, pass the option page (lendPage); otherwise use wss:// or opfs:.`,
       )
     }
     case 'opfs':
       checkRoom(method, room)
       return { store: await OpfsStore.open(room), rank: undefined, worldSize: undefined }
     case 'tcp':
-      throw badMethod(method, 'A tab cannot listen: ranks meet at the signaling server, wss://. ')
+      throw badMethod(method, 'A tab cannot listen: use a signaling server, wss://. ')
     case 'file':
-      throw badMethod(method, 'A page has no such files: within one browser take opfs:room. ')
+      throw badMethod(method, 'A page cannot open such files: within one browser use opfs:room. ')
     default:
       throw badMethod(method)
   }
@@ -91,7 +91,7 @@ async function answering(port: MessagePort): Promise<Store> {
   store.close()
   throw new PeerError(
     'peer.timeout',
-    `initProcessGroup: expected this browser's SharedWorker to answer within ${answerMs} ms, got nothing. Close all tabs of this site: one may have another version.`,
+    `initProcessGroup: this browser's SharedWorker did not answer within ${answerMs} ms. Close all tabs of this site: one may run another version.`,
   )
 }
 
@@ -111,7 +111,7 @@ function wholeOf(name: 'RANK' | 'WORLD_SIZE'): number {
   if (/^\d{1,6}$/.test(text)) return Number(text)
   throw new TabringError(
     'config.invalid',
-    `initProcessGroup: expected a whole number in ${name}, got ${JSON.stringify(text)}. Is it set by hand?`,
+    `initProcessGroup: expected a whole number in ${name}, got ${JSON.stringify(text)}. Correct it, or let tabring run set it.`,
   )
 }
 
@@ -120,7 +120,7 @@ function relayChoiceOf(text: string): RelayChoice {
   if (found) return found
   throw new TabringError(
     'config.invalid',
-    `initProcessGroup: expected ${relayChoices.join(' or ')} in RELAY, got ${JSON.stringify(text)}. Is it set by hand?`,
+    `initProcessGroup: expected ${relayChoices.join(' or ')} in RELAY, got ${JSON.stringify(text)}. Correct it, or let tabring run set it.`,
   )
 }
 
@@ -128,7 +128,7 @@ function checkRoom(method: string, room: string): void {
   if (/^[\w.-]{1,100}$/.test(room)) return
   throw new TabringError(
     'config.invalid',
-    `initProcessGroup: expected a room of 1 to 100 letters, digits, ".", "_" and "-", got ${JSON.stringify(method)}. Choose another name.`,
+    `initProcessGroup: expected a room name of 1 to 100 letters, digits, ".", "_" and "-", got ${JSON.stringify(method)}. Choose another name.`,
   )
 }
 
@@ -136,6 +136,6 @@ function badMethod(method: string, why = ''): TabringError {
   // Without what stands behind the #: it may be a secret.
   return new TabringError(
     'config.invalid',
-    `initProcessGroup: expected an initMethod like wss://host/signal#room=...&key=..., env://, broadcast:room or opfs:room, got ${JSON.stringify(method.replace(/#.*/, ''))}. ${why}Correct it, or give a store.`,
+    `initProcessGroup: expected an initMethod like wss://host/signal#room=...&key=..., env://, broadcast:room or opfs:room, got ${JSON.stringify(method.replace(/#.*/, ''))}. ${why}Correct it, or pass a store.`,
   )
 }

@@ -4,12 +4,12 @@ import { TabringError } from '../../util/errors.ts'
 const maxNodes = 65_536
 
 /**
- * The host names of a Slurm node list, in its order: `a[01-03,07],b5` is a01, a02, a03, a07, b5.
+ * Returns the host names of a Slurm node list, in order: `a[01-03,07],b5` gives a01, a02, a03, a07, b5.
  *
- * Grammar: names after commas; in a name, any number of brackets with numbers and ranges after commas (`n[1-2]c[3,5]`: the last one changes
- * fastest). A range keeps the digits of its lower end: `[08-10]` is 08, 09, 10.
- * errors: `config.invalid` with the position, from 1, of what is wrong: a bracket inside another or without its partner, no number, a range
- * that goes down, an empty name.
+ * Grammar: names separated by commas; a name may contain any number of brackets with numbers and ranges separated by commas (in
+ * `n[1-2]c[3,5]` the last bracket changes fastest). A range keeps the digits of its lower end: `[08-10]` gives 08, 09, 10.
+ * errors: `config.invalid` with the position, from 1, of the fault: a nested or unclosed bracket, a missing number, a descending range, an
+ * empty name.
  */
 export function expandNodeList(list: string): string[] {
   const nodes: string[] = []
@@ -35,7 +35,7 @@ export function expandNodeList(list: string): string[] {
     const numbers: string[] = []
     for (;;) {
       const position = at
-      if (list[at] === '[') fail(at, 'a number, since brackets do not nest,')
+      if (list[at] === '[') fail(at, 'a number, since brackets cannot nest,')
       const low = number()
       let high = low
       if (list[at] === '-') {
@@ -43,7 +43,7 @@ export function expandNodeList(list: string): string[] {
         high = number()
       }
       const count = Number(high) - Number(low) + 1
-      if (count < 1) fail(position, `a range that goes up, not ${low}-${high},`)
+      if (count < 1) fail(position, `an ascending range, not ${low}-${high},`)
       if (numbers.length + count > maxNodes) fail(position, `at most ${maxNodes} nodes`)
       for (let i = 0; i < count; i++) {
         numbers.push(String(Number(low) + i).padStart(low.length, '0'))
@@ -52,7 +52,7 @@ export function expandNodeList(list: string): string[] {
       else if (list[at] === ']') {
         at++
         return numbers
-      } else if (at === list.length) fail(begin, 'the "]" of this bracket: there is none; it opens')
+      } else if (at === list.length) fail(begin, 'a closing "]" for the bracket that opens')
       else fail(at, '"," or "]"')
     }
   }

@@ -3,14 +3,17 @@ import { PeerError } from '../../util/errors.ts'
 
 /** How ranks may be linked; `auto` takes the shortest way that each pair has. */
 export const backends = ['auto', 'webrtc', 'broadcast', 'local', 'relay'] as const
+/** How ranks may be linked; `auto` chooses the shortest path for each pair. */
 export type Backend = (typeof backends)[number]
 
 /** Who is linked to whom: all to all, each to the next, or by the number of ranks. */
 export const topologies = ['auto', 'mesh', 'ring'] as const
+/** Which ranks are linked: every pair, each to the next, or by the number of ranks. */
 export type Topology = (typeof topologies)[number]
 
 /** Whether `auto` may send data through the signaling server where no other way leads. */
 export const relayChoices = ['off', 'fallback'] as const
+/** Whether `auto` may send data through the signaling server if there is no other path. */
 export type RelayChoice = (typeof relayChoices)[number]
 
 /** Where a rank is, as far as the others need to know. */
@@ -93,40 +96,40 @@ function wayBetween(
   const canRelay = hasRelay && backend === 'auto' && relay === 'fallback'
   const by = (way: LinkWay): Way => ({ way, canRelay: way === 'webrtc' && canRelay })
   const who = `rank ${from} (${a.name}) and rank ${to} (${b.name})`
-  const fail = (expected: string, remedy: string): never => {
-    throw new PeerError(
-      'peer.unreachable',
-      `initProcessGroup: expected ${who} ${expected}, got ranks that do not. ${remedy}`,
-    )
+  const fail = (problem: string, remedy: string): never => {
+    throw new PeerError('peer.unreachable', `initProcessGroup: ${who} ${problem}. ${remedy}`)
   }
   switch (backend) {
     case 'local':
       if (isSamePage) return by('local')
       return fail(
-        'to share a page for the backend "local"',
-        'Give the workers of a page lendPage(), or take another backend.',
+        'do not share a page, which backend "local" needs',
+        'Pass the workers of a page a port of lendPage(), or use another backend.',
       )
     case 'broadcast':
       if (isSamePage) return by('local')
       if (isSameBrowser) return by('port')
       return fail(
-        'to share a browser for the backend "broadcast"',
-        'Take the backend "webrtc" or "auto".',
+        'do not share a browser, which backend "broadcast" needs',
+        'Use backend "webrtc" or "auto".',
       )
     case 'webrtc':
       if (hasWebRtc) return by('webrtc')
-      return fail('to have WebRTC', withoutWebRtc)
+      return fail('do not both have WebRTC', withoutWebRtc)
     case 'relay':
       if (hasRelay) return by('relay')
-      return fail('to reach a relay for the backend "relay"', 'Start the server with --relay.')
+      return fail(
+        'have no relay in common, which backend "relay" needs',
+        'Start the server with --relay.',
+      )
     case 'auto':
       if (isSamePage) return by('local')
       if (isSameBrowser) return by('port')
       if (hasWebRtc) return by('webrtc')
       if (canRelay) return by('relay')
-      return fail('to share a browser, or to have WebRTC', withoutWebRtc)
+      return fail('neither share a browser nor both have WebRTC', withoutWebRtc)
   }
 }
 
 const withoutWebRtc =
-  'Workers have no WebRTC of their own: give them the option page, a port that lendPage() makes on their page. Where a network blocks it, take relay: "fallback" and a signaling server with --relay.'
+  'Workers have no WebRTC: pass them the option page, a port that lendPage() returns on their page. If a network blocks WebRTC, use relay: "fallback" and a signaling server with --relay.'

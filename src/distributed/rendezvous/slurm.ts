@@ -5,13 +5,13 @@ import { expandNodeList } from './node-list.ts'
 /** Variables by name, as `process.env` has them. */
 export type Variables = Readonly<Record<string, string | undefined>>
 
-/** A task's place in a Slurm job, in torch.distributed's words. */
+/** Place of a task in a Slurm job, in the terms of torch.distributed. */
 export interface SlurmRank {
   rank: number
   worldSize: number
   localRank: number
   nodeRank: number
-  /** The first node of the list. */
+  /** MASTER_ADDR, else the first node of the list. */
   masterAddr: string
   masterPort: number
 }
@@ -20,12 +20,13 @@ export interface SlurmRank {
 export const defaultMasterPort = 29_500
 
 /**
- * Returns the rank of this task from Slurm's variables: for programs that `srun` starts once per rank.
+ * Returns the rank of this task from Slurm's variables, for programs that `srun` starts once per rank.
  *
- * SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_NODEID and the node list; a step's own (SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST) go before the
- * job's. Without SLURM_LOCALID it is the rank modulo SLURM_NTASKS_PER_NODE, without SLURM_NODEID their quotient. MASTER_ADDR and MASTER_PORT
- * win where they are set. `environment`: those of the process; in a tab those that `tabring run` gives, which are the tab's own.
- * errors: `config.invalid`, naming the variable that is missing or no number.
+ * Reads SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_NODEID and the node list. Variables of the step (SLURM_STEP_NUM_TASKS,
+ * SLURM_STEP_NODELIST) take precedence over those of the job. Without SLURM_LOCALID, the local rank is the rank modulo SLURM_NTASKS_PER_NODE;
+ * without SLURM_NODEID, the node rank is the rank divided by it. MASTER_ADDR and MASTER_PORT take precedence if set.
+ * `environment`: default `env`; in a tab, the variables that `tabring run` sets for this tab.
+ * errors: `config.invalid`, naming the variable that is missing or not a number.
  */
 export function initFromSlurm(environment: Variables = env): SlurmRank {
   const rank = wholeIn(environment, 'SLURM_PROCID')
@@ -36,7 +37,7 @@ export function initFromSlurm(environment: Variables = env): SlurmRank {
   if (rank >= worldSize) {
     throw new TabringError(
       'config.invalid',
-      `initFromSlurm: expected SLURM_PROCID below the ${worldSize} tasks, got ${rank}. Start it by srun.`,
+      `initFromSlurm: SLURM_PROCID must be below the ${worldSize} tasks, got ${rank}. Start the program with srun.`,
     )
   }
   const hasPlace = has(environment, 'SLURM_LOCALID') && has(environment, 'SLURM_NODEID')
@@ -74,7 +75,7 @@ function textIn(environment: Variables, ...names: readonly string[]): string {
   if (found !== undefined) return environment[found]!
   throw new TabringError(
     'config.invalid',
-    `Slurm: expected ${names.join(' or ')} to be set, got none. Start the program by srun in an allocation, or give the environment.`,
+    `Slurm: ${names.join(' or ')} is not set. Start the program with srun in an allocation, or pass the environment.`,
   )
 }
 
@@ -85,7 +86,7 @@ export function wholeIn(environment: Variables, ...names: readonly string[]): nu
   const name = names.find((one) => environment[one] === text && has(environment, one))
   throw new TabringError(
     'config.invalid',
-    `Slurm: expected a whole number in ${name}, got "${text}". Is it set by hand?`,
+    `Slurm: expected a whole number in ${name}, got "${text}". Correct it, or let srun set it.`,
   )
 }
 
@@ -108,7 +109,7 @@ export function tasksPerNode(text: string): number[] {
     if (!form) {
       throw new TabringError(
         'config.invalid',
-        `Slurm: expected counts like 4(x2),3 in SLURM_TASKS_PER_NODE, got "${text}". Is it set by hand?`,
+        `Slurm: expected counts like 4(x2),3 in SLURM_TASKS_PER_NODE, got "${text}". Correct it, or let srun set it.`,
       )
     }
     return Array.from({ length: Number(form[2] ?? 1) }, () => Number(form[1]))

@@ -12,18 +12,18 @@ import {
 } from './spawned.ts'
 
 /**
- * Makes this worker a rank of `spawn`: it calls `main(rank, ...args)`, waits for it, and gives its result, or its error, to the page.
+ * Makes this worker a rank of `spawn`: calls `main(rank, ...args)`, waits for it, and sends its result or its error to the page.
  *
- * Call it once, at the top of a worker file of your own; functions cannot cross into a worker, so the file stands for PyTorch's `fn`. In `main`,
- * `initProcessGroup()` joins the ranks of this spawn.
- * errors: `config.invalid` where `main` is no function.
+ * Call it once, at the top of your worker file. Functions cannot be sent to a worker, so the file takes the place of PyTorch's `fn`. In
+ * `main`, `initProcessGroup()` joins the ranks of this spawn.
+ * errors: `config.invalid` if `main` is not a function.
  */
 export function serveRank<Args extends readonly unknown[]>(
   main: (rank: number, ...args: Args) => unknown,
 ): void {
   if (typeof main !== 'function') {
     throw new ArgumentTypeError(
-      `serveRank: expected a function (rank, ...args), got ${String(main)}. Give the rank's program.`,
+      `serveRank: main must be a function (rank, ...args), got ${String(main)}. Pass the rank's program.`,
     )
   }
   const take = async ({ data }: MessageEvent<SpawnOrder>) => {

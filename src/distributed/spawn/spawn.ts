@@ -14,14 +14,15 @@ import { lendPage } from '../link/lend-page.ts'
 import { env } from '../rendezvous/env.ts'
 import { type RankFailure, readyWord, type SpawnHost, type SpawnOrder } from './spawned.ts'
 
+/** Options of `spawn`. */
 export interface SpawnOptions {
-  /** How many workers; default 1. */
+  /** Number of workers. Default 1. */
   nprocs?: number
-  /** What `main` gets behind its rank; each worker gets a copy. */
+  /** Arguments of `main` after the rank; each worker gets a copy. */
   args?: readonly unknown[]
-  /** Whether to wait for their end, the default, or to return a `ProcessContext` at once. */
+  /** Whether to wait for the workers to end. False: return a `ProcessContext` at once. Default true. */
   join?: boolean
-  /** Ends the workers; the error is its reason. */
+  /** Terminates the workers; `spawn` rejects with its reason. */
   signal?: AbortSignal
 }
 
@@ -33,12 +34,12 @@ const echoMs = 700
 const lastWordsMs = 300
 
 /**
- * Starts `nprocs` workers, each a rank, and resolves with what their programs returned, by rank: torch.multiprocessing.spawn.
+ * Starts `nprocs` workers, each a rank, and resolves with the results of their programs, by rank: torch.multiprocessing.spawn.
  *
- * `fn` makes one worker: `() => new Worker(new URL('./rank.ts', import.meta.url), { type: 'module' })`, which bundlers understand as it
- * stands; that file calls `serveRank(main)`. On the first failure the others are terminated.
- * errors: `rank.failed`, a ProcessRaisedException with the first rank that failed and its stack, or a ProcessExitedException for a worker
- * that ended without a word; the signal's reason; `config.invalid`.
+ * `fn` creates one worker: `() => new Worker(new URL('./rank.ts', import.meta.url), { type: 'module' })`, in exactly this form, which bundlers
+ * understand. That file calls `serveRank(main)`. On the first failure the other workers are terminated.
+ * errors: `rank.failed`: a ProcessRaisedException with the first rank that failed and its stack, or a ProcessExitedException for a worker
+ * that ended without a result; the signal's reason; `config.invalid`.
  */
 export function spawn<Result = unknown>(
   fn: () => Worker,
@@ -53,11 +54,11 @@ export function spawn<Result>(
   return (async () => new ProcessContext<Result>(fn, options).results)()
 }
 
-/** Workers that were started together. */
+/** Workers that `spawn` started together. */
 export class ProcessContext<Result = unknown> {
-  /** By rank. */
+  /** The workers, by rank. */
   readonly workers: readonly Worker[]
-  /** What the programs returned, by rank, when all have ended well. errors: those of `spawn`. */
+  /** Results of the programs, by rank, when all have succeeded. errors: those of `spawn`. */
   readonly results: Promise<Result[]>
   readonly #store = new HashStore()
   readonly #ending = new AbortController()
@@ -67,7 +68,7 @@ export class ProcessContext<Result = unknown> {
   #resolve!: (results: Result[]) => void
   #reject!: (error: unknown) => void
 
-  /** `spawn` with `join: false` makes one. */
+  /** Created by `spawn` with `join: false`. */
   constructor(fn: () => Worker, options: SpawnOptions) {
     const names = { nprocs: true, args: true, join: true, signal: true } as const
     const { nprocs = 1, args = [], signal } = checkOptions('spawn', options, names)
@@ -101,7 +102,7 @@ export class ProcessContext<Result = unknown> {
     this.#cancels.push(() => signal?.removeEventListener('abort', onAbort))
   }
 
-  /** Resolves with true when all have ended well, with false when they have not within `timeoutMs`. errors: those of `spawn`. */
+  /** Resolves with true when all have succeeded, or with false after `timeoutMs`. errors: those of `spawn`. */
   async join(timeoutMs?: number): Promise<boolean> {
     checkNumber('join', 'timeoutMs', timeoutMs, (ms) => ms >= 0, 'at least 0')
     if (timeoutMs === undefined) return this.results.then(() => true)
@@ -116,7 +117,7 @@ export class ProcessContext<Result = unknown> {
     }
   }
 
-  /** Ends the workers that still run, in the middle of what they do; `join` then rejects. */
+  /** Terminates the workers that are still running; `join` then rejects. */
   terminate(): void {
     this.#fail(
       new ProcessExitedException(this.#firstRunning(), 'spawn: the workers were terminated.'),
@@ -128,25 +129,25 @@ export class ProcessContext<Result = unknown> {
   }
 
   #watch(worker: Worker, rank: number, args: readonly unknown[]): void {
-    const expected = `spawn: expected rank ${rank} to run until its end, got`
     const exited = (what: string) => {
-      if (!this.#done.has(rank)) this.#fail(new ProcessExitedException(rank, `${expected} ${what}`))
+      if (!this.#done.has(rank))
+        this.#fail(new ProcessExitedException(rank, `spawn: rank ${rank} ${what}`))
     }
     const cancelStart = systemEnv.after(startMs, () =>
       exited(
-        `no word from its worker within ${startMs / 1000} s. Its file must call serveRank(main).`,
+        `did not start within ${startMs / 1000} s. Its worker file must call serveRank(main).`,
       ),
     )
     this.#cancels.push(cancelStart)
     worker.addEventListener('error', ({ message, filename, lineno }) =>
       exited(
         message
-          ? `${message} (${filename}:${lineno}).`
-          : 'a worker whose script could not be loaded. Look for its address in the network panel.',
+          ? `failed: ${message} (${filename}:${lineno}).`
+          : 'failed: its script could not be loaded. Look for its address in the network panel.',
       ),
     )
     worker.addEventListener('messageerror', () =>
-      exited('a message that it could not read. Give args that can be cloned.'),
+      exited('sent or got a message that could not be read. Pass args that can be cloned.'),
     )
     const onReady = ({ data }: MessageEvent) => {
       if (data !== readyWord) return
@@ -179,7 +180,7 @@ export class ProcessContext<Result = unknown> {
         void lockFree(lock, this.#ending.signal).then(() =>
           this.#cancels.push(
             systemEnv.after(lastWordsMs, () =>
-              exited('its end without a word: it closed itself or crashed.'),
+              exited('ended without a result: it closed itself or crashed.'),
             ),
           ),
         )
@@ -207,7 +208,7 @@ export class ProcessContext<Result = unknown> {
     const cause = Object.assign(new Error(message), { name, stack, ...(code && { code }) })
     const error = new ProcessRaisedException(
       rank,
-      `spawn: expected rank ${rank} to end well, got this error:\n${stack}`,
+      `spawn: rank ${rank} failed with this error:\n${stack}`,
       { cause },
     )
     // Ranks that lose a neighbour say so, at times before that one's own words arrive.

@@ -2,15 +2,15 @@ import { isHierarchy } from './hierarchical.ts'
 import type { Algorithm, Operation } from './operations.ts'
 import { hasAlgorithm } from './plan-collective.ts'
 
-/** Up to which size of a buffer each algorithm is taken, in this order; larger ones take the ring. units: bytes. */
+/** Largest buffer that each algorithm carries, checked in this order; larger buffers use the ring. units: bytes. */
 export interface AlgorithmChoice {
-  /** All-reduces up to this size go to everyone at once. */
+  /** All-reduces up to this size use `oneShot`: each rank sends its whole buffer to all others in one step. */
   readonly oneShotBytes: number
-  /** All that is up to this size goes to whom it is for, without steps in between. */
+  /** Collectives up to this size use `direct`: data goes straight to its destination, in as few steps as possible. */
   readonly directBytes: number
-  /** Sums and copies up to this size go inside each machine first; default 0: none. Their order of additions is another. */
+  /** Sums and copies up to this size use `hierarchical`: inside each machine first. Default 0: never. Sums then add in another order. */
   readonly hierarchicalBytes?: number
-  /** By rank: which machine it counts to. Default: the group's `machines`. What is hierarchical repeats its bits with the same ones alone. */
+  /** Machine of each rank. Default: the group's `machines`. Hierarchical sums have the same bits only with the same machines. */
   readonly machines?: readonly number[]
 }
 

@@ -33,7 +33,7 @@ export function isBucket(bucket: number): boolean {
 
 /**
  * As errors show it: `allReduce #42 bucket 0`; without the bucket where the group counts, with the group where it is not the first, and
- * behind what it is called for, as in `newGroup by allGatherU32 #0`.
+ * behind what it is called for, as in `newGroup via allGatherU32 #0`.
  */
 export function nameOf(
   operation: string,
@@ -42,7 +42,7 @@ export function nameOf(
   group = 0,
   label = '',
 ): string {
-  return `${isPart(operation, label) ? `${label} by ` : ''}${operation} #${sequence}${bucket <= lastExplicitBucket ? ` bucket ${bucket}` : ''}${group > 0 ? ` of group ${group}` : ''}`
+  return `${isPart(operation, label) ? `${label} via ` : ''}${operation} #${sequence}${bucket <= lastExplicitBucket ? ` bucket ${bucket}` : ''}${group > 0 ? ` of group ${group}` : ''}`
 }
 
 /** Whether it is called for something that has another name. */
@@ -133,5 +133,5 @@ function describe({ kind, fingerprint }: Announcement): string {
     machines > 0 ? `machines ${machines.toString(16)}` : '',
   ].filter(Boolean)
   const what = operation === 'send' ? `a message from rank ${root}` : operation
-  return `${isPart(operation, label) ? `${label}, by ` : ''}${what} of ${elements} elements of ${elementTypeName(kind >> 4)}${details.length > 0 ? ` (${details.join(', ')})` : ''}`
+  return `${isPart(operation, label) ? `${label}, via ` : ''}${what} of ${elements} elements of ${elementTypeName(kind >> 4)}${details.length > 0 ? ` (${details.join(', ')})` : ''}`
 }

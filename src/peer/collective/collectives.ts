@@ -62,10 +62,10 @@ import { Sender } from './sender.ts'
 import { type Standing, standingOf } from './stalled-collectives.ts'
 
 /**
- * Which collective this is, and how it runs. Ranks agree by the key (`sequence`, `bucket`), not by launch order.
+ * The key of a collective, and how it runs. Ranks match collectives by key (`sequence`, `bucket`), not by launch order.
  *
- * Without `sequence` the group counts: then all ranks must launch such collectives in the same order. Counted and
- * explicit keys never clash. A key is used once per epoch (`ProcessGroup.takeSequence` counts explicit sequences); a
+ * Without `sequence` the group counts, so all ranks must launch such collectives in the same order. Counted and
+ * explicit keys never clash. A key may be used once per epoch (`ProcessGroup.takeSequence` counts explicit sequences); a
  * reduce-scatter and an all-gather may share one.
  */
 export interface CollectiveOptions {
@@ -73,21 +73,22 @@ export interface CollectiveOptions {
   sequence?: number
   /** 0 to 65000. Default 0. */
   bucket?: number
-  /** Chunk starts are multiples of this many elements. Default 1; 64 where chunks are bound on the GPU. */
+  /** Chunks start at multiples of this many elements. Default 1; use 64 if the GPU binds the chunks. */
   alignment?: number
+  /** How long it may make no progress before it fails. Default: the group's `deadlineMs`. units: ms. */
   deadlineMs?: number
-  /** How elements are combined, where they are; default `sum`. `avg` divides by the size: float16 before adding up, else each finished sum, on its owner. */
+  /** How a reduction combines elements; default `sum`. `avg` divides by the group's size: float16 before adding, other types once on the finished sum. */
   op?: ReduceOp
-  /** How bytes travel; default: what suits size and links. All give the same bits, but for sums by `hierarchical`. */
+  /** How the bytes travel. Default: by size and links. All algorithms give the same bits, except sums by `hierarchical`. */
   algorithm?: Algorithm
-  /** Which sizes travel how, in the place of the group's choice; the same on all ranks. */
+  /** Replaces the group's `choice` for this collective; the same on all ranks. */
   choice?: AlgorithmChoice | undefined
   /**
-   * What it is called for, the name of a function that is made of several collectives say: ranks compare it, and errors tell it. At most 32
-   * characters of ASCII.
+   * What the collective is for, such as the name of a function that runs several. Ranks compare it, and errors show it. At most 32 ASCII
+   * characters.
    */
   label?: string | undefined
-  /** Called once, when all ranks are known to have begun this collective: from then on it waits for bytes alone. Not called for one rank. */
+  /** Called once, when all ranks are known to have started this collective; from then on it only waits for bytes. Not called for one rank. */
   onmet?: () => void
 }
 
@@ -137,14 +138,15 @@ export interface CollectivesOptions {
   attempt: (action: () => void) => void
 }
 
-/** What is under way on one rank. */
+/** Collectives in flight on one rank. */
 export interface CollectiveCounts {
-  /** Launched here and not ended. */
+  /** Launched on this rank and not finished. */
   launched: number
-  /** Begun by others and not launched here. */
+  /** Started by other ranks, but not launched on this one. */
   announced: number
-  /** Data of those, and the most that ever was of one rank; at most the eager share of a window. */
+  /** Bytes received for announced collectives. */
   heldBytes: number
+  /** Most bytes ever held from one rank; at most the eager share of a window. */
   peakHeldBytes: number
 }
 
@@ -205,13 +207,13 @@ export class Collectives {
     if (!isBucket(bucket))
       return refuse(
         'peer.mismatch',
-        `expected a bucket from 0 to ${lastExplicitBucket}, got ${bucket}.`,
+        `expected a bucket from 0 to ${lastExplicitBucket}, got ${bucket}. Choose another bucket.`,
       )
     if (!isLabel(label))
       return Promise.reject(
         new PeerError(
           'config.invalid',
-          `${operation}: expected a label of at most ${labelBytes} ASCII characters, got ${JSON.stringify(label)}. Give a short name.`,
+          `${operation}: expected a label of at most ${labelBytes} ASCII characters, got ${JSON.stringify(label)}. Give a shorter name.`,
         ),
       )
     let type: ElementType
@@ -226,7 +228,7 @@ export class Collectives {
     if (op === 'avg' && !type.divide)
       return refuse(
         'peer.mismatch',
-        `expected an average of float32 or float16, got ${type.name}. Sum whole numbers and divide the result.`,
+        `op "avg" needs float32 or float16, got ${type.name}. Sum whole numbers and divide the result.`,
       )
     const own: Announcement = {
       kind: kindOf(operation, type.code),
@@ -247,7 +249,7 @@ export class Collectives {
     if (entry.run)
       return refuse(
         'peer.mismatch',
-        `expected a key that is not in use, got that of ${entry.run.name}. Give each collective its own sequence or bucket.`,
+        `this key is already used by ${entry.run.name}. Give each collective its own sequence or bucket.`,
       )
     const { ranks } = place
     const isDivided = op === 'avg' && type.dividesFirst === true

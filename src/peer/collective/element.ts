@@ -8,9 +8,9 @@ import { halfBits, halfValue } from '../../util/half.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { Float16Bits, type Float16Elements } from './float16-bits.ts'
 
-/** Arrays as collectives carry them. */
+/** Arrays of the element types that collectives carry. */
 export type ElementArray = Float32Array | Float16Bits | Int32Array | Uint32Array | Uint8Array
-/** Arrays that collectives take: a Float16Array too, where the platform has it. */
+/** Arrays that collectives accept; also a Float16Array, if the platform has it. */
 export type CollectiveArray = ElementArray | Float16Elements
 
 /** The array, or of a Float16Array the bits that lie in it. */
@@ -114,7 +114,7 @@ export function elementTypeOf(array: ElementArray, where: string): ElementType {
   if (type) return type
   const isUint16 = (array as unknown) instanceof Uint16Array
   throw new ArgumentTypeError(
-    `${where}: expected a Float32Array, Float16Array, Int32Array, Uint32Array or Uint8Array, got ${kindOf(array)}${isUint16 ? ', which may hold whole numbers or the bits of float16' : ''}. ${isUint16 ? 'Give whole numbers as Int32Array.from(array), bits as new Float16Bits(array.buffer, array.byteOffset, array.length).' : 'Copy it into one.'}`,
+    `${where}: expected a Float32Array, Float16Array, Int32Array, Uint32Array or Uint8Array, got ${kindOf(array)}${isUint16 ? ', which could hold whole numbers or float16 bits' : ''}. ${isUint16 ? 'Pass whole numbers as Int32Array.from(array), float16 bits as new Float16Bits(array.buffer, array.byteOffset, array.length).' : 'Copy it into one of these.'}`,
   )
 }
 

@@ -207,7 +207,7 @@ export class Exchange {
     if (offset < expected)
       throw this.error(
         peer,
-        `${where}: expected offset ${expected}, got ${offset}: bytes that came before came again`,
+        `${where}: expected offset ${expected}, got ${offset}: bytes were repeated`,
       )
     if (offset > expected)
       throw this.error(

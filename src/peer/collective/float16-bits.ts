@@ -1,6 +1,6 @@
 import { halfBits, halfValue } from '../../util/half.ts'
 
-/** What collectives need of a Float16Array, which not every platform and not every `lib` has. */
+/** The part of Float16Array that collectives use; not every platform and not every TypeScript `lib` has the class. */
 export interface Float16Elements extends ArrayBufferView {
   readonly [Symbol.toStringTag]: 'Float16Array'
   readonly length: number
@@ -8,25 +8,25 @@ export interface Float16Elements extends ArrayBufferView {
 }
 
 /**
- * float16 by its bits, for collectives where there is no Float16Array: `new Float16Bits(array.buffer, array.byteOffset, array.length)` of a
- * Uint16Array that holds bits, or `encode` of numbers.
+ * float16 numbers as bits, for platforms without Float16Array. Make one from a Uint16Array of bits with
+ * `new Float16Bits(array.buffer, array.byteOffset, array.length)`, or from numbers with `encode`.
  *
- * A Uint16Array itself is refused, since its elements may as well be whole numbers.
+ * Collectives refuse a plain Uint16Array, because its elements could be whole numbers.
  */
 export class Float16Bits extends Uint16Array {
-  /** The bits nearest to the numbers, ties to even; too large ones become infinite. */
+  /** Returns the nearest float16 of each number, ties to even; numbers that are too large become infinite. */
   static encode(values: ArrayLike<number>): Float16Bits {
     const bits = new Float16Bits(values.length)
     for (let i = 0; i < values.length; i++) bits[i] = halfBits(values[i]!)
     return bits
   }
 
-  /** What the elements are. */
+  /** The element type. */
   get elementType(): 'float16' {
     return 'float16'
   }
 
-  /** The numbers that the bits mean. */
+  /** Returns the numbers as float32. */
   decode(): Float32Array<ArrayBuffer> {
     return Float32Array.from(this, halfValue)
   }

@@ -9,41 +9,46 @@ import { epochError, recordOf } from './failure.ts'
 import { Peers } from './peers.ts'
 import type { CollectiveSpan } from './pending-collectives.ts'
 
+/** Settings of a group formed from links. */
 export interface GroupConfig {
+  /** Settings of each link. */
   session: Partial<SessionConfig>
-  /** A collective of which no byte moves for this long, nor of those that may go before it on its links, fails on every rank. */
+  /** A collective fails on every rank if none of its bytes, nor of those ahead of it on its links, moves for this long. units: ms. */
   deadlineMs: number
-  /** Share of a window that may hold data of collectives which the receiver has not launched. Below 1. */
+  /** Share of a window that may hold data of collectives that the receiver has not launched. Below 1. */
   eagerShare: number
 }
 
 export const groupDefaults: GroupConfig = { session: {}, deadlineMs: 30_000, eagerShare: 0.5 }
 
+/** Options of `new ProcessGroup`. */
 export interface GroupOptions {
   rank: number
   size: number
   epoch: number
-  /** Links by rank: to the neighbours in the ring at least (one alone for a group of two, none for a group of one), or to all. */
+  /** Links by rank: at least to the neighbours in the ring (one for a group of two, none for a group of one), or to all ranks. */
   links: Map<number, Link>
   env: Env
-  /** By rank: which machine, or what else is near, it is on. The same on all ranks. */
+  /** Machine, or another unit of locality, of each rank. The same on all ranks. */
   machines?: readonly number[] | undefined
   config?: Partial<GroupConfig>
-  /** Called for each collective that ends well. */
+  /** Called for each collective that succeeds. */
   onspan?: ((span: CollectiveSpan) => void) | undefined
-  /** Called once, when this rank has left: what its links stand on may go. */
+  /** Called once, when this rank has left; the transports of its links may then be released. */
   onleft?: (() => void) | undefined
 }
 
+/** What a group has sent and received so far. */
 export interface GroupStats {
   payloadBytesSent: number
   payloadBytesReceived: number
-  /** How many have ended well. */
+  /** Number of collectives that succeeded. */
   collectives: number
+  /** Collectives in flight. */
   underWay: CollectiveCounts
-  /** Failures after the first, which is the one that is reported. */
+  /** Number of failures after the first; only the first is reported. */
   suppressedFailures: number
-  /** By rank. */
+  /** Statistics of each link, by rank. */
   links: Map<number, SessionStats>
 }
 
@@ -87,7 +92,7 @@ export class Membership {
     if (!Number.isInteger(size) || size < 1 || !Number.isInteger(rank) || rank < 0 || rank >= size)
       throw new PeerError(
         'peer.protocol',
-        `process group: expected a rank from 0 to ${size - 1}, got ${rank}.`,
+        `process group: expected a rank from 0 to ${size - 1}, got ${rank}. Correct the rank or the size.`,
       )
     const attempt = (action: () => void) => this.attempt(action)
     this.peers = new Peers({

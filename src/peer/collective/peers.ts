@@ -47,7 +47,7 @@ export class Peers {
     if (missing !== undefined)
       throw new PeerError(
         'peer.unreachable',
-        `process group (epoch ${epoch}): rank ${rank} has no link to its neighbour rank ${missing}, only to [${[...links.keys()].join(', ')}].`,
+        `process group (epoch ${epoch}): rank ${rank} has no link to its neighbour rank ${missing}, only to [${[...links.keys()].join(', ')}]. Link each rank to its neighbours in the ring.`,
       )
     for (const [peerRank, link] of links) {
       if (size > 1) this.byRank.set(peerRank, openSession(options, link, peerRank))
@@ -70,7 +70,7 @@ export class Peers {
     if (!session)
       throw new PeerError(
         'peer.unreachable',
-        `epoch ${this.epoch}: expected a link from rank ${this.rank} to rank ${rank}, got links to [${[...this.byRank.keys()].join(', ')}] alone. Form more links, or use a collective that goes round the ring.`,
+        `epoch ${this.epoch}: rank ${this.rank} has no link to rank ${rank}, only to [${[...this.byRank.keys()].join(', ')}]. Add the link, or use a collective that needs only a ring.`,
       )
     return session
   }

@@ -16,10 +16,10 @@ import {
 import type { Exchange } from './exchange.ts'
 import { goesBefore } from './stalled-collectives.ts'
 
-/** When one collective's parts happened on this rank; `Env.now()` milliseconds, NaN for what never happened. */
+/** Times of one collective on this rank, as `Env.now()` milliseconds; NaN for what did not happen. */
 export interface CollectiveSpan {
   operation: string
-  /** Which group's: 0 is all ranks'. */
+  /** Number of its group; 0 for the group of all ranks. */
   group: number
   sequence: number
   bucket: number

@@ -135,7 +135,10 @@ export class Receiver {
     const entry = entries.find(this.keyFor(session, header, peerRank))
     const announced = entry?.from.get(peerRank)
     if (!entry || !announced)
-      throw this.error(session, `data for ${nameIn(header)}, which it has not started or has ended`)
+      throw this.error(
+        session,
+        `data for ${nameIn(header)}, which the sender has not started or has already ended`,
+      )
     if (announced.kind !== header.kind)
       throw this.error(
         session,
@@ -151,7 +154,7 @@ export class Receiver {
     if (heldBytes > limitBytes)
       throw this.error(
         session,
-        `${heldBytes} bytes for collectives that rank ${rank} has not started, at most ${limitBytes} may be`,
+        `${heldBytes} bytes for collectives that rank ${rank} has not started; at most ${limitBytes} are allowed`,
       )
     entry.held.push({ from: peerRank, step, offset, message, dataAt })
     return entry
@@ -179,7 +182,7 @@ export class Receiver {
     if (sender !== rank && sender !== peerRank)
       throw this.error(
         session,
-        `${nameIn(header)} from rank ${sender}, which is neither of the two`,
+        `${nameIn(header)} from rank ${sender}, which is neither its sender nor its receiver`,
       )
     const pair = pairOf(sender, sender === rank ? peerRank : rank)
     return { group, kind, sequence, bucket, pair }

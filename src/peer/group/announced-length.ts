@@ -29,7 +29,7 @@ export function longestAnnounced(
   const rank = group.ranks[rankOf(lengths.indexOf(longest))]
   const error = new PeerError(
     'peer.protocol',
-    `${where}: expected at most ${most} bytes of each rank, got an announcement of ${longest} from rank ${rank}. Send large data in parts, or as tensors.`,
+    `${where}: each rank may send at most ${most} bytes, but rank ${rank} announced ${longest}. Send large data in parts, or as tensors.`,
   )
   group.abort(error)
   throw error

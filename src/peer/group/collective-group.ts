@@ -43,9 +43,11 @@ interface Begin {
   root?: number
 }
 
+/** Options of `CollectiveGroup.send` and `recv`. */
 export interface MessageOptions {
-  /** Messages of different tags pass each other; 0 to 65000. Default 0. */
+  /** Messages with different tags may overtake each other. 0 to 65000, default 0. */
   tag?: number
+  /** How long the message may make no progress before it fails. Default: the group's `deadlineMs`. units: ms. */
   deadlineMs?: number
   /** @internal Its number among those of the same partner and tag, from `reserveMessage`. */
   sequence?: number
@@ -61,27 +63,30 @@ export interface Turn {
 export const secondHalf = ({ sequence }: Turn): Turn => ({ sequence, bucket: countedDataBucket })
 
 /**
- * One rank's collectives with the ranks of a group, all of an epoch's or some.
+ * One rank's view of a process group: its collectives with the other ranks.
  *
- * All collectives run in the background, and many may be under way at once; the arrays are the group's until the promise
- * settles. Elements are float32, int32, uint32, uint8 or float16, as a Float16Array or its `Float16Bits`. Any failure (timeout, lost
- * rank, bad frame, disagreement, `abort`) rejects every pending and every later collective of all groups on every rank with one
- * cause; buffers' contents are then undefined and the epoch is over.
+ * Collectives run in the background, and many may be in flight at once. Their arrays belong to the group until the promise settles.
+ * Elements are float32, int32, uint32, uint8, or float16 (a Float16Array or its `Float16Bits`).
+ *
+ * Any failure (timeout, lost rank, bad frame, disagreement, `abort`) ends the epoch: it rejects every pending and later collective of all
+ * groups on every rank with the same cause. Buffer contents are then undefined.
  */
 export class CollectiveGroup {
-  /** In the group. */
+  /** This rank's number in the group. */
   readonly rank: number
+  /** Number of ranks in the group. */
   readonly size: number
+  /** Number of this membership; ranks of different epochs do not exchange data. */
   readonly epoch: number
-  /** By rank in the group: the rank among all. */
+  /** Global rank of each rank of the group. */
   readonly ranks: readonly number[]
-  /** Whether each of its ranks is linked to each other; else they are in a ring. */
+  /** Whether every pair of its ranks is linked; otherwise they are linked in a ring. */
   readonly isFullyLinked: boolean
-  /** By rank in the group: which machine it is on, as far as that is known. The same on all ranks. */
+  /** Machine of each rank of the group, or undefined if unknown. The same on all ranks. */
   readonly machines: readonly number[] | undefined
-  /** How its ranks were linked, as `initProcessGroup` was told; `links` where they were made by hand. */
+  /** The `backend` option of `initProcessGroup`; `links` if the caller passed the links. */
   backend = 'links'
-  /** Which sizes travel how; the same on all ranks. */
+  /** Which algorithm each buffer size uses. Must be the same on all ranks. */
   choice: AlgorithmChoice = defaultChoice
   /** @internal */
   protected readonly membership: Membership
@@ -129,8 +134,8 @@ export class CollectiveGroup {
   }
 
   /**
-   * How long a collective that names no deadline may stand still before it fails; for those launched from now on. A group of some ranks has
-   * that of all until it is given its own. units: ms.
+   * How long a collective without its own deadline may make no progress before it fails. Applies to collectives launched from now on. A
+   * subgroup inherits the value of the whole group until it is set. units: ms.
    */
   get deadlineMs(): number {
     return this.ownDeadlineMs ?? this.membership.collectives.deadlineMs
@@ -140,7 +145,7 @@ export class CollectiveGroup {
     else this.ownDeadlineMs = value
   }
 
-  /** This rank's chunk of a buffer of `length` elements: what it owns after reduceScatter. units: elements. */
+  /** Returns this rank's chunk of a buffer of `length` elements, which it owns after `reduceScatter`. units: elements. */
   ownRange(length: number, alignment = 1): ChunkRange {
     return chunkRange(length, this.size, this.rank, alignment)
   }
@@ -148,7 +153,7 @@ export class CollectiveGroup {
   // Sums and chunks
 
   /**
-   * Reduces `buffer` over the ranks; afterwards this rank's chunk (`ownRange`) holds the result, the rest is undefined.
+   * Reduces `buffer` over the ranks. Afterwards this rank's chunk (`ownRange`) holds the result; the rest is undefined.
    *
    * cost: ring N-1 steps, direct 1; (N-1)/N of the buffer's bytes sent per rank. order: chunk c sums rank c+1, c+2, ..., c.
    * errors: `peer.*`, see the class.
@@ -157,15 +162,15 @@ export class CollectiveGroup {
     return this.begin('reduceScatter', { buffer: elementsOf(buffer) }, options)
   }
 
-  /** Fills `buffer` on every rank with each rank's chunk. cost: ring N-1 steps, direct 1; (N-1)/N of the bytes sent. errors: `peer.*`. */
+  /** Fills `buffer` on every rank with the chunks of all ranks. cost: ring N-1 steps, direct 1; (N-1)/N of the bytes sent. errors: `peer.*`. */
   allGather(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
     return this.begin('allGather', { buffer: elementsOf(buffer) }, options)
   }
 
   /**
-   * Reduces `buffer` over the ranks, on every rank with the same bits.
+   * Reduces `buffer` over the ranks. All ranks get the same bits.
    *
-   * cost: ring 2(N-1) steps, direct 2, with 2(N-1)/N of the bytes sent; oneShot 1 step with N-1 times the bytes; hierarchical 4
+   * cost: ring 2(N-1) steps and direct 2, each sending 2(N-1)/N of the bytes; oneShot 1 step with N-1 times the bytes; hierarchical 4
    * steps, 2 of them between machines. order: chunk c sums rank c+1, c+2, ..., c; hierarchical as in docs/how-it-works/collectives.md. errors: `peer.*`.
    */
   allReduce(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
@@ -180,27 +185,29 @@ export class CollectiveGroup {
   // From and to a root
 
   /**
-   * Copies `buffer` from rank `root` to all. cost: ring N-1 steps, pipelined, all bytes sent once by all ranks but the last;
-   * direct 1 step, all N-1 times by the root. At the root it resolves when everything has been handed to the links and those
-   * that take it have called it. errors: `peer.*`.
+   * Copies `buffer` from rank `root` to all ranks. At the root it resolves when the links have taken all bytes and the receivers of them
+   * have called it.
+   *
+   * cost: ring N-1 pipelined steps, every rank but the last sends all bytes once; direct 1 step, the root sends all bytes N-1 times.
+   * errors: `peer.*`.
    */
   broadcast(buffer: CollectiveArray, root: number, options: CollectiveOptions = {}): Promise<void> {
     return this.begin('broadcast', { buffer: elementsOf(buffer), root }, options)
   }
 
   /**
-   * Reduces `buffer` to rank `root`; elsewhere its contents are undefined afterwards.
+   * Reduces `buffer` to rank `root`. On the other ranks its contents are undefined afterwards.
    *
-   * cost: as `broadcast`, the other way. order: rank root+1, root+2, ..., root. errors: `peer.*`.
+   * cost: that of `broadcast`, in the other direction. order: rank root+1, root+2, ..., root. errors: `peer.*`.
    */
   reduce(buffer: CollectiveArray, root: number, options: CollectiveOptions = {}): Promise<void> {
     return this.begin('reduce', { buffer: elementsOf(buffer), root }, options)
   }
 
   /**
-   * Brings every rank's `input` to rank `root`, into `output` in rank order; others give no output.
+   * Collects every rank's `input` on rank `root`, in rank order, into `output`. Other ranks pass no output.
    *
-   * shape: input [L], output [N * L]. cost: 1 step, L elements sent; N-1 steps where ranks are linked in a ring alone. errors: `peer.*`.
+   * shape: input [L], output [N * L]. cost: 1 step, L elements sent; N-1 steps in a ring. errors: `peer.*`.
    */
   async gather(
     given: CollectiveArray,
@@ -222,10 +229,9 @@ export class CollectiveGroup {
   }
 
   /**
-   * Brings each rank its part of rank `root`'s `input`, which holds them in rank order; others give no input.
+   * Sends each rank its part of `input` of rank `root`, which holds the parts in rank order. Other ranks pass no input.
    *
-   * shape: input [N * L], output [L]. cost: 1 step, (N-1) L elements sent by the root; pipelined through all where ranks are linked in
-   * a ring alone. errors: `peer.*`.
+   * shape: input [N * L], output [L]. cost: 1 step, (N-1) L elements sent by the root; in a ring, pipelined through all ranks. errors: `peer.*`.
    */
   async scatter(
     given: CollectiveArray | undefined,
@@ -252,7 +258,7 @@ export class CollectiveGroup {
 
   // Everyone with everyone
 
-  /** Every rank's `input`, in rank order, as a new array. shape: [L] -> [N * L]. cost: as `allGather`. errors: `peer.*`. */
+  /** Returns every rank's `input`, in rank order, as a new array. shape: [L] -> [N * L]. cost: that of `allGather`. errors: `peer.*`. */
   async gatherAll<A extends CollectiveArray>(
     input: A,
     options: CollectiveOptions = {},
@@ -266,10 +272,9 @@ export class CollectiveGroup {
   }
 
   /**
-   * Brings part p of `input` to rank p, as part r of its `output`, r being this rank.
+   * Sends part p of `input` to rank p, which stores it as part r of its `output`, where r is this rank.
    *
-   * shape: both [N * L]. cost: 1 step, (N-1) L elements sent per rank; where ranks are linked in a ring alone N-1 steps and N times
-   * as many. errors: `peer.*`.
+   * shape: both [N * L]. cost: 1 step, (N-1) L elements sent per rank; in a ring N-1 steps and N times as many elements. errors: `peer.*`.
    */
   async allToAll(
     given: CollectiveArray,
@@ -295,12 +300,12 @@ export class CollectiveGroup {
 
   // Messages between two
 
-  /** Sends `buffer` to a rank of the group, which receives it. Resolves when it has been handed to the link and the other has called `recv`. errors: `peer.*`. */
+  /** Sends `buffer` to a rank of the group. Resolves when the link has taken it and that rank has called `recv`. errors: `peer.*`. */
   send(buffer: CollectiveArray, to: number, options: MessageOptions = {}): Promise<void> {
     return this.message('send', elementsOf(buffer), to, options)
   }
 
-  /** Receives into `buffer` what a rank of the group sends, message by message in the order sent. errors: `peer.*`; `peer.mismatch` for another length or type. */
+  /** Receives the next message of a rank of the group into `buffer`, in the order sent. errors: `peer.*`; `peer.mismatch` if length or type differ. */
   recv(buffer: CollectiveArray, from: number, options: MessageOptions = {}): Promise<void> {
     return this.message('receive', elementsOf(buffer), from, options)
   }
@@ -334,14 +339,16 @@ export class CollectiveGroup {
     if (this.isRetired) return Promise.reject(destroyed(side, this))
     if (label === undefined && !isTag(tag))
       return refuse(
-        `${side}: expected a tag from 0 to ${lastExplicitBucket}, got ${tag}. Choose a whole number.`,
+        `${side}: tag must be a whole number from 0 to ${lastExplicitBucket}, got ${tag}. Choose another tag.`,
       )
     if (!this.isRank(peer) || peer === this.rank)
-      return refuse(`${side}: expected another rank from 0 to ${this.size - 1}, got ${peer}.`)
+      return refuse(
+        `${side}: expected a rank from 0 to ${this.size - 1} other than this one, ${this.rank}, got ${peer}. Correct the rank.`,
+      )
     const { ranks } = this
     if (!this.membership.peers.has(ranks[peer]!))
       return refuse(
-        `${side}: expected a link to rank ${ranks[peer]}, got none. Link all to all (initProcessGroup({ topology: 'mesh' })), or send through the ranks between.`,
+        `${side}: this rank has no link to rank ${ranks[peer]}. Use initProcessGroup({ topology: 'mesh' }), or send through the ranks in between.`,
       )
     const [sender, receiver] = side === 'send' ? [this.rank, peer] : [peer, this.rank]
     return this.membership.collectives.launch(
@@ -363,7 +370,7 @@ export class CollectiveGroup {
 
   // Records
 
-  /** Returns every rank's `values`, in rank order; all ranks give equally many. For hashes and counts. errors: `peer.*`. */
+  /** Returns every rank's `values`, in rank order. All ranks pass the same number of values. For hashes and counts. errors: `peer.*`. */
   async allGatherU32(values: Uint32Array, options: CollectiveOptions = {}): Promise<Uint32Array> {
     const all = new Uint32Array(values.length * this.size)
     all.set(values, values.length * this.rank)
@@ -372,9 +379,10 @@ export class CollectiveGroup {
   }
 
   /**
-   * Returns every rank's `bytes`, in rank order; lengths may differ. For records. Uses the key twice, for lengths in
-   * `bucket` and for bytes in `bucket` + 1. cost: two all-gathers; N-1 times the longest. errors: `peer.*`, `peer.protocol` where N times
-   * the longest is more than 1 GiB.
+   * Returns every rank's `bytes`, in rank order. Lengths may differ. For records.
+   *
+   * Uses two keys: `bucket` for the lengths and `bucket` + 1 for the bytes.
+   * cost: two all-gathers; N-1 times the longest. errors: `peer.*`; `peer.protocol` if N times the longest exceeds 1 GiB.
    */
   async allGatherBytes(bytes: Uint8Array, options: CollectiveOptions = {}): Promise<Uint8Array[]> {
     const isCounted = options.sequence === undefined
@@ -407,7 +415,7 @@ export class CollectiveGroup {
 
   // Failing
 
-  /** Ends the epoch from outside: every pending and later collective on every rank rejects, naming `reason`. Idempotent. */
+  /** Ends the epoch: every pending and later collective on every rank rejects, naming `reason`. Idempotent. */
   abort(reason: PeerError | string): void {
     this.membership.fail(
       typeof reason === 'string'
@@ -418,15 +426,15 @@ export class CollectiveGroup {
 
   // Beginning
 
-  /** What `takeSequence` will return. */
+  /** The sequence that `takeSequence` will return next. */
   get nextSequence(): number {
     return this.sequencesTaken + 1
   }
 
   /**
-   * A sequence for collectives that name theirs, from 1: new in this epoch if all that name one take it here.
+   * Returns the next explicit sequence, from 1. It is unused in this epoch if all callers take theirs here.
    *
-   * Ranks that take them in the same order have the same.
+   * Ranks that take sequences in the same order get the same ones.
    */
   takeSequence(): number {
     this.sequencesTaken += 1
@@ -456,7 +464,9 @@ export class CollectiveGroup {
     const { rank, size } = this
     if (this.isRetired) return Promise.reject(destroyed(operation, this))
     if (!this.isRank(root))
-      return refuse(`${operation}: expected a root from 0 to ${size - 1}, got ${root}.`)
+      return refuse(
+        `${operation}: expected a root from 0 to ${size - 1}, got ${root}. Correct the rank.`,
+      )
     const choice = options.choice ?? this.choice
     const layout = {
       isFullyLinked: this.isFullyLinked,
@@ -499,11 +509,11 @@ export class CollectiveGroup {
     machines: readonly number[] | undefined,
   ): string | undefined {
     if (!hasAlgorithm(operation, algorithm))
-      return `${operation}: expected another algorithm, got "${algorithm}", which it has not. Leave it out.`
+      return `${operation}: algorithm "${algorithm}" is not available for this operation. Omit it to use the default.`
     if (algorithm !== 'ring' && !this.isFullyLinked && this.size > 1)
-      return `${operation}: expected links between all ranks for the algorithm "${algorithm}", got a ring's. Form more links, or leave it out.`
+      return `${operation}: algorithm "${algorithm}" needs links between all ranks, but these are linked in a ring. Add links, or omit the algorithm.`
     if (algorithm === 'hierarchical' && machines?.length !== this.size)
-      return `${operation}: expected to know the machines of ${this.size} ranks for the algorithm "hierarchical", got ${machines ? `those of ${machines.length}` : 'none'}. Set group.choice with machines, the same on all ranks, or leave it out.`
+      return `${operation}: algorithm "hierarchical" needs the machines of all ${this.size} ranks, got ${machines ? `those of ${machines.length}` : 'none'}. Set machines in group.choice, the same on all ranks, or omit the algorithm.`
     return undefined
   }
 
@@ -515,7 +525,7 @@ export class CollectiveGroup {
     if (actual === expected) return
     throw new PeerError(
       'peer.mismatch',
-      `${operation}: rank ${this.rank} of ${this.size} expected ${expected} elements of ${what}, got ${actual}. Give the root all ranks' parts, and the others none.`,
+      `${operation}: rank ${this.rank} of ${this.size} expected ${expected} elements of ${what}, got ${actual}. Pass all ranks' parts on the root, and nothing on the others.`,
     )
   }
 }
@@ -527,5 +537,5 @@ const refuse = (text: string): Promise<never> =>
 export const destroyed = (where: string, { ranks }: CollectiveGroup): TabringError =>
   new TabringError(
     'graph.misuse',
-    `${where}: expected a group that is there, got one of the ranks [${ranks.join(', ')}] that was destroyed. Use it before destroyProcessGroup(), or make another by newGroup().`,
+    `${where}: the process group of ranks [${ranks.join(', ')}] has been destroyed. Use it before destroyProcessGroup(), or create a new one with newGroup().`,
   )

@@ -21,7 +21,7 @@ export async function gatherJson<T>(
     } catch (cause) {
       throw new PeerError(
         'peer.protocol',
-        `${label}: expected JSON from rank ${group.ranks[rank]}, got ${bytes.length} bytes that are none. Call the same functions on all ranks.`,
+        `${label}: rank ${group.ranks[rank]} sent ${bytes.length} bytes that are not JSON. Call the same functions on all ranks.`,
         { cause },
       )
     }

@@ -16,16 +16,17 @@ export {
 } from '../collective/membership.ts'
 export type { CollectiveSpan } from '../collective/pending-collectives.ts'
 
+/** Options of `newGroup`. */
 export interface NewGroupOptions {
-  /** How long a collective of the group may stand still before it fails; default: as with all ranks. */
+  /** How long a collective of the group may make no progress before it fails. Default: that of the group of all ranks. units: ms. */
   timeoutMs?: number
 }
 
-/** One rank's membership in one epoch: the collectives of all its ranks, the groups that some of them form, and how it all ends. */
+/** One rank's membership in one epoch: the collectives of all ranks, the subgroups, and the end of the epoch. */
 export class ProcessGroup extends CollectiveGroup {
   /** Called once, with the error that ended the epoch. */
   onfailure: (error: PeerError) => void = ignore
-  /** A linked rank has been silent for some seconds, or is heard again. */
+  /** Called when a linked rank has been silent for some seconds, and when it is heard again. */
   onsuspect: (rank: number, isSuspect: boolean, silentMs: number) => void = ignore
   /** Groups made so far, this one included: their numbers must be the same on all ranks. */
   private groups = 1
@@ -40,7 +41,7 @@ export class ProcessGroup extends CollectiveGroup {
     super(membership, { id: 0, ranks, rank }, membership.peers.isComplete, options.machines)
   }
 
-  /** The error that ended the epoch, if one has. */
+  /** The error that ended the epoch; undefined if there was none. */
   get error(): PeerError | undefined {
     return this.membership.failure
   }
@@ -50,18 +51,18 @@ export class ProcessGroup extends CollectiveGroup {
     return this.membership.failed
   }
 
-  /** Resolves when all linked ranks have said HELLO. errors: `peer.timeout`, `peer.lost`, `peer.mismatch`, `peer.protocol`. */
+  /** Resolves when all linked ranks have sent HELLO. errors: `peer.timeout`, `peer.lost`, `peer.mismatch`, `peer.protocol`. */
   ready(): Promise<void> {
     return this.membership.ready()
   }
 
   /**
-   * A group of some ranks, by default of all, with collectives of their own; `GroupMember.NON_GROUP_MEMBER` on the others. As
-   * torch.distributed.new_group: all ranks call it alike and in the same order, also those that are not in it.
+   * Creates a group of some ranks, by default of all, with separate collectives; returns `GroupMember.NON_GROUP_MEMBER` on the other ranks.
    *
-   * `timeoutMs`: how long a collective of it may stand still before it fails; default: as with all ranks.
-   * cost: one record from all to all. errors: `peer.mismatch` for ranks that are none, or others than those of another rank;
-   * `peer.unreachable`, on all ranks, where they are not linked, not even in a ring of their own.
+   * As torch.distributed.new_group: all ranks call it with the same arguments and in the same order, including ranks outside the group.
+   * `timeoutMs`: how long a collective of the group may make no progress before it fails. Default: that of the group of all ranks.
+   * cost: one all-gather of a record. errors: `peer.mismatch` for invalid ranks, or if ranks disagree; `peer.unreachable`, on all ranks, if
+   * the group's ranks are not linked at least in a ring.
    */
   async newGroup(
     ranks: readonly number[] = this.ranks,
@@ -71,7 +72,7 @@ export class ProcessGroup extends CollectiveGroup {
     checkTimeout('newGroup', 'timeoutMs', timeoutMs)
     if (!Array.isArray(ranks)) {
       throw new ArgumentTypeError(
-        `newGroup: expected an array of ranks, or nothing for all, got ${kindOf(ranks)}. Write [0, 1].`,
+        `newGroup: ranks must be an array, or omitted for all ranks, got ${kindOf(ranks)}. Write [0, 1].`,
       )
     }
     const id = this.groups
@@ -80,7 +81,7 @@ export class ProcessGroup extends CollectiveGroup {
     if (isWrong || new Set(ranks).size !== ranks.length || ranks.length === 0)
       throw new PeerError(
         'peer.mismatch',
-        `newGroup: expected different ranks from 0 to ${this.size - 1}, got [${ranks.join(', ')}]. Name each once.`,
+        `newGroup: expected distinct ranks from 0 to ${this.size - 1}, got [${ranks.join(', ')}]. Name each rank once.`,
       )
     // As torch orders them.
     const members = [...ranks].sort((a, b) => a - b)
@@ -93,14 +94,14 @@ export class ProcessGroup extends CollectiveGroup {
     if (other >= 0)
       throw new PeerError(
         'peer.mismatch',
-        `newGroup: rank ${this.rank} makes one of [${members.join(', ')}], rank ${other} of [${all[other]!.ranks.join(', ')}]. All ranks make the same groups in the same order.`,
+        `newGroup: ranks disagree: rank ${this.rank} creates a group of [${members.join(', ')}], rank ${other} one of [${all[other]!.ranks.join(', ')}]. Create the same groups in the same order on all ranks.`,
       )
     const isLinked = (a: number, b: number) => a === b || all[a]!.links.includes(b)
     const apart = members.find((rank, at) => !isLinked(rank, members[(at + 1) % members.length]!))
     if (apart !== undefined)
       throw new PeerError(
         'peer.unreachable',
-        `newGroup: expected rank ${apart} of [${members.join(', ')}] to be linked to the next of them, got links to [${all[apart]!.links.join(', ')}]. Link all to all: initProcessGroup({ topology: 'mesh' }).`,
+        `newGroup: rank ${apart} of [${members.join(', ')}] has no link to the next of them, only to [${all[apart]!.links.join(', ')}]. Use initProcessGroup({ topology: 'mesh' }).`,
       )
     const rank = members.indexOf(this.rank)
     if (rank < 0) return nonGroupMember
@@ -120,25 +121,25 @@ export class ProcessGroup extends CollectiveGroup {
     return group
   }
 
-  /** Bytes and frames so far; a snapshot. */
+  /** Returns a snapshot of the bytes and frames so far. */
   stats(): GroupStats {
     return this.membership.stats()
   }
 
-  /** How full the link to a rank was at most since this was asked last; undefined without a link. */
+  /** Returns how full the link to a rank was at most since the last call; undefined if there is no link. */
   takeFlow(rank: number): LinkFlow | undefined {
     return this.membership.takeFlow(rank)
   }
 
   /**
-   * Leaves in good order: waits until the others have consumed what was sent (at most `leaveMs`), says goodbye and
-   * closes the links. Call it after the last collective; after that closing the connection loses nothing.
+   * Leaves cleanly: waits until the other ranks have consumed what was sent (at most `leaveMs`), says goodbye and closes the links.
+   * Call it after the last collective; closing the connection then loses nothing.
    */
   leave(detail = 'the run is over'): Promise<void> {
     return this.membership.leave(detail)
   }
 
-  /** Leaves at once: pending collectives here reject with `peer.aborted`, the others hear a goodbye. Idempotent. */
+  /** Leaves at once: pending collectives on this rank reject with `peer.aborted`, and the other ranks get a goodbye. Idempotent. */
   destroy(detail = 'the group was destroyed'): void {
     this.membership.destroy(detail)
   }

@@ -4,11 +4,11 @@ import type { Algorithm } from '../collective/announcement.ts'
 import type { CollectiveOptions } from '../collective/collectives.ts'
 import type { CollectiveGroup } from './collective-group.ts'
 
-/** What a group has measured of its links: the same on all ranks. */
+/** Result of `measureLinks`; the same on all ranks. */
 export interface LinkMeasurement {
-  /** Which sizes travel how, by what was fastest. It changes no bits, but where it says `hierarchical`. */
+  /** The fastest algorithm for each buffer size. Only `hierarchical` changes the bits of sums. */
   readonly choice: AlgorithmChoice
-  /** The most that a rank sent in a ring's all-reduce, hops and the slowest rank's work included; undefined for one rank. units: bytes/ms. */
+  /** Highest rate at which a rank sent in a ring all-reduce, including hops and the slowest rank's work; undefined for one rank. units: bytes/ms. */
   readonly bytesPerMs: number | undefined
 }
 
@@ -32,12 +32,12 @@ const label = 'measureLinks'
 const measurements = new WeakMap<CollectiveGroup, () => Promise<LinkMeasurement>>()
 
 /**
- * Times all-reduces of growing size by each algorithm, and takes the links' rate from the ring's; the same on all ranks, which all call it,
- * with nothing else under way.
+ * Measures the group's links and sets `group.choice`; returns the same result on all ranks.
  *
- * Sets `group.choice`. A time is the better of two on the slowest rank. Where some of the ranks share a machine (`group.machines`,
- * `group.choice.machines`) going hierarchically is timed too, and a choice that takes it names the machines. Where ranks are linked in a ring alone only the rate is measured.
- * cost: some tens of milliseconds, more on slow links; where they are fast up to 16 MB sent by each of 3 ranks. errors: the group's.
+ * Times all-reduces of growing size with each algorithm, and takes the rate from the ring's. All ranks call it, with nothing else in flight.
+ * Each time is the better of two, on the slowest rank. If some ranks share a machine (`group.machines`, `group.choice.machines`), it also times
+ * `hierarchical`, and a choice that uses it names the machines. In a ring it measures only the rate.
+ * cost: tens of milliseconds, more on slow links; on fast links each of 3 ranks sends up to 16 MB. errors: the group's.
  */
 export async function measureLinks(group: CollectiveGroup): Promise<LinkMeasurement> {
   const measuring = timeLinks(group, () => ({ label }))

@@ -3,7 +3,7 @@ import type { LinkKind, LinkStats } from './link.ts'
 import { LinkBase } from './link-base.ts'
 
 export interface ChannelLinkOptions {
-  /** Largest message, bytes. The channel cannot tell `sctp.maxMessageSize`; 64 KiB is safe in every engine. */
+  /** Largest message, bytes. Default 64 KiB, which every engine takes; a channel does not expose `sctp.maxMessageSize`. */
   maxMessageBytes?: number
   /** `bufferedAmount` at which `room()` is 0, and at which `onroom` is called again; bytes. */
   highWaterBytes?: number
@@ -18,10 +18,10 @@ export const channelDefaults = {
 } as const satisfies Required<ChannelLinkOptions>
 
 /**
- * An RTCDataChannel as a link, on a page or in the worker it was transferred to.
+ * Wraps an RTCDataChannel as a link, on a page or in the worker it was transferred to.
  *
- * Make it in the task that made or received the channel: a message can arrive before the `open` event, and one that
- * finds no listener is lost. `room()` is 0 until the channel is open; `onroom` tells when it is.
+ * Create it in the task that created or received the channel: a message can arrive before the `open` event, and a message
+ * without a listener is lost. `room()` is 0 until the channel opens, and `onroom` is called then.
  */
 export class ChannelLink extends LinkBase {
   readonly kind: LinkKind = 'webrtc'
@@ -46,7 +46,7 @@ export class ChannelLink extends LinkBase {
     channel.bufferedAmountLowThreshold = settings.lowWaterBytes
     channel.onmessage = (event: MessageEvent) => {
       if (event.data instanceof ArrayBuffer) this.deliver(new Uint8Array(event.data))
-      else this.fail(`a ${typeof event.data} message where only binary ones travel`)
+      else this.fail(`received a ${typeof event.data} message on a binary channel`)
     }
     channel.onopen = () => this.roomAgain()
     channel.onbufferedamountlow = () => this.roomAgain()
@@ -57,7 +57,7 @@ export class ChannelLink extends LinkBase {
     channel.onclose = () =>
       this.finish({ why: 'closed', detail: this.failure || 'the data channel closed' })
     if (channel.readyState === 'closed')
-      this.finish({ why: 'closed', detail: 'the data channel was closed already' })
+      this.finish({ why: 'closed', detail: 'the data channel was already closed' })
   }
 
   room(): number {

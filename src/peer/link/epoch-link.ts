@@ -42,7 +42,7 @@ export class EpochLinks {
 
   /** The link of an epoch. The one before it falls silent: it sends nothing, and closing it leaves the transport open. */
   open(epoch: number): Link {
-    this.#open?.pass({ why: 'local', detail: `epoch ${epoch} goes on over this link` })
+    this.#open?.pass({ why: 'local', detail: `epoch ${epoch} continues on this link` })
     const link = new EpochLink(this.#transport)
     this.#epoch = epoch
     this.#open = link

@@ -75,16 +75,16 @@ export class FrameSeal {
   /** What the other end sealed as the next frame. errors: PeerError `peer.protocol` for anything else, naming the frame. */
   async open(frame: Uint8Array<ArrayBuffer>): Promise<OpenedFrame> {
     const number = this.received++
-    const expected = `expected frame ${number} as the other end sealed it`
+    const expected = `expected sealed frame ${number}`
     if (frame.length < relaySealBytes)
-      throw broken(`${expected}, got ${frame.length} bytes, which are no frame`)
+      throw broken(`${expected}, got ${frame.length} bytes, too few for a frame`)
     const view = new DataView(frame.buffer, frame.byteOffset)
     const got = view.getUint32(4) * 2 ** 32 + view.getUint32(8)
     if (got > number)
-      throw broken(`${expected}, got frame ${got}: what is between was lost or comes later`)
+      throw broken(`${expected}, got frame ${got}: the frames in between are lost or delayed`)
     if (got < number) throw broken(`${expected}, got frame ${got} again`)
     const kind = kinds[view.getUint32(0)]
-    if (!kind) throw broken(`${expected}, got one of an unknown kind`)
+    if (!kind) throw broken(`${expected}, got a frame of an unknown kind`)
     const iv = frame.slice(0, 12)
     let opened: ArrayBuffer
     try {
@@ -94,7 +94,7 @@ export class FrameSeal {
         frame.subarray(12),
       )
     } catch (cause) {
-      const why = `${expected}, got one that does not open: it was altered, or that end has another key`
+      const why = `${expected}, got one that does not decrypt: it was altered, or the other end has another key`
       throw broken(why, cause)
     }
     return { kind, message: new Uint8Array(opened) }
@@ -115,7 +115,7 @@ function nonceOf(kind: FrameKind, number: number): Uint8Array<ArrayBuffer> {
 function broken(why: string, cause?: unknown): PeerError {
   return new PeerError(
     'peer.protocol',
-    `relay: ${why}. The signaling server, or what is before it, may be tampering.`,
+    `relay: ${why}. The signaling server, or a proxy in front of it, may be tampering.`,
     { cause },
   )
 }

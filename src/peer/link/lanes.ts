@@ -95,7 +95,7 @@ export class LaneLink extends LinkBase {
     if (length < 0) {
       this.#endAs({
         why: 'failed',
-        detail: `a message of ${message.length} bytes, too short for its number`,
+        detail: `received a message of ${message.length} bytes, too short to hold its number`,
       })
       return
     }
@@ -104,7 +104,7 @@ export class LaneLink extends LinkBase {
     if (ahead >= mostHeld || this.#held.has(number)) {
       this.#endAs({
         why: 'failed',
-        detail: `message ${number} where ${this.#nextReceived} is awaited`,
+        detail: `expected message ${this.#nextReceived}, got message ${number}`,
       })
       return
     }

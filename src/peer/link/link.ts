@@ -5,45 +5,50 @@
  * frames, credits, epochs or collectives: those are the session's (session.ts).
  */
 
+/** Transport of a link. */
 export type LinkKind = 'webrtc' | 'port' | 'relay' | 'memory'
 
 /** Why a link ended; every link ends exactly once. */
 export type LinkEnd = {
-  /** bye: the other side said goodbye. closed: the transport reported the end. local: we closed it. */
+  /** bye: the other side said goodbye. closed: the transport reported the end. local: this side closed it. */
   why: 'bye' | 'closed' | 'failed' | 'timeout' | 'protocol' | 'local'
   detail: string
 }
 
+/** What a link has carried so far. */
 export interface LinkStats {
-  /** Payload bytes handed to the transport, and received from it, as the transport itself counts them. */
+  /** Payload bytes passed to the transport, as the transport counts them. */
   bytesSent: number
+  /** Payload bytes received from the transport, as the transport counts them. */
   bytesReceived: number
   messagesSent: number
   messagesReceived: number
 }
 
+/** A connection between two ranks: ordered, reliable, and carrying whole binary messages. */
 export interface Link {
   readonly kind: LinkKind
-  /** Whether `send(..., true)` gives the buffer away instead of copying it; worth a fresh buffer per message then. */
+  /** Whether `send(..., true)` transfers the buffer instead of copying it; callers then allocate a buffer for each message. */
   readonly transfers?: boolean
-  /** Over how many lanes (lanes.ts) it travels, 1 by default; so many times wider is a session's window. */
+  /** Number of lanes (lanes.ts), default 1. A session's window is that many times larger. */
   readonly laneCount?: number
-  /** The largest message in bytes that `send` takes. */
+  /** Largest message that `send` accepts. units: bytes. */
   readonly maxMessageBytes: number
-  /** Bytes that may be sent now without queueing above the high-water mark; 0 or less means wait. */
+  /** Returns how many bytes may be sent now without exceeding the high-water mark; 0 or less means wait. */
   room(): number
   /**
-   * Sends one message. The bytes are copied (or, with `transfer`, the buffer is given away) before it returns.
-   * Callers check `room()` first; a full queue is never an exception. After the end it does nothing.
+   * Sends one message. Copies the bytes (or, with `transfer`, transfers the buffer) before it returns.
+   * Check `room()` first; a full queue never throws. After the end it does nothing.
    */
   send(message: Uint8Array<ArrayBuffer>, transfer?: boolean): void
   /** Called for each message, never on the sender's stack. The buffer belongs to the receiver. */
   onmessage: (message: Uint8Array<ArrayBuffer>) => void
-  /** Called when `room()` has become positive again. */
+  /** Called when `room()` is positive again. */
   onroom: () => void
   /** Called once, with the reason. */
   onend: (end: LinkEnd) => void
   /** Ends the link; idempotent. */
   close(detail: string): void
+  /** Returns what the link has carried so far. */
   stats(): Promise<LinkStats>
 }

@@ -7,10 +7,10 @@ import { fieldOffset } from './wire.ts'
 /**
  * What a fault does to one message of a memory link.
  *
- * drop: it never arrives. duplicate: it arrives twice. truncate: its last bytes are missing. delay: it, and all behind
- * it, arrive `delayMs` later. reorder: it arrives behind the next one. corrupt: one bit of it is another. wrong-epoch: its epoch
- * field is another one. slow: it and each one behind it travel `delayMs` longer. close: the link ends on both sides instead,
- * without a goodbye. one-way: from here on nothing arrives in this direction, and nobody is told. freeze: nor in the other.
+ * drop: it never arrives. duplicate: it arrives twice. truncate: its last bytes are missing. delay: it and all later messages
+ * arrive `delayMs` later. reorder: it arrives after the next one. corrupt: one of its bits is flipped. wrong-epoch: its epoch
+ * field is changed. slow: it and each later message travel `delayMs` longer. close: the link ends on both sides instead,
+ * without a goodbye. one-way: nothing arrives in this direction any more, without notice. freeze: nor in the other direction.
  */
 export type FaultKind =
   | 'drop'
@@ -25,28 +25,31 @@ export type FaultKind =
   | 'one-way'
   | 'freeze'
 
+/** A fault that strikes one message of a memory link. */
 export interface Fault {
   kind: FaultKind
-  /** Sees each message before it travels; the fault strikes the first for which this is true, once. */
+  /** Called with each message before it travels; the fault strikes once, on the first message for which it returns true. */
   strikes(message: Uint8Array): boolean
-  /** For `delay` and `slow`. */
+  /** Delay of `delay` and `slow`. units: ms. */
   delayMs?: number
-  /** For `corrupt`: which bit, modulo the message's bits. Default 0. */
+  /** For `corrupt`: index of the bit, modulo the message's bits. Default 0. */
   bit?: number
-  /** How often it has struck. Tests assert on it: a fault that cannot happen proves nothing. */
+  /** How often it has struck. Tests assert on it: a fault that never strikes proves nothing. */
   fired?: number
 }
 
+/** Options of `memoryPair`. */
 export interface MemoryLinkOptions {
-  /** Milliseconds one message travels; drawn per message, order is kept whatever it returns. Default 0. */
+  /** Returns how long one message travels; called for each message. Messages stay in order. Default 0. units: ms. */
   delayMs?: () => number
   maxMessageBytes?: number
-  /** What each direction carries, one message after the other. Default: no limit. */
+  /** Rate of each direction. Default: no limit. units: bytes/ms. */
   bytesPerMs?: number
-  /** Bytes under way in one direction above which `room()` is 0. Default: no limit. */
+  /** Bytes in flight in one direction above which `room()` is 0. Default: no limit. */
   highWaterBytes?: number
-  /** Faults on messages from the first link of the pair to the second, and the other way. */
+  /** Faults on messages from the first link of the pair to the second. */
   forward?: Fault[]
+  /** Faults on messages from the second link to the first. */
   backward?: Fault[]
 }
 
@@ -68,6 +71,7 @@ export function memoryPair(env: Env, options: MemoryLinkOptions = {}): [MemoryLi
   return [first, second]
 }
 
+/** One end of a link within one thread, for tests and for ranks that share a thread; `memoryPair` makes two. */
 export class MemoryLink extends LinkBase {
   readonly kind: LinkKind = 'memory'
   readonly maxMessageBytes: number
@@ -93,7 +97,7 @@ export class MemoryLink extends LinkBase {
     this.maxMessageBytes = options.maxMessageBytes ?? 64 * 1024
   }
 
-  /** Connects the other end; `memoryPair` calls it. */
+  /** Connects the other end. `memoryPair` calls it. */
   join(other: MemoryLink): void {
     this.other = other
   }

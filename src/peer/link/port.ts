@@ -6,10 +6,11 @@ interface Goodbye {
   bye: string
 }
 
+/** Options of `PortLink`. */
 export interface PortLinkOptions {
   /** Largest message, bytes. Default 1 MiB. */
   maxMessageBytes?: number
-  /** Resolves when the other side is known to have gone, by a lock of its say: the link ends then. */
+  /** Resolves when the other side is known to be gone, for example because it released a Web Lock. The link then ends. */
   gone?: Promise<void>
 }
 
@@ -17,11 +18,11 @@ export interface PortLinkOptions {
 export const portMessageBytes = 1024 * 1024
 
 /**
- * A MessagePort as a link: between tabs of one browser, or to a worker.
+ * Wraps a MessagePort as a link: between tabs of one browser, or to a worker.
  *
- * A port has no back-pressure (`room()` never ends; the session's credit window bounds what is under way) and no end:
- * closing sends a goodbye, and a tab that dies is noticed by the heartbeat. The standard's `close` event is heard where
- * it comes; Chromium 156 was measured not to fire it for a tab that crashed.
+ * A port has no back-pressure: `room()` is never used up, and the session's credit window bounds what is in flight. A port does not report
+ * its end either: closing sends a goodbye, and the heartbeat notices a tab that dies. The link also listens to the standard `close` event,
+ * which Chromium 156 was measured not to fire for a crashed tab.
  */
 export class PortLink extends LinkBase {
   readonly kind: LinkKind = 'port'
@@ -39,9 +40,9 @@ export class PortLink extends LinkBase {
       if (data instanceof ArrayBuffer) this.deliver(new Uint8Array(data))
       else this.release('closed', data.bye)
     }
-    port.onmessageerror = () => this.release('failed', 'a message could not be read')
+    port.onmessageerror = () => this.release('failed', 'received a message that could not be read')
     port.addEventListener('close', this.handleClose)
-    options.gone?.then(() => this.release('closed', 'its tab let go of the port'))
+    options.gone?.then(() => this.release('closed', 'the other tab released the port'))
   }
 
   room(): number {

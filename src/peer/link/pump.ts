@@ -44,7 +44,7 @@ export function pumpChannel(channel: RTCDataChannel, port: MessagePort): void {
   channel.onbufferedamountlow = reportTaken
   channel.onmessage = (event: MessageEvent) => {
     if (event.data instanceof ArrayBuffer) post(event.data, [event.data])
-    else end('failed', `a ${typeof event.data} message where only binary ones travel`)
+    else end('failed', `received a ${typeof event.data} message on a binary channel`)
   }
   channel.onerror = (event: Event) => {
     failure = (event as RTCErrorEvent).error?.message ?? 'channel error'

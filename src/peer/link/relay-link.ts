@@ -105,7 +105,10 @@ export class RelayLink extends LinkBase {
     })
     this.opened.catch(() => undefined) // its owner may look at the end alone
     this.cancelTimeout = this.env.after(timeoutMs, () =>
-      this.fail('timeout', this.unreachable(`the other side did not come within ${timeoutMs} ms`)),
+      this.fail(
+        'timeout',
+        this.unreachable(`the other side did not connect within ${timeoutMs} ms`),
+      ),
     )
     this.open().catch((thrown) => this.fail('failed', this.unreachable(messageOf(thrown))))
   }
@@ -117,7 +120,7 @@ export class RelayLink extends LinkBase {
 
   protected transmit(message: Uint8Array<ArrayBuffer>): void {
     if (!this.isUp) {
-      this.fail('failed', this.unreachable('a message before the link was up'))
+      this.fail('failed', this.unreachable('a message was sent before the link was up'))
       return
     }
     this.sentBytes += message.length
@@ -156,7 +159,7 @@ export class RelayLink extends LinkBase {
   private takeText(raw: string, secret: RoomSecret): void {
     const parsed = parseServerMessage(raw)
     if (!parsed.ok) {
-      const text = `the server sent something else than this page expects (${parsed.text})`
+      const text = `this page does not understand the server's message (${parsed.text})`
       this.fail('failed', this.unreachable(text))
       return
     }
@@ -228,7 +231,7 @@ export class RelayLink extends LinkBase {
   private take({ kind, message }: OpenedFrame): void {
     if (this.ended) return
     if (this.isUp === (kind === 'ready')) {
-      this.fail('protocol', unexpected(`a frame "${kind}" ${this.isUp ? 'again' : 'first'}`))
+      this.fail('protocol', unexpected(`frame "${kind}" ${this.isUp ? 'again' : 'before "ready"'}`))
       return
     }
     switch (kind) {
@@ -263,7 +266,7 @@ export class RelayLink extends LinkBase {
   private taken(message: Uint8Array<ArrayBuffer>): void {
     const count = message.length === 8 ? new DataView(message.buffer).getFloat64(0) : Number.NaN
     if (!(count >= this.takenBytes && count <= this.sentBytes)) {
-      this.fail('protocol', unexpected(`${count} bytes taken of ${this.sentBytes} sent`))
+      this.fail('protocol', unexpected(`acknowledgement of ${count} bytes, ${this.sentBytes} sent`))
       return
     }
     const wasFull = this.room() <= 0
@@ -315,7 +318,7 @@ export class RelayLink extends LinkBase {
 function unexpected(what: string): PeerError {
   return new PeerError(
     'peer.protocol',
-    `relay: expected what a link says in its turn, got ${what}. Load the same version of the page on every rank.`,
+    `relay: received an unexpected ${what}. Load the same version of the page on every rank.`,
   )
 }
 

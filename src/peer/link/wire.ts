@@ -170,7 +170,11 @@ export function decodeHeader(message: Uint8Array, header: FrameHeader): void {
   if (message.length < headerBytes)
     throw bad(`at least ${headerBytes} bytes`, `${message.length} bytes`)
   if (message[at.magic] !== wireMagic)
-    throw bad(`magic ${wireMagic}`, `${message[at.magic]}`, 'Something else speaks on this link.')
+    throw bad(
+      `magic ${wireMagic}`,
+      `${message[at.magic]}`,
+      'Something other than Tabring is sending on this link.',
+    )
   if (message[at.version] !== wireVersion)
     throw bad(
       `protocol version ${wireVersion}`,

@@ -30,7 +30,7 @@ export const refusals = [
   'shutting-down',
   'internal',
 ] as const
-/** Why the server said no. */
+/** Why the signaling server refused a request. */
 export type Refusal = (typeof refusals)[number]
 
 /** Of a member that the maker took out of the room: what the server tells it and the others. */
@@ -44,8 +44,9 @@ export const isRemoval = (text: string): boolean => text.includes(removalMark)
 export const removerIn = (text: string): string =>
   text.slice(text.indexOf(removalMark) + removalMark.length)
 
-/** The server's no; `refusal` tells which. */
+/** Thrown if the signaling server refuses a request. */
 export class SignalError extends PeerError {
+  /** The server's reason. */
   readonly refusal: Refusal
   constructor(refusal: Refusal, text: string) {
     super('signal.refused', `signaling: ${refusal}: ${text}`)

@@ -1,7 +1,7 @@
 import type { Env } from '../../util/env.ts'
 import type { RoomLink } from './secret.ts'
 
-/** The part of a WebSocket that is used; the browser's and `ws`'s both have it. */
+/** The part of a WebSocket that Tabring uses; the browser's and that of `ws` both have it. */
 export interface SocketLike {
   readonly readyState: number
   // The browser's and ws's event classes have nothing in common but what the handlers here ask of them.
@@ -11,6 +11,7 @@ export interface SocketLike {
   send(text: string): void
   close(code?: number, reason?: string): void
 }
+/** A WebSocket class. */
 export type SocketConstructor = new (url: string) => SocketLike
 
 /** A socket that carries binary messages too. */
@@ -20,14 +21,15 @@ export interface BinarySocket extends SocketLike {
 }
 export type BinarySocketConstructor = new (url: string) => BinarySocket
 
-/** How to get into a room. */
+/** How to enter a room. */
 export interface RoomOptions {
-  /** `ws:` or `wss:` address; see `signalUrl`. */
+  /** Address of the signaling server, `ws:` or `wss:`. */
   url: string
+  /** The room and its key. */
   link: RoomLink
-  /** `either`: join, or make the room when nobody is in it. So one link always works. */
+  /** `either`: joins the room, or creates it if it is empty, so that one link always works. */
   mode?: 'create' | 'join' | 'either'
-  /** A member's: what makes it the room's maker again when it comes back. 32 hexadecimal digits, known to this tab alone. */
+  /** Makes a returning host the host again. 32 hexadecimal digits, known only to this tab. */
   token?: string
   WebSocket: SocketConstructor
   env?: Env

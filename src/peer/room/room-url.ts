@@ -10,10 +10,10 @@ export interface RoomAddress {
 }
 
 /**
- * A link to a new room of the signaling server of `server`, which may be a page's address: `wss://host/signal#room=...&key=...`. Who has the
- * link may enter; the part behind the # never reaches the server.
+ * Returns a link to a new room of a signaling server: `wss://host/signal#room=...&key=...`. `server` may be a page's address.
  *
- * errors: `config.invalid` for an address that is none.
+ * Anyone with the link may enter the room. The part after # never reaches the server.
+ * errors: `config.invalid` for an invalid address.
  */
 export function newRoomUrl(server: string | URL): string {
   return socketAddress('newRoomUrl', server).href + formatFragment(newRoomLink())
@@ -30,7 +30,7 @@ export function parseRoomUrl(where: string, url: string | URL): RoomAddress {
   if (!link) {
     throw new PeerError(
       'config.invalid',
-      `${where}: expected a link with #room= and &key=, got ${address.href} without. Make one with newRoomUrl, or copy the whole link.`,
+      `${where}: ${address.href} has no #room= and &key=. Create a link with newRoomUrl(), or copy the whole link.`,
     )
   }
   return { server: address.href, link }
@@ -44,19 +44,19 @@ const socketProtocols: Record<string, string> = {
 }
 
 function socketAddress(where: string, url: string | URL): URL {
-  const expected = 'expected an address that begins with ws, wss, http or https'
+  const expected = 'expected an address that begins with ws:, wss:, http: or https:'
   let address: URL
   try {
     address = new URL(url)
   } catch (cause) {
     // Without the address: a secret may be in it.
-    const text = `${where}: ${expected}, got something else. Copy the whole link.`
+    const text = `${where}: ${expected}, got something that is not a URL. Copy the whole link.`
     throw new PeerError('config.invalid', text, { cause })
   }
   const { protocol, host, pathname } = address
   const socketProtocol = socketProtocols[protocol]
   if (!socketProtocol) {
-    const text = `${where}: ${expected}, got ${protocol} Copy the link of the room.`
+    const text = `${where}: ${expected}, got ${protocol}. Copy the room's link.`
     throw new PeerError('config.invalid', text)
   }
   // A page is served beside the signaling server; a socket's own path leads to it, if it has one.

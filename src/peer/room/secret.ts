@@ -16,8 +16,9 @@ import { fromBase64Url, toBase64Url } from './base64url.ts'
  * source: HKDF is RFC 5869; the key stays behind the # of the link, as in Firefox Send.
  */
 
+/** A room of the signaling server and its key. */
 export interface RoomLink {
-  /** 16 bytes as hex: names the room, known to the server. */
+  /** 16 bytes as hex: the name of the room, known to the server. */
   room: string
   /** 32 bytes as base64url: the secret. */
   key: string
@@ -57,7 +58,7 @@ export function parseFragment(fragment: string): RoomLink | null {
   if (!room || !/^[0-9a-f]{32}$/.test(room) || !key || !/^[\w-]{43}$/.test(key)) {
     throw new PeerError(
       'config.invalid',
-      'room link: expected #room= with 32 hex digits and &key= with 43 characters, got something else. Copy the whole link again.',
+      'room link: it must hold #room= with 32 hex digits and &key= with 43 characters. Copy the whole link again.',
     )
   }
   return { room, key }
@@ -72,7 +73,7 @@ export async function derivation(link: RoomLink): Promise<(info: string) => Prom
   if (!globalThis.crypto?.subtle) {
     throw new PeerError(
       'signal.refused',
-      'room link: expected a secure page (https, or localhost), got an insecure one. Open the https address.',
+      'room link: this page is not secure (https or localhost). Open the https address.',
     )
   }
   const secret = fromBase64Url(link.key)
@@ -145,14 +146,11 @@ export class RoomSecret {
     } catch (cause) {
       const { from, to } = address
       const [where, who] = isInEpoch(address)
-        ? [
-            `epoch ${address.epoch}`,
-            `rank ${from} sealed for rank ${to}, attempt ${address.attempt}`,
-          ]
-        : ['lobby', `member ${from} sealed for member ${to}`]
+        ? [`epoch ${address.epoch}`, `from rank ${from} to rank ${to}, attempt ${address.attempt},`]
+        : ['lobby', `from member ${from} to member ${to}`]
       throw new PeerError(
         'peer.protocol',
-        `signal (${where}): expected a box that ${who}, got one that does not open. The signaling server or another room member may be tampering.`,
+        `signal (${where}): the sealed message ${who} does not decrypt. The signaling server or another room member may be tampering.`,
         { cause },
       )
     }

@@ -104,7 +104,7 @@ export class Rendezvous {
       this.refuse(
         connection,
         'too-slow',
-        `expected create or join within ${this.limits.authenticateMs} ms of connecting, got none. Connect again.`,
+        `no create or join arrived within ${this.limits.authenticateMs} ms of connecting. Connect again.`,
         null,
         true,
       ),
@@ -201,7 +201,7 @@ export class Rendezvous {
         this.refuse(
           connection,
           'already-in-a-room',
-          'expected one create, join or relay a connection, got another.',
+          'this connection has already sent create, join or relay. Open another one.',
           message.type,
         )
       } else if (message.type === 'create') this.create(connection, message)
@@ -213,21 +213,21 @@ export class Rendezvous {
       this.refuse(
         connection,
         'not-in-a-room',
-        `expected create or join before ${message.type}.`,
+        `${message.type} arrived before create or join. Enter the room first.`,
         message.type,
       )
       return
     }
     const { room, member } = connection.place
     if (room.relay?.has(connection.id)) {
-      const text = `expected binary messages of a relayed link's end, got ${message.type}.`
+      const text = `a relayed link carries only binary messages, got ${message.type}.`
       this.refuse(connection, 'wrong-state', text, message.type)
     } else if (message.type === 'store') room.store.receive(connection.id, message)
     else if (message.type === 'ice') {
       this.send(connection.id, { type: 'ice', iceServers: this.iceServers(connection.id) })
     } else if (member) room.receive(member, message)
     else {
-      const text = `expected store calls of a guest, got ${message.type}. Enter the room as a member.`
+      const text = `a guest may only make store calls, got ${message.type}. Enter the room as a member.`
       this.refuse(connection, 'not-a-member', text, message.type)
     }
   }
@@ -240,22 +240,23 @@ export class Rendezvous {
     const most = isCall
       ? `${storeCallsPerSec} store calls a second and ${storeCallBurst} at once`
       : `${messagesPerSec} messages a second and ${messageBurst} at once`
-    this.refuse(connection, 'too-fast', `expected at most ${most}, got more.`, null, true)
+    this.refuse(connection, 'too-fast', `at most ${most} are allowed. Send fewer.`, null, true)
     return false
   }
 
   private create(connection: Connection, message: MessageOf<'create'>): void {
     if (this.host.mayCreate?.(message.room, message.authKey) === false) {
-      const text = 'this server is for the rooms of its own run alone, got another room or key.'
+      const text =
+        'this server serves only the rooms of its own run; this room or its key is not one of them.'
       this.refuse(connection, 'bad-proof', text, 'create', true)
       return
     }
     if (this.rooms.has(message.room)) {
-      this.refuse(connection, 'room-exists', 'this room is there already. Join it.', 'create')
+      this.refuse(connection, 'room-exists', 'this room already exists. Join it.', 'create')
       return
     }
     if (this.rooms.size >= this.limits.rooms) {
-      const text = `the server holds ${this.rooms.size} rooms and takes no more. Try later.`
+      const text = `the server has ${this.rooms.size} rooms and accepts no more. Try again later.`
       this.refuse(connection, 'server-full', text, 'create')
       return
     }
@@ -286,12 +287,13 @@ export class Rendezvous {
   ): Room | undefined {
     const room = this.rooms.get(message.room)
     if (!room) {
-      const text = 'there is no such room; a room ends when the last one inside leaves.'
+      const text =
+        'this room does not exist; a room ends when everyone has left it. Create it again.'
       this.refuse(connection, 'unknown-room', text, message.type)
       return undefined
     }
     if (this.host.verify(room.authKey, room.id, connection.nonce, message.proof)) return room
-    const text = "the proof of the room's key is wrong. Open the whole link, with its #."
+    const text = "the room's key is wrong. Open the whole link, including the part after #."
     this.refuse(connection, 'bad-proof', text, message.type, true)
     return undefined
   }
@@ -321,7 +323,7 @@ export class Rendezvous {
       ? [room.size, this.limits.membersPerRoom, 'members']
       : [room.guestCount, this.limits.guestsPerRoom, 'guests']
     if (count >= most) {
-      const text = `the room is full with ${count} ${who}.`
+      const text = `the room is full: it has ${count} ${who}.`
       this.refuse(connection, 'room-full', text, 'join')
       return
     }

@@ -87,14 +87,14 @@ export class RoomRelay {
   check(channel: string, side: 0 | 1): [RelayRefusal, string] | null {
     const { relayEndsPerRoom } = this.host.limits
     if (this.ends.size >= relayEndsPerRoom) {
-      const text = `expected at most ${relayEndsPerRoom} ends of relayed links in a room, got another. Take the topology "ring".`
+      const text = `a room may have at most ${relayEndsPerRoom} ends of relayed links. Use topology "ring".`
       return ['too-many', text]
     }
     const isTaken = [...this.ends.values()].some(
       (end) => end.channel === channel && end.side === side,
     )
     if (!isTaken) return null
-    return ['channel-taken', `expected each end of a channel once, got end ${side} twice.`]
+    return ['channel-taken', `end ${side} of this channel is already connected.`]
   }
 
   /** An end has come in; its other one may be here. */
@@ -119,7 +119,7 @@ export class RoomRelay {
       this.host.refuse(
         connectionId,
         'too-slow',
-        `expected the other end of the relayed link within ${relayWaitMs} ms, got none. Is its tab still there?`,
+        `the other end of the relayed link did not connect within ${relayWaitMs} ms. Is its tab still open?`,
       ),
     )
   }
@@ -135,13 +135,13 @@ export class RoomRelay {
       return
     }
     if (bytes.length < relayFrameLeastBytes) {
-      const text = `expected a relayed message of ${relayFrameLeastBytes} bytes or more, as sealed ones have, got ${bytes.length}.`
+      const text = `expected a sealed message of at least ${relayFrameLeastBytes} bytes, got ${bytes.length}.`
       this.host.refuse(connectionId, 'bad-message', text)
       return
     }
     const { other } = end
     if (!other) {
-      const text = 'expected nothing to relay before the other end is here, got a message.'
+      const text = 'received a message to relay before the other end connected.'
       this.host.refuse(connectionId, 'wrong-state', text)
       return
     }

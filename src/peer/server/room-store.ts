@@ -87,7 +87,7 @@ export class RoomStore {
         const sum = current.counter + call.amount
         if (!Number.isSafeInteger(sum)) {
           const most = Number.MAX_SAFE_INTEGER
-          return ['too-large', `expected a sum of at most ${most} either way, got about ${sum}.`]
+          return ['too-large', `expected a sum between ±${most}, got about ${sum}.`]
         }
         const refused = this.put(call.key, { counter: sum })
         if (!refused) answer({ kind: 'done', sum })
@@ -126,7 +126,7 @@ export class RoomStore {
     }
     const current = this.table.get(key)
     if (!current && this.table.size >= storeKeysPerRoom) {
-      const text = `expected at most ${storeKeysPerRoom} keys in a room, got another. Delete what is read.`
+      const text = `a room's store holds at most ${storeKeysPerRoom} keys. Delete keys that have been read.`
       return ['store-full', text]
     }
     const oldBytes = current ? costOf(key) + sizeOf(current) : 0
@@ -152,7 +152,7 @@ export class RoomStore {
     const { storeWaits } = this.host.limits
     const waits = this.waits.get(connectionId) ?? new Set()
     if (waits.size >= storeWaits) {
-      const text = `expected at most ${storeWaits} waits at once of a connection, got another. Wait for several keys in one.`
+      const text = `a connection may have at most ${storeWaits} waits pending. Wait for several keys in one call.`
       return ['too-many', text]
     }
     const sizeBytes = keys.reduce((sum, key) => sum + costOf(key), 0)
@@ -194,11 +194,11 @@ export class RoomStore {
     const { limits, held } = this.host
     if (addedBytes <= 0) return null
     if (this.sizeBytes + addedBytes > limits.storeBytesPerRoom) {
-      const text = `expected at most ${limits.storeBytesPerRoom} bytes of keys, sealed values and waits in a room, got more. Delete what is read.`
+      const text = `a room's store holds at most ${limits.storeBytesPerRoom} bytes of keys, sealed values and waits. Delete keys that have been read.`
       return ['store-full', text]
     }
     if (held.sizeBytes + addedBytes > limits.storeBytes) {
-      const text = `expected at most ${limits.storeBytes} bytes in the stores of all rooms, got more. Try later.`
+      const text = `the stores of all rooms hold at most ${limits.storeBytes} bytes. Try again later.`
       return ['store-full', text]
     }
     return null

@@ -60,7 +60,7 @@ export type RoomMessage =
 
 /** For those who ask for a relay where there is none. */
 export const withoutRelay =
-  'this server relays nothing. Start it with --relay, or the Vite plugin with relay: true.'
+  'this server has no relay. Start it with --relay, or the Vite plugin with relay: true.'
 
 interface Rank {
   readonly member: Member
@@ -265,7 +265,7 @@ export class Room {
   private isFromMaker(member: Member, about: ClientMessage['type'], what: string = about): boolean {
     const [maker] = this.members
     if (maker === member) return true
-    const text = `only the room's maker (${maker.info.name}) may ${what}.`
+    const text = `only the host (${maker.info.name}) may ${what}.`
     this.refuse(member, 'not-the-maker', text, about)
     return false
   }
@@ -274,7 +274,10 @@ export class Room {
   private otherMember(maker: Member, id: string, about: ClientMessage['type']): Member | null {
     const other = this.members.find((one) => one.id === id && one !== maker)
     if (other) return other
-    const text = `expected another member of this room, got ${id === maker.id ? 'the maker itself' : id}. It may have left.`
+    const text =
+      id === maker.id
+        ? 'the host cannot name itself. Name another member.'
+        : `no member ${id} is in this room. It may have left.`
     this.refuse(maker, 'unknown-member', text, about)
     return null
   }
@@ -291,14 +294,14 @@ export class Room {
       return
     }
     const { reachesPerSec, reachBurst } = this.host.limits
-    const text = `expected at most ${reachesPerSec} boxes a second to neighbours and ${reachBurst} at once, got more. Signaling carries no data.`
+    const text = `at most ${reachesPerSec} messages a second to neighbours and ${reachBurst} at once are allowed. Do not send data through signaling.`
     this.refuse(from, 'too-many', text, 'reach')
   }
 
   private handOver(maker: Member, id: string): void {
-    if (!this.isFromMaker(maker, 'handOver', 'hand it over')) return
+    if (!this.isFromMaker(maker, 'handOver', 'hand the room over')) return
     if (this.isOn) {
-      const text = `expected a room that waits, got one that is ${this.state} (epoch ${this.epoch}). Hand it over after the run.`
+      const text = `the room is ${this.state} (epoch ${this.epoch}), not waiting. Hand it over after the run.`
       this.refuse(maker, 'wrong-state', text, 'handOver')
       return
     }
@@ -328,7 +331,7 @@ export class Room {
     const { members, state } = this
     if (!this.isFromMaker(member, 'start')) return
     if (this.isOn) {
-      const text = `expected a room that waits, got one that is ${state} (epoch ${this.epoch}).`
+      const text = `the room is ${state} (epoch ${this.epoch}), not waiting. Start after this run.`
       this.refuse(member, 'wrong-state', text, 'start')
       return
     }
@@ -340,8 +343,8 @@ export class Room {
       const [a, b] = plan.apart
       const asked = [a, b].map((rank) => members[rank].info.transport)
       const text = asked.includes('port')
-        ? `ranks ${a} and ${b} do not share a browser, but the transport "port" is asked for. Use "auto" or "webrtc".`
-        : `ranks ${a} and ${b} ask for the transports "${asked.join('" and "')}". Use the same for both.`
+        ? `ranks ${a} and ${b} do not share a browser, but transport "port" was requested. Use "auto" or "webrtc".`
+        : `ranks ${a} and ${b} request transports "${asked.join('" and "')}". Use the same for both.`
       this.refuse(member, 'no-transport', text, 'start')
       return
     }
@@ -349,7 +352,7 @@ export class Room {
       this.refuse(
         member,
         'no-relay',
-        `the transport "relay" is asked for, but ${withoutRelay}`,
+        `transport "relay" was requested, but ${withoutRelay}`,
         'start',
       )
       return
@@ -374,7 +377,7 @@ export class Room {
       const names = late.map((rank) => this.nameOf(rank)).join(', ')
       this.fail(
         late[0],
-        `expected every rank's links within ${readyMs} ms, got none from ${names}. Look at those tabs and start again.`,
+        `not every rank had its links within ${readyMs} ms: missing ${names}. Check those tabs and start again.`,
       )
     })
     const { epoch } = this
@@ -436,7 +439,7 @@ export class Room {
       }
       case 'done':
         if (this.state !== 'running') {
-          const text = 'expected done while running, got it before the start.'
+          const text = 'done arrived before the run had started.'
           this.refuse(member, 'wrong-state', text, 'done')
           return
         }
@@ -451,7 +454,7 @@ export class Room {
     if (!this.hasLink(from, to, 'signal')) return
     this.ranks[from].boxChars += box.length
     if (this.ranks[from].boxChars > mostBoxChars) {
-      const text = `expected at most ${mostBoxChars} characters of signals an epoch, got more. Signaling carries no data.`
+      const text = `at most ${mostBoxChars} characters of signals are allowed in an epoch. Do not send data through signaling.`
       this.refuse(member, 'too-large', text, 'signal', true)
       return
     }
@@ -462,7 +465,7 @@ export class Room {
   private hasLink(rank: number, peerRank: number, about: ClientMessage['type']): boolean {
     const { member, links } = this.ranks[rank]
     if (links.some((link) => link.peerRank === peerRank)) return true
-    const text = `expected a rank that this one has a link to, got ${peerRank}.`
+    const text = `this rank has no link to rank ${peerRank}.`
     this.refuse(member, 'unknown-rank', text, about)
     return false
   }

@@ -41,7 +41,7 @@ export class SendWindow {
     if (gained > this.inFlightBytes)
       throw new PeerError(
         'peer.protocol',
-        `credit for ${gained} bytes, but only ${this.inFlightBytes} are under way`,
+        `credit for ${gained} bytes, but only ${this.inFlightBytes} are in flight`,
       )
     this.creditReceived = credit
     this.inFlightBytes -= gained

@@ -123,7 +123,7 @@ export class FrameReader {
     if (header.number !== this.framesReceived)
       throw new PeerError(
         'peer.protocol',
-        `expected frame ${this.framesReceived}, got frame ${header.number} (${frameTypeName(header.type)}): the link lost, doubled or reordered a message`,
+        `expected frame ${this.framesReceived}, got frame ${header.number} (${frameTypeName(header.type)}): the link lost, duplicated or reordered a message`,
       )
     this.framesReceived = (this.framesReceived + 1) >>> 0
     return true

@@ -37,7 +37,7 @@ export class Handshake {
   /** Takes the other side's. errors: `peer.mismatch` for another rank or size, else `peer.protocol`. */
   receive(payload: Uint8Array): void {
     const { peerRank, size, maxMessageBytes } = this.options
-    if (this.isReceived) throw new PeerError('peer.protocol', 'a second HELLO on one link')
+    if (this.isReceived) throw new PeerError('peer.protocol', 'received a second HELLO on one link')
     const hello = decodeHello(payload)
     if (hello.rank !== peerRank || hello.size !== size)
       throw new PeerError(
@@ -47,7 +47,7 @@ export class Handshake {
     if (hello.maxMessageBytes < 1024 || hello.windowBytes < 2 * 1024)
       throw new PeerError(
         'peer.protocol',
-        `expected room for messages of 1 KiB and a window of 2 KiB, got ${hello.maxMessageBytes} and ${hello.windowBytes} bytes`,
+        `expected messages of at least 1 KiB and a window of at least 2 KiB, got ${hello.maxMessageBytes} and ${hello.windowBytes} bytes`,
       )
     // A quarter of the window at most, or the window could not hold early frames and others side by side (collectives.ts).
     const most = Math.min(maxMessageBytes, hello.maxMessageBytes, Math.floor(hello.windowBytes / 4))

@@ -1,18 +1,22 @@
 import type { LinkKind } from '../link/link.ts'
 
+/** Settings of one link's session. */
 export interface SessionConfig {
-  /** DATA bytes (headers included) that the other side may have under way to us, by kind of link. */
+  /** DATA bytes, including headers, that the other side may have in flight to this one, by kind of link. */
   windowBytes: Record<LinkKind, number>
   /** Credit is returned when this share of the window has been consumed, or after `creditIdleMs`. */
   creditShare: number
+  /** Credit is returned after this time at the latest. units: ms. */
   creditIdleMs: number
-  /** A PING this often; silence of `suspectMs` is reported, silence of `deadMs` ends the session. */
+  /** Interval between PINGs. units: ms. */
   pingMs: number
+  /** Silence of this length is reported (`onsuspect`). units: ms. */
   suspectMs: number
+  /** Silence of this length ends the session. units: ms. */
   deadMs: number
-  /** How long to wait for the other side's HELLO. */
+  /** How long to wait for the other side's HELLO. units: ms. */
   helloMs: number
-  /** How long `leave` waits for the other side to consume and to say goodbye. */
+  /** How long `leave` waits for the other side to consume what was sent and to say goodbye. units: ms. */
   leaveMs: number
 }
 
@@ -34,9 +38,10 @@ export const sessionDefaults: SessionConfig = {
   leaveMs: 6000,
 }
 
+/** What one link's session has sent and received so far. */
 export interface SessionStats {
   kind: LinkKind
-  /** Bytes of data, headers and fingerprints not counted. */
+  /** Bytes of data, without headers and fingerprints. */
   payloadBytesSent: number
   payloadBytesReceived: number
   dataFramesSent: number
@@ -45,9 +50,9 @@ export interface SessionStats {
   controlFramesReceived: number
   /** Frames of another epoch: counted and dropped. */
   foreignEpochFrames: number
-  /** The most DATA bytes that ever were under way and not credited; at most the other side's window. */
+  /** Most DATA bytes ever in flight and not credited; at most the other side's window. */
   peakInFlightBytes: number
-  /** Round trip of the last answered PING in milliseconds; NaN before the first. */
+  /** Round trip of the last answered PING; NaN before the first. units: ms. */
   rttMs: number
 }
 
@@ -66,9 +71,12 @@ export function emptyStats(kind: LinkKind): SessionStats {
   }
 }
 
-/** What was under way at once to another rank at most, sent and not credited: bytes, frames of them, and how many bytes may be. */
+/** How full the link to another rank was: data that was sent and not credited. */
 export interface LinkFlow {
+  /** Most bytes in flight at once. */
   peakInFlightBytes: number
+  /** Most frames in flight at once. */
   peakInFlightFrames: number
+  /** Bytes that may be in flight. */
   windowBytes: number
 }

@@ -201,7 +201,7 @@ export class Session {
       'peer.timeout',
       `epoch ${this.epoch}: rank ${this.rank} waited ${this.config.helloMs} ms for HELLO from rank ${this.peerRank}` +
         `${this.hello.isSent ? '' : '; the link never opened'}` +
-        `${foreign > 0 ? `; ${foreign} frames of another epoch came, last of epoch ${this.reader.header.epoch}` : ''}. Is that tab still there?`,
+        `${foreign > 0 ? `; ${foreign} frames of another epoch came, last of epoch ${this.reader.header.epoch}` : ''}. Is that tab still open?`,
     )
     this.settleReady.reject(error)
     this.onerror(error)

@@ -6,14 +6,14 @@ import { checkNumber, longestTimeoutMs } from '../../util/options.ts'
 /** errors: `config.invalid` for a time that no timer waits. */
 export function checkTimeout(where: string, timeoutMs: number | undefined): void {
   const isTime = (value: number) => value >= 0 && value <= longestTimeoutMs
-  checkNumber(where, 'timeoutMs', timeoutMs, isTime, `from 0 (for ever) to ${longestTimeoutMs}`)
+  checkNumber(where, 'timeoutMs', timeoutMs, isTime, `from 0 (no limit) to ${longestTimeoutMs}`)
 }
 
 /** `store.get("key")`: how errors name a call. errors: a TypeError for a key that is no text. */
 export function nameOf(method: string, key: string): string {
   if (typeof key !== 'string') {
     throw new ArgumentTypeError(
-      `store.${method}: expected a key that is text, got ${String(key)}. Write String(key).`,
+      `store.${method}: key must be a string, got ${String(key)}. Write String(key).`,
     )
   }
   return `store.${method}(${JSON.stringify(key)})`
@@ -23,7 +23,7 @@ export function nameOf(method: string, key: string): string {
 export function keysOf(keys: readonly string[]): string[] {
   if (!Array.isArray(keys)) {
     throw new ArgumentTypeError(
-      `store.wait: expected an array of keys, got ${String(keys)}. Write [key].`,
+      `store.wait: keys must be an array, got ${String(keys)}. Write [key].`,
     )
   }
   for (const key of keys) nameOf('wait', key)
@@ -35,7 +35,7 @@ export function bytesOf(where: string, value: string | Uint8Array): Uint8Array<A
   if (typeof value === 'string') return new TextEncoder().encode(value)
   if (value instanceof Uint8Array) return new Uint8Array(value)
   throw new ArgumentTypeError(
-    `${where}: expected a value of text or bytes (Uint8Array), got ${String(value)}. Convert it, with JSON.stringify say.`,
+    `${where}: the value must be a string or a Uint8Array, got ${String(value)}. Convert it, for example with JSON.stringify.`,
   )
 }
 
@@ -44,7 +44,7 @@ export function checkAmount(where: string, amount: number): void {
   if (Number.isSafeInteger(amount)) return
   throw new TabringError(
     'config.invalid',
-    `${where}: expected a whole number to add, got ${String(amount)}. Round it.`,
+    `${where}: amount must be a whole number, got ${String(amount)}. Round it.`,
   )
 }
 
@@ -54,7 +54,7 @@ export function lateError(where: string, missing: readonly string[], count: numb
   const rest = count > shown.length ? ` and ${count - shown.length} more` : ''
   return new PeerError(
     'peer.timeout',
-    `${where}: expected the keys within ${ms} ms, got none of ${shown.join(', ')}${rest}. Look whether the rank that sets them runs, or wait longer.`,
+    `${where}: timed out after ${ms} ms without ${shown.join(', ')}${rest}. Check that the rank that sets them is running, or wait longer.`,
   )
 }
 

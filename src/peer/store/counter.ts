@@ -19,7 +19,7 @@ export function sumOf(where: string, current: Uint8Array | undefined, amount: nu
     if (!found) {
       throw new PeerError(
         'config.invalid',
-        `${where}: expected a value that begins with a whole number, got ${JSON.stringify(text.slice(0, 40))}. Give the counter a key of its own.`,
+        `${where}: expected a value that begins with a whole number, got ${JSON.stringify(text.slice(0, 40))}. Give the counter its own key.`,
       )
     }
     from = Number(found[1])
@@ -28,7 +28,7 @@ export function sumOf(where: string, current: Uint8Array | undefined, amount: nu
   if (!Number.isSafeInteger(from) || !Number.isSafeInteger(sum)) {
     throw new PeerError(
       'config.invalid',
-      `${where}: expected a sum of at most ${Number.MAX_SAFE_INTEGER} either way, got about ${sum}. Begin a new counter.`,
+      `${where}: expected a sum between ±${Number.MAX_SAFE_INTEGER}, got about ${sum}. Start a new counter.`,
     )
   }
   return sum

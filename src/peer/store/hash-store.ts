@@ -7,14 +7,15 @@ import { defaultTimeoutMs, type Store } from './store.ts'
 import { addIn, compareSetIn } from './table-rules.ts'
 import { TimedStore } from './timed-store.ts'
 
+/** Options of `HashStore`. */
 export interface HashStoreOptions {
-  /** How long `get` and `wait` wait; 0 is for ever. Default 300,000. */
+  /** How long `get` and `wait` wait; 0 means no limit. Default 300,000. units: ms. */
   timeoutMs?: number
-  /** The clock; default the real one. */
+  /** The clock. Default: the system's. */
   env?: Env
 }
 
-/** A store in this thread's memory, for ranks that share it: torch.distributed.HashStore. */
+/** A store in the memory of this thread, for ranks that share it: torch.distributed.HashStore. */
 export class HashStore extends TimedStore implements Store {
   private table: KeyTable<Uint8Array>
   private owner: HashStore = this
@@ -75,7 +76,7 @@ export class HashStore extends TimedStore implements Store {
     return this.table.size
   }
 
-  /** The same keys for another user, with a time-out of its own; closing that ends its own waits alone. */
+  /** Returns another view of the same keys, with its own timeout. Closing it ends only its own waits. */
   share(): HashStore {
     const store = new HashStore({ timeoutMs: this.waitMs })
     store.table = this.table
@@ -118,8 +119,5 @@ export class HashStore extends TimedStore implements Store {
 }
 
 function closedError(where: string): PeerError {
-  return new PeerError(
-    'peer.lost',
-    `${where}: expected an open store, got one that was closed here. Make another.`,
-  )
+  return new PeerError('peer.lost', `${where}: this store has been closed. Create another.`)
 }

@@ -14,8 +14,8 @@ type Values = Map<string, Uint8Array>
 /**
  * A store in a file of the origin private file system: torch.distributed.FileStore. For tabs and workers of one origin in one browser.
  *
- * Each call reads the file, and writes it anew where it changes something, under a Web Lock; a BroadcastChannel tells those who wait. The
- * first to open a room that nobody has open begins with an empty file: what a crash left is gone.
+ * Each call reads the file, and rewrites it if it changes something, under a Web Lock; a BroadcastChannel wakes up waits. The first to open a
+ * room that nobody has open starts with an empty file, so leftovers of a crash are gone.
  */
 export class OpfsStore extends TimedStore implements Store {
   private isClosed = false
@@ -33,19 +33,19 @@ export class OpfsStore extends TimedStore implements Store {
     this.channel.onmessage = () => this.wake()
   }
 
-  /** errors: `config.invalid` where files of the origin, Web Locks or BroadcastChannel are missing, or for a name that is none. */
+  /** Opens the store of a room. errors: `config.invalid` without OPFS, Web Locks or BroadcastChannel, or for an invalid name. */
   static async open(room: string, env: Env = systemEnv): Promise<OpfsStore> {
     if (!/^[\w.-]{1,100}$/.test(room)) {
       throw new PeerError(
         'config.invalid',
-        `opfs store: expected a room of 1 to 100 letters, digits, ".", "_" and "-", got ${JSON.stringify(room)}. Choose another name.`,
+        `opfs store: expected a room name of 1 to 100 letters, digits, ".", "_" and "-", got ${JSON.stringify(room)}. Choose another name.`,
       )
     }
     const { storage, locks } = (globalThis.navigator ?? {}) as Partial<Navigator>
     if (!storage?.getDirectory || !locks || !('BroadcastChannel' in globalThis)) {
       throw new PeerError(
         'config.invalid',
-        'opfs store: expected a secure page of a browser with the origin private file system and Web Locks, got none. Use wss:// or broadcast:.',
+        'opfs store: this page is not secure, or its browser lacks the origin private file system or Web Locks. Use wss:// or broadcast:.',
       )
     }
     const folder = await storage.getDirectory()
@@ -173,10 +173,7 @@ export class OpfsStore extends TimedStore implements Store {
 
   private checkOpen(where: string): void {
     if (!this.isClosed) return
-    throw new PeerError(
-      'peer.lost',
-      `${where}: expected an open store, got one that was closed here. Open it again.`,
-    )
+    throw new PeerError('peer.lost', `${where}: this store has been closed. Open it again.`)
   }
 }
 

@@ -79,7 +79,9 @@ export class PortStore extends TimedStore implements Store {
       if ('code' in data) call?.reject(errorOf(data.code, data.text))
       else call?.resolve(data.value as never)
     }
-    port.addEventListener('close', () => this.end('whoever keeps it has gone. Open it again.'))
+    port.addEventListener('close', () =>
+      this.end('the context that keeps this store is gone. Open it again.'),
+    )
   }
 
   async set(key: string, value: string | Uint8Array): Promise<void> {
@@ -123,13 +125,13 @@ export class PortStore extends TimedStore implements Store {
   close(): void {
     if (this.isClosed) return
     this.port.postMessage({ bye: true } satisfies Request)
-    this.end('it was closed here. Open it again.')
+    this.end('this store has been closed. Open it again.')
   }
 
   private call<T>(method: Method, args: unknown[]): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       if (this.isClosed) {
-        reject(new PeerError('peer.lost', `store.${method}: expected an open store, got none.`))
+        reject(new PeerError('peer.lost', `store.${method}: this store is closed. Open it again.`))
         return
       }
       const id = this.calls++
@@ -145,7 +147,7 @@ export class PortStore extends TimedStore implements Store {
     this.port.onmessage = null
     this.port.close()
     for (const { reject } of this.pending.values())
-      reject(new PeerError('peer.lost', `store: expected an open store, but ${why}`))
+      reject(new PeerError('peer.lost', `store: ${why}`))
     this.pending.clear()
     this.onclose()
   }

@@ -3,8 +3,9 @@ import { keysOf, nameOf } from './check-arguments.ts'
 import type { Store } from './store.ts'
 
 /**
- * Another store's keys that begin with `prefix/`, under what follows: torch.distributed.PrefixStore. Users with prefixes of their
- * own do not clash. Errors, the time-out and `numKeys` are the other store's, with all of its keys, as in torch.
+ * A view of another store that adds `prefix/` to every key: torch.distributed.PrefixStore. Users with different prefixes do not clash.
+ *
+ * Errors, the timeout and `numKeys` are those of the other store, with all of its keys, as in torch.
  */
 export class PrefixStore implements Store {
   private readonly prefix: string
@@ -13,7 +14,7 @@ export class PrefixStore implements Store {
   constructor(prefix: string, store: Store) {
     if (typeof prefix !== 'string' || typeof store?.compareSet !== 'function') {
       throw new ArgumentTypeError(
-        `PrefixStore: expected a text and a store, got ${String(prefix)} and ${String(store)}. Write new PrefixStore('name', store).`,
+        `PrefixStore: expected a string and a store, got ${String(prefix)} and ${String(store)}. Write new PrefixStore('name', store).`,
       )
     }
     this.prefix = prefix
@@ -61,7 +62,7 @@ export class PrefixStore implements Store {
     return this.store.numKeys()
   }
 
-  /** Does nothing: the other store stays open, and whoever opened it closes it. */
+  /** Does nothing: the other store stays open, and its owner closes it. */
   close(): void {
     return
   }

@@ -1,38 +1,39 @@
 /**
- * A key-value store that all ranks reach, by which they find one another: torch.distributed.Store.
+ * A key-value store that all ranks share, through which they find each other: torch.distributed.Store.
  *
- * Values are bytes; text goes in as UTF-8.
+ * Values are bytes; strings are stored as UTF-8.
  */
 export interface Store {
-  /** How long `get` and `wait` wait, unless told; 0 is for ever. Default 300,000, as torch's. */
+  /** Default timeout of `get` and `wait`; 0 means no limit. Default 300,000, as in torch. units: ms. */
   timeoutMs: number
-  /** Puts a value under a key, in the place of what is there. */
+  /** Sets the value of a key, replacing any earlier value. */
   set(key: string, value: string | Uint8Array): Promise<void>
-  /** The value of a key; waits until it is there. errors: `peer.timeout`, naming the key. */
+  /** Returns the value of a key; waits until the key exists. errors: `peer.timeout`, naming the key. */
   get(key: string): Promise<Uint8Array>
   /**
-   * Adds to a counter, which begins at 0, and returns the new value. A counter is decimal text, as torch keeps it: `get` gives
-   * the text, and a text that begins with a whole number may be added to.
+   * Adds to a counter, which starts at 0, and returns the new value.
    *
-   * errors: `config.invalid` for a value that is none, or a sum that numbers do not hold exactly.
+   * A counter is decimal text, as in torch: `get` returns the text, and `add` accepts any text that begins with a whole number.
+   * errors: `config.invalid` for another value, or a sum that a number cannot hold exactly.
    */
   add(key: string, amount: number): Promise<number>
-  /** Resolves when all keys are there at once. errors: `peer.timeout`, naming those that are not. */
+  /** Resolves when all keys exist at once. errors: `peer.timeout`, naming those that do not. */
   wait(keys: readonly string[], timeoutMs?: number): Promise<void>
   /**
-   * Puts `desired` where the value is `expected` or, for an empty `expected`, where there is none. Returns what is there
-   * afterwards; for a key that is not there and an `expected` that is not empty, `expected`: torch tells no difference either.
+   * Sets `desired` if the current value is `expected`, or if the key does not exist and `expected` is empty. Returns the value afterwards.
+   *
+   * For a missing key and a non-empty `expected` it returns `expected`, as torch does.
    */
   compareSet(
     key: string,
     expected: string | Uint8Array,
     desired: string | Uint8Array,
   ): Promise<Uint8Array>
-  /** Takes a key away; resolves to whether it was there. */
+  /** Deletes a key. Resolves to whether it existed. */
   deleteKey(key: string): Promise<boolean>
-  /** How many keys are there. */
+  /** Returns the number of keys. */
   numKeys(): Promise<number>
-  /** Ends the use of the store: what waits, and what is asked later, rejects with `peer.lost`. */
+  /** Closes the store: pending and later calls reject with `peer.lost`. */
   close(): void
 }
 

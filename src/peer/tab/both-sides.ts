@@ -56,7 +56,7 @@ export class BothSides {
   async #inTime(peerName: string): Promise<boolean> {
     let cancel!: () => void
     const late = new Promise<never>((_, reject) => {
-      const text = `link to ${peerName}: expected its word within ${wordMs} ms of connecting, got none. Is its tab still there?`
+      const text = `link to ${peerName}: the other tab did not confirm the connection within ${wordMs} ms. Is it still open?`
       cancel = this.#env.after(wordMs, () => reject(new PeerError('peer.unreachable', text)))
     })
     try {

@@ -148,7 +148,7 @@ export class LanedConnection {
           : null
       count = given ?? lanesFor(roundTripMs!)
       tell(1, 'link', () => {
-        const why = roundTripMs === null ? 'as told' : `round trip ${roundTripMs.toFixed(1)} ms`
+        const why = roundTripMs === null ? 'as set' : `round trip ${roundTripMs.toFixed(1)} ms`
         return `to ${peerName}: ${count} ${count === 1 ? 'lane' : 'lanes'} (${why})`
       })
       onSignal(this.#attempt, { lanes: count })
@@ -158,7 +158,7 @@ export class LanedConnection {
         this.#decide.reject(
           new PeerError(
             'peer.unreachable',
-            `link to ${peerName}: expected word of its lanes within ${wordMs} ms of its connection, got none. Is that tab frozen?`,
+            `link to ${peerName}: the other tab connected, but sent no number of lanes within ${wordMs} ms. Is it frozen?`,
           ),
         ),
       )

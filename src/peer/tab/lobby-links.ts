@@ -104,7 +104,7 @@ export class LobbyLinks {
     if (!parsed.success)
       throw new PeerError(
         'peer.protocol',
-        `lobby: expected a call of ${side.peer.name} or its answer, got something else (${parsed.issues[0].message}). Reload both pages.`,
+        `lobby: ${side.peer.name} sent a message that is neither a call nor an answer (${parsed.issues[0].message}). Reload both pages.`,
       )
     side.receive(parsed.output)
   }

@@ -95,7 +95,7 @@ export async function openLocalPorts(env: Env = systemEnv): Promise<LocalPorts |
             reject(
               new PeerError(
                 'peer.unreachable',
-                `link to ${peerName}: no port: the other tab did not ask for one within ${pairTimeoutMs} ms. Is it frozen or being debugged?`,
+                `link to ${peerName}: no port: the other tab requested none within ${pairTimeoutMs} ms. Is it frozen or being debugged?`,
               ),
             )
           })

@@ -6,22 +6,23 @@ import { parseRoomUrl } from '../room/room-url.ts'
 import { checkTimeout } from '../store/check-arguments.ts'
 import { WebSocketStore } from './web-socket-store.ts'
 
+/** Options of `openStore`. */
 export interface OpenStoreOptions {
-  /** How long `get` and `wait` wait; 0 is for ever. Default 300,000. */
+  /** How long `get` and `wait` wait; 0 means no limit. Default 300,000. units: ms. */
   timeoutMs?: number
-  /** `either`, the default, makes the room when it is not there; `join` and `create` insist. */
+  /** `either`, the default, creates the room if it does not exist. `join` fails then, and `create` fails if it exists. */
   mode?: 'either' | 'join' | 'create'
-  /** Default the platform's. Outside of browsers, one that sends an Origin that the server allows. */
+  /** Default: the platform's. Outside browsers, pass one that sends an Origin that the server allows. */
   WebSocket?: SocketConstructor
-  /** The clock; default the real one. */
+  /** The clock. Default: the system's. */
   env?: Env
 }
 
 /**
- * Opens the store of a room of the signaling server. `url` is a link to the room (`newRoomUrl`), or the address of a page that is in it;
- * whoever has it shares the store. Who opens it is in no lobby and no run of that room.
+ * Opens the store of a room of the signaling server. `url` is a link to the room (`newRoomUrl`), or the address of a page in that room.
  *
- * errors: `config.invalid` for what is no such link; `signal.lost` when there is no server; `signal.refused` with the server's reason.
+ * Everyone with the link shares the store. Opening it joins neither the room's lobby nor its runs.
+ * errors: `config.invalid` for an invalid link; `signal.lost` if the server cannot be reached; `signal.refused` with the server's reason.
  */
 export const openStore = (
   url: string | URL,
@@ -47,7 +48,7 @@ export async function openStoreFor(
   if (!Socket) {
     throw new PeerError(
       'config.invalid',
-      `${where}: expected a platform with WebSockets, got one without. Give the option WebSocket, the class of the package ws say.`,
+      `${where}: this platform has no WebSocket. Pass the option WebSocket, for example the class of the package ws.`,
     )
   }
   return WebSocketStore.open({ url: server, link, mode, WebSocket: Socket, env }, timeoutMs)

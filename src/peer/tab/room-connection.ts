@@ -130,7 +130,7 @@ export class RoomConnection {
     this.cancelWatchdog = this.env.after(limits.goneMs, () => {
       this.fatal ??= new PeerError(
         'signal.lost',
-        `signaling: expected the server to speak within ${limits.goneMs} ms, got silence. Is it still running?`,
+        `signaling: the server sent nothing for ${limits.goneMs} ms. Is it still running?`,
       )
       this.socket?.close()
       this.ended(1006, '')
@@ -144,7 +144,7 @@ export class RoomConnection {
     if (!parsed.ok) {
       this.fatal = new PeerError(
         'signal.lost',
-        `signaling: the server sent something else than this page expects (${parsed.text}). Reload the page.`,
+        `signaling: this page does not understand the server's message (${parsed.text}). Reload the page.`,
       )
       this.socket?.close()
       return
@@ -234,7 +234,7 @@ export class RoomConnection {
         'signal.lost',
         this.isInside
           ? `signaling: the connection to ${where} ended (${why}). Open the room's link again.`
-          : `signaling: no connection to ${where} (${why}). Is the server running, and is this page from it?`,
+          : `signaling: no connection to ${where} (${why}). Is the server running, and does this page come from it?`,
       )
     if (this.opened) this.opened.reject(error)
     else this.listener.lost(error)
@@ -254,10 +254,10 @@ const tooBigText = `${tooBig}: a message was too large for the server, which rea
 function notInside(): PeerError {
   return new PeerError(
     'signal.lost',
-    'signaling: expected to be in a room to ask for ICE servers, got one that was left. Enter it again.',
+    'signaling: cannot request ICE servers after leaving the room. Enter it again.',
   )
 }
 
 function leftEarly(): PeerError {
-  return new PeerError('signal.lost', 'signaling: left before the room was entered.')
+  return new PeerError('signal.lost', 'signaling: the room was left before it was entered.')
 }

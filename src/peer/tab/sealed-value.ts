@@ -58,7 +58,7 @@ export class ValueSeal {
     } catch (cause) {
       throw new PeerError(
         'peer.protocol',
-        `store key ${JSON.stringify(key)}: expected a value that a holder of the room's link sealed for it, got one that does not open. The signaling server may be tampering.`,
+        `store key ${JSON.stringify(key)}: its value does not decrypt with the room's key. The signaling server may be tampering.`,
         { cause },
       )
     }

@@ -109,7 +109,7 @@ export class StoreCalls {
         this.settled(id)?.reject(
           new PeerError(
             'peer.timeout',
-            `${entry.where}: expected an answer of the server within ${entry.timeoutMs} ms, got none. Load the same version of the page on every rank and on the server.`,
+            `${entry.where}: no answer from the server within ${entry.timeoutMs} ms. Load the same version of the page on every rank and on the server.`,
           ),
         )
       })
@@ -151,6 +151,6 @@ export class StoreCalls {
 function checkSize(message: StoreMessage): void {
   const sizeBytes = utf8Bytes(JSON.stringify(message))
   if (sizeBytes <= limits.messageBytes) return
-  const text = `store: expected a call of at most ${limits.messageBytes} bytes, its keys included, got ${sizeBytes}. Wait for fewer keys at once.`
+  const text = `store: expected a call of at most ${limits.messageBytes} bytes, including its keys, got ${sizeBytes}. Wait for fewer keys at once.`
   throw new SignalError('too-large', text)
 }

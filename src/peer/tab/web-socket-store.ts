@@ -23,16 +23,16 @@ import { StoreCalls } from './store-calls.ts'
 type Answer<K extends StoreAnswer['kind']> = Extract<StoreAnswer, { kind: K }>
 
 /**
- * The store of a room of the signaling server, which everyone with the room's link shares; `openStore` opens one. It is there as long as
+ * The store of a room of the signaling server, shared by everyone with the room's link; `openStore` opens one. It exists as long as
  * someone is in the room.
  *
- * Values are sealed end to end with a key of the room's link: the server sees keys, how long values are, which values of one key are
- * equal, and the numbers that `add` counts; and it could give an older value of a key, or another count.
+ * Values are sealed end to end with a key derived from the room's link. The server sees keys, the length of values, which values of one key
+ * are equal, and the numbers that `add` counts; it could return an older value of a key, or another count.
  *
- * order: calls of one store take effect in the order in which they are made. An `add` to a text that was set and a `compareSet` of a
- * counter take several messages, and so may take effect after calls that were made while they were under way: await them first.
- * errors: `signal.refused` (a `SignalError`) with the limit that a call would exceed; `peer.lost` for all that is pending when the
- * connection ends, and all after; `peer.protocol` for a value that the server has changed.
+ * order: calls of one store take effect in the order in which they are made. An `add` to a text that was set, and a `compareSet` of a
+ * counter, take several messages, so they may take effect after calls made while they are in flight: await them first.
+ * errors: `signal.refused` (a `SignalError`) with the limit that a call would exceed; `peer.lost` for calls that are pending when the
+ * connection ends, and all later ones; `peer.protocol` for a value that the server has changed.
  */
 export class WebSocketStore extends TimedStore implements Store {
   private readonly calls: StoreCalls
@@ -68,7 +68,7 @@ export class WebSocketStore extends TimedStore implements Store {
     return store
   }
 
-  /** Whether the server relays links, too. */
+  /** Whether the server also relays links. */
   get hasRelay(): boolean {
     return this.connection.hasRelay
   }
@@ -148,20 +148,15 @@ export class WebSocketStore extends TimedStore implements Store {
     return (await this.ask('store.numKeys', { op: 'numKeys' }, ['count'])).count
   }
 
-  /** The ICE servers that the server has for its rooms, with fresh credentials; empty where it has none. errors: `signal.lost`. */
+  /** Returns the ICE servers that the signaling server offers, with fresh credentials; empty if it has none. errors: `signal.lost`. */
   iceServers(): Promise<readonly RTCIceServer[]> {
     return this.connection.askIceServers()
   }
 
-  /** Leaves the room; the store ends with it when nobody else is inside. */
+  /** Leaves the room. The store ends with the room when nobody is left in it. */
   close(): void {
     this.connection.bye()
-    this.calls.end(
-      new PeerError(
-        'peer.lost',
-        'expected an open store, got one that was closed here. Open it again.',
-      ),
-    )
+    this.calls.end(new PeerError('peer.lost', 'this store has been closed. Open it again.'))
   }
 
   /** Puts `desired` in the place of `expected`, which the server holds as `believed` (null: as something sealed, if at all). */
@@ -216,6 +211,6 @@ function checkSize<T extends Uint8Array>(value: T): T {
 function unexpected(where: string, answer: StoreAnswer): PeerError {
   return new PeerError(
     'peer.protocol',
-    `${where}: expected an answer to this call, got ${JSON.stringify(answer).slice(0, 80)}. Load the same version of the page on every rank and on the server.`,
+    `${where}: the server's answer does not fit this call: ${JSON.stringify(answer).slice(0, 80)}. Load the same version of the page on every rank and on the server.`,
   )
 }

@@ -128,7 +128,9 @@ export class WebRtcConnection {
     }
     const totalMs = this.attemptTimeoutsMs.reduce((sum, ms) => sum + ms, answererGraceMs)
     this.cancelDeadline = this.env.after(totalMs, () =>
-      this.giveUp(this.attempt ? this.reason(this.attempt) : this.lastReason || 'it sent no offer'),
+      this.giveUp(
+        this.attempt ? this.reason(this.attempt) : this.lastReason || 'the other tab sent no offer',
+      ),
     )
   }
 
@@ -137,7 +139,7 @@ export class WebRtcConnection {
     if (this.isOver) return
     const parsed = v.safeParse(signalsSchema, signals)
     if (!parsed.success) {
-      this.giveUp(`it sent a signal that is none (${parsed.issues[0].message})`)
+      this.giveUp(`the other tab sent an invalid signal (${parsed.issues[0].message})`)
       return
     }
     const isNewer = attempt > (this.attempt?.number ?? 0)
@@ -322,15 +324,15 @@ export class WebRtcConnection {
     const { localCandidates, remoteCandidates, hasHeard, pc } = attempt
     const turn = this.turnTrouble(attempt)
     if (localCandidates === 0 && turn === '') {
-      return 'no network route: this browser offers no address to connect from, as when it is offline. Connect to a network, or open the tabs in one browser'
+      return 'no network route: this browser offers no address to connect from, for example because it is offline. Connect to a network, or open the tabs in one browser'
     }
     if (!hasHeard) return 'the other tab did not answer. Is it frozen or being debugged?'
     if (remoteCandidates === 0) {
-      return 'no network route: the other browser offers no address to connect to, as when it is offline'
+      return 'no network route: the other browser offers no address to connect to, for example because it is offline'
     }
     const advice =
       turn ||
-      'A firewall or NAT may be between: use one network, or a TURN server (--ice-servers for the launcher or the server, or the option rtc)'
+      'A firewall or NAT may be in between: use one network, or a TURN server (--ice-servers for the launcher or the server, or the option rtc)'
     return `none of ${localCandidates} addresses here reaches one of ${remoteCandidates} there (ICE ${pc.iceConnectionState}). ${advice}`
   }
 
@@ -342,7 +344,7 @@ export class WebRtcConnection {
     // The browser tells addresses in a form of its own.
     const answers = [...turnErrors].map(([url, error]) => `${url}: ${error}`)
     const told = answers.length > 0 ? answers : [`${turns.join(', ')}: no answer`]
-    return `No TURN server gave an address (${told.join(', ')}): look at its address, its secret, and the clocks of both`
+    return `No TURN server gave an address (${told.join(', ')}): check its address, its secret, and the clocks of both machines`
   }
 
   private end(): void {

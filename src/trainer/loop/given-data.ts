@@ -22,19 +22,19 @@ export async function shareGiven(
 ): Promise<Uint8Array<ArrayBuffer> | null> {
   if (config.data !== givenData || !expected) return null
   const sizes = await group.allGatherU32(Uint32Array.of(own?.length ?? 0), {
-    label: 'the given data',
+    label: 'the user-supplied data',
   })
   const givers = [...sizes].flatMap((size, rank) => (size > 0 ? [rank] : []))
   if (givers.length === 0) {
     throw new TabringError(
       'data.missing',
-      `data: expected ${expected.words} from a person, got none. Give it again, or choose other data.`,
+      `data: expected ${expected.words} from the user, got none. Supply it again, or choose other data.`,
     )
   }
   if (givers.length > 1) {
     throw new TabringError(
       'data.malformed',
-      `data: expected it from one rank, got it from ranks ${givers.join(' and ')}. Give it on one of them.`,
+      `data: only one rank may supply data, got it from ranks ${givers.join(' and ')}. Supply it on one of them.`,
     )
   }
   const [giver] = givers
@@ -42,14 +42,14 @@ export async function shareGiven(
   if (size > expected.mostBytes) {
     throw new TabringError(
       'data.malformed',
-      `data: expected ${expected.words} of at most ${expected.mostBytes} bytes, got ${size}. Give less of it.`,
+      `data: expected ${expected.words} of at most ${expected.mostBytes} bytes, got ${size}. Supply less of it.`,
     )
   }
   const bytes = new Uint8Array(size)
   if (giver === group.rank && own) bytes.set(own)
   for (let begin = 0; group.size > 1 && begin < size; begin += pieceBytes) {
     const end = Math.min(size, begin + pieceBytes)
-    await group.broadcast(bytes.subarray(begin, end), giver, { label: 'the given data' })
+    await group.broadcast(bytes.subarray(begin, end), giver, { label: 'the user-supplied data' })
     onProgress(end, size)
   }
   return bytes

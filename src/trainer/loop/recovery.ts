@@ -103,7 +103,7 @@ export class Recovery {
     if (reason !== undefined) {
       const text = `rank ${group.rank} lost its device (${reason}).`
       if (!regroup) {
-        throw new GpuError(lostCode, `device: ${text} Start again, or without that rank.`, {
+        throw new GpuError(lostCode, `device: ${text} Start again, with or without that rank.`, {
           cause: error,
         })
       }
@@ -122,7 +122,7 @@ export class Recovery {
         await next.barrier().catch(() => undefined)
         throw new GpuError(
           lostCode,
-          `device: GPU devices of the ${group.size} ranks were lost ${settled.losses} times without training getting on, expected ${mostLosses} times at most; ${loss} Close other pages that use the GPU, or start again with a smaller batch or without that rank.`,
+          `device: the ${group.size} ranks lost GPU devices ${settled.losses} times without progress in training, at most ${mostLosses} times are allowed; ${loss} Close other pages that use the GPU, or start again with a smaller batch or without that rank.`,
         )
       }
       kept.backTo(settled.step)
@@ -145,7 +145,7 @@ export class Recovery {
 
 /** `loss` says what was lost and why; what a caller should do about it is done here. */
 const tellLoss = (loss: string, step: number): void =>
-  console.warn(`tabring: ${loss} Training goes on from step ${step}.`)
+  console.warn(`tabring: ${loss} Training resumes from step ${step}.`)
 
 /** What a device that is about to be lost makes of a command: an error of its own, or one of the browser's. */
 const mayBeLoss = (error: unknown): boolean =>

@@ -135,7 +135,10 @@ export class Trainer {
   /** The trained parameters with the keys of the plain model. errors: `graph.misuse` before the model is made. */
   async stateDict(): Promise<StateDict> {
     if (!this.#ddp) {
-      throw new TabringError('graph.misuse', 'parameters: there are none before training begins.')
+      throw new TabringError(
+        'graph.misuse',
+        'stateDict: the model does not exist until training starts. Call it after the first step.',
+      )
     }
     return this.#ddp.module.stateDict()
   }
@@ -175,7 +178,7 @@ export class Trainer {
     if (canBeSaved(this.#options.config)) return this.#saves.ask()
     throw new TabringError(
       'config.invalid',
-      'save: expected a run of one model with the setting saves, got another. Start with it.',
+      'save: this run cannot be saved: it needs one model and the setting saves. Start it with them.',
     )
   }
 
@@ -391,7 +394,7 @@ export class Trainer {
       look: async (inputs, scalars) => {
         try {
           const { detectAnomaly } = await loadPart(
-            'the look for the op behind a NaN',
+            'the search for the op that gave NaN',
             () => import('../../graph/compile/detect-anomaly.ts'),
           )
           const options = { checkInfinite: true }
@@ -440,7 +443,7 @@ export class Trainer {
     if (checkpoints) return checkpoints
     throw new TabringError(
       'config.invalid',
-      'checkpoints: expected a place for them, got none. Leave checkpointEvery and resume out.',
+      'checkpoints: this run has nowhere to store them. Omit checkpointEvery and resume.',
     )
   }
 

@@ -364,5 +364,5 @@ function weightOf(
 const lossNotFinite = (step: number, loss: number, isOfAll: boolean) =>
   new TabringError(
     'train.nan',
-    `step ${step}: expected a finite loss, got ${loss}. Lower the learning rate, or check the data for values that are not numbers.${isOfAll ? " No rank's own samples lead to it: it comes of joining what the ranks have." : ''}`,
+    `step ${step}: expected a finite loss, got ${loss}. Lower the learning rate, or check the data for values that are not numbers.${isOfAll ? " No rank's samples alone lead to it: it comes from combining those of all ranks." : ''}`,
   )

@@ -94,7 +94,7 @@ export async function takeFromShelf(place: string, name: string): Promise<Uint8A
   const folder = await privateCheckpoints(place)
   const file = await inTurn(folder, () => getCheckpoint(folder, name))
   if (file) return file
-  throw new DataError('data.missing', `checkpoint: expected "${name}", got none. Look again.`)
+  throw new DataError('data.missing', `checkpoint: "${name}" does not exist. Choose another one.`)
 }
 
 /** The settings of the run that saved a file of the list. errors: those of `getCheckpoint`, `data.malformed`. */
@@ -160,6 +160,6 @@ async function settingsOf(
     return { step, config: checked.output, samples }
   throw new DataError(
     'data.malformed',
-    "checkpoint: expected one of this page's own runs, got a checkpoint of another program. Give a file that was downloaded here.",
+    'checkpoint: this file is a checkpoint of another program. Choose a file that was downloaded from this page.',
   )
 }

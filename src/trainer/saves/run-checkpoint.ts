@@ -155,7 +155,7 @@ export async function resumeRun(
   if (!file) {
     throw new TabringError(
       'data.missing',
-      'resume: expected a checkpoint, got a folder without any. Start without it.',
+      'resume: the folder has no checkpoint. Start without resuming.',
     )
   }
   const values = await unpackCheckpoint<RunValues>(file, {}, { strict: false })
@@ -192,10 +192,10 @@ function refuseOther({ record, cursor, step }: RunValues, config: TrainConfig, s
     if (saved === now) return
     throw new TabringError(
       'config.invalid',
-      `resume: ${name} must be ${String(saved)}, as in the run that was saved, got ${String(now)}. Give the settings of that run, or start without resuming.`,
+      `resume: ${name} must be ${String(saved)}, as in the saved run, got ${String(now)}. Use the settings of that run, or start without resuming.`,
     )
   }
-  if (!record?.config || !cursor) refuse('the file', "one of this program's own runs", 'another')
+  if (!record?.config || !cursor) refuse('the file', 'a checkpoint of this program', 'another')
   const saved = { ...earlier, ...record.config }
   for (const name of [
     'demo',
@@ -212,7 +212,7 @@ function refuseOther({ record, cursor, step }: RunValues, config: TrainConfig, s
   if (step <= steps) return
   throw new TabringError(
     'config.invalid',
-    `resume: expected a checkpoint from this run's last step, ${steps}, or before, got one of step ${step}. Raise the epochs or steps to train on.`,
+    `resume: the checkpoint is of step ${step}, and this run ends at step ${steps}. Raise the epochs or steps to continue training.`,
   )
 }
 

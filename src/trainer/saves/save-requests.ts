@@ -131,7 +131,7 @@ export class Saves {
       reason ??
       new TabringError(
         'graph.misuse',
-        'save: expected a run that goes on or has ended well, got none. Save while it runs.',
+        'save: there is no run that is training or has finished. Save while it runs.',
       )
     for (const { reject } of this.#waiting.splice(0)) reject(this.#ended)
   }

@@ -59,7 +59,7 @@ export class Looks {
       const known = Object.keys(looks).join(' or ') || 'none'
       throw new TabringError(
         'config.invalid',
-        `look: expected ${known} of ${meta.title}, got ${name}. Ask for one that the demo has.`,
+        `query: expected ${known} of ${meta.title}, got ${name}. Choose one that the demo has.`,
       )
     }
     const looked = this.#looked
@@ -201,5 +201,5 @@ export function evaluating<T>(model: Module, trace: () => T): T {
 const noModel = () =>
   new TabringError(
     'graph.misuse',
-    'look: expected a model that is trained or has been, got none. Ask again when the run has begun to train.',
+    'query: there is no model yet. Ask again when training has started.',
   )

@@ -98,7 +98,7 @@ function partiesOf(run: Run, text: string, code: string): Parties | null {
     const others = [from, to].filter((rank) => rank !== run.rank)
     return { ranks: others, is: others.length === 2 ? 'pair' : 'own' }
   }
-  const [, late] = text.split("expected every rank's links within ")
+  const [, late] = text.split('not every rank had its links within ')
   if (late !== undefined) {
     const found = ranks.filter((rank) => rank !== run.rank && late.includes(nameOf(rank)))
     return found.length > 0 ? { ranks: found, is: 'late' } : null

@@ -125,7 +125,7 @@ class ComputeWorker implements ComputeApi {
     if (this.#abort) {
       throw new TabringError(
         'graph.misuse',
-        'train: a run is under way. Abort it or wait for its end.',
+        'train: a run is already in progress. Abort it, or wait until it ends.',
       )
     }
     nameSpans(rank, `rank ${rank}`)
@@ -236,7 +236,7 @@ class ComputeWorker implements ComputeApi {
     if (this.#trainer) return this.#trainer.save()
     throw new TabringError(
       'graph.misuse',
-      'save: expected a run, got none. Save when one has begun to train.',
+      'save: there is no run. Save after one has started training.',
     )
   }
 
@@ -244,7 +244,7 @@ class ComputeWorker implements ComputeApi {
     if (!this.#trainer) {
       throw new TabringError(
         'graph.misuse',
-        'look: expected a model that is trained or has been, got none. Ask again when a run has begun to train.',
+        'query: there is no model yet. Ask again when training has started.',
       )
     }
     const answer = await this.#trainer.look(name, input)
@@ -307,7 +307,7 @@ class ComputeWorker implements ComputeApi {
   async dropLinks(epoch: number): Promise<void> {
     const links = this.#links.get(epoch)
     this.#links.delete(epoch)
-    for (const link of links?.values() ?? []) link.close('the run did not begin')
+    for (const link of links?.values() ?? []) link.close('the run did not start')
   }
 
   #end(links: Map<number, Link>): void {
@@ -390,7 +390,7 @@ function placeOf(
             if (answer.ok) return answer.blob()
             throw new DataError(
               'data.missing',
-              `resume: expected the file at ${file}, got status ${answer.status}. Start again.`,
+              `resume: could not fetch ${file}, got status ${answer.status}. Start again.`,
             )
           },
   }

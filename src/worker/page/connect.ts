@@ -124,7 +124,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     if (typeof RTCPeerConnection === 'undefined') {
       throw new PeerError(
         'peer.unreachable',
-        `link to ${nameOf(peerRank)}: expected WebRTC, got a browser without. Take it out of what blocks it, or the transport "relay".`,
+        `link to ${nameOf(peerRank)}: this browser has no WebRTC. Disable the extension or policy that blocks it, or use transport "relay".`,
       )
     }
     const taken: unknown[] = []
@@ -175,7 +175,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     if (!ports) {
       throw new PeerError(
         'peer.unreachable',
-        `link to ${nameOf(peerRank)}: expected this browser's ports, got none. Use the transport "webrtc".`,
+        `link to ${nameOf(peerRank)}: this browser has no ports between tabs. Use transport "webrtc".`,
       )
     }
     // Member ids are fresh for every connection to the server, so the key names this pair in this epoch alone.
@@ -195,7 +195,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
         peerRank,
         new PeerError(
           'peer.lost',
-          `link to ${nameOf(peerRank)}: ended: its tab let go of the port.`,
+          `link to ${nameOf(peerRank)}: ended: the other tab released the port.`,
         ),
       ),
     )

@@ -51,7 +51,7 @@ export class LocalCrew {
     if (this.#isClosed) {
       throw new TabringError(
         'graph.misuse',
-        'train: expected an open crew, got a closed one. Make another.',
+        'train: these local ranks have been closed. Create new ones.',
       )
     }
     const epoch = ++this.#epoch

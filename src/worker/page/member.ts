@@ -333,7 +333,7 @@ export class RoomMember {
     const hasStarted = this.#hasStarted
     this.#endWell?.()
     if (this.#assignment)
-      this.#fail(new PeerError('peer.aborted', this.#abortText ?? 'Another run has begun.'))
+      this.#fail(new PeerError('peer.aborted', this.#abortText ?? 'Another run has started.'))
     this.#abortText = undefined
     this.#hasStarted = hasStarted
   }

@@ -147,8 +147,8 @@ test('what a rank throws is told with its causes; the waiting ones are closed', 
 test.each([
   ['text', '', /^thrown: a text$/],
   ['late', '', /^Error: from a timer\n {4}at /],
-  ['unset', 'config.invalid', /^\w+: env: expected MASTER_ADDR to be set, got none\./],
-  ['reload', 'worker.dead', /^expected its page to stay until the end, got another: http:/],
+  ['unset', 'config.invalid', /^\w+: env: MASTER_ADDR is not set\./],
+  ['reload', 'worker.dead', /^its page was replaced by http:/],
 ])('a program that ends badly: %s', async (mode, code, text) => {
   const { failures } = await run([mode])
   expect(failures).toEqual([{ rank: 0, code, text: expect.stringMatching(text) }])
@@ -161,7 +161,11 @@ test('a tab that crashes has failed', async () => {
   }
   const { failures } = await run(['wait', 'wait'], { onUp })
   expect(failures).toEqual([
-    { rank: expect.any(Number), code: 'worker.dead', text: expect.stringContaining('got a crash') },
+    {
+      rank: expect.any(Number),
+      code: 'worker.dead',
+      text: expect.stringContaining('its tab crashed'),
+    },
   ])
 })
 
@@ -169,7 +173,11 @@ test('a tab that somebody closes has failed', async () => {
   const onUp = () => void browser.contexts()[0].pages()[0].close()
   const { failures } = await run(['wait', 'wait'], { onUp })
   expect(failures).toEqual([
-    { rank: expect.any(Number), code: 'worker.dead', text: expect.stringContaining('got closed') },
+    {
+      rank: expect.any(Number),
+      code: 'worker.dead',
+      text: expect.stringContaining('its tab was closed before the run ended'),
+    },
   ])
 })
 
@@ -183,7 +191,7 @@ test('a browser that exits has failed, once', async () => {
     {
       rank: null,
       code: 'worker.dead',
-      text: expect.stringContaining('browser: expected it to run'),
+      text: expect.stringContaining('browser: it crashed or was closed before the run ended'),
     },
   ])
 })
@@ -200,7 +208,7 @@ test('a rank that spawns workers, in a built program: results, and the stack of 
   expect(said).toContain('0 stdout sums [0:0:30, 0:1:30]')
   expect(failures).toMatchObject([{ rank: 0, code: 'rank.failed' }])
   expect(sourceLines(built.root, folder)(failures[0].text)).toMatch(
-    /expected rank 1 to end well, got this error:\nRangeError: factor of -1\n {4}at spawned\.ts:5:\d+\n/,
+    /rank 1 failed with this error:\nRangeError: factor of -1\n {4}at spawned\.ts:5:\d+\n/,
   )
 })
 
@@ -227,6 +235,6 @@ test('how many tabs auto, cpu and gpu are, where the only adapter is software', 
   expect(await count('cpu')).toBe(availableParallelism())
   expect(await count('auto')).toBe(availableParallelism())
   expect(await count('auto', 1)).toBe(1)
-  await expect(count('gpu')).rejects.toThrow('expected a GPU that the browser can use, got none')
+  await expect(count('gpu')).rejects.toThrow('the browser found no GPU that it can use')
   expect(browser.contexts()).toEqual([])
 })

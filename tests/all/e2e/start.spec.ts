@@ -55,7 +55,7 @@ describe('npm start', () => {
   it('--host: HTTPS for other machines, their addresses and a word about the certificate', async () => {
     const text = await npmStart('--host', '--port', '0').seen('Ctrl-C')
     expect(text).toMatch(/Tabring is at {2}https:\/\/localhost:\d+\//)
-    expect(text).toMatch(/in the network https:\/\/\d+\.\d+\.\d+\.\d+:\d+\//)
+    expect(text).toMatch(/on the network https:\/\/\d+\.\d+\.\d+\.\d+:\d+\//)
     expect(text).toContain('The certificate is self-signed')
     expect(text).not.toContain('npm start -- --host')
   })
@@ -86,7 +86,7 @@ describe('npm start', () => {
       expect(empty.text()).toContain('train-images-idx3-ubyte')
       const none = npmStart('--port', '0', '--data', join(folder, 'none'))
       expect((await once(none.child, 'exit'))[0]).toBe(1)
-      expect(none.text()).toContain('which does not exist')
+      expect(none.text()).toContain('none does not exist')
 
       const files = smallFolder()
       for (const [name, bytes] of Object.entries(files)) await writeFile(join(folder, name), bytes)

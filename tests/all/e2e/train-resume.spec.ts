@@ -126,7 +126,7 @@ test('a run that was killed goes on from its latest checkpoint, to the same bits
   killed.child.kill('SIGINT')
   await once(killed.child, 'close')
   expect(killed.told.stderr).toContain(
-    `interrupted; ${runs} keeps the checkpoints; --resume latest`,
+    `interrupted; the checkpoints are in ${runs}; continue with --resume latest`,
   )
   const second = await train(...settings, '--resume', 'latest')
   const whole = await train(...six)

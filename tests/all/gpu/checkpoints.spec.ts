@@ -135,7 +135,7 @@ test.each(['adamw', 'sgd'] as const)(
       }
     }
     // Before any state is kept a run goes back to the checkpoint that it came from.
-    expect(warn.mock.calls.map(String).join()).toContain('Training goes on from step 6.')
+    expect(warn.mock.calls.map(String).join()).toContain('Training resumes from step 6.')
   },
   180_000,
 )

@@ -47,7 +47,7 @@ test('a learning rate that differs ends the step on all ranks before an update; 
       reason: {
         code: 'peer.mismatch',
         message: expect.stringContaining(
-          'got lr 0.5 (SGD, group 0) on ranks 0 and 2, lr 0.0001 (SGD, group 0) on rank 1.',
+          "disagree about the optimizer's settings: lr 0.5 (SGD, group 0) on ranks 0 and 2, lr 0.0001 (SGD, group 0) on rank 1.",
         ),
       },
     })

@@ -139,7 +139,7 @@ test('a device that one rank loses is replaced, and all go on from the step that
   expect(warnings()).toEqual(
     Array(3).fill(
       expect.stringMatching(
-        /^tabring: rank 1 lost its device \(destroyed: [^()]*\)\. Training goes on from step 50\.$/,
+        /^tabring: rank 1 lost its device \(destroyed: [^()]*\)\. Training resumes from step 50\.$/,
       ),
     ),
   )
@@ -153,7 +153,7 @@ test('a device that goes away from one rank alone, with nothing that it was give
   await expectSame(ends, [0, 1, 0])
   expect(warnings()).toEqual(
     Array(3).fill(
-      'tabring: rank 1 lost its device (unknown: the driver was reset). Training goes on from step 50.',
+      'tabring: rank 1 lost its device (unknown: the driver was reset). Training resumes from step 50.',
     ),
   )
 }, 120_000)
@@ -172,7 +172,7 @@ test('one rank alone goes on from what it has kept, and says why', async () => {
   // The time is that of all its steps, those before the loss too.
   expect(1000 * result.seconds).toBeGreaterThan(toldMs.at(-1)! - toldMs[0])
   expect(warnings()).toEqual([
-    'tabring: the device was lost (unknown: the driver was reset). Training goes on from step 50.',
+    'tabring: the device was lost (unknown: the driver was reset). Training resumes from step 50.',
   ])
 }, 120_000)
 
@@ -196,7 +196,7 @@ test('a device that is lost again and again ends the run on every rank, and says
     expect(reason).toMatchObject({
       code: 'gpu.lost',
       message: expect.stringMatching(
-        /^device: GPU devices of the 3 ranks were lost 4 times without training getting on, expected 3 times at most; .*rank 2 lost its device/,
+        /^device: the 3 ranks lost GPU devices 4 times without progress in training, at most 3 times are allowed; .*rank 2 lost its device/,
       ),
     })
     expect(losses).toEqual([])
@@ -207,7 +207,7 @@ test('ranks that cannot meet again end with the loss, and who had it', async () 
   const ends = await endsOf(once(2, 3), { regroups: false })
   // Whoever waited names the collective first, if one was under way.
   const message = expect.stringMatching(
-    /device: rank 2 lost its device \(destroyed: [^()]*\)\. Start again, or without that rank\.$/,
+    /device: rank 2 lost its device \(destroyed: [^()]*\)\. Start again, with or without that rank\.$/,
   )
   for (const rank of [0, 1])
     expect(ends[rank].reason).toMatchObject({ code: 'peer.aborted', message })

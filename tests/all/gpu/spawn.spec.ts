@@ -41,7 +41,7 @@ test('the first rank that throws is named with its stack and causes; the others 
   expect(error).toBeInstanceOf(ProcessRaisedException)
   expect(error).toMatchObject({ code: 'rank.failed', errorIndex: 2 })
   expect(error.message).toMatch(
-    /^spawn: expected rank 2 to end well, got this error:\nRangeError: no batch\n {4}at .*spawned\.worker\.ts.*:\d+:\d+\n[\s\S]*\ncause: TypeError: inner\n/,
+    /^spawn: rank 2 failed with this error:\nRangeError: no batch\n {4}at .*spawned\.worker\.ts.*:\d+:\d+\n[\s\S]*\ncause: TypeError: inner\n/,
   )
   expect(error.cause).toMatchObject({ name: 'RangeError', message: 'no batch' })
 })

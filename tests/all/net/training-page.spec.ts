@@ -93,7 +93,7 @@ test('a firewall between, and a TURN server: npm start on one machine, a tab on 
       { cwd: repository, env: { HOME: home, TABRING_TURN_SECRET: secret } },
     ),
   )
-  const [, address] = await says(server, /in the network (https:\S+)[\s\S]*Ctrl-C/)
+  const [, address] = await says(server, /on the network (https:\S+)[\s\S]*Ctrl-C/)
   expect(address).toBe(`https://${addresses.alpha}:${port}/`)
   const [maker, other] = await Promise.all([openPage('alpha'), openPage('beta')])
   await maker.goto(`${address}?data=/data/&batchSize=32&steps=6&seed=3`)

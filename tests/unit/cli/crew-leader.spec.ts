@@ -98,7 +98,7 @@ describe('who is refused', () => {
       'a rank that is taken',
       memberOf(0, 2, 'other'),
       2,
-      'expected another node rank than 0, which host0 has',
+      'host0 already has node rank 0, and other came later',
     ],
   ])('%s', (_, member, launchers, text) => {
     const leader = makeLeader()
@@ -110,7 +110,7 @@ describe('who is refused', () => {
     const leader = makeLeader()
     new Launcher(leader, memberOf(0))
     new Launcher(leader, memberOf(1))
-    expect(() => new Launcher(leader, memberOf(null))).toThrow('has its 2 launchers already')
+    expect(() => new Launcher(leader, memberOf(null))).toThrow('already has its 2 launchers')
   })
 })
 
@@ -186,7 +186,7 @@ describe('how a run ends', () => {
     expect(a.types).toEqual(['start', 'stop'])
     a.ends()
     expect(a.end?.text).toContain(
-      'the launcher on host1: expected it to run until the end, got its exit',
+      'the launcher on host1 ended before the run did (connection closed, 1006)',
     )
     expect(a.end?.rank).toBeNull()
   })

@@ -126,9 +126,9 @@ test('the pinned certificate is accepted, another is not, before anything is sai
 test('another key and another run are refused', async () => {
   const { port } = await startLeader()
   const other = new RunKeys('another-key-of-16-chars', 'run')
-  await expect(joining(port, { keys: other })).rejects.toThrow('the key is another one')
+  await expect(joining(port, { keys: other })).rejects.toThrow('the key does not match')
   const run = new RunKeys(key, 'other-run')
-  await expect(joining(port, { keys: run })).rejects.toThrow('the run or its key is another one')
+  await expect(joining(port, { keys: run })).rejects.toThrow('the run or its key does not match')
 })
 
 test('where the place may be that of a run before, it is asked again until the leader is there', async () => {
@@ -183,7 +183,7 @@ test('who passes the connection on under a certificate of his own gets no proof'
     far.on('error', () => socket.destroy())
     socket.on('error', () => far.destroy())
   })
-  await expect(joining(await listening(between))).rejects.toThrow('the key is another one')
+  await expect(joining(await listening(between))).rejects.toThrow('the key does not match')
   // He did pass it on: it was the certificate that gave him away.
   expect(passed).toContain('"type":"challenge"')
   expect(passed).not.toContain('"type":"welcome"')
@@ -198,9 +198,7 @@ test('a leader that does not hold the key is left', async () => {
       socket.send(JSON.stringify({ type: 'welcome', proof: '0'.repeat(64) }))
     })
   })
-  await expect(joining(await listening(server))).rejects.toThrow(
-    "to hold the run's key, got a wrong proof",
-  )
+  await expect(joining(await listening(server))).rejects.toThrow("does not hold the run's key")
 })
 
 test('pages of browsers are not let in', async () => {
@@ -242,7 +240,7 @@ test('nobody there: the error names address and time', async () => {
   await door.close()
   await new Promise((resolve) => server.close(resolve))
   await expect(joining(port, { joinTimeoutMs: 300 })).rejects.toThrow(
-    `expected the launcher of rank 0 at 127.0.0.1:${port} within 0.3 s, got: `,
+    `could not join the launcher of rank 0 at 127.0.0.1:${port} within 0.3 s: `,
   )
 })
 
@@ -251,7 +249,7 @@ test('the leader that goes ends the waiting of the others', async () => {
   const { follower } = await joining(port)
   const { stop } = partOf(await follower.next())
   await door.close()
-  await expect(follower.next()).rejects.toThrow('to run until the end, got its exit')
+  await expect(follower.next()).rejects.toThrow('ended before the run did')
   expect(stop.aborted).toBe(true)
 })
 

@@ -172,13 +172,16 @@ describe('what is refused, in one line', () => {
       '--nproc-per-node 0 train.ts',
       'Expected a whole number from 1, or one of auto, cpu, gpu, got "0"',
     ],
-    ['--nnodes 1:4 train.ts', 'got the range "1:4": a run here does not change its size yet'],
+    ['--nnodes 1:4 train.ts', 'got the range "1:4": the size of a run cannot change yet'],
     ['--nnodes x train.ts', 'Expected a whole number from 1, got "x"'],
     ['--rdzv-backend etcd train.ts', 'Allowed choices are static, c10d'],
     ['--rdzv-conf nonsense=1 train.ts', 'Expected key=TEXT, file=PATH or join_timeout=SECONDS'],
-    ['--rdzv-conf last_call_timeout=5 train.ts', 'got last_call_timeout, which means nothing here'],
-    ['--rdzv-conf join_timeout=x train.ts', 'got a wrong value of join_timeout'],
-    ['--master-addr host:29501 train.ts', 'Expected an address alone, got "host:29501"'],
+    [
+      '--rdzv-conf last_call_timeout=5 train.ts',
+      'got last_call_timeout, which has no meaning here',
+    ],
+    ['--rdzv-conf join_timeout=x train.ts', 'got an invalid value of join_timeout'],
+    ['--master-addr host:29501 train.ts', 'Expected an address without a port, got "host:29501"'],
     [
       '--rdzv-conf key=short train.ts',
       '--rdzv-conf key: expected a key of at least 16 characters without spaces, got 5',
@@ -201,12 +204,12 @@ describe('what is refused, in one line', () => {
       '--master-fingerprint: expected sha256/ and 44 characters of base64',
     ],
     ['--visible-devices 0,0 train.ts', 'visibleDevices must be'],
-    ['--role trainer train.ts', '--role: ranks have no roles here'],
+    ['--role trainer train.ts', '--role: ranks have no roles'],
     ['--start_method spawn train.ts', '--start-method: ranks are tabs'],
-    ['-m train', '--module: the program is a file here'],
+    ['-m train', '--module: the program is always a file'],
     ['--no_python train.ts', '--no-python: ranks run modules in tabs'],
     ['--run-path train.ts', '--run-path: '],
-    ['--monitor-interval 0 train.ts', '--monitor-interval: expected seconds above 0'],
+    ['--monitor-interval 0 train.ts', '--monitor-interval: must be a number of seconds above 0'],
     ['--use-env train.ts', "unknown option '--use-env'"],
     ['--nproc-per-node 2', "missing required argument 'module'. See tabring run --help."],
   ])('%s', (line, text) => {
@@ -229,6 +232,6 @@ test.each(['run', 'launch'] as const)('tabring %s --help has examples and every 
   for (const flag of ['--nproc-per-node', '--max-restarts', '--log-dir', '--headed', '--gres']) {
     expect(text).toContain(flag)
   }
-  if (name === 'run') expect(text).toContain('no Slurm ran here')
+  if (name === 'run') expect(text).toContain('not on a Slurm cluster')
   expect(text).not.toContain('--role')
 })

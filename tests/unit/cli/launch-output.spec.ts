@@ -99,7 +99,7 @@ describe('log files', () => {
   test('a folder that cannot be made is an error with its path', async () => {
     await writeFile(join(folder, 'file'), '')
     const logs = new LogFiles(join(folder, 'file'))
-    expect(() => logs.open([0])).toThrow(/--log-dir: expected .*stdout\.log to be writable, got/)
+    expect(() => logs.open([0])).toThrow(/--log-dir: cannot write to .*stdout\.log: /)
   })
 })
 
@@ -187,14 +187,14 @@ describe('the file by which launchers meet', () => {
     const path = join(folder, 'foreign.json')
     await writeMeeting(path, meeting)
     vi.spyOn(process, 'getuid').mockReturnValue((await stat(path)).uid + 1)
-    await expect(lookAtMeeting(path)).rejects.toThrow('to be a file of this user')
+    await expect(lookAtMeeting(path)).rejects.toThrow('to belong to this user')
     vi.restoreAllMocks()
   })
 
   test('one that does not come is named with what to do', async () => {
     const path = join(folder, 'none.json')
     await expect(readMeeting(path, 10, new AbortController().signal)).rejects.toThrow(
-      `expected the one of rank 0 to write ${path} within 0.01 s, got none of its files`,
+      `the launcher of rank 0 did not write ${path} within 0.01 s`,
     )
   })
 })

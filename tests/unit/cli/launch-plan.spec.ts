@@ -79,7 +79,7 @@ describe('by flags', () => {
 
   test('another machine needs the address', () => {
     expect(() => plan('--nnodes 2 --node-rank 1 train.ts')).toThrow(
-      '--master-addr: expected the address of machine 0, got none',
+      '--master-addr: the address of machine 0 is missing',
     )
   })
 
@@ -95,8 +95,8 @@ describe('by flags', () => {
     const line =
       '--nproc-per-node 4 -p fast --job-name mnist --cpus-per-task 2 --gres gpu:3 train.ts'
     expect(plan(line).notes).toEqual([
-      'job mnist, partition fast, at most 2 workers a tab, at most 3 tabs a machine',
-      '4 tabs on this machine, but gpu:3: it opens 3',
+      'job mnist, partition fast, at most 2 workers per tab, at most 3 tabs per machine',
+      '4 tabs requested on this machine, but gpu:3 allows 3: opening 3',
     ])
     expect(plan('train.ts').notes).toEqual([])
   })
@@ -118,7 +118,7 @@ describe('in a Slurm job, without a flag', () => {
     })
     expect(all[6].maxTabs).toBeUndefined()
     expect(all.flatMap(({ notes }) => notes)).toEqual([
-      'job mnist (4711), partition gpu, node 0 of 2, task 0 of 8, at most 2 workers a tab',
+      'job mnist (4711), partition gpu, node 0 of 2, task 0 of 8, at most 2 workers per tab',
     ])
   })
 
@@ -163,7 +163,7 @@ describe('in a Slurm job, without a flag', () => {
 
   test('the batch script of several nodes is refused', () => {
     expect(() => plan('train.ts', scriptOnFourNodes)).toThrow(
-      'expected a launcher on each of the 4 nodes, got one, started by the batch script on gnode10. Put srun before it',
+      'expected a launcher on each of the 4 nodes, got one, started by the batch script on gnode10. Start it with srun',
     )
   })
 

@@ -171,10 +171,10 @@ test.each([
   ['--bucket-cap-mb 0', 'Expected a number above 0, got "0".'],
   ['--nproc-per-node 65', 'from 1 to 64, got "65"'],
   ['--visible-devices 0;1', 'visibleDevices must be distinct device numbers'],
-  ['--checkpoint-every 5', '--checkpoint-every: expected --checkpoint-dir beside it, got none.'],
+  ['--checkpoint-every 5', '--checkpoint-every: needs --checkpoint-dir.'],
   ['--checkpoint-every 0 --checkpoint-dir a', 'of 1 or more, got "0"'],
   ['--keep-last 0', 'of 1 or more, got "0"'],
-  ['--resume latest', '--resume: expected --checkpoint-dir beside it, got none.'],
+  ['--resume latest', '--resume: needs --checkpoint-dir.'],
   ['--resume=', '--resume: expected latest, best or a file, got ""'],
   ['--device gpu', 'Allowed choices are cpu, webgpu.'],
   ['--model transformer', 'model: expected mlp or cnn, got transformer.'],
@@ -183,7 +183,7 @@ test.each([
     '--demo playground --data some/dir',
     'data: expected spiral or circles or xor or moons or given',
   ],
-  ['--demo playground --given a --data spiral', '--given: expected it without --data, got both.'],
+  ['--demo playground --given a --data spiral', '--given: cannot be combined with --data.'],
   [
     '--strategy alone --checkpoint-dir a',
     "checkpointEvery: not available with the strategy 'alone'",
@@ -227,7 +227,7 @@ test('--relay and --ice-servers are those of tabring run and npm start', () => {
       },
     },
   })
-  expect(() => optionsOf('--turn-lifetime', '60')).toThrow('--ice-servers with it, got none')
+  expect(() => optionsOf('--turn-lifetime', '60')).toThrow('--turn-lifetime: needs --ice-servers.')
   expect(() => optionsOf('--ice-servers', 'http://no')).toThrow('--ice-servers')
   const help = parseOptions(['--help'], {})
   expect(help.kind === 'help' && help.text).toMatch(/--relay[\s\S]*--ice-servers <urls\|file>/)

@@ -125,7 +125,7 @@ test('plain lines where there is no terminal, then the summary', () => {
     'test           loss 0.4000, accuracy 97.50 %',
     'last step      loss 0.2500, accuracy 50.00 %',
     'time           4.0 s for 2 steps on 2 ranks, 32 samples/s',
-    'a step         14.5 ms on rank 0: data 0.50, forward 6.00, backward 8.00',
+    'step time      14.5 ms on rank 0: data 0.50, forward 6.00, backward 8.00',
     'sent           rank 0 1.0 MiB, rank 1 2.0 MiB',
     'weights        /tmp/w.safetensors (2.0 KiB)',
     '',
@@ -160,7 +160,7 @@ test('a bar with loss and samples/s on a terminal, then the summary', () => {
   expect(output.text).toMatch(
     /training \[[^\]]+\] 2\/2 \| epoch 1\/1 \| loss 0\.2500 \| [\d,]+ samples\/s/,
   )
-  expect(output.text).toContain('weights        not kept; give --out FILE to keep them\n')
+  expect(output.text).toContain('weights        not saved; pass --out FILE to save them\n')
 })
 
 test('the rate is of the last seconds', () => {
@@ -206,8 +206,8 @@ test.each([
     return
   }
   expect(error.text).toBe(
-    'train: goes on from step 1 in epoch 1, best accuracy 50.00 %\n' +
-      'train: no longer bit for bit the run that was saved: ranks 3, now 2; buckets\n',
+    'train: resuming from step 1 in epoch 1, best accuracy 50.00 %\n' +
+      'train: no longer bit for bit the saved run: ranks 3, now 2; buckets\n',
   )
   expect(lines.slice(0, 2)).toEqual([
     expect.stringMatching(/^step 2\/2 {2}loss 0\.2500/),

@@ -64,7 +64,7 @@ test('a report that cannot be read is a failure of its tab', async () => {
   const group = new TabGroup(1, 60_000, ignore)
   group.done(0, { ok: true, rank: 0 })
   await vi.advanceTimersByTimeAsync(1000)
-  await expect(group.finished).rejects.toThrow('tab 1 of 1: expected its result, got a bad')
+  await expect(group.finished).rejects.toThrow('tab 1 of 1: its result is invalid: bad')
 })
 
 test('words put the silence off', async () => {

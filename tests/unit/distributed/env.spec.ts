@@ -66,14 +66,14 @@ test('in Node they are those of the process', async () => {
 test('one of the table that is missing says who sets it', async () => {
   const { env } = await load({ address: 'http://localhost/' })
   expect(() => env.WORLD_SIZE).toThrow(
-    'env: expected WORLD_SIZE to be set, got none. "npx tabring run" sets it, where docs/reference/launching.md says',
+    'env: WORLD_SIZE is not set. "npx tabring run" sets it, see docs/reference/launching.md.',
   )
   expect(env.SOMETHING_ELSE).toBeUndefined()
 })
 
 test('it is read only', async () => {
   const { env } = await load()
-  expect(() => Object.assign(env, { RANK: '1' })).toThrow('expected to be read only')
+  expect(() => Object.assign(env, { RANK: '1' })).toThrow('env: cannot set RANK, env is read-only')
 })
 
 describe('docs/reference/launching.md', () => {

@@ -157,7 +157,7 @@ describe('what goes wrong', () => {
     for (const error of errors) {
       expect(error.code).toBe('peer.timeout')
       expect(error.message).toMatch(
-        /^initProcessGroup: expected 4 ranks within 60000 ms \(rank [02] waited so long\), got none for ranks 1 and 3\./,
+        /^initProcessGroup: rank [02] waited 60000 ms for 4 ranks: missing ranks 1 and 3\./,
       )
     }
     expect(world.env.now()).toBeLessThan(61_500)
@@ -170,7 +170,7 @@ describe('what goes wrong', () => {
     void world.join(1, 3, { env: tab.env, store: tab.store })
     await world.env.advance(2_000)
     tab.crash()
-    expect((await world.failure(joining)).message).toContain('got none for ranks 1 and 2.')
+    expect((await world.failure(joining)).message).toContain('missing ranks 1 and 2.')
   })
 
   it('only the dead is missing when the time is over while ranks find out that it is', async () => {
@@ -183,7 +183,7 @@ describe('what goes wrong', () => {
     await world.env.advance(3_500)
     joining.push(world.join(2, 3, { joinTimeoutMs: 6_000 }))
     for (const one of joining)
-      expect((await world.failure(one)).message).toContain('got none for rank 1. Start it')
+      expect((await world.failure(one)).message).toContain('missing rank 1. Start it')
     expect(world.env.now()).toBeLessThan(15_000)
   })
 
@@ -198,7 +198,7 @@ describe('what goes wrong', () => {
       const { code, message } = await world.failure(one)
       expect(code).toBe('peer.mismatch')
       expect(message).toMatch(
-        /expected each rank once, got rank 1 twice, from tab middle \(\w+\) and from tab right \(\w+\)/,
+        /rank 1 was given twice, to tab middle \(\w+\) and to tab right \(\w+\)/,
       )
     }
     expect(world.env.now()).toBeLessThan(5_000)
@@ -215,7 +215,7 @@ describe('what goes wrong', () => {
     for (const one of joining) {
       const { code, message } = await world.failure(one)
       expect(code).toBe('peer.mismatch')
-      expect(message).toContain(`expected the same ${name} from all ranks, got ${text}`)
+      expect(message).toContain(`ranks disagree about ${name}: ${text}`)
     }
   })
 
@@ -230,7 +230,7 @@ describe('what goes wrong', () => {
     for (const one of joining) {
       const { code, message } = await world.failure(one)
       expect(code).toBe('peer.mismatch')
-      expect(message).toContain(`expected a rank from all tabs or from none, got ${text}. Give`)
+      expect(message).toContain(`expected a rank from all tabs or from none, got ${text}. Pass`)
     }
     expect(world.env.now()).toBeLessThan(5_000)
   })
@@ -247,7 +247,7 @@ describe('what goes wrong', () => {
     const outcomes = await world.env.until(Promise.allSettled([...waiting, ...rest]))
     const failed = outcomes.filter((one) => one.status === 'rejected')
     expect(failed).toHaveLength(1)
-    expect(messageOf(failed[0].reason)).toMatch(/all 2 taken|got none for rank/)
+    expect(messageOf(failed[0].reason)).toMatch(/all 2 ranks are taken|missing rank/)
   })
 
   it('one that is ended meanwhile frees its place at once', async () => {

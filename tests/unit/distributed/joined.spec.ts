@@ -28,5 +28,5 @@ test('a worker sends it to its page over the channel', async () => {
 })
 
 test('without options the ranks come from the environment', async () => {
-  await expect(initProcessGroup()).rejects.toThrow('env: expected MASTER_ADDR to be set, got none.')
+  await expect(initProcessGroup()).rejects.toThrow('env: MASTER_ADDR is not set.')
 })

@@ -75,11 +75,15 @@ describe('backends', () => {
   })
 
   it.each([
-    ['local', places, 'rank 0 (tab a) and rank 2 (tab b) to share a page'],
-    ['broadcast', places, 'rank 0 (tab a) and rank 3 (tab c) to share a browser'],
-    ['webrtc', [place('a', 'x'), place('b', 'x', false)], 'rank 1 (tab b) to have WebRTC'],
-    ['auto', [place('a', 'x', false), place('b', 'y')], 'to share a browser, or to have WebRTC'],
-    ['relay', [place('a', 'x'), place('a', 'x', true, false)], 'to reach a relay'],
+    ['local', places, 'rank 0 (tab a) and rank 2 (tab b) do not share a page'],
+    ['broadcast', places, 'rank 0 (tab a) and rank 3 (tab c) do not share a browser'],
+    ['webrtc', [place('a', 'x'), place('b', 'x', false)], 'rank 1 (tab b) do not both have WebRTC'],
+    [
+      'auto',
+      [place('a', 'x', false), place('b', 'y')],
+      'neither share a browser nor both have WebRTC',
+    ],
+    ['relay', [place('a', 'x'), place('a', 'x', true, false)], 'have no relay in common'],
   ] as const)('%s: every rank is told which two cannot be joined', (backend, of, text) => {
     const errors = of.map((_, rank) => {
       try {

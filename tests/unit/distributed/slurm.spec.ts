@@ -43,7 +43,7 @@ describe('initFromSlurm', () => {
       masterAddr: 'a1',
       masterPort: 29500,
     })
-    expect(() => initFromSlurm(few)).toThrow('expected SLURM_NTASKS_PER_NODE to be set, got none')
+    expect(() => initFromSlurm(few)).toThrow('SLURM_NTASKS_PER_NODE is not set')
   })
 
   test('an address and a port that are set win', () => {
@@ -52,10 +52,10 @@ describe('initFromSlurm', () => {
   })
 
   test.each<[string, Record<string, string | undefined>, string]>([
-    ['no task', { SLURM_PROCID: undefined }, 'expected SLURM_PROCID to be set, got none'],
-    ['an empty one', { SLURM_PROCID: '' }, 'expected SLURM_PROCID to be set, got none'],
+    ['no task', { SLURM_PROCID: undefined }, 'SLURM_PROCID is not set'],
+    ['an empty one', { SLURM_PROCID: '' }, 'SLURM_PROCID is not set'],
     ['no number', { SLURM_PROCID: 'x' }, 'expected a whole number in SLURM_PROCID, got "x"'],
-    ['a rank too high', { SLURM_PROCID: '8' }, 'expected SLURM_PROCID below the 8 tasks, got 8'],
+    ['a rank too high', { SLURM_PROCID: '8' }, 'SLURM_PROCID must be below the 8 tasks, got 8'],
     [
       'a port that is none',
       { MASTER_PORT: '1e3' },
@@ -66,7 +66,7 @@ describe('initFromSlurm', () => {
   })
 
   test('outside of Slurm the error says how to start', () => {
-    expect(() => initFromSlurm({})).toThrow('Start the program by srun')
+    expect(() => initFromSlurm({})).toThrow('Start the program with srun')
   })
 })
 

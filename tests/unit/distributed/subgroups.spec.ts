@@ -62,9 +62,9 @@ test('what cannot be divided is refused before any group is made', async () => {
   const all = open(3)
   await all(async (world) => {
     await expect(dist.newSubgroups(2, world)).rejects.toThrow(/a divisor of 3 ranks, got 2/)
-    await expect(dist.newSubgroups(undefined, world)).rejects.toThrow(/expected a groupSize/)
+    await expect(dist.newSubgroups(undefined, world)).rejects.toThrow(/groupSize is missing/)
     const twice = dist.newSubgroupsByEnumeration([[0, 1], [1]], world)
-    await expect(twice).rejects.toThrow(/each rank in one of them, got rank 1 twice/)
+    await expect(twice).rejects.toThrow(/each rank in at most one, got rank 1 twice/)
     await expect(dist.newSubgroupsByEnumeration([], world)).rejects.toThrow(/got none/)
   })
 })

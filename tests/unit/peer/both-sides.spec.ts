@@ -52,7 +52,9 @@ test('a side that says nothing is waited for, and named', async () => {
   const { settled } = sides(env, [{ upMs: 10 }, { upMs: 10 }], true)
   await expect(env.until(settled[0]!)).rejects.toMatchObject({
     code: 'peer.unreachable',
-    message: expect.stringMatching(/^link to rank 1: expected its word within 25000 ms/),
+    message: expect.stringMatching(
+      /^link to rank 1: the other tab did not confirm the connection within 25000 ms/,
+    ),
   })
 })
 

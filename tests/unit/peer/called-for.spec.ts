@@ -86,7 +86,7 @@ test.each(['gather', 'scatter', 'allToAll'] as const)(
       name === 'scatter' ? group.broadcast(of(16), 0) : group.gatherAll(of(4))
     const all = groups.map((group) => (group.rank === 1 ? other : call[name])(group))
     for (const error of (await env.until(outcomes(all), 1000)) as PeerError[])
-      expect(error.message).toMatch(new RegExp(`runs ${name}, by `))
+      expect(error.message).toMatch(new RegExp(`runs ${name}, via `))
   },
 )
 
@@ -94,12 +94,12 @@ test.each<[string, (group: ProcessGroup, env: VirtualEnv) => Promise<unknown>, R
   [
     'allGatherObject',
     (group) => named['allGatherObject']!(group),
-    /^allGatherObject by allGatherU32 #0 \(epoch 3\): rank 0 waited 30000 ms/,
+    /^allGatherObject via allGatherU32 #0 \(epoch 3\): rank 0 waited 30000 ms/,
   ],
   [
     'monitoredBarrier',
     (group, env) => monitoredBarrier({ group, env }),
-    /^monitoredBarrier by send #0 \(epoch 3\): monitoredBarrier: rank 1 did not come/,
+    /^monitoredBarrier via send #0 \(epoch 3\): monitoredBarrier: rank 1 did not arrive/,
   ],
 ])('%s that others never call is named when its time is over', async (_, call, text) => {
   const env = new VirtualEnv(1)
@@ -130,7 +130,7 @@ test('what is no JSON ends in an error that names the rank', async () => {
   ]
   const [error] = (await env.until(outcomes(all))) as PeerError[]
   expect(error!.code).toBe('peer.protocol')
-  expect(error!.message).toMatch(/^training: expected JSON from rank 1, got 5 bytes that are none/)
+  expect(error!.message).toMatch(/^training: rank 1 sent 5 bytes that are not JSON/)
 })
 
 test('what is no object ends in an error that names the rank', async () => {
@@ -142,5 +142,5 @@ test('what is no object ends in an error that names the rank', async () => {
   ]
   const [error] = (await env.until(outcomes(all))) as PeerError[]
   expect(error!.code).toBe('peer.protocol')
-  expect(error!.message).toMatch(/^allGatherObject: expected an object's text from rank 1, got 5/)
+  expect(error!.message).toMatch(/^allGatherObject: rank 1 sent 5 bytes that are not an object/)
 })

@@ -115,7 +115,11 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     data(0, offset, length, 5, elements)
 
   test.each<[string, ((session: Session) => void)[], RegExp]>([
-    ['data without START', [data(0, 0, 16)], /data for allReduce #5 bucket 0, which it has not/],
+    [
+      'data without START',
+      [data(0, 0, 16)],
+      /data for allReduce #5 bucket 0, which the sender has not/,
+    ],
     [
       'data of another sequence',
       [start(), data(0, 0, 16, 6)],
@@ -125,7 +129,7 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     [
       'bytes that came before',
       [start(), data(0, 0, 8), data(0, 4, 8)],
-      /step 0, chunk 0: expected offset 8, got 4: bytes that came before came again/,
+      /step 0, chunk 0: expected offset 8, got 4: bytes were repeated/,
     ],
     [
       'a hole',
@@ -194,6 +198,6 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     send(FrameType.credit, 2, 1000)
     await env.advance(1)
     expect(errors[0]).toMatch(/expected HELLO first, got ping/)
-    expect(errors[1]).toMatch(/credit for 1000 bytes, but only 0 are under way/)
+    expect(errors[1]).toMatch(/credit for 1000 bytes, but only 0 are in flight/)
   })
 })

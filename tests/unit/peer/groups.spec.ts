@@ -69,10 +69,12 @@ describe('groups of some ranks', () => {
       'peer.mismatch',
       'peer.mismatch',
     ])
-    expect(errors[0]?.message).toMatch(/rank 0 makes one of \[0, 2\], rank 2 of \[0, 1\]/)
-    await expect(groups[0]!.newGroup([0, 0])).rejects.toThrow(/different ranks from 0 to 2/)
+    expect(errors[0]?.message).toMatch(
+      /ranks disagree: rank 0 creates a group of \[0, 2\], rank 2 one of \[0, 1\]/,
+    )
+    await expect(groups[0]!.newGroup([0, 0])).rejects.toThrow(/distinct ranks from 0 to 2/)
     await expect(groups[0]!.newGroup(2 as never)).rejects.toThrow(
-      /newGroup: expected an array of ranks, or nothing for all, got the number 2/,
+      /newGroup: ranks must be an array, or omitted for all ranks, got the number 2/,
     )
   })
 
@@ -91,7 +93,7 @@ describe('groups of some ranks', () => {
     expect(sums.map((sum) => sum[0])).toEqual([5, 5])
     const errors = await env.until(outcomes(groups.map((group) => group.newGroup([0, 2]))))
     for (const error of errors)
-      expect(error?.message).toMatch(/expected rank 0 of \[0, 2\] to be linked to the next of them/)
+      expect(error?.message).toMatch(/rank 0 of \[0, 2\] has no link to the next of them/)
   })
 })
 
@@ -117,7 +119,7 @@ test('a length that a rank announces and that none can hold ends the epoch, and 
   for (const error of errors) {
     expect((error as PeerError).code).toBe('peer.protocol')
     expect(error?.message).toMatch(
-      /at most 357913941 bytes of each rank, got .* 4294967295 from rank 1/,
+      /each rank may send at most 357913941 bytes, but rank 1 announced 4294967295/,
     )
   }
   expect(groups.every(({ error }) => error?.code === 'peer.protocol')).toBe(true)
@@ -177,11 +179,11 @@ describe('messages between two', () => {
     }
     const { groups } = open(2)
     await expect(groups[0]!.send(new Float32Array(1), 0)).rejects.toThrow(
-      /another rank from 0 to 1/,
+      /a rank from 0 to 1 other than this one, 0, got 0/,
     )
     const { groups: ring } = memoryRing(new VirtualEnv(1), 5)
     await expect(ring[0]!.send(new Float32Array(1), 2)).rejects.toThrow(
-      /expected a link to rank 2, got none/,
+      /this rank has no link to rank 2/,
     )
   })
 
@@ -210,7 +212,7 @@ describe('a group that is retired', () => {
       isRetired = true
     })
     const gone =
-      /^(allReduce|barrier|send|receive): expected a group that is there, got one of the ranks \[0, 2\] that was destroyed/
+      /^(allReduce|barrier|send|receive): the process group of ranks \[0, 2\] has been destroyed/
     const refused = [
       first.allReduce(new Float32Array(1)),
       first.barrier(),

@@ -102,7 +102,7 @@ describe('the side that answers', () => {
     await env.advance(15_100)
     expect(await failed).toMatchObject({
       code: 'peer.unreachable',
-      message: expect.stringContaining('expected word of its lanes within 15000 ms'),
+      message: expect.stringContaining('sent no number of lanes within 15000 ms'),
     })
     expect(env.timers).toBe(0)
   })

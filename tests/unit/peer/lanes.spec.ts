@@ -139,7 +139,7 @@ describe('lanes', () => {
     expect(messages).toEqual(kind === 'drop' ? [] : ['a'])
     expect(ends).toHaveLength(failures)
     if (failures > 0) {
-      expect(ends[0]).toEqual({ why: 'failed', detail: 'message 0 where 1 is awaited' })
+      expect(ends[0]).toEqual({ why: 'failed', detail: 'expected message 1, got message 0' })
     }
   })
 
@@ -150,7 +150,7 @@ describe('lanes', () => {
     otherA.send(bytes('abc'))
     await env.advance(1)
     expect(ends).toEqual([
-      { why: 'failed', detail: 'a message of 3 bytes, too short for its number' },
+      { why: 'failed', detail: 'received a message of 3 bytes, too short to hold its number' },
     ])
   })
 

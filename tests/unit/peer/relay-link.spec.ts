@@ -81,16 +81,40 @@ describe('what the server, or who stands before it, may change', () => {
   }
 
   it.each<[string, Tamper, RegExp]>([
-    ['a byte of the text', flip(3, () => 20), /expected frame 2 .*does not open: it was altered/],
-    ['the last byte', flip(3, (length) => length - 1), /frame 2 .*does not open: it was altered/],
-    ['the number', flip(3, () => 11), /expected frame 2 .*got frame 3: what is between was lost/],
-    ['the kind', flip(3, () => 3), /frame 2 .*does not open: it was altered/],
-    ['a kind that is none', flip(3, () => 0), /frame 2 .*got one of an unknown kind/],
-    ['the end', (n, bytes) => [n === 3 ? bytes.subarray(0, -1) : bytes], /frame 2 .*not open/],
+    [
+      'a byte of the text',
+      flip(3, () => 20),
+      /expected sealed frame 2, .*does not decrypt: it was altered/,
+    ],
+    [
+      'the last byte',
+      flip(3, (length) => length - 1),
+      /sealed frame 2, .*does not decrypt: it was altered/,
+    ],
+    [
+      'the number',
+      flip(3, () => 11),
+      /expected sealed frame 2, got frame 3: the frames in between are lost/,
+    ],
+    ['the kind', flip(3, () => 3), /sealed frame 2, .*does not decrypt: it was altered/],
+    ['a kind that is none', flip(3, () => 0), /sealed frame 2, .*got a frame of an unknown kind/],
+    [
+      'the end',
+      (n, bytes) => [n === 3 ? bytes.subarray(0, -1) : bytes],
+      /sealed frame 2, .*not decrypt/,
+    ],
     ['all but some', (n, bytes) => [n === 3 ? bytes.subarray(0, 9) : bytes], /got 9 bytes/],
-    ['left out', (n, bytes) => (n === 3 ? [] : [bytes]), /expected frame 2 .*got frame 3/],
-    ['doubled', (n, bytes) => (n === 3 ? [bytes, bytes] : [bytes]), /frame 3 .*got frame 2 again/],
-    ['moved', swap, /expected frame 2 .*got frame 3: what is between was lost or comes later/],
+    ['left out', (n, bytes) => (n === 3 ? [] : [bytes]), /expected sealed frame 2, got frame 3/],
+    [
+      'doubled',
+      (n, bytes) => (n === 3 ? [bytes, bytes] : [bytes]),
+      /sealed frame 3, .*got frame 2 again/,
+    ],
+    [
+      'moved',
+      swap,
+      /expected sealed frame 2, got frame 3: the frames in between are lost or delayed/,
+    ],
   ])('%s: ends the link, by name, and no byte of it is taken', async (name, tamper, text) => {
     tap(tamper)
     const { near, far } = await relay.open()
@@ -112,7 +136,7 @@ describe('what the server, or who stands before it, may change', () => {
     const outcomes = await Promise.allSettled(ends.map((end) => end.opened))
     const reasons = outcomes.map((one) => String((one as PromiseRejectedResult).reason))
     expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
-    expect(reasons.join()).toMatch(/expected frame 0 .*or that end has another key/)
+    expect(reasons.join()).toMatch(/expected sealed frame 0, .*or the other end has another key/)
   })
 
   it('frames of an earlier link do not open in the next one of the same name', async () => {
@@ -261,7 +285,7 @@ describe('what a slow end costs the server', () => {
     const { address, server } = relay
     const early = await rawEnd(address, server.origin, { channel: 'early', side: 0 })
     early.socket.send(Buffer.alloc(32))
-    expect(await early.closed).toMatch(/1008: relay: expected nothing to relay before/)
+    expect(await early.closed).toMatch(/1008: relay: received a message to relay before/)
     const [one, two] = await Promise.all(
       ([0, 1] as const).map((side) => rawEnd(address, server.origin, { channel: 'large', side })),
     )
@@ -285,20 +309,22 @@ describe('whose channel it is', () => {
     for (const end of ends)
       await expect(end.opened).rejects.toMatchObject({
         code: 'peer.unreachable',
-        message: expect.stringMatching(/too-slow: relay: expected the other end .* within 400 ms/),
+        message: expect.stringMatching(
+          /too-slow: relay: the other end .* did not connect within 400 ms/,
+        ),
       })
     // With the other room's key a proof for this room is wrong.
     const intruder = await rawEnd(other, server.origin, {
       ...{ channel: 'ours', side: 1, room: address.link.room },
     })
-    expect(await intruder.closed).toMatch(/1008: the proof of the room's key is wrong/)
+    expect(await intruder.closed).toMatch(/1008: the room's key is wrong/)
   })
 
   it('two ends only: a third is refused, and the two go on', async () => {
     const first = [relay.end('mine', 0), relay.end('mine', 1)]
     await Promise.all(first.map((end) => end.opened))
     await expect(relay.end('mine', 1).opened).rejects.toThrow(
-      /channel-taken: relay: expected each end of a channel once, got end 1 twice/,
+      /channel-taken: relay: end 1 of this channel is already connected/,
     )
     const got = new Promise<Uint8Array>((resolve) => {
       first[1].onmessage = resolve
@@ -352,7 +378,7 @@ describe('how a link ends', () => {
   it('a server without a relay, as by default: says how to have one', async () => {
     const own = await startRelay({ relay: false })
     await expect(own.end('off', 0).opened).rejects.toThrow(
-      /no-relay: this server relays nothing\. Start it with --relay/,
+      /no-relay: this server has no relay\. Start it with --relay/,
     )
     await own.close()
   })

@@ -100,6 +100,6 @@ describe('calls that differ', () => {
     const { groups } = await open(3)
     await expect(
       groups[0]!.allReduce(new Float32Array(1), { algorithm: 'hierarchical' }),
-    ).rejects.toThrow('expected to know the machines of 3 ranks')
+    ).rejects.toThrow('needs the machines of all 3 ranks, got')
   })
 })

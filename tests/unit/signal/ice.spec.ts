@@ -132,15 +132,19 @@ describe('flags', () => {
     [
       'JSON',
       () => ({ iceServers: `[{"credential": "${secret}"}]` }),
-      /got JSON\. Write it into a file/,
+      /got JSON\. Write it to a file/,
     ],
-    ['a missing file', (at) => ({ iceServers: at('none') }), /a file that can be read, got .*none/],
+    [
+      'a missing file',
+      (at) => ({ iceServers: at('none') }),
+      /cannot read .*none\. Correct the path/,
+    ],
     [
       'a broken file',
       (at) => ({ iceServers: at('broken.json') }),
-      /expected JSON in .*broken\.json/,
+      /broken\.json does not contain JSON/,
     ],
-    ['no secret', () => ({ iceServers: turn }), /expected a way to log in at turn:/],
+    ['no secret', () => ({ iceServers: turn }), /there is no way to log in at turn:/],
     [
       'no such secret',
       (at) => ({ iceServers: turn, turnSecretFile: at('none') }),
@@ -317,13 +321,13 @@ describe('over sockets', () => {
       tabring({ ice: { iceServers: [{ urls: turn }], turnSecret: secret } }),
     ).not.toThrow()
     expect(() => tabring({ ice: { iceServers: [{ urls: turn }] } })).toThrow(
-      /^tabring: ice: expected a way to log in at turn:/,
+      /^tabring: ice: there is no way to log in at turn:/,
     )
   })
 
   it('a configuration that is none ends the server before it begins', async () => {
     await expect(StoreServer.start({ ice: { iceServers: [{ urls: turn }] } })).rejects.toThrow(
-      /^signaling: expected a way to log in at turn:/,
+      /^signaling: there is no way to log in at turn:/,
     )
   })
 })

@@ -29,7 +29,7 @@ describe('a server for some rooms alone', () => {
     for (const id of ['s0', 's1', 's2']) {
       own.create(id, roomB)
       expect(own.refusal(id)).toBe('bad-proof')
-      expect(own.closed.get(id)).toMatch(/for the rooms of its own run alone/)
+      expect(own.closed.get(id)).toMatch(/serves only the rooms of its own run/)
       own.server.lost(id, 'closed')
     }
     expect(own.server.counts).toEqual({ rooms: 0, connections: 0 })
@@ -274,7 +274,7 @@ describe('how two members are joined', () => {
       } else {
         const { code, text } = own.last('t0', 'error')
         expect(code).toBe('no-relay')
-        expect(text).toMatch(/transport "relay" is asked for, but .* Start it with --relay/)
+        expect(text).toMatch(/transport "relay" was requested, but .* Start it with --relay/)
       }
     }
   })

@@ -230,7 +230,11 @@ describe('a run', () => {
     const ids = await world.fill(3)
     const told: string[] = []
     for (const reason of [
-      { type: 'linkDown', peerRank: 1, text: 'link to rank 1 (t1): ended: its tab let go.' },
+      {
+        type: 'linkDown',
+        peerRank: 1,
+        text: 'link to rank 1 (t1): ended: the other tab released the port.',
+      },
       { type: 'abort', text: 'allReduce #4 bucket 0 (epoch 2): rank 2 lost rank 1 (closed).' },
       { type: 'abort', text: 'epoch 3: rank 2 waited 15000 ms for HELLO from rank 1.' },
     ] as const) {
@@ -239,7 +243,7 @@ describe('a run', () => {
       told.push(world.last('t0', 'abort').text)
     }
     expect(told).toEqual([
-      'epoch 1: rank 2 (t2) lost its link to rank 1 (t1): ended: its tab let go.',
+      'epoch 1: rank 2 (t2) lost its link to rank 1 (t1): ended: the other tab released the port.',
       'epoch 2: rank 2 (t2): allReduce #4 bucket 0: rank 2 lost rank 1 (closed).',
       'epoch 3: rank 2 (t2) waited 15000 ms for HELLO from rank 1.',
     ])

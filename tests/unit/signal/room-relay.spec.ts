@@ -48,7 +48,7 @@ describe('the relay of a room', () => {
     expect(own.passed.map(([to, bytes]) => [to, bytes.length])).toEqual([['b', 28]])
     expect(own.last('a', 'error')).toMatchObject({
       code: 'bad-message',
-      text: expect.stringContaining('28 bytes or more, as sealed ones have, got 27'),
+      text: expect.stringContaining('sealed message of at least 28 bytes, got 27'),
     })
   })
 

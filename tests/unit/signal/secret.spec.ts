@@ -80,7 +80,9 @@ describe('boxes', () => {
       await expect(receiver.open(wrong, box)).rejects.toMatchObject({ code: 'peer.protocol' })
     }
     // sent back to its sender by the server
-    await expect(sender.open({ ...address, from: 2, to: 1 }, box)).rejects.toThrow(/does not open/)
+    await expect(sender.open({ ...address, from: 2, to: 1 }, box)).rejects.toThrow(
+      /does not decrypt/,
+    )
   })
 
   it('between members open at their address only, and are none of an epoch', async () => {

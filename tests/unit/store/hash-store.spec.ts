@@ -24,9 +24,7 @@ describe('waiting', () => {
     await store.set('another', '')
     await env.advance(1)
     expect(await settled).toMatchObject({ code: 'peer.timeout' })
-    await expect(got).rejects.toThrow(
-      /get\("rank 3"\): expected .* 300000 ms, got none of "rank 3"/,
-    )
+    await expect(got).rejects.toThrow(/get\("rank 3"\): timed out after 300000 ms without "rank 3"/)
   })
 
   it('names all keys that are not there, and only those', async () => {
@@ -36,7 +34,7 @@ describe('waiting', () => {
     await env.advance(50)
     await store.set('c', '')
     await env.advance(50)
-    expect(await message).toContain('got none of "a", "d". ')
+    expect(await message).toContain('100 ms without "a", "d". ')
   })
 
   it('names 16 of many, and says how many more', async () => {
@@ -120,18 +118,22 @@ describe('the end', () => {
     store.close()
     expect(await Promise.all(waits)).toEqual(['peer.lost', 'peer.lost'])
     await expect(store.set('a', '')).rejects.toMatchObject({ code: 'peer.lost' })
-    await expect(store.numKeys()).rejects.toThrow(/numKeys.*closed here/)
+    await expect(store.numKeys()).rejects.toThrow(/numKeys.*this store has been closed/)
     await env.advance(1e6)
   })
 })
 
 describe('mistakes', () => {
   it.each<[string, (store: HashStore) => unknown, RegExp]>([
-    ['a key', (s) => s.get(7 as never), /store.get: expected a key that is text, got 7/],
-    ['a value', (s) => s.set('a', 7 as never), /set\("(p\/)?a"\).*text or bytes.*got 7/],
-    ['an amount', (s) => s.add('a', 0.5), /add\("(p\/)?a"\).*whole number to add, got 0.5/],
-    ['no keys', (s) => s.wait('a' as never), /store.wait: expected an array of keys, got a/],
-    ['a time', (s) => s.wait(['a'], -1), /timeoutMs must be from 0 \(for ever\)/],
+    ['a key', (s) => s.get(7 as never), /store.get: key must be a string, got 7/],
+    ['a value', (s) => s.set('a', 7 as never), /set\("(p\/)?a"\).*a string or a Uint8Array, got 7/],
+    [
+      'an amount',
+      (s) => s.add('a', 0.5),
+      /add\("(p\/)?a"\).*amount must be a whole number, got 0.5/,
+    ],
+    ['no keys', (s) => s.wait('a' as never), /store.wait: keys must be an array, got a/],
+    ['a time', (s) => s.wait(['a'], -1), /timeoutMs must be from 0 \(no limit\)/],
     ['for ever', (s) => s.wait(['a'], Number.POSITIVE_INFINITY), /timeoutMs must be from 0/],
   ])('%s of a wrong kind is refused in words', async (_, call, message) => {
     await expect(call(store)).rejects.toThrow(message)

@@ -27,16 +27,16 @@ describe('links to rooms', () => {
   })
 
   it.each([
-    ['no address', `host/${fragment}`],
-    ['nothing', ''],
-    ['another protocol', `ftp://host/${fragment}`],
-    ['no room', 'wss://host/'],
-    ['a room without its key', `wss://host/${fragment.split('&')[0]}`],
-    ['a cut key', `wss://host/${fragment.slice(0, -1)}`],
-  ])('%s is refused, without the secret in the text', async (_, url) => {
+    ['no address', `host/${fragment}`, /expected an address/],
+    ['nothing', '', /expected an address/],
+    ['another protocol', `ftp://host/${fragment}`, /expected an address .* got ftp:/],
+    ['no room', 'wss://host/', /has no #room= and &key=/],
+    ['a room without its key', `wss://host/${fragment.split('&')[0]}`, /must hold #room=/],
+    ['a cut key', `wss://host/${fragment.slice(0, -1)}`, /must hold #room=/],
+  ])('%s is refused, without the secret in the text', async (_, url, text) => {
     const error = await openStore(url).catch((thrown) => thrown)
     expect(error).toMatchObject({ code: 'config.invalid' })
-    expect(error.message).toMatch(/expected/)
+    expect(error.message).toMatch(text)
     expect(error.message).not.toContain(link.key.slice(0, 20))
   })
 

@@ -101,9 +101,7 @@ describe('answers', () => {
     await env.advance(limits.goneMs)
     for (const error of await Promise.all(lost)) {
       expect(error).toMatchObject({ code: 'peer.timeout' })
-      expect(error.message).toContain(
-        `store.add("n"): expected an answer of the server within 15000`,
-      )
+      expect(error.message).toContain(`store.add("n"): no answer from the server within 15000`)
     }
     expect(sent).toHaveLength(limits.storeCallsAtOnce + 1)
     await env.advance(limits.goneMs + 4999)

@@ -95,7 +95,7 @@ test.each<[string, Options['prepare']]>([
     for (const outcome of outcomes) expect(outcome).toMatchObject({ code: 'peer.mismatch' })
     expect(new Set(messages(outcomes)).size).toBe(1)
     expect(messages(outcomes)[0]).toMatch(
-      /^optimizer\.step: expected the same numbers on all ranks, got lr 0\.1 \(SGD, group 0\) on ranks 0 and 2, lr 0\.0001 \(SGD, group 0\) on rank 1\. /,
+      /^optimizer\.step: ranks disagree about the optimizer's settings: lr 0\.1 \(SGD, group 0\) on ranks 0 and 2, lr 0\.0001 \(SGD, group 0\) on rank 1\. /,
     )
     // Nothing was updated, on no rank, and the group is as it was.
     expect(await weights()).toEqual(before)
@@ -118,12 +118,12 @@ test.each<[string, Options, RegExp]>([
           { params: all.slice(2), lr: 0.1, weightDecay: rank * 0.5 },
         ]),
     },
-    /got weightDecay 0 \(SGD, group 1\) on rank 0, weightDecay 0\.5 \(SGD, group 1\) on rank 1\./,
+    /optimizer's settings: weightDecay 0 \(SGD, group 1\) on rank 0, weightDecay 0\.5 \(SGD, group 1\) on rank 1\./,
   ],
   [
     'one of two betas',
     { optimizer: (all, rank) => new AdamW(all, { betas: [0.9, rank === 0 ? 0.999 : 0.99] }) },
-    /got betas\[1\] 0\.999 \(AdamW, group 0\) on rank 0, betas\[1\] 0\.99 /,
+    /optimizer's settings: betas\[1\] 0\.999 \(AdamW, group 0\) on rank 0, betas\[1\] 0\.99 /,
   ],
   [
     'a count of steps that one rank alone has loaded',
@@ -149,12 +149,12 @@ test.each<[string, Options, RegExp]>([
         return optimizer
       },
     },
-    /got step 1 \(AdamW, group 0\) on rank 0, step 8 \(AdamW, group 0\) on rank 1\./,
+    /optimizer's settings: step 1 \(AdamW, group 0\) on rank 0, step 8 \(AdamW, group 0\) on rank 1\./,
   ],
   [
     'another limit of a norm',
     { optimizer: (all) => new SGD(all), clip: (rank) => 0.25 + rank },
-    /got maxNorm 0\.25 \(clipGradNorm\) on rank 0, maxNorm 1\.25 \(clipGradNorm\) on rank 1\./,
+    /optimizer's settings: maxNorm 0\.25 \(clipGradNorm\) on rank 0, maxNorm 1\.25 \(clipGradNorm\) on rank 1\./,
   ],
 ])('%s is told', async (_, options, said) => {
   const { step, end } = await ranksOf(2, options)
@@ -166,12 +166,12 @@ test.each<[string, Options['optimizer'], RegExp]>([
   [
     'another optimizer',
     (all, rank) => (rank === 0 ? new AdamW(all) : new SGD(all)),
-    /got AdamW, group 0: amsgrad false, keeps exp_avg and exp_avg_sq on rank 0, SGD, group 0: nesterov false, keeps no state on rank 1\./,
+    /ranks disagree about the optimizer: AdamW, group 0: amsgrad false, keeps exp_avg and exp_avg_sq on rank 0, SGD, group 0: nesterov false, keeps no state on rank 1\./,
   ],
   [
     'another setting that compiling fixes',
     (all, rank) => new AdamW(all, { amsgrad: rank === 1 }),
-    /got AdamW, group 0: amsgrad false, .* on rank 0, AdamW, group 0: amsgrad true, .* on rank 1\./,
+    /ranks disagree about the optimizer: AdamW, group 0: amsgrad false, .* on rank 0, AdamW, group 0: amsgrad true, .* on rank 1\./,
   ],
   [
     'momentum on one rank alone',

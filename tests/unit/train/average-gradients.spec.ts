@@ -30,7 +30,7 @@ test('as the tutorial has it, inside of the step, it is refused at once, with wh
     }
   const refused = (where: string) => ({
     code: 'graph.misuse',
-    message: `${where}: expected a call outside of the function that is compiled, got one inside, where tensors and gradients have no contents yet. Wrap the model in DistributedDataParallel, which averages gradients over the ranks, or return what is to be exchanged and exchange what a run gives.`,
+    message: `${where}: called inside a compiled function, where tensors and gradients have no contents yet. Wrap the model in DistributedDataParallel, which averages gradients over the ranks, or return the tensor and exchange what a run returns.`,
   })
   const calls: Record<string, (gradient: Tensor) => void> = {
     allReduce: (gradient) => dist.allReduce(gradient as never, { group }),

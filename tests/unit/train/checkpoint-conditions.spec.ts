@@ -101,7 +101,7 @@ test('another number of ranks is told on the console of rank 0, unless the calle
   endAll(ranks)
   expect(warned.mock.calls).toEqual([
     [
-      'tabring: loadCheckpoint: the run goes on with other bits than the saved one: ranks 3, now 2.',
+      'tabring: loadCheckpoint: the run will not continue bit for bit like the saved one: ranks 3, now 2.',
     ],
   ])
 })

@@ -287,9 +287,7 @@ describe('random states', () => {
     expect(told).toEqual([])
     for (const rank of [0, 1]) expect(await loaded(rank, 2)).toEqual(states[0])
     expect(told).toEqual(
-      Array(2).fill(
-        "random states of 3 ranks that were seeded each for itself, now rank 0's on all 2",
-      ),
+      Array(2).fill("random states of 3 ranks that were seeded separately, now rank 0's on all 2"),
     )
   })
 
@@ -360,7 +358,7 @@ describe('ranks', () => {
       return error
     })
     const text =
-      'checkpoint: expected the folder to be read and written, got the disk is full. Choose another, or look at its disk.'
+      'checkpoint: the folder cannot be read or written: the disk is full. Choose another folder, or check its disk.'
     expect(ends).toMatchObject([
       { code: 'file.unwritable', message: text, cause: { message: 'the disk is full' } },
       { code: 'file.unwritable', message: `rank 0: ${text}` },
@@ -450,7 +448,7 @@ describe('one rank', () => {
       'expected the parts model, got ema, model',
     )
     await expect(saveCheckpoint({ checkpoint: 1 }, { folder })).rejects.toThrow(
-      'names other than "checkpoint"',
+      'the name "checkpoint" is reserved',
     )
     await expect(saveCheckpoint({ model }, { folder, keepLast: 0 })).rejects.toThrow(
       'keepLast must be a whole number above 0',

@@ -274,7 +274,7 @@ test('ranks of which one weighs by what counts and another alike do not compile'
   for (const group of groups) group.destroy()
   for (const outcome of outcomes) {
     const message = expect.stringMatching(
-      /expected the same step on all ranks, got ranks that weigh by what counts .* ranks that weigh alike/,
+      /ranks disagree about the step: gradient weights by counted samples .* equal gradient weights/,
     )
     expect(outcome).toMatchObject({ reason: { code: 'peer.mismatch', message } })
   }

@@ -100,7 +100,7 @@ test.each([
   const all = await reasons(shapes.map((one) => new Parts(one)))
   expect(new Set(all).size).toBe(1)
   expect(all[0]).toBe(
-    `peer.mismatch: DistributedDataParallel: expected the same parameters and buffers, in one order, on all ranks, got ${told}. Build the same module on all ranks.`,
+    `peer.mismatch: DistributedDataParallel: ranks disagree about parameters and buffers, or their order: ${told}. Build the same module on all ranks.`,
   )
 })
 
@@ -113,7 +113,7 @@ test('buffers and options are compared too', async () => {
     bucketCapMb: rank + 1,
   }))
   expect(options[0]).toMatch(
-    /expected the same options on all ranks, got bucketCapMb 1, .* on rank 0, bucketCapMb 2, .* on rank 1/,
+    /ranks disagree about options: bucketCapMb 1, .* on rank 0, bucketCapMb 2, .* on rank 1/,
   )
   expect(options[1]).toBe(options[0])
 })
@@ -308,7 +308,7 @@ test('with a cap ranks still measure how collectives travel, unless the group wa
   const apart = await reasons([new Parts(same), new Parts(same)], undefined, (group, rank) => {
     group.choice = { oneShotBytes: rank, directBytes: 0 }
   })
-  expect(apart[0]).toMatch(/the same options on all ranks, got .*"oneShotBytes":1/)
+  expect(apart[0]).toMatch(/ranks disagree about options: .*"oneShotBytes":1/)
 })
 
 test('the size of buckets decides the bits of 3 ranks, and not those of 2', async () => {
@@ -367,7 +367,7 @@ test('a parameter without a gradient is an error on all ranks, which names it an
     (error) => `${error.code}: ${error.message}`,
   )
   expect(groupsEnd).toBe(
-    'graph.misuse: DistributedDataParallel: expected a gradient for every parameter that requires one, got none for "module.p1" on rank 1, "module.p2" on rank 1. Use them in the loss, freeze them with requiresGrad_(false), or wrap the model with findUnusedParameters: true.',
+    'graph.misuse: DistributedDataParallel: every parameter that requires a gradient must get one, but there is none for "module.p1" on rank 1, "module.p2" on rank 1. Use them in the loss, freeze them with requiresGrad_(false), or wrap the model with findUnusedParameters: true.',
   )
 })
 
@@ -438,7 +438,7 @@ test('steps that differ between ranks are refused on all', async () => {
     }),
   )
   expect(all[0]).toMatch(
-    /^compile: expected the same step on all ranks, got 128 module.p1 module.p0 on rank 0, 128 module.p0 module.p1 on rank 1/,
+    /^compile: ranks disagree about the step: 128 module.p1 module.p0 on rank 0, 128 module.p0 module.p1 on rank 1/,
   )
   expect(all[1]).toBe(all[0])
 })

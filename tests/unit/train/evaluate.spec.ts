@@ -165,12 +165,12 @@ test('what fails on one rank is told on all; what is no sum, and options that ca
   const model = makeModel()
   const of = (options: EvaluateOptions) => evaluate(model, dataset, { runtime, ...options })
   await expect(of({ measure: ({ x }) => ({ all: model.forward(x) }) })).rejects.toThrow(
-    'evaluate: expected "all" to be a sum, an f32 tensor of one element, got f32[64, 4]',
+    'evaluate: "all" must be a sum, an f32 tensor of one element, got f32[64, 4]',
   )
   await expect(of({ batchSize: 0 })).rejects.toThrow('batchSize')
   await expect(
     evaluate(model, new TensorDataset({ words: { data: x, shape: [count, features] } }), {
       runtime,
     }),
-  ).rejects.toThrow('evaluate: expected samples with x and y')
+  ).rejects.toThrow('evaluate: the samples have no fields x and y')
 })

@@ -77,7 +77,7 @@ test.each([
     const ends = await Promise.all(
       ranks.map((rank, at) => rank.compile(at === 1 ? place : 'never')),
     )
-    const told = `peer.mismatch: compile: expected the step to be compiled on all ranks, got an error on rank 1: mine, ${place}`
+    const told = `peer.mismatch: compile: the step did not compile on rank 1: mine, ${place}`
     expect(ends).toEqual([told, `RangeError: mine, ${place}`, told])
     expect(await Promise.all(ranks.map((rank) => rank.compile()))).toEqual(['none', 'none', 'none'])
     for (const group of groups) group.destroy()
@@ -93,7 +93,7 @@ test('a rank that fails waits some seconds at most for the others to hear of it,
   expect(await env.until(ranks[1].compile('forward'), 5000)).toBe('RangeError: mine, forward')
   expect(env.now() - beganMs).toBeLessThan(2500)
   expect(await env.until(ranks[0].compile(), 5000)).toMatch(
-    /got an error on rank 1: mine, forward$/,
+    /the step did not compile on rank 1: mine, forward$/,
   )
   const again = Promise.all(ranks.map((rank) => rank.compile()))
   expect(await env.until(again, 5000)).toEqual(['none', 'none'])
@@ -130,8 +130,8 @@ test('a rank that fails before it forwards and wraps anew meets the others by na
   const anew = reason(new DistributedDataParallel(new Linear(2, 2), { processGroup }).ready)
   for (const end of await Promise.all([waiting, anew])) {
     expect(end).toMatch(/^peer.mismatch: /)
-    expect(end).toMatch(/rank 0 runs compile, by allGatherU32/)
-    expect(end).toMatch(/rank 1 runs DistributedDataParallel, by allGatherU32/)
+    expect(end).toMatch(/rank 0 runs compile, via allGatherU32/)
+    expect(end).toMatch(/rank 1 runs DistributedDataParallel, via allGatherU32/)
   }
   for (const group of groups) group.destroy()
 })

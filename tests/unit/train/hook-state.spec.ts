@@ -36,8 +36,8 @@ test.each(Object.keys(statefulHooks))(
     const warnings = vi.spyOn(console, 'warn').mockImplementation(() => undefined)
     const resumed = await hookedRanks(hook, 3, runtime, folder)
     expect(warnings.mock.calls.map(([text]) => text)).toEqual([
-      `tabring ${saved.states[0].constructor.name}: what gradients of 2 ranks had not sent is dropped, as there are 3 now.`,
-      'tabring: loadCheckpoint: the run goes on with other bits than the saved one: ranks 2, now 3.',
+      `tabring ${saved.states[0].constructor.name}: dropped the unsent gradients of 2 ranks, because there are 3 ranks now.`,
+      'tabring: loadCheckpoint: the run will not continue bit for bit like the saved one: ranks 2, now 3.',
     ])
     // What all ranks have alike stays.
     expect(await dictOf(resumed)).toEqual({ worldSize: 3, errors: {}, ...others })
@@ -53,7 +53,7 @@ const dictOf = async ({ states }: Awaited<ReturnType<typeof hookedRanks>>) =>
   (await Promise.all(states.map((state) => state.stateDict())))[0]
 
 test('a state that no model has, that of another hook, and that of another model are refused', async () => {
-  await expect(new Int8State().stateDict()).rejects.toThrow('a state that registerCommHook() got')
+  await expect(new Int8State().stateDict()).rejects.toThrow('this state belongs to no model yet')
   const { ranks, states } = await hookedRanks(statefulHooks.powerSgd, 1, runtime)
   const int8 = { worldSize: 1, errors: {} }
   expect(() => states[0].loadStateDict(int8)).toThrow('the state of another hook')

@@ -154,7 +154,7 @@ test('throwOnEarlyTermination throws on all ranks, naming those without batches;
   const results = await joined(ranks, [2, 1, 1], options)
   expect(new Set(results)).toEqual(
     new Set([
-      'graph.misuse: join: expected equally many batches on all ranks, got no more on ranks 1 and 2. Share the data out evenly, or leave throwOnEarlyTermination out.',
+      'graph.misuse: join: ranks 1 and 2 ran out of batches before the others. Divide the data evenly, or omit throwOnEarlyTermination.',
     ]),
   )
 })
@@ -178,7 +178,7 @@ test('enable: false, and one rank, only call the function; errors and results pa
   expect(await rank.ddp.join(async () => 8, { enable: false })).toBe(8)
   await expect(rank.ddp.join(() => Promise.reject(new Error('mine')))).rejects.toThrow('mine')
   const nested = rank.ddp.join(() => rank.ddp.join(async () => 1))
-  await expect(nested).rejects.toThrow('got one inside another')
+  await expect(nested).rejects.toThrow('called inside another join')
   const misspelt = { enabled: false } as unknown as JoinOptions
   await expect(rank.ddp.join(async () => 1, misspelt)).rejects.toThrow('"enabled"')
 })

@@ -64,7 +64,7 @@ test('deviceIds: [rank] is refused when the model is wrapped, on all ranks', asy
   const own = (rank: number) => missing('DistributedDataParallel', rank)
   const told = {
     code: 'peer.mismatch',
-    message: `DistributedDataParallel: expected a module that all ranks can train, got an error on rank 1: ${own(1).message}; on rank 2: ${own(2).message}`,
+    message: `DistributedDataParallel: the module cannot be trained on rank 1: ${own(1).message}; on rank 2: ${own(2).message}`,
   }
   const expected = [told, own(1), own(2)]
   // Compiling tells the same, and not that the model is to be moved where it cannot be.

@@ -59,7 +59,7 @@ test('ranks that would meet others than those meet them are told; so is a group 
       reason: {
         code: 'peer.mismatch',
         message:
-          'SyncBatchNorm: expected the same ranks to meet, got [0, 1, 2] on rank 2, [0, 1] on rank 0. Give each rank the group that it is in.',
+          'SyncBatchNorm: ranks disagree about processGroup: [0, 1, 2] on rank 2, [0, 1] on rank 0. Pass each rank the group that it is in.',
       },
     })
   }
@@ -74,7 +74,7 @@ test('ranks that would meet others than those meet them are told; so is a group 
     { runtime },
   )
   await expect(forward).rejects.toThrow(
-    "a processGroup of some of the model's ranks [0, 1], got one of [0, 1, 2]",
+    "processGroup must contain only ranks of the model's group [0, 1], got [0, 1, 2]",
   )
   for (const group of groups) group.destroy()
 })

@@ -78,9 +78,9 @@ test.each<[string, Files, string]>([
 )
 
 test('--data that is missing or no folder', async () => {
-  expectOneLine(await runTrain('--data', join(folder, 'none')), 'which does not exist')
+  expectOneLine(await runTrain('--data', join(folder, 'none')), 'none does not exist')
   await writeFile(join(folder, 'file'), '')
-  expectOneLine(await runTrain('--data', join(folder, 'file')), 'which is none')
+  expectOneLine(await runTrain('--data', join(folder, 'file')), 'file is not a folder')
 }, 120_000)
 
 test('--batch-size below the world size', async () => {
@@ -94,7 +94,7 @@ test('--batch-size below the world size', async () => {
 test('--out that cannot be written', async () => {
   expectOneLine(await runTrain('--out', join(folder, 'none', 'w')), 'there is no folder')
   expectOneLine(await runTrain('--out', folder), 'it is a folder')
-  expectOneLine(await runTrain('--out', '/dev/null'), 'it is no regular file')
+  expectOneLine(await runTrain('--out', '/dev/null'), 'it is not a regular file')
   // The kernel refuses new files there, to every user.
   if (process.platform === 'linux')
     expectOneLine(await runTrain('--out', '/proc/w.safetensors'), '/proc/w.safetensors: EN')
@@ -105,7 +105,7 @@ test('--resume and --checkpoint-dir that do not fit what is there', async () => 
   const runs = join(folder, 'runs')
   expectOneLine(
     await runTrain('--checkpoint-dir', runs, '--resume', 'latest'),
-    '--resume: expected the latest checkpoint in',
+    'has no checkpoints',
   )
   // The folder was made, and nothing in it.
   expect(await readdir(runs)).toEqual([])
@@ -114,16 +114,16 @@ test('--resume and --checkpoint-dir that do not fit what is there', async () => 
   await writeFile(join(runs, 'checkpoints.json'), JSON.stringify(manifest))
   expectOneLine(
     await runTrain('--checkpoint-dir', runs),
-    'expected a folder without checkpoints, got',
+    'already has checkpoints (step-1.safetensors)',
   )
   expectOneLine(
     await runTrain('--checkpoint-dir', runs, '--resume', 'best'),
-    'got none that was called best',
+    'has no best checkpoint',
   )
   await writeFile(join(folder, 'file'), 'text')
   expectOneLine(
     await runTrain('--checkpoint-dir', join(folder, 'file')),
-    '--checkpoint-dir: expected a folder',
+    '--checkpoint-dir: cannot write to',
   )
   expectOneLine(await runTrain('--resume', join(folder, 'file')), 'file: expected')
   expectOneLine(await runTrain('--resume', join(folder, 'none')), 'which does not exist')
