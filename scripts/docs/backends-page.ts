@@ -38,6 +38,6 @@ export const backendsPage = (): string =>
     '- `relay`: the same tabs over WebSockets through a signaling server: the same file.',
     '- `local`: ranks in one context over message channels: `tests/unit/distributed/collective-cells.spec.ts`.',
     '',
-    '`tests/unit/peer/collective-matrix.spec.ts` tests each algorithm in simulated rings with random message delays ([collectives.md](collectives.md)).',
+    '`tests/unit/peer/collective-matrix.spec.ts` tests each algorithm in simulated rings with random message delays ([collectives.md](../how-it-works/collectives.md)).',
     '',
   ].join('\n')

@@ -11,9 +11,9 @@ import { packLibrary } from '../../support/pack-library.ts'
 
 const repository = join(import.meta.dirname, '..', '..', '..')
 
-/** The files that the page shows, by name. */
-async function filesOfPage(): Promise<[name: string, text: string][]> {
-  const page = await readFile(join(repository, 'docs', 'guides', 'library.md'), 'utf8')
+/** The files that a page shows, by name. */
+async function filesOfPage(path = 'guides/library.md'): Promise<[name: string, text: string][]> {
+  const page = await readFile(join(repository, 'docs', path), 'utf8')
   const blocks = page.matchAll(/^`([\w.]+)`:\n\n```\w+\n([\s\S]*?)^```/gm)
   return [...blocks].map(([, name, text]) => [name, text])
 }
@@ -105,6 +105,19 @@ test('what is built trains on two ranks, which end with the same model', async (
   const { code, told } = await playwright('train.spec.ts')
   expect([...told.values()].flatMap(messages)).toEqual([])
   expect([code, [...told.values()].map(({ status }) => status)]).toEqual([0, ['passed']])
+})
+
+test.each([
+  ['get-started.md', [], 'rank 1 of 2: loss '],
+  ['guides/own-module.md', ['--epochs', '2'], '[0]: epoch 2: loss '],
+])('the module of docs/%s trains on two tabs', async (page, args, line) => {
+  const [text] = (await filesOfPage(page)).flatMap(([name, text]) =>
+    name === 'train.ts' ? [text] : [],
+  )
+  await writeFile(join(project, 'train.ts'), text)
+  const flags = ['--nproc-per-node=2', '--adapter=software', '--checkpoint-dir=runs']
+  const { stdout } = await inProject('npx', 'tabring', 'run', ...flags, 'train.ts', ...args)
+  expect(stdout).toContain(line)
 })
 
 test('so does the dev server; what goes wrong is told by name', async () => {

@@ -1,0 +1,29 @@
+import { execFileSync } from 'node:child_process'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { settings } from '../../../src/ui/settings/list.ts'
+import { readPages, root } from '../../support/markdown.ts'
+
+// docs/reference/page.md lists every flag of `npm start` and every parameter of the page's address.
+
+const [page] = readPages('docs/reference/page.md')
+const firstCells = (heading: string): string[] => {
+  const section = page.text.split(/^## /m).find((part) => part.startsWith(heading))!
+  return [...section.matchAll(/^\| `([\w-]+)/gm)].map(([, name]) => name)
+}
+
+test('every parameter of the address', () => {
+  const names = [...settings.map(({ key }) => key), 'given']
+  expect(firstCells('The address').sort()).toEqual(names.sort())
+})
+
+test('every flag of npm start', { timeout: 60_000 }, () => {
+  const help = execFileSync(
+    join(root, 'node_modules/.bin/tsx'),
+    [join(root, 'node/start.ts'), '--help'],
+    { encoding: 'utf8' },
+  )
+  const flags = [...help.matchAll(/^ {2}(?:-\w, )?(--[\w-]+)/gm)].map(([, flag]) => flag)
+  expect(flags.length).toBeGreaterThan(10)
+  expect(firstCells('npm start').sort()).toEqual(flags.filter((flag) => flag !== '--help').sort())
+})

@@ -1,0 +1,33 @@
+import { expect, test } from 'vitest'
+import { parsePage, sentencesOf, userPages, wordsIn } from '../../support/markdown.ts'
+
+// Sentences are short. Tables, code and generated pages do not count.
+
+const longest = 30
+/** Of a page. */
+const mostLongSentences = 2
+
+const longSentences = (page: Parameters<typeof sentencesOf>[0]) =>
+  sentencesOf(page).filter((sentence) => wordsIn(sentence) > longest)
+
+test.each(userPages().filter(({ isGenerated }) => !isGenerated))('sentences of $path', (page) => {
+  const long = longSentences(page)
+  for (const sentence of long) console.log(`${page.path}: ${wordsIn(sentence)} words: ${sentence}`)
+  expect(long.length, long.join('\n')).toBeLessThanOrEqual(mostLongSentences)
+})
+
+test('words are counted by sentence, a code span as one', () => {
+  const words = (count: number) => Array.from({ length: count }, () => 'word').join(' ')
+  const text = [
+    `# ${words(40)}`,
+    `| ${words(40)} |`,
+    `${words(30)}. ${words(31)}.`,
+    `- ${words(20)} \`a b c\` [${words(10)}](a.md).`,
+    `- ${words(29)} and one (more).`,
+    '```text',
+    words(40),
+    '```',
+  ]
+  const long = longSentences(parsePage('a.md', text.join('\n')))
+  expect(long.map(wordsIn)).toEqual([31, 31, 32])
+})
