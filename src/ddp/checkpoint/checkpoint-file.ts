@@ -87,7 +87,7 @@ export interface UnpackOptions {
    * bucket size. Default: rank 0 logs them to the console.
    */
   onDifferences?: (differences: readonly string[]) => void
-  /** Whether the file must hold exactly the given parts. Default true. With false, the random state is not restored. */
+  /** Whether it is an error if the file holds more parts than the given ones. Default true. With false, the random state is not restored. */
   strict?: boolean
 }
 

@@ -14,7 +14,7 @@ export type CommHook<State> = (
 /**
  * Averages gradients in float32, as without a hook: torch's allreduce_hook. Ignores the state.
  *
- * In its result, this rank's range holds the mean; the rest holds the rank's own gradients.
+ * In its result, this rank's range holds the mean; the rest holds only this rank's share of it.
  */
 export const allreduceHook: CommHook<unknown> = (_, bucket) => meanOf(bucket)
 

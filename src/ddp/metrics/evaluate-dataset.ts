@@ -27,7 +27,7 @@ export type Measure = (batch: Record<string, Tensor>, count: ScalarSlot) => Reco
 
 /** Options of `evaluate`. */
 export interface EvaluateOptions<S = Sample> extends Pick<CompileOptions, 'device' | 'runtime'> {
-  /** Sums to compute. Default, for samples `{ x, y }` with class labels: `loss`, the cross entropy, and `correct`, the number of correct classes. */
+  /** Sums to compute. Default, for samples `{ x, y }` with class labels: `loss`, the cross entropy, and `correct`, the number of samples whose label has the largest output. */
   measure?: Measure
   /** Number of samples in a batch. Default 64. */
   batchSize?: number

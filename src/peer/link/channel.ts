@@ -2,11 +2,13 @@ import { checkOptions } from '../../util/options.ts'
 import type { LinkKind, LinkStats } from './link.ts'
 import { LinkBase } from './link-base.ts'
 
+/** Options of `ChannelLink`. */
 export interface ChannelLinkOptions {
   /** Largest message, bytes. Default 64 KiB, which every engine takes; a channel does not expose `sctp.maxMessageSize`. */
   maxMessageBytes?: number
-  /** `bufferedAmount` at which `room()` is 0, and at which `onroom` is called again; bytes. */
+  /** `bufferedAmount` at which `room()` is 0. units: bytes. */
   highWaterBytes?: number
+  /** `bufferedAmount` at which `onroom` is called again. units: bytes. */
   lowWaterBytes?: number
 }
 

@@ -124,7 +124,7 @@ test('what came is kept while the server is away, or has troubles', async () => 
   server.isOffline = true
   await expect(fetchFile({ retries: 1 })).rejects.toMatchObject({
     code: 'data.interrupted',
-    message: expect.stringMatching(/got 4\d+ before.*Failed to fetch/),
+    message: expect.stringMatching(/after 4\d+ of \d+ bytes \(.*Failed to fetch/),
   })
   Object.assign(server, { isOffline: false, allowsIfRange: false, statusOfWhole: 503 })
   await expect(fetchFile({ retries: 0 })).rejects.toMatchObject({
@@ -140,7 +140,7 @@ test('a part in the place of the whole file is refused', async () => {
   Object.assign(server, { breaks: [], statusOfWhole: 206 })
   await expect(fetchFile()).rejects.toMatchObject({
     code: 'data.missing',
-    message: expect.stringContaining('got status 206'),
+    message: expect.stringContaining('the server answered with status 206'),
   })
 })
 

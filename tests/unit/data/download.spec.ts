@@ -94,7 +94,7 @@ test('an interrupted download goes on behind its last byte, within a call and in
   breaks = [2_000_000]
   await expect(fetchFile({ retries: 0 })).rejects.toMatchObject({
     code: 'data.interrupted',
-    message: expect.stringContaining('goes on from there'),
+    message: expect.stringContaining('the download resumes there'),
   })
   const progress: DownloadProgress[] = []
   await fetchFile({ sha256: hash, onProgress: (now) => progress.push({ ...now }) })

@@ -91,7 +91,7 @@ describe('damaged files are refused by name', () => {
       /does not decode/,
     ],
     'no palette': [file(header(1, 1, 8, 3, 0, 0, 0), data(0, 1), end), /no palette/],
-    'no width': [file(header(0, 1, 8, 0, 0, 0, 0), data(0), end), /of 0 x 1 pixels/],
+    'no width': [file(header(0, 1, 8, 0, 0, 0, 0), data(0), end), /has 0 x 1 pixels/],
     'too many pixels': [file(header(60_000, 60_000, 8, 0, 0, 0, 0), data(0), end), /60000 x 60000/],
   }
   for (const [name, [bytes, message]] of Object.entries(cases))

@@ -67,7 +67,9 @@ describe('without ranks', () => {
     expect(() => new DistributedSampler(drawn)).toThrow(
       /numReplicas is missing, and there is no process group to take it from. Call init/,
     )
-    expect(() => new DistributedSampler(drawn, { numReplicas: 2 })).toThrow(/got no rank and no/)
+    expect(() => new DistributedSampler(drawn, { numReplicas: 2 })).toThrow(
+      /rank is missing, and there is no/,
+    )
     await initProcessGroup({ rank: 0, worldSize: 1, links: new Map() })
     await destroyProcessGroup()
     expect(() => new DistributedSampler(drawn)).toThrow(

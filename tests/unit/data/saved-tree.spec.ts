@@ -34,7 +34,7 @@ test('what is not plain is refused by its path', () => {
   const bad = { model: { run: () => 1 } } as unknown as SavedState
   expect(() => save(bad)).toThrow(/model\.run: expected a plain value or an array, got function/)
   expect(() => save({ seen: new Map() } as unknown as SavedState)).toThrow(/seen: .*got a Map/)
-  expect(() => save({ a: { $tensor: 'x' } })).toThrow(/without "\$"/)
+  expect(() => save({ a: { $tensor: 'x' } })).toThrow(/keys that do not start with "\$"/)
 })
 
 test('files of others are refused with what to do', () => {

@@ -73,12 +73,12 @@ test('a list: length, places from either end, iteration, and the methods of torc
   expect([list.pop(), list.pop(0), list.length]).toEqual([a, e, 4])
   expect(keysOf(new ModuleList())).toEqual([])
   for (const wrong of [4, -5, 0.5]) {
-    expect(() => list.at(wrong)).toThrow(/among 4 modules, got/)
-    expect(() => list.set(wrong, a)).toThrow(/among 4 modules, got/)
-    expect(() => list.pop(wrong)).toThrow(/among 4 modules, got/)
+    expect(() => list.at(wrong)).toThrow(/index .* is out of range for 4 modules/)
+    expect(() => list.set(wrong, a)).toThrow(/index .* is out of range for 4 modules/)
+    expect(() => list.pop(wrong)).toThrow(/index .* is out of range for 4 modules/)
   }
-  expect(() => list.insert(5, a)).toThrow(/among 4 modules, got 5/)
-  expect(() => new ModuleList().pop()).toThrow(/among 0 modules, got -1/)
+  expect(() => list.insert(5, a)).toThrow(/index 5 is out of range for 4 modules/)
+  expect(() => new ModuleList().pop()).toThrow(/index -1 is out of range for 0 modules/)
 })
 
 test('a dict: names in order, and the methods of torch', () => {

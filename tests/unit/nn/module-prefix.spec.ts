@@ -53,7 +53,9 @@ test('a key without the prefix is left alone, where k[7:] would cut it', () => {
 })
 
 test('two keys that would become one are refused', () => {
-  expect(() => stripModulePrefix({ 'module.0.bias': 1, '0.bias': 2 })).toThrow('got "0.bias" twice')
+  expect(() => stripModulePrefix({ 'module.0.bias': 1, '0.bias': 2 })).toThrow(
+    'two keys become "0.bias"',
+  )
 })
 
 test("prefix: 'auto' loads a bare state into a wrapped model and the other way round", async () => {

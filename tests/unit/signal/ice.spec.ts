@@ -62,7 +62,7 @@ describe('settings that are none are refused, without telling a secret', () => {
     ['no host', { iceServers: [{ urls: 'stun:' }] }, /expected a URL like stun:host:3478/],
     ['a parameter', { iceServers: [{ urls: `${stun}?transport=udp` }] }, /expected a URL/],
     ['a password in it', { iceServers: [{ urls: `turn:me:${secret}@h` }] }, /got "turn:…@h"/],
-    ['a misspelt name', { iceServers: [{ url: stun }] }, /expected urls, .* got "url"/],
+    ['a misspelt name', { iceServers: [{ url: stun }] }, /expected only urls, .* got "url"/],
     ['half a login', { iceServers: [{ urls: turn, credential: secret }] }, /together, got one/],
     ['an empty name', { iceServers: [{ urls: turn, username: '', credential: 'x' }] }, /username/],
     [
@@ -70,7 +70,11 @@ describe('settings that are none are refused, without telling a secret', () => {
       { iceServers: [{ urls: turn }] },
       /log in at turn:turn\.example.*TABRING_TURN_SEC/,
     ],
-    ['an empty secret', { iceServers: [{ urls: turn }], turnSecret: '' }, /got an empty one/],
+    [
+      'an empty secret',
+      { iceServers: [{ urls: turn }], turnSecret: '' },
+      /the secret of the TURN server is empty/,
+    ],
     [
       'a short life',
       { iceServers: many(1), turnLifetimeMs: 59_999 },
@@ -155,9 +159,9 @@ describe('flags', () => {
     [
       'a secret alone',
       (at) => ({ turnSecretFile: at('secret') }),
-      /expected --ice-servers with it/,
+      /^--turn-secret-file: needs --ice-servers/,
     ],
-    ['a lifetime alone', () => ({ turnLifetime: 60 }), /^--turn-lifetime: expected --ice-servers/],
+    ['a lifetime alone', () => ({ turnLifetime: 60 }), /^--turn-lifetime: needs --ice-servers/],
   ])('%s is refused, without its contents', (_, flags, expected) => {
     const make = () => iceOptionsOf(flags(file), {})
     expect(make).toThrow(expected)

@@ -167,7 +167,7 @@ test('what is no plain file of the folder is neither read nor written over: link
     const folder = httpFolder(origin + prefix)
     for (const name of ['away', 'near', 'dangling', 'folder', 'pipe']) {
       const kind = /folder|pipe/.test(name) ? 'something else' : 'a symbolic link'
-      const refused = `got 403 expected ${name} to be a plain file in the folder, got ${kind}. Put the file itself there.`
+      const refused = `: 403 expected ${name} to be a plain file in the folder, got ${kind}. Put the file itself there.`
       await expect(folder.read(name), name).rejects.toMatchObject({
         code: 'data.missing',
         message: expect.stringContaining(refused),
@@ -210,7 +210,9 @@ test('a file beyond the limit is refused, announced or not, and leaves the one b
   await folder.write('w', new Blob([bytesOf(1000)]))
   await expect(folder.write('w', new Blob([bytesOf(1001)]))).rejects.toMatchObject({
     code: 'file.unwritable',
-    message: expect.stringContaining('got 413 w has more than 1000 bytes.'),
+    message: expect.stringContaining(
+      'the server did not accept PUT: 413 w has more than 1000 bytes.',
+    ),
   })
   // In chunks, without a length: what is beyond the limit is not kept.
   const sending = request(`${origin}${prefix}w`, { method: 'PUT' })

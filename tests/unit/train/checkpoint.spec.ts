@@ -214,7 +214,7 @@ describe('a folder', () => {
       })
     }
     await expect(getCheckpoint(folder, 'best')).rejects.toThrow(
-      'expected the best one, got a folder with step-1.safetensors, step-2.safetensors',
+      'expected the best checkpoint, got a folder with step-1.safetensors, step-2.safetensors',
     )
     await expect(getCheckpoint(folder, 'step-3.safetensors')).rejects.toThrow(
       'expected the file "step-3.safetensors"',

@@ -317,7 +317,9 @@ describe('a rank that cannot be reached', () => {
     const remedies = (part: Partial<Snapshot> = {}) =>
       unreachedOf({ ...ended(0, 'peer.unreachable', noWay(2)), ...part })!.remedies.join('\n')
     expect(remedies()).toContain('same network')
-    expect(remedies()).toMatch(/TURN server: npm start -- --host --ice-servers .*docs\/launching/)
+    expect(remedies()).toMatch(
+      /TURN server: npm start -- --host --ice-servers .*docs\/reference\/launching/,
+    )
     expect(remedies()).toContain('npm start -- --host --relay')
     expect(remedies({ hasRelay: true })).toContain('This server can relay the data')
     expect(remedies({ hasRelay: true })).not.toContain('--relay')
