@@ -151,10 +151,9 @@ const failureOf = ({ name }: CrewMember, reason: string): Failure => ({
 /** What to type on the other machines. */
 function invitation({ options, plan }: MeetOptions, port: number, pin: Pin, key: string): string[] {
   const at = `${hostInUrl(plan.masterAddr)}:${port}`
+  const others = plan.launchers === 2 ? '1 more launcher' : `${plan.launchers - 1} more launchers`
   if (plan.meetingFile !== undefined) {
-    return [
-      `waiting at ${at} for ${plan.launchers - 1} more launchers, which find it through ${plan.meetingFile}`,
-    ]
+    return [`waiting at ${at} for ${others}, to be found through ${plan.meetingFile}`]
   }
   const flags = [
     `--nnodes ${plan.launchers} --node-rank N`,
@@ -165,7 +164,7 @@ function invitation({ options, plan }: MeetOptions, port: number, pin: Pin, key:
   ]
   const secret = options.key === undefined ? `TABRING_ROOM_KEY=${key} ` : ''
   return [
-    `waiting at ${at} for ${plan.launchers - 1} more launchers. On the other machines:`,
+    `waiting at ${at} for ${others}. On the other machines:`,
     `  ${secret}tabring run ${flags.join(' ')} …`,
   ]
 }

@@ -25,19 +25,19 @@ const npmCommands = ['ci', 'install', 'init', 'pkg', 'pack']
 const flagsIn = (help: string): string[] =>
   [...help.matchAll(/(?:^|\s)(--?[a-z][\w-]*)(?=[\s,=[]|$)/gm)].map(([, flag]) => flag)
 
-/** Returns the flags that a script of ours lists in its help. Each is asked once. */
-const helps = new Map<string, Promise<string[]>>()
-const flagsOfHelp = (script: string, ...args: string[]): Promise<string[]> => {
-  const key = [script, ...args].join(' ')
-  const command = [join(root, script), ...args, '--help']
-  const asked =
-    helps.get(key) ??
-    promisify(execFile)(join(root, 'node_modules/.bin/tsx'), command, { cwd: root }).then(
-      ({ stdout }) => flagsIn(stdout),
-    )
-  helps.set(key, asked)
-  return asked
+/** Asks a script of ours for its flags. */
+const flagsOfHelp = async (script: string): Promise<string[]> => {
+  const command = [join(root, script), '--help']
+  const { stdout } = await promisify(execFile)(join(root, 'node_modules/.bin/tsx'), command)
+  return flagsIn(stdout)
 }
+const startFlags = flagsOfHelp('node/start.ts')
+
+/** The flags that a part of the benchmark defines: asking each for its help would take seconds. */
+const benchFlags = (part: string): string[] =>
+  [`bench/${part}.ts`, 'bench/command/flags.ts']
+    .map((path) => readFileSync(join(root, path), 'utf8'))
+    .flatMap((text) => [...text.matchAll(/'(--[\w-]+)[ ',]/g)].map(([, flag]) => flag))
 
 const launchFlags = addFlags(new Command()).options.flatMap(({ long, short }) => [long, short])
 const trainHelp = parseOptions(['--help'], {})
@@ -87,13 +87,13 @@ async function checkScript(name: string, args: readonly string[], isWhole: boole
     if (wrong.length > 0 || !isWhole || args.some((word) => word.includes('…'))) return wrong
     return messageOf(() => parseOptions(args, {}))
   }
-  if (name === 'start') return unknownFlags(args, await flagsOfHelp('node/start.ts'))
+  if (name === 'start') return unknownFlags(args, await startFlags)
   if (name === 'bench') {
     const [part, ...rest] = args
-    if (part.startsWith('-')) return unknownFlags(args, await flagsOfHelp('bench/run.ts'))
+    if (part.startsWith('-')) return unknownFlags(args, benchFlags('run'))
     const parts = readFileSync(join(root, 'bench/run.ts'), 'utf8')
     if (!new RegExp(`^ +${part}: bench`, 'm').test(parts)) return [`no benchmark ${part}`]
-    return rest.length === 0 ? [] : unknownFlags(rest, await flagsOfHelp('bench/run.ts', part))
+    return unknownFlags(rest, benchFlags(part))
   }
   // Others hand on what they do not know, or read their arguments by hand.
   const [, file] = /^tsx (\S+)/.exec(script) ?? []
@@ -177,6 +177,7 @@ describe('commands', { timeout: 60_000 }, () => {
     ['npm run train -- --epoch 3', 'no flag --epoch'],
     ['npm run train -- --epochs 0', '--epochs'],
     ['npm run bench -- nothing', 'no benchmark nothing'],
+    ['npm run bench -- lanes --nothing', 'no flag --nothing'],
     ['npx tabring run --nproc 4 train.ts', 'no flag --nproc'],
     ['npx tabring run --nproc-per-node many train.ts', '--nproc-per-node'],
     ['npx tabring walk train.ts', 'no command tabring walk'],

@@ -5,7 +5,7 @@ import { parsePage, sentencesOf, userPages, wordsIn } from '../../support/markdo
 
 const longest = 30
 /** Of a page. */
-const mostLongSentences = 2
+const mostLongSentences = 1
 
 const longSentences = (page: Parameters<typeof sentencesOf>[0]) =>
   sentencesOf(page).filter((sentence) => wordsIn(sentence) > longest)
