@@ -281,7 +281,6 @@ export {
 export {
   accuracy,
   type BinaryOptions,
-  bceWithLogits,
   binaryCrossEntropy,
   binaryCrossEntropyWithLogits,
   type ClassLossOptions,

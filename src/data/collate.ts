@@ -26,7 +26,7 @@ const refuse = (
   field: string,
   expected: string,
   got: string,
-  remedy = 'Give all samples the same form, or give DataLoader a collate function.',
+  remedy = 'Give all samples the same form, or pass DataLoader a collateFn.',
 ) =>
   new DataError(
     'data.malformed',

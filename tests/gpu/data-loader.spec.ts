@@ -173,7 +173,7 @@ describe('workers', () => {
     const joined = new DataLoader(part, {
       batchSize: 4,
       numWorkers: 1,
-      collate: (samples: Sample[]) => samples.map(({ x }) => [...(x as HostTensor).data]),
+      collateFn: (samples: Sample[]) => samples.map(({ x }) => [...(x as HostTensor).data]),
     })
     open.push(helped, joined)
     expect(await collect(helped)).toEqual(plain)

@@ -83,7 +83,7 @@ test('modules compute what the functions compute', async () => {
     [new lossModules.BCELoss(), (x, t) => losses.binaryCrossEntropy(x, t)],
     [
       new lossModules.BCEWithLogitsLoss({ posWeight: [3, 3, 3] }),
-      (x, t) => losses.bceWithLogits(x, t, { posWeight: 3 }),
+      (x, t) => losses.binaryCrossEntropyWithLogits(x, t, { posWeight: 3 }),
     ],
     [
       new lossModules.KLDivLoss({ reduction: 'batchmean' }),

@@ -121,7 +121,8 @@ export const edgeCalls: Record<string, Call> = {
   oneHot: ({ i }, { classes }) => oneHot(i, classes),
   mseLoss: ({ input, target }, options) => losses.mseLoss(input, target, options),
   huberLoss: ({ input, target }, options) => losses.huberLoss(input, target, options),
-  bceWithLogits: ({ input, target }, options) => losses.bceWithLogits(input, target, options),
+  bceWithLogits: ({ input, target }, options) =>
+    losses.binaryCrossEntropyWithLogits(input, target, options),
   crossEntropy: ({ input, target }, options) => losses.crossEntropy(input, target, options),
   nllLoss: ({ input, target }, options) => losses.nllLoss(input, target, options),
   conv2d: ({ x, w, b }, options) => conv2d(x, w, b, options),

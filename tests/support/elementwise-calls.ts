@@ -97,7 +97,7 @@ export const elementwiseCalls: Record<string, Call> = {
     losses.binaryCrossEntropy(input, target, { ...options, weight }),
   // `edges` says how a case is compared.
   bceWithLogits: ({ input, target, ...more }, { edges: _, ...options }) =>
-    losses.bceWithLogits(input, target, { ...options, ...more }),
+    losses.binaryCrossEntropyWithLogits(input, target, { ...options, ...more }),
   klDiv: ({ input, target }, options) => losses.klDiv(input, target, options),
   crossEntropy: ({ input, target, weight }, options) =>
     losses.crossEntropy(input, target, { ...options, weight }),

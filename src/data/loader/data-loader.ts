@@ -46,13 +46,13 @@ export interface DataLoaderOptions<S, B> {
   /** Starts your own worker, whose file calls `serveSamples(dataset)`. Required for data sets that cannot describe themselves. */
   worker?: () => Worker
   /** Number of batches that each worker makes in advance. Default 2. */
-  prefetch?: number
+  prefetchFactor?: number
   /** Staged uploads: batches are in memory shared with the GPU process before they are requested. Default false. */
   pinMemory?: BatchPinner | false
   /** Whether to drop an incomplete last batch. Default false. */
   dropLast?: boolean
   /** Stacks samples, on this thread. Default: defaultCollate, in the worker if there is one. */
-  collate?: (samples: S[]) => B
+  collateFn?: (samples: S[]) => B
   /** Element types of fields for `defaultCollate`, such as `{ y: 'f32' }` for targets that are plain numbers with fractions. */
   dtypes?: FieldDTypes
   /** Seed of the order and of random transforms; the same on every rank. Default 0. */
@@ -65,10 +65,10 @@ const loaderOptions: OptionNames<DataLoaderOptions<unknown, unknown>> = {
   sampler: true,
   numWorkers: true,
   worker: true,
-  prefetch: true,
+  prefetchFactor: true,
   pinMemory: true,
   dropLast: true,
-  collate: true,
+  collateFn: true,
   dtypes: true,
   seed: true,
 }
@@ -102,19 +102,19 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
 
   constructor(dataset: Dataset<S>, options: DataLoaderOptions<S, B> = {}) {
     checkOptions('DataLoader', options, loaderOptions)
-    const { batchSize = 1, numWorkers = 0, prefetch = 2, shuffle = false, sampler } = options
+    const { batchSize = 1, numWorkers = 0, prefetchFactor = 2, shuffle = false, sampler } = options
     requireWhole('batchSize', batchSize, 1)
     requireWhole('numWorkers', numWorkers, 0)
-    requireWhole('prefetch', prefetch, 1)
+    requireWhole('prefetchFactor', prefetchFactor, 1)
     if (shuffle && sampler)
       throw new DataError(
         'config.invalid',
         'DataLoader: shuffle and a sampler cannot be combined. Let the sampler shuffle.',
       )
-    if (options.collate && options.dtypes)
+    if (options.collateFn && options.dtypes)
       throw new DataError(
         'config.invalid',
-        'DataLoader: collate and dtypes cannot be combined. Let the collate function choose the types.',
+        'DataLoader: collateFn and dtypes cannot be combined. Let collateFn choose the types.',
       )
     requirePinner(options.pinMemory)
     requireSwitch('shuffle', options.shuffle)
@@ -206,8 +206,8 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
     this.#loop = loop
     this.#epoch = epoch + 1
     this.#done = { epoch: 0, batches: 0 }
-    const { prefetch = 2 } = this.#options
-    const ahead = this.numWorkers * prefetch
+    const { prefetchFactor = 2 } = this.#options
+    const ahead = this.numWorkers * prefetchFactor
     const underWay: Promise<B>[] = []
     let next = loop.batches
     const launch = (count: number) => {
@@ -282,28 +282,29 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
   }
 
   async #make(epoch: number, indices: Uint32Array<ArrayBuffer>): Promise<B> {
-    const { collate, dtypes, pinMemory } = this.#options
+    const { collateFn, dtypes, pinMemory } = this.#options
     let batch: B
     if (this.numWorkers === 0) {
       const stack =
-        collate ?? ((samples: S[]) => defaultCollate(samples as readonly Sample[], { dtypes }) as B)
+        collateFn ??
+        ((samples: S[]) => defaultCollate(samples as readonly Sample[], { dtypes }) as B)
       batch = await makeBatch(this.dataset, stack, this.#seed, epoch, indices, 'DataLoader: ')
     } else {
       const made = await this.#startedWorkers().make(epoch, indices)
-      batch = collate ? collate(made as S[]) : (made as B)
+      batch = collateFn ? collateFn(made as S[]) : (made as B)
     }
     return pinMemory ? ((await pinMemory.pin(batch as object)) as B) : batch
   }
 
   #startedWorkers(): SampleWorkers {
     if (this.#workers) return this.#workers
-    const { worker, collate, dtypes } = this.#options
+    const { worker, collateFn, dtypes } = this.#options
     this.#workers = new SampleWorkers({
       count: Math.min(this.numWorkers, switchValue('maxWorkers') ?? this.numWorkers),
       start: () => startSampleWorker(worker),
       dataset: worker ? undefined : describeInner('DataLoader', this.dataset as Dataset<never>),
       length: this.dataset.length,
-      isRaw: collate !== undefined,
+      isRaw: collateFn !== undefined,
       dtypes,
       seed: this.#seed,
     })

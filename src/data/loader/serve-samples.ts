@@ -15,7 +15,7 @@ interface WorkerScope {
 
 export interface ServeOptions<S> {
   /** Stacks samples here, in the worker. Default: defaultCollate. */
-  collate?: (samples: S[]) => unknown
+  collateFn?: (samples: S[]) => unknown
 }
 
 /**
@@ -28,7 +28,7 @@ export function serveSamples<S = Sample>(
   dataset?: Dataset<S> | Promise<Dataset<S>>,
   options: ServeOptions<S> = {},
 ): void {
-  checkOptions('serveSamples', options, { collate: true })
+  checkOptions('serveSamples', options, { collateFn: true })
   const scope = globalThis as unknown as WorkerScope
   let serving:
     | Promise<{
@@ -81,7 +81,7 @@ export function serveSamples<S = Sample>(
         const own = await serving!
         const collate = own.isRaw
           ? (samples: unknown[]) => samples
-          : (options.collate ??
+          : (options.collateFn ??
             ((all: S[]) => defaultCollate(all as readonly Sample[], { dtypes: own.dtypes })))
         const made = await makeBatch(
           own.dataset,

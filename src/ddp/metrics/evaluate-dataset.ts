@@ -38,7 +38,7 @@ export interface EvaluateOptions<S = Sample> extends Pick<CompileOptions, 'devic
   /** As in `DataLoader`. */
   worker?: () => Worker
   /** As in `DataLoader`. */
-  collate?: (samples: S[]) => Batch
+  collateFn?: (samples: S[]) => Batch
   /** As in `DataLoader`. */
   dtypes?: FieldDTypes
 }
@@ -83,7 +83,7 @@ export async function evaluate<S = Sample>(
     runtime: true,
     numWorkers: true,
     worker: true,
-    collate: true,
+    collateFn: true,
     dtypes: true,
   })
   checkNumber('evaluate', 'batchSize', batchSize, isCount, 'a whole number above 0')

@@ -175,9 +175,6 @@ export function binaryCrossEntropyWithLogits(
   return reduce(weight === undefined ? losses : losses.mul(weight), options)
 }
 
-/** Short name of `binaryCrossEntropyWithLogits`. */
-export const bceWithLogits = binaryCrossEntropyWithLogits
-
 /**
  * Returns target (log target - input) for log-probabilities `input` and a target of probabilities, or with `logTarget` of their logarithms.
  *

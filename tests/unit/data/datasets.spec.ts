@@ -145,8 +145,8 @@ describe('DataLoader without workers', () => {
 
   test('refuses what it cannot do', async () => {
     expect(() => new DataLoader(numbered(3), { batchSize: 0 })).toThrow(/batchSize.*got 0/)
-    expect(() => new DataLoader(numbered(3), { collate: () => 1, dtypes: { y: 'f32' } })).toThrow(
-      /collate and dtypes cannot be combined/,
+    expect(() => new DataLoader(numbered(3), { collateFn: () => 1, dtypes: { y: 'f32' } })).toThrow(
+      /collateFn and dtypes cannot be combined/,
     )
     const code = { length: 1, get: () => ({ y: 0 }) }
     await expect(labelsOf(new DataLoader<Sample>(code, { numWorkers: 1 }))).rejects.toMatchObject({

@@ -118,7 +118,7 @@ const refusals: Record<string, [call: () => unknown, message: RegExp]> = {
   ],
   'serveSamples({ colate })': [
     () => serveSamples(undefined, { colate: () => 0 } as never),
-    /serveSamples: expected options among collate, got "colate"/,
+    /serveSamples: expected options among collateFn, got "colate"/,
   ],
   'readCsv({ delimeter })': [
     () => readCsv('a;b', 'a.csv', { delimeter: ';' } as never),
