@@ -7,27 +7,27 @@ import { TabringError } from '../../util/errors.ts'
  * All are strings, as in `process.env`, and names and meanings are torchrun's where torchrun has them.
  */
 export const variables = {
-  RANK: 'This rank among all: 0 to WORLD_SIZE - 1.',
-  LOCAL_RANK: 'This rank among those of its machine.',
-  WORLD_SIZE: 'How many ranks there are on all machines.',
-  LOCAL_WORLD_SIZE: 'How many ranks this machine has.',
-  GROUP_RANK: 'The number of this machine, from 0.',
-  NODE_RANK: 'The same as GROUP_RANK, by the name of the flag `--node-rank`.',
-  MASTER_ADDR: 'The address of the machine that has rank 0.',
-  MASTER_PORT: 'The port of the signaling server there.',
+  RANK: 'This rank: 0 to WORLD_SIZE - 1.',
+  LOCAL_RANK: 'This rank on its machine: 0 to LOCAL_WORLD_SIZE - 1.',
+  WORLD_SIZE: 'Number of ranks on all machines.',
+  LOCAL_WORLD_SIZE: 'Number of ranks on this machine.',
+  GROUP_RANK: 'Number of this machine, from 0.',
+  NODE_RANK: 'Same as GROUP_RANK, under the name of the flag `--node-rank`.',
+  MASTER_ADDR: 'Address of the machine with rank 0.',
+  MASTER_PORT: 'Port of the signaling server there.',
   MASTER_URL:
-    'The WebSocket address under which this tab reaches that signaling server: the one of its own launcher, which passes everything on to MASTER_ADDR and has checked the certificate there. Open this one; MASTER_ADDR and MASTER_PORT are for people.',
+    "WebSocket address at which this tab reaches that signaling server. It is this machine's launcher, which has checked the certificate of MASTER_ADDR and forwards everything to it. Connect to this one; MASTER_ADDR and MASTER_PORT are for people.",
   ROOM_ID:
-    'The signaling room of this run and this start: 32 hex digits, the same on all ranks. A restart is another room.',
+    'Signaling room of this start of the run: 32 hex digits, the same on all ranks. A restart gets another room.',
   ROOM_KEY:
-    "The room's secret: 43 characters of base64url, the same on all ranks. Keep it out of logs.",
+    'Secret of the room: 43 characters of base64url, the same on all ranks. Keep it out of logs.',
   RELAY:
-    '`fallback` where the launcher has `--relay`, else `off`: the option `relay` of `initProcessGroup` where that is not given.',
-  RUN_ID: 'The name of the run: `--rdzv-id`, or the number of the Slurm job.',
-  RESTART_COUNT: 'How often all ranks have been started again: 0 at first.',
-  MAX_RESTARTS: 'How often they may be: `--max-restarts`.',
+    "`fallback` if the launcher has `--relay`, else `off`. It is the default of `initProcessGroup`'s option `relay`.",
+  RUN_ID: 'Name of the run: `--rdzv-id`, or the number of the Slurm job.',
+  RESTART_COUNT: 'Number of restarts of all ranks so far, 0 at first.',
+  MAX_RESTARTS: 'Most restarts allowed: `--max-restarts`.',
   CHECKPOINT_URL:
-    'With `--checkpoint-dir`, on the ranks of machine 0: the address of that folder for this start; on others empty. `saveCheckpoint` and `loadCheckpoint` take it by themselves, `launcherFolder()` is the folder behind it. Keep it out of logs.',
+    'With `--checkpoint-dir`, on the ranks of machine 0: address of that folder for this start; empty on others. `saveCheckpoint` and `loadCheckpoint` use it automatically, and `launcherFolder()` opens it. Keep it out of logs.',
 } as const
 
 /** Name of a variable that the launcher sets for each rank. */

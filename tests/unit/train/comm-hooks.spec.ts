@@ -304,7 +304,7 @@ test('a second hook, and one that returns something else, are refused', async ()
     ddp.registerCommHook(null, () => new Float32Array(3)),
   )
   expect(() => ranks[0].ddp.registerCommHook(null, allreduceHook)).toThrow(
-    'this model already has a hook',
+    'registerCommHook: this model already has a hook',
   )
   const runs = ranks.map(({ program }) => program.run(samplesOf(0)))
   for (const outcome of await Promise.allSettled(runs)) {
