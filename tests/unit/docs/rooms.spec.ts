@@ -16,7 +16,7 @@ const divided = ['graph', 'ddp', 'trainer', 'peer', 'distributed', 'worker', 'ui
   (name) => `src/${name}`,
 )
 /** Folders whose README describes something else than a room, or that have none. */
-const exempt = ['src/ui', 'src/kernels/conv2d']
+const exempt = ['src/kernels/conv2d']
 
 const mustHave = [
   ...foldersIn('src'),
