@@ -254,7 +254,7 @@ export const allowed: Record<string, readonly string[]> = {
   // What a demo trains; in the compute worker, loaded when it is asked for.
   'demos/tasks.ts': ['src/trainer/settings/task.ts', 'demos/metas.ts', 'demos/*'],
   // The entry point of that worker, and what starts it.
-  'demos/compute.worker.ts': ['src/worker/compute/compute.worker.ts', 'demos/tasks.ts'],
+  'demos/compute.worker.ts': ['src/worker/compute/compute-worker.ts', 'demos/tasks.ts'],
   'demos/start-worker.ts': ['demos/compute.worker.ts'],
   'demos/*': [
     'src/util',
