@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import type { BrowserContextOptions, Page } from 'playwright'
 import { expect, test } from 'vitest'
+import { allDemos } from '../../../demos/all-demos.ts'
 import { meta } from '../../../demos/ring/meta.ts'
 import { isolationHeaders } from '../../../node/headers.ts'
 import { violations } from '../../support/axe.ts'
@@ -36,7 +37,7 @@ test('the page of demos links to each, and each is there', async () => {
   const names = Object.values(
     await page.locator('.demo-list section').evaluateAll((all) => all.map((one) => one.id)),
   )
-  expect(names).toEqual(['digits', 'playground', 'picture', 'text', 'ring', 'strategies'])
+  expect(names).toEqual(Object.keys(allDemos))
   for (const link of await page.locator('.demo-list a').all()) {
     const address = await link.evaluate((one) => (one as HTMLAnchorElement).href)
     expect((await page.request.get(address)).status(), address).toBe(200)
