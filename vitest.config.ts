@@ -17,6 +17,18 @@ const specsOf = (kind: string): string[] => [
 
 const cores = availableParallelism()
 
+/** A poll waits for an event however busy the machine is; Vitest's second would be a bound on time. */
+const patient = { expect: { poll: { timeout: 30_000 } } }
+
+/** Undefined on a machine without one, which may still run the specs of Node. */
+function browserPath(): string | undefined {
+  try {
+    return findBrowser()
+  } catch {
+    return undefined
+  }
+}
+
 /** Tests count on the software adapter, which all machines have; `TABRING_ADAPTER=gpu` looks at the machine's own instead. */
 const adapter = process.env.TABRING_ADAPTER === 'gpu' ? 'auto' : 'software'
 
@@ -31,6 +43,7 @@ const gpu = {
   },
   server: { headers: isolationHeaders },
   test: {
+    ...patient,
     name: 'gpu',
     include: specsOf('gpu'),
     testTimeout: 60_000,
@@ -43,7 +56,7 @@ const gpu = {
       screenshotFailures: false,
       provider: playwright({
         launchOptions: {
-          executablePath: findBrowser(),
+          executablePath: browserPath(),
           // A spec that counts the heap's bytes collects garbage first.
           args: [
             ...browserFlags(adapter),
@@ -59,6 +72,7 @@ const gpu = {
 
 /** Specs that drive browsers and processes from Node. */
 const drive = {
+  ...patient,
   environment: 'node' as const,
   globalSetup: './tests/support/build-once.ts',
   testTimeout: 240_000,
@@ -78,6 +92,7 @@ const e2e = {
 
 const unit = {
   test: {
+    ...patient,
     name: 'unit',
     environment: 'node' as const,
     include: specsOf('unit'),
@@ -104,6 +119,7 @@ const timing = {
 /** Several machines, as network namespaces: Linux and root only. */
 const net = {
   test: {
+    ...patient,
     name: 'net',
     environment: 'node' as const,
     include: isAll ? ['tests/all/net/**/*.spec.ts'] : [],

@@ -4,7 +4,7 @@ import { meta as picture } from './picture/meta.ts'
 import { meta as playground } from './playground/meta.ts'
 import { meta as text } from './text/meta.ts'
 
-/** All demos by name, the first one being what the page begins with. The name is the folder's, the setting `demo`, and `?demo=` in the address. */
+/** All demos by name; the first is the default. The name is the folder's, the setting `demo`, and `?demo=` in the address. */
 export const metas = { digits, playground, picture, text } as const satisfies Readonly<
   Record<string, DemoMeta>
 >

@@ -74,6 +74,8 @@ interface Imports {
   readonly all: string[]
   readonly values: string[]
 }
+/** Grants of the tables that some import needs. */
+const used = new Set<string>()
 const graph = new Map<string, Imports>()
 for (const file of files) {
   const text = readFileSync(join(root, file), 'utf8')
@@ -98,6 +100,8 @@ for (const file of files) {
     all: imports.map(({ path }) => path),
     values: imports.filter(({ isType }) => !isType).map(({ path }) => path),
   })
+  if (!layer && file.startsWith('src/'))
+    problem(file, 'is in no layer', 'Add a row for it to scripts/layers.ts')
   if (layer !== 'node') {
     const own = packages[layer ?? 'src']
     for (const { name } of named) {
@@ -120,7 +124,9 @@ for (const file of files) {
     }
     if (!layer || !/^(src|demos)\//.test(path) || layerOf(path) === layer) continue
     const may = [...allowed[layer], ...(isType ? (typesOnly[layer] ?? []) : [])]
-    if (!may.some((other) => isUnder(path, other)))
+    const granting = may.filter((other) => isUnder(path, other))
+    for (const grant of granting) used.add(`${layer} ${grant}`)
+    if (granting.length === 0)
       problem(
         file,
         `may not import ${isType ? 'types of ' : ''}${path}`,
@@ -140,6 +146,12 @@ for (const file of files) {
       problem(file, 'uses window or document', 'This file also runs in workers and in Node')
   }
 }
+
+for (const table of [allowed, typesOnly])
+  for (const [layer, grants] of Object.entries(table))
+    for (const grant of grants)
+      if (!used.has(`${layer} ${grant}`))
+        problem('scripts/layers.ts', `grants ${layer} the unused ${grant}`, 'Delete the grant')
 
 /** The circles of a graph of imports: sets of files each of which reaches all others. source: Tarjan 1972. */
 function circlesOf(importsOf: (file: string) => readonly string[]): string[][] {

@@ -55,7 +55,7 @@ export const allowed: Record<string, readonly string[]> = {
   // Single ops on a device: for the specs, the self-test page and the benchmarks.
   'src/check': ['src/util', 'src/kernels', 'src/graph/memory'],
   'src/measure': ['src/util', 'src/kernels', 'src/graph/memory', 'src/graph/tune'],
-  'src/measure/peers': ['src/util', 'src/measure'],
+  'src/measure/peers': ['src/measure'],
   'src/nn': [
     'src/util',
     'src/kernels',
@@ -233,7 +233,13 @@ export const allowed: Record<string, readonly string[]> = {
   'src/trainer/loop': [
     'src/util',
     'src/kernels',
-    'src/graph',
+    'src/graph/memory',
+    'src/graph/trace',
+    'src/graph/functions',
+    'src/graph/plan',
+    'src/graph/inside',
+    'src/graph/tune',
+    'src/graph/compile',
     'src/nn',
     'src/optim',
     'src/peer/collective',
@@ -262,7 +268,6 @@ export const allowed: Record<string, readonly string[]> = {
     'src/graph/functions',
     'src/graph/plan',
     'src/nn',
-    'src/optim',
     'src/data',
     'src/trainer/settings',
     'demos/*/meta.ts',
@@ -272,12 +277,10 @@ export const allowed: Record<string, readonly string[]> = {
     'src/util',
     'src/peer/room',
     'src/peer/link',
-    'src/peer/session',
     'src/peer/algorithms',
     'src/peer/collective',
     'src/peer/group',
     'src/ui/parts/format.ts',
-    'demos/*/meta.ts',
   ],
   // Trains on ranks of one tab: a page of its own.
   'demos/strategies': [
@@ -287,7 +290,6 @@ export const allowed: Record<string, readonly string[]> = {
     'src/worker/api.ts',
     'src/worker/page',
     'src/trainer/settings/config.ts',
-    'src/trainer/settings/demo-meta.ts',
     'demos/experiments.ts',
     'demos/start-worker.ts',
     'demos/*/meta.ts',
@@ -297,8 +299,6 @@ export const allowed: Record<string, readonly string[]> = {
   'demos/*/*.tsx': [
     'src/util',
     'src/ui',
-    'src/worker/api.ts',
-    'src/worker/page',
     'src/trainer/settings/config.ts',
     'src/trainer/settings/demo-meta.ts',
     'demos/*',
@@ -321,7 +321,8 @@ export const allowed: Record<string, readonly string[]> = {
   // What runs need of the layers below; the compute worker loads it at the first one.
   'src/worker/compute/training.ts': [
     'src/util',
-    'src/distributed',
+    'src/distributed/link',
+    'src/distributed/group',
     'src/graph/tune',
     'src/peer/group',
     'src/trainer',
@@ -362,7 +363,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/ui/settings',
   ],
   'src/ui/live': ['src/util', 'src/trainer/watch/step-sample.ts', 'src/ui/parts', 'src/ui/state'],
-  'src/ui/ring': ['src/util', 'src/peer/room', 'src/ui/parts', 'src/ui/state', 'src/ui/live'],
+  'src/ui/ring': ['src/peer/room', 'src/ui/parts', 'src/ui/state', 'src/ui/live'],
   'src/ui/demo': [
     'src/util',
     'src/trainer/settings/config.ts',
@@ -386,7 +387,6 @@ export const allowed: Record<string, readonly string[]> = {
     'src/ui/state',
   ],
   'src/ui/run': [
-    'src/util',
     'src/trainer/settings/demo-meta.ts',
     'src/trainer/settings/experiments.ts',
     'src/trainer/watch/run-events.ts',
@@ -398,19 +398,12 @@ export const allowed: Record<string, readonly string[]> = {
     'src/ui/checkpoints',
   ],
   'src/ui/experiment': [
-    'src/util',
     'src/trainer/settings/config.ts',
     'src/ui/parts',
     'src/ui/settings',
     'src/ui/state',
   ],
-  'src/ui/members': [
-    'src/util',
-    'src/peer/room',
-    'src/ui/parts',
-    'src/ui/state',
-    'src/ui/experiment',
-  ],
+  'src/ui/members': ['src/peer/room', 'src/ui/parts', 'src/ui/state', 'src/ui/experiment'],
   'src/ui/status': [
     'src/util',
     'src/peer/room',
@@ -426,7 +419,8 @@ export const allowed: Record<string, readonly string[]> = {
     'src/util',
     'src/peer/room',
     'src/trainer/settings/config.ts',
-    'src/worker',
+    'src/worker/api.ts',
+    'src/worker/page',
     'src/ui/parts',
     'src/ui/settings',
     'src/ui/state',
@@ -454,7 +448,6 @@ export const allowed: Record<string, readonly string[]> = {
     'src/util',
     'src/peer/room',
     'src/ui',
-    'src/worker',
     'demos/experiments.ts',
     'demos/start-worker.ts',
     'demos/views.ts',
@@ -466,6 +459,46 @@ export const allowed: Record<string, readonly string[]> = {
     'src/worker',
     'demos/experiments.ts',
     'demos/start-worker.ts',
+  ],
+  // The library's face: names of what its user may call.
+  'src/index.ts': [
+    'src/util',
+    'src/gpu',
+    'src/kernels',
+    'src/graph',
+    'src/nn',
+    'src/optim',
+    'src/data',
+    'src/peer/room',
+    'src/peer/link',
+    'src/peer/session',
+    'src/peer/algorithms',
+    'src/peer/collective',
+    'src/peer/group',
+    'src/peer/store',
+    'src/peer/tab',
+    'src/distributed',
+    'src/ddp',
+  ],
+  // The self-test and the benchmark: pages without a room.
+  'src/own-gpu.ts': ['src/gpu', 'src/graph/memory', 'src/ui/page'],
+  'src/selftest.tsx': [
+    'src/kernels',
+    'src/check',
+    'src/ui/theme',
+    'src/ui/parts',
+    'src/ui/page',
+    'src/own-gpu.ts',
+  ],
+  'src/bench-tables.ts': ['src/measure', 'src/ui/parts'],
+  'src/bench.tsx': [
+    'src/graph/memory',
+    'src/measure',
+    'src/ui/theme',
+    'src/ui/parts',
+    'src/ui/page',
+    'src/own-gpu.ts',
+    'src/bench-tables.ts',
   ],
   'src/rank.ts': ['src/distributed/launcher', 'src/distributed/rendezvous'],
   node: [
@@ -486,7 +519,6 @@ export const allowed: Record<string, readonly string[]> = {
 /** What a layer may take types from besides: it describes them, and runs none of it. */
 export const typesOnly: Record<string, readonly string[]> = {
   'src/worker': ['src/gpu/device.ts', 'src/peer/link', 'src/trainer'],
-  'src/ui': ['src/trainer'],
 }
 
 /** What runs in Node alone: `node` may import it, and nothing that a tab loads. */
@@ -557,6 +589,8 @@ export const packages: Record<string, readonly string[]> = {
   'src/ui/page': ['preact'],
   'src/main.tsx': ['preact', 'uplot'],
   'src/demo-list.tsx': ['preact'],
+  'src/selftest.tsx': ['preact'],
+  'src/bench.tsx': ['preact'],
   // The user's program.
   'src/rank.ts': ['virtual:tabring-program'],
   src: ['preact'],

@@ -18,8 +18,8 @@ import { launchForTraining } from '../node/training-browser.ts'
 const root = resolve(import.meta.dirname, '..')
 
 const { out, adapter } = new Command('npm run pictures --')
-  .description("Takes README's pictures anew. Needs ffmpeg.")
-  .option('--out <folder>', 'where they go', join(root, 'docs', 'images'))
+  .description("Takes README's pictures again. Needs ffmpeg.")
+  .option('--out <folder>', 'output folder', join(root, 'docs', 'images'))
   .option('--adapter <name>', 'auto or software', 'auto')
   .parse()
   .opts<{ out: string; adapter: AdapterChoice }>()

@@ -2,37 +2,36 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { parseArgs } from 'node:util'
 import { type Summary, summaryFile } from './test/reporter.ts'
 
-const usage = `Usage: npm run test:repeat -- [--times N] [--load] [spec ...]
+const usage = `Usage: npm run test:repeat -- [--times N] [--load] [spec ...] [-t name]
 
 Runs the specs N times (10 by default) and reports how often each test failed. Without a spec it runs all of "npm test".
 
   --times N   number of runs
   --load      keep one core busy with another process meanwhile
+  -t name     only the tests whose name matches; other options of Vitest work too
 
 The output of each failed run is kept in test-results/repeat-<n>.log.`
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    times: { type: 'string', default: '10' },
-    load: { type: 'boolean', default: false },
-    help: { type: 'boolean', short: 'h', default: false },
-  },
-})
-if (values.help) {
+const given = process.argv.slice(2)
+if (given.includes('--help') || given.includes('-h')) {
   console.log(usage)
   process.exit(0)
 }
-const times = Number(values.times)
+const at = given.indexOf('--times')
+const times = at < 0 ? 10 : Number(given[at + 1])
 if (!Number.isInteger(times) || times < 1) {
   console.error(
-    `test:repeat: --times must be a whole number from 1, got ${values.times}.\n\n${usage}`,
+    `test:repeat: --times must be a whole number from 1, got ${given[at + 1]}.\n\n${usage}`,
   )
   process.exit(2)
 }
+const isLoaded = given.includes('--load')
+/** For scripts/test.ts: specs, and options of Vitest. */
+const passedOn = given.filter(
+  (arg, i) => arg !== '--load' && (at < 0 || (i !== at && i !== at + 1)),
+)
 
 const root = resolve(import.meta.dirname, '..')
 const results = join(root, 'test-results')
@@ -41,9 +40,11 @@ mkdirSync(results, { recursive: true })
 /** Failed runs by test: the command that runs the test alone, and a count. */
 const failures = new Map<string, number>()
 let failedRuns = 0
-const load: ChildProcess | undefined = values.load
+const load: ChildProcess | undefined = isLoaded
   ? spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' })
   : undefined
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1))
+process.once('exit', () => load?.kill())
 try {
   for (let run = 1; run <= times; run++) {
     const startMs = Date.now()
@@ -59,7 +60,7 @@ try {
   load?.kill()
 }
 console.log(
-  `\n${failedRuns} of ${times} runs failed${values.load ? ', with one core under load' : ''}`,
+  `\n${failedRuns} of ${times} runs failed${isLoaded ? ', with one core under load' : ''}`,
 )
 for (const [name, count] of [...failures].sort((a, b) => b[1] - a[1]))
   console.log(`${count} of ${times}: ${name}`)
@@ -68,7 +69,7 @@ process.exit(failedRuns > 0 ? 1 : 0)
 /** Returns what failed; the output of a failed run goes to a file. */
 async function runOnce(run: number): Promise<readonly string[]> {
   rmSync(join(root, summaryFile), { force: true })
-  const args = ['--import', 'tsx', join(root, 'scripts/test.ts'), ...positionals]
+  const args = ['--import', 'tsx', join(root, 'scripts/test.ts'), ...passedOn]
   const child = spawn(process.execPath, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] })
   const output: Buffer[] = []
   for (const stream of [child.stdout, child.stderr])
@@ -78,13 +79,14 @@ async function runOnce(run: number): Promise<readonly string[]> {
   const log = join(results, `repeat-${run}.log`)
   writeFileSync(log, Buffer.concat(output))
   console.log(`  output: ${log}`)
-  return failuresOf() ?? [`the run ended with exit code ${status} before its specs did`]
+  const failed = failuresOf() ?? []
+  return failed.length > 0 ? failed : [`the run ended with exit code ${status}`]
 }
 
 function failuresOf(): readonly string[] | undefined {
   try {
     const { failures } = JSON.parse(readFileSync(join(root, summaryFile), 'utf8')) as Summary
-    return failures.length > 0 ? failures : ['a check: types, lint or layers']
+    return failures
   } catch {
     return undefined
   }

@@ -1,7 +1,7 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync, rmSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
 import { browserVariable, findBrowser } from '../node/chromium.ts'
 import { type Summary, summaryFile } from './test/reporter.ts'
 
@@ -14,6 +14,7 @@ import { type Summary, summaryFile } from './test/reporter.ts'
  * such a machine fails with an error that says what is missing.
  */
 const root = resolve(import.meta.dirname, '..')
+const summaryPath = join(root, summaryFile)
 const bin = (name: string) =>
   join(root, 'node_modules', '.bin', process.platform === 'win32' ? `${name}.cmd` : name)
 
@@ -57,34 +58,50 @@ function ensureBrowser(): boolean {
 }
 
 function runSpecs(args: readonly string[], set: 'core' | 'all'): Summary {
-  const file = join(root, summaryFile)
-  rmSync(file, { force: true })
+  rmSync(summaryPath, { force: true })
   const reporters = ['--reporter=default', '--reporter=./scripts/test/reporter.ts']
   const isOk = run('vitest', ['run', ...reporters, ...args], { TABRING_TESTS: set })
-  try {
-    return JSON.parse(readFileSync(file, 'utf8')) as Summary
-  } catch {
-    return { passed: 0, failed: isOk ? 0 : 1, skipped: 0, failures: [] }
-  }
+  const summary = existsSync(summaryPath)
+    ? (JSON.parse(readFileSync(summaryPath, 'utf8')) as Summary)
+    : failure('vitest ended before its specs did')
+  if (isOk || summary.failed > 0) return summary
+  return { ...summary, ...failure('vitest ended with an error after its specs') }
 }
+
+const failure = (what: string) => ({ passed: 0, failed: 1, skipped: 0, failures: [what] })
+
+/** Named specs that are all below a folder `unit` need no browser. */
+const needsBrowser = (words: readonly string[]) =>
+  !words.some((word) => /(?:^|\/)unit\//.test(word))
 
 const args = process.argv.slice(2).filter((arg) => arg !== '--all')
 const isWhole = args.length === 0
-const isAll = !isWhole || process.argv.includes('--all')
+const set = !isWhole || process.argv.includes('--all') ? 'all' : 'core'
 if (!process.env.TABRING_DATA)
   console.log('data: TABRING_DATA is not set, so the tests on real data do not run')
 
-const checks = isWhole
-  ? await Promise.all([
-      runQuietly('tsc', ['--noEmit']),
-      runQuietly('biome', ['check', '.']),
-      runQuietly('tsx', ['scripts/check-layers.ts']),
-    ])
+const startMs = Date.now()
+const commands: [name: string, args: string[]][] = isWhole
+  ? [
+      ['tsc', ['--noEmit']],
+      ['biome', ['check', '.']],
+      ['tsx', ['scripts/check-layers.ts']],
+    ]
   : []
-const specs = ensureBrowser()
-  ? runSpecs(args, isAll ? 'all' : 'core')
-  : { passed: 0, failed: 1, skipped: 0 }
-const failed = specs.failed + checks.filter((isOk) => !isOk).length
+const checks = await Promise.all(commands.map(([name, own]) => runQuietly(name, own)))
+const checkMs = Date.now() - startMs
+const hasBrowser = !needsBrowser(args) || ensureBrowser()
+const specs = hasBrowser ? runSpecs(args, set) : failure('there is no browser')
+const failedChecks = commands.filter((_, i) => !checks[i]).map(([name]) => `check: ${name}`)
+mkdirSync(dirname(summaryPath), { recursive: true })
+writeFileSync(
+  summaryPath,
+  JSON.stringify({ ...specs, failures: [...failedChecks, ...specs.failures] }),
+)
+const seconds = (ms: number) => `${(ms / 1000).toFixed(0)} s`
+const ofChecks = isWhole ? ` (types, lint and layers: ${seconds(checkMs)})` : ''
+console.log(`\nTotal: ${seconds(Date.now() - startMs)}${ofChecks}`)
+const failed = specs.failed + failedChecks.length
 const notRun = specs.skipped > 0 ? `, ${specs.skipped} did not run` : ''
 console.log(`\n${specs.passed + checks.filter(Boolean).length} passed, ${failed} failed${notRun}`)
 process.exit(failed > 0 ? 1 : 0)

@@ -110,10 +110,7 @@ function checkServer(where: string, given: unknown): IceServer {
     )
   }
   if ((username === undefined) !== (credential === undefined)) {
-    throw invalid(
-      where,
-      'expected username and credential together, got one of them. Pass both or neither',
-    )
+    throw invalid(where, 'username and credential must be given together. Pass both or neither')
   }
   for (const [name, value] of Object.entries({ username, credential })) {
     if (value === undefined || isText(value)) continue

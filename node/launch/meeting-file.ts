@@ -51,7 +51,7 @@ export async function lookAtMeeting(path: string): Promise<Meeting | null> {
     if (own !== undefined && uid !== own) {
       throw new TabringError(
         'config.invalid',
-        `launcher: expected ${path} to belong to this user (${own}), got user ${uid}, who could redirect the run. Name another file with --rdzv-conf file=PATH.`,
+        `launcher: ${path} belongs to user ${uid}, who could redirect the run, not to you (${own}). Name another file with --rdzv-conf file=PATH.`,
       )
     }
     const parsed = v.safeParse(meetingSchema, fromJson(await file.readFile('utf8')))

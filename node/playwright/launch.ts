@@ -84,10 +84,10 @@ function noAdapter(adapter: RankAdapter, browser: string, attempts: readonly Att
     `    with ${args.join(' ') || 'no flags'}`,
     ...(ignored.length > 0 ? [`    without ${ignored.join(' ')}`] : []),
   ])
-  const expected = `tabring/playwright: expected a WebGPU adapter, ${wanted[adapter]}, got none.`
+  const problem = `tabring/playwright: no WebGPU adapter came up (wanted: ${wanted[adapter]}).`
   const areIgnored = attempts.some(({ ignored }) => ignored.length > 0)
   const remedy = areIgnored
     ? 'Remove the omitted flags from launchOptions.ignoreDefaultArgs.'
     : remedies[adapter]
-  return new GpuError('gpu.unavailable', [expected, ...told, remedy].join('\n'))
+  return new GpuError('gpu.unavailable', [problem, ...told, remedy].join('\n'))
 }

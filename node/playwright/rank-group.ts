@@ -77,7 +77,7 @@ export class RankGroup {
     if (!this.#isWaiting || missing.length === 0) return undefined
     return new PeerError(
       'peer.timeout',
-      `ranks.open: expected ${worldSize} ranks to join within the test's timeout, got all but ${missing.join(', ')}. Call initProcessGroup() when the page is loaded, or open with { until: 'loaded' }.`,
+      `ranks.open: ${missing.length === 1 ? 'rank' : 'ranks'} ${missing.join(', ')} of ${worldSize} did not join before the test timed out. Call initProcessGroup() when the page is loaded, or open with { until: 'loaded' }.`,
     )
   }
 

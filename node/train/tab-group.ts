@@ -230,7 +230,7 @@ export class TabGroup {
       this.#reject(
         new TabringError(
           'train.diverged',
-          `end of run: expected equal parameters on all ranks, got hashes ${results.map(({ result }) => result.paramHash).join(' ')}. This is a defect, or an adapter computes wrong results.`,
+          `end of run: ranks end with different parameters (hashes ${results.map(({ result }) => result.paramHash).join(' ')}). This is a defect, or an adapter computes wrong results.`,
         ),
       )
   }

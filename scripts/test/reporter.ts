@@ -15,23 +15,24 @@ export interface Summary {
 /** Where the reporter writes its summary, as JSON. */
 export const summaryFile = 'test-results/summary.json'
 
-/** Prints, after all specs: wall time by group, the 30 slowest specs, and for each failed test the command that runs it alone. */
+/** Prints, after all specs: wall time by kind, the 30 slowest specs, and for each failed test the command that runs it alone. */
 export default class SummaryReporter implements Reporter {
+  /** By group of specs that run at once. */
   readonly #spans = new Map<string, { startMs: number; endMs: number }>()
 
   onTestModuleStart(module: TestModule): void {
-    const group = groupOf(module)
+    const group = kindOf(module)
     if (!this.#spans.has(group)) this.#spans.set(group, { startMs: Date.now(), endMs: Date.now() })
   }
 
   onTestModuleEnd(module: TestModule): void {
-    const span = this.#spans.get(groupOf(module))
+    const span = this.#spans.get(kindOf(module))
     if (span) span.endMs = Date.now()
   }
 
   onTestRunEnd(
     modules: readonly TestModule[],
-    unhandledErrors: readonly unknown[],
+    unhandledErrors: readonly { readonly message: string }[],
     reason: TestRunEndReason,
   ): void {
     const summary: Summary = { passed: 0, failed: 0, skipped: 0, failures: [] }
@@ -47,20 +48,24 @@ export default class SummaryReporter implements Reporter {
         summary.failed++
       }
     }
-    const isFailed = unhandledErrors.length > 0 || reason === 'failed'
-    if (isFailed && summary.failed === 0) summary.failed = 1
     printTimes(this.#spans)
     printSlowest(modules)
     if (summary.failures.length > 0)
       console.log(`\nTo run each failure alone:\n  ${summary.failures.join('\n  ')}`)
+    for (const { message } of unhandledErrors)
+      summary.failures.push(`an error outside of tests: ${message}`)
+    summary.failed += unhandledErrors.length
+    if (reason !== 'passed' && summary.failed === 0) {
+      summary.failures.push(`the run was ${reason}`)
+      summary.failed = 1
+    }
     mkdirSync(dirname(summaryFile), { recursive: true })
     writeFileSync(summaryFile, JSON.stringify(summary))
   }
 }
 
-/** The folder of specs: `tests/unit`, `tests/all/e2e`. */
-const groupOf = ({ relativeModuleId, project }: TestModule): string =>
-  /^tests\/(?:all\/)?[^/]+/.exec(relativeModuleId)?.[0] ?? project.name
+/** `unit`, `gpu`, `e2e`, …; specs of a kind run together, those of tests and tests/all. */
+const kindOf = ({ project }: TestModule): string => project.name.split(' ')[0]!
 
 function commandFor(test: TestCase): string {
   const name = test.fullName.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&').replaceAll(' > ', ' ')
@@ -68,7 +73,7 @@ function commandFor(test: TestCase): string {
 }
 
 function printTimes(spans: ReadonlyMap<string, { startMs: number; endMs: number }>): void {
-  console.log('\nTime by group:')
+  console.log('\nTime by kind of spec:')
   for (const [group, { startMs, endMs }] of spans) {
     console.log(`${seconds(endMs - startMs)}  ${group}`)
   }

@@ -207,18 +207,23 @@ export async function getCheckpoint(
   const entry = manifest && entryOf(manifest, which)
   if (!entry) {
     const names = manifest?.files.map(({ name }) => name).join(', ')
+    const wanted = which === 'best' ? 'best checkpoint' : `file "${which}"`
     throw new DataError(
       'data.missing',
-      `checkpoint: expected the ${which === 'best' ? 'best checkpoint' : `file "${which}"`}, got ${names ? `a folder with ${names}` : 'an empty folder'}. Choose latest, best or one of the files.`,
+      `checkpoint: the folder has no ${wanted} (${names ? `it has ${names}` : 'it is empty'}). Choose latest, best or one of the files.`,
     )
   }
   const blob = await folder.read(entry.name)
   const contents = blob && new Uint8Array(await blob.arrayBuffer())
   if (contents && bytesToHex(sha256(contents)) === entry.sha256) return contents
   const others = manifest.files.filter((file) => file !== entry).map(({ name }) => name)
+  const saved = `${entry.sizeBytes} bytes, SHA-256 ${entry.sha256}`
+  const problem = contents
+    ? `"${entry.name}" has changed since it was saved (${saved}): it now has ${contents.length} bytes that differ`
+    : `"${entry.name}" is missing (saved with ${saved})`
   throw new DataError(
     contents ? 'data.checksum' : 'data.missing',
-    `checkpoint: expected "${entry.name}" as it was saved (${entry.sizeBytes} bytes, SHA-256 ${entry.sha256}), got ${contents ? `${contents.length} bytes that differ` : 'no such file'}. ${others.length > 0 ? `Resume from ${others.reverse().join(' or ')}.` : 'Start a new run.'}`,
+    `checkpoint: ${problem}. ${others.length > 0 ? `Resume from ${others.reverse().join(' or ')}.` : 'Start a new run.'}`,
   )
 }
 

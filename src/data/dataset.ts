@@ -42,7 +42,7 @@ async function findFile(read: FolderReader, names: readonly string[]): Promise<N
   }
   throw new DataError(
     'data.missing',
-    `data folder: expected a file ${names.join(' or ')} (plain or .gz), got none. Choose a folder with the four IDX files.`,
+    `data folder: no file ${names.join(' or ')} (plain or .gz). Choose a folder with the four IDX files.`,
   )
 }
 

@@ -108,7 +108,7 @@ export async function listServed(listingUrl: string | URL): Promise<FolderFile[]
   if (!response.ok)
     throw new DataError(
       'data.missing',
-      `${base}: expected a listing, got status ${response.status}. Check the data folder's address.`,
+      `${base}: the server answered ${response.status}. Check the data folder's address.`,
     )
   const text = await response.text()
   let paths: unknown

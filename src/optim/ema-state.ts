@@ -46,7 +46,8 @@ export function averagesByIndex(
     const index = indexOf(key, tensors)
     const tensor = tensors[index]
     if (!tensor || found.has(index)) {
-      throw malformed(`expected one average for each of ${tensors.length} tensors, got "${key}".`)
+      const named = tensor ? 'a tensor already listed' : `none of the ${tensors.length} tensors`
+      throw malformed(`"${key}" names ${named}.`)
     }
     const { shape, name } = tensor
     if (!sameShape(entry.shape, shape)) {

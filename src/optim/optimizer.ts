@@ -60,10 +60,14 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     })[]
     this.paramGroups = groups.map((group) => this.#makeGroup(group))
     const all = this.paramGroups.flatMap((group) => group.params)
-    if (all.length === 0 || new Set(all).size !== all.length) {
-      throw new TabringError(
-        'graph.misuse',
-        `${this.constructor.name}: expected at least one parameter and no duplicates, got ${all.length}. Pass model.parameters().`,
+    const refused = (problem: string) =>
+      new TabringError('graph.misuse', `${this.constructor.name}: ${problem}`)
+    if (all.length === 0) throw refused('no parameters. Pass model.parameters().')
+    const twice = all.findIndex((parameter, i) => all.indexOf(parameter) < i)
+    if (twice >= 0) {
+      const { name } = all[twice]
+      throw refused(
+        `parameter ${name ? `"${name}"` : twice} is listed twice among ${all.length}. List each parameter once.`,
       )
     }
     for (const parameter of all) owners.set(parameter, this as unknown as Optimizer)

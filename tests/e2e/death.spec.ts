@@ -2,8 +2,8 @@ import { expect, test } from 'vitest'
 import { deathTests } from '../support/deaths.ts'
 import { dataOfTabs } from '../support/rank-tabs.ts'
 
-// tests/all/e2e/death.spec.ts has tabs that crash and freeze.
-const tabs = deathTests(['closed'])
+// tests/all/e2e/death.spec.ts has tabs that crash and freeze, tests/all/timing/death.spec.ts how soon it is noticed.
+const tabs = deathTests(['closed'], 10_000)
 
 test('a compute worker that ends makes its own page and the other ranks say so', async () => {
   const ranks = await tabs().open(2, 'webrtc', { data: dataOfTabs, epochs: 5000, hashEvery: 1000 })

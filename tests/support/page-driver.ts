@@ -136,12 +136,13 @@ export async function photograph(
   for (const { width, colorScheme } of looks) {
     await page.setViewportSize({ width, height: 900 })
     await page.emulateMedia({ colorScheme })
-    await page.waitForTimeout(100) // the chart follows its holder's size on the next frame
+    // The chart follows its holder's size on the next frames.
+    const tooWide = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
+    await expect.poll(tooWide, { message: `${name} at ${width} px` }).toBeLessThanOrEqual(0)
+    await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(drawn)))
     const path = join(pictures, `${name}-${width}-${colorScheme}.png`)
     if (part) await page.locator(part).screenshot({ path })
     else await page.screenshot({ path, fullPage: true })
-    const tooWide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
-    expect(tooWide, `${name} at ${width} px`).toBeLessThanOrEqual(0)
   }
   await page.setViewportSize({ width: 1400, height: 900 })
   await page.emulateMedia({ colorScheme: 'light' })

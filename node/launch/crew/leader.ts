@@ -234,12 +234,15 @@ export class Leader {
     const taken = new Set(this.#seats.map(({ member }) => member.index))
     const open = Array.from({ length: launchers }, (_, i) => i).filter((i) => !taken.has(i))
     const isAny = taken.has(null)
+    const missing = isAny
+      ? `${launchers - this.#seats.length} of ${launchers} launchers`
+      : `node ${open.length === 1 ? 'rank' : 'ranks'} ${open.join(', ')} of ${launchers}`
     const here = this.#seats.map(({ member }) => member.name).join(', ')
     this.abort({
       rank: null,
       host: this.#seats[0]?.member.name ?? '',
       code: 'peer.timeout',
-      text: `launcher: expected ${launchers} launchers within ${joinTimeoutMs / 1000} s, got ${this.#seats.length} (${here})${isAny ? '' : `; missing: node rank ${open.join(', ')}`}. Start them, or raise --rdzv-conf join_timeout.`,
+      text: `launcher: ${missing} did not join within ${joinTimeoutMs / 1000} s (${this.#seats.length} joined: ${here}). Start ${launchers - this.#seats.length === 1 ? 'it' : 'them'}, or raise --rdzv-conf join_timeout.`,
     })
   }
 }

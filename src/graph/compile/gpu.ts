@@ -28,7 +28,7 @@ async function getDeviceProperties(spec: DeviceSpec = 'webgpu'): Promise<DeviceP
   if (type === 'cpu') {
     throw new TabringError(
       'config.invalid',
-      'gpu: expected a WebGPU device, got cpu. Choose an index below gpu.deviceCount().',
+      'gpu: device properties exist for WebGPU devices only, not for cpu. Pass "webgpu:0".',
     )
   }
   const adapters = await findAdapters()

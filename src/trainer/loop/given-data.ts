@@ -28,7 +28,7 @@ export async function shareGiven(
   if (givers.length === 0) {
     throw new TabringError(
       'data.missing',
-      `data: expected ${expected.words} from the user, got none. Supply it again, or choose other data.`,
+      `data: no rank supplied ${expected.words}. Supply it again, or choose other data.`,
     )
   }
   if (givers.length > 1) {

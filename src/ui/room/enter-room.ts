@@ -203,7 +203,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     async look(name, input, rank = member.rank ?? 0) {
       const asked = rank === member.rank ? member : more.at(rank)
       if (asked) return asked.compute.look(name, input)
-      throw new Error(`Rank ${rank} of this tab has left the room.`)
+      throw new Error(`Rank ${rank} of this tab has left the room. Choose another rank.`)
     },
     give(demo, bytes, text = null, samples) {
       member.give(demo, bytes)

@@ -49,18 +49,21 @@ export function checkDraft(
   const config: Record<string, unknown> = {}
   const meta = metaOfDraft(experiments, draft)
   if (!experiments.has(draft.demo))
-    errors.demo = `expected ${Object.keys(experiments.metas).join(' or ')}, got ${draft.demo}`
+    errors.demo = correction('Choose', Object.keys(experiments.metas).join(' or '), draft.demo)
   for (const setting of settings) {
     const { key } = setting
     if (key === 'transport') {
       if (!isTransport(draft.transport))
-        errors.transport = `expected auto, fallback, webrtc, port or relay`
+        errors.transport = correction(
+          'Choose',
+          'auto, fallback, webrtc, port or relay',
+          draft.transport,
+        )
       continue
     }
     if (key === 'ranks') {
       const isWrong = draft.ranks !== String(ranksOf(draft))
-      if (isWrong)
-        errors.ranks = `expected 1 to ${mostRanks}, got ${draft.ranks.slice(0, 40) || 'nothing'}`
+      if (isWrong) errors.ranks = correction('Enter', `1 to ${mostRanks}`, draft.ranks)
       continue
     }
     const value = fromText(setting, draft[key])
@@ -69,7 +72,7 @@ export function checkDraft(
     if ((value === undefined || !isOwn) && key !== 'model') continue
     const expected = refusal(meta, key, value)
     if (expected && value !== '') {
-      errors[key] = `expected ${expected}, got ${draft[key].trim().slice(0, 40) || 'nothing'}`
+      errors[key] = correction('Choose', expected, draft[key])
       continue
     }
     const result = v.safeParse(trainConfigSchema.entries[key], value)
@@ -77,20 +80,28 @@ export function checkDraft(
     else errors[key] = wordsOf(experiments, setting, draft, result.issues[0])
   }
   const apart = withAlone(config as TrainConfig)
-  if (apart) errors[apart] = 'not available while the exchange is off'
+  if (apart) errors[apart] = 'Not available while the exchange is off'
   if (!errors.batchSize && Number(config.batchSize) < worldSize) {
-    errors.batchSize = `expected at least ${worldSize}, one sample for each rank, got ${draft.batchSize}`
+    errors.batchSize = correction(
+      'Enter',
+      `at least ${worldSize}, one sample for each rank`,
+      draft.batchSize,
+    )
   }
   const samples = samplesOf(experiments, draft, given)
   // Who chose none gets all that there are in each step.
   const isChosen = draft.batchSize.trim() !== defaultDraftOf(experiments, draft.demo).batchSize
   if (!errors.batchSize && isChosen && Number(config.batchSize) > samples) {
-    errors.batchSize = `expected at most ${samples}, the number of training samples, got ${draft.batchSize}`
+    errors.batchSize = correction(
+      'Enter',
+      `at most ${samples}, the number of training samples`,
+      draft.batchSize,
+    )
   }
   if (config.data === givenData && !given.isThere)
     errors.data = given.isDamaged
-      ? `the data in this link is damaged: copy the whole link again, or ${meta.given?.ask}`
-      : `no data yet: ${meta.given?.ask}`
+      ? `The data in this link is damaged: copy the whole link again, or ${meta.given?.ask}`
+      : `No data yet: ${meta.given?.ask}`
   const known = config as Partial<TrainConfig>
   return { config: Object.keys(errors).length > 0 ? null : known, known, errors }
 }
@@ -153,8 +164,6 @@ function wordsOf(
   draft: Draft,
   issue: v.BaseIssue<unknown>,
 ): string {
-  const text = draft[setting.key]
-  const got = text.trim() === '' ? 'nothing' : text.trim().slice(0, 40)
   const { requirement, type } = issue as { requirement?: unknown; type: string }
   const expected =
     setting.kind === 'data'
@@ -174,5 +183,13 @@ function wordsOf(
                   : choicesOf(experiments, setting, draft)
                       .map(([value]) => value)
                       .join(' or ')
-  return `expected ${expected}, got ${got}`
+  const isChosen = setting.kind === 'choice' || setting.kind === 'switch'
+  return correction(isChosen ? 'Choose' : 'Enter', expected, draft[setting.key])
+}
+
+/** What to enter instead of a text; the page adds the period. */
+function correction(verb: 'Enter' | 'Choose', expected: string, text: string): string {
+  const given = text.trim().slice(0, 40)
+  if (given === '') return `${verb} ${expected}`
+  return `${verb} ${expected}, not ${Number.isNaN(Number(given)) ? `"${given}"` : given}`
 }

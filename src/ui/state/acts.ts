@@ -73,7 +73,7 @@ export const idleActs: Acts = {
   oneStep: () => undefined,
   save: () => undefined,
   look: async () => {
-    throw new Error('look: this page has no room.')
+    throw new Error('look: this page has no room. Open the training page.')
   },
   give: () => undefined,
   damagedInLink: () => undefined,

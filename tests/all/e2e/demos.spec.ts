@@ -227,7 +227,7 @@ describe('digits', () => {
     await maker.locator('#setting-data').selectOption('given')
     await maker
       .locator('#setting-data-note')
-      .filter({ hasText: 'no data yet: choose or drop the four files' })
+      .filter({ hasText: 'No data yet: choose or drop the four files' })
       .waitFor()
     expect(await button(maker, 'Start').isDisabled()).toBe(true)
     await drop(maker, { 'notes.txt': new TextEncoder().encode('no digits'), ...broken })

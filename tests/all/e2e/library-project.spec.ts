@@ -134,7 +134,7 @@ test('so does the dev server; what goes wrong is told by name', async () => {
   })
   const [noAdapter] = messages(told.get('no adapter comes up')!)
   expect(noAdapter).toMatch(
-    /expected a WebGPU adapter, the software adapter \(SwiftShader\), got none\.\n {2}\/.+: requestAdapter\(\) returned null\n {4}with .*--disable-background-timer-throttling .*\n {4}without --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader\nRemove the omitted flags/,
+    /no WebGPU adapter came up \(wanted: the software adapter \(SwiftShader\)\)\.\n {2}\/.+: requestAdapter\(\) returned null\n {4}with .*--disable-background-timer-throttling .*\n {4}without --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader\nRemove the omitted flags/,
   )
   const inPage = told.get('an error in a page')!
   expect(messages(inPage)).toEqual([
@@ -145,6 +145,6 @@ test('so does the dev server; what goes wrong is told by name', async () => {
     expect.stringMatching(/rank 0 failed first:\nError: thrown in a worker\n/),
   ])
   expect(messages(told.get('a page that does not join')!).join('\n')).toContain(
-    "ranks.open: expected 2 ranks to join within the test's timeout, got all but 0, 1.",
+    'ranks.open: ranks 0, 1 of 2 did not join before the test timed out.',
   )
 })

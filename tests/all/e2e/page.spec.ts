@@ -103,7 +103,7 @@ describe('a room', { timeout: 240_000 }, () => {
     await Promise.all(rest.map((page) => see(page, 'Stopped')))
     // It was saved at the step that it came to.
     const stopped = (await maker.locator('.status').textContent())!
-    const [, at] = /ended the run at step (\d+)\./.exec(stopped) ?? []
+    const [, at] = /stopped the run at step (\d+)\./.exec(stopped) ?? []
     expect(stopped).toContain(`Resume from step ${at},`)
     await picture(maker, 'stopped')
   })

@@ -129,7 +129,7 @@ test.each<[string, Act, RegExp]>([
   [
     'different parameters',
     { kind: 'diverge', rank: 1 },
-    /expected equal parameters on all ranks, got hashes beef bad/,
+    /ranks end with different parameters \(hashes beef bad\)/,
   ],
 ])(
   '%s is told in one line',

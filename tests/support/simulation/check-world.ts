@@ -19,5 +19,5 @@ export async function checkWorld(
     )
     if (outcome.fired.length === faults.length) return outcome
   }
-  throw new Error(`seed ${seed}: none of the ${mostRedrawn} faults drawn for it has struck`)
+  throw new Error(`seed ${seed}: in ${mostRedrawn + 1} draws, not all faults struck`)
 }

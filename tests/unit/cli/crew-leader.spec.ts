@@ -251,7 +251,7 @@ describe('before all are there', () => {
     new Launcher(leader, memberOf(2), 4)
     await env.advance(60_001)
     expect(a.end?.text).toBe(
-      'launcher: expected 4 launchers within 60 s, got 2 (host0, host2); missing: node rank 1, 3. Start them, or raise --rdzv-conf join_timeout.',
+      'launcher: node ranks 1, 3 of 4 did not join within 60 s (2 joined: host0, host2). Start them, or raise --rdzv-conf join_timeout.',
     )
   })
 

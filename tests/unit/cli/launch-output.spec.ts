@@ -187,7 +187,7 @@ describe('the file by which launchers meet', () => {
     const path = join(folder, 'foreign.json')
     await writeMeeting(path, meeting)
     vi.spyOn(process, 'getuid').mockReturnValue((await stat(path)).uid + 1)
-    await expect(lookAtMeeting(path)).rejects.toThrow('to belong to this user')
+    await expect(lookAtMeeting(path)).rejects.toThrow('who could redirect the run, not to you')
     vi.restoreAllMocks()
   })
 

@@ -159,7 +159,7 @@ test.each<[string, (files: Files) => void, string, string]>([
     'a missing file',
     (f) => delete f['test-images-idx3-ubyte'],
     'data.missing',
-    'test-images-idx3-ubyte or t10k-images-idx3-ubyte (plain or .gz), got none',
+    'no file test-images-idx3-ubyte or t10k-images-idx3-ubyte (plain or .gz)',
   ],
   [
     'labels of another split',

@@ -226,7 +226,7 @@ describe('stateDict and loadStateDict', () => {
 })
 
 test('waitedMs is the time that the newest batch kept its consumer waiting', async () => {
-  const pauses = [1, 60, 1]
+  const pauses = [1, 400, 1]
   const slow: Dataset<Sample> = {
     length: 3,
     get: async (index) => {
@@ -241,6 +241,6 @@ test('waitedMs is the time that the newest batch kept its consumer waiting', asy
     waits.push(loader.waitedMs)
     await new Promise((resolve) => setTimeout(resolve, 30))
   }
-  expect(waits[1]).toBeGreaterThan(58)
+  expect(waits[1]).toBeGreaterThan(398)
   for (const wait of [waits[0], waits[2]]) expect(wait).toBeLessThan(0.5 * waits[1])
 })

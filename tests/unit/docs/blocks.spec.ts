@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { cpuProgram, moduleOf } from '../../support/docs-blocks.ts'
-import { type CodeBlock, root, userPages } from '../../support/markdown.ts'
+import { type CodeBlock, exists, root, userPages } from '../../support/markdown.ts'
 import { preambles } from './preambles.ts'
 
 // Every code block of README.md, CONTRIBUTING.md and docs/ is checked. Commands are in commands.spec.ts.
@@ -14,9 +14,9 @@ const shown = ['text', 'html', 'json']
 
 /** Programs that do not run here, by a part of their text, and why. All are type-checked. */
 const elsewhere: readonly [page: string, part: string, why: string][] = [
-  ['docs/get-started.md', 'joins the two tabs', 'tests/e2e/library-project.spec.ts runs it'],
-  ['docs/guides/own-module.md', 'args.includes', 'tests/e2e/library-project.spec.ts runs it'],
-  ['docs/guides/library.md', 'document.body', 'tests/e2e/library-project.spec.ts runs it'],
+  ['docs/get-started.md', 'joins the two tabs', 'tests/all/e2e/library-project.spec.ts runs it'],
+  ['docs/guides/own-module.md', 'args.includes', 'tests/all/e2e/library-project.spec.ts runs it'],
+  ['docs/guides/library.md', 'document.body', 'tests/all/e2e/library-project.spec.ts runs it'],
   ['docs/reference/launching.md', 'export default async function main', 'a launcher calls it'],
 ]
 
@@ -87,6 +87,9 @@ test('what is left out is there, and would be run otherwise', () => {
       ),
   )
   expect(stale).toEqual([])
+  const specs = elsewhere.flatMap(([, , why]) => why.match(/tests\/\S+/g) ?? [])
+  expect(specs.length).toBeGreaterThan(0)
+  expect(specs.filter((path) => !exists(path))).toEqual([])
   expect(programs.length).toBeGreaterThan(0)
 })
 

@@ -154,7 +154,8 @@ test('the CPU has no properties of a GPU', async () => {
     for (const cpu of ['cpu', { type: 'cpu' }] as const) {
       await expect(ask(cpu)).rejects.toMatchObject({
         code: 'config.invalid',
-        message: 'gpu: expected a WebGPU device, got cpu. Choose an index below gpu.deviceCount().',
+        message:
+          'gpu: device properties exist for WebGPU devices only, not for cpu. Pass "webgpu:0".',
       })
     }
   }

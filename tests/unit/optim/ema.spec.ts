@@ -124,10 +124,10 @@ test('files by names load where each names one parameter; all else is refused, a
   expect(Object.keys(before.average)).toEqual(['1'])
   const refused: [Partial<EmaState>, RegExp][] = [
     [{ average: { bias: entry(2) } }, /the name "bias", which 2 parameters have/],
-    [{ average: { 'c.bias': entry(2) } }, /one average for each of 4 tensors, got "c.bias"/],
-    [{ average: { 4: entry(2) } }, /one average for each of 4 tensors, got "4"/],
+    [{ average: { 'c.bias': entry(2) } }, /"c.bias" names none of the 4 tensors/],
+    [{ average: { 4: entry(2) } }, /"4" names none of the 4 tensors/],
     [{ average: { 0: entry(2) } }, /average 0 \("a.weight"\) must be \[2, 2\], got \[2\]/],
-    [{ average: {}, buffers: { 0: entry(2) } }, /each of 0 tensors, got "0"/],
+    [{ average: {}, buffers: { 0: entry(2) } }, /"0" names none of the 0 tensors/],
   ]
   for (const [state, text] of refused) {
     const load = () => ema.loadStateDict({ num_updates: 9, ...state } as EmaState)

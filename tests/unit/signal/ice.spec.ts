@@ -63,7 +63,11 @@ describe('settings that are none are refused, without telling a secret', () => {
     ['a parameter', { iceServers: [{ urls: `${stun}?transport=udp` }] }, /expected a URL/],
     ['a password in it', { iceServers: [{ urls: `turn:me:${secret}@h` }] }, /got "turn:…@h"/],
     ['a misspelt name', { iceServers: [{ url: stun }] }, /expected only urls, .* got "url"/],
-    ['half a login', { iceServers: [{ urls: turn, credential: secret }] }, /together, got one/],
+    [
+      'half a login',
+      { iceServers: [{ urls: turn, credential: secret }] },
+      /username and credential must be given together/,
+    ],
     ['an empty name', { iceServers: [{ urls: turn, username: '', credential: 'x' }] }, /username/],
     [
       'no secret',

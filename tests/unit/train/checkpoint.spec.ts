@@ -214,10 +214,10 @@ describe('a folder', () => {
       })
     }
     await expect(getCheckpoint(folder, 'best')).rejects.toThrow(
-      'expected the best checkpoint, got a folder with step-1.safetensors, step-2.safetensors',
+      'the folder has no best checkpoint (it has step-1.safetensors, step-2.safetensors)',
     )
     await expect(getCheckpoint(folder, 'step-3.safetensors')).rejects.toThrow(
-      'expected the file "step-3.safetensors"',
+      'the folder has no file "step-3.safetensors"',
     )
     expect(textOf(await getCheckpoint(folder, 'step-1.safetensors'))).toBe('1')
     folder.files.set('step-2.safetensors', new Blob(['3']))
@@ -226,7 +226,7 @@ describe('a folder', () => {
       message: expect.stringContaining('Resume from step-1.safetensors.'),
     })
     folder.files.delete('step-2.safetensors')
-    await expect(getCheckpoint(folder, 'latest')).rejects.toThrow('got no such file')
+    await expect(getCheckpoint(folder, 'latest')).rejects.toThrow('"step-2.safetensors" is missing')
     folder.files.set('checkpoints.json', new Blob(['{"version":2}']))
     await expect(getCheckpoint(folder, 'latest')).rejects.toMatchObject({ code: 'data.malformed' })
     // As a browser leaves it that died while it made the file.

@@ -142,7 +142,7 @@ test.each<[string, TrainConfigInput]>([
   ['seed must be 0', { seed: 3 }],
   ['optimizer must be adamw', { optimizer: 'sgd' }],
   ['the checkpoint is of step 2, and this run ends at step 1', { steps: 1 }],
-  ['expected the file "step-7.safetensors"', { resume: 'step-7.safetensors' }],
+  ['the folder has no file "step-7.safetensors"', { resume: 'step-7.safetensors' }],
 ])(
   '%s: refused on all ranks',
   async (text, change) => {

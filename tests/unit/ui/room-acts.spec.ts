@@ -174,7 +174,7 @@ describe('a wrong setting', () => {
     expect(statusOf(wrong)).toMatchObject({ tone: 'bad', title: 'A setting is wrong' })
     expect(firstErrorOf(checkedDraft(wrong))).toMatchObject({
       setting: { label: 'Epochs' },
-      text: 'expected 1 or more, got 0',
+      text: 'Enter 1 or more, not 0',
     })
     const half = play(wrong, { type: 'setting', key: 'epochs', value: '1' })
     expect(firstErrorOf(checkedDraft(half))!.setting.key).toBe('batchSize')
@@ -272,7 +272,7 @@ describe('a reset', () => {
       { type: 'setting', key: 'demo', value: 'digits' },
       { type: 'setting', key: 'data', value: 'given' },
     )
-    expect(checkedDraft(after).errors.data).toMatch(/^no data yet/)
+    expect(checkedDraft(after).errors.data).toMatch(/^No data yet/)
   })
 
   it('empties what views keep of it', () => {

@@ -29,14 +29,19 @@ describe('ranks in one tab', () => {
     expect(config).not.toHaveProperty('ranks')
   })
 
-  it.each(['0', '9', '-1', '2.5', 'many', '', '1e0'])(
-    '%j is an error, and counts as one',
-    (ranks) => {
-      const draft = { ...defaultDraft, ranks }
-      expect(ranksOf(draft)).toBe(1)
-      expect(checkDraft(draft).errors.ranks).toContain(`expected 1 to ${mostRanks}, got`)
-    },
-  )
+  it.each([
+    ['0', ', not 0'],
+    ['9', ', not 9'],
+    ['-1', ', not -1'],
+    ['2.5', ', not 2.5'],
+    ['many', ', not "many"'],
+    ['', ''],
+    ['1e0', ', not 1e0'],
+  ])('%j is an error, and counts as one', (ranks, instead) => {
+    const draft = { ...defaultDraft, ranks }
+    expect(ranksOf(draft)).toBe(1)
+    expect(checkDraft(draft).errors.ranks).toBe(`Enter 1 to ${mostRanks}${instead}`)
+  })
 })
 
 describe('links', () => {
@@ -66,7 +71,7 @@ describe('links', () => {
       { type: 'setting', key: 'data', value: 'given' },
       { type: 'setting', key: 'resume', value: 'latest' },
     )
-    expect(canStartAs(given)).toBe('no data yet: draw at least 10 points')
+    expect(canStartAs(given)).toBe('No data yet: draw at least 10 points')
     expect(searchOf(experimentLink(given))).toBe('?demo=playground')
     const drawn = play(given, { type: 'given', demo: 'playground', text: 'AbC-_9' })
     expect(canStartAs(drawn)).toBeUndefined()
@@ -152,7 +157,7 @@ describe('the address', () => {
   it('ignores what it does not know, and keeps wrong values to show them', () => {
     const draft = draftFromQuery('?utm=1&epochs=none')
     expect(Object.keys(draft)).toEqual(Object.keys(defaultDraft))
-    expect(checkDraft(draft).errors.epochs).toBe('expected a number, got none')
+    expect(checkDraft(draft).errors.epochs).toBe('Enter a number, not "none"')
   })
 })
 
@@ -174,14 +179,14 @@ describe('checking', () => {
   })
 
   it.each([
-    ['epochs', '0', 'expected 1 or more, got 0'],
-    ['epochs', '1.5', 'expected a whole number, got 1.5'],
-    ['lr', '-1', 'expected 0 or more, got -1'],
-    ['lr', 'fast', 'expected a number, got fast'],
-    ['bucketCapMb', '0', 'expected more than 0, got 0'],
-    ['model', 'gpt', 'expected mlp or cnn, got gpt'],
-    ['data', '', 'expected an address, got nothing'],
-    ['tune', 'maybe', 'expected true or false, got maybe'],
+    ['epochs', '0', 'Enter 1 or more, not 0'],
+    ['epochs', '1.5', 'Enter a whole number, not 1.5'],
+    ['lr', '-1', 'Enter 0 or more, not -1'],
+    ['lr', 'fast', 'Enter a number, not "fast"'],
+    ['bucketCapMb', '0', 'Enter more than 0, not 0'],
+    ['model', 'gpt', 'Choose mlp or cnn, not "gpt"'],
+    ['data', '', 'Enter an address'],
+    ['tune', 'maybe', 'Choose true or false, not "maybe"'],
   ] as const)('%s %s', (key, value, text) => {
     const { config, errors } = checkDraft({ ...defaultDraft, [key]: value })
     expect(config).toBeNull()
@@ -194,11 +199,11 @@ describe('checking', () => {
     expect(queryOf(draft)).toBe('?demo=playground&seed=7')
     expect(draftFromQuery(queryOf(draft))).toEqual(draft)
     expect(checkDraft({ ...draft, data: 'given' }).errors).toEqual({})
-    expect(checkDraft({ ...draft, data: '/data/' }).errors.data).toContain('expected spiral or')
+    expect(checkDraft({ ...draft, data: '/data/' }).errors.data).toContain('Choose spiral or')
     expect(checkDraft({ ...draft, model: 'cnn' }).errors.model).toMatch(
-      /^expected tanh or .+, got cnn$/,
+      /^Choose tanh or .+, not "cnn"$/,
     )
-    expect(checkDraft({ ...draft, demo: 'chess' }).errors.demo).toContain('got chess')
+    expect(checkDraft({ ...draft, demo: 'chess' }).errors.demo).toContain('not "chess"')
     expect(parseTrainConfig(checkDraft(draft).config)).toMatchObject({
       demo: 'playground',
       seed: 7,
@@ -208,14 +213,14 @@ describe('checking', () => {
   it('without an exchange nothing is saved', () => {
     const draft = { ...defaultDraft, strategy: 'alone', checkpointEvery: '5' }
     expect(checkDraft(draft).errors).toEqual({
-      checkpointEvery: 'not available while the exchange is off',
+      checkpointEvery: 'Not available while the exchange is off',
     })
   })
 
   it('a batch is no larger than the data, where that is known', () => {
     const playground = { ...defaultDraftOf('playground'), batchSize: '481' }
     expect(checkDraft(playground).errors.batchSize).toBe(
-      'expected at most 480, the number of training samples, got 481',
+      'Enter at most 480, the number of training samples, not 481',
     )
     expect(checkDraft({ ...playground, batchSize: '480' }).errors).toEqual({})
     const drawn = { ...playground, data: 'given' }
@@ -231,10 +236,10 @@ describe('checking', () => {
   it('data in a link that cannot be read is told as such, until other data is there', () => {
     const set = (key: 'demo' | 'data', value: string) => ({ type: 'setting', key, value }) as const
     const asked = play(inside(1), set('demo', 'playground'), set('data', 'given'))
-    expect(checkedDraft(asked).errors.data).toMatch(/^no data yet: draw/)
+    expect(checkedDraft(asked).errors.data).toMatch(/^No data yet: draw/)
     const damaged = play(asked, { type: 'damagedInLink', demo: 'playground' })
     expect(checkedDraft(damaged).errors.data).toMatch(
-      /^the data in this link is damaged: copy the whole link again, or draw at least 10 points$/,
+      /^The data in this link is damaged: copy the whole link again, or draw at least 10 points$/,
     )
     const drawn = play(damaged, { type: 'given', demo: 'playground', text: null, samples: 99 })
     expect(checkedDraft(drawn).errors).toEqual({})
@@ -242,14 +247,14 @@ describe('checking', () => {
     // Nobody chose the 96 of the demo: a step takes all 40.
     expect(checkedDraft(less).errors).toEqual({})
     const chosen = play(less, { type: 'setting', key: 'batchSize', value: '41' })
-    expect(checkedDraft(chosen).errors.batchSize).toContain('expected at most 40')
+    expect(checkedDraft(chosen).errors.batchSize).toContain('Enter at most 40')
     const back = play(drawn, { type: 'givenBack', demo: 'playground' })
-    expect(checkedDraft(back).errors.data).toContain('no data yet')
+    expect(checkedDraft(back).errors.data).toContain('No data yet')
   })
 
   it('no batch is larger than any data that a page trains on', () => {
     const served = { ...defaultDraft, data: '/data/', batchSize: '1000000000' }
-    expect(checkDraft(served).errors.batchSize).toBe('expected at most 65536, got 1000000000')
+    expect(checkDraft(served).errors.batchSize).toBe('Enter at most 65536, not 1000000000')
     expect(fittingBatch(served)).toBe('65536')
     expect(checkDraft({ ...served, batchSize: '65536' }).errors).toEqual({})
     expect(() => parseTrainConfig({ batchSize: 65_537 })).toThrow('batchSize')

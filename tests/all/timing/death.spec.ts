@@ -1,0 +1,3 @@
+import { deathTests } from '../../support/deaths.ts'
+
+deathTests(['closed'])
