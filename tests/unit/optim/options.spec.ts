@@ -90,7 +90,7 @@ test('what is no list of parameters is refused', () => {
     [[model], /^SGD: expected parameters, got Sequential/],
     [[{ params: model }], /^SGD: expected a list .* got Sequential/],
     [[undefined], /^SGD: expected/],
-    [[], /^SGD: expected at least one parameter/],
+    [[], /^SGD: no parameters/],
   ]
   for (const [params, text] of wrong) {
     expect(() => new SGD(params as never)).toThrow(refused('graph.misuse', text))
