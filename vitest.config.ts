@@ -110,7 +110,7 @@ const timing = {
   test: {
     ...drive,
     name: 'timing',
-    include: isAll ? ['tests/all/timing/**/*.spec.ts'] : [],
+    include: specsOf('timing'),
     maxWorkers: 1,
     sequence: { groupOrder: 4 },
   },
@@ -122,7 +122,7 @@ const net = {
     ...patient,
     name: 'net',
     environment: 'node' as const,
-    include: isAll ? ['tests/all/net/**/*.spec.ts'] : [],
+    include: specsOf('net'),
     testTimeout: 120_000,
     hookTimeout: 30_000,
     // Each spec has its own networks.

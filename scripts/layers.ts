@@ -272,7 +272,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/trainer/settings',
     'demos/*/meta.ts',
   ],
-  // The protocol on a virtual clock: a page of its own, which trains nothing.
+  // A separate page: the protocol on a virtual clock. It trains nothing.
   'demos/ring': [
     'src/util',
     'src/peer/room',
@@ -282,7 +282,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/peer/group',
     'src/ui/parts/format.ts',
   ],
-  // Trains on ranks of one tab: a page of its own.
+  // A separate page: trains on ranks of one tab.
   'demos/strategies': [
     'src/util',
     'src/data/shares.ts',

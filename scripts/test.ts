@@ -70,9 +70,11 @@ function runSpecs(args: readonly string[], set: 'core' | 'all'): Summary {
 
 const failure = (what: string) => ({ passed: 0, failed: 1, skipped: 0, failures: [what] })
 
-/** Named specs that are all below a folder `unit` need no browser. */
-const needsBrowser = (words: readonly string[]) =>
-  !words.some((word) => /(?:^|\/)unit\//.test(word))
+/** Specs need no browser where all paths that name them lie below a folder `unit`. */
+function needsBrowser(words: readonly string[]): boolean {
+  const paths = words.filter((word) => word.includes('/'))
+  return paths.length === 0 || paths.some((path) => !/(?:^|\/)unit\//.test(path))
+}
 
 const args = process.argv.slice(2).filter((arg) => arg !== '--all')
 const isWhole = args.length === 0

@@ -36,7 +36,7 @@ export const backendsPage = (): string =>
     '- `webrtc`: one tab per rank, over data channels that a signaling server sets up: `tests/all/e2e/collective-cells.spec.ts`.',
     '- `broadcast`: the same tabs over ports from a SharedWorker, which also introduces them: the same file.',
     '- `relay`: the same tabs over WebSockets through a signaling server: the same file.',
-    '- `local`: ranks in one context over message channels: `tests/unit/distributed/collective-cells.spec.ts`.',
+    '- `local`: ranks in one context over message channels: `tests/unit/distributed/collective-cells.spec.ts` up to 5, and the spec of that name in `tests/all` above.',
     '',
     '`tests/unit/peer/collective-matrix.spec.ts` tests each algorithm in simulated rings with random message delays ([collectives.md](../how-it-works/collectives.md)).',
     '',

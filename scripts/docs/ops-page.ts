@@ -61,7 +61,7 @@ export function opsPage(): string {
       ops.map(row),
     ),
     '',
-    '- **forward**: number of (variant, case) pairs that `tests/gpu/every-op.spec.ts` checks against the reference, with the default WebGPU limits. It checks that values match, every element is written, nothing outside is written, and two runs give equal bits.',
+    '- **forward**: number of (variant, case) pairs that `tests/all/gpu/every-op.spec.ts` checks against the reference, with the default WebGPU limits. It checks that values match, every element is written, nothing outside is written, and two runs give equal bits.',
     '- **gradient**: the op has a gradient rule, which `tests/all/gpu/gradients.spec.ts` checks against central differences of the reference (for `detach`: that the gradient is zero). The other ops are updates, gradients themselves, or not differentiable.',
     '- **16-bit**: the op reads tensors stored as float16 (every other op gets them as float32), or can store its first result as float16.',
     "- **reference checked**: number of cases in the op's folder; all run against the op's float64 reference.",
