@@ -81,8 +81,8 @@ interface LinksLine {
   ranks: number
   ms: number
   msSpread: [number, number]
-  oneShotBytes: number
-  directBytes: number
+  oneShotMaxBytes: number
+  directMaxBytes: number
   bytesPerMs: number
 }
 
@@ -132,14 +132,14 @@ export async function benchCollectives(argv: readonly string[]): Promise<void> {
 
 async function linksLineOf(ranks: Ranks, backend: MeasuredBackend): Promise<LinksLine> {
   const times: number[] = []
-  let found = { oneShotBytes: 0, directBytes: 0, bytesPerMs: 0 }
+  let found = { oneShotMaxBytes: 0, directMaxBytes: 0, bytesPerMs: 0 }
   // The first round wakes threads and links.
   for (let round = -1; round < linksRounds; round++) {
     const all = await ranks.ask('links')
     if (round >= 0) times.push(Math.max(...all.map(({ ms }) => ms)))
     const { choice, bytesPerMs } = all[0]
-    const { oneShotBytes, directBytes } = choice
-    found = { oneShotBytes, directBytes, bytesPerMs: bytesPerMs ?? Number.NaN }
+    const { oneShotMaxBytes, directMaxBytes } = choice
+    found = { oneShotMaxBytes, directMaxBytes, bytesPerMs: bytesPerMs ?? Number.NaN }
   }
   const { size } = ranks
   return { backend, ranks: size, ms: median(times), msSpread: spread(times), ...found }
@@ -327,8 +327,8 @@ function formatLines(
       line.ranks,
       line.ms.toFixed(0),
       line.msSpread.map((ms) => ms.toFixed(0)).join(' to '),
-      formatBytes(line.oneShotBytes),
-      formatBytes(line.directBytes),
+      formatBytes(line.oneShotMaxBytes),
+      formatBytes(line.directMaxBytes),
       (line.bytesPerMs / 1000).toFixed(0),
     ]),
   )

@@ -68,7 +68,12 @@ export async function benchDemos(argv: readonly string[]): Promise<void> {
             for (const row of table.rows)
               for (const column of table.columns) {
                 // At full speed, whatever pace the page begins with.
-                const settings = { demo: table.demo, stepsPerSec: 0, ...row.query, ...column.query }
+                const settings = {
+                  demo: table.demo,
+                  maxStepsPerSec: 0,
+                  ...row.query,
+                  ...column.query,
+                }
                 const query = new URLSearchParams(
                   Object.entries(settings).map(([key, value]) => [key, String(value)]),
                 ).toString()

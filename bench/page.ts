@@ -171,7 +171,7 @@ async function startDemo(
   const query = new URLSearchParams({
     demo,
     steps: '1000000',
-    stepsPerSec: '0',
+    maxStepsPerSec: '0',
     ...(model && { model }),
   })
   const front = await context.newPage()

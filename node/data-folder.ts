@@ -41,6 +41,6 @@ export async function checkGivenFile(path: string): Promise<void> {
   if (info?.isFile()) return
   throw new DataError(
     'data.missing',
-    `--given: ${path} ${info ? 'is not a file' : 'does not exist'}. Name a file.`,
+    `--data-file: ${path} ${info ? 'is not a file' : 'does not exist'}. Name a file.`,
   )
 }

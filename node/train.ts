@@ -29,7 +29,7 @@ import { secretPrefix } from './writable-folders.ts'
  * started is ended again in the reverse order, in every case.
  */
 
-/** Where the maker's tab finds what `--given` names: on the page's own server, which is this machine's alone. */
+/** Where the maker's tab finds what `--data-file` names: on the page's own server, which is this machine's alone. */
 const givenRoute = secretPrefix('given')
 
 async function train(

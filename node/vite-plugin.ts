@@ -12,7 +12,7 @@ export interface TabringPluginOptions {
   /** Folders to serve read-only, by URL prefix: `{ '/data/': '/home/me/mnist' }`. The address of a folder returns the list of its files. */
   mounts?: Readonly<Record<string, string>>
   /** Whether pages are cross-origin isolated, for clocks of 5 µs instead of 100 µs. False lets a page embed content of other origins. Default true. */
-  isIsolated?: boolean
+  crossOriginIsolated?: boolean
   /** Other origins whose pages may use the signaling server, exactly as browsers write them: `https://example.org:8443`. */
   allowedOrigins?: readonly string[]
   /** Other names of this machine, in addition to localhost, numeric addresses, and the names that it knows itself. */
@@ -49,7 +49,7 @@ export interface TabringPluginOptions {
  */
 export function tabring(options: TabringPluginOptions = {}): Plugin {
   check(options)
-  const { mounts, isIsolated = true, ...signaling } = options
+  const { mounts, crossOriginIsolated = true, ...signaling } = options
   const mounted = mounts && serveMounts(mounts)
   const attach = (server: ViteDevServer | PreviewServer) => {
     if (mounted) server.middlewares.use(mounted)
@@ -63,7 +63,7 @@ export function tabring(options: TabringPluginOptions = {}): Plugin {
       optimizeDeps: { exclude: ['tabring'] },
       // Workers that import the library load parts of it late, which the other format cannot.
       worker: { format: worker?.format ?? 'es' },
-      ...(isIsolated && {
+      ...(crossOriginIsolated && {
         server: { headers: { ...isolationHeaders, ...server?.headers } },
         preview: { headers: { ...isolationHeaders, ...(preview?.headers ?? server?.headers) } },
       }),
@@ -78,7 +78,7 @@ const where = 'tabring'
 function check(options: TabringPluginOptions): void {
   checkOptions(where, options, {
     mounts: true,
-    isIsolated: true,
+    crossOriginIsolated: true,
     allowedOrigins: true,
     hosts: true,
     relay: true,
@@ -87,7 +87,7 @@ function check(options: TabringPluginOptions): void {
     ice: true,
     log: true,
   })
-  checkFlag(where, 'isIsolated', options.isIsolated)
+  checkFlag(where, 'crossOriginIsolated', options.crossOriginIsolated)
   if (options.ice !== undefined) iceSource(`${where}: ice`, options.ice)
   checkFlag(where, 'relay', options.relay)
   for (const name of ['maxConnectionsPerIp', 'maxConnections'] as const) {

@@ -9,8 +9,8 @@ export {
 export type { ByteSource } from './data/byte-source.ts'
 export {
   type Batch,
+  batchSizeOf,
   type CollateOptions,
-  countOf,
   defaultCollate,
   type FieldDTypes,
   padBatch,
@@ -27,9 +27,9 @@ export {
 export {
   type FileFolder,
   type FileStore,
-  memoryStore,
+  memoryFileStore,
+  opfsFileStore,
   type PartFolder,
-  privateFileStore,
 } from './data/file-store.ts'
 export {
   type FileSource,
@@ -85,12 +85,12 @@ export {
 } from './data/sampler.ts'
 export {
   type Dataset,
-  drawsOf,
   type HostNumbers,
   type HostTensor,
   hostTensor,
   type NestedNumbers,
   type NumberArray,
+  randomStreamOf,
   type Sample,
   type SampleKey,
   type SampleValue,
@@ -103,7 +103,7 @@ export {
   type SavedTensor,
   save,
 } from './data/saved-tree.ts'
-export { planShares, type Share } from './data/shares.ts'
+export { type BatchShare, batchShares } from './data/shares.ts'
 export { CharTokenizer, TokenDataset, type Tokenizer } from './data/text.ts'
 export {
   type CheckpointOptions,
@@ -146,13 +146,13 @@ export {
   PowerSgdState,
   powerSgdHook,
 } from './ddp/hooks/power-sgd.ts'
-export type { WireNumber } from './ddp/hooks/wire-numbers.ts'
+export type { WireType } from './ddp/hooks/wire-numbers.ts'
 export { AverageMeter, type SummaryType } from './ddp/metrics/average-meter.ts'
 export {
-  type Evaluated,
+  type BatchSums,
   type EvaluateOptions,
+  type EvaluateResult,
   evaluate,
-  type Measure,
 } from './ddp/metrics/evaluate-dataset.ts'
 export { type Meter, ProgressMeter } from './ddp/metrics/progress-meter.ts'
 export type {
@@ -161,16 +161,16 @@ export type {
   GroupOptions as DistributedGroupOptions,
   ReduceOptions,
 } from './distributed/call/call.ts'
-export type { Contents as DistributedContents } from './distributed/call/contents.ts'
-export type { PairOptions } from './distributed/call/messages.ts'
+export type { Contents as DistributedTensor } from './distributed/call/contents.ts'
+export type { PointToPointOptions } from './distributed/call/messages.ts'
 export type { MonitoredBarrierOptions } from './distributed/call/monitored-barrier.ts'
 export { Work } from './distributed/call/work.ts'
 export { isBackendAvailable } from './distributed/group/backends.ts'
 export type { InitProcessGroupOptions } from './distributed/group/form-group.ts'
 export type { GroupArgument } from './distributed/group/group-of.ts'
 export {
+  createProcessGroup,
   destroyProcessGroup,
-  formProcessGroup,
   getProcessGroup,
   initProcessGroup,
 } from './distributed/group/process-group.ts'
@@ -182,12 +182,12 @@ export { lendPage } from './distributed/link/lend-page.ts'
 export { args, env, type RankEnvironment, type VariableName } from './distributed/rendezvous/env.ts'
 export { expandNodeList } from './distributed/rendezvous/node-list.ts'
 export type { Backend, RelayChoice, Topology } from './distributed/rendezvous/plan-links.ts'
-export { initFromSlurm, type SlurmRank, type Variables } from './distributed/rendezvous/slurm.ts'
+export { rankFromSlurm, type SlurmRank, type Variables } from './distributed/rendezvous/slurm.ts'
 export { serveRank } from './distributed/spawn/serve-rank.ts'
 export { ProcessContext, type SpawnOptions, spawn } from './distributed/spawn/spawn.ts'
 export { type AdapterFacts, type Gpu, type GpuCounters, openGpu } from './gpu/device.ts'
 export {
-  type Numbers as StageableNumbers,
+  type StageableArray,
   type Staged,
   StagedTensor,
   StagedUploads,
@@ -271,10 +271,10 @@ export {
   scatterAdd,
 } from './graph/functions/index-ops.ts'
 export {
-  countedSamples,
   linear,
-  type RowCount,
   relu,
+  type SampleCount,
+  sampleCount,
   stepScalar,
   topKCorrect,
 } from './graph/functions/linear.ts'
@@ -362,7 +362,7 @@ export {
   unsqueeze,
   zeros,
 } from './graph/functions/shape.ts'
-export type { Look, OnNode } from './graph/inside/probe.ts'
+export type { OnNode, ReadValue } from './graph/inside/probe.ts'
 export type { StoredData } from './graph/memory/pool.ts'
 export {
   type AnyRuntime,
@@ -385,7 +385,7 @@ export type {
   StepProgram,
   StepTimes,
 } from './graph/plan/step-program.ts'
-export { timesOf } from './graph/plan/step-program.ts'
+export { runTimesOf } from './graph/plan/step-program.ts'
 export type { RankGroup } from './graph/trace/exchange.ts'
 export type { HookHandle } from './graph/trace/gradient-hooks.ts'
 export { ModuleBuffer } from './graph/trace/module-buffer.ts'
@@ -549,7 +549,7 @@ export { type Refusal, SignalError } from './peer/room/refusals.ts'
 export type { RoomOptions, SocketConstructor, SocketLike } from './peer/room/room-options.ts'
 export { newRoomUrl } from './peer/room/room-url.ts'
 export type { RoomLink } from './peer/room/secret.ts'
-export type { LinkFlow, SessionConfig, SessionStats } from './peer/session/session-config.ts'
+export type { LinkPeaks, SessionConfig, SessionStats } from './peer/session/session-config.ts'
 export { HashStore, type HashStoreOptions } from './peer/store/hash-store.ts'
 export { OpfsStore } from './peer/store/opfs-store.ts'
 export { PrefixStore } from './peer/store/prefix-store.ts'

@@ -1,6 +1,6 @@
 import { type DataSplits, fillBatch, loadIdxFolder, readUrlFolder } from '../../src/data/dataset.ts'
 import { makeDigits } from '../../src/data/digits.ts'
-import { countedSamples, crossEntropy, topKCorrect } from '../../src/graph/functions/linear.ts'
+import { crossEntropy, sampleCount, topKCorrect } from '../../src/graph/functions/linear.ts'
 import { mlp } from '../../src/nn/mlp.ts'
 import type { Module } from '../../src/nn/module.ts'
 import type { TrainConfig } from '../../src/trainer/settings/config.ts'
@@ -49,7 +49,7 @@ export const task: Task<DigitsData> = {
   fill: (data, split, indices, { x, y }) =>
     fillBatch(data[split], indices, x as Float32Array, y as Int32Array),
   forward: (model, { x }) => model.forward(x),
-  loss: (logits, { y }) => crossEntropy(logits, y, { count: countedSamples() }),
-  measure: (logits, { y }) => topKCorrect(logits, y, 1, { count: countedSamples() }),
+  loss: (logits, { y }) => crossEntropy(logits, y, { count: sampleCount() }),
+  measure: (logits, { y }) => topKCorrect(logits, y, 1, { count: sampleCount() }),
   looks: looksOf(sampleShapeOf),
 }

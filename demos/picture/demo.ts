@@ -1,4 +1,4 @@
-import { countedSamples } from '../../src/graph/functions/linear.ts'
+import { sampleCount } from '../../src/graph/functions/linear.ts'
 import { mseLoss } from '../../src/graph/functions/losses.ts'
 import { Sigmoid } from '../../src/nn/activations.ts'
 import { Linear, ReLU } from '../../src/nn/layers.ts'
@@ -89,6 +89,6 @@ export const task: Task<PictureData> = {
     })
   },
   forward: (model, { x }) => model.forward(x),
-  loss: (output, { colours }) => mseLoss(output, colours, { count: countedSamples() }),
+  loss: (output, { colours }) => mseLoss(output, colours, { count: sampleCount() }),
   looks: { picture, original },
 }

@@ -1,5 +1,5 @@
 import { softmax } from '../../src/graph/functions/activations.ts'
-import { countedSamples, crossEntropy, topKCorrect } from '../../src/graph/functions/linear.ts'
+import { crossEntropy, sampleCount, topKCorrect } from '../../src/graph/functions/linear.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { Sigmoid, Tanh } from '../../src/nn/activations.ts'
 import { Linear, ReLU } from '../../src/nn/layers.ts'
@@ -95,7 +95,7 @@ export const task: Task<PlaygroundData> = {
     })
   },
   forward: (model, { x }) => model.forward(x),
-  loss: (logits, { y }) => crossEntropy(logits, y, { count: countedSamples() }),
-  measure: (logits, { y }) => topKCorrect(logits, y, 1, { count: countedSamples() }),
+  loss: (logits, { y }) => crossEntropy(logits, y, { count: sampleCount() }),
+  measure: (logits, { y }) => topKCorrect(logits, y, 1, { count: sampleCount() }),
   looks: { boundary, points, hidden },
 }

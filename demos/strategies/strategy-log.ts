@@ -1,4 +1,4 @@
-import { planShares } from '../../src/data/shares.ts'
+import { batchShares } from '../../src/data/shares.ts'
 import type { TrainConfig } from '../../src/trainer/settings/config.ts'
 import type { RunEvent, RunResult } from '../../src/worker/api.ts'
 import type { Strategy } from './strategies.ts'
@@ -67,7 +67,7 @@ export class StrategyLog {
 
   /** By rank: rows of its share of a full batch. */
   get shares(): number[] {
-    return planShares(this.config.batchSize, this.strategy.ranks).map(({ rows }) => rows)
+    return batchShares(this.config.batchSize, this.strategy.ranks).map(({ rows }) => rows)
   }
 
   get step(): number {

@@ -1,4 +1,4 @@
-import { countedSamples, crossEntropy } from '../../src/graph/functions/linear.ts'
+import { crossEntropy, sampleCount } from '../../src/graph/functions/linear.ts'
 import { gpt } from '../../src/nn/gpt.ts'
 import type { Task } from '../../src/trainer/settings/task.ts'
 import { tensorType } from '../../src/util/shape.ts'
@@ -24,6 +24,6 @@ export const task: Task<TextData> = {
     }),
   // The classes are axis 1, so that the first axis is the windows, which are what counts.
   forward: (model, { x }) => model.forward(x).permute(0, 2, 1),
-  loss: (logits, { y }) => crossEntropy(logits, y, { count: countedSamples() }),
+  loss: (logits, { y }) => crossEntropy(logits, y, { count: sampleCount() }),
   looks: { vocabulary, sample, probabilities, attention },
 }

@@ -86,7 +86,7 @@ export function readSlurmJob(environment: Variables): SlurmJob | null {
   }
 }
 
-/** The variables of one tab, as its own task would have them: for `initFromSlurm` in the tab. */
+/** The variables of one tab, as its own task would have them: for `rankFromSlurm` in the tab. */
 export function slurmVariables(
   environment: Variables,
   {

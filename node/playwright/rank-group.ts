@@ -50,12 +50,12 @@ export class RankGroup {
   }
 
   /** The pages, once all are loaded and, if told so, joined. errors: that of the first rank that fails. */
-  async open(newPage: (rank: number) => Promise<Page>, until: 'joined' | 'loaded') {
+  async open(newPage: (rank: number) => Promise<Page>, waitUntil: 'joined' | 'loaded') {
     const ranks = Array.from({ length: this.options.worldSize }, (_, rank) => rank)
     const pages = await Promise.all(ranks.map((rank) => this.#prepare(rank, newPage)))
     const opened = Promise.all(pages.map((page, rank) => this.#load(page, rank)))
     await Promise.race([opened, this.#failing])
-    if (until === 'joined') {
+    if (waitUntil === 'joined') {
       this.#isWaiting = true
       await Promise.race([this.#joining, this.#failing])
       this.#isWaiting = false
@@ -77,7 +77,7 @@ export class RankGroup {
     if (!this.#isWaiting || missing.length === 0) return undefined
     return new PeerError(
       'peer.timeout',
-      `ranks.open: ${missing.length === 1 ? 'rank' : 'ranks'} ${missing.join(', ')} of ${worldSize} did not join before the test timed out. Call initProcessGroup() when the page is loaded, or open with { until: 'loaded' }.`,
+      `ranks.open: ${missing.length === 1 ? 'rank' : 'ranks'} ${missing.join(', ')} of ${worldSize} did not join before the test timed out. Call initProcessGroup() when the page is loaded, or open with { waitUntil: 'loaded' }.`,
     )
   }
 

@@ -14,9 +14,9 @@ import { RankGroup } from './rank-group.ts'
 /** Options of `ranks.open`. */
 export interface OpenRanksOptions {
   /** When `open` resolves: once all ranks have joined with `initProcessGroup`, the default, or once their pages are loaded. */
-  until?: 'joined' | 'loaded'
+  waitUntil?: 'joined' | 'loaded'
   /** Whether all ranks share one browser context, with its storage, channels and workers. Default false: separate contexts, like separate machines. */
-  sharesContext?: boolean
+  shareContext?: boolean
   /** Value of `args` in the pages. */
   args?: readonly string[]
   /**
@@ -57,11 +57,11 @@ export class OpenRanks implements Ranks {
 
   async open(worldSize: number, url = '/', options: OpenRanksOptions = {}): Promise<Page[]> {
     checkNumber(where, 'worldSize', worldSize, isCount, 'a whole number of at least 1')
-    checkOptions(where, options, { until: true, sharesContext: true, args: true, relay: true })
-    checkChoice(where, 'until', options.until, ['joined', 'loaded'])
-    checkFlag(where, 'sharesContext', options.sharesContext)
+    checkOptions(where, options, { waitUntil: true, shareContext: true, args: true, relay: true })
+    checkChoice(where, 'waitUntil', options.waitUntil, ['joined', 'loaded'])
+    checkFlag(where, 'shareContext', options.shareContext)
     checkChoice(where, 'relay', options.relay, relayChoices)
-    const { until = 'joined', sharesContext = false, args = [], relay = 'off' } = options
+    const { waitUntil = 'joined', shareContext = false, args = [], relay = 'off' } = options
     const address = this.#address(url)
     const group = new RankGroup({
       worldSize,
@@ -72,8 +72,8 @@ export class OpenRanks implements Ranks {
       end: (reason) => this.#closeContexts(reason),
     })
     this.#groups.push(group)
-    const contexts = await this.#newContexts(sharesContext ? 1 : worldSize)
-    return group.open((rank) => contexts[rank % contexts.length].newPage(), until)
+    const contexts = await this.#newContexts(shareContext ? 1 : worldSize)
+    return group.open((rank) => contexts[rank % contexts.length].newPage(), waitUntil)
   }
 
   /** Closes all pages. What the ranks did wrong that `isKnown` does not know by its text is thrown. */

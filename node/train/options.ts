@@ -99,7 +99,7 @@ function defineCommand(): Command {
       `one of the demo's data sets (${listed(({ data }) => Object.keys(data))}); for digits also a folder with MNIST-layout IDX files, plain or .gz (default: the first)`,
     )
     .option(
-      '--given <file>',
+      '--data-file <file>',
       'your own data, for a demo that accepts some; rank 0 sends it to the others',
     )
     .option(
@@ -254,7 +254,7 @@ export function parseOptions(
   const {
     nprocPerNode,
     data,
-    given: givenFile,
+    dataFile: givenFile,
     out,
     json,
     headed,
@@ -335,7 +335,7 @@ function dataFolderOf(
   if (givenFile !== undefined) {
     throw new TabringError(
       'config.invalid',
-      '--given: cannot be combined with --data. Pass one of them.',
+      '--data-file: cannot be combined with --data. Pass one of them.',
     )
   }
   if (Object.hasOwn(own, data)) return undefined

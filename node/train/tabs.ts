@@ -41,7 +41,7 @@ const downloadTimeoutMs = 30_000
 /**
  * Opens one tab a rank in `browser`, joins them in one room, and returns their results in rank order.
  *
- * The first tab makes the room (`role=make`) and gets the settings; the others join as soon as the room is there. Each tab has
+ * The first tab makes the room (`role=host`) and gets the settings; the others join as soon as the room is there. Each tab has
  * a browser context of its own, as tabs on different machines would: no shared storage, no shared worker.
  * Contract with the page: see `tabAddress`; it calls `__tabringEvent` and `__tabringDone`, and with `save=1` rank 0 offers
  * its weights as a download before or after it calls `__tabringDone`.
@@ -83,7 +83,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
 export function tabAddress(
   url: string,
   fragment: string,
-  role: 'make' | 'join',
+  role: 'host' | 'join',
   {
     worldSize,
     config,
@@ -99,8 +99,8 @@ export function tabAddress(
 ): string {
   const transport = isRelayed ? 'fallback' : 'webrtc'
   const query = new URLSearchParams({ role, ranks: String(worldSize), transport })
-  if (role === 'make') query.set('config', JSON.stringify(config))
-  if (role === 'make' && given !== undefined) query.set('given', given)
+  if (role === 'host') query.set('config', JSON.stringify(config))
+  if (role === 'host' && given !== undefined) query.set('given', given)
   if (saveTo !== undefined) query.set('save', '1')
   // Any rank's tab may become rank 0.
   if (checkpoints) query.set('checkpoints', JSON.stringify(checkpoints))
@@ -120,10 +120,10 @@ function prepareTabs(options: TabsOptions, group: TabGroup, downloads: Downloads
 /** Loads the maker's page, and the joiners' as soon as its room is there. */
 async function openTabs(pages: Page[], options: TabsOptions, group: TabGroup): Promise<void> {
   const fragment = formatFragment(options.room ?? newRoomLink())
-  const address = (role: 'make' | 'join') => tabAddress(options.url, fragment, role, options)
+  const address = (role: 'host' | 'join') => tabAddress(options.url, fragment, role, options)
   const [maker, ...joiners] = pages
   const roomIsThere = seesRoom(maker)
-  await openPage(maker, address('make'), 0, group)
+  await openPage(maker, address('host'), 0, group)
   if (joiners.length === 0) return
   await Promise.race([roomIsThere, group.firstWord, group.finished])
   await Promise.all(joiners.map((page, i) => openPage(page, address('join'), i + 1, group)))

@@ -1,7 +1,7 @@
 import { sha256 } from '@noble/hashes/sha2.js'
 import { bytesToHex } from '@noble/hashes/utils.js'
 import { DataError } from '../util/errors.ts'
-import { type FileFolder, hasPrivateFiles, privateFileStore } from './file-store.ts'
+import { type FileFolder, hasPrivateFiles, opfsFileStore } from './file-store.ts'
 import { privateRoot } from './private-checkpoints.ts'
 
 /**
@@ -75,7 +75,7 @@ const fileName = (label: string, attempt: number) =>
 
 /** A folder for checkpoints in the origin private file system. errors: `file.unwritable` where there is none. */
 export async function privateCheckpoints(name: string): Promise<FileFolder> {
-  if (hasPrivateFiles()) return privateFileStore(privateRoot).folder(name)
+  if (hasPrivateFiles()) return opfsFileStore(privateRoot).folder(name)
   throw new DataError(
     'file.unwritable',
     'checkpoint: this browser has no writable origin private file system. Pass a folder for the checkpoints, or save none.',
@@ -95,7 +95,7 @@ export async function removeCheckpoint(folder: FileFolder, name: string): Promis
     await folder.remove(name)
     await writeManifest(folder, { version: 1, files, best, leftover })
   }
-  await (folder.alone ? folder.alone(remove) : remove())
+  await (folder.withLock ? folder.withLock(remove) : remove())
 }
 
 /** Adds a file to the folder and returns its entry. Two tabs that save into one folder take turns. errors: the folder's. */
@@ -105,7 +105,7 @@ export async function putCheckpoint(
   options: PutOptions,
 ): Promise<CheckpointEntry> {
   const put = () => putAlone(folder, contents, options)
-  return folder.alone ? folder.alone(put) : put()
+  return folder.withLock ? folder.withLock(put) : put()
 }
 
 async function putAlone(

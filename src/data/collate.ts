@@ -179,18 +179,18 @@ function requireWhole(
 }
 
 /** Returns the number of samples in a batch. */
-export const countOf = (batch: Batch): number => {
+export const batchSizeOf = (batch: Batch): number => {
   const [first] = Object.values(batch)
   return first === undefined ? 0 : isHostTensor(first) ? first.shape[0] : first.length
 }
 
 /**
- * Returns a short batch padded with zeros to `rows`, for a program compiled for that many; pass `count: countOf(batch)` to the run.
+ * Returns a short batch padded with zeros to `rows`, for a program compiled for that many; pass `count: batchSizeOf(batch)` to the run.
  *
  * A batch of `rows` is returned unchanged.
  */
 export function padBatch(batch: Batch, rows: number): Batch {
-  if (countOf(batch) === rows) return batch
+  if (batchSizeOf(batch) === rows) return batch
   return Object.fromEntries(
     Object.entries(batch).map(([field, value]) => {
       if (!isHostTensor(value)) return [field, value]

@@ -13,7 +13,7 @@ export interface FileFolder {
   /**
    * Runs `work` exclusively: no other context that shares the folder runs such a call at the same time. Absent if the folder is not shared.
    */
-  alone?<T>(work: () => Promise<T>): Promise<T>
+  withLock?<T>(work: () => Promise<T>): Promise<T>
 }
 
 /** The parts of one file, by name. */
@@ -22,7 +22,7 @@ export interface PartFolder extends FileFolder {
 }
 
 /** Returns a store in this page's memory: gone with the page. */
-export function memoryStore(): FileStore {
+export function memoryFileStore(): FileStore {
   const folders = new Map<string, Map<string, Blob>>()
   return {
     async folder(name) {
@@ -47,7 +47,7 @@ export function memoryStore(): FileStore {
  *
  * Its blobs are views of files: reading a part uses no memory until its bytes are used.
  */
-export function privateFileStore(root = 'tabring-files'): FileStore {
+export function opfsFileStore(root = 'tabring-files'): FileStore {
   const open = async (name: string) => {
     const top = await navigator.storage.getDirectory()
     const all = await top.getDirectoryHandle(root, { create: true })
@@ -71,7 +71,7 @@ export function privateFileStore(root = 'tabring-files'): FileStore {
         async remove(part) {
           await directory.removeEntry(part).catch(unlessMissing)
         },
-        alone: (work) =>
+        withLock: (work) =>
           navigator.locks ? navigator.locks.request(`tabring files ${root}/${name}`, work) : work(),
         async clear() {
           const top = await navigator.storage.getDirectory()
@@ -110,7 +110,7 @@ let inMemory: FileStore | undefined
 
 /** The origin private file system where this context may write to it, else memory. */
 export function defaultFileStore(): FileStore {
-  if (hasPrivateFiles()) return privateFileStore()
-  inMemory ??= memoryStore()
+  if (hasPrivateFiles()) return opfsFileStore()
+  inMemory ??= memoryFileStore()
   return inMemory
 }

@@ -7,7 +7,7 @@ import type { DatasetDescription } from './descriptions.ts'
 import { type IdxArray, readIdx } from './idx.ts'
 import type { PixelImage } from './image/pixels.ts'
 import { requireTransform, restoreTransform, type Transform, toTensor } from './image/transforms.ts'
-import { type Dataset, drawsOf, type HostTensor, type SampleKey } from './samples.ts'
+import { type Dataset, type HostTensor, randomStreamOf, type SampleKey } from './samples.ts'
 
 /** `x` is the result of the transform, or the numbers of the row; `y` is the label. */
 export type IdxSample = { readonly x: HostTensor; readonly y: number }
@@ -76,7 +76,7 @@ function rowOf({ shape, data }: IdxArray, transform: IdxDatasetOptions['transfor
     const apply = transform ?? toTensor()
     return (index, key) => {
       const pixels = data.subarray(index * count, (index + 1) * count)
-      return apply({ height, width, channels, data: pixels }, drawsOf(key))
+      return apply({ height, width, channels, data: pixels }, randomStreamOf(key))
     }
   }
   if (transform)

@@ -6,7 +6,7 @@ import { type FolderFile, readFile } from './folder.ts'
 import { decodeImage } from './image/decode.ts'
 import type { PixelImage } from './image/pixels.ts'
 import { requireTransform, restoreTransform, type Transform, toTensor } from './image/transforms.ts'
-import { type Dataset, drawsOf, type HostTensor, type SampleKey } from './samples.ts'
+import { type Dataset, type HostTensor, randomStreamOf, type SampleKey } from './samples.ts'
 
 /** What browsers decode. */
 const imageName = /\.(png|jpe?g|webp|gif|bmp|avif)$/i
@@ -67,7 +67,7 @@ export class ImageFolder implements Dataset<ImageSample> {
     const file = this.#images[index]
     const image = await decodeImage(await readFile(file), file.path)
     return {
-      x: this.#transform(image, drawsOf(key)),
+      x: this.#transform(image, randomStreamOf(key)),
       y: this.targets[index],
       path: file.path,
     }

@@ -38,14 +38,14 @@ export interface SampleKey {
 /** A data set with indexed samples, like `torch.utils.data.Dataset`. */
 export interface Dataset<S = Sample> {
   readonly length: number
-  /** Returns sample `index`, from 0 to length - 1. Random transforms draw from `drawsOf(key)`. */
+  /** Returns sample `index`, from 0 to length - 1. Random transforms draw from `randomStreamOf(key)`. */
   get(index: number, key: SampleKey): S | Promise<S>
   /** Returns the data set as plain data from which a worker recreates it; absent if that needs your own worker. */
   describe?(): DatasetDescription
 }
 
 /** Returns the random stream of one sample in one epoch. */
-export const drawsOf = ({ seed, epoch, index }: SampleKey): RandomStream =>
+export const randomStreamOf = ({ seed, epoch, index }: SampleKey): RandomStream =>
   new RandomStream(seed, index, 'augment', epoch)
 
 export const isHostTensor = (value: unknown): value is HostTensor =>

@@ -8,7 +8,7 @@ import { permutation } from '../util/random.ts'
  * leaves the last shares short or empty; the missing rows have weight zero. N ranks see the same global batches as one rank, unlike with
  * `DistributedSampler`.
  */
-export interface Share {
+export interface BatchShare {
   /** First row of the share within the global batch. */
   offset: number
   /** Rows of the share in a full batch: the batch size of the rank's compiled program. */
@@ -23,7 +23,7 @@ export interface Share {
  * `gradientWeight`.
  * shape: [worldSize]; the rows add up to `batchSize`; shares are empty if there are more ranks than rows.
  */
-export function planShares(batchSize: number, worldSize: number): Share[] {
+export function batchShares(batchSize: number, worldSize: number): BatchShare[] {
   const base = Math.floor(batchSize / worldSize)
   const larger = batchSize % worldSize
   return Array.from({ length: worldSize }, (_, rank) => ({
@@ -67,7 +67,7 @@ export function shareIndices(
   order: Uint32Array<ArrayBuffer>,
   batchSize: number,
   step: number,
-  share: Share,
+  share: BatchShare,
 ): Uint32Array<ArrayBuffer> {
   const begin = Math.min(order.length, step * batchSize + share.offset)
   const end = Math.min(order.length, step * batchSize + share.offset + share.rows)

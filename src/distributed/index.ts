@@ -31,8 +31,8 @@ export {
 export { Work } from './call/work.ts'
 export { isAvailable, isBackendAvailable, isTorchelasticLaunched } from './group/backends.ts'
 export {
+  createProcessGroup,
   destroyProcessGroup,
-  formProcessGroup,
   getProcessGroup,
   initProcessGroup,
   isInitialized,
@@ -48,4 +48,4 @@ export {
   getWorldSize,
 } from './group/ranks.ts'
 export { newSubgroups, newSubgroupsByEnumeration } from './group/subgroups.ts'
-export { initFromSlurm } from './rendezvous/slurm.ts'
+export { rankFromSlurm } from './rendezvous/slurm.ts'

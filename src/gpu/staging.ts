@@ -1,7 +1,10 @@
 import type { Gpu } from './device.ts'
 
 /** Element arrays that can be staged. */
-export type Numbers = Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer> | Uint32Array<ArrayBuffer>
+export type StageableArray =
+  | Float32Array<ArrayBuffer>
+  | Int32Array<ArrayBuffer>
+  | Uint32Array<ArrayBuffer>
 
 /** A tensor in upload memory, valid for one run of a program. */
 export class StagedTensor {
@@ -9,23 +12,23 @@ export class StagedTensor {
   /** Typed array type of the elements. */
   readonly array: new (
     count: number,
-  ) => Numbers
+  ) => StageableArray
   /** Number of elements. */
   readonly length: number
   /** The integer elements, which the host may read until the tensor is used: for example the class labels that a run counts. */
-  integers: Exclude<Numbers, Float32Array<ArrayBuffer>> | undefined
+  integers: Exclude<StageableArray, Float32Array<ArrayBuffer>> | undefined
   readonly #buffer: GPUBuffer
   readonly #giveBack: (buffer: GPUBuffer) => void
   #isUsed = false
 
   constructor(
     shape: readonly number[],
-    data: Numbers,
+    data: StageableArray,
     buffer: GPUBuffer,
     giveBack: (buffer: GPUBuffer) => void,
   ) {
     this.shape = shape
-    this.array = data.constructor as new (count: number) => Numbers
+    this.array = data.constructor as new (count: number) => StageableArray
     this.length = data.length
     this.integers = data instanceof Float32Array ? undefined : data.slice()
     this.#buffer = buffer
@@ -53,7 +56,7 @@ export class StagedTensor {
 
 /** A batch with its arrays in upload memory. */
 export type Staged<B> = {
-  [Field in keyof B]: B[Field] extends { data: Numbers } ? StagedTensor : B[Field]
+  [Field in keyof B]: B[Field] extends { data: StageableArray } ? StagedTensor : B[Field]
 }
 
 /**
@@ -90,7 +93,7 @@ export class StagedUploads {
     this.#free.clear()
   }
 
-  #stage(shape: readonly number[], data: Numbers): StagedTensor {
+  #stage(shape: readonly number[], data: StageableArray): StagedTensor {
     const sizeBytes = Math.max(4, data.byteLength)
     const free = this.#free.get(sizeBytes) ?? []
     this.#free.set(sizeBytes, free)

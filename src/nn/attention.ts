@@ -142,7 +142,7 @@ export class MultiheadAttention extends Module {
         ...(this.training &&
           this.#dropout > 0 && {
             dropoutP: this.#dropout,
-            layer: layerOfCall('MultiheadAttention', this.#layer),
+            maskIndex: layerOfCall('MultiheadAttention', this.#layer),
           }),
         ...jointMask(inputs, batch, this.#heads, key.shape[sequenceAxis]),
       },
@@ -157,7 +157,7 @@ function jointMask(
   batch: number,
   heads: number,
   keys: number,
-): { attnMask?: Tensor; isHiddenMask?: boolean } {
+): { attnMask?: Tensor; isExclusionMask?: boolean } {
   if (keyPaddingMask && !sameShape(keyPaddingMask.shape, [batch, keys])) {
     throw new ShapeError(
       'shape.mismatch',
@@ -170,9 +170,9 @@ function jointMask(
   ].filter((mask) => mask !== undefined)
   const hidden = masks.filter(isBoolean)
   const added = masks.filter((mask) => !isBoolean(mask))
-  if (masks.length < 2) return { attnMask: masks[0], isHiddenMask: hidden.length > 0 }
+  if (masks.length < 2) return { attnMask: masks[0], isExclusionMask: hidden.length > 0 }
   if (added.length === 0) {
-    return { attnMask: hidden[0].ne(0).maximum(hidden[1].ne(0)), isHiddenMask: true }
+    return { attnMask: hidden[0].ne(0).maximum(hidden[1].ne(0)), isExclusionMask: true }
   }
   return {
     attnMask: added.length > 1 ? added[0].add(added[1]) : where(hidden[0], hiding, added[0]),

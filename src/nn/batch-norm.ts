@@ -1,5 +1,5 @@
 import { batchNorm, type RunningStatistics } from '../graph/functions/batch-norm.ts'
-import { countedSamples } from '../graph/functions/linear.ts'
+import { sampleCount } from '../graph/functions/linear.ts'
 import { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
@@ -87,7 +87,7 @@ export abstract class BatchNorm extends Module {
       training,
       momentum,
       eps,
-      count: training ? countedSamples() : undefined,
+      count: training ? sampleCount() : undefined,
     })
   }
 

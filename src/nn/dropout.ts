@@ -23,6 +23,6 @@ export class Dropout extends Module {
   forward(x: Tensor, options: { samples?: number } = {}): Tensor {
     const { samples } = checkOptions('Dropout.forward', options, { samples: true })
     if (!this.training || this.#p === 0) return x
-    return dropout(x, this.#p, { samples, layer: layerOfCall('Dropout', this.#layer) })
+    return dropout(x, this.#p, { samples, maskIndex: layerOfCall('Dropout', this.#layer) })
   }
 }

@@ -103,7 +103,7 @@ class Attention extends Module {
       { batch, heads: this.#heads },
       {
         isCausal: true,
-        ...(drops && { dropoutP: this.#dropoutP, layer: layerOfCall('gpt', this.#layer) }),
+        ...(drops && { dropoutP: this.#dropoutP, maskIndex: layerOfCall('gpt', this.#layer) }),
       },
     )
     return this.resid_dropout.forward(this.c_proj.forward(attended), { samples: batch })

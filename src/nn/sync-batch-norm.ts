@@ -1,4 +1,4 @@
-import { countedSamples } from '../graph/functions/linear.ts'
+import { sampleCount } from '../graph/functions/linear.ts'
 import { syncBatchNorm } from '../graph/functions/sync-batch-norm.ts'
 import type { RankGroup } from '../graph/trace/exchange.ts'
 import type { ModuleBuffer } from '../graph/trace/module-buffer.ts'
@@ -57,7 +57,7 @@ export class SyncBatchNorm extends BatchNorm {
     const { rank, size } = processGroup ?? forwarded ?? { rank: 0, size: 1 }
     if (!this.training || !forwarded || size === 1) return super.forward(x)
     const group = processGroup ? forwarded.numberOf(processGroup) : 0
-    const options = { running, momentum, eps, count: countedSamples() }
+    const options = { running, momentum, eps, count: sampleCount() }
     return syncBatchNorm(x, this.scale, this.shift, { rank, size, group }, options)
   }
 

@@ -153,7 +153,7 @@ export class ExponentialMovingAverage {
   }
 
   /** Runs `body` with the averaged parameters in the model, like torch_ema's average_parameters. */
-  async averaged<T>(body: () => Promise<T>): Promise<T> {
+  async averageParameters<T>(body: () => Promise<T>): Promise<T> {
     this.swap()
     try {
       return await body()

@@ -43,7 +43,7 @@ export const errorCodes = {
   },
   'gpu.compile': {
     cause: 'A shader or pipeline did not compile.',
-    remedy: 'Report it with the shader text. `isNaive: true` may avoid it.',
+    remedy: 'Report it with the shader text. `useNaiveKernels: true` may avoid it.',
   },
   'gpu.validation': {
     cause: 'The device rejected a command.',

@@ -79,7 +79,7 @@ test.each(['GPU', 'GPU, naive', 'cpu'])(
         }
       },
       { y: tensorType(shapes.y) },
-      { runtime, isNaive: where === 'GPU, naive' },
+      { runtime, useNaiveKernels: where === 'GPU, naive' },
     )
     expect(dtypes).toEqual(['f16', 'f16', 'f16', 'f16', 'f16', 'f32', 'f16', 'f16'])
     const inputs = { y: drawn('y') }

@@ -43,7 +43,7 @@ test.each(['GPU', 'GPU, naive', 'cpu'])(
         return { loss, ...Object.fromEntries(gradients) }
       },
       { y: tensorType(conv.shapes.y) },
-      { runtime, isNaive: where === 'GPU, naive' },
+      { runtime, useNaiveKernels: where === 'GPU, naive' },
     )
     const outputs = await program.run({ y: await given.y.read() })
     expect(Math.abs(outputs.loss[0] - conv.loss)).toBeLessThan(

@@ -1,12 +1,12 @@
 import { afterAll, expect, test } from 'vitest'
 import { bytePairTokenizer } from '../../src/data/byte-pairs.ts'
 import { type DownloadProgress, download, forgetDownload } from '../../src/data/download.ts'
-import { privateFileStore } from '../../src/data/file-store.ts'
+import { opfsFileStore } from '../../src/data/file-store.ts'
 
 // In the browser: the origin private file system, and the tables of the byte-pair tokenizer.
 
 const root = `test-${crypto.randomUUID()}`
-const store = privateFileStore(root)
+const store = opfsFileStore(root)
 afterAll(async () =>
   (await navigator.storage.getDirectory()).removeEntry(root, { recursive: true }),
 )
@@ -36,7 +36,7 @@ test('a download is kept between visits and checked against its checksum', async
   expect(progress.at(-1)?.receivedBytes).toBe(9_000_000)
   URL.revokeObjectURL(url)
   // The address is gone, the file is not: a store opened anew has it.
-  const again = await download(url, { store: privateFileStore(root), sha256 })
+  const again = await download(url, { store: opfsFileStore(root), sha256 })
   expect(new Uint8Array(await again.slice(8_999_998).arrayBuffer())).toEqual(Uint8Array.of(7, 7))
   await forgetDownload(url, store)
   await expect(download(url, { store, retries: 0 })).rejects.toMatchObject({

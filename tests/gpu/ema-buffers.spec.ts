@@ -42,7 +42,7 @@ test('running statistics on the device are averaged and swapped with the paramet
   const own = await contents(model)
   // The count of batches, the last of all, stays.
   expected[expected.length - 1] = [4]
-  const averaged = await ema.averaged(() => contents(model))
+  const averaged = await ema.averageParameters(() => contents(model))
   averaged.forEach((data, i) => {
     expect(largestDistance(data, expected[i])).toBeLessThan(1e-6)
   })

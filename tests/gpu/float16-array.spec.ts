@@ -74,7 +74,7 @@ async function called(make: Make, group: ProcessGroup): Promise<number[][]> {
     swapped,
     ...gathered,
     scattered,
-    await group.gatherAll(own()),
+    await group.allGatherConcat(own()),
   )
   if (rank === 0) await dist.send(own(), 1, { group })
   if (rank === 1) {
@@ -106,7 +106,7 @@ test('it sums in place, and gives back one of its kind', async () => {
     groups.map(async (group) => {
       const tensor = Float16.of(1, 2)
       await dist.allReduce(tensor, { group })
-      return [tensor, await group.gatherAll(tensor)]
+      return [tensor, await group.allGatherConcat(tensor)]
     }),
   )
   for (const [tensor, all] of arrays) {

@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
 import { compile } from '../../src/graph/compile/compile.ts'
-import { countedSamples, crossEntropy } from '../../src/graph/functions/linear.ts'
+import { crossEntropy, sampleCount } from '../../src/graph/functions/linear.ts'
 import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
 import { SGD } from '../../src/optim/sgd.ts'
 import { RandomStream } from '../../src/util/random.ts'
@@ -56,7 +56,7 @@ test('a program keeps a node that changes a buffer though nothing reads its outp
 })
 
 test('a layer used twice counts its batches in the order of the code, fused or not', async () => {
-  for (const isNaive of [false, true]) {
+  for (const useNaiveKernels of [false, true]) {
     const norm = new BatchNorm1d(features)
     const program = await compile(
       ({ a, b }) => {
@@ -66,7 +66,7 @@ test('a layer used twice counts its batches in the order of the code, fused or n
         return { second: second.relu(), first: first.relu() }
       },
       { a: x, b: x },
-      { runtime: await testRuntime(), isNaive },
+      { runtime: await testRuntime(), useNaiveKernels },
     )
     const inputs = { a: draw(1), b: draw(2) }
     await program.run(inputs)
@@ -90,7 +90,7 @@ test('rows that fill a batch up stay out of statistics, loss and gradients', asy
       (given) => {
         // The second layer sends gradients through its statistics into all rows of the first.
         const logits = second.forward(first.forward(given.x).relu())
-        const loss = crossEntropy(logits, given.labels, { count: countedSamples() })
+        const loss = crossEntropy(logits, given.labels, { count: sampleCount() })
         loss.backward()
         optimizer.step()
         return { loss }

@@ -21,9 +21,9 @@ function check(got: RunOutputs, outputs: object): void {
 
 describe('hooks', () => {
   for (const sample of golden.hooks) {
-    for (const isNaive of [false, true]) {
-      test(`${sample.name}, ${isNaive ? 'naive' : 'rewritten'}`, async () => {
-        check(await runHooked(sample, { runtime, isNaive }), sample.outputs)
+    for (const useNaiveKernels of [false, true]) {
+      test(`${sample.name}, ${useNaiveKernels ? 'naive' : 'rewritten'}`, async () => {
+        check(await runHooked(sample, { runtime, useNaiveKernels }), sample.outputs)
       })
     }
   }

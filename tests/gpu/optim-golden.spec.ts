@@ -191,7 +191,7 @@ test('a running average against PyTorch, swapped in and out', async () => {
     const at = golden.at.indexOf(step + 1)
     if (at < 0) continue
     const own = await readAll()
-    const averaged = await ema.averaged(readAll)
+    const averaged = await ema.averageParameters(readAll)
     const expected = checkpointOf(averages as GoldenTensor, at)
     expect(shareOf(averaged, expected, averages.distance)).toBeLessThanOrEqual(1)
     expect(await readAll()).toEqual(own)

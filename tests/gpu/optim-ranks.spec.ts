@@ -92,11 +92,11 @@ test('three ranks clip and average as one rank does', async () => {
     expect(new Set(outputs.map(({ loss }) => loss[0])).size).toBe(1)
   }
   const expected = await readAll(alone)
-  const averaged = await one.ema.averaged(() => readAll(alone))
+  const averaged = await one.ema.averageParameters(() => readAll(alone))
   for (const [rank, { model }] of members.entries()) {
     expect(await readAll(model)).toEqual(await readAll(members[0].model))
     expect(largestDistance(await readAll(model), expected)).toBeLessThan(1e-6)
-    const own = await made[rank].ema.averaged(() => readAll(model))
+    const own = await made[rank].ema.averageParameters(() => readAll(model))
     expect(largestDistance(own, averaged)).toBeLessThan(1e-6)
   }
   for (const { group } of members) group.destroy()

@@ -359,7 +359,7 @@ test('the CPU runs the same steps: clipping, loss scale, average, accumulation',
     expect(await scaler.getScale()).toBe(128)
     const { state } = await optimizer.stateDict()
     expect(state[0]['step']).toBe(5)
-    const averages = await ema.averaged(() => readParameters(model))
+    const averages = await ema.averageParameters(() => readParameters(model))
     ends.push([...(await readParameters(model)), ...averages, Float32Array.from(norms)])
     program.destroy()
   }

@@ -51,7 +51,7 @@ function forwardOf({ op, options }: Case): (x: Record<string, Tensor>) => [Tenso
     : ({ x }) => maxPool2d(x, kernel as 2, { ...(more as MaxPoolOptions), returnIndices: true })
 }
 
-describe.each([false, true])('against PyTorch, naive: %s', (isNaive) => {
+describe.each([false, true])('against PyTorch, naive: %s', (useNaiveKernels) => {
   test.each(cases.map(({ op, name }) => `${op}, ${name}`))('%s', async (title) => {
     const found = cases.find(({ op, name }) => `${op}, ${name}` === title)!
     const { dy, ...inputs } = found.inputs
@@ -69,7 +69,7 @@ describe.each([false, true])('against PyTorch, naive: %s', (isNaive) => {
         }
       },
       { dy: typeOf(dy) },
-      { runtime: await testRuntime(), isNaive },
+      { runtime: await testRuntime(), useNaiveKernels },
     )
     const got = await program.run({ dy: floats(dy) })
     program.destroy()

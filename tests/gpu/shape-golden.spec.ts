@@ -14,17 +14,17 @@ const folded = ['heads', 'both transposed', 'einsum bhts,bshd->bthd']
 const runs = shapeCases.flatMap((golden) =>
   folded.includes(golden.name)
     ? [
-        { golden, isNaive: false },
-        { golden, isNaive: true },
+        { golden, useNaiveKernels: false },
+        { golden, useNaiveKernels: true },
       ]
-    : [{ golden, isNaive: false }],
+    : [{ golden, useNaiveKernels: false }],
 )
 
-for (const { golden, isNaive } of runs) {
+for (const { golden, useNaiveKernels } of runs) {
   const { name, outputs } = golden
-  test(isNaive ? `${name}, without rewrites` : name, async () => {
+  test(useNaiveKernels ? `${name}, without rewrites` : name, async () => {
     const { fn, types, data } = programOfShape(golden)
-    const program = await compile(fn, types, { runtime: await testRuntime(), isNaive })
+    const program = await compile(fn, types, { runtime: await testRuntime(), useNaiveKernels })
     const run = () => program.run(data)
     const got = await run()
     const again = await run()

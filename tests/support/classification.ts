@@ -3,7 +3,7 @@ import {
   type DistributedDataParallelOptions,
 } from '../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../src/graph/compile/compile.ts'
-import { countedSamples, crossEntropy } from '../../src/graph/functions/linear.ts'
+import { crossEntropy, sampleCount } from '../../src/graph/functions/linear.ts'
 import type { AnyRuntime } from '../../src/graph/memory/runtime.ts'
 import type { StepProgram } from '../../src/graph/plan/step-program.ts'
 import { manualSeed } from '../../src/nn/init.ts'
@@ -76,7 +76,7 @@ export function classifiersOf<Group extends CollectiveGroup>(
       await load?.({ model, optimizer }, rank, ddp)
       const program = await compile(
         ({ x, y }) => {
-          const loss = crossEntropy(ddp.forward(x), y, { count: countedSamples() })
+          const loss = crossEntropy(ddp.forward(x), y, { count: sampleCount() })
           optimizer.zeroGrad()
           loss.backward()
           if (clipsTo !== undefined) clipGradNorm(ddp.parameters(), clipsTo)

@@ -1,7 +1,7 @@
 import { DistributedDataParallel } from '../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../src/graph/compile/compile-accumulated.ts'
-import { countedSamples, crossEntropy } from '../../src/graph/functions/linear.ts'
+import { crossEntropy, sampleCount } from '../../src/graph/functions/linear.ts'
 import type { AnyRuntime } from '../../src/graph/memory/runtime.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { Linear, ReLU } from '../../src/nn/layers.ts'
@@ -65,7 +65,7 @@ export async function countedRanks(
       const optimizer = new SGD(ddp.parameters(), { lr: 0.3, momentum: 0.5 })
       const step = ({ x, y }: Record<string, Tensor>) => {
         const out = ddp.forward(x)
-        const options = kind === 'samples' ? { count: countedSamples() } : {}
+        const options = kind === 'samples' ? { count: sampleCount() } : {}
         const loss = kind === 'plain' ? out.square().mean() : crossEntropy(out, y, options)
         optimizer.zeroGrad()
         loss.backward()

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { planShares } from '../../src/data/shares.ts'
+import { batchShares } from '../../src/data/shares.ts'
 import { DistributedDataParallel } from '../../src/ddp/data-parallel/data-parallel.ts'
 import { paramDigest } from '../../src/ddp/hashes/param-digest.ts'
 import { ReplicaCheck } from '../../src/ddp/hashes/replica-check.ts'
@@ -40,7 +40,7 @@ export async function ranksOf(
   bucketCapMb: number,
 ): Promise<Rank[]> {
   const groups = await ringOf(size)
-  const shares = planShares(batch, size)
+  const shares = batchShares(batch, size)
   const runtime = await testRuntime()
   return Promise.all(
     groups.map(async (group, rank) => {

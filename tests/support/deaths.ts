@@ -12,7 +12,7 @@ const deaths = [
     title: 'crashed or frozen',
     hows: ['crashed', 'frozen'],
     withinMs: 10_000,
-    pace: { stepsPerSec: 20 },
+    pace: { maxStepsPerSec: 20 },
   },
 ] as const
 type How = (typeof deaths)[number]['hows'][number]

@@ -61,7 +61,7 @@ export async function compileTraining(
   run: GoldenRun,
   model: Module,
   rows: number,
-  options: { isNaive?: boolean } = {},
+  options: { useNaiveKernels?: boolean } = {},
 ): Promise<{ program: StepProgram; optimizer: Optimizer }> {
   const optimizer = goldenOptimizer(run, model)
   const program = await compile(trainingStep(model, optimizer), stepTypes(run.model, rows), {

@@ -63,4 +63,6 @@ export function goldenProgram(
 
 /** The ops that a program is made of after all rewrites, as on an adapter. */
 export const opsOf = ({ fn, types }: GoldenProgram): ReadonlySet<string> =>
-  new Set(prepare(planningTarget, fn, types, { isNaive: false }).nodes.map(({ op }) => op.name))
+  new Set(
+    prepare(planningTarget, fn, types, { useNaiveKernels: false }).nodes.map(({ op }) => op.name),
+  )

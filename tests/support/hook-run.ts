@@ -38,7 +38,7 @@ export const drawnState = (weights: readonly { key: string; shape: number[]; see
 /** A case of modules.json with the hooks that modules.py registers; `isRemoved` takes them all away again first. */
 export async function runHooked(
   { name, weights }: HookCase,
-  options: { runtime: AnyRuntime; isNaive?: boolean },
+  options: { runtime: AnyRuntime; useNaiveKernels?: boolean },
   isRemoved = false,
 ): Promise<RunOutputs> {
   const model = new Net()

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { formProcessGroup } from '../../src/distributed/group/process-group.ts'
+import { createProcessGroup } from '../../src/distributed/group/process-group.ts'
 import { HashStore } from '../../src/peer/store/hash-store.ts'
 import { cells, runCells } from './collective-cells.ts'
 
@@ -12,7 +12,7 @@ export const localCells = (sizes: readonly number[]): void =>
       const store = new HashStore()
       const ranks = Array.from({ length: size }, (_, rank) => rank)
       const groups = await Promise.all(
-        ranks.map((rank) => formProcessGroup({ backend: 'local', store, rank, worldSize: size })),
+        ranks.map((rank) => createProcessGroup({ backend: 'local', store, rank, worldSize: size })),
       )
       const ran = await Promise.all(groups.map((group) => runCells(group)))
       for (const done of ran) expect(done).toEqual(cells)

@@ -345,7 +345,7 @@ export function makeResult(worldSize: number): RunResult {
       buckets: [],
       variants: {},
       measured: {},
-      links: { choice: { oneShotBytes: 8192, directBytes: 262144 }, bytesPerMs: 20_000 },
+      links: { choice: { oneShotMaxBytes: 8192, directMaxBytes: 262144 }, bytesPerMs: 20_000 },
       adapters: [],
     },
     links: { bytesSent: 586e6, bytesReceived: 586e6, messagesSent: 9000, messagesReceived: 9000 },

@@ -90,7 +90,7 @@ export class RankTabs {
       if (script) await page.addInitScript(script)
       const tab = await watchTab(page)
       const query = new URLSearchParams({
-        role: i === 0 ? 'make' : 'join',
+        role: i === 0 ? 'host' : 'join',
         ranks: String(ranks),
         transport,
         ...(i === 0 ? { config: JSON.stringify(config) } : {}),

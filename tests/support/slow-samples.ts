@@ -1,4 +1,4 @@
-import { type Dataset, drawsOf, type Sample } from '../../src/data/samples.ts'
+import { type Dataset, randomStreamOf, type Sample } from '../../src/data/samples.ts'
 
 /** Milliseconds that making one of the slow samples keeps a thread busy. */
 export const decodeMs = 20
@@ -23,7 +23,7 @@ export const slowSamples: Dataset<Sample> = {
     let work = 0
     while (performance.now() < until) work++
     return {
-      x: { shape: [2], data: Float32Array.of(drawsOf(key).unit(), Math.min(work, 1)) },
+      x: { shape: [2], data: Float32Array.of(randomStreamOf(key).unit(), Math.min(work, 1)) },
       y: index,
     }
   },

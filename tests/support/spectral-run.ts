@@ -27,7 +27,7 @@ export const spectralModules: Readonly<Record<string, () => Module>> = {
 /** The case's steps with PyTorch's names for what comes out of them. */
 export async function runSpectral(
   { name, x: shape, weights }: SpectralCase,
-  options: { runtime: AnyRuntime; isNaive?: boolean },
+  options: { runtime: AnyRuntime; useNaiveKernels?: boolean },
 ): Promise<RunOutputs> {
   const { steps, evalAfter, lr } = golden.spectral
   const module = spectralModules[name]()

@@ -2,7 +2,7 @@ import { expect } from 'vitest'
 import { DistributedDataParallel } from '../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../src/graph/compile/compile.ts'
 import { tanh } from '../../src/graph/functions/activations.ts'
-import { countedSamples } from '../../src/graph/functions/linear.ts'
+import { sampleCount } from '../../src/graph/functions/linear.ts'
 import { arange } from '../../src/graph/functions/shape.ts'
 import type { AnyRuntime } from '../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../src/graph/trace/parameter.ts'
@@ -81,7 +81,7 @@ export async function checkSyncBatchNorm(
       const optimizer = new SGD(ddp.parameters(), { lr: 0.25 })
       const program = await compile(
         ({ x, f }) => {
-          const counts = arange(rows).lt(countedSamples())
+          const counts = arange(rows).lt(sampleCount())
           const each = tanh(ddp.forward(x).mul(f)).reshape([rows, rowCount]).sum(1)
           const loss = each.mul(counts).sum().div(counts.sum().clamp(1))
           optimizer.zeroGrad()

@@ -99,7 +99,9 @@ export function trajectoryTests(runs: readonly GoldenRun[]): void {
 
     test(`${run.name}: the naive, unfused program agrees over 3 steps`, { timeout }, async () => {
       const fused = await compileTraining(run, goldenModel(run), run.batchSize)
-      const naive = await compileTraining(run, goldenModel(run), run.batchSize, { isNaive: true })
+      const naive = await compileTraining(run, goldenModel(run), run.batchSize, {
+        useNaiveKernels: true,
+      })
       expect(naive.program.dispatchCount).toBeGreaterThan(fused.program.dispatchCount)
       const [a, b] = [await losses(run, fused.program, 3), await losses(run, naive.program, 3)]
       a.forEach((loss, i) => {

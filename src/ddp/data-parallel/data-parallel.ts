@@ -60,7 +60,7 @@ export interface DistributedDataParallelOptions {
 /** Options of `verifySync`. */
 export interface VerifySyncOptions {
   /** Number of steps between two comparisons. Default 50. */
-  every?: number
+  everySteps?: number
   /** Runtime for which the step was compiled. Default: that of the default device. */
   runtime?: AnyRuntime
 }
@@ -187,19 +187,19 @@ export class DistributedDataParallel extends Module {
   }
 
   /**
-   * Returns a function to await after each step. Every `every`-th call compares the parameters of all ranks by hash, computed on the device.
+   * Returns a function to await after each step. Every `everySteps`-th call compares the parameters of all ranks by hash, computed on the device.
    *
    * All ranks call both functions, after compiling their steps. Each step gathers the other ranks' parameters again, which repairs bits that a
-   * rank corrupted once: only `every: 1` is sure to detect them. A rank that keeps computing wrong bits is found at the next comparison.
+   * rank corrupted once: only `everySteps: 1` is sure to detect them. A rank that keeps computing wrong bits is found at the next comparison.
    * Different settings, such as learning rates, leave the parameters equal; each step compares those automatically.
    * cost: that of `ReplicaCheck`. errors: `graph.misuse` before a step is compiled; the function's: `train.diverged`, naming the step and the ranks.
    */
   async verifySync(options: VerifySyncOptions = {}): Promise<() => Promise<void>> {
-    const { every = 50, runtime } = checkOptions('verifySync', options, {
-      every: true,
+    const { everySteps = 50, runtime } = checkOptions('verifySync', options, {
+      everySteps: true,
       runtime: true,
     })
-    checkNumber('verifySync', 'every', every, isCount, 'a whole number above 0')
+    checkNumber('verifySync', 'everySteps', everySteps, isCount, 'a whole number above 0')
     const programs = [...this.#exchange.programs.values()]
     const buckets = new Set(
       programs.flatMap(({ prepared }) => prepared.updates.map(({ update }) => update.bucket)),
@@ -214,7 +214,7 @@ export class DistributedDataParallel extends Module {
     let step = 0
     return async () => {
       step += 1
-      if (step % every === 0) await check.compare(this.#group, step)
+      if (step % everySteps === 0) await check.compare(this.#group, step)
     }
   }
 

@@ -48,7 +48,7 @@ interface MeetingGroup {
 
 /** Up to which size sums go inside machines first, and which machine each rank counts to; 0 and none for sums over all ranks alone. */
 export interface OrderOfSums {
-  readonly hierarchicalBytes: number
+  readonly hierarchicalMaxBytes: number
   readonly machines: readonly number[]
 }
 
@@ -128,19 +128,22 @@ export class RingExchange implements GradientExchange {
 
   /** Whose gradients are added first, which decides the bits of sums. */
   get orderOfSums(): OrderOfSums {
-    const { hierarchicalBytes = 0, machines = this.#group.machines } =
+    const { hierarchicalMaxBytes = 0, machines = this.#group.machines } =
       this.choice ?? this.#group.choice
-    return { hierarchicalBytes, machines: hierarchicalBytes > 0 && machines ? [...machines] : [] }
+    return {
+      hierarchicalMaxBytes,
+      machines: hierarchicalMaxBytes > 0 && machines ? [...machines] : [],
+    }
   }
 
   /** Has sums go in this order, where the group's links allow it. */
-  sumInOrder({ hierarchicalBytes, machines }: OrderOfSums): void {
-    if (hierarchicalBytes > 0 && !this.#group.isFullyLinked) return
+  sumInOrder({ hierarchicalMaxBytes, machines }: OrderOfSums): void {
+    if (hierarchicalMaxBytes > 0 && !this.#group.isFullyLinked) return
     const choice = this.choice ?? this.#group.choice
     this.choice =
-      hierarchicalBytes > 0
-        ? { ...choice, hierarchicalBytes, machines }
-        : { ...choice, hierarchicalBytes }
+      hierarchicalMaxBytes > 0
+        ? { ...choice, hierarchicalMaxBytes, machines }
+        : { ...choice, hierarchicalMaxBytes }
   }
 
   get exchangesGradients(): boolean {
@@ -182,12 +185,12 @@ export class RingExchange implements GradientExchange {
     place: BucketPlace,
     data: Float32Array<ArrayBuffer>,
     weights: StepWeights,
-    onmet?: () => void,
+    onstarted?: () => void,
   ): Promise<void> {
     const { hook } = this
     try {
-      if (hook) await this.#reduceByHook(hook, bucket, place, data, weights, onmet)
-      else await this.#reducePlainly(bucket, place, data, weights, onmet)
+      if (hook) await this.#reduceByHook(hook, bucket, place, data, weights, onstarted)
+      else await this.#reducePlainly(bucket, place, data, weights, onstarted)
     } catch (error) {
       // The other buckets wait for what goes along with the first one.
       if (place.index === 0) weights.fail(error)
@@ -201,9 +204,9 @@ export class RingExchange implements GradientExchange {
     { index }: BucketPlace,
     data: Float32Array<ArrayBuffer>,
     weights: StepWeights,
-    onmet?: () => void,
+    onstarted?: () => void,
   ): Promise<void> {
-    const key = this.#alignedKey(index, onmet)
+    const key = this.#alignedKey(index, onstarted)
     let factor = 1
     if (index > 0) {
       await this.#group.reduceScatter(data, key)
@@ -262,7 +265,7 @@ export class RingExchange implements GradientExchange {
     place: BucketPlace,
     data: Float32Array<ArrayBuffer>,
     weights: StepWeights,
-    onmet?: () => void,
+    onstarted?: () => void,
   ): Promise<void> {
     const sequence = this.#sequence
     const { elements } = bucket
@@ -283,7 +286,7 @@ export class RingExchange implements GradientExchange {
     scale(data.subarray(0, elements), factor)
     const gradients = new GradBucket(this.#group, bucket, place, data.slice(0, elements), {
       sequence,
-      onmet,
+      onstarted,
       choice: this.choice,
     })
     const reduced = await hook(gradients)
@@ -299,8 +302,8 @@ export class RingExchange implements GradientExchange {
     data.set(tail, elements)
   }
 
-  allGather(bucket: number, data: Float32Array<ArrayBuffer>, onmet?: () => void) {
-    return this.#group.allGather(data, this.#alignedKey(bucket, onmet))
+  allGather(bucket: number, data: Float32Array<ArrayBuffer>, onstarted?: () => void) {
+    return this.#group.allGather(data, this.#alignedKey(bucket, onstarted))
   }
 
   gather(data: Float32Array<ArrayBuffer>): Promise<void> {
@@ -311,8 +314,8 @@ export class RingExchange implements GradientExchange {
     return gatherJson('detectAnomaly', this.#group, own)
   }
 
-  gatherScalars(index: number, values: Float32Array<ArrayBuffer>, onmet?: () => void) {
-    return gatherFloats(this.#group, values, this.#key(keys.scalars + index, onmet))
+  gatherScalars(index: number, values: Float32Array<ArrayBuffer>, onstarted?: () => void) {
+    return gatherFloats(this.#group, values, this.#key(keys.scalars + index, onstarted))
   }
 
   numberOf(group: RankGroup): number {
@@ -337,19 +340,19 @@ export class RingExchange implements GradientExchange {
     index: number,
     values: Float32Array<ArrayBuffer>,
     { meeting, group: number }: MeetingPlace,
-    onmet?: () => void,
+    onstarted?: () => void,
   ): Promise<Float32Array<ArrayBuffer>> {
     const all = { group: this.#group, sequence: this.#sequence }
     const { group, sequence } = number === 0 ? all : this.#meeting[number - 1]
-    const key = { ...this.#key(keys.meetings + index, onmet), sequence }
+    const key = { ...this.#key(keys.meetings + index, onstarted), sequence }
     if (meeting === 'gather') return gatherFloats(group, values, key)
     const sum = values.slice()
     await group.allReduce(sum, key)
     return sum
   }
 
-  broadcastBuffers(words: Float32Array<ArrayBuffer>, onmet?: () => void): Promise<void> {
-    return this.#group.broadcast(words, this.bufferRoot, this.#key(keys.buffers, onmet))
+  broadcastBuffers(words: Float32Array<ArrayBuffer>, onstarted?: () => void): Promise<void> {
+    return this.#group.broadcast(words, this.bufferRoot, this.#key(keys.buffers, onstarted))
   }
 
   async settleLayout({
@@ -442,12 +445,12 @@ export class RingExchange implements GradientExchange {
     throw error
   }
 
-  #key(bucket: number, onmet?: () => void): CollectiveOptions {
-    return { sequence: this.#sequence, bucket, onmet, choice: this.choice }
+  #key(bucket: number, onstarted?: () => void): CollectiveOptions {
+    return { sequence: this.#sequence, bucket, onstarted, choice: this.choice }
   }
 
-  #alignedKey(bucket: number, onmet?: () => void): CollectiveOptions {
-    return { ...this.#key(bucket, onmet), alignment: poolAlignment }
+  #alignedKey(bucket: number, onstarted?: () => void): CollectiveOptions {
+    return { ...this.#key(bucket, onstarted), alignment: poolAlignment }
   }
 }
 

@@ -40,14 +40,14 @@ const conditionsOf = (exchange: RingExchange): SumConditions => ({
 const inWords = ({
   bucketCapMb,
   firstBucketMb,
-  hierarchicalBytes,
+  hierarchicalMaxBytes,
   machines,
 }: SumConditions): Record<string, string | number> => ({
   bucketCapMb,
   firstBucketMb,
   sums:
-    hierarchicalBytes > 0
-      ? `up to ${hierarchicalBytes} bytes inside machines [${machines.join(', ')}] first`
+    hierarchicalMaxBytes > 0
+      ? `up to ${hierarchicalMaxBytes} bytes inside machines [${machines.join(', ')}] first`
       : 'over all ranks',
 })
 

@@ -36,14 +36,14 @@ export class ReplicaCheck {
   }
 
   /** Returns this rank's hashes, two words per bucket, in bucket order. */
-  words(): Promise<Uint32Array<ArrayBuffer>> {
+  hashes(): Promise<Uint32Array<ArrayBuffer>> {
     return this.#hashes.words()
   }
 
   /** Compares the hashes of all ranks. errors: `train.diverged`, naming the step, the first bad bucket and the ranks that differ from rank 0. */
   async compare(group: CollectiveGroup, step: number): Promise<void> {
     if (group.size === 1) return
-    const own = await this.words()
+    const own = await this.hashes()
     const all = await group.allGatherU32(own, { label: 'verifySync' })
     for (const [i, { index, parameters }] of this.#buckets.entries()) {
       const hashOf = (rank: number) =>

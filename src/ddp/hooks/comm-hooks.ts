@@ -1,5 +1,5 @@
 import type { GradBucket } from './grad-bucket.ts'
-import type { WireNumber } from './wire-numbers.ts'
+import type { WireType } from './wire-numbers.ts'
 
 /**
  * Communication hook: returns a bucket's gradients reduced over the ranks, in place of their mean, or a promise of them. As in PyTorch.
@@ -25,15 +25,16 @@ function meanOf(bucket: GradBucket): Promise<Float32Array> {
 }
 
 /** Averages gradients sent as float16: half the bytes; values beyond 65504 become infinite. As torch's fp16_compress_hook. */
-export const fp16CompressHook: CommHook<unknown> = (_, bucket) => meanOf(bucket.in16Bits('f16'))
+export const fp16CompressHook: CommHook<unknown> = (_, bucket) => meanOf(bucket.withWireType('f16'))
 
 /** Averages gradients sent as bfloat16: half the bytes, float32's range, 8 bits of precision. As torch's bf16_compress_hook. */
-export const bf16CompressHook: CommHook<unknown> = (_, bucket) => meanOf(bucket.in16Bits('bf16'))
+export const bf16CompressHook: CommHook<unknown> = (_, bucket) =>
+  meanOf(bucket.withWireType('bf16'))
 
 const wrapped =
-  <State>(hook: CommHook<State>, number: WireNumber): CommHook<State> =>
+  <State>(hook: CommHook<State>, number: WireType): CommHook<State> =>
   (state, bucket) =>
-    hook(state, bucket.in16Bits(number))
+    hook(state, bucket.withWireType(number))
 
 /** Returns the hook, changed so that its sums over the ranks, such as PowerSGD's factors, travel as float16. As torch's fp16_compress_wrapper. */
 export const fp16CompressWrapper = <State>(hook: CommHook<State>): CommHook<State> =>

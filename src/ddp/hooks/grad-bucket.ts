@@ -9,12 +9,12 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { invariant } from '../../util/errors.ts'
 import { halfValue } from '../../util/half.ts'
 import { keys } from './collective-keys.ts'
-import { addBrain, encodeBrain, type WireNumber } from './wire-numbers.ts'
+import { addBrain, encodeBrain, type WireType } from './wire-numbers.ts'
 
 /** The keys that a bucket's hook may take, one after the other. */
 interface HookKeys extends Pick<CollectiveOptions, 'choice'> {
   readonly sequence: number
-  onmet: (() => void) | undefined
+  onstarted: (() => void) | undefined
   taken: number
 }
 
@@ -37,7 +37,7 @@ export class GradBucket {
   readonly #place: BucketPlace
   readonly #buffer: Float32Array<ArrayBuffer>
   readonly #keys: HookKeys
-  readonly #wire: WireNumber | undefined
+  readonly #wire: WireType | undefined
   readonly #content: Content
 
   constructor(
@@ -45,8 +45,12 @@ export class GradBucket {
     bucket: Bucket,
     place: BucketPlace,
     buffer: Float32Array<ArrayBuffer>,
-    { sequence, onmet, choice }: Pick<CollectiveOptions, 'onmet' | 'choice'> & { sequence: number },
-    wire?: { readonly number: WireNumber; readonly keys: HookKeys; readonly content: Content },
+    {
+      sequence,
+      onstarted,
+      choice,
+    }: Pick<CollectiveOptions, 'onstarted' | 'choice'> & { sequence: number },
+    wire?: { readonly number: WireType; readonly keys: HookKeys; readonly content: Content },
   ) {
     this.rank = group.rank
     this.size = group.size
@@ -54,7 +58,7 @@ export class GradBucket {
     this.#bucket = bucket
     this.#place = place
     this.#buffer = buffer
-    this.#keys = wire?.keys ?? { sequence, onmet, choice, taken: 0 }
+    this.#keys = wire?.keys ?? { sequence, onstarted, choice, taken: 0 }
     this.#wire = wire?.number
     this.#content = wire?.content ?? { scale: 'weighed' }
   }
@@ -109,15 +113,15 @@ export class GradBucket {
   }
 
   /** Returns the same bucket with sums that travel as 16-bit numbers. */
-  in16Bits(number: WireNumber): GradBucket {
-    const { sequence, onmet } = this.#keys
+  withWireType(number: WireType): GradBucket {
+    const { sequence, onstarted } = this.#keys
     const wire = { number, keys: this.#keys, content: this.#content }
     return new GradBucket(
       this.#group,
       this.#bucket,
       this.#place,
       this.#buffer,
-      { sequence, onmet },
+      { sequence, onstarted },
       wire,
     )
   }
@@ -126,7 +130,7 @@ export class GradBucket {
   async allReduce(values: Float32Array): Promise<Float32Array<ArrayBuffer>> {
     if (this.#wire === 'f16') {
       const halves = Float16Bits.encode(values)
-      await this.#group.allReduce(halves, this.nextKey())
+      await this.#group.allReduce(halves, this.reserveKeys())
       return halves.decode()
     }
     if (this.#wire === 'bf16') {
@@ -136,7 +140,7 @@ export class GradBucket {
       return sum
     }
     const sum = Float32Array.from(values)
-    await this.#group.allReduce(sum, this.nextKey())
+    await this.#group.allReduce(sum, this.reserveKeys())
     return sum
   }
 
@@ -147,14 +151,14 @@ export class GradBucket {
     const { start, end } = this.ownRange()
     // Cut as parameters are, which travel with a tail.
     const { wireElements } = this.#bucket
-    const options = () => ({ ...this.nextKey(), alignment: poolAlignment })
+    const options = () => ({ ...this.reserveKeys(), alignment: poolAlignment })
     if (this.#wire === 'f16') {
       const halves = new Float16Bits(wireElements)
       halves.set(Float16Bits.encode(buffer))
       await this.#group.reduceScatter(halves, options())
       for (let i = start; i < end; i++) sum[i] = halfValue(halves[i])
     } else if (this.#wire === 'bf16') {
-      const all = await this.exchangeRanges((range) =>
+      const all = await this.allToAllRanges((range) =>
         encodeBrain(buffer.subarray(range.start, range.end)),
       )
       const own = sum.subarray(start, end).fill(0)
@@ -174,7 +178,7 @@ export class GradBucket {
    * `encode` returns the elements of a range as bytes, of the same length on each rank.
    * cost: the bytes of the other ranks' ranges; in a ring N times as many. errors: `peer.*`.
    */
-  async exchangeRanges(
+  async allToAllRanges(
     encode: (range: ChunkRange, rank: number) => Uint8Array<ArrayBuffer>,
   ): Promise<Uint8Array[]> {
     const parts = Array.from({ length: this.size }, (_, rank) => encode(this.ownRange(rank), rank))
@@ -183,7 +187,7 @@ export class GradBucket {
     const given = new Uint8Array(slot * this.size)
     for (const [rank, part] of parts.entries()) given.set(part, slot * rank)
     const taken = new Uint8Array(slot * this.size)
-    await this.#group.allToAll(given, taken, this.nextKey())
+    await this.#group.allToAll(given, taken, this.reserveKeys())
     return parts.map((_, from) =>
       taken.subarray(slot * from, slot * from + parts[this.rank].length),
     )
@@ -191,22 +195,22 @@ export class GradBucket {
 
   /** Returns every rank's bytes, in rank order. cost: N - 1 times the longest. errors: `peer.*`. */
   gatherBytes(bytes: Uint8Array): Promise<Uint8Array[]> {
-    return this.#group.allGatherBytes(bytes, this.nextKey(2))
+    return this.#group.allGatherBytes(bytes, this.reserveKeys(2))
   }
 
   /**
    * Reserves `count` keys and returns the first, for hooks that call the group's collectives directly. The hooks of all ranks must reserve the
    * same numbers of keys in the same order.
    */
-  nextKey(count = 1): CollectiveOptions {
-    const { sequence, onmet, choice, taken } = this.#keys
+  reserveKeys(count = 1): CollectiveOptions {
+    const { sequence, onstarted, choice, taken } = this.#keys
     this.#keys.taken += count
-    this.#keys.onmet = undefined
+    this.#keys.onstarted = undefined
     invariant(
       this.#keys.taken <= keys.hooksPerBucket,
       () => `a hook took more than ${keys.hooksPerBucket} collectives for a bucket`,
     )
     const bucket = keys.hooks + this.#place.index * keys.hooksPerBucket + taken
-    return { sequence, bucket, onmet, choice }
+    return { sequence, bucket, onstarted, choice }
   }
 }

@@ -49,7 +49,7 @@ export abstract class HookState {
     const errors: Record<string, Float32Array<ArrayBuffer>> = {}
     for (const [place, parameter] of parameters.entries()) {
       const own = this.errors.get(parameter)
-      if (own) errors[place] = await group.gatherAll(own)
+      if (own) errors[place] = await group.allGatherConcat(own)
     }
     return { worldSize: group.size, errors, ...this.ownState(parameters) }
   }

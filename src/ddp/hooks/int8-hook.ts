@@ -72,7 +72,7 @@ export const int8CompressHook: CommHook<Int8State> = async (state, bucket) => {
   const values = bucket.weighed()
   state.addErrors(bucket)
   const errors = new Float32Array(values.length)
-  const all = await bucket.exchangeRanges(({ start, end }, rank) => {
+  const all = await bucket.allToAllRanges(({ start, end }, rank) => {
     const part = values.subarray(start, end)
     // Nobody else reads this rank's own range.
     if (rank === bucket.rank) return new Uint8Array(encodedBytes(part.length))

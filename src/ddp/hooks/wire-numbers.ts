@@ -1,5 +1,5 @@
 /** 16-bit float formats that hooks can send. */
-export type WireNumber = 'f16' | 'bf16'
+export type WireType = 'f16' | 'bf16'
 
 const float = new Float32Array(1)
 const word = new Uint32Array(float.buffer)

@@ -1,11 +1,11 @@
-import { type Batch, countOf, type FieldDTypes, padBatch } from '../../data/collate.ts'
+import { type Batch, batchSizeOf, type FieldDTypes, padBatch } from '../../data/collate.ts'
 import { DataLoader } from '../../data/loader/data-loader.ts'
 import { type Dataset, isHostTensor, type Sample } from '../../data/samples.ts'
-import { planShares } from '../../data/shares.ts'
+import { batchShares } from '../../data/shares.ts'
 import { getProcessGroup, isInitialized } from '../../distributed/group/default-group.ts'
 import { memberGroup } from '../../distributed/group/group-of.ts'
 import { type CompileOptions, compile } from '../../graph/compile/compile.ts'
-import { countedSamples, crossEntropy, topKCorrect } from '../../graph/functions/linear.ts'
+import { crossEntropy, sampleCount, topKCorrect } from '../../graph/functions/linear.ts'
 import type { InputTypes } from '../../graph/plan/prepare.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
@@ -23,12 +23,12 @@ import { addOverRanks, runAhead } from './batch-sums.ts'
  *
  * `batch` has the fields of the samples. Losses take `{ reduction: 'sum', count }`, `topKCorrect` takes `{ count }`.
  */
-export type Measure = (batch: Record<string, Tensor>, count: ScalarSlot) => Record<string, Tensor>
+export type BatchSums = (batch: Record<string, Tensor>, count: ScalarSlot) => Record<string, Tensor>
 
 /** Options of `evaluate`. */
 export interface EvaluateOptions<S = Sample> extends Pick<CompileOptions, 'device' | 'runtime'> {
   /** Sums to compute. Default, for samples `{ x, y }` with class labels: `loss`, the cross entropy, and `correct`, the number of samples whose label has the largest output. */
-  measure?: Measure
+  batchSums?: BatchSums
   /** Number of samples in a batch. Default 64. */
   batchSize?: number
   /** Ranks that divide the samples among them. Default: those of the model's DistributedDataParallel, else of `initProcessGroup`, else this one alone. */
@@ -44,7 +44,7 @@ export interface EvaluateOptions<S = Sample> extends Pick<CompileOptions, 'devic
 }
 
 /** Result of `evaluate`. */
-export interface Evaluated {
+export interface EvaluateResult {
   /** Number of samples, each counted once. */
   readonly count: number
   /** Sums over all samples, by name. */
@@ -61,22 +61,22 @@ export interface Evaluated {
  * same data set and options, and have the same parameters.
  * order: sums are added batch by batch, so they have the same bits on any number of ranks with the same kind of adapter.
  * cost: compiles forward, whose pipelines the device caches for the next call; one exchange of the sums.
- * errors: those of the model, the data set and `measure`, on all ranks; `graph.misuse` if `measure` returns anything but sums; the group's.
+ * errors: those of the model, the data set and `batchSums`, on all ranks; `graph.misuse` if `batchSums` returns anything but sums; the group's.
  */
 export async function evaluate<S = Sample>(
   model: Module,
   dataset: Dataset<S>,
   options: EvaluateOptions<S> = {},
-): Promise<Evaluated> {
+): Promise<EvaluateResult> {
   const {
-    measure = classifying(model),
+    batchSums = classifying(model),
     batchSize = 64,
     processGroup,
     device,
     runtime,
     ...loading
   } = checkOptions('evaluate', options, {
-    measure: true,
+    batchSums: true,
     batchSize: true,
     processGroup: true,
     device: true,
@@ -97,10 +97,10 @@ export async function evaluate<S = Sample>(
     const sums = await addOverRanks(
       () =>
         runAhead(loader, async (batch) => {
-          const samples = countOf(batch)
+          const samples = batchSizeOf(batch)
           const full = padBatch(batch, batchSize)
           program ??= await compile(
-            (given) => summing(model, () => measure(given, countedSamples())),
+            (given) => summing(model, () => batchSums(given, sampleCount())),
             typesOf(full),
             { ...(device !== undefined && { device }), ...(runtime && { runtime }) },
           )
@@ -125,7 +125,7 @@ function groupFor(model: Module, given: CollectiveGroup | undefined): Collective
 
 /** The samples of a rank's batches: neighbours, so that all ranks' follow each other in the order of ranks. */
 function shareOf(count: number, batchSize: number, group: CollectiveGroup | undefined) {
-  const batches = planShares(Math.ceil(count / batchSize), group?.size ?? 1)[group?.rank ?? 0]
+  const batches = batchShares(Math.ceil(count / batchSize), group?.size ?? 1)[group?.rank ?? 0]
   const begin = Math.min(count, batchSize * batches.offset)
   const end = Math.min(count, batchSize * (batches.offset + batches.rows))
   return {
@@ -136,12 +136,12 @@ function shareOf(count: number, batchSize: number, group: CollectiveGroup | unde
   }
 }
 
-/** What `measure` gives, with the model in evaluation mode, each of its modules as before afterwards. */
-function summing(model: Module, measure: () => Record<string, Tensor>): Record<string, Tensor> {
+/** What `batchSums` returns, with the model in evaluation mode, each of its modules as before afterwards. */
+function summing(model: Module, sumsOf: () => Record<string, Tensor>): Record<string, Tensor> {
   const before = [...model.modules()].map((module) => [module, module.training] as const)
   try {
     model.eval()
-    const sums = measure()
+    const sums = sumsOf()
     for (const [name, sum] of Object.entries(sums)) {
       if (sum.count === 1 && sum.dtype === 'f32') continue
       throw new TabringError(
@@ -168,12 +168,12 @@ function typesOf(batch: Batch): InputTypes {
 }
 
 const classifying =
-  (model: Module): Measure =>
+  (model: Module): BatchSums =>
   ({ x, y }, count) => {
     if (!x || !y) {
       throw new TabringError(
         'graph.misuse',
-        'evaluate: the samples have no fields x and y. Pass measure, which returns the sums of a batch.',
+        'evaluate: the samples have no fields x and y. Pass batchSums, which returns the sums of a batch.',
       )
     }
     const out = model.forward(x)

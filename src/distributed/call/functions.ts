@@ -181,7 +181,7 @@ export function allGather<O extends DistributedOptions>(
   return begin(where, options, async (group) => {
     checkTensorList(where, 'tensorList', tensorList, group, formOf(where, tensor))
     const turn = group.reserve()
-    spread(await group.gatherAll(await arrayOf(tensor), turn), tensorList)
+    spread(await group.allGatherConcat(await arrayOf(tensor), turn), tensorList)
   })
 }
 
@@ -196,7 +196,7 @@ export function allGatherIntoTensor<O extends DistributedOptions>(
   return begin(where, options, async (group) => {
     checkTensor(where, 'output', output, formOf(where, input, lengthOf(input) * group.size))
     const turn = group.reserve()
-    putBack(output, await group.gatherAll(await arrayOf(input), turn))
+    putBack(output, await group.allGatherConcat(await arrayOf(input), turn))
   })
 }
 

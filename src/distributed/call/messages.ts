@@ -11,18 +11,18 @@ import { formOf, inPlace } from './tensor-lists.ts'
 import type { Work } from './work.ts'
 
 /** Options of messages between two ranks. */
-export interface PairOptions extends GroupOptions {
+export interface PointToPointOptions extends GroupOptions {
   /** Messages with different tags may overtake each other. 0 to 65000, default 0. */
   tag?: number
 }
 
-const pairNames: OptionNames<PairOptions> = { group: true, tag: true }
+const pairNames: OptionNames<PointToPointOptions> = { group: true, tag: true }
 
 /** Sends the tensor to rank `dst`. Resolves when the link has taken it and the other rank has called `recv`. */
 export async function send(
   tensor: Contents,
   dst: number,
-  options: PairOptions = {},
+  options: PointToPointOptions = {},
 ): Promise<void> {
   await transfer('send', tensor, dst, options).wait()
 }
@@ -31,25 +31,25 @@ export async function send(
 export async function recv(
   tensor: Contents,
   src: number,
-  options: PairOptions = {},
+  options: PointToPointOptions = {},
 ): Promise<number> {
   await transfer('recv', tensor, src, options).wait()
   return options.group === nonGroupMember ? -1 : src
 }
 
 /** Starts a `send` and returns its handle. */
-export const isend = (tensor: Contents, dst: number, options: PairOptions = {}): Work =>
+export const isend = (tensor: Contents, dst: number, options: PointToPointOptions = {}): Work =>
   transfer('isend', tensor, dst, options)
 
 /** Starts a `recv` and returns its handle. */
-export const irecv = (tensor: Contents, src: number, options: PairOptions = {}): Work =>
+export const irecv = (tensor: Contents, src: number, options: PointToPointOptions = {}): Work =>
   transfer('irecv', tensor, src, options)
 
 function transfer(
   where: 'send' | 'recv' | 'isend' | 'irecv',
   tensor: Contents,
   peer: number,
-  options: PairOptions,
+  options: PointToPointOptions,
 ): Work {
   checkOptions(where, options, pairNames)
   const { group, tag = 0 } = options
@@ -71,14 +71,14 @@ export class P2POp {
   readonly tensor: Contents
   /** Global rank of the other side. */
   readonly peer: number
-  readonly options: PairOptions
+  readonly options: PointToPointOptions
 
   /** `op`: the function `isend` or `irecv`. errors: a TypeError for another function, or for something that is not a tensor. */
   constructor(
     op: typeof isend | typeof irecv,
     tensor: Contents,
     peer: number,
-    options: PairOptions = {},
+    options: PointToPointOptions = {},
   ) {
     if (op !== isend && op !== irecv) {
       throw new ArgumentTypeError(

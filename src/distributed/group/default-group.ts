@@ -79,7 +79,7 @@ export const newGroup = (
  *
  * All ranks call it. Each waits, at most 6 s, until the others have received what it sent and leave too. This rank has no default group from
  * the moment of the call. With a group from `newGroup` it ends only that group, after its collectives in flight; with one from
- * `formProcessGroup` it leaves that group.
+ * `createProcessGroup` it leaves that group.
  * errors: `graph.misuse` for a subgroup that has already been destroyed.
  */
 export async function destroyProcessGroup(given?: CollectiveGroup | NonGroupMember): Promise<void> {

@@ -26,7 +26,7 @@ import {
 } from '../rendezvous/plan-links.ts'
 import { spawnedPlace } from '../spawn/spawned.ts'
 
-/** Options of `initProcessGroup` and `formProcessGroup`. */
+/** Options of `initProcessGroup` and `createProcessGroup`. */
 export interface InitProcessGroupOptions {
   /**
    * How ranks are linked. `auto`, the default, uses message ports between tabs of one browser, else WebRTC. `relay` goes through the signaling
@@ -72,7 +72,7 @@ const defaultJoinMs = 60_000
 /** A neighbour may have links of its own to make that take all their attempts, before it says HELLO. units: ms. */
 const formingMs = 30_000
 
-/** See `formProcessGroup`. `signal`: ends the joining. */
+/** See `createProcessGroup`. `signal`: ends the joining. */
 export async function formGroup(
   options: InitProcessGroupOptions,
   signal: AbortSignal | undefined,

@@ -16,14 +16,14 @@ export {
  * errors: `peer.timeout`, naming the missing ranks; `peer.mismatch` if ranks disagree, naming both; `peer.unreachable`, on all ranks, if two
  * cannot be linked; `config.invalid`; `signal.*` of the server.
  */
-export function formProcessGroup(options: InitProcessGroupOptions = {}): Promise<ProcessGroup> {
+export function createProcessGroup(options: InitProcessGroupOptions = {}): Promise<ProcessGroup> {
   return formGroup(options, options?.signal)
 }
 
 /**
  * Joins the ranks and makes them the default group: torch.distributed.init_process_group. Resolves when all have joined.
  *
- * errors: those of `formProcessGroup`; `graph.misuse` if there is already a default group; `peer.aborted` if `destroyProcessGroup` was called
+ * errors: those of `createProcessGroup`; `graph.misuse` if there is already a default group; `peer.aborted` if `destroyProcessGroup` was called
  * meanwhile.
  */
 export const initProcessGroup = (options: InitProcessGroupOptions = {}): Promise<ProcessGroup> =>

@@ -140,7 +140,7 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     })
     const side = rank < peer ? 0 : 1
     const port = await maker.openPort({ way, key, side, peerName }, gone)
-    return [peer, new PortLink(port, { gone: isGone })]
+    return [peer, new PortLink(port, { peerClosed: isGone })]
   }
 
   const making = planned.map(async (link) => {

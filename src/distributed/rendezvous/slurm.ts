@@ -28,7 +28,7 @@ export const defaultMasterPort = 29_500
  * `environment`: default `env`; in a tab, the variables that `tabring run` sets for this tab.
  * errors: `config.invalid`, naming the variable that is missing or not a number.
  */
-export function initFromSlurm(environment: Variables = env): SlurmRank {
+export function rankFromSlurm(environment: Variables = env): SlurmRank {
   const rank = wholeIn(environment, 'SLURM_PROCID')
   const worldSize = wholeIn(
     environment,
@@ -37,7 +37,7 @@ export function initFromSlurm(environment: Variables = env): SlurmRank {
   if (rank >= worldSize) {
     throw new TabringError(
       'config.invalid',
-      `initFromSlurm: SLURM_PROCID must be below the ${worldSize} tasks, got ${rank}. Start the program with srun.`,
+      `rankFromSlurm: SLURM_PROCID must be below the ${worldSize} tasks, got ${rank}. Start the program with srun.`,
     )
   }
   const hasPlace = has(environment, 'SLURM_LOCALID') && has(environment, 'SLURM_NODEID')

@@ -56,8 +56,8 @@ export async function compileAccumulated(
 /** A training step of several runs: all but the last accumulate gradients, the last one updates. */
 export class AccumulatedProgram {
   /** Program of the micro-step and program of the last run. */
-  readonly add: StepProgram
-  readonly take: StepProgram
+  readonly microStep: StepProgram
+  readonly updateStep: StepProgram
   readonly steps: number | undefined
   #added = 0
   /** Runs begun. */
@@ -68,8 +68,8 @@ export class AccumulatedProgram {
   #outputs: Promise<unknown> = Promise.resolve()
 
   constructor(add: StepProgram, take: StepProgram, steps?: number) {
-    this.add = add
-    this.take = take
+    this.microStep = add
+    this.updateStep = take
     this.steps = steps
   }
 
@@ -99,7 +99,7 @@ export class AccumulatedProgram {
         'noSync: the last run of an accumulation updates parameters. Call it outside of noSync.',
       )
     }
-    const program = last ? this.take : this.add
+    const program = last ? this.updateStep : this.microStep
     program.check(inputs, scalars)
     const added = this.#added
     const turn = ++this.#turn
@@ -123,11 +123,11 @@ export class AccumulatedProgram {
 
   /** Whether this rank exchanges gradients now. */
   get #isSynchronizing(): boolean {
-    return this.take.prepared.trace.exchange?.isSynchronizing ?? true
+    return this.updateStep.prepared.trace.exchange?.isSynchronizing ?? true
   }
 
   destroy(): void {
-    this.add.destroy()
-    this.take.destroy()
+    this.microStep.destroy()
+    this.updateStep.destroy()
   }
 }

@@ -37,7 +37,7 @@ const compileOptions: OptionNames<CompileOptions> = {
   device: true,
   runtime: true,
   detectAnomaly: true,
-  isNaive: true,
+  useNaiveKernels: true,
   accumulation: true,
   sharesBuffers: true,
 }
@@ -80,7 +80,7 @@ async function compileOn(
   const onTrace = (trace: Trace) => {
     last = trace
   }
-  const own = { ...options, settled, onTrace, ...(isCpu && { isNaive: true }) }
+  const own = { ...options, settled, onTrace, ...(isCpu && { useNaiveKernels: true }) }
   // What is wrong with the function, or where its tensors are, concerns the ranks that wait for the step. (A device that fails ends the group.)
   const telling = <T>(work: Promise<T>, waiting: () => GradientExchange | undefined): Promise<T> =>
     work.catch(async (error: unknown) => {

@@ -1,5 +1,5 @@
 import { TabringError } from '../../util/errors.ts'
-import { hasNan, isNotFinite, type Look, type OnNode } from '../inside/probe.ts'
+import { hasNan, isNotFinite, type OnNode, type ReadValue } from '../inside/probe.ts'
 import type { AnyRuntime } from '../memory/runtime.ts'
 import type { InputTypes, TracedFunction } from '../plan/prepare.ts'
 import type { RunInputs } from '../plan/step-program.ts'
@@ -43,8 +43,8 @@ export async function detectAnomaly(
 ): Promise<void> {
   const search = new Search(checkInfinite)
   const outputs = await runEagerly(runtime, fn, types, inputs, scalars, {
-    isNaive: true,
-    isUpdating: false,
+    useNaiveKernels: true,
+    allowUpdates: false,
     onNode: search.onNode,
   })
   for (const [name, data] of Object.entries(outputs)) {
@@ -95,7 +95,7 @@ class Search {
     return madeBy(this.#first ?? `output "${name}"`, `and output "${name}" depends on it`)
   }
 
-  async #lookAtLeaf(where: string, value: GraphValue, look: Look): Promise<void> {
+  async #lookAtLeaf(where: string, value: GraphValue, look: ReadValue): Promise<void> {
     const root = storageOf(value)
     const name = nameOf(value)
     if (!name || this.#clean.has(root)) return

@@ -2,7 +2,7 @@ import { download } from '../../gpu/readback.ts'
 import { unpackHalves } from '../../kernels/half.ts'
 import { TabringError } from '../../util/errors.ts'
 import { bytesOf, countElements, type TensorType } from '../../util/shape.ts'
-import type { Look, OnNode } from '../inside/probe.ts'
+import type { OnNode, ReadValue } from '../inside/probe.ts'
 import { type AnyRuntime, CpuRuntime, type Runtime } from '../memory/runtime.ts'
 import {
   type InputTypes,
@@ -21,7 +21,7 @@ import { passChecks } from './output-checks.ts'
 
 export interface EagerOptions extends PrepareOptions {
   /** Whether the run may change parameters, module buffers and step counts; default true. If false, random masks need `randomStep`. */
-  readonly isUpdating?: boolean
+  readonly allowUpdates?: boolean
   readonly onKernel?: (label: string) => void
   /** Called after the kernels of each node in forward and backward. */
   readonly onNode?: OnNode
@@ -48,29 +48,29 @@ export async function runEagerly(
     prepare(runtime, fn, types, {
       sharesBuffers: false,
       ...options,
-      ...(isCpu && { isNaive: true }),
+      ...(isCpu && { useNaiveKernels: true }),
     }),
   )
-  if (prepared.trace.exchange?.exchangesGradients && options.isUpdating !== false) {
+  if (prepared.trace.exchange?.exchangesGradients && options.allowUpdates !== false) {
     throw new TabringError(
       'graph.misuse',
       'eager: the model is wrapped for several ranks or has a communication hook, and eager runs update on one rank only. Compile the step, or debug on one rank.',
     )
   }
-  if (prepared.meetings.length > 0 && options.isUpdating !== false) {
+  if (prepared.meetings.length > 0 && options.allowUpdates !== false) {
     throw new TabringError(
       'graph.misuse',
       'eager: synchronized batch normalization needs the other ranks, and eager runs use one rank only. Compile the function, or debug on one rank.',
     )
   }
   const { step } = randomScalarNames
-  if (options.isUpdating === false && prepared.trace.scalars.has(step) && !(step in scalars)) {
+  if (options.allowUpdates === false && prepared.trace.scalars.has(step) && !(step in scalars)) {
     throw new TabringError(
       'graph.misuse',
       `detectAnomaly: the function has random masks, so "${step}" must be among the scalars. Pass the number of the failed step to draw the same masks.`,
     )
   }
-  const restore = options.isUpdating === false ? await keepBuffers(prepared.nodes) : undefined
+  const restore = options.allowUpdates === false ? await keepBuffers(prepared.nodes) : undefined
   try {
     return isCpu
       ? await runOnCpu(prepared, inputs, scalars, options)
@@ -84,25 +84,25 @@ async function runOnCpu(
   prepared: Prepared,
   inputs: RunInputs,
   scalars: Readonly<Record<string, number>>,
-  { isUpdating, onKernel, onNode }: EagerOptions,
+  { allowUpdates, onKernel, onNode }: EagerOptions,
 ): Promise<RunOutputs> {
   const program = new CpuProgram(prepared, {
-    isUpdating,
+    allowUpdates,
     onNode: async (node, look, trace) => {
       onKernel?.(node.op.name)
       await onNode?.(node, look, trace)
     },
   })
-  return checkedOutputs(prepared, await program.run(inputs, scalars), isUpdating)
+  return checkedOutputs(prepared, await program.run(inputs, scalars), allowUpdates)
 }
 
 /** Without updates there is nothing that ranks agree on, and nothing to refuse an update for. */
 function checkedOutputs(
   { trace, outputs }: Prepared,
   values: RunOutputs,
-  isUpdating = true,
+  allowUpdates = true,
 ): RunOutputs {
-  if (isUpdating) return passChecks(trace.checks, values)
+  if (allowUpdates) return passChecks(trace.checks, values)
   const left = new Set([
     ...trace.checks.map(({ name }) => name),
     ...outputs.filter(({ isJoint }) => isJoint).map(({ name }) => name),
@@ -119,7 +119,7 @@ async function runOnGpu(
 ): Promise<RunOutputs> {
   for (const { update } of prepared.updates) update.bucket.allocate(gpu)
   const buffers = new ProgramBuffers(gpu, prepared)
-  const staged = buffers.write(gpu, prepared, inputs, scalars, options.isUpdating)
+  const staged = buffers.write(gpu, prepared, inputs, scalars, options.allowUpdates)
   if (staged.length > 0) {
     const encoder = gpu.device.createCommandEncoder({ label: 'staged inputs' })
     for (const input of staged) input.staged.record(encoder, input.buffer)
@@ -127,14 +127,14 @@ async function runOnGpu(
     for (const input of staged) input.staged.release()
   }
   const { dispatches, endOfNode, placeOf } = prepared.plan
-  const look: Look = async (value) => {
+  const look: ReadValue = async (value) => {
     const { buffer, offset } = buffers.locate(gpu, placeOf(value))
     return toArray(value.type, await download(gpu, buffer, offset, storedBytes(value.type)))
   }
   try {
     const kernels = prepared.nodes.filter(({ op }) => !op.isView)
     let node = 0
-    const end = options.isUpdating === false ? prepared.computeEnd : dispatches.length
+    const end = options.allowUpdates === false ? prepared.computeEnd : dispatches.length
     for (const [at, { dispatch, bindings }] of dispatches.slice(0, end).entries()) {
       const { pipeline, layout } = await pipelines.get(dispatch)
       const entries = buffers.entries(gpu, bindings)
@@ -156,7 +156,7 @@ async function runOnGpu(
     for (const [i, { name, type }] of prepared.outputs.entries()) {
       outputs[name] = toArray(type, await download(gpu, buffers.outputs[i], 0, storedBytes(type)))
     }
-    return checkedOutputs(prepared, outputs, options.isUpdating)
+    return checkedOutputs(prepared, outputs, options.allowUpdates)
   } finally {
     buffers.destroy()
   }

@@ -21,11 +21,11 @@ export interface AttentionOptions {
   /** Whether an f32 mask holds 0 and 1; default: whether it is the result of comparisons. */
   isBooleanMask?: boolean
   /** Whether an integer mask is nonzero where a key is masked, as in torch.nn.MultiheadAttention. */
-  isHiddenMask?: boolean
+  isExclusionMask?: boolean
   /** Fraction of probabilities to drop; default 0. */
   dropoutP?: number
   /** Distinguishes the dropout masks of one step; default: the number of this call in the traced function. */
-  layer?: number
+  maskIndex?: number
   /** Whether query i sees only keys 0 to i. */
   isCausal?: boolean
   /** Factor of the scores; default 1 / sqrt(elements of a query). */
@@ -35,9 +35,9 @@ export interface AttentionOptions {
 const attentionOptions: OptionNames<AttentionOptions> = {
   attnMask: true,
   isBooleanMask: true,
-  isHiddenMask: true,
+  isExclusionMask: true,
   dropoutP: true,
-  layer: true,
+  maskIndex: true,
   isCausal: true,
   scale: true,
 }
@@ -51,7 +51,7 @@ const dropoutOf = (options: AttentionOptions, batch: number): AttentionAttrs['dr
   options.dropoutP
     ? {
         p: options.dropoutP,
-        layer: options.layer ?? functionalLayer('attention'),
+        layer: options.maskIndex ?? functionalLayer('attention'),
         random: randomSlots('attention', batch),
       }
     : null
@@ -61,9 +61,9 @@ export const isBoolean = ({ dtype, value }: Tensor): boolean =>
   (dtype !== 'f32' && dtype !== 'f16') || holdsTruths(value)
 
 function maskOf(options: AttentionOptions): AttentionAttrs['mask'] {
-  const { attnMask, isBooleanMask, isHiddenMask } = options
+  const { attnMask, isBooleanMask, isExclusionMask } = options
   if (!attnMask) return null
-  if (isHiddenMask) return 'hidden'
+  if (isExclusionMask) return 'hidden'
   return (isBooleanMask ?? isBoolean(attnMask)) ? 'boolean' : 'additive'
 }
 

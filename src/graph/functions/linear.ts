@@ -21,12 +21,17 @@ export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
 }
 
 /** Which rows of a padded batch count: a step scalar, or all of them. */
-export interface RowCount {
+export interface SampleCount {
   count?: ScalarSlot
 }
 
 /** Returns the number of rows whose target is among the k largest logits. shape: logits[R, C], target[R] -> [] */
-export function topKCorrect(logits: Tensor, target: Tensor, k = 1, options: RowCount = {}): Tensor {
+export function topKCorrect(
+  logits: Tensor,
+  target: Tensor,
+  k = 1,
+  options: SampleCount = {},
+): Tensor {
   const { count } = checkOptions('topKCorrect', options, { count: true })
   return emit(topKCorrectOp, [logits, target], { k, count: count ?? null })
 }
@@ -37,4 +42,4 @@ export function stepScalar(name: string, initial = 0): ScalarSlot {
 }
 
 /** Returns the step scalar `count`: the number of leading samples that count in a padded batch; all if a run does not set it. */
-export const countedSamples = (): ScalarSlot => stepScalar('count', 2 ** 24)
+export const sampleCount = (): ScalarSlot => stepScalar('count', 2 ** 24)

@@ -17,7 +17,7 @@ export interface LossOptions {
   /** Reduction of the losses of elements or rows; default `mean`. */
   readonly reduction?: Reduction
   /**
-   * Number of leading samples that count, for batches that are not full: `countedSamples()` or your own step scalar. The losses of the
+   * Number of leading samples that count, for batches that are not full: `sampleCount()` or your own step scalar. The losses of the
    * other samples are 0, whatever finite values they hold. A mean is taken over the samples that count; if none do, it is 0.
    */
   readonly count?: ScalarSlot

@@ -66,7 +66,7 @@ export function describePlan(prepared: Prepared, memory: ProgramMemory, runtime:
     return `  bucket ${i}: ${bucket.elements} elements, gradients complete after ${gradientsEnd} dispatches: ${names.join(', ')}`
   })
   return [
-    `${calls.length} ops, ${plan.dispatches.length} dispatches; intermediates ${plan.peakBytes} bytes at the peak, lower bound ${plan.lowerBoundBytes}; inputs, outputs and readback ${memory.otherBytes} bytes`,
+    `${calls.length} ops, ${plan.dispatches.length} dispatches; intermediates ${plan.peakBytes} bytes at the peak, lower bound ${plan.lowerBoundBytes}; inputs, outputs and readback ${memory.ioBytes} bytes`,
     ...shared,
     ...buckets,
     'ops and the places of their tensors, * where written:',

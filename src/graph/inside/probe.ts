@@ -3,10 +3,10 @@ import type { Trace } from '../trace/trace.ts'
 import type { GraphNode, GraphValue } from '../trace/value.ts'
 
 /** Reads the current contents of a value in a run, float16 as f32. */
-export type Look = (value: GraphValue) => Promise<HostData>
+export type ReadValue = (value: GraphValue) => Promise<HostData>
 
 /** Called after each op of an op-by-op run. An exception ends the run. */
-export type OnNode = (node: GraphNode, look: Look, trace: Trace) => Promise<void>
+export type OnNode = (node: GraphNode, look: ReadValue, trace: Trace) => Promise<void>
 
 export const hasNan = (data: HostData): boolean =>
   data instanceof Float32Array && data.some(Number.isNaN)

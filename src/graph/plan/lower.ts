@@ -14,7 +14,7 @@ export interface LoweringChoice {
   readonly limits: KernelLimits
   readonly variants: Readonly<Record<string, string>>
   /** Take the naive variant of every op. */
-  readonly isNaive: boolean
+  readonly useNaiveKernels: boolean
 }
 
 /**
@@ -38,7 +38,7 @@ function forced(op: Op, call: OpCall, limits: KernelLimits): Variant | undefined
 /** Chooses a variant for each node and returns the kernels, with the choice by key for the run's record. */
 export function lowerNodes(
   nodes: readonly GraphNode[],
-  { limits, variants, isNaive }: LoweringChoice,
+  { limits, variants, useNaiveKernels }: LoweringChoice,
 ): { lowered: LoweredNode[]; chosen: Record<string, string> } {
   const chosen: Record<string, string> = {}
   const lowered: LoweredNode[] = []
@@ -46,7 +46,8 @@ export function lowerNodes(
     if (node.op.isView) continue
     const call = callOf(node)
     const variant =
-      forced(node.op, call, limits) ?? chooseVariant(node.op, call, limits, variants, isNaive)
+      forced(node.op, call, limits) ??
+      chooseVariant(node.op, call, limits, variants, useNaiveKernels)
     chosen[variantKey(node.op, call)] = variant.name
     lowered.push({ node, lowering: lowerCall(variant, call, limits) })
   }

@@ -42,7 +42,7 @@ export type TracedFunction = (inputs: Record<string, Tensor>) => Outputs
 
 export interface PrepareOptions extends PlanOptions {
   /** No rewrites and the first variant of every op: slow and simple, for comparison. Default: the switch `naive`. */
-  readonly isNaive?: boolean
+  readonly useNaiveKernels?: boolean
   /** Makes this program part of a gradient accumulation; compileAccumulated creates both parts. */
   readonly accumulation?: Accumulation
 }
@@ -123,7 +123,7 @@ export function prepare(
   fn: TracedFunction,
   inputs: InputTypes,
   {
-    isNaive = switchValue('naive'),
+    useNaiveKernels = switchValue('naive'),
     accumulation,
     sharesBuffers,
     settled,
@@ -164,7 +164,7 @@ export function prepare(
   const kept = [...outputValues.filter((value) => !isJoint(value)), ...gradientValues]
   const traced = nodesBehind(kept, trace.effects)
   refuseReadsAfterUpdate(traced, trace)
-  const { nodes, find } = (isNaive ? withoutRewrites : rewrite)({ nodes: traced, kept })
+  const { nodes, find } = (useNaiveKernels ? withoutRewrites : rewrite)({ nodes: traced, kept })
 
   const fixed = new Map<GraphValue, Place>()
   for (const { node, pool } of trace.reductions) {
@@ -205,7 +205,7 @@ export function prepare(
   const updateNodes = trace.updates.flatMap((update) => update.nodes)
   const { lowered, chosen } = lowerNodes(
     [...nodes, ...jointNodes, ...updateNodes, ...trace.after],
-    { limits: target.limits, variants: target.variants, isNaive },
+    { limits: target.limits, variants: target.variants, useNaiveKernels },
   )
   checkLimits(lowered, target.limits, trace)
   const plan = planMemory(lowered, fixed, target.limits.maxBufferBytes, { sharesBuffers })

@@ -51,12 +51,12 @@ export function noteTimes(outputs: RunOutputs, times: RunTimes): void {
 }
 
 /** Returns the times of the run that produced these outputs; `program.times` has those of the newest run, if several are in flight. */
-export function timesOf(outputs: RunOutputs): RunTimes {
+export function runTimesOf(outputs: RunOutputs): RunTimes {
   const times = (outputs as { [timesKey]?: RunTimes })[timesKey]
   if (times) return times
   throw new TabringError(
     'graph.misuse',
-    'timesOf: this object is not the result of a program run. Pass the outputs of run() unchanged.',
+    'runTimesOf: this object is not the result of a program run. Pass the outputs of run() unchanged.',
   )
 }
 
@@ -73,7 +73,7 @@ export interface ProgramMemory {
   /** Total size of the buffers that the device allocated for intermediates. */
   readonly deviceBytes: number
   /** Total size of the buffers for inputs, outputs, scalars and readback. */
-  readonly otherBytes: number
+  readonly ioBytes: number
 }
 
 /** A compiled function: the result of `compile`, on any device. */

@@ -113,7 +113,7 @@ export class Weighing implements GradientWeighing {
   }
 
   /** Counts a run that has given its scalars; `inputs` undefined for a shadow's. errors: `graph.misuse` for weights in some micro-steps alone. */
-  begin(inputs: GivenInputs | undefined, isUpdating: boolean): void {
+  begin(inputs: GivenInputs | undefined, allowUpdates: boolean): void {
     const scalars = this.#scalars
     this.#isShadow = inputs === undefined
     if (!inputs) {
@@ -125,7 +125,7 @@ export class Weighing implements GradientWeighing {
     const count =
       this.#mean && !isWeighed ? countIn(this.#mean, inputs, (slot) => scalars.value(slot)) : 0
     if (this.#mean && !isWeighed) scalars.assign(this.#name, count === 0 ? 0 : count / this.#most)
-    if (!isUpdating) return
+    if (!allowUpdates) return
     this.#last = count
     const own = {
       runs: 1,

@@ -9,7 +9,7 @@ import {
   type TensorType,
 } from '../../util/shape.ts'
 import { FiniteCheck } from '../inside/finite-check.ts'
-import type { Look, OnNode } from '../inside/probe.ts'
+import type { OnNode, ReadValue } from '../inside/probe.ts'
 import { roundStored, toHostArray } from '../memory/host-values.ts'
 import type { Phase } from '../plan/phases.ts'
 import type { Prepared } from '../plan/prepare.ts'
@@ -81,7 +81,7 @@ function withinMemory<T>({ op, outputs }: GraphNode, compute: () => T): T {
 export interface CpuProgramOptions {
   readonly onNode?: OnNode
   /** Whether runs update and count steps; true unless told. */
-  readonly isUpdating?: boolean
+  readonly allowUpdates?: boolean
 }
 
 /**
@@ -104,19 +104,19 @@ export class CpuProgram implements StepProgram {
   #last: Promise<unknown> = Promise.resolve()
   #lastBreathMs = 0
   #mostBytes = 0
-  readonly #isUpdating: boolean
+  readonly #allowUpdates: boolean
   readonly #onNode: OnNode | undefined
   readonly #check: FiniteCheck | undefined
 
-  constructor(prepared: Prepared, { isUpdating = true, onNode }: CpuProgramOptions = {}) {
+  constructor(prepared: Prepared, { allowUpdates = true, onNode }: CpuProgramOptions = {}) {
     this.prepared = prepared
-    this.#isUpdating = isUpdating
+    this.#allowUpdates = allowUpdates
     this.#check = onNode ? undefined : FiniteCheck.of()
     this.#onNode = onNode ?? this.#check?.onNode
     this.#scalars = new Float32Array(Math.max(1, prepared.trace.scalars.size))
     this.#phases = new Map(prepared.nodes.map((node, i) => [node, prepared.nodePhases[i]]))
     const { forwarded } = prepared.trace
-    const meets = isUpdating && forwarded !== undefined && forwarded.size > 1
+    const meets = allowUpdates && forwarded !== undefined && forwarded.size > 1
     this.#meetings = new Map(meets ? prepared.meetings.map(({ node }, i) => [node, i]) : [])
     for (const { update } of prepared.updates) update.bucket.allocate('host')
     const lastUse = new Map<GraphValue, GraphNode>()
@@ -141,7 +141,7 @@ export class CpuProgram implements StepProgram {
 
   get memory(): ProgramMemory {
     const { peakBytes, lowerBoundBytes } = this.prepared.plan
-    return { peakBytes, lowerBoundBytes, deviceBytes: this.#mostBytes, otherBytes: 0 }
+    return { peakBytes, lowerBoundBytes, deviceBytes: this.#mostBytes, ioBytes: 0 }
   }
 
   async run(
@@ -200,10 +200,10 @@ export class CpuProgram implements StepProgram {
     const inputs = given ?? new Map<string, HostArray>()
     const beganMs = performance.now()
     this.#clock.begin(beganMs)
-    fillScalars(prepared, scalars, given, this.#scalars, this.#isUpdating)
+    fillScalars(prepared, scalars, given, this.#scalars, this.#allowUpdates)
     const values = new Map<GraphValue, HostArray>()
     const { exchange, forwarded } = prepared.trace
-    if (this.#isUpdating && this.#exchanges) exchange!.beginStep()
+    if (this.#allowUpdates && this.#exchanges) exchange!.beginStep()
     else if (this.#meetings.size > 0) forwarded!.beginStep()
     if (given) await this.#execute(prepared.nodes, inputs, values)
     else await this.#shadowForward()
@@ -218,7 +218,7 @@ export class CpuProgram implements StepProgram {
       }
     }
     keep(false)
-    if (!this.#isUpdating) return outputs
+    if (!this.#allowUpdates) return outputs
     if (!this.#exchanges) {
       await this.#execute([...prepared.jointNodes, ...prepared.updateNodes], inputs, values)
     } else {
@@ -382,7 +382,8 @@ export class CpuProgram implements StepProgram {
       leave()
       await this.#meet(node, inputs, values)
       if (!node.op.isView) {
-        const look: Look = async (value) => toLook(this.#read(value, inputs, values), value.type)
+        const look: ReadValue = async (value) =>
+          toLook(this.#read(value, inputs, values), value.type)
         await this.#onNode?.(node, look, this.prepared.trace)
       }
       for (const value of this.#dead.get(node) ?? []) values.delete(value)

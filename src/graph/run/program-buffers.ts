@@ -90,7 +90,7 @@ export class ProgramBuffers {
   get intermediateBytes(): number {
     return this.#shared.reduce((sum, { size }) => sum + size, 0)
   }
-  get otherBytes(): number {
+  get ioBytes(): number {
     const inputs = [...this.inputs.values()].map(({ buffer }) => buffer)
     return [...inputs, ...this.outputs, this.scalars].reduce((sum, { size }) => sum + size, 0)
   }

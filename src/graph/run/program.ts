@@ -122,20 +122,20 @@ export class GpuProgram implements StepProgram {
       if (inside) tell(3, 'plan', () => inside.describePlan(prepared, program.memory, runtime))
       return program
     }
-    const { deviceBytes, otherBytes } = program.memory
+    const { deviceBytes, ioBytes } = program.memory
     program.destroy()
-    throw outOfMemory(prepared, deviceBytes + otherBytes)
+    throw outOfMemory(prepared, deviceBytes + ioBytes)
   }
 
   get memory(): ProgramMemory {
     const { peakBytes, lowerBoundBytes } = this.prepared.plan
-    const { intermediateBytes, otherBytes } = this.#buffers
+    const { intermediateBytes, ioBytes } = this.#buffers
     const readback = this.#readbacks.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
     return {
       peakBytes,
       lowerBoundBytes,
       deviceBytes: intermediateBytes,
-      otherBytes: otherBytes + readback,
+      ioBytes: ioBytes + readback,
     }
   }
 

@@ -58,7 +58,7 @@ export interface GradientWeighing {
   /** Takes what counts in full batches on each rank. */
   settle(samples: readonly number[]): void
   /** Counts a run that has given its scalars; `inputs` undefined for a shadow's. */
-  begin(inputs: GivenInputs | undefined, isUpdating: boolean): void
+  begin(inputs: GivenInputs | undefined, allowUpdates: boolean): void
   /** What ranks exchange in the step that has begun. */
   stepWeights(): StepAgreement
 }

@@ -11,7 +11,7 @@
  * half of the window. The receiver holds eager data un-credited.
  *
  * START also goes on: it says to the next rank how many ranks up to the sender have begun, and when more become known
- * another START says so. With the next rank's own START a rank knows when all have begun (`onmet`), and so what it waits
+ * another START says so. With the next rank's own START a rank knows when all have begun (`onstarted`), and so what it waits
  * for: a late rank, anywhere in the ring, or bytes. That is at most N - 3 small frames a collective, none for 3 ranks.
  *
  * Why nothing deadlocks. Frames on a link are FIFO and share one window, so frames that nobody takes could shut out
@@ -89,7 +89,7 @@ export interface CollectiveOptions {
    */
   label?: string | undefined
   /** Called once, when all ranks are known to have started this collective; from then on it only waits for bytes. Not called for one rank. */
-  onmet?: () => void
+  onstarted?: () => void
 }
 
 /** Some of the epoch's ranks, in their order, and this one's place among them. */
@@ -143,7 +143,7 @@ export interface CollectiveCounts {
   /** Launched on this rank and not finished. */
   launched: number
   /** Started by other ranks, but not launched on this one. */
-  announced: number
+  startedByPeers: number
   /** Bytes received for announced collectives. */
   heldBytes: number
   /** Most bytes ever held from one rank; at most the eager share of a window. */
@@ -283,7 +283,7 @@ export class Collectives {
       payloadBytes: launch.buffer.byteLength,
       deadlineMs: options.deadlineMs ?? this.deadlineMs,
       launchedMs: this.options.env.now(),
-      onmet: options.onmet,
+      onstarted: options.onstarted,
     })
     this.entries.launch(run)
     this.options.attempt(() => this.begin(run))
@@ -302,7 +302,7 @@ export class Collectives {
     const { active, announced } = this.entries
     const { heldBytes, peakHeldBytes } = this.receiver
     const held = [...heldBytes.values()].reduce((sum, bytes) => sum + bytes, 0)
-    return { launched: active.length, announced, heldBytes: held, peakHeldBytes }
+    return { launched: active.length, startedByPeers: announced, heldBytes: held, peakHeldBytes }
   }
 
   /** Resolves when what a group has under way here has ended, well or not. */

@@ -3,7 +3,7 @@ import { messageOf, PeerError } from '../../util/errors.ts'
 import type { Link } from '../link/link.ts'
 import type { AbortRecord } from '../link/wire.ts'
 import type { Session } from '../session/session.ts'
-import type { LinkFlow, SessionConfig, SessionStats } from '../session/session-config.ts'
+import type { LinkPeaks, SessionConfig, SessionStats } from '../session/session-config.ts'
 import { type CollectiveCounts, Collectives } from './collectives.ts'
 import { epochError, recordOf } from './failure.ts'
 import { Peers } from './peers.ts'
@@ -45,7 +45,7 @@ export interface GroupStats {
   /** Number of collectives that succeeded. */
   collectives: number
   /** Collectives in flight. */
-  underWay: CollectiveCounts
+  inFlight: CollectiveCounts
   /** Number of failures after the first; only the first is reported. */
   suppressedFailures: number
   /** Statistics of each link, by rank. */
@@ -184,14 +184,14 @@ export class Membership {
       payloadBytesSent: all.reduce((sum, link) => sum + link.payloadBytesSent, 0),
       payloadBytesReceived: all.reduce((sum, link) => sum + link.payloadBytesReceived, 0),
       collectives: this.collectives.completed,
-      underWay: this.collectives.counts,
+      inFlight: this.collectives.counts,
       suppressedFailures: this.suppressedFailures,
       links,
     }
   }
 
-  /** See `ProcessGroup.takeFlow`. */
-  takeFlow(rank: number): LinkFlow | undefined {
+  /** See `ProcessGroup.takeLinkPeaks`. */
+  takeLinkPeaks(rank: number): LinkPeaks | undefined {
     if (!this.peers.has(rank)) return undefined
     const session = this.peers.get(rank)
     return { ...session.takeRecentPeaks(), windowBytes: session.windowBytes }

@@ -75,7 +75,7 @@ export interface RunOptions {
   deadlineMs: number
   launchedMs: number
   /** Called once, when all ranks are known to have begun it. */
-  onmet?: (() => void) | undefined
+  onstarted?: (() => void) | undefined
 }
 
 /** A collective that was launched here. */
@@ -106,11 +106,11 @@ export class Run {
   isOver = false
   private isCompared = false
   private readonly rank: number
-  private onmet: (() => void) | undefined
+  private onstarted: (() => void) | undefined
   private settle!: { resolve: () => void; reject: (error: PeerError) => void }
 
   constructor(options: RunOptions) {
-    const { entry, route, own, exchange, ring, payloadBytes, deadlineMs, launchedMs, onmet } =
+    const { entry, route, own, exchange, ring, payloadBytes, deadlineMs, launchedMs, onstarted } =
       options
     const operation = operationOf(own.kind)
     const { group, sequence, bucket } = route
@@ -125,7 +125,7 @@ export class Run {
     this.untold = new Set(this.peers)
     this.deadlineMs = deadlineMs
     this.stillSinceMs = launchedMs
-    this.onmet = onmet
+    this.onstarted = onstarted
     this.span = {
       operation,
       group,
@@ -178,8 +178,8 @@ export class Run {
         this.begunBefore >= ring.size - 2
       : entry.from.size > 0
     if (!hasBegun) return
-    this.onmet?.()
-    this.onmet = undefined
+    this.onstarted?.()
+    this.onstarted = undefined
   }
 
   /** Whom a launch that makes no progress waits for, and for what, in words. */

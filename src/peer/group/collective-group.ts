@@ -220,7 +220,7 @@ export class CollectiveGroup {
     const isRoot = this.rank === root
     this.expect('gather', output?.length ?? 0, isRoot ? length * this.size : 0, 'output')
     if (!this.isFullyLinked && this.size > 1) {
-      const all = await this.gatherAll(input, { label: 'gather', ...options })
+      const all = await this.allGatherConcat(input, { label: 'gather', ...options })
       output?.set(all)
       return
     }
@@ -259,7 +259,7 @@ export class CollectiveGroup {
   // Everyone with everyone
 
   /** Returns every rank's `input`, in rank order, as a new array. shape: [L] -> [N * L]. cost: that of `allGather`. errors: `peer.*`. */
-  async gatherAll<A extends CollectiveArray>(
+  async allGatherConcat<A extends CollectiveArray>(
     input: A,
     options: CollectiveOptions = {},
   ): Promise<A> {
@@ -289,7 +289,7 @@ export class CollectiveGroup {
     const partOf = (all: ElementArray, index: number) =>
       all.subarray(index * length, (index + 1) * length)
     if (!this.isFullyLinked && size > 1) {
-      const all = await this.gatherAll(input, { label: 'allToAll', ...options })
+      const all = await this.allGatherConcat(input, { label: 'allToAll', ...options })
       for (let from = 0; from < size; from++)
         output.set(partOf(all, from * size + rank), from * length)
       return
@@ -389,7 +389,7 @@ export class CollectiveGroup {
     const sequence = options.sequence ?? this.countSequence()
     const named = { label: 'allGatherBytes', ...options }
     // Once all have begun the first half, none is late for the second.
-    const { onmet: _once, ...second } = named
+    const { onstarted: _once, ...second } = named
     const lengths = await this.allGatherU32(Uint32Array.of(bytes.length), {
       ...named,
       sequence,

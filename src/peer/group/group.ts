@@ -2,7 +2,7 @@ import { ArgumentTypeError, PeerError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { checkOptions, checkTimeout } from '../../util/options.ts'
 import { type GroupOptions, type GroupStats, Membership } from '../collective/membership.ts'
-import type { LinkFlow } from '../session/session-config.ts'
+import type { LinkPeaks } from '../session/session-config.ts'
 import { CollectiveGroup } from './collective-group.ts'
 import { gatherJson } from './gather-json.ts'
 import { type NonGroupMember, nonGroupMember } from './non-group-member.ts'
@@ -127,8 +127,8 @@ export class ProcessGroup extends CollectiveGroup {
   }
 
   /** Returns how full the link to a rank was at most since the last call; undefined if there is no link. */
-  takeFlow(rank: number): LinkFlow | undefined {
-    return this.membership.takeFlow(rank)
+  takeLinkPeaks(rank: number): LinkPeaks | undefined {
+    return this.membership.takeLinkPeaks(rank)
   }
 
   /**

@@ -110,14 +110,16 @@ async function timeLinks(
     return count === 0 ? 0 : sizes[count - 1]!
   }
   const choice = {
-    oneShotBytes: upTo((name) => name === 'oneShot'),
-    directBytes: upTo((name) => name === 'oneShot' || name === 'direct'),
+    oneShotMaxBytes: upTo((name) => name === 'oneShot'),
+    directMaxBytes: upTo((name) => name === 'oneShot' || name === 'direct'),
     ...(given && { machines: given }),
   }
   // Beyond what was tried the ring and this one are left, and what decides between them is bytes.
-  const hierarchicalBytes = isRingLast ? upTo((name) => name !== 'ring') : Number.MAX_SAFE_INTEGER
-  if (!machines || hierarchicalBytes <= choice.directBytes) return { choice, bytesPerMs }
-  return { choice: { ...choice, hierarchicalBytes, machines }, bytesPerMs }
+  const hierarchicalMaxBytes = isRingLast
+    ? upTo((name) => name !== 'ring')
+    : Number.MAX_SAFE_INTEGER
+  if (!machines || hierarchicalMaxBytes <= choice.directMaxBytes) return { choice, bytesPerMs }
+  return { choice: { ...choice, hierarchicalMaxBytes, machines }, bytesPerMs }
 }
 
 /** Milliseconds by algorithm, of the rank that took longest. */

@@ -29,13 +29,13 @@ export type FaultKind =
 export interface Fault {
   kind: FaultKind
   /** Called with each message before it travels; the fault strikes once, on the first message for which it returns true. */
-  strikes(message: Uint8Array): boolean
+  matches(message: Uint8Array): boolean
   /** Delay of `delay` and `slow`. units: ms. */
   delayMs?: number
   /** For `corrupt`: index of the bit, modulo the message's bits. Default 0. */
   bit?: number
   /** How often it has struck. Tests assert on it: a fault that never strikes proves nothing. */
-  fired?: number
+  strikeCount?: number
 }
 
 /** Options of `memoryPair`. */
@@ -111,8 +111,8 @@ export class MemoryLink extends LinkBase {
     let bytes = transfer ? message : message.slice()
     let extraMs = 0
     for (const fault of this.faults) {
-      if (fault.fired || !fault.strikes(bytes)) continue
-      fault.fired = (fault.fired ?? 0) + 1
+      if (fault.strikeCount || !fault.matches(bytes)) continue
+      fault.strikeCount = (fault.strikeCount ?? 0) + 1
       switch (fault.kind) {
         case 'drop':
           return

@@ -17,7 +17,7 @@ export const refusals = [
   'not-in-a-room',
   'already-in-a-room',
   'not-a-member',
-  'not-the-maker',
+  'not-the-host',
   'unknown-member',
   'removed',
   'wrong-state',

@@ -30,7 +30,7 @@ export interface RoomOptions {
   /** `either`: joins the room, or creates it if it is empty, so that one link always works. */
   mode?: 'create' | 'join' | 'either'
   /** Makes a returning host the host again. 32 hexadecimal digits, known only to this tab. */
-  token?: string
+  hostToken?: string
   WebSocket: SocketConstructor
   env?: Env
 }

@@ -266,7 +266,7 @@ export class Room {
     const [maker] = this.members
     if (maker === member) return true
     const text = `only the host (${maker.info.name}) may ${what}.`
-    this.refuse(member, 'not-the-maker', text, about)
+    this.refuse(member, 'not-the-host', text, about)
     return false
   }
 

@@ -72,7 +72,7 @@ export function emptyStats(kind: LinkKind): SessionStats {
 }
 
 /** How full the link to another rank was: data that was sent and not credited. */
-export interface LinkFlow {
+export interface LinkPeaks {
   /** Most bytes in flight at once. */
   peakInFlightBytes: number
   /** Most frames in flight at once. */

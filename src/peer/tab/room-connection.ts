@@ -196,16 +196,30 @@ export class RoomConnection {
   }
 
   private create(): void {
-    const { link, info, token } = this.options
+    const { link, info, hostToken } = this.options
     const authKey = this.secret!.authKey
     this.hasTriedToCreate = true
-    this.send({ type: 'create', version: protocolVersion, room: link.room, authKey, info, token })
+    this.send({
+      type: 'create',
+      version: protocolVersion,
+      room: link.room,
+      authKey,
+      info,
+      token: hostToken,
+    })
   }
 
   private async join(): Promise<void> {
-    const { link, info, token } = this.options
+    const { link, info, hostToken } = this.options
     const proof = await this.secret!.prove(this.nonce)
-    this.send({ type: 'join', version: protocolVersion, room: link.room, proof, info, token })
+    this.send({
+      type: 'join',
+      version: protocolVersion,
+      room: link.room,
+      proof,
+      info,
+      token: hostToken,
+    })
   }
 
   private async refused(message: Extract<ServerMessage, { type: 'error' }>): Promise<void> {

@@ -1,4 +1,4 @@
-import { planShares } from '../../data/shares.ts'
+import { batchShares } from '../../data/shares.ts'
 
 /** A contiguous part of the data: samples from `start` up to `end`. */
 export interface Slice {
@@ -15,7 +15,7 @@ export interface Slice {
  */
 export function planSlices(samples: number, batchSize: number, worldSize: number): Slice[] {
   const at = (offset: number) => Math.floor((samples * offset) / batchSize)
-  return planShares(batchSize, worldSize).map(({ offset, rows }) => ({
+  return batchShares(batchSize, worldSize).map(({ offset, rows }) => ({
     start: at(offset),
     end: at(offset + rows),
   }))

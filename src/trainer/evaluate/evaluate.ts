@@ -1,4 +1,4 @@
-import { planShares } from '../../data/shares.ts'
+import { batchShares } from '../../data/shares.ts'
 import { addOverRanks, runAhead, type Sums } from '../../ddp/metrics/batch-sums.ts'
 import { compile } from '../../graph/compile/compile.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
@@ -57,7 +57,7 @@ export class Evaluation {
   async run(group: CollectiveGroup): Promise<Evaluated> {
     const { task, data } = this.#options
     const { count } = data.test
-    const share = planShares(count, group.size)[group.rank]
+    const share = batchShares(count, group.size)[group.rank]
     const end = share.offset + share.rows
     const begins: number[] = []
     for (let begin = share.offset; begin < end; begin += this.#rows) begins.push(begin)

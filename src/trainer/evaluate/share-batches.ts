@@ -1,8 +1,8 @@
 import {
+  type BatchShare,
   batchSamples,
+  batchShares,
   epochOrder,
-  planShares,
-  type Share,
   shareIndices,
   stepRows,
   stepsPerEpoch,
@@ -27,7 +27,7 @@ export interface ShareBatch {
 /** Which samples this rank takes: a pure function of the settings, the ranks and the step. */
 export interface Draws {
   /** By rank, of a full step. */
-  readonly shares: readonly Share[]
+  readonly shares: readonly BatchShare[]
   readonly perEpoch: number
   /** Samples that it draws from. */
   readonly slice: Slice
@@ -44,7 +44,7 @@ export function planDraws(
 ): Draws {
   const { seed, partition } = config
   const batchSize = stepRows(config.batchSize, samples, worldSize)
-  const shares = planShares(batchSize, worldSize)
+  const shares = batchShares(batchSize, worldSize)
   const share = shares[rank]
   const slices = planSlices(samples, batchSize, worldSize)
   const isOwn = partition === 'own-slice'
@@ -57,7 +57,7 @@ export function planDraws(
     orderOf = epoch
     return order
   }
-  const ofSlice: Share = { offset: 0, rows: share.rows }
+  const ofSlice: BatchShare = { offset: 0, rows: share.rows }
   return {
     shares,
     perEpoch: stepsPerEpoch(samples, batchSize),

@@ -1,15 +1,15 @@
 import { type Env, systemEnv } from '../../util/env.ts'
 
-/** The pace of a run's steps, so that people can follow them: each begins no sooner than `1 / stepsPerSec` behind the last one's beginning. */
+/** The pace of a run's steps, so that people can follow them: each begins no sooner than `1 / maxStepsPerSec` behind the last one's beginning. */
 export class Pace {
   readonly #everyMs: number
   readonly #env: Env
   /** By the clock: when the next step may begin. */
   #nextMs = 0
 
-  /** `stepsPerSec` 0: as fast as they go. */
-  constructor(stepsPerSec: number, env: Env = systemEnv) {
-    this.#everyMs = stepsPerSec > 0 ? 1000 / stepsPerSec : 0
+  /** `maxStepsPerSec` 0: as fast as they go. */
+  constructor(maxStepsPerSec: number, env: Env = systemEnv) {
+    this.#everyMs = maxStepsPerSec > 0 ? 1000 / maxStepsPerSec : 0
     this.#env = env
   }
 

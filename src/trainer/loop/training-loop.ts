@@ -3,8 +3,8 @@ import {
   noTimes,
   type RunInputs,
   type RunOutputs,
+  runTimesOf,
   type StepProgram,
-  timesOf,
 } from '../../graph/plan/step-program.ts'
 import { gradientWeight } from '../../graph/trace/trace.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
@@ -108,7 +108,7 @@ export class TrainingLoop {
     this.#options = options
     this.#looks = looks
     this.#saves = saves
-    this.#pace = new Pace(options.config.stepsPerSec ?? 0)
+    this.#pace = new Pace(options.config.maxStepsPerSec ?? 0)
   }
 
   /** Whether the step in question has been looked at already. */
@@ -211,7 +211,7 @@ export class TrainingLoop {
           throw lossNotFinite(number, loss, this.#lookedAt === number && replicas.size > 1)
         }
         trainValue = metricOf(task, loss, values.metric?.[0])
-        const { parts, beganMs, endedMs } = timesOf(values)
+        const { parts, beganMs, endedMs } = runTimesOf(values)
         const from = Math.max(began, lastEnded)
         lastEnded = endedMs
         const times = { data: Math.max(0, beganMs - from), ...parts, total: endedMs - from }

@@ -1,5 +1,5 @@
 import type { DistributedDataParallel } from '../../ddp/data-parallel/data-parallel.ts'
-import { countedSamples } from '../../graph/functions/linear.ts'
+import { sampleCount } from '../../graph/functions/linear.ts'
 import type { TracedFunction } from '../../graph/plan/prepare.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import { autocast } from '../../graph/trace/autocast.ts'
@@ -29,7 +29,7 @@ export const trainingStep =
     const told = () => {
       const output = task.forward(model, inputs)
       const sum = task.measure?.(output, inputs)
-      const metric = sum?.div(elementwise('clampMin', countedSamples(), 1))
+      const metric = sum?.div(elementwise('clampMin', sampleCount(), 1))
       return { loss: task.loss(output, inputs), ...(metric && { metric }) }
     }
     if (!scaler) {

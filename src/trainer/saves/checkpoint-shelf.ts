@@ -87,7 +87,7 @@ export async function listShelf(): Promise<ShelvedCheckpoint[]> {
 }
 
 const inTurn = <T>(folder: FileFolder, work: () => Promise<T>): Promise<T> =>
-  folder.alone ? folder.alone(work) : work()
+  folder.withLock ? folder.withLock(work) : work()
 
 /** A file of the list as it was saved. errors: those of `getCheckpoint`. */
 export async function takeFromShelf(place: string, name: string): Promise<Uint8Array<ArrayBuffer>> {

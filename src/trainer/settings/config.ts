@@ -48,7 +48,7 @@ export const trainConfigSchema = v.object({
    */
   saves: v.optional(v.picklist(['none', 'asked', 'auto']), 'none'),
   /** At most so many steps a second, so that people can follow; it changes no bits. Undefined or 0: as fast as they go. */
-  stepsPerSec: v.optional(v.pipe(count(0), v.maxValue(1000))),
+  maxStepsPerSec: v.optional(v.pipe(count(0), v.maxValue(1000))),
   /** `latest`, `best`, or the name of a file: the checkpoint to go on from. Undefined or empty: the run starts anew. */
   resume: v.optional(v.pipe(v.string(), v.maxLength(200))),
   /** Measure kernel variants on rank 0 instead of taking the fixed table. */

@@ -18,7 +18,7 @@ export interface Task<Data extends TaskData = TaskData> {
   fill(data: Data, split: Split, indices: Uint32Array, inputs: BatchArrays): void
   /** What the model says of a batch, from which `loss` and `measure` come: one pass for both. */
   forward(model: Module, inputs: TaskInputs): Tensor
-  /** The mean loss over the samples that count: give `count: countedSamples()` to the loss function. shape: [] */
+  /** The mean loss over the samples that count: give `count: sampleCount()` to the loss function. shape: [] */
   loss(output: Tensor, inputs: TaskInputs): Tensor
   /** The sum of the metric over the samples that count; left out where `meta.metric.ofLoss` gives the metric. shape: [] */
   measure?(output: Tensor, inputs: TaskInputs): Tensor

@@ -87,7 +87,7 @@ export class LiveSamples {
       link: this.#link(),
       sentTo: this.#sentTo(),
       memory: {
-        plannedBytes: program.memory.deviceBytes + program.memory.otherBytes,
+        plannedBytes: program.memory.deviceBytes + program.memory.ioBytes,
         deviceBytes: deviceBytes(),
       },
     }
@@ -167,7 +167,7 @@ export class LiveSamples {
     if (group.size === 1) return null
     const next = (group.rank + 1) % group.size
     const stats = group.stats().links.get(next)
-    const flow = group.takeFlow(next)
+    const flow = group.takeLinkPeaks(next)
     if (!stats || !flow) return null
     return { bytesSent: stats.payloadBytesSent, ...flow }
   }

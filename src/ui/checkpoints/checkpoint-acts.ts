@@ -18,7 +18,7 @@ const ownSettings: readonly SettingKey[] = [
   'bucketCapMb',
   'hashEvery',
   'saves',
-  'stepsPerSec',
+  'maxStepsPerSec',
   'checkpointEvery',
   'resume',
   'tune',

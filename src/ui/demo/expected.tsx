@@ -77,7 +77,7 @@ const withoutEffect: readonly (keyof TrainConfig)[] = [
   'evaluateEvery',
   'checkpointEvery',
   'saves',
-  'stepsPerSec',
+  'maxStepsPerSec',
   'resume',
   'tune',
 ]

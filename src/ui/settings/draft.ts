@@ -18,7 +18,7 @@ import {
 /** What the page has where nothing was chosen, and the command line has otherwise. */
 const ofPage = ({ pace = 0 }: DemoMeta) => ({
   saves: 'auto',
-  stepsPerSec: pace > 0 ? String(pace) : '',
+  maxStepsPerSec: pace > 0 ? String(pace) : '',
 })
 
 /** The settings of a demo when nothing was chosen, as texts; by default those of the first one. */
@@ -105,7 +105,7 @@ export function describeSetting(
   const value = config[setting.key]
   if (setting.kind === 'switch') return value ? 'yes' : 'no'
   if (setting.key === 'lr') return String(learningRateOf(config, meta))
-  if (value === undefined || (setting.key === 'stepsPerSec' && value === 0))
+  if (value === undefined || (setting.key === 'maxStepsPerSec' && value === 0))
     return setting.placeholder?.(config, meta) ?? '–'
   const words = choicesOf(experiments, setting, config).find(([choice]) => choice === value)?.[1]
   if (words === undefined && setting.key === 'resume') return checkpointWords(String(value))

@@ -110,7 +110,7 @@ export const settings: readonly Setting[] = [
     isAdvanced: true,
   },
   {
-    key: 'stepsPerSec',
+    key: 'maxStepsPerSec',
     label: 'Pace',
     kind: 'number',
     unit: 'steps/s',

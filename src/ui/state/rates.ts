@@ -1,4 +1,4 @@
-import { planShares } from '../../data/shares.ts'
+import { batchShares } from '../../data/shares.ts'
 import { edgesBySize } from '../../peer/room/edges.ts'
 import type { AssignedLink, MemberInfo } from '../../peer/room/messages.ts'
 import { canFallBack, linkKind } from '../../peer/room/topology.ts'
@@ -85,7 +85,7 @@ export function sharesOf(
   run: Pick<Run, 'config' | 'worldSize' | 'fullestStep'>,
 ): readonly number[] {
   if (!run.config) return []
-  return planShares(samplesOfStep(run), run.worldSize).map(({ rows }) => rows)
+  return batchShares(samplesOfStep(run), run.worldSize).map(({ rows }) => rows)
 }
 
 /** How many samples a full step takes, against one rank's part of it. */
@@ -104,7 +104,7 @@ export function stepSamples(snapshot: Snapshot): StepSamples {
   const batchSize = isMaker(snapshot)
     ? checkDraft(experiments, draft, tabs).config?.batchSize
     : undefined
-  return inWords(batchSize ? planShares(batchSize, tabs).map(({ rows }) => rows) : [])
+  return inWords(batchSize ? batchShares(batchSize, tabs).map(({ rows }) => rows) : [])
 }
 
 function inWords(shares: readonly number[]): StepSamples {

@@ -146,7 +146,7 @@ export class RoomMember {
       ...this.#changes,
     }
     const url = signalUrl(location)
-    const client = new SignalClient({ url, link, info, mode, token, WebSocket })
+    const client = new SignalClient({ url, link, info, mode, hostToken: token, WebSocket })
     this.#client = client
     client.on('lobby', (lobby) => {
       tell(1, 'room', () => `members ${lobby.members.map((member) => member.name).join(', ')}`)

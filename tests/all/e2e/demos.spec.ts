@@ -67,7 +67,7 @@ describe('playground', () => {
 
   it('five tabs with a sector each disagree without an exchange, and agree with one', async () => {
     const maker = await openTab(
-      `${served.localUrl}demos/playground/?data=xor&steps=150&stepsPerSec=0`,
+      `${served.localUrl}demos/playground/?data=xor&steps=150&maxStepsPerSec=0`,
     )
     await see(maker, 'Alone in the room')
     await picture(maker, 'playground-lobby')
@@ -107,7 +107,7 @@ describe('playground', () => {
 
   it('three ranks of one tab without an exchange are shown one beside the other; in the picture demo too', async () => {
     const page = await openTab(
-      `${served.localUrl}demos/playground/?ranks=3&strategy=alone&partition=own-slice&data=xor&steps=150&stepsPerSec=0`,
+      `${served.localUrl}demos/playground/?ranks=3&strategy=alone&partition=own-slice&data=xor&steps=150&maxStepsPerSec=0`,
     )
     await see(page, 'Alone in the room')
     await page.getByText('start now with the 3 ranks of this tab').waitFor()

@@ -150,9 +150,9 @@ describe('several launchers on this machine', () => {
   test('as srun starts them, once a rank and without flags: they find each other by a file', async () => {
     await write(
       'train.ts',
-      "import { env, initFromSlurm } from 'tabring'",
+      "import { env, rankFromSlurm } from 'tabring'",
       "import { meet } from './meet.ts'",
-      'console.log(JSON.stringify({ met: (await meet()).join(), ...initFromSlurm(), id: env.RUN_ID }))',
+      'console.log(JSON.stringify({ met: (await meet()).join(), ...rankFromSlurm(), id: env.RUN_ID }))',
     )
     const job = {
       SLURM_JOB_ID: '99',

@@ -86,11 +86,11 @@ function problemsOf(
 }
 
 describe('ops against PyTorch', () => {
-  for (const isNaive of [false, true]) {
+  for (const useNaiveKernels of [false, true]) {
     for (const sample of attentionCases) {
-      test(`${sample.name}${isNaive ? ', naive' : ''}`, async () => {
+      test(`${sample.name}${useNaiveKernels ? ', naive' : ''}`, async () => {
         const { fn, types, data } = programOfAttention(sample)
-        const program = await compile(fn, types, { runtime, isNaive })
+        const program = await compile(fn, types, { runtime, useNaiveKernels })
         const got = await program.run(data)
         program.destroy()
         const scores = /large scores/.test(sample.name) ? 32 : 1

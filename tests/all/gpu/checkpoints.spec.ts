@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { task } from '../../../demos/digits/demo.ts'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { putCheckpoint, readManifest } from '../../../src/data/checkpoint-folder.ts'
-import { privateFileStore } from '../../../src/data/file-store.ts'
+import { opfsFileStore } from '../../../src/data/file-store.ts'
 import { loadCheckpoint, saveCheckpoint } from '../../../src/ddp/checkpoint/checkpoint.ts'
 import { openGpu } from '../../../src/gpu/device.ts'
 import { Runtime } from '../../../src/graph/memory/runtime.ts'
@@ -16,7 +16,7 @@ import { serveDigits } from '../../support/served-digits.ts'
 
 // Checkpoints in the browser's own files, and a run on devices that goes on from one.
 
-const store = privateFileStore('tabring-checkpoint-spec')
+const store = opfsFileStore('tabring-checkpoint-spec')
 beforeEach(() => serveDigits(72, (_, i) => (i * 7919) % 251))
 afterEach(async () => {
   vi.restoreAllMocks()
@@ -24,7 +24,7 @@ afterEach(async () => {
 })
 
 test('by default they are in the private files, where the latest and the best one are found again', async () => {
-  const byDefault = await privateFileStore('tabring-checkpoints').folder('default')
+  const byDefault = await opfsFileStore('tabring-checkpoints').folder('default')
   await byDefault.clear()
   manualSeed(1)
   const model = new Linear(3, 2)

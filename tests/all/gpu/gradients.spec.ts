@@ -128,7 +128,7 @@ for (const op of ops) {
             sample.inputs.flatMap((type, i) => (type.dtype === 'f32' ? [] : [[`in${i}`, type]])),
           ),
         },
-        { runtime: await testRuntime(), isNaive: true },
+        { runtime: await testRuntime(), useNaiveKernels: true },
       )
       const gradients = await program.run({
         dy: Float32Array.from(dy),

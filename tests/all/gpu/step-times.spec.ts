@@ -10,7 +10,7 @@ import { square } from '../../../src/graph/functions/elementwise.ts'
 import { matmul } from '../../../src/graph/functions/matmul.ts'
 import { mean } from '../../../src/graph/functions/reductions.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
-import { type StepTimes, timesOf } from '../../../src/graph/plan/step-program.ts'
+import { runTimesOf, type StepTimes } from '../../../src/graph/plan/step-program.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { Trainer } from '../../../src/trainer/loop/trainer.ts'
@@ -159,7 +159,7 @@ test('with trace on, parts are those of the kernels and add up too; a program wi
     const types = { a: tensorType([8, 8]) }
     const program = await compile(({ a }) => ({ y: matmul(a, a) }), types, { runtime })
     const outputs = await program.run({ a: new Float32Array(64) })
-    const { parts, beganMs, endedMs } = timesOf(outputs)
+    const { parts, beganMs, endedMs } = runTimesOf(outputs)
     expect(parts.forward).toBeGreaterThan(0)
     expect(parts.backward).toBe(0)
     expect(sumOf(parts)).toBeCloseTo(endedMs - beganMs, 6)
@@ -176,10 +176,10 @@ test('each of several runs under way keeps its own times', async () => {
   const began = performance.now()
   const runs = await Promise.all([1, 2, 3].map(() => program.run({ a })))
   const took = performance.now() - began
-  const each = runs.map((outputs) => sumOf(timesOf(outputs).parts))
+  const each = runs.map((outputs) => sumOf(runTimesOf(outputs).parts))
   // One after the other they fill the whole time, and none is counted twice.
   expect(each.reduce((sum, ms) => sum + ms, 0)).toBeLessThan(took + 0.5)
-  expect(new Set(runs.map((outputs) => timesOf(outputs))).size).toBe(3)
+  expect(new Set(runs.map((outputs) => runTimesOf(outputs))).size).toBe(3)
   program.destroy()
 })
 

@@ -15,11 +15,11 @@ afterEach(async () => {
 })
 
 /** Two ranks, and what they await after each step. */
-async function verified(every: number) {
+async function verified(everySteps: number) {
   const runtime = await testRuntime()
   const ranks = await classifiers(2, runtime)
-  await expect(ranks[0].ddp.verifySync({ every: 0, runtime })).rejects.toThrow('every')
-  const verify = await Promise.all(ranks.map(({ ddp }) => ddp.verifySync({ every, runtime })))
+  await expect(ranks[0].ddp.verifySync({ everySteps: 0, runtime })).rejects.toThrow('everySteps')
+  const verify = await Promise.all(ranks.map(({ ddp }) => ddp.verifySync({ everySteps, runtime })))
   let step = 0
   return {
     ranks,
@@ -93,7 +93,7 @@ test('five groups that train one after the other leave no buffer', async () => {
         await group.leave()
       }),
     )
-    for (const group of groups) expect(group.stats().underWay.launched).toBe(0)
+    for (const group of groups) expect(group.stats().inFlight.launched).toBe(0)
     left.push(live.size)
   }
   expect(made).toBeGreaterThan(20)

@@ -25,12 +25,12 @@ async function lead() {
   const parts = first.result.record.buckets.length
   expect(parts).toBeGreaterThanOrEqual(3)
   const { timeline } = first.result
-  const timesOf = (name: string) =>
+  const runTimesOf = (name: string) =>
     timeline.filter((entry) => entry.name.endsWith(name)).map(({ atMs }) => atMs)
-  const [firstEnded] = timesOf('part 0 done')
-  const [lastEnded] = timesOf(`part ${parts - 1} done`)
+  const [firstEnded] = runTimesOf('part 0 done')
+  const [lastEnded] = runTimesOf(`part ${parts - 1} done`)
   // Of any bucket: where the first one is small, this rank's first chunk of it may be empty.
-  const sent = Math.min(...timesOf('reduceScatter: first frame sent'))
+  const sent = Math.min(...runTimesOf('reduceScatter: first frame sent'))
   return { share: (lastEnded - sent) / (lastEnded - firstEnded), timeline }
 }
 

@@ -27,7 +27,7 @@ export interface Operation {
   /** Whether ranks must agree on its length. */
   readonly canBeOdd: boolean
   /** `isOdd`: the call of a rank that does not do as the others. */
-  start(rank: number, group: CollectiveGroup, onmet: () => void, isOdd: boolean): Call
+  start(rank: number, group: CollectiveGroup, onstarted: () => void, isOdd: boolean): Call
 }
 
 export interface GroupShape {
@@ -49,7 +49,7 @@ const operationNames = [
   'gather',
   'scatter',
   'allToAll',
-  'gatherAll',
+  'allGatherConcat',
   'allGatherU32',
   'allGatherBytes',
   'barrier',
@@ -78,7 +78,7 @@ const withAlgorithms: Partial<Record<OperationName, Parameters<typeof hasAlgorit
   broadcast: 'broadcast',
   reduce: 'reduce',
   barrier: 'barrier',
-  gatherAll: 'allGather',
+  allGatherConcat: 'allGather',
 }
 
 function drawAlgorithm(draw: Draw, name: OperationName, shape: GroupShape): Algorithm | undefined {
@@ -144,8 +144,8 @@ export function drawOperation(
     name: `${name} ${type} ${drawn.op} x${drawn.length} of group ${shape.index} (${size} ranks) by ${algorithm ?? 'choice'}`,
     ranks: Array.from({ length: size }, (_, rank) => rank),
     lane,
-    start(rank, group, onmet, isOdd) {
-      const options = { ...drawn.options, onmet }
+    start(rank, group, onstarted, isOdd) {
+      const options = { ...drawn.options, onstarted }
       if (isOdd) return casesOf({ ...drawn, length: drawn.length + 1 }).start(rank, group, options)
       return cases().start(rank, group, options)
     },
@@ -228,7 +228,7 @@ function casesOf(shape: Shape): Cases {
     // As a step does it: both halves under one key.
     bucket(rank, group, options) {
       const buffer = inputs()[rank]!.slice()
-      const { op: _op, onmet: _onmet, ...gather } = options
+      const { op: _op, onstarted: _onmet, ...gather } = options
       const both = group.reduceScatter(buffer, options).then(() => group.allGather(buffer, gather))
       return call(both, () => isSame(buffer, total()))
     },
@@ -277,10 +277,10 @@ function casesOf(shape: Shape): Cases {
         ),
       )
     },
-    gatherAll(rank, group, options) {
+    allGatherConcat(rank, group, options) {
       const input = inputs()[rank]!.slice()
       let all: ElementArray | undefined
-      const promise = group.gatherAll(input, options).then((value) => {
+      const promise = group.allGatherConcat(input, options).then((value) => {
         all = value
       })
       return call(promise, () => isSame(all!, joined()) && isSame(input, inputs()[rank]!))

@@ -71,7 +71,7 @@ export async function simulateRejoining(seed: number, trace?: Trace): Promise<Re
       let isAgain = false
       const watch = (from: number, to: number): Fault => ({
         kind: 'drop',
-        strikes: (message) => {
+        matches: (message) => {
           trace?.frame(env.now(), from, to, message)
           const type = message[fieldOffset.type]
           const isKept = type === FrameType.data || type === FrameType.start

@@ -64,7 +64,7 @@ export interface RoomsOutcome {
 const crossings = [
   'wrong-epoch',
   'wrong-state',
-  'not-the-maker',
+  'not-the-host',
   'unknown-member',
   'unknown-room',
   'room-exists',

@@ -91,7 +91,9 @@ export function drawScenario(seed: number, bounds: WorldBounds, redrawn = 0): Sc
     highWaterBytes: draw.pick([2048, 65_536, Number.POSITIVE_INFINITY]),
     windowBytes: Array.from({ length: size }, () => draw.pick(windows)),
     deadlineMs: Math.max(draw.pick([2000, 5000, 12_000, 20_000]), 2 * roundMs),
-    choice: draw.isOneIn(2) ? { oneShotBytes: 64, directBytes: draw.pick([256, 2048]) } : undefined,
+    choice: draw.isOneIn(2)
+      ? { oneShotMaxBytes: 64, directMaxBytes: draw.pick([256, 2048]) }
+      : undefined,
     machines,
     phases,
     faults: againDrawn(

@@ -174,7 +174,7 @@ class Simulation {
     this.#begun.set(operation, begun.add(group.rank))
     const hasAllBegun = () => operation.ranks.every((one) => begun.has(one))
     let met = 0
-    const onmet = () => {
+    const onstarted = () => {
       met += 1
       if (met > 1 && !operation.name.startsWith('bucket'))
         this.#violate(`rank ${rank}: ${operation.name} met ${met} times`)
@@ -194,7 +194,7 @@ class Simulation {
     }
     this.#world.isActive()
     this.#world.note(`rank ${rank} begins ${operation.name}`)
-    const call = operation.start(group.rank, group, onmet, isOdd)
+    const call = operation.start(group.rank, group, onstarted, isOdd)
     return this.#track(rank, operation.name, call.promise, () => {
       if (operation.isBarrier && !hasAllBegun())
         this.#violate(`rank ${rank}: ${operation.name} ended before all had begun`)
@@ -260,9 +260,9 @@ class Simulation {
     // A bit that is turned in HELLO makes another window.
     if (this.#hasFired('corrupt')) return
     for (const [rank, group] of this.#world.groups.entries()) {
-      const { links, underWay } = group.stats()
-      if (underWay.peakHeldBytes > windowBytes[rank]! / 2)
-        this.#violate(`rank ${rank} held ${underWay.peakHeldBytes} bytes of one rank`)
+      const { links, inFlight } = group.stats()
+      if (inFlight.peakHeldBytes > windowBytes[rank]! / 2)
+        this.#violate(`rank ${rank} held ${inFlight.peakHeldBytes} bytes of one rank`)
       for (const [peer, { peakInFlightBytes }] of links)
         if (peakInFlightBytes > windowBytes[peer]!)
           this.#violate(`rank ${rank} had ${peakInFlightBytes} bytes under way to rank ${peer}`)
@@ -271,10 +271,10 @@ class Simulation {
 
   #checkNothingLeft(): void {
     for (const [rank, group] of this.#world.groups.entries()) {
-      const { launched, announced, heldBytes } = group.stats().underWay
-      if (launched + announced + heldBytes > 0)
+      const { launched, startedByPeers, heldBytes } = group.stats().inFlight
+      if (launched + startedByPeers + heldBytes > 0)
         this.#violate(
-          `rank ${rank} has ${launched} collectives, ${announced} announced, ${heldBytes} bytes held at its end`,
+          `rank ${rank} has ${launched} collectives, ${startedByPeers} announced, ${heldBytes} bytes held at its end`,
         )
     }
   }

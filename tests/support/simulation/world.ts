@@ -110,7 +110,7 @@ export class World {
   #faults(from: number, to: number): Fault[] {
     const watch: Fault = {
       kind: 'drop',
-      strikes: (message) => {
+      matches: (message) => {
         this.messages += 1
         this.#trace?.frame(this.env.now(), from, to, message)
         for (const watcher of this.#watchers) watcher(from, message)
@@ -122,7 +122,7 @@ export class World {
     )
     const split: Fault = {
       kind: 'freeze',
-      strikes: () => this.#split.size > 0 && this.#split.has(from) !== this.#split.has(to),
+      matches: () => this.#split.size > 0 && this.#split.has(from) !== this.#split.has(to),
     }
     return [watch, ...own.map((plan) => this.#linkFault(plan)), split]
   }
@@ -133,7 +133,7 @@ export class World {
       kind: plan.kind as FaultKind,
       delayMs: plan.ms,
       bit: plan.bit,
-      strikes: (message) => {
+      matches: (message) => {
         if (!isOfPhase(plan.phase, message)) return false
         seen += 1
         if (seen !== plan.nth) return false

@@ -4,7 +4,7 @@ import type { CrewMember, Part } from '../../../node/launch/crew/messages.ts'
 import { parseLaunch } from '../../../node/launch/options.ts'
 import { type Plan, planLaunch } from '../../../node/launch/plan.ts'
 import { readSlurmJob, slurmVariables } from '../../../node/launch/slurm-job.ts'
-import { initFromSlurm, type Variables } from '../../../src/distributed/rendezvous/slurm.ts'
+import { rankFromSlurm, type Variables } from '../../../src/distributed/rendezvous/slurm.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import {
   allocationShell,
@@ -248,7 +248,7 @@ test('16 ranks on two machines, by srun -n16 or by flags: the same ranks and loc
 test("each tab's variables are those that a task of its own would have", () => {
   const place = { rank: 5, worldSize: 8, localRank: 1, nodeRank: 1 }
   const variables = slurmVariables({ ...taskPerNode(1), HOME: '/home/me' }, place)
-  expect(initFromSlurm(variables)).toEqual({ ...place, masterAddr: 'b5', masterPort: 29500 })
+  expect(rankFromSlurm(variables)).toEqual({ ...place, masterAddr: 'b5', masterPort: 29500 })
   expect(variables.SLURM_JOB_ID).toBe('4712')
   expect(variables.HOME).toBeUndefined()
   const own = { SLURM_JWT: 'secret', SLURM_TASK_PID: '9', SLURM_ARRAY_TASK_ID: '3' }

@@ -85,7 +85,7 @@ test('a demo brings its own models, data and defaults', () => {
   const { config, dataFolder } = optionsOf(...'--demo playground --data moons --lr 0.1'.split(' '))
   expect(dataFolder).toBeUndefined()
   expect(config).toMatchObject({ demo: 'playground', model: 'tanh', data: 'moons', batchSize: 96 })
-  const given = optionsOf(...'--demo playground --given points.bin'.split(' '))
+  const given = optionsOf(...'--demo playground --data-file points.bin'.split(' '))
   expect(given).toMatchObject({ givenFile: 'points.bin', config: { data: 'given' } })
 })
 
@@ -183,7 +183,7 @@ test.each([
     '--demo playground --data some/dir',
     'data: expected spiral or circles or xor or moons or given',
   ],
-  ['--demo playground --given a --data spiral', '--given: cannot be combined with --data.'],
+  ['--demo playground --data-file a --data spiral', '--data-file: cannot be combined with --data.'],
   [
     '--strategy alone --checkpoint-dir a',
     "checkpointEvery: not available with the strategy 'alone'",

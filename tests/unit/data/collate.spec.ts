@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import {
+  batchSizeOf,
   type CollateOptions,
-  countOf,
   defaultCollate,
   padBatch,
 } from '../../../src/data/collate.ts'
@@ -22,7 +22,7 @@ test('stacks tensors, numbers and texts', () => {
     y: { shape: [2], data: Int32Array.of(5, 6) },
     path: ['a', 'b'],
   })
-  expect(countOf(batch)).toBe(2)
+  expect(batchSizeOf(batch)).toBe(2)
   expect(padBatch(batch, 3).y).toEqual({ shape: [3], data: Int32Array.of(5, 6, 0) })
 })
 

@@ -3,7 +3,7 @@ import { ConcatDataset, randomSplit, Subset, TensorDataset } from '../../../src/
 import { DataLoader } from '../../../src/data/loader/data-loader.ts'
 import { restoreDataset } from '../../../src/data/loader/restore.ts'
 import { DistributedSampler } from '../../../src/data/sampler.ts'
-import { drawsOf, type HostTensor, type Sample } from '../../../src/data/samples.ts'
+import { type HostTensor, randomStreamOf, type Sample } from '../../../src/data/samples.ts'
 import { CharTokenizer, TokenDataset } from '../../../src/data/text.ts'
 
 const key = (index: number) => ({ seed: 0, epoch: 0, index })
@@ -101,8 +101,8 @@ describe('DataLoader without workers', () => {
     // A data set whose samples are one random number.
     const drawn = {
       length: 8,
-      get: (_: number, sample: Parameters<typeof drawsOf>[0]) => ({
-        x: { shape: [], data: Float32Array.of(drawsOf(sample).unit()) },
+      get: (_: number, sample: Parameters<typeof randomStreamOf>[0]) => ({
+        x: { shape: [], data: Float32Array.of(randomStreamOf(sample).unit()) },
         y: sample.index,
       }),
     }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type DownloadProgress, download } from '../../../src/data/download.ts'
-import { type FileStore, memoryStore } from '../../../src/data/file-store.ts'
+import { type FileStore, memoryFileStore } from '../../../src/data/file-store.ts'
 
 // A server of another origin as a page sees it: fetch as browsers do it, with headers that are not exposed left out.
 
@@ -58,7 +58,7 @@ function answer(_: string, { headers }: { headers: Record<string, string> }): Re
 
 beforeEach(() => {
   asked = []
-  store = memoryStore()
+  store = memoryFileStore()
   server = {
     allowsIfRange: true,
     exposes: [],
@@ -104,7 +104,7 @@ test('a part that shows its bytes is taken, with or without the total', async ()
   expect(await isWhole(await fetchFile())).toBe(true)
   expect(asked).toEqual(['whole', partly])
   asked = []
-  store = memoryStore()
+  store = memoryFileStore()
   server.breaks = [4_500_000]
   server.contentRange = (from) => `bytes ${from}-${contents.length - 1}/*`
   expect(await isWhole(await fetchFile())).toBe(true)

@@ -12,7 +12,7 @@ import {
   download,
   forgetDownload,
 } from '../../../src/data/download.ts'
-import { type FileStore, memoryStore } from '../../../src/data/file-store.ts'
+import { type FileStore, memoryFileStore } from '../../../src/data/file-store.ts'
 import { listServed } from '../../../src/data/folder.ts'
 
 // Against Tabring's own server, which is told to break connections off after some bytes.
@@ -60,7 +60,7 @@ afterAll(async () => {
 beforeEach(() => {
   breaks = []
   requests = []
-  store = memoryStore()
+  store = memoryFileStore()
 })
 
 const fetchFile = (options: DownloadOptions = {}) =>
@@ -90,7 +90,7 @@ test('an interrupted download goes on behind its last byte, within a call and in
   expect(starts[1]).toBeLessThanOrEqual(1_000_000)
   expect(starts[2]).toBeGreaterThan(starts[1])
 
-  store = memoryStore()
+  store = memoryFileStore()
   breaks = [2_000_000]
   await expect(fetchFile({ retries: 0 })).rejects.toMatchObject({
     code: 'data.interrupted',

@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { privateFileStore } from '../../../src/data/file-store.ts'
+import { opfsFileStore } from '../../../src/data/file-store.ts'
 
 /** What a browser's private files may answer that no browser can be made to; tests/gpu/data-files.spec.ts and checkpoints.spec.ts use real ones. */
 
@@ -17,7 +17,7 @@ async function folderThatSays(name: string) {
     },
   }
   vi.stubGlobal('navigator', { storage: { getDirectory: async () => directory } })
-  return privateFileStore().folder('any')
+  return opfsFileStore().folder('any')
 }
 
 test('a file that is not there is none', async () => {

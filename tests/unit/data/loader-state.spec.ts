@@ -3,8 +3,8 @@ import { DataLoader, type DataLoaderOptions } from '../../../src/data/loader/dat
 import { DistributedSampler } from '../../../src/data/sampler.ts'
 import {
   type Dataset,
-  drawsOf,
   type HostTensor,
+  randomStreamOf,
   type Sample,
   type SampleKey,
 } from '../../../src/data/samples.ts'
@@ -14,7 +14,7 @@ import { load, type SavedState, save } from '../../../src/data/saved-tree.ts'
 const drawn: Dataset<Sample> = {
   length: 20,
   get: (index: number, key: SampleKey) => ({
-    x: { shape: [], data: Float32Array.of(drawsOf(key).unit()) },
+    x: { shape: [], data: Float32Array.of(randomStreamOf(key).unit()) },
     y: index,
   }),
 }

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import {
   batchSamples,
+  batchShares,
   epochOrder,
-  planShares,
   shareIndices,
   stepsPerEpoch,
 } from '../../../src/data/shares.ts'
@@ -14,7 +14,7 @@ test.each([
   [7, 4, [2, 2, 2, 1]],
   [2, 3, [1, 1, 0]],
 ])('a batch of %i over %i ranks gives shares of %j', (batchSize, worldSize, rows) => {
-  const shares = planShares(batchSize, worldSize)
+  const shares = batchShares(batchSize, worldSize)
   expect(shares.map((share) => share.rows)).toEqual(rows)
   let offset = 0
   for (const share of shares) {
@@ -28,7 +28,7 @@ test('for 1 to 17 ranks the shares of all ranks, put together, are the global ba
     for (let batchSize = worldSize; batchSize <= worldSize + 17; batchSize++)
       for (const samples of [1, 16, 17, 50]) {
         const order = epochOrder(1, 4, samples)
-        const shares = planShares(batchSize, worldSize)
+        const shares = batchShares(batchSize, worldSize)
         const sizes = shares.map((share) => share.rows)
         expect(Math.max(...sizes) - Math.min(...sizes)).toBeLessThanOrEqual(1)
         const steps = stepsPerEpoch(samples, batchSize)
@@ -45,6 +45,6 @@ test('for 1 to 17 ranks the shares of all ranks, put together, are the global ba
 
 test('a short last batch leaves the last shares short, then empty', () => {
   const order = epochOrder(0, 0, 70)
-  const rows = planShares(64, 3).map((share) => shareIndices(order, 64, 1, share).length)
+  const rows = batchShares(64, 3).map((share) => shareIndices(order, 64, 1, share).length)
   expect(rows).toEqual([6, 0, 0])
 })

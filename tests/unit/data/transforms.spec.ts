@@ -10,13 +10,13 @@ import {
   restoreTransform,
   toTensor,
 } from '../../../src/data/image/transforms.ts'
-import { drawsOf, type HostTensor } from '../../../src/data/samples.ts'
+import { type HostTensor, randomStreamOf } from '../../../src/data/samples.ts'
 import golden from '../../golden/images.json'
 import { formulaWord } from '../../support/formula-data.ts'
 
 // Pillow's results: tests/golden/images.py writes them.
 
-const draws = (index = 0, epoch = 0, seed = 0) => drawsOf({ seed, epoch, index })
+const draws = (index = 0, epoch = 0, seed = 0) => randomStreamOf({ seed, epoch, index })
 
 function picture(seed: number, height: number, width: number, channels: number): PixelImage {
   const data = Uint8Array.from(

@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { isBackendAvailable } from '../../../src/distributed/group/backends.ts'
 import {
+  createProcessGroup,
   destroyProcessGroup,
-  formProcessGroup,
   initProcessGroup,
   isInitialized,
 } from '../../../src/distributed/group/process-group.ts'
@@ -16,7 +16,7 @@ import { StoreServer } from '../../support/store-server.ts'
 function form(size: number, store: HashStore, more: object = {}): Promise<ProcessGroup[]> {
   return Promise.all(
     Array.from({ length: size }, (_, rank) =>
-      formProcessGroup({ backend: 'local', store, rank, worldSize: size, ...more }),
+      createProcessGroup({ backend: 'local', store, rank, worldSize: size, ...more }),
     ),
   )
 }
@@ -158,7 +158,7 @@ describe('the default group', () => {
 
 describe('what cannot be', () => {
   it('a missing rank is named within the given time', async () => {
-    const joining = formProcessGroup({
+    const joining = createProcessGroup({
       ...{ backend: 'local', store: new HashStore(), rank: 0, worldSize: 3 },
       timeoutMs: 300,
     })
@@ -170,7 +170,7 @@ describe('what cannot be', () => {
   it('ranks without WebRTC are told what to do, on both sides', async () => {
     const store = new HashStore()
     const outcomes = await Promise.allSettled(
-      [0, 1].map((rank) => formProcessGroup({ backend: 'webrtc', store, rank, worldSize: 2 })),
+      [0, 1].map((rank) => createProcessGroup({ backend: 'webrtc', store, rank, worldSize: 2 })),
     )
     for (const outcome of outcomes) {
       expect(outcome.status).toBe('rejected')
@@ -222,7 +222,7 @@ describe('what cannot be', () => {
       ],
     ),
   ])('%j', async (options, text) => {
-    const failed = formProcessGroup(options as object)
+    const failed = createProcessGroup(options as object)
     await expect(failed).rejects.toThrow(text)
     await expect(failed).rejects.not.toThrow(/secret/)
   })

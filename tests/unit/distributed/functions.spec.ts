@@ -247,7 +247,7 @@ describe('tensors', () => {
     await expect(dist.allReduce(words as never, { group })).rejects.toThrow(said)
     await expect(dist.broadcast(words as never, 0, { group })).rejects.toThrow(said)
     await expect(group!.allReduce(words as never)).rejects.toThrow(said)
-    await expect(group!.gatherAll(words as never)).rejects.toThrow(said)
+    await expect(group!.allGatherConcat(words as never)).rejects.toThrow(said)
     await expect(group!.send(words as never, 1)).rejects.toThrow(said)
     expect([...words]).toEqual([3000, 40000])
     await expect(dist.allReduce([1] as never, { group })).rejects.toThrow(

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { isBackendAvailable } from '../../../src/distributed/group/backends.ts'
 import type { InitProcessGroupOptions } from '../../../src/distributed/group/form-group.ts'
-import { formProcessGroup } from '../../../src/distributed/group/process-group.ts'
+import { createProcessGroup } from '../../../src/distributed/group/process-group.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { newRoomUrl } from '../../../src/peer/room/room-url.ts'
 import { HashStore } from '../../../src/peer/store/hash-store.ts'
@@ -30,7 +30,7 @@ async function form(
 ): Promise<ProcessGroup[]> {
   const formed = await Promise.all(
     Array.from({ length: size }, (_, rank) =>
-      formProcessGroup({ backend: 'relay', initMethod, rank, worldSize: size, ...more }),
+      createProcessGroup({ backend: 'relay', initMethod, rank, worldSize: size, ...more }),
     ),
   )
   groups.push(...formed)
@@ -64,7 +64,7 @@ describe('ranks linked by the relay', () => {
       const store = new HashStore()
       const local = await Promise.all(
         formed.map(({ rank }) =>
-          formProcessGroup({ backend: 'local', store, topology, rank, worldSize: size }),
+          createProcessGroup({ backend: 'local', store, topology, rank, worldSize: size }),
         ),
       )
       groups.push(...local)
@@ -103,7 +103,7 @@ describe('ranks linked by the relay', () => {
     vi.stubEnv('WORLD_SIZE', '2')
     vi.stubEnv('RANK', '0')
     const both = [0, 1].map((rank) =>
-      formProcessGroup({ backend: 'relay', initMethod: 'env://', rank, worldSize: 2 }),
+      createProcessGroup({ backend: 'relay', initMethod: 'env://', rank, worldSize: 2 }),
     )
     const formed = await Promise.all(both)
     groups.push(...formed)
@@ -112,13 +112,13 @@ describe('ranks linked by the relay', () => {
     vi.stubEnv('RELAY', 'fallback')
     const apart = await Promise.allSettled(
       [{}, { relay: 'off' } as const].map((more, rank) =>
-        formProcessGroup({ initMethod: 'env://', groupName: 'apart', rank, ...more }),
+        createProcessGroup({ initMethod: 'env://', groupName: 'apart', rank, ...more }),
       ),
     )
     for (const outcome of apart)
       expect(String((outcome as PromiseRejectedResult).reason)).toMatch(/relay "fallback" from/)
     vi.stubEnv('RELAY', 'always')
-    await expect(formProcessGroup({ initMethod: 'env://' })).rejects.toThrow(
+    await expect(createProcessGroup({ initMethod: 'env://' })).rejects.toThrow(
       /expected off or fallback in RELAY, got "always"/,
     )
     vi.unstubAllEnvs()
@@ -146,16 +146,16 @@ describe('what cannot be', () => {
     [{ relay: 'fallback' }, /relay: "fallback" needs backend "auto", got "relay"/],
     [{ relay: 'always' as 'off' }, /relay must be one of 'off', 'fallback'/],
   ])('%j', async (options, text) => {
-    await expect(formProcessGroup({ backend: 'relay', worldSize: 1, ...options })).rejects.toThrow(
-      text,
-    )
+    await expect(
+      createProcessGroup({ backend: 'relay', worldSize: 1, ...options }),
+    ).rejects.toThrow(text)
   })
 
   it('ranks that do not agree about the fallback are told so', async () => {
     const initMethod = newRoomUrl(server.address)
     const outcomes = await Promise.allSettled(
       (['fallback', 'off'] as const).map((relay, rank) =>
-        formProcessGroup({ initMethod, relay, rank, worldSize: 2 }),
+        createProcessGroup({ initMethod, relay, rank, worldSize: 2 }),
       ),
     )
     for (const outcome of outcomes)

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest'
-import { initFromSlurm, tasksPerNode } from '../../../src/distributed/rendezvous/slurm.ts'
+import { rankFromSlurm, tasksPerNode } from '../../../src/distributed/rendezvous/slurm.ts'
 import { taskOf8, taskPerNode, unevenTask } from '../../support/slurm-environments.ts'
 
-describe('initFromSlurm', () => {
+describe('rankFromSlurm', () => {
   test('eight tasks on two nodes', () => {
-    const all = Array.from({ length: 8 }, (_, task) => initFromSlurm(taskOf8(task)))
+    const all = Array.from({ length: 8 }, (_, task) => rankFromSlurm(taskOf8(task)))
     expect(all.map(({ rank }) => rank)).toEqual([0, 1, 2, 3, 4, 5, 6, 7])
     expect(all.map(({ localRank }) => localRank)).toEqual([0, 1, 2, 3, 0, 1, 2, 3])
     expect(all.map(({ nodeRank }) => nodeRank)).toEqual([0, 0, 0, 0, 1, 1, 1, 1])
@@ -14,7 +14,7 @@ describe('initFromSlurm', () => {
   })
 
   test('the first node is the first of the list, not of the alphabet', () => {
-    expect(initFromSlurm(taskPerNode(1))).toEqual({
+    expect(rankFromSlurm(taskPerNode(1))).toEqual({
       rank: 1,
       worldSize: 2,
       localRank: 0,
@@ -30,12 +30,12 @@ describe('initFromSlurm', () => {
       SLURM_NTASKS: '64',
       SLURM_NODELIST: 'other[1-9]',
     }
-    expect(initFromSlurm(step)).toMatchObject({ worldSize: 2, masterAddr: 'b5' })
+    expect(rankFromSlurm(step)).toMatchObject({ worldSize: 2, masterAddr: 'b5' })
   })
 
   test('with the variables that tutorials use alone', () => {
     const few = { SLURM_PROCID: '13', SLURM_NTASKS: '16', SLURM_NODELIST: 'a[1-2]' }
-    expect(initFromSlurm({ ...few, SLURM_NTASKS_PER_NODE: '8' })).toEqual({
+    expect(rankFromSlurm({ ...few, SLURM_NTASKS_PER_NODE: '8' })).toEqual({
       rank: 13,
       worldSize: 16,
       localRank: 5,
@@ -43,12 +43,12 @@ describe('initFromSlurm', () => {
       masterAddr: 'a1',
       masterPort: 29500,
     })
-    expect(() => initFromSlurm(few)).toThrow('SLURM_NTASKS_PER_NODE is not set')
+    expect(() => rankFromSlurm(few)).toThrow('SLURM_NTASKS_PER_NODE is not set')
   })
 
   test('an address and a port that are set win', () => {
     const given = { ...taskOf8(3), MASTER_ADDR: 'beta', MASTER_PORT: '12345' }
-    expect(initFromSlurm(given)).toMatchObject({ masterAddr: 'beta', masterPort: 12345 })
+    expect(rankFromSlurm(given)).toMatchObject({ masterAddr: 'beta', masterPort: 12345 })
   })
 
   test.each<[string, Record<string, string | undefined>, string]>([
@@ -62,11 +62,11 @@ describe('initFromSlurm', () => {
       'expected a whole number in MASTER_PORT, got "1e3"',
     ],
   ])('%s is an error', (_, change, text) => {
-    expect(() => initFromSlurm({ ...taskOf8(0), ...change })).toThrow(text)
+    expect(() => rankFromSlurm({ ...taskOf8(0), ...change })).toThrow(text)
   })
 
   test('outside of Slurm the error says how to start', () => {
-    expect(() => initFromSlurm({})).toThrow('Start the program with srun')
+    expect(() => rankFromSlurm({})).toThrow('Start the program with srun')
   })
 })
 

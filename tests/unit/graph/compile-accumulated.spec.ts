@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
-import { countedSamples, crossEntropy } from '../../../src/graph/functions/linear.ts'
+import { crossEntropy, sampleCount } from '../../../src/graph/functions/linear.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
@@ -31,7 +31,7 @@ function trainingStep() {
   const weight = new Parameter([features, classes], initial)
   const optimizer = new SGD([weight], { lr: 0.5 })
   const step = ({ x, y }: Record<string, Tensor>) => {
-    const loss = crossEntropy(x.matmul(weight), y, { count: countedSamples() })
+    const loss = crossEntropy(x.matmul(weight), y, { count: sampleCount() })
     optimizer.zeroGrad()
     loss.backward()
     optimizer.step()

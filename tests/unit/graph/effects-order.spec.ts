@@ -17,9 +17,11 @@ const types = { x: tensorType([6, 4]) }
 
 type Body = (layer: BatchNorm1d, mean: Tensor, x: Tensor) => Outputs
 
-function prepared(body: Body, isNaive: boolean) {
+function prepared(body: Body, useNaiveKernels: boolean) {
   const layer = new BatchNorm1d(4)
-  return prepare(planningTarget, ({ x }) => body(layer, layer.runningMean!, x), types, { isNaive })
+  return prepare(planningTarget, ({ x }) => body(layer, layer.runningMean!, x), types, {
+    useNaiveKernels,
+  })
 }
 
 const opsOf = (body: Body) =>
@@ -71,12 +73,12 @@ const bodies: Record<string, { body: Body; without: Body; joined: string[] }> = 
   // So small a share drops nothing.
   'a dropout and the conversion to float16 that alone reads it': {
     body: (layer, mean, x) => {
-      const kept = dropout(mean.reshape([1, 4]), 1e-9, { layer: 1 })
+      const kept = dropout(mean.reshape([1, 4]), 1e-9, { maskIndex: 1 })
       const y = layer.forward(x)
       return { kept: kept.half().float(), y }
     },
     without: (_, mean) => ({
-      kept: dropout(mean.reshape([1, 4]), 1e-9, { layer: 1 })
+      kept: dropout(mean.reshape([1, 4]), 1e-9, { maskIndex: 1 })
         .half()
         .float(),
     }),
@@ -99,7 +101,9 @@ const bodies: Record<string, { body: Body; without: Body; joined: string[] }> = 
 }
 
 test.each(Object.entries(bodies))('%s', async (_, { body, without, joined }) => {
-  const [naive, rewritten] = [true, false].map((isNaive) => new CpuProgram(prepared(body, isNaive)))
+  const [naive, rewritten] = [true, false].map(
+    (useNaiveKernels) => new CpuProgram(prepared(body, useNaiveKernels)),
+  )
   for (let run = 0; run < 2; run++) {
     const wanted = await naive.run({ x })
     const found = await rewritten.run({ x })

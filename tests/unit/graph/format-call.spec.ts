@@ -11,8 +11,8 @@ import { tensorType } from '../../../src/util/shape.ts'
 const types = { x: tensorType([2, 3]), y: tensorType([2], 'i32') }
 
 /** The calls of a function's ops, in order. */
-function callsOf(fn: TracedFunction, isNaive: boolean): string[] {
-  const { nodes, trace } = prepare(new CpuRuntime(), fn, types, { isNaive })
+function callsOf(fn: TracedFunction, useNaiveKernels: boolean): string[] {
+  const { nodes, trace } = prepare(new CpuRuntime(), fn, types, { useNaiveKernels })
   return nodes.filter(({ op }) => !op.isView).map((node) => formatCall(node, trace))
 }
 

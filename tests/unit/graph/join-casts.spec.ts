@@ -40,9 +40,9 @@ async function bothWays(
   types: Parameters<typeof prepare>[2],
   inputs: Record<string, Float32Array<ArrayBuffer>>,
 ) {
-  const run = async (isNaive: boolean) => {
+  const run = async (useNaiveKernels: boolean) => {
     manualSeed(3)
-    const program = await compile(make(), types, { device: 'cpu', isNaive })
+    const program = await compile(make(), types, { device: 'cpu', useNaiveKernels })
     const outputs = await program.run(inputs)
     program.destroy()
     return Object.fromEntries(Object.entries(outputs).map(([name, data]) => [name, [...data]]))
@@ -58,7 +58,7 @@ test('a norm and a dropout that conversions alone read store float16 themselves,
     const weight = new Parameter([8], formulaUniform(2, 8, 1))
     return ({ x, a, b }) => {
       const normal = layerNorm(x, [8], weight)
-      const kept = dropout(x, 0.5, { layer: 1 })
+      const kept = dropout(x, 0.5, { maskIndex: 1 })
       return {
         normal: normal.half().matmul(a.half()),
         again: normal.half().matmul(b.half()),
@@ -77,7 +77,7 @@ test('a norm and a dropout that conversions alone read store float16 themselves,
 })
 
 test('what is read as float32 too, or kept, stays float32', () => {
-  const drop = (x: Tensor) => dropout(x, 0.5, { layer: 1 })
+  const drop = (x: Tensor) => dropout(x, 0.5, { maskIndex: 1 })
   const halfSum = (x: Tensor) => x.half().float().sum()
   expect(storedBy(({ x }) => ({ a: halfSum(drop(x)) }))).toBe('f16')
   expect(
@@ -99,7 +99,7 @@ test('too large for float16 is infinite and NaN stays NaN, however a result is s
     const gain = new Parameter([8], new Float32Array(8).fill(1e6))
     const none = new Parameter([8], new Float32Array(8))
     return ({ x }) => ({
-      dropped: dropout(x, 0.5, { layer: 1 }).half().float(),
+      dropped: dropout(x, 0.5, { maskIndex: 1 }).half().float(),
       normal: layerNorm(x, [8], gain).half().float(),
       channels: batchNorm(x.half(), gain, none, { training: true }).float(),
     })
@@ -148,7 +148,7 @@ test('a dropout of float16 gives float16, its gradient too, by the same mask', a
     (isHalf: boolean): Traced =>
     ({ x }) => {
       const own = new Parameter([6, 8], inputs.x)
-      const y = dropout(isHalf ? own.half() : own, 0.5, { layer: 1 })
+      const y = dropout(isHalf ? own.half() : own, 0.5, { maskIndex: 1 })
       expect(y.dtype).toBe(isHalf ? 'f16' : 'f32')
       y.float().mul(x).sum().backward()
       return { y: y.float(), dx: own.grad! }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { countedSamples, stepScalar } from '../../../src/graph/functions/linear.ts'
+import { sampleCount, stepScalar } from '../../../src/graph/functions/linear.ts'
 import * as losses from '../../../src/graph/functions/losses.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
@@ -22,7 +22,7 @@ test.each([
     const parameter = new Parameter([2, 3], logits)
     const program = await compile(
       ({ y }) => {
-        const loss = crossEntropy(parameter, y, { ...options, count: countedSamples() })
+        const loss = crossEntropy(parameter, y, { ...options, count: sampleCount() })
         loss.backward()
         return { loss, gradient: parameter.grad! }
       },
@@ -68,7 +68,7 @@ describe('a count', () => {
     const parameter = new Parameter([rows, 3], probabilities.slice(0, rows * 3))
     const program = await compile(
       ({ target }) => {
-        const options = { reduction, ...(scalars && { count: countedSamples() }) }
+        const options = { reduction, ...(scalars && { count: sampleCount() }) }
         const loss = all[name](parameter, target, options)
         loss.backward()
         return { loss, gradient: parameter.grad! }
@@ -108,7 +108,7 @@ describe('a count', () => {
   test("of klDiv's batchmean divides by the rows that count; unreduced losses are 0 behind it", async () => {
     const program = await compile(
       ({ x, y }) => {
-        const count = countedSamples()
+        const count = sampleCount()
         return {
           batchmean: losses.klDiv(x, y, { reduction: 'batchmean', count }),
           two: losses.klDiv(x.narrow(0, 0, 2), y.narrow(0, 0, 2), { reduction: 'batchmean' }),
@@ -164,8 +164,8 @@ describe('accuracy', () => {
   test('with a count is that of the rows that count: all of them in a run that gives none, also after a short batch', async () => {
     const program = await compile(
       ({ output, target }) => {
-        const [first, second] = accuracy(output, target, { topk: [1, 2], count: countedSamples() })
-        return { first, second, loss: crossEntropy(output, target, { count: countedSamples() }) }
+        const [first, second] = accuracy(output, target, { topk: [1, 2], count: sampleCount() })
+        return { first, second, loss: crossEntropy(output, target, { count: sampleCount() }) }
       },
       types,
       { device: 'cpu' },

@@ -7,11 +7,11 @@ import { newTally } from '../../../src/graph/plan/weighing.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { gradientWeight } from '../../../src/graph/trace/trace.ts'
 import {
-  countedSamples,
   crossEntropy,
   mseLoss,
   nllLoss,
   SGD,
+  sampleCount,
   type Tensor,
   tensorType,
 } from '../../../src/index.ts'
@@ -46,7 +46,7 @@ function counted(lossOf: (given: Given, logits: Tensor) => Tensor, scalars = {})
     return { loss }
   }
   const { trace } = prepare(runtime, step, types, {
-    isNaive: true,
+    useNaiveKernels: true,
     accumulation: { part: 'add', weight: 1, tally: newTally() },
   })
   const { weighing } = trace
@@ -69,7 +69,7 @@ const steps: [
   [
     'class numbers of counted samples',
     { most: 4, count: 2 },
-    ({ y }, out) => crossEntropy(out, y, { count: countedSamples() }),
+    ({ y }, out) => crossEntropy(out, y, { count: sampleCount() }),
     count,
   ],
   [
@@ -93,13 +93,13 @@ const steps: [
   [
     'labels that the model makes, by samples',
     { most: 4, count: 3 },
-    (_, out) => crossEntropy(out, out.argmax(1), { count: countedSamples() }),
+    (_, out) => crossEntropy(out, out.argmax(1), { count: sampleCount() }),
     count,
   ],
   [
     'counted elements, by samples',
     { most: 4, count: 3 },
-    ({ x }, out) => mseLoss(out, x.sum(1, true).expand([rows, 3]), { count: countedSamples() }),
+    ({ x }, out) => mseLoss(out, x.sum(1, true).expand([rows, 3]), { count: sampleCount() }),
     count,
   ],
   [
@@ -111,7 +111,7 @@ const steps: [
     'two losses over other class numbers of the same samples, by samples',
     { most: 4, count: 3 },
     ({ y }, out) => {
-      const options = { count: countedSamples() }
+      const options = { count: sampleCount() }
       return crossEntropy(out, y, options).add(crossEntropy(out, y, { ...options, ignoreIndex: 1 }))
     },
     count,
@@ -120,7 +120,7 @@ const steps: [
     'weights of classes, by samples',
     { most: 4, count: 3 },
     ({ y, mask }, out) =>
-      crossEntropy(out, y, { count: countedSamples(), weight: mask.slice(0, 0, 3) }),
+      crossEntropy(out, y, { count: sampleCount(), weight: mask.slice(0, 0, 3) }),
     count,
   ],
 ]

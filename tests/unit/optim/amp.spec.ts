@@ -45,7 +45,7 @@ test("the references follow PyTorch's float16 roundings through training with a 
   checkHalfTraining({ device: 'cpu' }))
 
 test('without rewrites the values are the same', () =>
-  checkHalfTraining({ device: 'cpu', isNaive: true }))
+  checkHalfTraining({ device: 'cpu', useNaiveKernels: true }))
 
 test('activations in float16 take half the memory of a plan, beside the copies of four weights', () => {
   const width = 64
@@ -176,7 +176,7 @@ test('attention under autocast is attention of rounded operands, its gradients t
 test('a GPT under autocast trains alike with and without rewrites, and near float32', async () => {
   const [batch, length, vocabulary] = [2, 6, 12]
   const tokens = Int32Array.from({ length: batch * length }, (_, i) => (i * 7 + 3) % vocabulary)
-  const losses = async (enabled: boolean, isNaive: boolean): Promise<number[]> => {
+  const losses = async (enabled: boolean, useNaiveKernels: boolean): Promise<number[]> => {
     manualSeed(4)
     const model = gpt({ vocabSize: vocabulary, blockSize: length, layers: 1, heads: 2, width: 16 })
     const optimizer = new SGD(model.parameters(), { lr: 0.5 })
@@ -190,7 +190,7 @@ test('a GPT under autocast trains alike with and without rewrites, and near floa
         return { loss }
       },
       { x: tensorType([batch, length], 'i32'), y: tensorType([batch * length], 'i32') },
-      { device: 'cpu', isNaive },
+      { device: 'cpu', useNaiveKernels },
     )
     const y = tokens.map((token) => (token + 1) % vocabulary)
     const result: number[] = []

@@ -71,7 +71,7 @@ test('all parameters have an average of their own, whatever their names', async 
   expect(Object.keys(average)).toEqual(['0', '1', '2', '3'])
   expect(Object.values(average).map(({ data }) => [...data])).toEqual(expected.slice(0, 4))
   // The buffers stay the model's own.
-  const swapped = await ema.averaged(() => numbers(model))
+  const swapped = await ema.averageParameters(() => numbers(model))
   expect(swapped).toEqual([...expected.slice(0, 4), ...states[2].slice(4)])
 })
 
@@ -86,7 +86,7 @@ test('with useBuffers running statistics are averaged too; counts stay', async (
   const expected = [...averaged(states).slice(0, 6), states[2][6]]
   expect(states[2][6]).toEqual([3])
   expect(expected[4]).not.toEqual(states[2][4])
-  expect(await ema.averaged(() => numbers(model))).toEqual(expected)
+  expect(await ema.averageParameters(() => numbers(model))).toEqual(expected)
   expect(await numbers(model)).toEqual(states[2])
   const only = () => new ExponentialMovingAverage(model.parameters(), { useBuffers: true })
   expect(only).toThrow(/useBuffers needs the model/)

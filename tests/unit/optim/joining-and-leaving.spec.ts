@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
-import { timesOf } from '../../../src/graph/plan/step-program.ts'
+import { runTimesOf } from '../../../src/graph/plan/step-program.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { Adam } from '../../../src/optim/adam.ts'
 import { clipGradNorm } from '../../../src/optim/clip.ts'
@@ -45,7 +45,7 @@ test('a parameter that joins late has an average that begins with it', async () 
   await both.run({})
   const { average, num_updates } = await ema.stateDict()
   expect(num_updates).toBe(3)
-  const values = await ema.averaged(async () => [await read(early), await read(late)])
+  const values = await ema.averageParameters(async () => [await read(early), await read(late)])
   expect(values).toEqual([1, 100])
   expect(Object.values(average).map(({ data }) => data[0])).toEqual([1, 100])
 })
@@ -119,5 +119,5 @@ test('outputs that a run was checked by keep its times', async () => {
   )
   const outputs = await program.run({})
   expect(Object.keys(outputs)).toEqual(['loss'])
-  expect(timesOf(outputs).endedMs).toBeGreaterThanOrEqual(timesOf(outputs).beganMs)
+  expect(runTimesOf(outputs).endedMs).toBeGreaterThanOrEqual(runTimesOf(outputs).beganMs)
 })

@@ -62,7 +62,9 @@ test('any two collectives that groups count meet, all-gathers too', async () => 
   const env = new VirtualEnv(1)
   const groups = memoryMesh(env, 3)
   const all = groups.map((group) =>
-    group.rank === 1 ? group.gatherAll(new Float32Array(4)) : group.allReduce(new Float32Array(12)),
+    group.rank === 1
+      ? group.allGatherConcat(new Float32Array(4))
+      : group.allReduce(new Float32Array(12)),
   )
   for (const error of (await env.until(outcomes(all), 1000)) as PeerError[]) {
     expect(error.code).toBe('peer.mismatch')
@@ -83,7 +85,7 @@ test.each(['gather', 'scatter', 'allToAll'] as const)(
       allToAll: (group) => group.allToAll(of(4), of(4)),
     }
     const other: Call = (group) =>
-      name === 'scatter' ? group.broadcast(of(16), 0) : group.gatherAll(of(4))
+      name === 'scatter' ? group.broadcast(of(16), 0) : group.allGatherConcat(of(4))
     const all = groups.map((group) => (group.rank === 1 ? other : call[name])(group))
     for (const error of (await env.until(outcomes(all), 1000)) as PeerError[])
       expect(error.message).toMatch(new RegExp(`runs ${name}, via `))

@@ -223,14 +223,14 @@ test('the next bucket starts before the last has ended', async () => {
 })
 
 test.each([2, 3, 4, 5])(
-  '%i ranks: onmet comes once, when the last rank has begun',
+  '%i ranks: onstarted comes once, when the last rank has begun',
   async (size) => {
     const env = new VirtualEnv(10)
     const { groups } = memoryRing(env, size, () => ({ delayMs: () => 5 }))
     const metMs = groups.map((): number[] => [])
     const begin = (rank: number) =>
       groups[rank]!.allReduce(new Float32Array(100), {
-        onmet: () => metMs[rank]!.push(env.now()),
+        onstarted: () => metMs[rank]!.push(env.now()),
       })
     const early = groups.slice(1).map((_, i) => begin(i + 1))
     const beganMs = env.now()

@@ -96,26 +96,26 @@ test('a rank that leaves in the middle ends the others; one that has finished do
 
 test('a goodbye that nobody answers is no failure of the one that leaves', async () => {
   const env = new VirtualEnv(1)
-  const freeze: Fault = { kind: 'freeze', strikes: () => env.now() >= 100 }
+  const freeze: Fault = { kind: 'freeze', matches: () => env.now() >= 100 }
   const { groups } = memoryRing(env, 3, (rank) => (rank === 0 ? { forward: [freeze] } : {}))
   await env.until(Promise.all(groups.map((group) => group.barrier())))
   const heard: string[] = []
   for (const group of groups) group.onfailure = (error) => heard.push(error.message)
   await env.advance(100)
   await env.until(Promise.all(groups.map((group) => group.leave())), 7000)
-  expect(freeze.fired).toBe(1)
+  expect(freeze.strikeCount).toBe(1)
   expect(heard).toEqual([])
 })
 
 test('who still waits for HELLO hears at once that the epoch is over', async () => {
   const env = new VirtualEnv(1)
-  const cut: Fault = { kind: 'one-way', strikes: () => true }
+  const cut: Fault = { kind: 'one-way', matches: () => true }
   const { groups } = memoryRing(env, 4, (rank) => (rank === 0 ? { backward: [cut] } : {}))
   const waiting = outcomes([groups[0]!.ready()])
   await env.advance(50)
   groups[2]!.abort('enough')
   const [error] = await env.until(waiting, 10)
-  expect(cut.fired).toBe(1)
+  expect(cut.strikeCount).toBe(1)
   expect(error).toBe(groups[0]!.error)
   expect(error?.message).toBe('epoch 3: rank 2 aborted: enough')
 })

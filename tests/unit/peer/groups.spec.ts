@@ -100,10 +100,10 @@ describe('groups of some ranks', () => {
 test('records of all are met once', async () => {
   const { env, groups } = open(3)
   let met = 0
-  const onmet = () => {
+  const onstarted = () => {
     met += 1
   }
-  const all = groups.map((group) => group.allGatherBytes(new Uint8Array(5000), { onmet }))
+  const all = groups.map((group) => group.allGatherBytes(new Uint8Array(5000), { onstarted }))
   await env.until(Promise.all(all))
   expect(met).toBe(3)
 })
@@ -237,7 +237,7 @@ describe('a group that is retired', () => {
     expect(again.map((one) => one[0])).toEqual([6, 6])
     await env.until(Promise.all(groups.map((group) => group.barrier())))
     expect(groups.map((group) => group.error)).toEqual([undefined, undefined, undefined])
-    expect(groups[0]!.stats().underWay).toMatchObject({ launched: 0, announced: 0, heldBytes: 0 })
+    expect(groups[0]!.stats().inFlight).toMatchObject({ launched: 0, startedByPeers: 0, heldBytes: 0 })
   })
 
   test('ends with an epoch that fails', async () => {

@@ -128,13 +128,13 @@ describe('lanes', () => {
     ['sent twice', 'duplicate', 1],
   ] as const)('a message that a lane %s never passes for another', async (_, kind, failures) => {
     const env = new VirtualEnv(1)
-    const fault = { kind, strikes: () => true, fired: 0 }
+    const fault = { kind, matches: () => true, strikeCount: 0 }
     const { near, far } = join(env, [{ forward: [fault] }, {}])
     const { messages, ends } = heard(far)
     near.send(bytes('a'))
     near.send(bytes('b'))
     await env.advance(10)
-    expect(fault.fired).toBe(1)
+    expect(fault.strikeCount).toBe(1)
     // A lost one leaves silence, which the session's heartbeat ends.
     expect(messages).toEqual(kind === 'drop' ? [] : ['a'])
     expect(ends).toHaveLength(failures)

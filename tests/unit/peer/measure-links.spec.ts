@@ -26,8 +26,8 @@ test('far links take what has few hops, and all ranks choose alike', async () =>
   const all = await env.until(Promise.all(groups.map((group) => measureLinks(group))), 60_000)
   for (const one of all) expect(one).toEqual(all[0])
   const { choice } = all[0]!
-  expect(choice.oneShotBytes).toBeGreaterThanOrEqual(4096)
-  expect(choice.directBytes).toBeGreaterThanOrEqual(choice.oneShotBytes)
+  expect(choice.oneShotMaxBytes).toBeGreaterThanOrEqual(4096)
+  expect(choice.directMaxBytes).toBeGreaterThanOrEqual(choice.oneShotMaxBytes)
   expect(groups.map((group) => group.choice)).toEqual(groups.map(() => choice))
 })
 
@@ -36,7 +36,7 @@ test('where bytes cost and hops do not, one shot is not taken', async () => {
   // 4 KB a millisecond: one shot sends twice the bytes that the others do.
   const groups = memoryMesh(env, 4, links(1, 4096))
   const [one] = await env.until(Promise.all(groups.map((group) => measureLinks(group))), 60_000)
-  expect(one!.choice.oneShotBytes).toBeLessThan(64 * 1024)
+  expect(one!.choice.oneShotMaxBytes).toBeLessThan(64 * 1024)
   // What a ring sends over one link in a millisecond; its hops wait for one another.
   expect(one!.bytesPerMs).toBeGreaterThan(1024)
   expect(one!.bytesPerMs).toBeLessThanOrEqual(4096)
@@ -157,12 +157,12 @@ test('a wrapped model sums by what was measured, machines first too, and goes on
   }
   const [first, ...others] = await wrapped({ machines })
   const saved = readConditions({ model: first })
-  expect(saved.models.model!.hierarchicalBytes).toBeGreaterThan(2 ** 20)
+  expect(saved.models.model!.hierarchicalMaxBytes).toBeGreaterThan(2 ** 20)
   expect(saved.models.model!.machines).toEqual(machines)
   for (const model of others) expect(readConditions({ model })).toEqual(saved)
 
   const [later] = await wrapped({})
-  expect(readConditions({ model: later }).models.model!.hierarchicalBytes).toBe(0)
+  expect(readConditions({ model: later }).models.model!.hierarchicalMaxBytes).toBe(0)
   expect(takeConditions(saved, { model: later })).toEqual([])
   expect(readConditions({ model: later })).toEqual(saved)
 })
@@ -175,6 +175,6 @@ test('within one machine, or one rank on each, nothing goes inside machines firs
     const env = new VirtualEnv(5)
     const groups = memoryMesh(env, 3, links(1, 4096), { machines: layout })
     const [one] = await env.until(Promise.all(groups.map((group) => measureLinks(group))), 60_000)
-    expect(Object.keys(one!.choice)).toEqual(['oneShotBytes', 'directBytes'])
+    expect(Object.keys(one!.choice)).toEqual(['oneShotMaxBytes', 'directMaxBytes'])
   }
 })

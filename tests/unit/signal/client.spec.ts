@@ -41,14 +41,14 @@ class World {
     return promise
   }
 
-  client(link = newRoomLink(), name = 'tab', token?: string) {
+  client(link = newRoomLink(), name = 'tab', hostToken?: string) {
     const world = this
     const info: MemberInfo = { name, adapter: null, hostTag: '', hidden: false, transport: 'auto' }
     const client = new SignalClient({
       url: 'ws://test/signal',
       link,
       info,
-      token,
+      hostToken,
       env: this.env,
       WebSocket: class extends FakeSocket {
         constructor() {

@@ -42,7 +42,7 @@ describe('a maker that comes back', () => {
     enter('again', tokenOf('0'))
     expect(await orderTold('t2')).toEqual(['again', 't1', 't2'])
     world.say('t1', { type: 'start', settings: null })
-    expect(world.refusal('t1')).toBe('not-the-maker')
+    expect(world.refusal('t1')).toBe('not-the-host')
     world.say('again', { type: 'start', settings: null })
     expect(world.last('again', 'assign')).toMatchObject({ rank: 0, worldSize: 3 })
   })
@@ -118,7 +118,7 @@ describe('a maker that comes back', () => {
     enter('again', tokenOf('0'))
     expect(await orderTold('t2')).toEqual(['t1', 't2', 'again'])
     world.say('again', { type: 'start', settings: null })
-    expect(world.refusal('again')).toBe('not-the-maker')
+    expect(world.refusal('again')).toBe('not-the-host')
     for (const tab of ['t1', 't2']) world.say(tab, { type: 'done', epoch })
     expect(await orderTold('t2')).toEqual(['again', 't1', 't2'])
     expect(world.last('t2', 'lobby').state).toBe('finished')
@@ -144,7 +144,7 @@ describe('a maker that comes back', () => {
     expect(world.last('again', 'proposed').settings).toEqual({ seed: 5 })
     expect(world.last('t1', 'proposed').settings).toEqual({ seed: 5 })
     world.say('t1', { type: 'propose', settings: { seed: 6 } })
-    expect(world.refusal('t1')).toBe('not-the-maker')
+    expect(world.refusal('t1')).toBe('not-the-host')
     world.say('again', { type: 'propose', settings: { seed: 7 } })
     expect(world.last('t1', 'proposed').settings).toEqual({ seed: 7 })
   })
@@ -202,7 +202,7 @@ describe('handing the room over', () => {
     // The one before sees from now on what the other chooses, and begins with what it chose itself.
     expect(world.last('t0', 'proposed').settings).toEqual({ seed: 3 })
     world.say('t0', { type: 'start', settings: null })
-    expect(world.refusal('t0')).toBe('not-the-maker')
+    expect(world.refusal('t0')).toBe('not-the-host')
     world.say('t2', { type: 'start', settings: null })
     expect(world.last('t2', 'assign').rank).toBe(0)
   })
@@ -231,7 +231,7 @@ describe('handing the room over', () => {
   it('is the maker’s act, between runs, to another member that is here', async () => {
     const tabs = await fill(3)
     world.say('t1', { type: 'handOver', id: idOf('t1') })
-    expect(world.refusal('t1')).toBe('not-the-maker')
+    expect(world.refusal('t1')).toBe('not-the-host')
     for (const id of [idOf('t0'), 'ab'.repeat(8)]) {
       world.say('t0', { type: 'handOver', id })
       expect(world.refusal('t0')).toBe('unknown-member')
@@ -309,7 +309,7 @@ describe('removing a member', () => {
     await fill(3)
     for (const id of [idOf('t0'), idOf('t1'), idOf('t2'), 'ab'.repeat(8)]) {
       world.say('t1', { type: 'remove', id })
-      expect(world.refusal('t1')).toBe('not-the-maker')
+      expect(world.refusal('t1')).toBe('not-the-host')
     }
     world.create('u0', roomB)
     for (const id of [idOf('t0'), idOf('u0'), 'ab'.repeat(8)]) {

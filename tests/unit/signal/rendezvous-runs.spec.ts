@@ -63,7 +63,7 @@ describe('a run', () => {
   it('only the maker starts, and only a waiting room', async () => {
     const ids = await world.fill(2)
     world.say('t1', { type: 'start', settings: null })
-    expect(world.refusal('t1')).toBe('not-the-maker')
+    expect(world.refusal('t1')).toBe('not-the-host')
     world.assign(ids)
     world.say('t0', { type: 'start', settings: null })
     expect(world.refusal('t0')).toBe('wrong-state')
@@ -84,7 +84,7 @@ describe('a run', () => {
     await world.tick()
     expect(seen('late')).toEqual([{ lr: 2 }])
     world.say('t1', { type: 'propose', settings: null })
-    expect(world.refusal('t1')).toBe('not-the-maker')
+    expect(world.refusal('t1')).toBe('not-the-host')
     world.say('t0', { type: 'start', settings: { lr: 3 } })
     expect(seen('late')).toEqual([{ lr: 2 }, { lr: 3 }])
     // The next maker's word counts from then on.

@@ -154,7 +154,7 @@ describe('the server on a port', () => {
     await other.open()
     const refused = next(other, 'refused')
     other.start(null)
-    expect(await refused).toMatchObject({ refusal: 'not-the-maker' })
+    expect(await refused).toMatchObject({ refusal: 'not-the-host' })
     const tooMuch = next(maker, 'lost')
     maker.start('x'.repeat(limits.settingsBytes) as JsonValue)
     expect((await tooMuch).message).toContain('settings')

@@ -105,14 +105,14 @@ describe("the Vite plugin's settings", () => {
     const { server, preview } = await resolved({ ...own, worker: { format: 'iife' } })
     expect(server.headers).toMatchObject({ [policy]: 'credentialless', 'X-Own': '1' })
     expect(preview.headers).toEqual(server.headers)
-    const open = await resolved(own, { isIsolated: false })
+    const open = await resolved(own, { crossOriginIsolated: false })
     expect(open.server.headers).toEqual(own.server.headers)
   })
 
   it.each([
     [{ mount: {} }, 'got "mount"'],
     [{ mounts: { data: '.' } }, 'expected a prefix that starts and ends with "/", got "data"'],
-    [{ isIsolated: 1 }, 'isIsolated must be true or false, got 1'],
+    [{ crossOriginIsolated: 1 }, 'crossOriginIsolated must be true or false, got 1'],
     [{ maxConnections: 0 }, 'maxConnections must be a whole number above 0, got 0'],
     [{ hosts: 'a.example' }, 'hosts must be a list of names like "train.example.org"'],
     [{ hosts: ['http://a.example'] }, 'got "http://a.example"'],

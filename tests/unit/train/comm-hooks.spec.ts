@@ -69,7 +69,7 @@ async function gradientBytes(size: number, register?: Register): Promise<number>
   const options = { hidden: 512, bucketCapMb: 1 }
   const groups = await meshOf(size)
   // Where bytes count and hops do not: one shot sends more of them.
-  for (const group of groups) group.choice = { ...group.choice, oneShotBytes: 0 }
+  for (const group of groups) group.choice = { ...group.choice, oneShotMaxBytes: 0 }
   const ranks = await classifiersOf(groups, runtime, register, options)
   await train(ranks, 1)
   const sent = () => ranks.reduce((sum, { group }) => sum + group.stats().payloadBytesSent, 0)
@@ -288,7 +288,7 @@ test('a hook may call the group itself, with the keys that the bucket gives', as
   const ranks = await classifiers(2, runtime, (ddp, rank) => {
     ddp.registerCommHook(rank, async (_, bucket) => {
       const mean = bucket.buffer().map((value) => value / bucket.size)
-      await groups[rank].allReduce(mean, bucket.nextKey())
+      await groups[rank].allReduce(mean, bucket.reserveKeys())
       return mean
     })
   })

@@ -302,13 +302,13 @@ test('with a cap ranks still measure how collectives travel, unless the group wa
     for (const group of groups) group.destroy()
     return sent
   }
-  expect(await setupBytes({ oneShotBytes: 0, directBytes: 0 })).toBeLessThan(4096)
+  expect(await setupBytes({ oneShotMaxBytes: 0, directMaxBytes: 0 })).toBeLessThan(4096)
   // At least the smallest size that is timed, by each algorithm.
   expect(await setupBytes()).toBeGreaterThan(3 * 4096)
   const apart = await reasons([new Parts(same), new Parts(same)], undefined, (group, rank) => {
-    group.choice = { oneShotBytes: rank, directBytes: 0 }
+    group.choice = { oneShotMaxBytes: rank, directMaxBytes: 0 }
   })
-  expect(apart[0]).toMatch(/ranks disagree about options: .*"oneShotBytes":1/)
+  expect(apart[0]).toMatch(/ranks disagree about options: .*"oneShotMaxBytes":1/)
 })
 
 test('the size of buckets decides the bits of 3 ranks, and not those of 2', async () => {

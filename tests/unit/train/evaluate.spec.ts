@@ -122,7 +122,7 @@ test('any sums, of batches of any size, with more ranks than batches', async () 
     for (const batchSize of [2, 64]) {
       const result = await evaluated(size, small, {
         batchSize,
-        measure: ({ x }, count) => ({
+        batchSums: ({ x }, count) => ({
           size: x.sum().mul(0).add(count),
         }),
       })
@@ -164,7 +164,7 @@ test('what fails on one rank is told on all; what is no sum, and options that ca
   for (const group of groups) group.destroy()
   const model = makeModel()
   const of = (options: EvaluateOptions) => evaluate(model, dataset, { runtime, ...options })
-  await expect(of({ measure: ({ x }) => ({ all: model.forward(x) }) })).rejects.toThrow(
+  await expect(of({ batchSums: ({ x }) => ({ all: model.forward(x) }) })).rejects.toThrow(
     'evaluate: "all" must be a sum, an f32 tensor of one element, got f32[64, 4]',
   )
   await expect(of({ batchSize: 0 })).rejects.toThrow('batchSize')

@@ -7,7 +7,7 @@ import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { startTask } from '../../support/task-ranks.ts'
 
 /** So slow that the buckets are the smallest that a measurement gives. */
-const slow = { choice: { oneShotBytes: 0, directBytes: 4096 }, bytesPerMs: 100 }
+const slow = { choice: { oneShotMaxBytes: 0, directMaxBytes: 4096 }, bytesPerMs: 100 }
 
 async function train(
   size: number,

@@ -17,7 +17,7 @@ import { makeSamples } from '../../support/step-samples.ts'
 
 const program = {
   prepared: { trace: {} },
-  memory: { peakBytes: 1, lowerBoundBytes: 1, deviceBytes: 100, otherBytes: 20 },
+  memory: { peakBytes: 1, lowerBoundBytes: 1, deviceBytes: 100, ioBytes: 20 },
 } as unknown as StepProgram
 
 const times = { data: 1, forward: 2, backward: 3, wait: 0, wire: 0, optimizer: 1, total: 7 }

@@ -42,11 +42,11 @@ test('a signal ends the wait with its reason', async () => {
 test.each([1, 2])('%i ranks keep the pace, to the bits of a run at full speed', async (size) => {
   const config = { demo: 'playground', steps: 8, batchSize: 12 } as const
   const runs = []
-  for (const stepsPerSec of [0, 50]) {
+  for (const maxStepsPerSec of [0, 50]) {
     const began = performance.now()
     const { ranks, close } = await startTask(
       size,
-      { ...config, stepsPerSec },
+      { ...config, maxStepsPerSec },
       () => new CpuRuntime(),
     )
     const ends = await Promise.all(ranks.map(({ end }) => end))

@@ -119,7 +119,7 @@ test('two ranks ask: the run goes on when both have said so', async () => {
 test('an hour in a pause ends nothing, and a rank that dies in it is missed within seconds', async () => {
   const env = new VirtualEnv()
   let isFrozen = false
-  const freeze = (): Fault => ({ kind: 'freeze', strikes: () => isFrozen })
+  const freeze = (): Fault => ({ kind: 'freeze', matches: () => isFrozen })
   // Both links of rank 2.
   const { groups } = memoryRing(env, 3, (rank) => (rank > 0 ? { forward: [freeze()] } : {}))
   await env.until(Promise.all(groups.map((group) => group.ready())))

@@ -58,8 +58,8 @@ test('each call draws anew; the first draws what a single one does', async () =>
 test('an explicit layer keeps its masks; evaluation draws none', async () => {
   const d = new Dropout(0.5)
   const run = await drawing((x) => ({
-    a: dropout(x, 0.5, { layer: 7 }),
-    b: dropout(x, 0.5, { layer: 7 }),
+    a: dropout(x, 0.5, { maskIndex: 7 }),
+    b: dropout(x, 0.5, { maskIndex: 7 }),
   }))
   const { a, b } = await run()
   expect(a).toEqual(b)

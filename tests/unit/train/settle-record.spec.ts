@@ -10,7 +10,7 @@ const own = {
   shares: [2, 2, 1],
   buckets: [{ parameters: ['0.weight'], elements: 8 }],
   variants: {},
-  links: { choice: { oneShotBytes: 4096, directBytes: 65536 }, bytesPerMs: 900 },
+  links: { choice: { oneShotMaxBytes: 4096, directMaxBytes: 65536 }, bytesPerMs: 900 },
   measured: { 'matmul [2]': 'tiled', 'matmul [1]': 'direct' },
 }
 

@@ -43,7 +43,7 @@ describe('the maker that is back', () => {
     data: 'moons',
     seed: 5,
     saves: 'auto',
-    stepsPerSec: 60,
+    maxStepsPerSec: 60,
   })
   const lobbyOf = (order: readonly number[]) => {
     const members = order.map((index) => makeMember(index))

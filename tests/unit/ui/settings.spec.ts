@@ -92,7 +92,7 @@ describe('links', () => {
   })
 
   it("a guest's has the demo of the run, whatever the guest's own address says", () => {
-    const guest = training(3, 5, 1, { config: { demo: 'playground', stepsPerSec: 60 } })
+    const guest = training(3, 5, 1, { config: { demo: 'playground', maxStepsPerSec: 60 } })
     expect(searchOf(inviteLink(guest))).toBe('?demo=playground')
     expect(searchOf(experimentLink(guest))).toBe('?demo=playground&epochs=3')
   })
@@ -100,18 +100,18 @@ describe('links', () => {
 
 describe('the pace', () => {
   it('is what people can follow where a run would be over at once, and full speed elsewhere', () => {
-    expect(checkDraft(defaultDraftOf('playground')).config?.stepsPerSec).toBe(60)
-    expect(checkDraft(defaultDraftOf('digits')).config?.stepsPerSec).toBeUndefined()
+    expect(checkDraft(defaultDraftOf('playground')).config?.maxStepsPerSec).toBe(60)
+    expect(checkDraft(defaultDraftOf('digits')).config?.maxStepsPerSec).toBeUndefined()
   })
 
   it('full speed and another pace are in the link', () => {
-    for (const [stepsPerSec, wanted] of [
+    for (const [maxStepsPerSec, wanted] of [
       ['', undefined],
       ['5', 5],
     ] as const) {
-      const query = queryOf({ ...defaultDraftOf('playground'), stepsPerSec })
-      expect(query).toBe(`?demo=playground&stepsPerSec=${stepsPerSec}`)
-      expect(checkDraft(draftFromQuery(query)).config?.stepsPerSec).toBe(wanted)
+      const query = queryOf({ ...defaultDraftOf('playground'), maxStepsPerSec })
+      expect(query).toBe(`?demo=playground&maxStepsPerSec=${maxStepsPerSec}`)
+      expect(checkDraft(draftFromQuery(query)).config?.maxStepsPerSec).toBe(wanted)
     }
   })
 })

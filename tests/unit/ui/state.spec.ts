@@ -91,7 +91,7 @@ describe('what the maker proposes', () => {
     seed: 5,
     lr: 0.02,
     saves: 'auto',
-    stepsPerSec: 60,
+    maxStepsPerSec: 60,
   })
   const guest = play(inside(3, 1), { type: 'proposed', config })
   const leave = (snapshot: Snapshot) => {
