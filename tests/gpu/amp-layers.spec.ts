@@ -7,6 +7,7 @@ import { mseLoss } from '../../src/graph/functions/losses.ts'
 import { groupNorm } from '../../src/graph/functions/normalization.ts'
 import { adaptiveAvgPool2d, avgPool2d, maxPool2d } from '../../src/graph/functions/pooling.ts'
 import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import type { Outputs } from '../../src/graph/plan/prepare.ts'
 import { ModuleBuffer } from '../../src/graph/trace/module-buffer.ts'
 import { Parameter } from '../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
@@ -57,7 +58,7 @@ test.each(['GPU', 'GPU, naive', 'cpu'])(
       return value
     }
     const program = await compile(
-      ({ y }) => {
+      ({ y }): Outputs => {
         dtypes.length = 0
         const loss = autocast({}, () => {
           const inner = conv2d(x, w1, undefined, { padding: 1 })

@@ -7,6 +7,7 @@ import {
 import { sub, where } from '../../src/graph/functions/elementwise.ts'
 import { arange, cat, ones, tril, zeros } from '../../src/graph/functions/shape.ts'
 import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import type { Outputs } from '../../src/graph/plan/prepare.ts'
 import type { HostData } from '../../src/graph/plan/step-program.ts'
 import { Parameter } from '../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
@@ -66,7 +67,7 @@ describe.each(['webgpu', 'cpu'])('MultiheadAttention on %s', (device) => {
         data[one] = isOfIntegers ? Int32Array.from(valuesOf(mask)) : floats(mask)
       }
       const program = await compile(
-        (given) => {
+        (given): Outputs => {
           const maskOf = (one: 'attn' | 'padding') =>
             form === 'comparisons' && found[one]?.dtype === 'i32' ? given[one].gt(0.5) : given[one]
           const y = module.forward(q, {

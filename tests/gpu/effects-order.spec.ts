@@ -57,7 +57,7 @@ test('a sum of a chain over running statistics reads them before they move', asy
   }
   const [host, device] = results
   for (const run of [0, 1]) {
-    for (const name of ['before', 'total']) {
+    for (const name of ['before', 'total'] as const) {
       expect(device[run][name][0], `run ${run} ${name}`).toBeCloseTo(host[run][name][0], 4)
     }
   }

@@ -11,6 +11,7 @@ import {
   type PooledWithIndices,
 } from '../../src/graph/functions/pooling.ts'
 import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import type { Outputs } from '../../src/graph/plan/prepare.ts'
 import { Parameter } from '../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { AvgPool2d, MaxPool1d, MaxPool2d } from '../../src/nn/pooling.ts'
@@ -59,7 +60,7 @@ describe.each([false, true])('against PyTorch, naive: %s', (useNaiveKernels) => 
       ([name, tensor]) => [name, new Parameter(tensor.shape, floats(tensor))] as const,
     )
     const program = await compile(
-      (given) => {
+      (given): Outputs => {
         const [y, indices] = forwardOf(found)(Object.fromEntries(leaves))
         y.mul(given['dy']).sum().backward()
         return {
@@ -92,7 +93,7 @@ test('modules pass their options on, and withIndices returns what PyTorch does w
     [`${name} at`]: pair[1],
   })
   const program = await compile(
-    ({ x }) => {
+    ({ x }): Outputs => {
       const wide = new MaxPool2d(2, { stride: 2, ceilMode: true })
       const row = new MaxPool1d(2, { stride: 1, dilation: 2 })
       return {

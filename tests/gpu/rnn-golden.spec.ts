@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { compile } from '../../src/graph/compile/compile.ts'
 import { runEagerly } from '../../src/graph/compile/eager.ts'
 import { crossEntropy } from '../../src/graph/functions/linear.ts'
-import type { TracedFunction } from '../../src/graph/plan/prepare.ts'
+import type { InputTypes, TracedFunction } from '../../src/graph/plan/prepare.ts'
 import type { RunOutputs } from '../../src/graph/plan/step-program.ts'
 import { Parameter } from '../../src/graph/trace/parameter.ts'
 import {
@@ -113,7 +113,7 @@ async function resultsOf(example: GoldenCase, lengthsAre: 'fixed' | 'given') {
   const module: Module = cell?.module ?? layer!
   load(module, example.weights)
   const { lengths } = example
-  const inputs = {
+  const inputs: InputTypes = {
     ...Object.fromEntries(
       Object.entries(example.coefficients).map(([key, tensor]) => [key, tensorType(tensor.shape)]),
     ),

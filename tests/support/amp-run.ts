@@ -1,6 +1,7 @@
 import { expect } from 'vitest'
 import { type CompileOptions, compile } from '../../src/graph/compile/compile.ts'
 import { mseLoss } from '../../src/graph/functions/losses.ts'
+import type { Outputs } from '../../src/graph/plan/prepare.ts'
 import { Linear, ReLU } from '../../src/nn/layers.ts'
 import { Sequential } from '../../src/nn/module.ts'
 import { autocast, GradScaler } from '../../src/optim/amp.ts'
@@ -40,7 +41,7 @@ export async function checkHalfTraining(options: CompileOptions): Promise<void> 
     growthInterval: golden.growthInterval,
   })
   const program = await compile(
-    ({ x, y }) => {
+    ({ x, y }): Outputs => {
       const loss = autocast({ dtype: 'float16' }, () => mseLoss(model.forward(x), y))
       optimizer.zeroGrad()
       scaler.scale(loss).backward()

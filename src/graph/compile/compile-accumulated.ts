@@ -1,6 +1,6 @@
 import { TabringError } from '../../util/errors.ts'
 import { checkNumber, checkOptions } from '../../util/options.ts'
-import type { InputTypes, TracedFunction } from '../plan/prepare.ts'
+import type { InputTypes, Outputs, TracedFunction } from '../plan/prepare.ts'
 import {
   copyInputs,
   type RunInputs,
@@ -34,6 +34,11 @@ export interface AccumulationOptions {
  * in all runs of the update, on all ranks.
  * cost: one more buffer of the gradients' size, one dispatch per bucket and run. errors: as compile; `config.invalid` for bad options.
  */
+export function compileAccumulated<Types extends InputTypes, Out extends Outputs>(
+  fn: TracedFunction<Types, Out>,
+  inputs: Types,
+  options?: AccumulationOptions & CompileOptions,
+): Promise<AccumulatedProgram<Out>>
 export async function compileAccumulated(
   fn: TracedFunction,
   inputs: InputTypes,
@@ -54,22 +59,22 @@ export async function compileAccumulated(
 }
 
 /** A training step of several runs: all but the last accumulate gradients, the last one updates. */
-export class AccumulatedProgram {
+export class AccumulatedProgram<Out extends Outputs = Outputs> {
   /** Program of the micro-step and program of the last run. */
-  readonly microStep: StepProgram
-  readonly updateStep: StepProgram
+  readonly microStep: StepProgram<Out>
+  readonly updateStep: StepProgram<Out>
   readonly steps: number | undefined
   #added = 0
   /** Runs begun. */
   #turn = 0
-  #current: StepProgram | undefined
+  #current: StepProgram<Out> | undefined
   /** Settles when the last run has begun, and its outputs. */
   #begun: Promise<unknown> = Promise.resolve()
   #outputs: Promise<unknown> = Promise.resolve()
 
-  constructor(add: StepProgram, take: StepProgram, steps?: number) {
-    this.microStep = add
-    this.updateStep = take
+  constructor(microStep: StepProgram<Out>, updateStep: StepProgram<Out>, steps?: number) {
+    this.microStep = microStep
+    this.updateStep = updateStep
     this.steps = steps
   }
 
@@ -91,7 +96,7 @@ export class AccumulatedProgram {
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>> = {},
     options: { last?: boolean } = {},
-  ): Promise<RunOutputs> {
+  ): Promise<RunOutputs<Out>> {
     const { last = this.isLast } = checkOptions('run', options, { last: true })
     if (last && !this.#isSynchronizing) {
       throw new TabringError(

@@ -5,6 +5,7 @@ import type { Memory } from '../memory/memory-device.ts'
 import { type AnyRuntime, CpuRuntime, getDefaultDevice, runtimeOf } from '../memory/runtime.ts'
 import {
   type InputTypes,
+  type Outputs,
   type Prepared,
   type PrepareOptions,
   prepare,
@@ -52,6 +53,11 @@ const compileOptions: OptionNames<CompileOptions> = {
  * `peer.mismatch`, with rank and message.
  * errors: those of the ops it calls, `gpu.compile`, `gpu.limit`, `graph.misuse`; `device.mismatch` for a tensor on another device.
  */
+export function compile<Types extends InputTypes, Out extends Outputs>(
+  fn: TracedFunction<Types, Out>,
+  inputs: Types,
+  options?: CompileOptions,
+): Promise<StepProgram<Out>>
 export async function compile(
   fn: TracedFunction,
   inputs: InputTypes,

@@ -37,8 +37,10 @@ import { Weighing } from './weighing.ts'
 export type InputTypes = Readonly<Record<string, TensorType>>
 /** What a traced function returns: tensors by name. */
 export type Outputs = Readonly<Record<string, Tensor>>
-/** A function that can be compiled: called once per trace, with tensors that have no contents. */
-export type TracedFunction = (inputs: Record<string, Tensor>) => Outputs
+/** A function that can be compiled: called once per trace, with tensors that have no contents. Its types hold the names of inputs and outputs. */
+export type TracedFunction<Types extends InputTypes = InputTypes, Out extends Outputs = Outputs> = (
+  inputs: { [Name in keyof Types]: Tensor },
+) => Out
 
 export interface PrepareOptions extends PlanOptions {
   /** No rewrites and the first variant of every op: slow and simple, for comparison. Default: the switch `naive`. */

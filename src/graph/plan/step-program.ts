@@ -3,7 +3,7 @@ import { TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { countElements, type HostDType } from '../../util/shape.ts'
 import type { GivenInputs, HostData } from '../memory/host-values.ts'
-import type { Prepared } from './prepare.ts'
+import type { Outputs, Prepared } from './prepare.ts'
 
 /** The arrays that hold a tensor's elements on the host. */
 export const hostArrays = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }
@@ -14,7 +14,8 @@ export type { HostData } from '../memory/host-values.ts'
 export type RunInput = HostData | { readonly data: HostData } | StagedTensor
 /** Inputs by name. Fields without a matching input, such as a batch's file names, are ignored. */
 export type RunInputs = Readonly<Record<string, RunInput | readonly string[]>>
-export type RunOutputs = Record<string, HostData>
+/** Outputs by name. */
+export type RunOutputs<Out extends Outputs = Outputs> = { -readonly [Name in keyof Out]: HostData }
 
 /**
  * Milliseconds of the last finished run, by part. They add up to the whole run: from its call (or the end of the previous run, if later) to
@@ -77,7 +78,7 @@ export interface ProgramMemory {
 }
 
 /** A compiled function: the result of `compile`, on any device. */
-export interface StepProgram {
+export interface StepProgram<Out extends Outputs = Outputs> {
   readonly prepared: Prepared
   readonly times: StepTimes
   /** JavaScript time of the last run up to its submit: writing inputs, encoding commands. units: ms. */
@@ -94,7 +95,7 @@ export interface StepProgram {
    * resolves when the parameters of all buckets are gathered.
    * errors: `graph.misuse` for wrong inputs; the device's first error; the exchange's errors.
    */
-  run(inputs: RunInputs, scalars?: Readonly<Record<string, number>>): Promise<RunOutputs>
+  run(inputs: RunInputs, scalars?: Readonly<Record<string, number>>): Promise<RunOutputs<Out>>
   /**
    * Takes part in a step of the other ranks without samples: exchanges zeros and updates this rank's slices. Does nothing for a program
    * without exchange.

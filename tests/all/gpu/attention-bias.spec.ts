@@ -7,6 +7,7 @@ import {
 } from '../../../src/graph/functions/attention.ts'
 import { stack } from '../../../src/graph/functions/shape.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import type { Outputs } from '../../../src/graph/plan/prepare.ts'
 import { autocast } from '../../../src/graph/trace/autocast.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
@@ -149,13 +150,12 @@ async function attend(
   const mask = new Parameter([length, length], bias)
   mask.requiresGrad = isLearned
   const program = await compile(
-    () => {
-      const options = { attnMask: mask, layer: 5, ...more }
+    (): Outputs => {
+      const options = { attnMask: mask, maskIndex: 5, ...more }
       const y = autocast({ enabled: isHalf }, () => attention(qkv, options))
       const loss = y.float().reshape([samples, -1]).softmax(1).square().sum()
       loss.mul(lossScale).backward()
-      const gradients = { dqkv: qkv.grad!, ...(isLearned && { dmask: mask.grad! }) }
-      return { y: y.float(), ...gradients }
+      return { y: y.float(), dqkv: qkv.grad!, ...(isLearned && { dmask: mask.grad! }) }
     },
     {},
     { runtime: await testRuntime() },

@@ -109,7 +109,7 @@ for (const op of ops) {
           : undefined,
       )
       const program = await compile(
-        (given) => {
+        (given: Record<string, Tensor>) => {
           // First of all, so that the case's scalars have the slots that its attrs name.
           for (const scalar of sample.scalars ?? []) activeTrace('test').scalars.add(() => scalar)
           const tensors = inputs.map((_, i): Tensor => parameters[i] ?? given[`in${i}`])

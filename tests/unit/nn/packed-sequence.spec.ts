@@ -27,7 +27,7 @@ async function padded(isGiven: boolean, options: PadOptions = {}, batchFirst = f
   const inputs: RunInputs = isGiven ? { x, ...given } : { x }
   const program = await compile(
     (own) => {
-      const lengths: Lengths = isGiven ? own['lengths'] : [3, 1]
+      const lengths: Lengths = own.lengths ?? [3, 1]
       const data = batchFirst ? own['x'].transpose(0, 1) : own['x']
       const packed = packPaddedSequence(data, lengths, { batchFirst })
       return { y: padPackedSequence(packed, options).output }

@@ -3,7 +3,7 @@ import { compile } from '../../../src/graph/compile/compile.ts'
 import { scaledDotProductAttention } from '../../../src/graph/functions/attention.ts'
 import { crossEntropy, mseLoss } from '../../../src/graph/functions/losses.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
-import { type Prepared, prepare } from '../../../src/graph/plan/prepare.ts'
+import { type Outputs, type Prepared, prepare } from '../../../src/graph/plan/prepare.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import {
@@ -128,7 +128,7 @@ test('attention under autocast is attention of rounded operands, its gradients t
   const drawn = ['q', 'k', 'v', 'dy'].map((name, n) => [name, formulaUniform(n, 40, 2)] as const)
   const attend = (enabled: boolean, values: (data: Float32Array) => Float32Array<ArrayBuffer>) => {
     const parameters = drawn.slice(0, 3).map(([, data]) => new Parameter(shape, values(data)))
-    const step = ({ dy }: Record<string, Tensor>) => {
+    const step = ({ dy }: Record<string, Tensor>): Outputs => {
       const [q, k, v] = parameters
       const y = autocast({ enabled }, () => scaledDotProductAttention(q, k, v, { isCausal: true }))
       y.float().mul(dy).sum().backward()
