@@ -1,3 +1,5 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { Command, CommanderError } from 'commander'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { oneLine } from './command-line.ts'
@@ -19,12 +21,21 @@ Examples:
 Run tabring <command> --help for more.
 `
 
+/** The package's own: this file is in node/ in the repository, and in dist-lib/launch/ in the package. */
+function version(): string {
+  const path = ['..', '../..']
+    .map((up) => join(import.meta.dirname, up, 'package.json'))
+    .find((path) => existsSync(path))
+  return path === undefined ? 'unknown' : JSON.parse(readFileSync(path, 'utf8')).version
+}
+
 /** Answers what is none of the commands: help, or an error with the nearest name. */
 function answerOther(argv: readonly string[]): string {
   let text = ''
   const command = new Command('tabring')
     .usage('<command> [options]')
     .helpOption('-h, --help', 'show this help')
+    .version(version(), '-V, --version', 'show the version')
     .addHelpText('after', examples)
     .exitOverride()
     .configureOutput({
@@ -48,7 +59,8 @@ function answerOther(argv: readonly string[]): string {
   try {
     command.parse(argv.length > 0 ? argv : ['--help'], { from: 'user' })
   } catch (thrown) {
-    if (thrown instanceof CommanderError && /^commander\.help/.test(thrown.code)) return text
+    if (thrown instanceof CommanderError && /^commander\.(help|version)/.test(thrown.code))
+      return text
     const isModule = /\.[cm]?[jt]sx?$/.test(argv[0])
     const hint = isModule ? ` (Did you mean tabring run ${argv[0]}?)` : ''
     throw new TabringError(

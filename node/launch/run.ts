@@ -17,7 +17,7 @@ import { buildProgram, findModule } from './build-program.ts'
 import type { Failure, Part } from './crew/messages.ts'
 import { countTabs } from './devices.ts'
 import type { Outcome } from './failure-text.ts'
-import { importTool } from './import-tool.ts'
+import { importTool, requireTools } from './import-tool.ts'
 import { LogFiles } from './log-files.ts'
 import { type Crew, meet } from './meet.ts'
 import type { LaunchOptions } from './options.ts'
@@ -56,6 +56,7 @@ export async function launch(
   const checkpoints = checkpointDir === undefined ? null : new CheckpointFolder(checkpointDir)
   // Which launcher has rank 0 may not be known yet: then that one finds out at the start.
   if (plan.index === 0) await checkpoints?.prove()
+  await requireTools()
   await importTool('playwright')
   // These import Playwright.
   const [{ findBrowser }, { runTabs }] = await Promise.all([

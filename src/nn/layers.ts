@@ -1,7 +1,9 @@
 import { linear, relu } from '../graph/functions/linear.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
+import { ShapeError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
+import { formatShape } from '../util/shape.ts'
 import { checkSizes } from './check-sizes.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'
@@ -20,6 +22,15 @@ export class Linear extends Module {
   }
 
   forward(x: Tensor): Tensor {
+    const [, features] = this.weight.shape
+    const last = x.shape.at(-1)
+    if (last !== undefined && last !== features) {
+      const path = this.weight.name?.replace(/\.?weight$/, '')
+      throw new ShapeError(
+        'shape.mismatch',
+        `Linear${path ? ` "${path}"` : ''}: expected ${features} input features, got ${last} in x${formatShape(x.shape)}. Correct inFeatures, or the shape of the input.`,
+      )
+    }
     return linear(x, this.weight, this.bias)
   }
 }

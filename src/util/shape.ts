@@ -13,8 +13,18 @@ export interface TensorType {
   readonly dtype: DType
 }
 
-/** Returns a tensor type; `f32` by default. */
-export const tensorType = (shape: Shape, dtype: DType = 'f32'): TensorType => ({ shape, dtype })
+const dtypes: readonly DType[] = ['f32', 'i32', 'u32', 'f16']
+
+/** Returns a tensor type; `f32` by default. errors: `shape.unsupported` for a dtype that there is not. */
+export function tensorType(shape: Shape, dtype: DType = 'f32'): TensorType {
+  if (!dtypes.includes(dtype)) {
+    throw new ShapeError(
+      'shape.unsupported',
+      `tensorType: dtype must be one of ${dtypes.join(', ')}, got ${JSON.stringify(dtype)}. Correct its name, or convert the data.`,
+    )
+  }
+  return { shape, dtype }
+}
 
 /** The number of elements of a shape; 1 for a scalar. */
 export const countElements = (shape: Shape): number => shape.reduce((product, d) => product * d, 1)
@@ -63,11 +73,12 @@ export function broadcastShapes(where: string, a: Shape, b: Shape): Shape {
 /**
  * Binds the letters of shape patterns such as `"M K"` to sizes and returns them.
  *
- * errors: `shape.mismatch`, naming the op, the letter and both tensors.
+ * errors: `shape.mismatch`, naming the op, the letter (or its name in `words`) and both tensors.
  */
 export function unify(
   op: string,
   operands: readonly (readonly [name: string, pattern: string, shape: Shape])[],
+  words: Readonly<Record<string, string>> = {},
 ): Record<string, number> {
   const bound: Record<string, { size: number; name: string; shape: Shape }> = {}
   for (const [name, pattern, shape] of operands) {
@@ -83,7 +94,7 @@ export function unify(
       if (earlier && earlier.size !== shape[axis]) {
         throw new ShapeError(
           'shape.mismatch',
-          `${op}: ${letter} must agree, got ${earlier.size} in ${earlier.name}${formatShape(earlier.shape)} and ${shape[axis]} in ${name}${formatShape(shape)}. Check the order of the dimensions.`,
+          `${op}: ${words[letter] ?? letter} must agree, got ${earlier.size} in ${earlier.name}${formatShape(earlier.shape)} and ${shape[axis]} in ${name}${formatShape(shape)}. Check the order of the dimensions.`,
         )
       }
       bound[letter] ??= { size: shape[axis], name, shape }

@@ -99,7 +99,7 @@ test('its command runs a module of the project, with the packages that it asks f
       (error) => error,
     )
   expect((await launch()).stderr).toBe(
-    'tabring: launcher: the package playwright is not installed. Run: npm install --save-dev playwright\n',
+    'tabring: launcher: the packages vite and playwright are not installed. Run: npm install --save-dev vite playwright\n',
   )
   for (const name of ['playwright', 'vite']) {
     await symlink(tool(name), join(project, 'node_modules', name))

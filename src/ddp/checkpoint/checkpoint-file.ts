@@ -84,7 +84,7 @@ export async function whenReady(state: CheckpointState): Promise<void> {
 export interface UnpackOptions {
   /**
    * Called on each rank if the run will not continue bit for bit like the saved one, with the differences, such as the number of ranks or the
-   * bucket size. Default: rank 0 logs them to the console.
+   * bucket size. Default: rank 0 logs them to the console. Not called where `strict` is false and only models are loaded.
    */
   onDifferences?: (differences: readonly string[]) => void
   /** Whether it is an error if the file holds more parts than the given ones. Default true. With false, the random state is not restored. */
@@ -167,7 +167,9 @@ export async function unpackAt<Values extends SavedState>(
         `random states of ${randomByRank.length} ranks that were seeded separately, now rank 0's on all ${size}`,
       )
   }
-  if (differences.length > 0) onDifferences(differences)
+  // Weights alone begin a run of their own.
+  const isContinued = strict || Object.values(parts).some((part) => !(part instanceof Module))
+  if (isContinued && differences.length > 0) onDifferences(differences)
   const values = Object.entries(states).filter(([name]) => !saved.includes(name))
   return Object.fromEntries(values) as Values
 }

@@ -7,11 +7,13 @@ import type { Store } from '../../peer/store/store.ts'
 import { WebSocketStore } from '../../peer/tab/web-socket-store.ts'
 import { systemEnv } from '../../util/env.ts'
 import { ArgumentTypeError, messageOf, PeerError, TabringError } from '../../util/errors.ts'
+import { formatRanks } from '../../util/format-ranks.ts'
 import { tell } from '../../util/log.ts'
 import { checkChoice, checkOptions, checkTimeout } from '../../util/options.ts'
 import { checkPlace, joinLinks } from '../link/join-links.ts'
 import { type LinkMaker, linkMaker } from '../link/link-maker.ts'
 import { makeLinks } from '../link/make-links.ts'
+import { injectedName } from '../rendezvous/env.ts'
 import { type Gathered, gatherRanks, leaveRound } from '../rendezvous/gather-ranks.ts'
 import { type Meeting, meet } from '../rendezvous/init-method.ts'
 import {
@@ -112,6 +114,9 @@ export async function formGroup(
         hasRelay: meeting.relay !== undefined,
       },
       joinTimeoutMs: options.joinTimeoutMs ?? timeoutMs ?? defaultJoinMs,
+      onwaiting: isOpenedByHand()
+        ? (own, missing) => console.info(waitingText(own, missing, worldSize!, rank === undefined))
+        : undefined,
       signal,
     })
     tell(1, 'group', () => `round ${gathered.round}: rank ${gathered.rank} of ${worldSize}`)
@@ -137,6 +142,18 @@ export async function formGroup(
     opened?.close()
   }
 }
+
+/** Whether a person opened this tab. A launcher starts all ranks itself, and prints what they say. */
+const isOpenedByHand = (): boolean => 'document' in globalThis && !(injectedName in globalThis)
+
+/** `isNumbered`: ranks are numbered as they come, so that one address serves all. */
+export const waitingText = (
+  rank: number,
+  missing: readonly number[],
+  worldSize: number,
+  isNumbered: boolean,
+): string =>
+  `tabring: rank ${rank} waits for ${formatRanks(missing)} of ${worldSize}. ${isNumbered ? 'Open this address in another tab.' : `Start ${missing.length === 1 ? 'it' : 'them'} with the same room.`}`
 
 interface Linking {
   store: Store

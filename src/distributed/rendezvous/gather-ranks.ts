@@ -42,6 +42,8 @@ export interface GatherOptions {
   terms: Terms
   place: Place
   joinTimeoutMs: number
+  /** Called at most once: ranks are still missing after 3 s. */
+  onwaiting?: ((rank: number, missing: readonly number[]) => void) | undefined
   /** Ends the waiting; its reason is what is thrown. */
   signal?: AbortSignal | undefined
 }
@@ -58,6 +60,8 @@ export interface Gathered {
 const beatMs = 1_000
 /** A tab whose beat stood still so long is dead. units: ms. */
 const leaseMs = 3_500
+/** How long a rank waits before it says so. units: ms. */
+const quietMs = 3_000
 /** How long ranks may take to answer the call. units: ms. */
 const answerMs = 10_000
 
@@ -79,10 +83,11 @@ class Stale extends Error {}
 export async function gatherRanks(options: GatherOptions): Promise<Gathered> {
   const { env } = options
   let deadlineMs = env.now() + options.joinTimeoutMs
+  const waiting = { sinceMs: env.now(), isTold: false }
   for (;;) {
     options.signal?.throwIfAborted()
     const round = Number((await peek(options.store, 'round')) ?? 0)
-    const attempt = new Attempt(options, round, deadlineMs)
+    const attempt = new Attempt(options, round, deadlineMs, waiting)
     try {
       return await attempt.run()
     } catch (thrown) {
@@ -168,6 +173,7 @@ class Attempt {
     private readonly options: GatherOptions,
     private readonly round: number,
     private readonly deadlineMs: number,
+    private readonly waiting: { readonly sinceMs: number; isTold: boolean },
   ) {
     this.store = options.store
     this.size = options.terms.worldSize
@@ -284,10 +290,22 @@ class Attempt {
       }
       await this.checkRound()
       await this.checkTime()
+      await this.tellWaiting(rank)
       const slice = this.slice()
       if (rank !== 0) await appear(this.store, [this.key('call')], slice)
       else if (await appear(this.store, slots, slice)) await this.put('call', { kind: 'go' })
     }
+  }
+
+  private async tellWaiting(rank: number): Promise<void> {
+    const { env, onwaiting } = this.options
+    if (!onwaiting || this.waiting.isTold || env.now() - this.waiting.sinceMs < quietMs) return
+    const ranks = Array.from({ length: this.size }, (_, one) => one)
+    const claims = await Promise.all(ranks.map((one) => this.peek(`rank/${one}`)))
+    const missing = ranks.filter((one) => claims[one] === undefined)
+    if (missing.length === 0) return
+    this.waiting.isTold = true
+    onwaiting(rank, missing)
   }
 
   /** Rank 0: all answer the call, or the round is broken. */
@@ -364,7 +382,7 @@ class Attempt {
       missing.length > 0 ? `missing ${formatRanks(missing)}` : 'the last one came too late'
     await this.fail(
       'peer.timeout',
-      `initProcessGroup: rank ${this.rank} waited ${joinTimeoutMs} ms for ${this.size} ranks: ${got}. Start ${missing.length === 1 ? 'it' : 'them'} with the same room, or raise timeoutMs.`,
+      `initProcessGroup: rank ${this.rank} waited ${joinTimeoutMs} ms for ${this.size} ranks: ${got}. Start ${missing.length === 1 ? 'it' : 'them'} with the same room, or raise joinTimeoutMs.${this.isLater ? ' If a group is already running in this room, this rank waited for the next one: use another room or groupName.' : ''}`,
     )
   }
 
@@ -406,6 +424,11 @@ class Attempt {
   /** What the first said. */
   private async put(name: 'call' | 'outcome', verdict: Verdict): Promise<Verdict> {
     return JSON.parse(await putFirst(this.store, this.key(name), JSON.stringify(verdict)))
+  }
+
+  /** Whether a round ended before this one: its ranks may be a group that runs, which no key tells. */
+  private get isLater(): boolean {
+    return this.round > 0
   }
 
   private slice(): number {

@@ -200,6 +200,18 @@ export function klDiv(
 
 // --- classes ---
 
+/** errors: `shape.unsupported` for class labels that were declared as floats, as inputs are by default. */
+function refuseFloatLabels(where: string, input: Tensor, target: Tensor, otherwise = ''): void {
+  const { shape, dtype } = target
+  const classAxis = Math.min(1, input.shape.length - 1)
+  const ofLabels = input.shape.filter((_, axis) => axis !== classAxis)
+  if (dtype !== 'f32' || !sameShape(shape, ofLabels)) return
+  throw new ShapeError(
+    'shape.unsupported',
+    `${where}: class labels must be i32, got f32. Declare the input as tensorType(${formatShape(shape)}, 'i32')${otherwise}.`,
+  )
+}
+
 export interface ClassLossOptions extends LossOptions {
   /** A weight per class; shape: [C]. A mean divides by the sum of the rows' weights. */
   readonly weight?: Tensor
@@ -269,6 +281,8 @@ export function crossEntropy(
     reduction = 'mean',
     count,
   } = checkLoss('crossEntropy', options, { ...classOptions, labelSmoothing: true })
+  const probabilities = `, or pass class probabilities of shape ${formatShape(input.shape)}`
+  refuseFloatLabels('crossEntropy', input, target, probabilities)
   if (input.shape.length === 1) return ofOneRow(crossEntropy, input, target, options)
   if (target.dtype === 'f32') return softTargets(input, target, options)
   const isPlain =
@@ -304,6 +318,7 @@ function softTargets(input: Tensor, target: Tensor, options: CrossEntropyOptions
 
 /** Returns -weight[target] input[target] for log-probabilities. shape: as `crossEntropy`; cost: as its general form. */
 export function nllLoss(input: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor {
+  refuseFloatLabels('nllLoss', input, target)
   if (input.shape.length === 1) return ofOneRow(nllLoss, input, target, options)
   return classLoss(false, input, target, checkLoss('nllLoss', options, classOptions))
 }

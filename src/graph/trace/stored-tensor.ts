@@ -5,7 +5,8 @@ import {
   placedDevice,
   sameDevice,
 } from '../../util/device.ts'
-import { ShapeError, TabringError } from '../../util/errors.ts'
+import { ArgumentTypeError, ShapeError, TabringError } from '../../util/errors.ts'
+import { kindOf } from '../../util/kind-of.ts'
 import { countElements, formatShape, type TensorType } from '../../util/shape.ts'
 import { deviceOf, type Memory } from '../memory/memory-device.ts'
 import { Pool, type StoredData } from '../memory/pool.ts'
@@ -38,6 +39,12 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
 
   constructor(type: TensorType, data: Data) {
     super()
+    const array = type.dtype === 'i32' ? 'Int32Array' : 'Float32Array'
+    if (!ArrayBuffer.isView(data) || data[Symbol.toStringTag] !== array) {
+      throw new ArgumentTypeError(
+        `${this.constructor.name}: data must be a ${array}, got ${kindOf(data)}. Write ${array}.of(…) or ${array}.from(…).`,
+      )
+    }
     if (data.length !== countElements(type.shape)) {
       throw new ShapeError(
         'shape.mismatch',
@@ -142,6 +149,14 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   /** Its place in a pool, if a program has given it one. */
   get home(): Home | undefined {
     return this.#home
+  }
+
+  /** Throws: use `read`. errors: `graph.misuse`. */
+  override item(): never {
+    throw new TabringError(
+      'graph.misuse',
+      `${this.constructor.name}.item: its contents may be on a device. Write (await x.read())[0], outside of a step.`,
+    )
   }
 
   /** Returns its current contents, read from the device if it is there. */

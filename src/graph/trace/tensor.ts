@@ -72,6 +72,14 @@ export abstract class Tensor {
     return countElements(this.shape)
   }
 
+  /** Throws: a tensor has no contents. errors: `graph.misuse`. */
+  item(): never {
+    throw new TabringError(
+      'graph.misuse',
+      'Tensor.item: a tensor has no value while a step is traced. Return it from the step, then read (await step.run(batch)).loss[0].',
+    )
+  }
+
   // --- elementwise; shapes broadcast by NumPy's rules ---
 
   add(other: Operand): Tensor {

@@ -88,10 +88,11 @@ export function sizesOf(
   const [patternA, patternB] = patterns[form]
   // Operands of fewer axes than two are named whole, so that the text shows what was given.
   const last = (shape: Shape) => (shape.length < 2 ? shape : shape.slice(-2))
-  const { M, K, N } = unify('matmul', [
+  const operands = [
     ['a', patternA, last(a)],
     ['b', patternB, last(b)],
-  ])
+  ] as const
+  const { M, K, N } = unify('matmul', operands, { K: 'inner dimensions' })
   return { m: M, k: K, n: N, batch: broadcastShapes('matmul', a.slice(0, -2), b.slice(0, -2)) }
 }
 

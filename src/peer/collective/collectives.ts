@@ -54,7 +54,7 @@ import {
   reduceOps,
 } from './element.ts'
 import { Exchange } from './exchange.ts'
-import { collectiveError } from './failure.ts'
+import { collectiveError, lostText } from './failure.ts'
 import type { Peers } from './peers.ts'
 import { type CollectiveSpan, Entries, Run } from './pending-collectives.ts'
 import { Receiver } from './receiver.ts'
@@ -125,7 +125,6 @@ export interface Launch {
 
 export interface CollectivesOptions {
   rank: number
-  epoch: number
   env: Env
   /** The first `deadlineMs`. */
   deadlineMs: number
@@ -196,14 +195,14 @@ export class Collectives {
 
   /** Begins a collective, in place unless it has an input of its own. Rejects, and changes nothing, when it may not begin. */
   launch(launch: Launch, options: CollectiveOptions): Promise<void> {
-    const { rank, epoch } = this.options
+    const { rank } = this.options
     const { operation, place, sequence, bucket, root = 0, receiver } = launch
     const { label = '' } = options
     const name = nameOf(operation, sequence, bucket, place.id, label)
     const refuse = (code: ErrorCode, text: string) =>
-      Promise.reject(new PeerError(code, `${name} (epoch ${epoch}): ${text}`))
+      Promise.reject(new PeerError(code, `${name}: ${text}`))
     if (this.closed)
-      return Promise.reject(collectiveError(name, this.closed.record, epoch, this.closed.error))
+      return Promise.reject(collectiveError(name, this.closed.record, this.closed.error))
     if (!isBucket(bucket))
       return refuse(
         'peer.mismatch',
@@ -331,8 +330,7 @@ export class Collectives {
   close(record: AbortRecord, error: PeerError): void {
     this.closed ??= { record, error }
     this.deadlines.stop()
-    for (const run of this.entries.clear())
-      run.reject(collectiveError(run.name, record, this.options.epoch, error))
+    for (const run of this.entries.clear()) run.reject(collectiveError(run.name, record, error))
   }
 
   private begin(run: Run): void {
@@ -360,15 +358,12 @@ export class Collectives {
   private checkDeparted(run: Run): void {
     for (const [session, end] of this.departed) {
       const { peerRank } = session
-      if (run.peers.includes(peerRank) && run.needs(peerRank)) throw this.lost(session, end, run)
+      if (run.peers.includes(peerRank) && run.needs(peerRank)) throw this.lost(session, end)
     }
   }
 
-  private lost({ peerRank }: Session, { why, detail }: LinkEnd, run?: Run): PeerError {
-    return new PeerError(
-      'peer.lost',
-      `${run ? `${run.name}: ` : ''}rank ${this.options.rank} lost rank ${peerRank} (${why}, ${detail}). Start again without it.`,
-    )
+  private lost({ peerRank }: Session, end: LinkEnd): PeerError {
+    return new PeerError('peer.lost', lostText(this.options.rank, peerRank, end))
   }
 
   private timeout(run: Run, waitedMs: number): PeerError {

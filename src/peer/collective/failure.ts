@@ -4,15 +4,17 @@
  * The rank that notices it makes one record, which ABORT carries from rank to rank unchanged. Its text says which rank, what
  * and why, behind the name of the operation that noticed it, if one did. Whoever shows it adds what the record leaves out:
  *
- *     record                               allReduce #4 bucket 0: rank 2 waited 30000 ms for chunk 1 from rank 1; ...
- *     the group                  epoch 1: allReduce #4 bucket 0: rank 2 waited ...
- *     that collective, all ranks           allReduce #4 bucket 0 (epoch 1): rank 2 waited ...
- *     others          barrier #7 (epoch 1): allReduce #4 bucket 0: rank 2 waited ...
+ *     record, the group                     allReduce #4 bucket 0: rank 2 waited 30000 ms for chunk 1 from rank 1; ...
+ *     that collective, all ranks            allReduce #4 bucket 0: rank 2 waited ...
+ *     others                    barrier #7: allReduce #4 bucket 0: rank 2 waited ...
+ *
+ * That a rank is lost comes first, and the operation behind it: rank 0 lost rank 1: it left (...). ... (allReduce #4 bucket 0)
  */
 import { type ErrorCode, errorCodes, PeerError } from '../../util/errors.ts'
+import type { LinkEnd } from '../link/link.ts'
 import type { AbortRecord } from '../link/wire.ts'
 
-/** `error` as the rank `origin` tells it to the others: without the epoch, and never without a rank. */
+/** `error` as the rank `origin` tells it to the others: without a room's epoch, and never without a rank. */
 export function recordOf(error: PeerError, origin: number, epoch: number): AbortRecord {
   const text = withoutEpoch(error.message, epoch)
   return {
@@ -23,26 +25,29 @@ export function recordOf(error: PeerError, origin: number, epoch: number): Abort
 }
 
 /** What ended the epoch, as the group reports it. */
-export function epochError(record: AbortRecord, epoch: number, cause?: PeerError): PeerError {
+export function epochError(record: AbortRecord, cause?: PeerError): PeerError {
   const code = Object.hasOwn(errorCodes, record.code) ? (record.code as ErrorCode) : 'peer.aborted'
-  return new PeerError(code, `epoch ${epoch}: ${record.text}`, { cause })
+  return new PeerError(code, record.text, { cause })
 }
 
 /** What ended the epoch, as the collective `name` reports it; `cause` is the group's error. */
-export function collectiveError(
-  name: string,
-  record: AbortRecord,
-  epoch: number,
-  cause: PeerError,
-): PeerError {
+export function collectiveError(name: string, record: AbortRecord, cause: PeerError): PeerError {
   const text = without(`${name}: `, record.text)
-  return new PeerError(cause.code, `${name} (epoch ${epoch}): ${text}`, { cause })
+  const whole = cause.code === 'peer.lost' ? `${text} (${name})` : `${name}: ${text}`
+  return new PeerError(cause.code, whole, { cause })
 }
 
-/** `text` for a place that names the epoch itself: without `epoch 1: ` in front, or ` (epoch 1)` behind an operation. */
-export function withoutEpoch(text: string, epoch: number): string {
-  return without(`epoch ${epoch}: `, text).replace(` (epoch ${epoch}): `, ': ')
+/** The text of a rank's loss; `end` is that of its link. */
+export function lostText(rank: number, peerRank: number, { why, detail }: LinkEnd): string {
+  const told = detail.replace(/\.$/, '')
+  const news = { bye: `it left (${told})`, timeout: `it stopped answering (${told})` }
+  const how = Object.hasOwn(news, why) ? news[why as keyof typeof news] : told
+  return `rank ${rank} lost rank ${peerRank}: ${how}. Start again without it, or reload all tabs.`
 }
+
+/** `text` for a place that names the epoch itself: without the room's `epoch 1: ` in front. */
+export const withoutEpoch = (text: string, epoch: number): string =>
+  without(`epoch ${epoch}: `, text)
 
 /** `text` for a place that says `start` itself. */
 export function without(start: string, text: string): string {

@@ -119,7 +119,6 @@ export class Membership {
     })
     this.collectives = new Collectives({
       rank,
-      epoch,
       env,
       deadlineMs,
       eagerShare,
@@ -156,7 +155,7 @@ export class Membership {
       this.suppressedFailures += 1
       return
     }
-    const error = epochError(record, this.epoch, cause)
+    const error = epochError(record, cause)
     this.failure = error
     this.peers.sendAbort(record, from)
     this.collectives.close(record, error)
@@ -211,7 +210,7 @@ export class Membership {
     this.isDestroyed = true
     const text = `rank ${this.rank} left: ${detail}.`
     const record: AbortRecord = { origin: this.rank, code: 'peer.aborted', text }
-    this.collectives.close(record, epochError(record, this.epoch))
+    this.collectives.close(record, epochError(record))
     this.peers.close(detail)
     this.onleft?.()
   }

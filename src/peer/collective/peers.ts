@@ -33,21 +33,19 @@ export class Peers {
   readonly sessions: readonly Session[]
   private readonly byRank = new Map<number, Session>()
   private readonly rank: number
-  private readonly epoch: number
   private readonly size: number
 
   /** errors: `peer.unreachable` when a neighbour's link is missing. */
   constructor(options: PeersOptions) {
-    const { rank, size, epoch, links } = options
+    const { rank, size, links } = options
     this.rank = rank
-    this.epoch = epoch
     this.size = size
     const neighbours = size === 1 ? [] : [(rank + size - 1) % size, (rank + 1) % size]
     const missing = neighbours.find((peer) => !links.has(peer))
     if (missing !== undefined)
       throw new PeerError(
         'peer.unreachable',
-        `process group (epoch ${epoch}): rank ${rank} has no link to its neighbour rank ${missing}, only to [${[...links.keys()].join(', ')}]. Link each rank to its neighbours in the ring.`,
+        `process group: rank ${rank} has no link to its neighbour rank ${missing}, only to [${[...links.keys()].join(', ')}]. Link each rank to its neighbours in the ring.`,
       )
     for (const [peerRank, link] of links) {
       if (size > 1) this.byRank.set(peerRank, openSession(options, link, peerRank))
@@ -70,7 +68,7 @@ export class Peers {
     if (!session)
       throw new PeerError(
         'peer.unreachable',
-        `epoch ${this.epoch}: rank ${this.rank} has no link to rank ${rank}, only to [${[...this.byRank.keys()].join(', ')}]. Add the link, or use a collective that needs only a ring.`,
+        `process group: rank ${this.rank} has no link to rank ${rank}, only to [${[...this.byRank.keys()].join(', ')}]. Add the link, or use a collective that needs only a ring.`,
       )
     return session
   }

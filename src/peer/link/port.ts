@@ -42,7 +42,7 @@ export class PortLink extends LinkBase {
     }
     port.onmessageerror = () => this.release('failed', 'received a message that could not be read')
     port.addEventListener('close', this.handleClose)
-    options.peerClosed?.then(() => this.release('closed', 'the other tab released the port'))
+    options.peerClosed?.then(() => this.release('closed', 'its tab or worker closed'))
   }
 
   room(): number {

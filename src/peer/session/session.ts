@@ -73,7 +73,6 @@ export class Session {
 
   private readonly link: Link
   private readonly env: Env
-  private readonly epoch: number
   private readonly config: SessionConfig
   private readonly sendWindow = new SendWindow()
   private readonly receiveWindow: ReceiveWindow
@@ -94,7 +93,6 @@ export class Session {
     const { link, env, epoch } = options
     this.link = link
     this.env = env
-    this.epoch = epoch
     this.rank = options.rank
     this.peerRank = options.peerRank
     this.config = { ...sessionDefaults, ...options.config }
@@ -199,9 +197,9 @@ export class Session {
     const foreign = this.stats.foreignEpochFrames
     const error = new PeerError(
       'peer.timeout',
-      `epoch ${this.epoch}: rank ${this.rank} waited ${this.config.helloMs} ms for HELLO from rank ${this.peerRank}` +
+      `rank ${this.rank} waited ${this.config.helloMs} ms for HELLO from rank ${this.peerRank}` +
         `${this.hello.isSent ? '' : '; the link never opened'}` +
-        `${foreign > 0 ? `; ${foreign} frames of another epoch came, last of epoch ${this.reader.header.epoch}` : ''}. Is that tab still open?`,
+        `${foreign > 0 ? `; ${foreign} frames of another membership came, last of membership ${this.reader.header.epoch}` : ''}. Is that tab still open?`,
     )
     this.settleReady.reject(error)
     this.onerror(error)
@@ -405,7 +403,7 @@ export class Session {
   }
 
   private sentence(text: string): string {
-    return `epoch ${this.epoch}: rank ${this.rank} on its link to rank ${this.peerRank}: ${text.replace(/\.$/, '')}.`
+    return `rank ${this.rank} on its link to rank ${this.peerRank}: ${text.replace(/\.$/, '')}.`
   }
 }
 

@@ -1,12 +1,14 @@
 import { capitalized } from '../parts/format.ts'
 
 /**
- * The text of an error as the page shows it: what the protocol calls an epoch is a run here, where epochs are passes over the data.
+ * The text of an error as the page shows it: what the protocol calls an epoch or a membership is a run here, where epochs are passes over the
+ * data.
  */
 export const inPageWords = (text: string): string =>
   text
     .replace(/\b(e)poch (?=\d)/gi, (_, first: string) => (first === 'E' ? 'Run ' : 'run '))
-    .replaceAll('frames of another epoch', 'frames of another run')
+    .replace(/\bmembership (?=\d)/g, 'run ')
+    .replaceAll('frames of another membership', 'frames of another run')
 
 /** What a run ended with comes in the words of links and ranks, which begin in the middle of a sentence; an address stays as it is. */
 export const asSentence = (text: string): string =>

@@ -193,10 +193,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     void pair.gone.then(() =>
       down(
         peerRank,
-        new PeerError(
-          'peer.lost',
-          `link to ${nameOf(peerRank)}: ended: the other tab released the port.`,
-        ),
+        new PeerError('peer.lost', `link to ${nameOf(peerRank)}: ended: its tab closed.`),
       ),
     )
     await addLink(epoch, peerRank, { kind: 'port', port: pair.port }, 0)

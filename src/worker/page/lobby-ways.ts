@@ -53,7 +53,7 @@ class PortWay implements LobbyWay {
     if (this.#isClosed) this.#release()
     const { port } = pair
     port.onmessage = () => (isCalling ? this.#answered() : port.postMessage(0))
-    void pair.gone.then(() => this.#ended(this.#error('the other tab released the port')))
+    void pair.gone.then(() => this.#ended(this.#error('the other tab closed')))
   }
 
   async roundTrips(count: number): Promise<number[]> {

@@ -251,7 +251,7 @@ describe('over ports, met without a server', () => {
     await crash(again)
     const crashedAt = performance.now()
     for (const failure of failures)
-      expect(await failure).toMatch(/rank 3 .*the other tab released the port/)
+      expect(await failure).toMatch(/lost rank 3: its tab or worker closed/)
     expect(performance.now() - crashedAt).toBeLessThan(3000)
     await destroy(pages)
     for (const page of pages) expect((await left(page)).locks).toEqual([])

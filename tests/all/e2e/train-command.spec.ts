@@ -15,7 +15,16 @@ test('--demo, with data of a person and the exchange switched off: each tab ends
   const points = join(folder.path, 'points.bin')
   const values = Array.from({ length: 60 }, (_, i) => [Math.sin(i), Math.cos(i), i % 2]).flat()
   await writeFile(points, Float32Array.from(values))
-  const flags = ['--demo', 'playground', '--data-file', points, '--nproc-per-node', '2', '--steps', '4']
+  const flags = [
+    '--demo',
+    'playground',
+    '--data-file',
+    points,
+    '--nproc-per-node',
+    '2',
+    '--steps',
+    '4',
+  ]
   const { child, told } = folder.start(
     {},
     ...['--json', '--adapter', 'software', '--strategy', 'alone', '--partition', 'own-slice'],

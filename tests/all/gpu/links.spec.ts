@@ -249,7 +249,7 @@ describe('a ring in one page', () => {
     for (const one of settled) {
       expect(one.status).toBe('rejected')
       expect(String((one as PromiseRejectedResult).reason)).toMatch(
-        /allReduce #0 \(epoch 1\): .*lost rank \d/,
+        /rank \d lost rank \d: .*\(allReduce #0/,
       )
     }
     for (const group of groups) group.destroy()

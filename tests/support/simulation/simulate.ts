@@ -246,7 +246,7 @@ class Simulation {
     else if (this.#hasFired('corrupt')) return
     else if (!(error instanceof PeerError)) this.#violate(`${told}, which is no PeerError`)
     else if (!/\brank \d/.test(error.message)) this.#violate(`${told}, which names no rank`)
-    else if (name !== 'ready' && !/^(\w+ via )?\w+ #\d+/.test(error.message))
+    else if (name !== 'ready' && !/(^|\()(\w+ via )?\w+ #\d+/.test(error.message))
       this.#violate(`${told}, which names no operation`)
     else if (
       !this.#hasFired('leave') &&

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { waitingText } from '../../../src/distributed/group/form-group.ts'
 import {
   type Gathered,
   type GatherOptions,
@@ -161,6 +162,38 @@ describe('what goes wrong', () => {
       )
     }
     expect(world.env.now()).toBeLessThan(61_500)
+  })
+
+  it('who comes while a group runs is told that it waited for the next', async () => {
+    const world = new World()
+    const alone = await world.failure(world.join(0, 2))
+    expect(alone.message).toMatch(/missing rank 1\. Start it .*, or raise joinTimeoutMs\.$/)
+    const pair = [0, 1].map(async (rank) => leaveRound(world.store, await world.join(rank, 2)))
+    await world.env.until(Promise.all(pair))
+    const late = await world.failure(world.join(undefined, 2))
+    expect(late.message).toMatch(
+      /raise joinTimeoutMs\. If a group is already running in this room, this rank waited for the next one: use another room or groupName\.$/,
+    )
+  })
+
+  it('a rank that waits says so once, after 3 s', async () => {
+    const world = new World()
+    const told: [number, readonly number[]][] = []
+    const onwaiting = (rank: number, missing: readonly number[]) => void told.push([rank, missing])
+    const joining = [world.join(0, 3, { onwaiting }), world.join(2, 3)]
+    await world.env.advance(2_500)
+    expect(told).toEqual([])
+    await world.env.advance(20_000)
+    expect(told).toEqual([[0, [1]]])
+    joining.push(world.join(1, 3, { onwaiting }))
+    await world.env.until(Promise.all(joining))
+    expect(told).toHaveLength(1)
+    expect(waitingText(0, [1], 2, true)).toBe(
+      'tabring: rank 0 waits for rank 1 of 2. Open this address in another tab.',
+    )
+    expect(waitingText(0, [1, 2], 3, false)).toBe(
+      'tabring: rank 0 waits for ranks 1 and 2 of 3. Start them with the same room.',
+    )
   })
 
   it('a rank that crashed while it waited counts as missing', async () => {

@@ -89,7 +89,9 @@ describe('ranks linked by the relay', () => {
 
   it('a rank that is cut off is named by the others', async () => {
     const formed = await form(3, newRoomUrl(server.address))
-    const pending = [0, 2].map((rank) => expect(formed[rank].barrier()).rejects.toThrow(/rank 1 /))
+    const pending = [0, 2].map((rank) =>
+      expect(formed[rank].barrier()).rejects.toThrow(/lost rank 1: /),
+    )
     formed[1].destroy()
     await Promise.all(pending)
   })

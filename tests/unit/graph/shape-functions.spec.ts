@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { embedding, indexSelect, oneHot } from '../../../src/graph/functions/index-ops.ts'
+import { crossEntropy, nllLoss } from '../../../src/graph/functions/losses.ts'
 import { bmm, dot, outer } from '../../../src/graph/functions/matmul.ts'
 import { pad } from '../../../src/graph/functions/pad.ts'
 import {
@@ -14,10 +15,14 @@ import {
   split,
   stack,
 } from '../../../src/graph/functions/shape.ts'
+import { ModuleBuffer } from '../../../src/graph/trace/module-buffer.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { type Tensor, TracedTensor } from '../../../src/graph/trace/tensor.ts'
 import { Trace, withTrace } from '../../../src/graph/trace/trace.ts'
 import { GraphValue } from '../../../src/graph/trace/value.ts'
 import { Embedding } from '../../../src/nn/embedding.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import { Sequential } from '../../../src/nn/module.ts'
 import { type DType, type Shape, tensorType } from '../../../src/util/shape.ts'
 
 // Shapes that the functions give, and what they say to arguments that do not fit; values are held to PyTorch on the device.
@@ -123,12 +128,71 @@ const refused: [name: string, make: () => unknown, text: RegExp][] = [
   [
     'matmul',
     () => x([2, 3]).matmul(x([4, 5])),
-    /matmul: K must agree, got 3 in a\[2, 3\] and 4 in b/,
+    /matmul: inner dimensions must agree, got 3 in a\[2, 3\] and 4 in b/,
   ],
   [
     'matmul of batches',
     () => x([2, 3, 4]).matmul(x([3, 4, 5])),
     /matmul: dimension 0 must agree or be 1/,
+  ],
+  [
+    'a linear layer with other features',
+    () => new Linear(2, 4).forward(x([8, 3])),
+    /^Linear: expected 2 input features, got 3 in x\[8, 3\]\. Correct inFeatures/,
+  ],
+  [
+    'a linear layer that has a name',
+    () => {
+      const model = new Sequential(new Linear(2, 4))
+      model.parameters()
+      return model.forward(x([3]))
+    },
+    /^Linear "0": expected 2 input features, got 3 in x\[3\]\./,
+  ],
+  [
+    'class labels as floats',
+    () => crossEntropy(x([8, 3]), x([8])),
+    /^crossEntropy: class labels must be i32, got f32\. Declare the input as tensorType\(\[8\], 'i32'\), or pass class probabilities of shape \[8, 3\]\.$/,
+  ],
+  [
+    'class labels of places as floats',
+    () => crossEntropy(x([8, 3, 5]), x([8, 5])),
+    /class labels must be i32.* tensorType\(\[8, 5\], 'i32'\), or .* \[8, 3, 5\]/,
+  ],
+  [
+    'the class label of one row as a float',
+    () => nllLoss(x([3]), x([])),
+    /^nllLoss: class labels must be i32, got f32\. Declare the input as tensorType\(\[\], 'i32'\)\.$/,
+  ],
+  [
+    'class labels of nllLoss as floats',
+    () => nllLoss(x([8, 3]), x([8])),
+    /^nllLoss: class labels must be i32, got f32\. Declare the input as tensorType\(\[8\], 'i32'\)\.$/,
+  ],
+  [
+    'probabilities of another shape',
+    () => crossEntropy(x([8, 3]), x([8, 2])),
+    /crossEntropy: input and target must have the same shape/,
+  ],
+  [
+    'a value of a tensor',
+    () => x([]).item(),
+    /^Tensor\.item: a tensor has no value while a step is traced\. Return it from the step/,
+  ],
+  [
+    'a value of a parameter',
+    () => new Parameter([1], Float32Array.of(1)).item(),
+    /^Parameter\.item: .*await x\.read\(\)/,
+  ],
+  [
+    'a parameter of a plain array',
+    () => new Parameter([2, 1], [1, 2] as never),
+    /^Parameter: data must be a Float32Array, got a plain array of 2\./,
+  ],
+  [
+    'a buffer of doubles',
+    () => new ModuleBuffer([2], Float64Array.of(1, 2) as never),
+    /^ModuleBuffer: data must be a Float32Array, got Float64Array of 2\./,
   ],
   ['matmul of a scalar', () => x([]).matmul(x([2])), /matmul: both tensors must have at least one/],
 ]

@@ -71,7 +71,7 @@ test('ranks of different groups do not start: the HELLO says so', async () => {
   const four = new Session({ ...common, link: fourth, size: 2, rank: 1, peerRank: 0, epoch: 2 })
   const late = await env.until(outcomes([three.ready, four.ready]))
   expect(late[0]!.message).toMatch(
-    /waited 15000 ms for HELLO from rank 1; \d+ frames of another epoch came, last of epoch 2/,
+    /waited 15000 ms for HELLO from rank 1; \d+ frames of another membership came, last of membership 2/,
   )
 })
 
@@ -168,7 +168,7 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     const error = await answerOf((session) => {
       for (const send of frames) send(session)
     })
-    expect(error.message).toMatch(/^allReduce #5 bucket 0 \(epoch 3\): /)
+    expect(error.message).toMatch(/^allReduce #5 bucket 0: /)
     expect(error.message).toMatch(text)
   })
 

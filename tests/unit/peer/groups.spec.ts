@@ -194,7 +194,7 @@ describe('messages between two', () => {
       2000,
     )
     expect(error?.message).toMatch(
-      /send #0 bucket 0 .*rank 0 waited 500 ms for chunk 0 from rank 2; .*not started/,
+      /send #0 bucket 0: rank 0 waited 500 ms for chunk 0 from rank 2; .*not started/,
     )
   })
 })
@@ -237,7 +237,11 @@ describe('a group that is retired', () => {
     expect(again.map((one) => one[0])).toEqual([6, 6])
     await env.until(Promise.all(groups.map((group) => group.barrier())))
     expect(groups.map((group) => group.error)).toEqual([undefined, undefined, undefined])
-    expect(groups[0]!.stats().inFlight).toMatchObject({ launched: 0, startedByPeers: 0, heldBytes: 0 })
+    expect(groups[0]!.stats().inFlight).toMatchObject({
+      launched: 0,
+      startedByPeers: 0,
+      heldBytes: 0,
+    })
   })
 
   test('ends with an epoch that fails', async () => {

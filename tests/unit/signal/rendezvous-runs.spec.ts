@@ -233,18 +233,18 @@ describe('a run', () => {
       {
         type: 'linkDown',
         peerRank: 1,
-        text: 'link to rank 1 (t1): ended: the other tab released the port.',
+        text: 'link to rank 1 (t1): ended: its tab closed.',
       },
-      { type: 'abort', text: 'allReduce #4 bucket 0 (epoch 2): rank 2 lost rank 1 (closed).' },
-      { type: 'abort', text: 'epoch 3: rank 2 waited 15000 ms for HELLO from rank 1.' },
+      { type: 'abort', text: 'rank 2 lost rank 1: its tab closed. (allReduce #4 bucket 0)' },
+      { type: 'abort', text: 'rank 2 waited 15000 ms for HELLO from rank 1.' },
     ] as const) {
       const epoch = await world.run(ids)
       world.say('t2', { ...reason, epoch })
       told.push(world.last('t0', 'abort').text)
     }
     expect(told).toEqual([
-      'epoch 1: rank 2 (t2) lost its link to rank 1 (t1): ended: the other tab released the port.',
-      'epoch 2: rank 2 (t2): allReduce #4 bucket 0: rank 2 lost rank 1 (closed).',
+      'epoch 1: rank 2 (t2) lost its link to rank 1 (t1): ended: its tab closed.',
+      'epoch 2: rank 2 (t2) lost rank 1: its tab closed. (allReduce #4 bucket 0)',
       'epoch 3: rank 2 (t2) waited 15000 ms for HELLO from rank 1.',
     ])
   })

@@ -328,12 +328,13 @@ describe('a run', () => {
     const said = (text: string) =>
       statusOf(play(training(2, 10), { type: 'failed', code: 'internal', text })).text
     expect(said('epoch 1: rank 1 (Ada) is gone: left.')).toBe('run 1: rank 1 (Ada) is gone: left.')
-    expect(said('allReduce #4 (epoch 2): rank 2 lost rank 1.')).toContain('(run 2): rank 2')
-    expect(said('3 frames of another epoch came, last of epoch 2')).toBe(
+    expect(said('the room is running (epoch 2), not waiting.')).toContain('running (run 2), not')
+    expect(said('3 frames of another membership came, last of membership 2')).toBe(
       '3 frames of another run came, last of run 2',
     )
     expect(asSentence('rank 1 is gone.')).toBe('Rank 1 is gone.')
     expect(asSentence('https://a/b: expected a file.')).toBe('https://a/b: expected a file.')
+    expect(said('rank 0 lost rank 1: its tab closed.')).toBe('rank 0 lost rank 1: its tab closed.')
     // A pass over the data has its name.
     expect(said('Lower the epochs or steps.')).toBe('Lower the epochs or steps.')
   })
@@ -361,8 +362,8 @@ describe('a run', () => {
     const name = before.run!.members[3].name
     for (const [code, text] of [
       ['peer.lost', `epoch 1: rank 3 (${name}) is gone: left.`],
-      ['peer.aborted', `allGather #72 bucket 0 (epoch 1): rank 3 (${name}) is gone: left.`],
-      ['peer.lost', 'allReduce #4 (epoch 1): rank 0 lost rank 3 (closed, the link).'],
+      ['peer.aborted', `allGather #72 bucket 0: rank 3 (${name}) is gone: left.`],
+      ['peer.lost', 'rank 0 lost rank 3: its tab or worker closed. (allReduce #4)'],
     ]) {
       const ended = play(before, { type: 'failed', code, text })
       expect(goneRanks(ended)).toEqual([3])

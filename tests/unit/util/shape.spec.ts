@@ -5,6 +5,7 @@ import {
   formatShape,
   sameShape,
   stridesOf,
+  tensorType,
   unify,
 } from '../../../src/util/shape.ts'
 
@@ -37,4 +38,10 @@ test('unify binds letters, and a clash names the letter and both tensors', () =>
     ]),
   ).toThrow('matmul: K must agree, got 64 in a[128, 64] and 32 in b[32, 10]')
   expect(() => unify('matmul', [['a', 'M K', [5]]])).toThrow(/a must have 2 dimensions/)
+})
+
+test.each(['float32', 'i64'])('a dtype %s is refused', (dtype) => {
+  expect(() => tensorType([2], dtype as never)).toThrow(
+    `tensorType: dtype must be one of f32, i32, u32, f16, got "${dtype}".`,
+  )
 })
