@@ -1,13 +1,8 @@
 import { describe, expect, test } from 'vitest'
+import type { HostTensor } from '../../../src/data/descriptions.ts'
 import { DataLoader, type DataLoaderOptions } from '../../../src/data/loader/data-loader.ts'
 import { DistributedSampler } from '../../../src/data/sampler.ts'
-import {
-  type Dataset,
-  drawsOf,
-  type HostTensor,
-  type Sample,
-  type SampleKey,
-} from '../../../src/data/samples.ts'
+import { type Dataset, drawsOf, type Sample, type SampleKey } from '../../../src/data/samples.ts'
 import { load, type SavedState, save } from '../../../src/data/saved-tree.ts'
 
 /** 20 samples: y the number, x a draw. */
