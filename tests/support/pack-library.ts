@@ -2,8 +2,7 @@ import { execFile } from 'node:child_process'
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-
-const repository = join(import.meta.dirname, '..', '..')
+import { repository } from './repository.ts'
 
 /** Builds and packs the library as `npm pack` does; returns the archive's path in `folder`, which has no other. */
 export async function packLibrary(folder: string): Promise<string> {

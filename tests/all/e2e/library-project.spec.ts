@@ -6,10 +6,9 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { freePort } from '../../support/free-port.ts'
 import { packLibrary } from '../../support/pack-library.ts'
+import { repository } from '../../support/repository.ts'
 
 // docs/guides/library.md in an empty folder, with the package as npm packs and installs it.
-
-const repository = join(import.meta.dirname, '..', '..', '..')
 
 /** The files that a page shows, by name. */
 async function filesOfPage(path = 'guides/library.md'): Promise<[name: string, text: string][]> {
