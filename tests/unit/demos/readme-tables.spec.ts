@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { demoTables } from '../../../bench/demos/tables.ts'
 import { ranksOf } from '../../../src/ui/settings/draft.ts'
-import { checkDraft, draftFromQuery } from '../../support/demo-settings.ts'
 import { repository } from '../../support/repository.ts'
+import { checkDraft, draftFromQuery } from '../../support/ui-with-experiments.ts'
 
 /** The tables that `npm run bench -- demos` makes, and the READMEs that have them. */
 

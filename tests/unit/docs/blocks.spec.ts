@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { cpuProgram, moduleOf } from '../../support/docs-blocks.ts'
+import { preambles } from '../../support/docs-preambles.ts'
 import { type CodeBlock, exists, userPages } from '../../support/markdown.ts'
 import { repository } from '../../support/repository.ts'
-import { preambles } from './preambles.ts'
 
 // Every code block of README.md, CONTRIBUTING.md and docs/ is checked. Commands are in commands.spec.ts.
 
