@@ -21,7 +21,7 @@ beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), 'tabring-user-'))
   installed = join(project, 'node_modules', 'tabring')
   await mkdir(installed, { recursive: true })
-  const archive = await packLibrary(project)
+  const archive = await packLibrary()
   await run('tar', ['-xzf', archive, '--strip-components=1', '-C', installed])
   await cp(join(import.meta.dirname, 'fixtures', 'library-user'), project, { recursive: true })
 })

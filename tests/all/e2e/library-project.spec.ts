@@ -55,7 +55,7 @@ beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), 'tabring-project-'))
   await inProject('npm', 'init', '--yes')
   await inProject('npm', 'pkg', 'set', 'type=module')
-  const archive = await packLibrary(project)
+  const archive = await packLibrary()
   await inProject('npm', 'install', '--offline', '--no-audit', '--no-fund', archive)
   // What the page's first install gets from the registry.
   for (const name of ['vite', 'playwright', 'typescript', '@types/node', '.bin/vite', '.bin/tsc']) {
