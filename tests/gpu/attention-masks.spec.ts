@@ -14,10 +14,9 @@ import { MultiheadAttention, type MultiheadAttentionInputs } from '../../src/nn/
 import { type TensorType, tensorType } from '../../src/util/shape.ts'
 import golden from '../golden/attention-masks.json'
 import {
-  allowedDistance,
+  expectGolden,
   type GoldenResult,
   type GoldenTensor,
-  largestDistance,
   typeOf,
   valuesOf,
 } from '../support/golden.ts'
@@ -82,11 +81,7 @@ describe.each(['webgpu', 'cpu'])('MultiheadAttention on %s', (device) => {
       )
       const got = await program.run(data)
       program.destroy()
-      for (const [output, result] of Object.entries(found.outputs)) {
-        const values = valuesOf(result)
-        const distance = largestDistance(got[output], values)
-        expect(distance, output).toBeLessThanOrEqual(allowedDistance(result.distance, values))
-      }
+      expectGolden(got, found.outputs)
     })
   })
 })

@@ -17,10 +17,9 @@ import { AvgPool2d, MaxPool1d, MaxPool2d } from '../../src/nn/pooling.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import golden from '../golden/pooling.json'
 import {
-  allowedDistance,
+  expectGolden,
   type GoldenCase,
   type GoldenTensor,
-  largestDistance,
   typeOf,
   valuesOf,
 } from '../support/golden.ts'
@@ -73,11 +72,7 @@ describe.each([false, true])('against PyTorch, naive: %s', (isNaive) => {
     )
     const got = await program.run({ dy: floats(dy) })
     program.destroy()
-    for (const [name, result] of Object.entries(found.outputs)) {
-      const values = valuesOf(result)
-      const distance = largestDistance(got[name], values)
-      expect(distance, name).toBeLessThanOrEqual(allowedDistance(result.distance, values))
-    }
+    expectGolden(got, found.outputs)
     if (found.indices) expect([...got['indices']]).toEqual([...valuesOf(found.indices)])
   })
 })
