@@ -82,6 +82,7 @@ const e2e = {
   test: {
     ...drive,
     name: 'e2e',
+    globalSetup: [drive.globalSetup, './tests/support/pack-folder.ts'],
     include: specsOf('e2e'),
     // Those of the projects that the specs make.
     exclude: ['**/fixtures/**'],

@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError } from 'commander'
+import { type Algorithm, algorithms } from '../src/peer/algorithms/operations.ts'
 import { hasAlgorithm } from '../src/peer/algorithms/plan-collective.ts'
-import { type Algorithm, algorithms } from '../src/peer/collective/announcement.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import { closeAfter } from './command/close-after.ts'
 import { jsonOption, saveOption, someOf } from './command/flags.ts'

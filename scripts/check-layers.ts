@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
+import { repository } from '../tests/support/repository.ts'
 import {
   allowed,
   apart,
@@ -24,10 +25,9 @@ const importForms = [
 /** Names that belong to pages. */
 const pageOnly = /\b(?:window|document)\.[a-zA-Z]/
 
-const root = resolve(import.meta.dirname, '..')
 const files = ['src', 'node', 'demos']
   .flatMap((folder) =>
-    readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((name) =>
+    readdirSync(join(repository, folder), { recursive: true, encoding: 'utf8' }).map((name) =>
       join(folder, name),
     ),
   )
@@ -78,7 +78,7 @@ interface Imports {
 const used = new Set<string>()
 const graph = new Map<string, Imports>()
 for (const file of files) {
-  const text = readFileSync(join(root, file), 'utf8')
+  const text = readFileSync(join(repository, file), 'utf8')
   const layer = layerOf(file)
   const code = text.replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*/gm, '')
   const named = importForms.flatMap((form) =>
@@ -91,10 +91,10 @@ for (const file of files) {
     .filter(({ name }) => name.startsWith('.'))
     .map(({ isType, name }) => ({
       isType,
-      path: relative(root, resolve(root, dirname(file), name.replace(/\?.*$/, ''))).replaceAll(
-        '\\',
-        '/',
-      ),
+      path: relative(
+        repository,
+        resolve(repository, dirname(file), name.replace(/\?.*$/, '')),
+      ).replaceAll('\\', '/'),
     }))
   graph.set(file, {
     all: imports.map(({ path }) => path),

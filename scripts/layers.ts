@@ -194,6 +194,7 @@ export const allowed: Record<string, readonly string[]> = {
 
   'src/trainer/settings': [
     'src/util',
+    'src/graph/memory',
     'src/graph/trace',
     'src/graph/plan',
     'src/nn',
@@ -278,7 +279,6 @@ export const allowed: Record<string, readonly string[]> = {
     'src/peer/room',
     'src/peer/link',
     'src/peer/algorithms',
-    'src/peer/collective',
     'src/peer/group',
     'src/ui/parts/format.ts',
   ],

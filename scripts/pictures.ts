@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { Command } from 'commander'
 import type { Browser, Locator, Page } from 'playwright'
 import type { AnyDemo } from '../demos/all-demos.ts'
@@ -9,17 +9,16 @@ import { ensureBuilt } from '../node/build.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { serve } from '../node/serve.ts'
 import { launchForTraining } from '../node/training-browser.ts'
+import { repository } from '../tests/support/repository.ts'
 
 /**
  * `npm run pictures`: README's pictures, taken of the built pages while they train: three tabs as an animation, the page, and each demo.
  *
  * ffmpeg joins the tabs side by side and makes the animation; it has to be there (`apt-get install ffmpeg`, `brew install ffmpeg`).
  */
-const root = resolve(import.meta.dirname, '..')
-
 const { out, adapter } = new Command('npm run pictures --')
   .description("Takes README's pictures again. Needs ffmpeg.")
-  .option('--out <folder>', 'output folder', join(root, 'docs', 'images'))
+  .option('--out <folder>', 'output folder', join(repository, 'docs', 'images'))
   .option('--adapter <name>', 'auto or software', 'auto')
   .parse()
   .opts<{ out: string; adapter: AdapterChoice }>()

@@ -1,10 +1,11 @@
 import { readFileSync, rmSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { chromium } from 'playwright'
 import { visit } from '../bench/start/visit.ts'
 import { ownPages, trainedDemos } from '../demos/all-demos.ts'
 import { browserFlags, findBrowser } from '../node/chromium.ts'
 import { serve } from '../node/serve.ts'
+import { repository } from '../tests/support/repository.ts'
 import { firstLoadBudget, kilobytes, sizeLines, sumOf } from './size/budget.ts'
 import { buildChunks, type Chunk, withImports } from './size/chunks.ts'
 
@@ -14,8 +15,6 @@ import { buildChunks, type Chunk, withImports } from './size/chunks.ts'
  * The first load and what Start fetches are what a headless browser asked the server for, with the default experiment. All else that
  * index.html can reach is listed by what loads it.
  */
-const root = resolve(import.meta.dirname, '..')
-
 /** When a part comes, by the source that it begins with. */
 const whenBySource: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
@@ -41,7 +40,7 @@ const whenBySource: Readonly<Record<string, string>> = {
   'src/worker/compute/training.ts': 'Start',
 }
 
-const { folder, chunks } = await buildChunks(root)
+const { folder, chunks } = await buildChunks(repository)
 let isWithin = false
 try {
   const { firstLoad, start } = await fetched()

@@ -1,7 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
+import { repository } from '../tests/support/repository.ts'
 import { type Summary, summaryFile } from './test/reporter.ts'
 
 const usage = `Usage: npm run test:repeat -- [--times N] [--load] [spec ...] [-t name]
@@ -33,8 +34,7 @@ const passedOn = given.filter(
   (arg, i) => arg !== '--load' && (at < 0 || (i !== at && i !== at + 1)),
 )
 
-const root = resolve(import.meta.dirname, '..')
-const results = join(root, 'test-results')
+const results = join(repository, 'test-results')
 mkdirSync(results, { recursive: true })
 
 /** Failed runs by test: the command that runs the test alone, and a count. */
@@ -68,9 +68,12 @@ process.exit(failedRuns > 0 ? 1 : 0)
 
 /** Returns what failed; the output of a failed run goes to a file. */
 async function runOnce(run: number): Promise<readonly string[]> {
-  rmSync(join(root, summaryFile), { force: true })
-  const args = ['--import', 'tsx', join(root, 'scripts/test.ts'), ...passedOn]
-  const child = spawn(process.execPath, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] })
+  rmSync(join(repository, summaryFile), { force: true })
+  const args = ['--import', 'tsx', join(repository, 'scripts/test.ts'), ...passedOn]
+  const child = spawn(process.execPath, args, {
+    cwd: repository,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
   const output: Buffer[] = []
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (chunk: Buffer) => output.push(chunk))
@@ -85,7 +88,7 @@ async function runOnce(run: number): Promise<readonly string[]> {
 
 function failuresOf(): readonly string[] | undefined {
   try {
-    const { failures } = JSON.parse(readFileSync(join(root, summaryFile), 'utf8')) as Summary
+    const { failures } = JSON.parse(readFileSync(join(repository, summaryFile), 'utf8')) as Summary
     return failures
   } catch {
     return undefined

@@ -1,8 +1,9 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { dirname, join } from 'node:path'
 import { browserVariable, findBrowser } from '../node/chromium.ts'
+import { repository } from '../tests/support/repository.ts'
 import { type Summary, summaryFile } from './test/reporter.ts'
 
 /**
@@ -13,10 +14,9 @@ import { type Summary, summaryFile } from './test/reporter.ts'
  * Where there is no browser it installs Playwright's. Nothing is skipped for lack of a browser, an adapter or a route between tabs:
  * such a machine fails with an error that says what is missing.
  */
-const root = resolve(import.meta.dirname, '..')
-const summaryPath = join(root, summaryFile)
+const summaryPath = join(repository, summaryFile)
 const bin = (name: string) =>
-  join(root, 'node_modules', '.bin', process.platform === 'win32' ? `${name}.cmd` : name)
+  join(repository, 'node_modules', '.bin', process.platform === 'win32' ? `${name}.cmd` : name)
 
 const isShellNeeded = process.platform === 'win32'
 const title = (name: string, args: readonly string[]) => `\n> ${name} ${args.join(' ')}`
@@ -24,7 +24,7 @@ const title = (name: string, args: readonly string[]) => `\n> ${name} ${args.joi
 function run(name: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): boolean {
   console.log(title(name, args))
   const { status } = spawnSync(bin(name), args, {
-    cwd: root,
+    cwd: repository,
     stdio: 'inherit',
     shell: isShellNeeded,
     env: { ...process.env, ...env },
@@ -34,7 +34,7 @@ function run(name: string, args: readonly string[], env: NodeJS.ProcessEnv = {})
 
 /** Runs next to other commands; prints its output in one piece when it has ended. */
 async function runQuietly(name: string, args: readonly string[]): Promise<boolean> {
-  const child = spawn(bin(name), args, { cwd: root, shell: isShellNeeded })
+  const child = spawn(bin(name), args, { cwd: repository, shell: isShellNeeded })
   const output: Buffer[] = []
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (chunk: Buffer) => output.push(chunk))

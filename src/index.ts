@@ -17,7 +17,7 @@ export {
 } from './data/collate.ts'
 export { type CsvColumns, type CsvOptions, CsvTable, readCsv } from './data/csv.ts'
 export { ConcatDataset, randomSplit, Subset, TensorDataset } from './data/datasets.ts'
-export type { DatasetDescription } from './data/descriptions.ts'
+export type { DatasetDescription, HostNumbers, HostTensor } from './data/descriptions.ts'
 export {
   type DownloadOptions,
   type DownloadProgress,
@@ -85,8 +85,6 @@ export {
 } from './data/sampler.ts'
 export {
   type Dataset,
-  type HostNumbers,
-  type HostTensor,
   hostTensor,
   type NestedNumbers,
   type NumberArray,
@@ -363,6 +361,7 @@ export {
   zeros,
 } from './graph/functions/shape.ts'
 export type { OnNode, ReadValue } from './graph/inside/probe.ts'
+export type { HostData } from './graph/memory/host-values.ts'
 export type { StoredData } from './graph/memory/pool.ts'
 export {
   type AnyRuntime,
@@ -376,7 +375,6 @@ export {
 export type { PlanOptions } from './graph/plan/plan.ts'
 export type { InputTypes, Outputs, PrepareOptions, TracedFunction } from './graph/plan/prepare.ts'
 export type {
-  HostData,
   ProgramMemory,
   RunInput,
   RunInputs,
@@ -519,8 +517,8 @@ export type {
   StateTensor,
 } from './optim/state-dict.ts'
 export type { AlgorithmChoice } from './peer/algorithms/algorithm-choice.ts'
+export type { Algorithm as CollectiveAlgorithm } from './peer/algorithms/operations.ts'
 export type { ChunkRange } from './peer/algorithms/plan.ts'
-export type { Algorithm as CollectiveAlgorithm } from './peer/collective/announcement.ts'
 export type { CollectiveCounts, CollectiveOptions } from './peer/collective/collectives.ts'
 export type { CollectiveArray, ElementArray, ReduceOp } from './peer/collective/element.ts'
 export { Float16Bits, type Float16Elements } from './peer/collective/float16-bits.ts'

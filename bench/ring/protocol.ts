@@ -1,5 +1,5 @@
 import type { InitProcessGroupOptions } from '../../src/distributed/group/form-group.ts'
-import type { Algorithm } from '../../src/peer/collective/announcement.ts'
+import type { Algorithm } from '../../src/peer/algorithms/operations.ts'
 import type { LinkMeasurement } from '../../src/peer/group/measure-links.ts'
 import type { Transport } from '../../src/worker/api.ts'
 

@@ -36,16 +36,16 @@ const labelsMagic = '0x00 0x00 0x08 0x01'
 export async function readIdxFile(file: File): Promise<IdxFile> {
   const { name } = file
   if (file.size > mostFileBytes)
-    throw malformed(name, `at most ${mostFileBytes} bytes`, String(file.size))
+    throw malformed(name, `it has ${file.size} bytes, more than ${mostFileBytes}`)
   const bytes = new Uint8Array(await file.arrayBuffer())
   const plain = await gunzipIfCompressed(bytes, name)
   const magic = [...plain.subarray(0, 4)].map((byte) => `0x${byte.toString(16).padStart(2, '0')}`)
   const isLabels = magic.join(' ') === labelsMagic
   if (!isLabels && magic.join(' ') !== imagesMagic) {
+    const found = magic.length < 4 ? `has ${magic.length} bytes` : `begins with ${magic.join(' ')}`
     throw malformed(
       name,
-      `an IDX file that begins with ${imagesMagic} (images) or ${labelsMagic} (labels)`,
-      magic.length < 4 ? `${magic.length} bytes` : magic.join(' '),
+      `it ${found}; an IDX file begins with ${imagesMagic} (images) or ${labelsMagic} (labels)`,
     )
   }
   const { shape } = await (isLabels ? readLabels : readImages)({ name, bytes: plain }, mnistImages)
@@ -108,7 +108,7 @@ export function problemsOf({ files, unplaced }: IdxSet): string[] {
   const size =
     bytes > mostGivenBytes
       ? [
-          `The files: expected at most ${mostGivenBytes} bytes with gzip, got ${bytes}. Serve them from a folder and enter its address.`,
+          `The files: they have ${bytes} bytes with gzip, more than ${mostGivenBytes}. Serve them from a folder and enter its address.`,
         ]
       : []
   return [...pairs, ...open, ...size]
@@ -124,8 +124,8 @@ export function givenOf(set: IdxSet): Uint8Array<ArrayBuffer> | null {
 const nameOf = (split: 'train' | 't10k', kind: IdxFile['kind']): IdxName =>
   `${split}-${kind}-idx${kind === 'images' ? 3 : 1}-ubyte` as IdxName
 
-const malformed = (name: string, expected: string, got: string) =>
+const malformed = (name: string, problem: string) =>
   new DataError(
     'data.malformed',
-    `${name}: expected ${expected}, got ${got}. Choose MNIST’s four files, or others in their format, plain or gzip.`,
+    `${name}: ${problem}. Choose MNIST’s four files, or others in their format, plain or gzip.`,
   )

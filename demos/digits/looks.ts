@@ -23,7 +23,7 @@ export const looksOf = (sampleShape: (config: TrainConfig) => Shape): Task<DataS
     if (x.length !== pixels || !x.every((value) => value >= 0 && value <= 1)) {
       throw new TabringError(
         'config.invalid',
-        `classify: expected ${pixels} numbers from 0 to 1, got ${x.length} values. Draw the digit again.`,
+        `classify: these ${x.length} values are not ${pixels} numbers from 0 to 1. Draw the digit again.`,
       )
     }
     const types = { x: tensorType([1, ...sampleShape(config)]) }

@@ -17,7 +17,7 @@ export async function decodePicture(file: File, longest: number): Promise<Pictur
   if (Math.min(width, height) < fewestPixelsASide) {
     bitmap.close()
     throw new Error(
-      `${file.name}: expected sides of ${fewestPixelsASide} pixels or more, got ${width} x ${height}. Choose a larger or less narrow picture.`,
+      `${file.name}: a side of ${width} x ${height} pixels is below ${fewestPixelsASide}. Choose a larger or less narrow picture.`,
     )
   }
   const context = new OffscreenCanvas(width, height).getContext('2d')!

@@ -26,7 +26,7 @@ const picture: Look<PictureData> = async ({ program, data }, input) => {
   if (!(Number.isInteger(width) && width >= 1 && Math.max(width, height) <= widest)) {
     throw new TabringError(
       'config.invalid',
-      `picture: expected a whole width and sides of at most ${widest} pixels, got ${width} x ${height}. Use another width.`,
+      `picture: ${width} x ${height} pixels are not whole, or more than ${widest} a side. Use another width.`,
     )
   }
   const features = featuresOf(data.model)

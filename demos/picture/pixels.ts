@@ -53,7 +53,7 @@ export function readPicture(bytes: Uint8Array<ArrayBuffer>): Pixels {
   for (const side of [width, height]) {
     if (side < fewestPixelsASide || side > mostPixelsASide) {
       throw malformed(
-        `expected sides from ${fewestPixelsASide} to ${mostPixelsASide} pixels, got ${width} x ${height}`,
+        `a side of ${width} x ${height} pixels is not from ${fewestPixelsASide} to ${mostPixelsASide}`,
       )
     }
   }

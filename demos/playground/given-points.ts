@@ -35,19 +35,21 @@ export const pointsToBytes = (points: readonly number[]): Uint8Array<ArrayBuffer
 export function pointsFromBytes(bytes: Uint8Array<ArrayBuffer>): Point[] {
   const count = bytes.length / bytesOfPoint
   if (!Number.isInteger(count) || count < fewest)
-    throw malformed(`${fewest} points of ${bytesOfPoint} bytes or more`, `${bytes.length} bytes`)
+    throw malformed(
+      `${bytes.length} bytes are not ${fewest} or more points of ${bytesOfPoint} bytes`,
+    )
   const values = new Float32Array(bytes.slice().buffer)
   return Array.from({ length: count }, (_, i) => {
     const [x, y, label] = values.subarray(fieldsOfPoint * i)
     if (!(Math.abs(x) <= 1 && Math.abs(y) <= 1))
-      throw malformed('x and y from -1 to 1', `(${x}, ${y}) at point ${i}`)
-    if (label !== 0 && label !== 1) throw malformed('class 0 or 1', `${label} at point ${i}`)
+      throw malformed(`point ${i} is at (${x}, ${y}), not within -1 to 1`)
+    if (label !== 0 && label !== 1) throw malformed(`point ${i} has class ${label}, not 0 or 1`)
     return { x, y, label }
   })
 }
 
-const malformed = (expected: string, got: string) =>
-  new DataError('data.malformed', `points: expected ${expected}, got ${got}. Draw them again.`)
+const malformed = (problem: string) =>
+  new DataError('data.malformed', `points: ${problem}. Draw them again.`)
 
 /**
  * Points as text for an address: three characters of base64url each, 18 bits: 0, the class, and x and y as whole numbers from 0 to 255, which
@@ -84,7 +86,7 @@ export function pointsFromText(text: string): number[] {
   if (!isText || values.some((value, i) => value < 0 || (i % 3 === 0 && value > 31))) {
     throw new DataError(
       'data.malformed',
-      `points in the address: expected ${fewest} to ${mostInLink} points of ${charactersEach} base64url characters, got ${text.length} characters. Copy the whole address, or draw the points again.`,
+      `points in the address: these ${text.length} characters are not ${fewest} to ${mostInLink} points of ${charactersEach} base64url characters. Copy the whole address, or draw the points again.`,
     )
   }
   return Array.from({ length: count }, (_, i) => {

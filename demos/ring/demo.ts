@@ -3,7 +3,7 @@ import {
   chooseAlgorithm,
   defaultChoice,
 } from '../../src/peer/algorithms/algorithm-choice.ts'
-import type { Algorithm } from '../../src/peer/collective/announcement.ts'
+import type { Algorithm } from '../../src/peer/algorithms/operations.ts'
 import { ProcessGroup } from '../../src/peer/group/group.ts'
 import type { Link } from '../../src/peer/link/link.ts'
 import { meshEdges, ringEdges } from '../../src/peer/room/edges.ts'

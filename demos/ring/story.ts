@@ -1,5 +1,5 @@
+import type { Algorithm } from '../../src/peer/algorithms/operations.ts'
 import { type ChunkRange, chunksOf } from '../../src/peer/algorithms/plan.ts'
-import type { Algorithm } from '../../src/peer/collective/announcement.ts'
 import { seededRandom } from '../../src/util/virtual-env.ts'
 import { algorithmOf, allReduce } from './demo.ts'
 import { countDifferent, plainSum } from './plain-sum.ts'

@@ -1,4 +1,4 @@
-import type { Algorithm } from '../../src/peer/collective/announcement.ts'
+import type { Algorithm } from '../../src/peer/algorithms/operations.ts'
 import { formatCount, formatMs, formatNumber, formatSeconds } from '../../src/ui/parts/format.ts'
 import { formatRanks } from '../../src/util/format-ranks.ts'
 import { type Moment, nothingHeld, seenAt } from './moment.ts'

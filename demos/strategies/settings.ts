@@ -1,5 +1,6 @@
 import { stepsPerEpoch } from '../../src/data/shares.ts'
 import type { TrainConfig } from '../../src/trainer/settings/config.ts'
+import { correction } from '../../src/ui/settings/check.ts'
 import { metaOf, parseTrainConfig } from '../experiments.ts'
 import { type Strategy, strategies } from './strategies.ts'
 
@@ -95,25 +96,27 @@ export interface CheckedDraft {
   readonly errors: Readonly<Partial<Record<keyof Draft, string>>>
 }
 
-/** Judges each field: an error says what was expected, and what came. */
+/** Judges each field: an error says what to choose or enter, and what came. */
 export function checkDraft(draft: Draft): CheckedDraft {
   const errors: Partial<Record<keyof Draft, string>> = {}
-  const refuse = (key: keyof Draft, expected: string) => {
-    errors[key] = `expected ${expected}, got ${draft[key].trim().slice(0, 40) || 'nothing'}`
+  const refuse = (key: keyof Draft, verb: 'Enter' | 'Choose', expected: string) => {
+    errors[key] = correction(verb, expected, draft[key])
   }
   const { experiment } = draft
-  if (!isExperiment(experiment)) refuse('experiment', Object.keys(experiments).join(' or '))
+  if (!isExperiment(experiment))
+    refuse('experiment', 'Choose', Object.keys(experiments).join(' or '))
   const data = dataOf(experiment).map(([name]) => name)
-  if (!data.includes(draft.data)) refuse('data', data.join(', '))
+  if (!data.includes(draft.data)) refuse('data', 'Choose', data.join(', '))
   const names = namesIn(draft.strategies)
   const all = strategies.map(({ name }) => name)
   if (names.length === 0 || names.some((name) => !all.includes(name)))
-    refuse('strategies', `one or more of ${all.join(', ')}`)
+    refuse('strategies', 'Choose', `one or more of ${all.join(', ')}`)
   for (const key of ['batch', 'steps', 'seed'] as const) {
     const { least, most } = ranges[key]
     const value = Number(draft[key])
     const isIn = Number.isInteger(value) && value >= least && value <= most
-    if (draft[key].trim() === '' || !isIn) refuse(key, `a whole number from ${least} to ${most}`)
+    if (draft[key].trim() === '' || !isIn)
+      refuse(key, 'Enter', `a whole number from ${least} to ${most}`)
   }
   if (Object.keys(errors).length > 0) return { settings: null, errors }
   const settings: Settings = {

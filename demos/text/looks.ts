@@ -51,8 +51,7 @@ const numberOf = (
   if (number >= least && number <= most && (!isWhole || Number.isInteger(number))) return number
   throw invalid(
     name,
-    `${isWhole ? 'a whole number' : 'a number'} from ${least} to ${most}`,
-    String(value),
+    `${String(value)} is not ${isWhole ? 'a whole number' : 'a number'} from ${least} to ${most}`,
   )
 }
 

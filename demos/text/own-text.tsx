@@ -21,7 +21,7 @@ interface Judged {
 const most = meta.given!.mostBytes
 
 const tooLong = (bytes: number): string =>
-  `Expected at most ${formatCount(most)} bytes, got ${formatCount(bytes)}. Shorten it.`
+  `text: it is too long (${formatCount(bytes)} of at most ${formatCount(most)} bytes). Shorten it.`
 
 function judge(text: string): Judged {
   try {

@@ -45,14 +45,14 @@ export function readText(text: string): TextData {
   const characters = Array.from(plainText(text))
   if (characters.length < fewestCharacters) {
     throw malformed(
-      `expected ${fewestCharacters} characters or more, got ${characters.length}`,
+      `it is too short (${characters.length} of at least ${fewestCharacters} characters)`,
       'Use a longer one',
     )
   }
   const symbols = [...new Set(characters)].sort()
   if (symbols.length > mostSymbols) {
     throw malformed(
-      `expected at most ${mostSymbols} different characters, got ${symbols.length}`,
+      `it has ${symbols.length} different characters, more than ${mostSymbols}`,
       'Use one in an alphabetic script',
     )
   }
@@ -105,25 +105,18 @@ export function unknownIn(prompt: string, symbols: readonly string[]): string[] 
 /** Returns the tokens of a prompt's last characters, as many as the model sees. errors: `config.invalid` for none, and for characters that the text does not have. */
 export function readPrompt(prompt: unknown, { symbols }: Pick<TextData, 'symbols'>): number[] {
   if (typeof prompt !== 'string' || prompt === '') {
-    throw invalid('prompt', 'at least one character', String(prompt) || 'none')
+    throw invalid('prompt', prompt === '' ? 'it is empty' : `${String(prompt)} is no text`)
   }
   const unknown = unknownIn(prompt, symbols)
   if (unknown.length > 0) {
-    throw invalid(
-      'prompt',
-      'only characters of the text',
-      unknown.map((one) => `"${one}"`).join(' '),
-    )
+    throw invalid('prompt', `the text has no ${unknown.map((one) => `"${one}"`).join(' ')}`)
   }
   const tokenOf = tokensBy(symbols)
   return Array.from(plainText(prompt), (character) => tokenOf.get(character)!).slice(-blockSize)
 }
 
-export const invalid = (name: string, expected: string, got: string) =>
-  new TabringError(
-    'config.invalid',
-    `${name}: expected ${expected}, got ${got}. Use another ${name}.`,
-  )
+export const invalid = (name: string, problem: string) =>
+  new TabringError('config.invalid', `${name}: ${problem}. Use another ${name}.`)
 
 const malformed = (problem: string, remedy: string) =>
   new DataError('data.malformed', `text: ${problem}. ${remedy}.`)

@@ -2,9 +2,8 @@ import { DataError } from '../util/errors.ts'
 import { kindOf } from '../util/kind-of.ts'
 import { checkOptions } from '../util/options.ts'
 import { countElements, formatShape, type HostDType, sameShape } from '../util/shape.ts'
+import type { HostNumbers, HostTensor } from './descriptions.ts'
 import {
-  type HostNumbers,
-  type HostTensor,
   isHostTensor,
   type NestedNumbers,
   type NumberArray,

@@ -2,8 +2,8 @@ import { DataError, ShapeError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 import { countElements } from '../util/shape.ts'
-import type { DatasetDescription } from './descriptions.ts'
-import type { Dataset, HostTensor, Sample, SampleKey } from './samples.ts'
+import type { DatasetDescription, HostTensor } from './descriptions.ts'
+import type { Dataset, Sample, SampleKey } from './samples.ts'
 
 /** errors: `config.invalid` unless `index` is a whole number from 0 to length - 1. */
 export function requireIndex(where: string, index: number, length: number): void {

@@ -3,11 +3,11 @@ import { checkOptions } from '../util/options.ts'
 import { countElements } from '../util/shape.ts'
 import type { ByteSource } from './byte-source.ts'
 import { notDescribed, requireIndex } from './datasets.ts'
-import type { DatasetDescription } from './descriptions.ts'
+import type { DatasetDescription, HostTensor } from './descriptions.ts'
 import { type IdxArray, readIdx } from './idx.ts'
 import type { PixelImage } from './image/pixels.ts'
 import { requireTransform, restoreTransform, type Transform, toTensor } from './image/transforms.ts'
-import { type Dataset, type HostTensor, randomStreamOf, type SampleKey } from './samples.ts'
+import { type Dataset, randomStreamOf, type SampleKey } from './samples.ts'
 
 /** `x` is the result of the transform, or the numbers of the row; `y` is the label. */
 export type IdxSample = { readonly x: HostTensor; readonly y: number }

@@ -1,12 +1,12 @@
 import { DataError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { notDescribed, requireIndex } from './datasets.ts'
-import type { DatasetDescription } from './descriptions.ts'
+import type { DatasetDescription, HostTensor } from './descriptions.ts'
 import { type FolderFile, readFile } from './folder.ts'
 import { decodeImage } from './image/decode.ts'
 import type { PixelImage } from './image/pixels.ts'
 import { requireTransform, restoreTransform, type Transform, toTensor } from './image/transforms.ts'
-import { type Dataset, type HostTensor, randomStreamOf, type SampleKey } from './samples.ts'
+import { type Dataset, randomStreamOf, type SampleKey } from './samples.ts'
 
 /** What browsers decode. */
 const imageName = /\.(png|jpe?g|webp|gif|bmp|avif)$/i

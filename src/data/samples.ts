@@ -4,8 +4,6 @@ import { RandomStream } from '../util/random.ts'
 import { countElements, type Shape } from '../util/shape.ts'
 import type { DatasetDescription, HostNumbers, HostTensor } from './descriptions.ts'
 
-export type { HostNumbers, HostTensor } from './descriptions.ts'
-
 /** Arrays of numbers that become one-dimensional tensors. */
 export type NumberArray =
   | Float32Array

@@ -1,8 +1,8 @@
 import { DataError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { requireIndex } from './datasets.ts'
-import type { DatasetDescription } from './descriptions.ts'
-import type { Dataset, HostTensor } from './samples.ts'
+import type { DatasetDescription, HostTensor } from './descriptions.ts'
+import type { Dataset } from './samples.ts'
 
 /** Converts text to numbers from 0 to vocabularySize - 1 and back. */
 export interface Tokenizer {

@@ -12,7 +12,7 @@ function requireWebGpu(): GPU {
   if (globalThis.isSecureContext === undefined && !globalThis.navigator?.gpu) {
     throw new GpuError(
       'gpu.unavailable',
-      'device: this runtime has no WebGPU (Node, for example). Run in a browser page (`npm run train` opens headless ones), or compile for the device "cpu" (setDefaultDevice("cpu")), which is slow.',
+      'device: this runtime has no WebGPU (Node, for example). Run in a browser page (`npx tabring run` opens headless ones), or compile for the device "cpu" (setDefaultDevice("cpu")), which is slow.',
     )
   }
   if (globalThis.isSecureContext === false) {

@@ -9,9 +9,9 @@ import { serve } from '../../node/serve.ts'
 import { noticesFile } from '../../scripts/third-party-notices.ts'
 import { launchBrowser } from '../support/launch-browser.ts'
 import { packLibrary } from '../support/pack-library.ts'
+import { repository } from '../support/repository.ts'
 
 const run = promisify(execFile)
-const repository = join(import.meta.dirname, '..', '..')
 const tool = (...path: string[]) => join(repository, 'node_modules', ...path)
 
 /** Someone else's project, with Tabring among its packages as npm would have packed and installed it. */
@@ -21,7 +21,7 @@ beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), 'tabring-user-'))
   installed = join(project, 'node_modules', 'tabring')
   await mkdir(installed, { recursive: true })
-  const archive = await packLibrary(project)
+  const archive = await packLibrary()
   await run('tar', ['-xzf', archive, '--strip-components=1', '-C', installed])
   await cp(join(import.meta.dirname, 'fixtures', 'library-user'), project, { recursive: true })
 })

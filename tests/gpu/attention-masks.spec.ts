@@ -6,19 +6,18 @@ import {
 } from '../../src/graph/functions/attention.ts'
 import { sub, where } from '../../src/graph/functions/elementwise.ts'
 import { arange, cat, ones, tril, zeros } from '../../src/graph/functions/shape.ts'
+import type { HostData } from '../../src/graph/memory/host-values.ts'
 import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
 import type { Outputs } from '../../src/graph/plan/prepare.ts'
-import type { HostData } from '../../src/graph/plan/step-program.ts'
 import { Parameter } from '../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { MultiheadAttention, type MultiheadAttentionInputs } from '../../src/nn/attention.ts'
 import { type TensorType, tensorType } from '../../src/util/shape.ts'
 import golden from '../golden/attention-masks.json'
 import {
-  allowedDistance,
+  expectGolden,
   type GoldenResult,
   type GoldenTensor,
-  largestDistance,
   typeOf,
   valuesOf,
 } from '../support/golden.ts'
@@ -83,11 +82,7 @@ describe.each(['webgpu', 'cpu'])('MultiheadAttention on %s', (device) => {
       )
       const got = await program.run(data)
       program.destroy()
-      for (const [output, result] of Object.entries(found.outputs)) {
-        const values = valuesOf(result)
-        const distance = largestDistance(got[output], values)
-        expect(distance, output).toBeLessThanOrEqual(allowedDistance(result.distance, values))
-      }
+      expectGolden(got, found.outputs)
     })
   })
 })

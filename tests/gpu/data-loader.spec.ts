@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { Batch } from '../../src/data/collate.ts'
 import { randomSplit, TensorDataset } from '../../src/data/datasets.ts'
+import type { HostTensor } from '../../src/data/descriptions.ts'
 import { listDirectory, listEntries } from '../../src/data/folder.ts'
 import { type IdxSample, idxDataset } from '../../src/data/idx-dataset.ts'
 import {
@@ -12,7 +13,7 @@ import {
 } from '../../src/data/image/transforms.ts'
 import { ImageFolder } from '../../src/data/image-folder.ts'
 import { DataLoader } from '../../src/data/loader/data-loader.ts'
-import type { HostTensor, Sample } from '../../src/data/samples.ts'
+import type { Sample } from '../../src/data/samples.ts'
 import { StagedTensor, StagedUploads } from '../../src/gpu/staging.ts'
 import { compile } from '../../src/graph/compile/compile.ts'
 import { tensorType } from '../../src/util/shape.ts'

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
+import type { HostTensor } from '../../src/data/descriptions.ts'
 import { decodeImage } from '../../src/data/image/decode.ts'
 import { ImageFolder } from '../../src/data/image-folder.ts'
 import { DataLoader } from '../../src/data/loader/data-loader.ts'
-import type { HostTensor } from '../../src/data/samples.ts'
 import golden from '../golden/decode.json'
 
 // Pillow's pixels against what comes out in a browser: tests/golden/decode.py writes files and pixels.

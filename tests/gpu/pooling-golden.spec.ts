@@ -18,10 +18,9 @@ import { AvgPool2d, MaxPool1d, MaxPool2d } from '../../src/nn/pooling.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import golden from '../golden/pooling.json'
 import {
-  allowedDistance,
+  expectGolden,
   type GoldenCase,
   type GoldenTensor,
-  largestDistance,
   typeOf,
   valuesOf,
 } from '../support/golden.ts'
@@ -74,11 +73,7 @@ describe.each([false, true])('against PyTorch, naive: %s', (useNaiveKernels) => 
     )
     const got = await program.run({ dy: floats(dy) })
     program.destroy()
-    for (const [name, result] of Object.entries(found.outputs)) {
-      const values = valuesOf(result)
-      const distance = largestDistance(got[name], values)
-      expect(distance, name).toBeLessThanOrEqual(allowedDistance(result.distance, values))
-    }
+    expectGolden(got, found.outputs)
     if (found.indices) expect([...got['indices']]).toEqual([...valuesOf(found.indices)])
   })
 })

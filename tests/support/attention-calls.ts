@@ -1,7 +1,7 @@
 import { scaledDotProductAttention } from '../../src/graph/functions/attention.ts'
 import { groupNorm, layerNorm, rmsNorm } from '../../src/graph/functions/normalization.ts'
 import { rotaryEmbedding, rotaryTable } from '../../src/graph/functions/rotary.ts'
-import type { HostData } from '../../src/graph/plan/step-program.ts'
+import type { HostData } from '../../src/graph/memory/host-values.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { type TensorType, tensorType } from '../../src/util/shape.ts'
 import text from '../golden/attention.json?raw'

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import { type Algorithm, algorithms } from '../../src/peer/algorithms/operations.ts'
 import { chunkRange } from '../../src/peer/algorithms/plan.ts'
-import { type Algorithm, algorithms } from '../../src/peer/collective/announcement.ts'
 import type { ElementArray } from '../../src/peer/collective/element.ts'
 import type { ProcessGroup } from '../../src/peer/group/group.ts'
 import { bytes, drawnOnRanks, elements, opsOf, reduced } from './collective-reference.ts'

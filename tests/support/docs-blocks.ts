@@ -2,13 +2,14 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import * as library from '../../src/index.ts'
 import { parse } from './declarations.ts'
-import { type CodeBlock, root } from './markdown.ts'
+import type { CodeBlock } from './markdown.ts'
+import { repository } from './repository.ts'
 
 // Makes modules of the `ts` blocks of the documentation: with their page's preamble, and with the library's names that they use.
 
 /** Every name that `tabring` exports, types too. */
 const exported = [
-  ...parse('index.ts', readFileSync(join(root, 'src/index.ts'), 'utf8')).exported.keys(),
+  ...parse('index.ts', readFileSync(join(repository, 'src/index.ts'), 'utf8')).exported.keys(),
 ]
 const values = new Set(Object.keys(library))
 
@@ -58,7 +59,7 @@ export function moduleOf({ text }: CodeBlock, preamble: string): BlockModule {
 
 /** Returns a program as a module that computes on the CPU with the library's sources. */
 export const cpuProgram = ({ text }: CodeBlock): string => {
-  const index = JSON.stringify(join(root, 'src/index.ts'))
+  const index = JSON.stringify(join(repository, 'src/index.ts'))
   const code = text.replaceAll(/from 'tabring'/g, `from ${index}`)
   return `import { setDefaultDevice as onCpu } from ${index}\nonCpu('cpu')\n${code}`
 }

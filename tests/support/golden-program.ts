@@ -1,5 +1,5 @@
+import type { HostData } from '../../src/graph/memory/host-values.ts'
 import { prepare, type TracedFunction } from '../../src/graph/plan/prepare.ts'
-import type { HostData } from '../../src/graph/plan/step-program.ts'
 import { Parameter } from '../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import type { TensorType } from '../../src/util/shape.ts'

@@ -1,3 +1,4 @@
+import { expect } from 'vitest'
 import type { HostArray } from '../../src/kernels/op.ts'
 import type { DType, TensorType } from '../../src/util/shape.ts'
 
@@ -54,4 +55,17 @@ export function largestDistance(got: ArrayLike<number>, expected: ArrayLike<numb
     largest = Math.max(largest, distance)
   }
   return largest
+}
+
+/** Fails where a result is farther from PyTorch's float64 than allowed. `outputs`: a GoldenResult for each name. */
+export function expectGolden(
+  got: Readonly<Record<string, ArrayLike<number>>>,
+  outputs: object,
+): void {
+  for (const [name, result] of Object.entries(outputs) as [string, GoldenResult][]) {
+    const expected = valuesOf(result)
+    expect(largestDistance(got[name], expected), name).toBeLessThanOrEqual(
+      allowedDistance(result.distance, expected),
+    )
+  }
 }

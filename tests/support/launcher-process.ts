@@ -1,7 +1,8 @@
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { expect } from 'vitest'
-import { repository, startNode, type ToldProcess } from './told-process.ts'
+import { repository } from './repository.ts'
+import { startNode, type ToldProcess } from './told-process.ts'
 
 /** `tabring run` and `tabring launch` as processes. */
 

@@ -1,12 +1,11 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { repository } from './repository.ts'
 
 // Reads Markdown as GitHub shows it: code blocks, headings with their anchors, links and sentences.
 
-export const root = join(import.meta.dirname, '../..')
-
 /** Whether `path`, relative to the root, is a file or folder. */
-export const exists = (path: string): boolean => existsSync(join(root, path))
+export const exists = (path: string): boolean => existsSync(join(repository, path))
 
 /** Code of a page. Indented code has no language. */
 export interface CodeBlock {
@@ -34,10 +33,10 @@ export const readPages = (...paths: readonly string[]): MarkdownPage[] =>
   paths
     .filter(exists)
     .flatMap((path) => (path.endsWith('.md') ? [path] : filesBelow(path)))
-    .map((path) => parsePage(path, readFileSync(join(root, path), 'utf8')))
+    .map((path) => parsePage(path, readFileSync(join(repository, path), 'utf8')))
 
 const filesBelow = (folder: string): string[] =>
-  readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+  readdirSync(join(repository, folder), { recursive: true, encoding: 'utf8' })
     .map((name) => `${folder}/${name.replaceAll('\\', '/')}`)
     .filter((name) => name.endsWith('.md'))
     .sort()

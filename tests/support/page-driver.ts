@@ -6,10 +6,10 @@ import { ensureBuilt } from '../../node/build.ts'
 import { iceWithoutRoutePermissions } from '../../node/chromium.ts'
 import { type Served, type ServeOptions, serve } from '../../node/serve.ts'
 import { launchBrowser } from './launch-browser.ts'
+import { repository } from './repository.ts'
 
 /** Where pictures of the page go: the folder that TABRING_PICTURES names, or test-results/page. */
-export const pictures =
-  process.env.TABRING_PICTURES || join(import.meta.dirname, '..', '..', 'test-results', 'page')
+export const pictures = process.env.TABRING_PICTURES || join(repository, 'test-results', 'page')
 
 /** The built pages on a server of their own, and a browser for them. */
 export interface PageDriver {

@@ -10,8 +10,8 @@ import { stopReason } from '../../src/ui/state/stop-words.ts'
 import { troubleAhead, troubleOf } from '../../src/ui/state/trouble.ts'
 import { GpuError, PeerError, TabringError } from '../../src/util/errors.ts'
 import type { RunResult } from '../../src/worker/api.ts'
-import { defaultDraft } from './demo-settings.ts'
 import { makeSamples } from './step-samples.ts'
+import { defaultDraft } from './ui-with-experiments.ts'
 
 /** Every state that the page is designed for, each made by the reducer from actions like those of a real room. */
 

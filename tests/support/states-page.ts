@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { Browser, Page } from 'playwright'
 import { createServer } from 'vite'
 import { launchBrowser } from './launch-browser.ts'
+import { repository } from './repository.ts'
 
 const fixture = 'tests/e2e/fixtures/states.html'
 
@@ -18,7 +19,7 @@ export interface StatesPage {
 export async function openStates(): Promise<StatesPage> {
   const cacheDir = await mkdtemp(join(tmpdir(), 'tabring-vite-'))
   const server = await createServer({
-    root: join(import.meta.dirname, '..', '..'),
+    root: repository,
     configFile: false,
     logLevel: 'error',
     cacheDir,

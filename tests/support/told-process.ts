@@ -1,9 +1,7 @@
 import { type ChildProcessByStdio, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { join } from 'node:path'
 import type { Readable } from 'node:stream'
-
-export const repository = join(import.meta.dirname, '..', '..')
+import { repository } from './repository.ts'
 
 /** A command as a process, and what it has said so far. */
 export interface ToldProcess {

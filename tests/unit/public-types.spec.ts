@@ -9,10 +9,9 @@ import {
   readDeclarations,
   unnamedTypes,
 } from '../support/declarations.ts'
+import { repository } from '../support/repository.ts'
 
 // Whoever calls the library can name every type that its functions, classes and types mention.
-
-const root = join(import.meta.dirname, '..', '..')
 
 const because = (reason: string, names: readonly string[]) =>
   Object.fromEntries(names.map((name) => [name, reason]))
@@ -70,9 +69,9 @@ const folders: string[] = []
 function declarationsOf(config: string): Declarations {
   const folder = mkdtempSync(join(tmpdir(), 'tabring-types-'))
   folders.push(folder)
-  const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
-  const args = [tsc, '-p', join(root, config), '--outDir', folder]
-  execFileSync(process.execPath, args, { cwd: root })
+  const tsc = join(repository, 'node_modules', 'typescript', 'bin', 'tsc')
+  const args = [tsc, '-p', join(repository, config), '--outDir', folder]
+  execFileSync(process.execPath, args, { cwd: repository })
   return readDeclarations(folder)
 }
 afterAll(() => {

@@ -3,6 +3,7 @@ import { unpackHalves } from '../../kernels/half.ts'
 import { TabringError } from '../../util/errors.ts'
 import { bytesOf, countElements, type TensorType } from '../../util/shape.ts'
 import type { OnNode, ReadValue } from '../inside/probe.ts'
+import type { HostData } from '../memory/host-values.ts'
 import { type AnyRuntime, CpuRuntime, type Runtime } from '../memory/runtime.ts'
 import {
   type InputTypes,
@@ -11,7 +12,7 @@ import {
   prepare,
   type TracedFunction,
 } from '../plan/prepare.ts'
-import { type HostData, hostArrays, type RunInputs, type RunOutputs } from '../plan/step-program.ts'
+import { hostArrays, type RunInputs, type RunOutputs } from '../plan/step-program.ts'
 import { CpuProgram } from '../run/cpu-program.ts'
 import { ProgramBuffers } from '../run/program-buffers.ts'
 import { whenSettled } from '../trace/exchange.ts'

@@ -1,4 +1,4 @@
-import type { HostData } from '../plan/step-program.ts'
+import type { HostData } from '../memory/host-values.ts'
 import type { Trace } from '../trace/trace.ts'
 import type { GraphNode, GraphValue } from '../trace/value.ts'
 

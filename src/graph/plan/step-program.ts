@@ -8,8 +8,6 @@ import type { Outputs, Prepared } from './prepare.ts'
 /** The arrays that hold a tensor's elements on the host. */
 export const hostArrays = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }
 
-export type { HostData } from '../memory/host-values.ts'
-
 /** Forms of an input: elements, elements with a shape, or a tensor in upload memory (for one run). */
 export type RunInput = HostData | { readonly data: HostData } | StagedTensor
 /** Inputs by name. Fields without a matching input, such as a batch's file names, are ignored. */

@@ -10,14 +10,13 @@ import {
 } from '../../util/shape.ts'
 import { FiniteCheck } from '../inside/finite-check.ts'
 import type { OnNode, ReadValue } from '../inside/probe.ts'
-import { roundStored, toHostArray } from '../memory/host-values.ts'
+import { type HostData, roundStored, toHostArray } from '../memory/host-values.ts'
 import type { Phase } from '../plan/phases.ts'
 import type { Prepared } from '../plan/prepare.ts'
 import {
   checkInputs,
   checkScalars,
   fillScalars,
-  type HostData,
   hostArrays,
   noTimes,
   noteTimes,

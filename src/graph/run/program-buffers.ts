@@ -1,9 +1,10 @@
 import type { Gpu } from '../../gpu/device.ts'
 import type { StagedTensor } from '../../gpu/staging.ts'
 import { countElements, type TensorType } from '../../util/shape.ts'
+import type { HostData } from '../memory/host-values.ts'
 import type { Place, PlannedDispatch } from '../plan/plan.ts'
 import type { Prepared } from '../plan/prepare.ts'
-import { checkInputs, fillScalars, type HostData, type RunInputs } from '../plan/step-program.ts'
+import { checkInputs, fillScalars, type RunInputs } from '../plan/step-program.ts'
 
 /** Staged inputs of one run, each with the buffer that it goes to. */
 export type StagedInputs = readonly { readonly staged: StagedTensor; readonly buffer: GPUBuffer }[]

@@ -8,8 +8,6 @@ import { algorithms, type Operation, operations } from '../algorithms/operations
 import { type Fingerprint, labelBytes } from '../link/wire.ts'
 import { elementTypeName, reduceOps } from './element.ts'
 
-export { type Algorithm, algorithms, type Operation } from '../algorithms/operations.ts'
-
 const rooted: readonly string[] = ['broadcast', 'reduce', 'gather', 'scatter']
 const reducing: readonly string[] = ['reduceScatter', 'allReduce', 'reduce']
 

@@ -28,21 +28,19 @@
 import type { Env } from '../../util/env.ts'
 import { type ErrorCode, PeerError } from '../../util/errors.ts'
 import type { AlgorithmChoice } from '../algorithms/algorithm-choice.ts'
+import { type Algorithm, algorithms, type Operation } from '../algorithms/operations.ts'
 import type { Plan } from '../algorithms/plan.ts'
 import type { LinkEnd } from '../link/link.ts'
 import { type AbortRecord, type FrameHeader, labelBytes } from '../link/wire.ts'
 import type { Session } from '../session/session.ts'
 import {
-  type Algorithm,
   type Announcement,
-  algorithms,
   isBucket,
   isLabel,
   kindOf,
   lastExplicitBucket,
   layoutHash,
   nameOf,
-  type Operation,
   pairOf,
 } from './announcement.ts'
 import { Deadlines } from './deadlines.ts'

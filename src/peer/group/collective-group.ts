@@ -11,16 +11,15 @@ import {
   defaultChoice,
 } from '../algorithms/algorithm-choice.ts'
 import { pointToPoint } from '../algorithms/direct.ts'
+import type { Algorithm, Operation } from '../algorithms/operations.ts'
 import { type ChunkRange, chunkRange } from '../algorithms/plan.ts'
 import { hasAlgorithm, planCollective } from '../algorithms/plan-collective.ts'
 import {
-  type Algorithm,
   countedBucket,
   countedDataBucket,
   isTag,
   lastExplicitBucket,
   monitorTag,
-  type Operation,
 } from '../collective/announcement.ts'
 import type { CollectiveOptions, GroupPlace, Launch } from '../collective/collectives.ts'
 import {

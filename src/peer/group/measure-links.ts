@@ -1,6 +1,6 @@
 import type { AlgorithmChoice } from '../algorithms/algorithm-choice.ts'
 import { isHierarchy } from '../algorithms/hierarchical.ts'
-import type { Algorithm } from '../collective/announcement.ts'
+import type { Algorithm } from '../algorithms/operations.ts'
 import type { CollectiveOptions } from '../collective/collectives.ts'
 import type { CollectiveGroup } from './collective-group.ts'
 

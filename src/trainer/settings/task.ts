@@ -1,5 +1,6 @@
+import type { HostData } from '../../graph/memory/host-values.ts'
 import type { InputTypes, Outputs } from '../../graph/plan/prepare.ts'
-import type { HostData, RunInputs, RunOutputs } from '../../graph/plan/step-program.ts'
+import type { RunInputs, RunOutputs } from '../../graph/plan/step-program.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import type { Module, StateDict } from '../../nn/module.ts'
 import type { TrainConfig } from './config.ts'

@@ -188,7 +188,7 @@ function wordsOf(
 }
 
 /** What to enter instead of a text; the page adds the period. */
-function correction(verb: 'Enter' | 'Choose', expected: string, text: string): string {
+export function correction(verb: 'Enter' | 'Choose', expected: string, text: string): string {
   const given = text.trim().slice(0, 40)
   if (given === '') return `${verb} ${expected}`
   return `${verb} ${expected}, not ${Number.isNaN(Number(given)) ? `"${given}"` : given}`

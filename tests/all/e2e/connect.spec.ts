@@ -11,8 +11,8 @@ import type { Assignment } from '../../../src/peer/room/messages.ts'
 import { newRoomLink } from '../../../src/peer/room/secret.ts'
 import type { JoinOptions, Tab, TabEvent } from '../../e2e/fixtures/connect-page.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
+import { repository } from '../../support/repository.ts'
 
-const repository = join(import.meta.dirname, '..', '..', '..')
 const fixture = 'tests/e2e/fixtures/connect.html'
 
 declare global {

@@ -78,7 +78,7 @@ it('writes as it learns, says what comes next and where it looks, and takes a te
   await page.getByText('The text has no "#"').waitFor()
   await page.getByText('Train on your own text').click()
   await page.getByLabel('Paste a text').fill('too short')
-  await page.getByText('expected 330 characters or more, got 9').waitFor()
+  await page.getByText('it is too short (9 of at least 330 characters)').waitFor()
   await drop('latin.txt', Buffer.from([0xe4, 0xf6, 0xfc]))
   await page.getByText('latin.txt: text: the file is not UTF-8').waitFor()
   await drop('bell.txt', Buffer.from('ding dong bell. '.repeat(30)))

@@ -231,7 +231,9 @@ describe('digits', () => {
       .waitFor()
     expect(await button(maker, 'Start').isDisabled()).toBe(true)
     await drop(maker, { 'notes.txt': new TextEncoder().encode('no digits'), ...broken })
-    await maker.getByText('notes.txt: expected an IDX file that begins with 0x00').waitFor()
+    await maker
+      .getByText('notes.txt: it begins with 0x6e 0x6f 0x20 0x64; an IDX file begins with 0x00')
+      .waitFor()
     await maker.getByText('expected 300 labels for the 300 images').waitFor()
     await picture(maker, 'digits-wrong-files')
     await drop(maker, folder)

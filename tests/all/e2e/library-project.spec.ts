@@ -6,10 +6,9 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { freePort } from '../../support/free-port.ts'
 import { packLibrary } from '../../support/pack-library.ts'
+import { repository } from '../../support/repository.ts'
 
 // docs/guides/library.md in an empty folder, with the package as npm packs and installs it.
-
-const repository = join(import.meta.dirname, '..', '..', '..')
 
 /** The files that a page shows, by name. */
 async function filesOfPage(path = 'guides/library.md'): Promise<[name: string, text: string][]> {
@@ -56,7 +55,7 @@ beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), 'tabring-project-'))
   await inProject('npm', 'init', '--yes')
   await inProject('npm', 'pkg', 'set', 'type=module')
-  const archive = await packLibrary(project)
+  const archive = await packLibrary()
   await inProject('npm', 'install', '--offline', '--no-audit', '--no-fund', archive)
   // What the page's first install gets from the registry.
   for (const name of ['vite', 'playwright', 'typescript', '@types/node', '.bin/vite', '.bin/tsc']) {

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type { Page } from 'playwright'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type {} from '../../e2e/fixtures/states.tsx'
+import { repository } from '../../support/repository.ts'
 import { openStates, type StatesPage } from '../../support/states-page.ts'
 
 /**
@@ -11,7 +12,7 @@ import { openStates, type StatesPage } from '../../support/states-page.ts'
  * go there, dark ones and the narrowest too.
  */
 const chosen = process.env.TABRING_PICTURES
-const pictures = chosen || join(import.meta.dirname, '..', '..', '..', 'test-results', 'states')
+const pictures = chosen || join(repository, 'test-results', 'states')
 const sizes = [
   { width: 1400, height: 900, isPhotographed: true },
   { width: 390, height: 844, isPhotographed: true },

@@ -8,8 +8,8 @@ import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import { smallFolder } from '../../support/idx-files.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
+import { repository } from '../../support/repository.ts'
 
-const repository = join(import.meta.dirname, '..', '..', '..')
 const children: ChildProcess[] = []
 afterEach(() => {
   for (const child of children.splice(0)) child.kill('SIGKILL')

@@ -16,7 +16,7 @@ import { uniform } from '../../../src/util/random.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import golden from '../../golden/attention-bias.json'
 import {
-  allowedDistance,
+  expectGolden,
   type GoldenCase,
   type GoldenTensor,
   largestDistance,
@@ -96,11 +96,7 @@ describe.each(['webgpu', 'cpu'])('a learned mask on %s', (device) => {
     })
     program.destroy()
     expect(Object.keys(got).sort()).toEqual(Object.keys(found.outputs).sort())
-    for (const [output, result] of Object.entries(found.outputs)) {
-      const values = valuesOf(result)
-      const distance = largestDistance(got[output], values)
-      expect(distance, output).toBeLessThanOrEqual(allowedDistance(result.distance, values))
-    }
+    expectGolden(got, found.outputs)
   })
 })
 

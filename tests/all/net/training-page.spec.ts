@@ -8,6 +8,7 @@ import { findBrowser } from '../../../node/chromium.ts'
 import { makeDigits } from '../../../src/data/digits.ts'
 import { idxFolder } from '../../support/idx-files.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
+import { repository } from '../../support/repository.ts'
 import { cleanUp } from './clean-up.ts'
 import { addresses, Networks, onlyPort } from './networks.ts'
 import { says, watch } from './processes.ts'
@@ -15,7 +16,6 @@ import { secret, startTurn, turnPort } from './turn.ts'
 
 /** Two people on two machines with the training page, which one of the machines serves. */
 
-const repository = join(import.meta.dirname, '..', '..', '..')
 const port = 29_500
 
 let folder: string

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, type TestContext, test } from 'vitest'
 import { type TurnCredentials, turnCredentials } from '../../../node/ice/turn-credentials.ts'
+import { repository } from '../../support/repository.ts'
 import { cleanUp } from './clean-up.ts'
 import { addresses, Networks, onlyPort, type Place } from './networks.ts'
 import { type Run, says, watch } from './processes.ts'
@@ -11,7 +12,6 @@ import { secret, startTurn, turnPort } from './turn.ts'
 
 /** Two machines with a launcher each, in network namespaces: one run of four ranks over HTTPS and WebRTC, or over a TURN server. */
 
-const repository = join(import.meta.dirname, '..', '..', '..')
 const port = 29_500
 /** Of the slow line to it; coturn itself takes the port behind its own too. */
 const linePort = 4478

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { parseAst, transformWithOxc } from 'vite'
 import { describe, expect, it } from 'vitest'
 import { withoutCasesIn } from '../../../node/without-cases.ts'
+import { repository } from '../../support/repository.ts'
 
 const without = (code: string) => withoutCasesIn(code, parseAst(code))
 
@@ -28,7 +29,7 @@ describe('withoutCasesIn', () => {
   })
 
   it('leaves no case in any file of ops', async () => {
-    const kernels = join(import.meta.dirname, '../../../src/kernels')
+    const kernels = join(repository, 'src/kernels')
     const files = readdirSync(kernels, { recursive: true, encoding: 'utf8' }).filter((name) =>
       name.endsWith('.ts'),
     )

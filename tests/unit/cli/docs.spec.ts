@@ -2,9 +2,9 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { docsText, listPages } from '../../../node/docs.ts'
+import { repository } from '../../support/repository.ts'
 
-const root = join(import.meta.dirname, '../../..')
-const files = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
+const files = readdirSync(join(repository, 'docs'), { recursive: true, encoding: 'utf8' })
   .map((name) => name.replaceAll('\\', '/'))
   .filter((name) => name.endsWith('.md') && name !== 'README.md')
 
@@ -36,7 +36,7 @@ describe('tabring docs', () => {
   test.each(listPages())('prints $name', ({ name, path }) => {
     const text = docsText([name])
     expect(text).toMatch(/^# /)
-    expect(readFileSync(join(root, 'docs', path), 'utf8').endsWith(text)).toBe(true)
+    expect(readFileSync(join(repository, 'docs', path), 'utf8').endsWith(text)).toBe(true)
     expect(docsText([path])).toBe(text)
   })
 
@@ -54,6 +54,6 @@ describe('tabring docs', () => {
 })
 
 test('the package has the pages', () => {
-  const { files: packed } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+  const { files: packed } = JSON.parse(readFileSync(join(repository, 'package.json'), 'utf8'))
   expect(packed).toContain('docs/**/*.md')
 })

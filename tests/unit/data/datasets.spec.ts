@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { ConcatDataset, randomSplit, Subset, TensorDataset } from '../../../src/data/datasets.ts'
+import type { HostTensor } from '../../../src/data/descriptions.ts'
 import { DataLoader } from '../../../src/data/loader/data-loader.ts'
 import { restoreDataset } from '../../../src/data/loader/restore.ts'
 import { DistributedSampler } from '../../../src/data/sampler.ts'
-import { type HostTensor, randomStreamOf, type Sample } from '../../../src/data/samples.ts'
+import { randomStreamOf, type Sample } from '../../../src/data/samples.ts'
 import { CharTokenizer, TokenDataset } from '../../../src/data/text.ts'
 
 const key = (index: number) => ({ seed: 0, epoch: 0, index })

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import type { HostTensor } from '../../../src/data/descriptions.ts'
 import { idxDataset } from '../../../src/data/idx-dataset.ts'
 import {
   compose,
@@ -8,7 +9,6 @@ import {
 } from '../../../src/data/image/transforms.ts'
 import { DataLoader } from '../../../src/data/loader/data-loader.ts'
 import { restoreDataset } from '../../../src/data/loader/restore.ts'
-import type { HostTensor } from '../../../src/data/samples.ts'
 import { gzip, idxFile } from '../../support/idx-files.ts'
 
 const key = (index: number) => ({ seed: 1, epoch: 0, index })

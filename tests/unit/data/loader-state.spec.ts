@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
+import type { HostTensor } from '../../../src/data/descriptions.ts'
 import { DataLoader, type DataLoaderOptions } from '../../../src/data/loader/data-loader.ts'
 import { DistributedSampler } from '../../../src/data/sampler.ts'
 import {
   type Dataset,
-  type HostTensor,
   randomStreamOf,
   type Sample,
   type SampleKey,

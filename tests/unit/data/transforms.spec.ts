@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import type { HostTensor } from '../../../src/data/descriptions.ts'
 import { crop, type PixelImage } from '../../../src/data/image/pixels.ts'
 import {
   centerCrop,
@@ -10,7 +11,7 @@ import {
   restoreTransform,
   toTensor,
 } from '../../../src/data/image/transforms.ts'
-import { type HostTensor, randomStreamOf } from '../../../src/data/samples.ts'
+import { randomStreamOf } from '../../../src/data/samples.ts'
 import golden from '../../golden/images.json'
 import { formulaWord } from '../../support/formula-data.ts'
 

@@ -37,7 +37,7 @@ test.each([
   [
     'a narrow picture',
     writePicture({ width: 7, height: 10, rgb: new Uint8Array(210) }),
-    'got 7 x 10',
+    'a side of 7 x 10 pixels',
   ],
   [
     'a wide picture',
@@ -46,7 +46,7 @@ test.each([
       height: 8,
       rgb: new Uint8Array(24 * (mostPixelsASide + 1)),
     }),
-    'got 257 x 8',
+    'a side of 257 x 8 pixels',
   ],
 ])('%s is refused', (_words, bytes, message) => {
   expect(() => readPicture(bytes)).toThrow(

@@ -49,7 +49,7 @@ test('an address holds 600 points in less than 2,000 characters, and no more', (
 test.each(['', 'AAA', 'A'.repeat(31), `${'A'.repeat(30)}+++`, 'g'.repeat(30), 'A'.repeat(1803)])(
   '%j is no points',
   (text) => {
-    expect(() => pointsFromText(text)).toThrow('points in the address: expected 10 to 600')
+    expect(() => pointsFromText(text)).toThrow(/^points in the address: .* not 10 to 600/)
   },
 )
 

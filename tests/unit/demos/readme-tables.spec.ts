@@ -3,12 +3,13 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { demoTables } from '../../../bench/demos/tables.ts'
 import { ranksOf } from '../../../src/ui/settings/draft.ts'
-import { checkDraft, draftFromQuery } from '../../support/demo-settings.ts'
+import { repository } from '../../support/repository.ts'
+import { checkDraft, draftFromQuery } from '../../support/ui-with-experiments.ts'
 
 /** The tables that `npm run bench -- demos` makes, and the READMEs that have them. */
 
 const readmeOf = (demo: string) =>
-  readFileSync(join(import.meta.dirname, '../../../demos', demo, 'README.md'), 'utf8')
+  readFileSync(join(repository, 'demos', demo, 'README.md'), 'utf8')
 
 describe.each(demoTables)('the table of $demo: $head', ({ demo, head, rows, columns }) => {
   it.each(rows)('$words: all its settings are the demo’s', (row) => {

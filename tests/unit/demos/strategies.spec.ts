@@ -42,7 +42,7 @@ describe("the comparison's settings", () => {
     expect(checkDraft(draftFromQuery(meta.expected.query)).errors).toEqual({})
   })
 
-  it('that cannot be are named, with what was expected', () => {
+  it('that cannot be are named, with what to enter instead', () => {
     const wrong = checkDraft(
       draftFromQuery('?strategies=&steps=1.5&batch=3000&seed=-1&data=digits'),
     )
@@ -54,9 +54,9 @@ describe("the comparison's settings", () => {
       'steps',
       'strategies',
     ])
-    expect(wrong.errors.steps).toBe('expected a whole number from 1 to 5000, got 1.5')
-    expect(checkDraft({ ...defaultDraft(), steps: ' ' }).errors.steps).toContain('got nothing')
-    expect(checkDraft(draftFromQuery('?experiment=text')).errors.experiment).toContain('got text')
+    expect(wrong.errors.steps).toBe('Enter a whole number from 1 to 5000, not 1.5')
+    expect(checkDraft({ ...defaultDraft(), steps: ' ' }).errors.steps).toMatch(/to 5000$/)
+    expect(checkDraft(draftFromQuery('?experiment=text')).errors.experiment).toContain('not "text"')
   })
 
   it('another experiment brings its own; strategies keep the order of training', () => {

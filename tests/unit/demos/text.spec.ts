@@ -60,15 +60,15 @@ test('line ends, accents and signs beyond 16 bits are one character each', () =>
 })
 
 test('what is no text to learn is refused, and so are prompts of other characters', () => {
-  expect(() => readText('too short')).toThrow('expected 330 characters or more, got 9')
+  expect(() => readText('too short')).toThrow('it is too short (9 of at least 330 characters)')
   const many = Array.from({ length: 400 }, (_, i) => String.fromCodePoint(0x4e00 + i)).join('')
-  expect(() => readText(many)).toThrow('at most 256 different characters, got 400')
+  expect(() => readText(many)).toThrow('400 different characters, more than 256')
   expect(() => decodeText(Uint8Array.of(0xff, 0xfe, 0xfd))).toThrow('the file is not UTF-8')
   expect(decodeText(utf8('\ufeffabc'))).toBe('abc')
   const { symbols } = readText(story)
   expect(unknownIn('Once # ## é', symbols)).toEqual(['#', 'é'])
-  expect(() => readPrompt('#', { symbols })).toThrow('got "#"')
-  expect(() => readPrompt('', { symbols })).toThrow('at least one character, got none')
+  expect(() => readPrompt('#', { symbols })).toThrow('the text has no "#"')
+  expect(() => readPrompt('', { symbols })).toThrow('it is empty')
   expect(readPrompt(story, { symbols })).toHaveLength(blockSize)
 })
 
@@ -187,10 +187,10 @@ test('looks on two ranks: one text, one set of probabilities, maps whose rows su
   }
   expect(vocabulary).toMatchObject({ length: 360, opening: 'abc abd.' })
   const asked: [string, object, string][] = [
-    ['sample', { prompt: '#', length: 1 }, 'only characters of the text, got "#"'],
-    ['sample', { prompt: 'a', length: 999 }, 'length: expected a whole number from 1 to 256'],
-    ['sample', { prompt: 'a', length: 1, temperature: -1 }, 'temperature: expected a number'],
-    ['attention', {}, 'prompt: expected at least one character'],
+    ['sample', { prompt: '#', length: 1 }, 'the text has no "#"'],
+    ['sample', { prompt: 'a', length: 999 }, 'length: 999 is not a whole number from 1 to 256'],
+    ['sample', { prompt: 'a', length: 1, temperature: -1 }, 'temperature: -1 is not a number'],
+    ['attention', {}, 'prompt: undefined is no text'],
   ]
   for (const [name, input, text] of asked)
     await expect(ranks[0].trainer.look(name, input)).rejects.toThrow(text)

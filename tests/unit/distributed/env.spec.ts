@@ -6,6 +6,7 @@ import {
   injectedName,
   variables,
 } from '../../../src/distributed/rendezvous/env.ts'
+import { repository } from '../../support/repository.ts'
 
 // The specs after this one in the same worker load their modules again.
 afterAll(() => vi.resetModules())
@@ -77,10 +78,7 @@ test('it is read only', async () => {
 })
 
 describe('docs/reference/launching.md', () => {
-  const text = readFileSync(
-    join(import.meta.dirname, '../../../docs/reference/launching.md'),
-    'utf8',
-  )
+  const text = readFileSync(join(repository, 'docs/reference/launching.md'), 'utf8')
   test.each(Object.entries(variables))('has %s as the code has it', (name, meaning) => {
     expect(text).toContain(`| \`${name}\` | ${meaning} |`)
   })

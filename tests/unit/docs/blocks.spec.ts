@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { cpuProgram, moduleOf } from '../../support/docs-blocks.ts'
-import { type CodeBlock, exists, root, userPages } from '../../support/markdown.ts'
-import { preambles } from './preambles.ts'
+import { preambles } from '../../support/docs-preambles.ts'
+import { type CodeBlock, exists, userPages } from '../../support/markdown.ts'
+import { repository } from '../../support/repository.ts'
 
 // Every code block of README.md, CONTRIBUTING.md and docs/ is checked. Commands are in commands.spec.ts.
 
@@ -35,7 +36,7 @@ const programs = modules.filter(({ isProgram, block }) => isProgram && !isElsewh
 /** Below the root, so that packages are found. */
 let folder: string
 beforeAll(() => {
-  const parent = join(root, 'test-results')
+  const parent = join(repository, 'test-results')
   mkdirSync(parent, { recursive: true })
   folder = mkdtempSync(join(parent, 'docs-blocks-'))
 })
@@ -60,21 +61,21 @@ test('every ts block type-checks', { timeout: 60_000 }, async () => {
   const library = { tabring: 'src/index.ts', 'tabring/vite': 'node/vite-plugin.ts' }
   const paths = { ...library, 'tabring/playwright': 'node/playwright/index.ts' }
   const config = {
-    extends: join(root, 'tsconfig.json'),
+    extends: join(repository, 'tsconfig.json'),
     compilerOptions: {
       // What `strict` has, and no more: a user's choice.
       noUncheckedIndexedAccess: false,
       noUnusedLocals: false,
       noUnusedParameters: false,
       paths: Object.fromEntries(
-        Object.entries(paths).map(([name, path]) => [name, [join(root, path)]]),
+        Object.entries(paths).map(([name, path]) => [name, [join(repository, path)]]),
       ),
     },
     files,
-    include: [join(root, 'src/**/*.d.ts')],
+    include: [join(repository, 'src/**/*.d.ts')],
   }
   writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config))
-  const tsc = join(root, 'node_modules/.bin/tsc')
+  const tsc = join(repository, 'node_modules/.bin/tsc')
   const told = await promisify(execFile)(tsc, ['-p', folder]).catch((error) => error)
   expect(told.stdout).toBe('')
 })

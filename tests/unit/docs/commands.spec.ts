@@ -8,14 +8,15 @@ import { docsText } from '../../../node/docs.ts'
 import { addFlags } from '../../../node/launch/flags.ts'
 import { parseLaunch } from '../../../node/launch/options.ts'
 import { parseOptions } from '../../../node/train/options.ts'
-import { exists, root, userPages } from '../../support/markdown.ts'
+import { exists, userPages } from '../../support/markdown.ts'
+import { repository } from '../../support/repository.ts'
 import { commandsIn } from '../../support/shell.ts'
 
 // Every command of README.md, CONTRIBUTING.md and docs/ exists, with the flags that are given: in `sh` blocks, in indented ones, and in code
 // spans that begin with one of ours.
 
 const { scripts, devDependencies } = JSON.parse(
-  readFileSync(join(root, 'package.json'), 'utf8'),
+  readFileSync(join(repository, 'package.json'), 'utf8'),
 ) as Record<'scripts' | 'devDependencies', Record<string, string>>
 
 /** What a shell, npm or a cluster has: not ours to check. */
@@ -27,8 +28,8 @@ const flagsIn = (help: string): string[] =>
 
 /** Asks a script of ours for its flags. */
 const flagsOfHelp = async (script: string): Promise<string[]> => {
-  const command = [join(root, script), '--help']
-  const { stdout } = await promisify(execFile)(join(root, 'node_modules/.bin/tsx'), command)
+  const command = [join(repository, script), '--help']
+  const { stdout } = await promisify(execFile)(join(repository, 'node_modules/.bin/tsx'), command)
   return flagsIn(stdout)
 }
 const startFlags = flagsOfHelp('node/start.ts')
@@ -36,7 +37,7 @@ const startFlags = flagsOfHelp('node/start.ts')
 /** The flags that a part of the benchmark defines: asking each for its help would take seconds. */
 const benchFlags = (part: string): string[] =>
   [`bench/${part}.ts`, 'bench/command/flags.ts']
-    .map((path) => readFileSync(join(root, path), 'utf8'))
+    .map((path) => readFileSync(join(repository, path), 'utf8'))
     .flatMap((text) => [...text.matchAll(/'(--[\w-]+)[ ',]/g)].map(([, flag]) => flag))
 
 const launchFlags = addFlags(new Command()).options.flatMap(({ long, short }) => [long, short])
@@ -91,13 +92,13 @@ async function checkScript(name: string, args: readonly string[], isWhole: boole
   if (name === 'bench') {
     const [part, ...rest] = args
     if (part.startsWith('-')) return unknownFlags(args, benchFlags('run'))
-    const parts = readFileSync(join(root, 'bench/run.ts'), 'utf8')
+    const parts = readFileSync(join(repository, 'bench/run.ts'), 'utf8')
     if (!new RegExp(`^ +${part}: bench`, 'm').test(parts)) return [`no benchmark ${part}`]
     return unknownFlags(rest, benchFlags(part))
   }
   // Others hand on what they do not know, or read their arguments by hand.
   const [, file] = /^tsx (\S+)/.exec(script) ?? []
-  const source = file ? readFileSync(join(root, file), 'utf8') : ''
+  const source = file ? readFileSync(join(repository, file), 'utf8') : ''
   const flags = args.filter((word) => word.startsWith('--')).map(flagOf)
   return flags.filter((flag) => !source.includes(flag)).map((flag) => `no flag ${flag}`)
 }

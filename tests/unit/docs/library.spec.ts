@@ -2,11 +2,11 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import * as library from '../../../src/index.ts'
+import { repository } from '../../support/repository.ts'
 
-const root = join(import.meta.dirname, '../../..')
-const docs = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
+const docs = readdirSync(join(repository, 'docs'), { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.md'))
-  .map((name) => readFileSync(join(root, 'docs', name), 'utf8'))
+  .map((name) => readFileSync(join(repository, 'docs', name), 'utf8'))
 
 /** What stands in code marks, alone or in a list of names or a call. */
 const named = new Set(
@@ -29,7 +29,7 @@ test('every function and class of the library is told of in the docs', () => {
 })
 
 test('docs/reference/api.md names nothing that is not there', () => {
-  const text = readFileSync(join(root, 'docs/reference/api.md'), 'utf8')
+  const text = readFileSync(join(repository, 'docs/reference/api.md'), 'utf8')
   const rows = text.split('\n').filter((line) => /^\| (?!area|---)/.test(line))
   const told = rows.flatMap((row) =>
     [...row.split('|')[2].matchAll(/`(\w+)[`(.]/g)].map(([, name]) => name),

@@ -8,9 +8,9 @@ import {
   type MarkdownPage,
   parsePage,
   readPages,
-  root,
   userPages,
 } from '../../support/markdown.ts'
+import { repository } from '../../support/repository.ts'
 
 // Relative links lead to files that exist and headings that exist; links to the local server lead to demos that exist. Paths in code spans
 // exist too.
@@ -32,7 +32,7 @@ function brokenLink(page: string, link: string): string | null {
 
 const folders = ['src', 'node', 'demos', 'tests', 'scripts', 'bench', 'docs']
 const names = folders.flatMap((folder) =>
-  readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map(
+  readdirSync(join(repository, folder), { recursive: true, encoding: 'utf8' }).map(
     (name) => `${folder}/${name.replaceAll('\\', '/')}`,
   ),
 )

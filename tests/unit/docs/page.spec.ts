@@ -2,7 +2,8 @@ import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { settings } from '../../../src/ui/settings/list.ts'
-import { readPages, root } from '../../support/markdown.ts'
+import { readPages } from '../../support/markdown.ts'
+import { repository } from '../../support/repository.ts'
 
 // docs/reference/page.md lists every flag of `npm start` and every parameter of the page's address.
 
@@ -19,8 +20,8 @@ test('every parameter of the address', () => {
 
 test('every flag of npm start', { timeout: 60_000 }, () => {
   const help = execFileSync(
-    join(root, 'node_modules/.bin/tsx'),
-    [join(root, 'node/start.ts'), '--help'],
+    join(repository, 'node_modules/.bin/tsx'),
+    [join(repository, 'node/start.ts'), '--help'],
     { encoding: 'utf8' },
   )
   const flags = [...help.matchAll(/^ {2}(?:-\w, )?(--[\w-]+)/gm)].map(([, flag]) => flag)

@@ -1,12 +1,14 @@
 import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { Command } from 'commander'
 import { expect, test } from 'vitest'
 import { addFlags } from '../../../node/launch/flags.ts'
 import * as dist from '../../../src/distributed/index.ts'
+import { repository } from '../../support/repository.ts'
 
 // docs/reference/pytorch.md has a word on every name of torch.distributed 1.13 and torchrun that a user may type, and on every one of ours.
 
-const read = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
+const read = (path: string) => readFileSync(join(repository, path), 'utf8')
 const { names } = JSON.parse(read('tests/golden/distributed.json')) as {
   names: Record<string, string[]>
 }

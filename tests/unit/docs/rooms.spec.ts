@@ -2,12 +2,12 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { allowed } from '../../../scripts/layers.ts'
+import { repository } from '../../support/repository.ts'
 
-const root = join(import.meta.dirname, '../../..')
 const mostLines = 25
 
 const foldersIn = (folder: string): string[] =>
-  readdirSync(join(root, folder), { withFileTypes: true })
+  readdirSync(join(repository, folder), { withFileTypes: true })
     .filter((entry) => entry.isDirectory())
     .map(({ name }) => `${folder}/${name}`)
 
@@ -24,16 +24,16 @@ const mustHave = [
 ].filter((folder) => !exempt.includes(folder))
 const others = foldersIn('src')
   .flatMap((folder) => [folder, ...foldersIn(folder)])
-  .filter((folder) => existsSync(join(root, folder, 'README.md')) && !exempt.includes(folder))
+  .filter((folder) => existsSync(join(repository, folder, 'README.md')) && !exempt.includes(folder))
 const rooms = [...new Set([...mustHave, ...others])].sort()
 
 test.each(rooms)('%s: the README is short and names what is in the room', (room) => {
-  const path = join(root, room, 'README.md')
+  const path = join(repository, room, 'README.md')
   expect(existsSync(path), `${room} has no README.md`).toBe(true)
   const text = readFileSync(path, 'utf8')
   expect(text.trimEnd().split('\n').length).toBeLessThanOrEqual(mostLines)
 
-  const entries = readdirSync(join(root, room), { withFileTypes: true })
+  const entries = readdirSync(join(repository, room), { withFileTypes: true })
   const files = entries.filter(({ name }) => /\.tsx?$/.test(name)).map(({ name }) => name)
   const named = [...text.matchAll(/`([\w.-]+\.tsx?)`/g)].map(([, name]) => name)
   expect([...new Set(named)].sort()).toEqual(files.sort())
@@ -51,7 +51,7 @@ test.each(rooms.filter((room) => room in allowed))(
   '%s: the README says what it may import',
   (room) => {
     const names = allowed[room].map((name) => `\`${name.replace(/^src\//, '')}\``)
-    const text = readFileSync(join(root, room, 'README.md'), 'utf8')
+    const text = readFileSync(join(repository, room, 'README.md'), 'utf8')
     expect(text).toContain(`\nMay import: ${names.join(', ') || 'nothing'}.\n`)
   },
 )

@@ -20,7 +20,7 @@ import type { LastStates } from '../../../src/nn/recurrent-base.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import golden from '../../golden/modules.json'
-import { allowedDistance, largestDistance, valuesOf } from '../../support/golden.ts'
+import { expectGolden } from '../../support/golden.ts'
 import { runHooked } from '../../support/hook-run.ts'
 import { planningTarget } from '../../support/planning-target.ts'
 
@@ -36,12 +36,7 @@ describe("PyTorch's gradients", () => {
   for (const sample of golden.hooks) {
     test(sample.name, async () => {
       const got = await runHooked(sample, { runtime })
-      for (const [key, result] of Object.entries(sample.outputs)) {
-        const expected = valuesOf(result as never)
-        expect(largestDistance(got[key], expected), key).toBeLessThanOrEqual(
-          allowedDistance(result.distance, expected),
-        )
-      }
+      expectGolden(got, sample.outputs)
     })
   }
 

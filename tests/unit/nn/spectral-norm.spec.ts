@@ -14,7 +14,7 @@ import { spectralNorm } from '../../../src/nn/spectral-norm.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import golden from '../../golden/modules.json'
-import { allowedDistance, largestDistance, valuesOf } from '../../support/golden.ts'
+import { expectGolden } from '../../support/golden.ts'
 import { planningTarget } from '../../support/planning-target.ts'
 import { runSpectral, spectralModules } from '../../support/spectral-run.ts'
 
@@ -27,12 +27,7 @@ describe("PyTorch's steps, evaluation and state", () => {
       const keys = Object.keys(await spectralModules[sample.name]().stateDict())
       expect(keys).toEqual(sample.weights.map(({ key }) => key))
       const got = await runSpectral(sample, { runtime })
-      for (const [key, result] of Object.entries(sample.outputs)) {
-        const expected = valuesOf(result as never)
-        expect(largestDistance(got[key], expected), key).toBeLessThanOrEqual(
-          allowedDistance(result.distance, expected),
-        )
-      }
+      expectGolden(got, sample.outputs)
     })
   }
 })

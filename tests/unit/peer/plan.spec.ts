@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
+import { type Algorithm, algorithms } from '../../../src/peer/algorithms/operations.ts'
 import { chunkRange, type Plan } from '../../../src/peer/algorithms/plan.ts'
 import { hasAlgorithm, planCollective } from '../../../src/peer/algorithms/plan-collective.ts'
-import { type Algorithm, algorithms } from '../../../src/peer/collective/announcement.ts'
 import { layoutsOf, partsByMachine } from '../../support/collective-reference.ts'
 
 const sizes = Array.from({ length: 16 }, (_, index) => index + 1)

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { Algorithm } from '../../../src/peer/collective/announcement.ts'
+import type { Algorithm } from '../../../src/peer/algorithms/operations.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'

@@ -129,11 +129,11 @@ test.each<[string, (rank: number) => Uint8Array | undefined]>([
   ['only one rank may supply data, got it from ranks 0 and 1', () => drawn],
   ['at most 48000 bytes, got 48012', (rank) => (rank === 0 ? new Uint8Array(48_012) : undefined)],
   [
-    'expected 10 points of 12 bytes or more, got 7',
+    '7 bytes are not 10 or more points of 12 bytes',
     (rank) => (rank === 0 ? drawn.slice(0, 7) : undefined),
   ],
   [
-    'class 0 or 1, got 2 at point 3',
+    'point 3 has class 2, not 0 or 1',
     (rank) =>
       rank === 0
         ? given(Array.from({ length: 12 }, (_, i) => [0, 0, i === 3 ? 2 : 0] as const))

@@ -12,13 +12,6 @@ import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { troubleOf } from '../../../src/ui/state/trouble.ts'
 import { statusOf } from '../../../src/ui/status/status.ts'
 import { unreachedOf } from '../../../src/ui/status/unreached.ts'
-import {
-  checkDraft,
-  defaultDraftOf,
-  fittingBatch,
-  queryOf,
-  withSetting,
-} from '../../support/demo-settings.ts'
 import { infoOf } from '../../support/member-info.ts'
 import {
   assigned,
@@ -32,6 +25,13 @@ import {
   training,
 } from '../../support/page-states.ts'
 import { RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
+import {
+  checkDraft,
+  defaultDraftOf,
+  fittingBatch,
+  queryOf,
+  withSetting,
+} from '../../support/ui-with-experiments.ts'
 
 /** What the maker does with its room, and what the others see of it. */
 

@@ -24,7 +24,6 @@ import {
   mostRuns,
   thinnedPoints,
 } from '../../../src/ui/state/kept-runs.ts'
-import { differingColumns, lossCsv, recallRuns } from '../../support/demo-settings.ts'
 import {
   assigned,
   comparing,
@@ -33,6 +32,7 @@ import {
   play,
   training,
 } from '../../support/page-states.ts'
+import { differingColumns, lossCsv, recallRuns } from '../../support/ui-with-experiments.ts'
 
 const finish = (steps = 300) =>
   play(training(2, steps), { type: 'finished', result: makeResult(2), bytesSent: 1 })

@@ -6,6 +6,7 @@ import { mostRanks, ranksOf } from '../../../src/ui/settings/draft.ts'
 import { isOfTab, settings } from '../../../src/ui/settings/list.ts'
 import { checkedDraft } from '../../../src/ui/state/room-facts.ts'
 import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
+import { inside, makeSnapshot, play, training } from '../../support/page-states.ts'
 import {
   checkDraft,
   choicesOf,
@@ -16,8 +17,7 @@ import {
   fittingBatch,
   queryOf,
   withSetting,
-} from '../../support/demo-settings.ts'
-import { inside, makeSnapshot, play, training } from '../../support/page-states.ts'
+} from '../../support/ui-with-experiments.ts'
 
 describe('ranks in one tab', () => {
   it('are a setting of the tab: in its address, not in the run', () => {

@@ -16,7 +16,6 @@ import { stoppedBy, stopReason } from '../../../src/ui/state/stop-words.ts'
 import { troubleOf } from '../../../src/ui/state/trouble.ts'
 import { asSentence } from '../../../src/ui/status/failure-words.ts'
 import { statusOf } from '../../../src/ui/status/status.ts'
-import { queryOf } from '../../support/demo-settings.ts'
 import {
   assigned,
   inside,
@@ -27,6 +26,7 @@ import {
   play,
   training,
 } from '../../support/page-states.ts'
+import { queryOf } from '../../support/ui-with-experiments.ts'
 
 describe('ranks of one tab with models of their own', () => {
   it('are those of the same tab, without an exchange alone', () => {
