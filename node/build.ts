@@ -12,6 +12,7 @@ const sources = [
   'src',
   'demos',
   'public',
+  'docs/images',
   'vite.config.ts',
   'package.json',
   'node/vite-plugin.ts',

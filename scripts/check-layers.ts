@@ -122,7 +122,12 @@ for (const file of files) {
       )
       continue
     }
-    if (!layer || !/^(src|demos)\//.test(path) || layerOf(path) === layer) continue
+    if (!/^(src|demos)\//.test(path)) {
+      if (layer && layer !== 'node' && !/^(docs|public)\//.test(path) && path !== 'package.json')
+        problem(file, `may not import ${path}`, 'Pages and the library import src and demos alone')
+      continue
+    }
+    if (!layer || layerOf(path) === layer) continue
     const may = [...allowed[layer], ...(isType ? (typesOnly[layer] ?? []) : [])]
     const granting = may.filter((other) => isUnder(path, other))
     for (const grant of granting) used.add(`${layer} ${grant}`)

@@ -16,12 +16,13 @@ import { repository } from '../tests/support/repository.ts'
  *
  * ffmpeg joins the tabs side by side and makes the animation; it has to be there (`apt-get install ffmpeg`, `brew install ffmpeg`).
  */
-const { out, adapter } = new Command('npm run pictures --')
+const { out, adapter, only } = new Command('npm run pictures --')
   .description("Takes README's pictures again. Needs ffmpeg.")
   .option('--out <folder>', 'output folder', join(repository, 'docs', 'images'))
   .option('--adapter <name>', 'auto or software', 'auto')
+  .option('--only <demo>', 'only the picture of this demo')
   .parse()
-  .opts<{ out: string; adapter: AdapterChoice }>()
+  .opts<{ out: string; adapter: AdapterChoice; only?: string }>()
 
 /** Of the animation. */
 const frames = 28
@@ -196,6 +197,9 @@ async function drawOn(pad: Locator, stroke: readonly (readonly [number, number])
   await mouse.up()
 }
 
+if (only !== undefined && !Object.hasOwn(demos, only))
+  throw new Error(`--only: no demo "${only}". Choose one of ${Object.keys(demos).join(', ')}.`)
+
 mkdirSync(out, { recursive: true })
 const served = await serve({ root: await ensureBuilt(), port: 0 })
 const browser = await launchForTraining(
@@ -204,10 +208,13 @@ const browser = await launchForTraining(
   console.log,
 )
 try {
-  await animate(browser, served.localUrl, join(out, 'three-tabs.gif'))
-  await shootRun(browser, served.localUrl, join(out, 'running.png'))
+  if (only === undefined) {
+    await animate(browser, served.localUrl, join(out, 'three-tabs.gif'))
+    await shootRun(browser, served.localUrl, join(out, 'running.png'))
+  }
   for (const [name, shoot] of Object.entries(demos))
-    await shoot(browser, served.localUrl, join(out, `demo-${name}.png`))
+    if (only === undefined || name === only)
+      await shoot(browser, served.localUrl, join(out, `demo-${name}.png`))
 } finally {
   await browser.close()
   await served.close()

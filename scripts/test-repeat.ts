@@ -7,7 +7,7 @@ import { type Summary, summaryFile } from './test/reporter.ts'
 
 const usage = `Usage: npm run test:repeat -- [--times N] [--load] [spec ...] [-t name]
 
-Runs the specs N times (10 by default) and reports how often each test failed. Without a spec it runs all of "npm test".
+Runs the specs N times (10 by default) and reports how often each test failed. Without a spec it runs all of "npm test";\nwith -t alone, the matching tests of both sets.
 
   --times N   number of runs
   --load      keep one core busy with another process meanwhile

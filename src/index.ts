@@ -562,7 +562,7 @@ export {
   formatDevice,
   type PlacedDevice,
 } from './util/device.ts'
-export { type Env, systemEnv } from './util/env.ts'
+export { type Env as ProtocolEnv, systemEnv } from './util/env.ts'
 export {
   ArgumentTypeError,
   DataError,

@@ -274,7 +274,7 @@ export function addFlags(command: Command): Command {
       '--checkpoint-dir <folder>',
       'folder of saveCheckpoint and loadCheckpoint, on machine 0; created if missing',
     )
-    .option('--debug <n>', 'log kernels, plans and values: 1 to 5, see docs/reference/switches.md')
+    .option('--debug <n>', 'log kernels, plans and values: 1 to 5, see npx tabring docs switches')
     .optionsGroup('As in Slurm (not needed inside a job):')
     .option('--ntasks-per-node <n>', 'the same as --nproc-per-node', wholeNumber(1, 1024))
     .option(

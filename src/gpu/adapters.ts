@@ -24,7 +24,7 @@ function requireWebGpu(): GPU {
   if (!globalThis.navigator?.gpu) {
     throw new GpuError(
       'gpu.unavailable',
-      'device: this browser has no WebGPU. Use a current Chrome, Edge, Safari or Firefox (on Linux, Chrome may need chrome://flags/#enable-unsafe-webgpu), or compile for the device "cpu", which is slow.',
+      'device: this browser has no WebGPU. Use a current Chrome or Edge (Safari and Firefox are untested; on Linux, Chrome may need chrome://flags/#enable-unsafe-webgpu), or compile for the device "cpu", which is slow.',
     )
   }
   return navigator.gpu

@@ -79,7 +79,9 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
     schema: boolean,
     type: 'true or false',
     default: false,
-    effect: ['Turns off rewrites and uses the first variant of every op.'],
+    effect: [
+      'Turns off rewrites and uses the first variant of every op, as the option `useNaiveKernels` of `compile` does for one program.',
+    ],
     isOfRun: true,
   },
   variant: {

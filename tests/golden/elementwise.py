@@ -2,7 +2,7 @@
 
     /usr/bin/python3 tests/golden/elementwise.py          (torch 1.13, Debian's python3-torch; the output is committed)
 
-A case is { name, call, options, inputs, outputs }: `call` names an entry of the table in tests/gpu/elementwise-golden.spec.ts.
+A case is { name, call, options, inputs, outputs }: `call` names an entry of the table in tests/support/elementwise-calls.ts.
 Results are float64's, with the distance of PyTorch's float32 from them, as in generate.py; `dy` is what gradients start from.
 Where a case says `edges`, every element is held by itself: its magnitudes differ too much for one distance.
 """

@@ -5,6 +5,7 @@ import { GraphValue } from '../../graph/trace/value.ts'
 import { formatHash } from '../../kernels/hash/hash-words.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { PeerError } from '../../util/errors.ts'
+import { formatRanks } from '../../util/format-ranks.ts'
 import { tensorType } from '../../util/shape.ts'
 import { TensorHashes } from './tensor-hashes.ts'
 
@@ -40,21 +41,20 @@ export class ReplicaCheck {
     return this.#hashes.words()
   }
 
-  /** Compares the hashes of all ranks. errors: `train.diverged`, naming the step, the first bad bucket and the ranks that differ from rank 0. */
+  /** Compares the hashes of all ranks. errors: `train.diverged`, naming the step, the first bad bucket and the hash of each rank. */
   async compare(group: CollectiveGroup, step: number): Promise<void> {
     if (group.size === 1) return
     const own = await this.hashes()
     const all = await group.allGatherU32(own, { label: 'verifySync' })
     for (const [i, { index, parameters }] of this.#buckets.entries()) {
-      const hashOf = (rank: number) =>
-        formatHash([all[rank * own.length + 2 * i], all[rank * own.length + 2 * i + 1]])
-      const others = Array.from({ length: group.size }, (_, rank) => rank).filter(
-        (rank) => hashOf(rank) !== hashOf(0),
+      const hashes = Array.from({ length: group.size }, (_, rank) =>
+        formatHash([all[rank * own.length + 2 * i], all[rank * own.length + 2 * i + 1]]),
       )
-      if (others.length === 0) continue
+      const difference = describeDifference(hashes)
+      if (difference === undefined) continue
       throw new PeerError(
         'train.diverged',
-        `replicas: after step ${step} bucket ${index} (${parameters[0].name} and ${parameters.length - 1} more) must hash to rank 0's ${hashOf(0)}, got ${others.map((rank) => `${hashOf(rank)} on rank ${rank}`).join(', ')}. A device computed or kept wrong bits; restart without that rank.`,
+        `replicas: after step ${step} bucket ${index} (${parameters[0].name} and ${parameters.length - 1} more) ${difference}`,
       )
     }
   }
@@ -63,4 +63,20 @@ export class ReplicaCheck {
   destroy(): void {
     this.#hashes.destroy()
   }
+}
+
+/** Says which ranks have which hash, and which are wrong if most ranks agree; undefined where all agree. `hashes`: by rank. */
+export function describeDifference(hashes: readonly string[]): string | undefined {
+  const ranksOf = new Map<string, number[]>()
+  hashes.forEach((hash, rank) => {
+    ranksOf.set(hash, [...(ranksOf.get(hash) ?? []), rank])
+  })
+  if (ranksOf.size < 2) return undefined
+  const [[most, right], ...others] = [...ranksOf].sort(([, a], [, b]) => b.length - a.length)
+  const each = others.map(([hash, ranks]) => `${hash} on ${formatRanks(ranks)}`).join(', ')
+  const found = `hashes to ${most} on ${formatRanks(right)}, but to ${each}.`
+  if (2 * right.length <= hashes.length)
+    return `${found} A device computed or kept wrong bits, and the hashes do not tell which. Restart, with other devices if it happens again.`
+  const wrong = others.flatMap(([, ranks]) => ranks).sort((a, b) => a - b)
+  return `${found} ${formatRanks(wrong).replace('r', 'R')} computed or kept wrong bits. Restart without ${wrong.length === 1 ? 'it' : 'them'}.`
 }

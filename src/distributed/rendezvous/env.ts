@@ -101,7 +101,7 @@ export const env: RankEnvironment = new Proxy({} as RankEnvironment, {
     if (value === undefined && Object.hasOwn(variables, name)) {
       throw new TabringError(
         'config.invalid',
-        `env: ${name} is not set. "npx tabring run" sets it, see docs/reference/launching.md. To set it by hand, add ?${name}=… to the page's address, or set it in Node's environment.`,
+        `env: ${name} is not set. "npx tabring run" sets it, see "npx tabring docs launching". To set it by hand, add ?${name}=… to the page's address, or set it in Node's environment.`,
       )
     }
     return value

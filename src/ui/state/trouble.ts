@@ -54,7 +54,7 @@ export function troubleAhead(page: Surroundings): Trouble | null {
       title: 'This browser has no WebGPU',
       text: 'Every rank computes on its own WebGPU device, and navigator.gpu is missing here.',
       remedies: [
-        'Use a current Chrome or Edge, Safari 26, or Firefox 141 or newer.',
+        'Use a current Chrome or Edge. Safari 26 and Firefox 141 have WebGPU too, but Tabring is untested there.',
         'In Chrome on Linux, turn on chrome://flags/#enable-unsafe-webgpu and restart it.',
       ],
       detail: null,
@@ -90,7 +90,7 @@ export function troubleOf(thrown: unknown): Trouble {
         'device',
         'No WebGPU device opened',
         'The compute worker of this page could not open a device.',
-        'Use a browser that has WebGPU in workers: a current Chrome, Edge, Safari or Firefox.',
+        'Use a browser that has WebGPU in workers: a current Chrome or Edge (Safari and Firefox are untested).',
       )
     case 'config.invalid':
       if (!detail.startsWith('room link')) {

@@ -296,7 +296,7 @@ describe('in workers whose page is lent to them', () => {
     const endedAt = performance.now()
     const errors = await page.evaluate(() => globalThis.tab.terminate(1))
     expect(performance.now() - endedAt).toBeLessThan(3000)
-    for (const error of errors) expect(error).toMatch(/rank 1 /)
+    for (const error of errors) expect(error).toMatch(/rank 1[: ]/)
     await expect.poll(async () => (await left(page)).locks).toEqual([])
 
     const url = `${served.localUrl}${fixture}`

@@ -60,7 +60,9 @@ test('a bit that flips in one rank after a step ends the run there, on every ran
   for (const { reason, lastStep } of ends) {
     expect(reason).toMatchObject({
       code: 'train.diverged',
-      message: expect.stringMatching(/after step 2 bucket 1 .*got [0-9a-f]+ on rank 1\. /),
+      message: expect.stringMatching(
+        /after step 2 bucket 1 .*hashes to [0-9a-f]+ on ranks 0 and 2, but to [0-9a-f]+ on rank 1\. Rank 1 /,
+      ),
     })
     expect(lastStep).toBe(2)
   }

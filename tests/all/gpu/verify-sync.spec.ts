@@ -43,7 +43,7 @@ test('200 steps are verified one by one; one flipped bit is found at once', asyn
   endAll(ranks)
 })
 
-test('a rank that keeps flipping a bit is found within `every` steps; after a single flip the next step makes ranks equal', async () => {
+test('a rank that keeps flipping a bit is found within `everySteps` steps; after a single flip the next step makes ranks equal', async () => {
   const { ranks, trainTo, flip } = await verified(10)
   await trainTo(20, (step) => step === 13 && flip())
   const [first, second] = await parametersOf(ranks)

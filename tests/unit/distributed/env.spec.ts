@@ -67,7 +67,7 @@ test('in Node they are those of the process', async () => {
 test('one of the table that is missing says who sets it', async () => {
   const { env } = await load({ address: 'http://localhost/' })
   expect(() => env.WORLD_SIZE).toThrow(
-    'env: WORLD_SIZE is not set. "npx tabring run" sets it, see docs/reference/launching.md.',
+    'env: WORLD_SIZE is not set. "npx tabring run" sets it, see "npx tabring docs launching".',
   )
   expect(env.SOMETHING_ELSE).toBeUndefined()
 })
