@@ -13,9 +13,6 @@ import {
 
 /** Rooms as a class makes them: many tabs, several ranks in one. */
 
-/** From before the first tab is opened until every tab shows everyone. units: ms. */
-const joinBoundMs = 5_000
-
 const { served, openTab } = drivePages()
 
 const start = (page: Page) => page.getByRole('button', { name: 'Start', exact: true })
@@ -29,7 +26,7 @@ const picture = (page: Page, name: string) =>
   page.screenshot({ path: join(pictures, `${name}.png`), fullPage: true })
 
 describe('a room of a class', { timeout: 180_000 }, () => {
-  it('8 tabs that open at once are in one room within 5 s, tell how fast they are and how far from their neighbours, and train', async () => {
+  it('8 tabs that open at once are in one room, tell how fast they are and how far from their neighbours, and train', async () => {
     // Whoever comes first makes the room.
     const link = `${served.localUrl}?demo=playground&steps=20&batchSize=64${formatFragment(newRoomLink())}`
     const openedAtMs = performance.now()
@@ -37,7 +34,6 @@ describe('a room of a class', { timeout: 180_000 }, () => {
     await Promise.all(pages.map((page) => seeMembers(page, 8)))
     const tookMs = performance.now() - openedAtMs
     console.log(`8 tabs were in one room ${Math.round(tookMs)} ms after the first was opened`)
-    expect(tookMs).toBeLessThan(joinBoundMs)
 
     const starts = await Promise.all(pages.map((page) => start(page).count()))
     expect([...starts].sort()).toEqual([0, 0, 0, 0, 0, 0, 0, 1])
