@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
+import { setDefaultDevice } from '../../../src/index.ts'
 import { cpuProgram, moduleOf } from '../../support/docs-blocks.ts'
 import { preambles } from '../../support/docs-preambles.ts'
 import { type CodeBlock, exists, userPages } from '../../support/markdown.ts'
@@ -93,6 +94,9 @@ test('what is left out is there, and would be run otherwise', () => {
   expect(specs.filter((path) => !exists(path))).toEqual([])
   expect(programs.length).toBeGreaterThan(0)
 })
+
+// The programs choose the CPU for this worker's other specs too.
+afterEach(() => setDefaultDevice('webgpu:0'))
 
 test.each(programs)('$name runs on the CPU', { timeout: 60_000 }, async ({ name, block }) => {
   const file = join(folder, `run_${name.replaceAll(/[/:]/g, '_')}.ts`)
