@@ -167,7 +167,7 @@ export async function unpackAt<Values extends SavedState>(
         `random states of ${randomByRank.length} ranks that were seeded separately, now rank 0's on all ${size}`,
       )
   }
-  // Weights alone begin a run of their own.
+  // A load of weights alone continues no run.
   const isContinued = strict || Object.values(parts).some((part) => !(part instanceof Module))
   if (isContinued && differences.length > 0) onDifferences(differences)
   const values = Object.entries(states).filter(([name]) => !saved.includes(name))

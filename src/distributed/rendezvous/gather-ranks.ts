@@ -300,9 +300,8 @@ class Attempt {
   private async tellWaiting(rank: number): Promise<void> {
     const { env, onwaiting } = this.options
     if (!onwaiting || this.waiting.isTold || env.now() - this.waiting.sinceMs < quietMs) return
-    const ranks = Array.from({ length: this.size }, (_, one) => one)
-    const claims = await Promise.all(ranks.map((one) => this.peek(`rank/${one}`)))
-    const missing = ranks.filter((one) => claims[one] === undefined)
+    const beats = await this.readBeats()
+    const missing = [...beats.keys()].filter((one) => beats.get(one) === undefined)
     if (missing.length === 0) return
     this.waiting.isTold = true
     onwaiting(rank, missing)
@@ -380,9 +379,14 @@ class Attempt {
     const missing = [...beats.keys()].filter(isMissing)
     const got =
       missing.length > 0 ? `missing ${formatRanks(missing)}` : 'the last one came too late'
+    // The ranks of an earlier round may be a group that runs, which no key tells.
+    const hint =
+      this.round > 0
+        ? ' If a group is already running in this room, this rank waited for the next one: use another room or groupName.'
+        : ''
     await this.fail(
       'peer.timeout',
-      `initProcessGroup: rank ${this.rank} waited ${joinTimeoutMs} ms for ${this.size} ranks: ${got}. Start ${missing.length === 1 ? 'it' : 'them'} with the same room, or raise joinTimeoutMs.${this.isLater ? ' If a group is already running in this room, this rank waited for the next one: use another room or groupName.' : ''}`,
+      `initProcessGroup: rank ${this.rank} waited ${joinTimeoutMs} ms for ${this.size} ranks: ${got}. Start ${missing.length === 1 ? 'it' : 'them'} with the same room, or raise joinTimeoutMs.${hint}`,
     )
   }
 
@@ -424,11 +428,6 @@ class Attempt {
   /** What the first said. */
   private async put(name: 'call' | 'outcome', verdict: Verdict): Promise<Verdict> {
     return JSON.parse(await putFirst(this.store, this.key(name), JSON.stringify(verdict)))
-  }
-
-  /** Whether a round ended before this one: its ranks may be a group that runs, which no key tells. */
-  private get isLater(): boolean {
-    return this.round > 0
   }
 
   private slice(): number {

@@ -164,7 +164,7 @@ describe('what goes wrong', () => {
     expect(world.env.now()).toBeLessThan(61_500)
   })
 
-  it('who comes while a group runs is told that it waited for the next', async () => {
+  it('the error says that the rank waited for the next group when it comes while one runs', async () => {
     const world = new World()
     const alone = await world.failure(world.join(0, 2))
     expect(alone.message).toMatch(/missing rank 1\. Start it .*, or raise joinTimeoutMs\.$/)
