@@ -87,6 +87,8 @@ export class Session {
   private isByeSent = false
   private leaving: { detail: string; finish: () => void } | undefined
   private readonly cancels = new Set<() => void>()
+  /** Of the wait for the side that said goodbye first to close the link. */
+  private cancelClose = () => {}
   private settleReady!: { resolve: () => void; reject: (error: PeerError) => void }
 
   constructor(options: SessionOptions) {
@@ -133,7 +135,10 @@ export class Session {
 
     link.onmessage = (message) => this.receive(message)
     link.onroom = () => this.writable()
-    link.onend = (end) => this.finish(end)
+    link.onend = (end) => {
+      this.cancelClose()
+      this.finish(end)
+    }
     this.after(this.config.helloMs, () => this.checkHello())
     this.heartbeat.beat()
     this.writable()
@@ -376,7 +381,7 @@ export class Session {
     this.sendBye(detail)
     this.finish({ why: 'bye', detail })
     if (began) this.link.close(detail)
-    else this.env.after(this.config.leaveMs, () => this.link.close(detail))
+    else this.cancelClose = this.env.after(this.config.leaveMs, () => this.link.close(detail))
   }
 
   private die(detail: string): void {

@@ -109,6 +109,17 @@ test('a goodbye that nobody answers is no failure of the one that leaves', async
   expect(heard).toEqual([])
 })
 
+test('ranks that leave one after the other keep no timers', async () => {
+  const env = new VirtualEnv(1)
+  const { groups } = memoryRing(env, 3, () => ({ delayMs: () => 1 }))
+  await env.until(Promise.all(groups.map((group) => group.barrier())))
+  for (const group of groups) {
+    await env.until(group.leave())
+    await env.advance(100)
+  }
+  expect(env.timers).toBe(0)
+})
+
 test('who still waits for HELLO hears at once that the epoch is over', async () => {
   const env = new VirtualEnv(1)
   const cut: Fault = { kind: 'one-way', matches: () => true }
