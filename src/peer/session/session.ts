@@ -88,7 +88,7 @@ export class Session {
   private leaving: { detail: string; finish: () => void } | undefined
   private readonly cancels = new Set<() => void>()
   /** Of the wait for the side that said goodbye first to close the link. */
-  private cancelClose = () => {}
+  private cancelClose = (): void => undefined
   private settleReady!: { resolve: () => void; reject: (error: PeerError) => void }
 
   constructor(options: SessionOptions) {
