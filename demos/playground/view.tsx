@@ -17,6 +17,9 @@ import './view.css'
 /** Samples of the boundary along each edge. */
 const side = 64
 
+/** The parts of the model that is set, or of the first one where the address names none that there is. */
+const known = (model: string) => partsOf(model in meta.models ? model : 'tanh')
+
 /** Points in the plane, and the boundary that this tab's model has learned so far. */
 export function PlaygroundView(props: ViewProps) {
   const { config, run, canSet, set } = props
@@ -110,7 +113,7 @@ export function PlaygroundView(props: ViewProps) {
           value={parts?.hidden}
           isFixed={!canSet}
           choices={hiddenLayers.map((value) => ({ value, words: value.replaceAll('-', ', ') }))}
-          onChoose={(value) => set('model', modelOf(parts?.activation ?? 'tanh', value))}
+          onChoose={(value) => set('model', (text) => modelOf(known(text).activation, value))}
         />
         <Choices
           label="Activation"
@@ -120,7 +123,7 @@ export function PlaygroundView(props: ViewProps) {
             value,
             words: activations[value],
           }))}
-          onChoose={(value) => set('model', modelOf(value, parts?.hidden ?? hiddenLayers[0]))}
+          onChoose={(value) => set('model', (text) => modelOf(value, known(text).hidden))}
         />
         <Choices
           label="Each rank draws from"

@@ -86,8 +86,16 @@ test('trains on points that were drawn, and ticks off its stated result', async 
     })
   await expect.poll(colours).toBeGreaterThan(20)
   await picture(page, 'playground-drawn')
-  await button(page, '16, 16').click()
-  await button(page, 'tanh').click()
+  // Both before the page is drawn again.
+  const choices = [button(page, '16, 16'), button(page, 'tanh')]
+  const [units16, tanh] = await Promise.all(choices.map((one) => one.elementHandle()))
+  await page.evaluate(
+    (both) => {
+      for (const one of both) (one as HTMLElement).click()
+    },
+    [units16, tanh],
+  )
+  await page.waitForURL((url) => !url.searchParams.has('model'))
 
   await button(page, 'two spirals').click()
   await page.getByLabel('More settings').or(page.getByText('More settings')).click()

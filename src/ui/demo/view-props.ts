@@ -1,7 +1,7 @@
 import type { ComponentType } from 'preact'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
 import type { LookAnswer } from '../../worker/api.ts'
-import type { SettingKey } from '../settings/list.ts'
+import type { Acts } from '../state/acts.ts'
 import type { Run } from '../state/run.ts'
 
 /** What a demo's view (`demos/<name>/view.tsx`) works with; it is drawn anew with each snapshot. */
@@ -12,8 +12,8 @@ export interface ViewProps {
   readonly run: Run | null
   /** Whether this tab may change the settings: it made the room, and nothing runs. */
   readonly canSet: boolean
-  /** Sets one of the page's settings, as text; for whoever `canSet`. */
-  readonly set: (key: SettingKey, value: string) => void
+  /** Sets one of the page's settings, if `canSet`. */
+  readonly set: Acts['set']
   /** Returns what the demo's look gives on this rank. errors: rejects while there is no model, and as the look says. */
   readonly look: LookAt
   /** Ranks of this tab whose models differ: all of them where they train without an exchange; none where one is as good as all. */

@@ -151,7 +151,8 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
   }
 
   const set: Acts['set'] = (key, value) => {
-    dispatch({ type: 'setting', key, value })
+    const next = typeof value === 'string' ? value : value(store.snapshot.draft[key])
+    dispatch({ type: 'setting', key, value: next })
     showInAddress()
     propose()
   }

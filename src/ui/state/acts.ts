@@ -3,7 +3,8 @@ import type { SettingKey } from '../settings/list.ts'
 
 /** What a person can do on the page. */
 export interface Acts {
-  set(key: SettingKey, value: string): void
+  /** `value`: a text, or one made of the text that is set now: the page may not have drawn it yet. */
+  set(key: SettingKey, value: string | ((text: string) => string)): void
   rename(name: string): void
   start(): void
   /** Takes these members out of the room, and starts with the others. */
