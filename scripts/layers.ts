@@ -371,7 +371,6 @@ export const allowed: Record<string, readonly string[]> = {
     'src/trainer/settings/experiments.ts',
     'src/worker/api.ts',
     'src/ui/parts',
-    'src/ui/settings',
     'src/ui/state',
   ],
   'src/ui/checkpoints': [
