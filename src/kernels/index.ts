@@ -63,6 +63,7 @@ import { logSoftmax, logSumExp, softmax, softmaxGrad } from './softmax/softmax.t
 import { expand, sum } from './sum/sum.ts'
 import { table } from './table/table.ts'
 import { topKCorrect } from './top-k/top-k.ts'
+import { transfer } from './transfer/transfer.ts'
 import { triangle } from './triangle/triangle.ts'
 import { place, strided, view } from './view/view.ts'
 
@@ -88,6 +89,7 @@ export const ops: readonly Op[] = [
   barrier,
   alias,
   meet,
+  transfer,
   recurrent,
   recurrentGrad,
   detach,

@@ -208,7 +208,9 @@ class Head extends Module {
   }
 
   forward(x: Tensor): Tensor {
-    return linear(x, this.weight)
+    const { device } = x
+    // The table of the embedding may lie on the device of another stage.
+    return linear(x, device ? this.weight.to(device) : this.weight)
   }
 }
 

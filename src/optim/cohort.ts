@@ -1,6 +1,7 @@
 import { Pool } from '../graph/memory/pool.ts'
 import type { Bucket } from '../graph/trace/bucket.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
+import type { PlacedDevice } from '../util/device.ts'
 
 /**
  * Parameters of a group that have made the same updates, and so share a count of them.
@@ -9,13 +10,15 @@ import type { Parameter } from '../graph/trace/parameter.ts'
  */
 export class Cohort {
   readonly buckets: readonly Bucket[]
+  readonly device: PlacedDevice
   /** Updates begun so far, also those that a GradScaler left out. */
   steps: number
   #leftOut: Pool | undefined
 
-  constructor(buckets: readonly Bucket[], steps: number) {
+  constructor(buckets: readonly Bucket[], steps: number, device: PlacedDevice) {
     this.buckets = buckets
     this.steps = steps
+    this.device = device
   }
 
   get parameters(): Parameter[] {
@@ -24,7 +27,7 @@ export class Cohort {
 
   /** Updates that a GradScaler left out: a counter on the device, made at its first use. */
   get leftOut(): Pool {
-    this.#leftOut ??= new Pool('updates left out', 1)
+    this.#leftOut ??= new Pool('updates left out', 1, this.device)
     return this.#leftOut
   }
 

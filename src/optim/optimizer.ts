@@ -1,5 +1,5 @@
 import { zeros } from '../graph/functions/shape.ts'
-import { Pool } from '../graph/memory/pool.ts'
+import type { Pool } from '../graph/memory/pool.ts'
 import { type Bucket, layOutBuckets } from '../graph/trace/bucket.ts'
 import { Unsettled } from '../graph/trace/exchange.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
@@ -9,6 +9,7 @@ import { accumulate, takeAccumulated } from '../kernels/accumulate/accumulate.ts
 import { type SettleAttrs, settle } from '../kernels/grad-scaler/settle.ts'
 import type { Op } from '../kernels/op.ts'
 import type { UpdateAttrs } from '../kernels/update/rule.ts'
+import { formatDevice } from '../util/device.ts'
 import { invariant, TabringError } from '../util/errors.ts'
 import { countElements, sameShape, tensorType } from '../util/shape.ts'
 import { checkGroup, checkSettingNames, requireList } from './check-params.ts'
@@ -353,11 +354,17 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const cap = isShared ? exchange.bucketCapBytes : Number.POSITIVE_INFINITY
     const firstCap = isShared ? exchange.firstBucketCapBytes : cap
     const stepsOf = (parameter: Parameter) => this.#loaded.get(parameter)?.steps ?? 0
-    for (const steps of new Set(ordered.map(stepsOf))) {
-      const alike = ordered.filter((parameter) => stepsOf(parameter) === steps)
-      const buckets = layOutBuckets(alike, cap, this.#bucketCount, firstCap)
+    const deviceOf = (parameter: Parameter) => parameter.device ?? trace.device
+    const kinds = new Map<string, Parameter[]>()
+    for (const parameter of ordered) {
+      const kind = `${stepsOf(parameter)} ${formatDevice(deviceOf(parameter))}`
+      kinds.set(kind, [...(kinds.get(kind) ?? []), parameter])
+    }
+    for (const alike of kinds.values()) {
+      const device = deviceOf(alike[0])
+      const buckets = layOutBuckets(alike, cap, this.#bucketCount, firstCap, device)
       this.#bucketCount += buckets.length
-      this.#keepWhenTraced(group, trace, new Cohort(buckets, steps))
+      this.#keepWhenTraced(group, trace, new Cohort(buckets, stepsOf(alike[0]), device))
     }
     return this.#cohortsOf(group, trace)
   }
@@ -385,7 +392,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
 
   /** The cohort's control; where updates may be left out, behind the kernel that counts them. */
   #controlOf(group: ParamGroup<Settings>, cohort: Cohort, trace: Trace) {
-    const control = trace.controls.get(cohort.buckets[0])
+    const known = trace.controls.get(cohort.buckets[0])
+    const control = known && { ...known, value: trace.jointOn(known.value, cohort.device) }
     if (!control?.maySkip) return { value: control?.value, isSettled: false }
     const counter = new GraphValue(tensorType([1]), {
       kind: 'pool',
@@ -422,7 +430,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         this.#initial.set(name, initial)
         let pool = bucket.state.get(name)
         if (!pool) {
-          pool = new Pool(`${name} of bucket ${bucket.index}`, length)
+          pool = bucket.newPool(name, length)
           bucket.state.set(name, pool)
           this.#fillState(bucket, name, pool, start)
         }

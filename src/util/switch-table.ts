@@ -148,7 +148,7 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
     type: 'a whole number of at least 1',
     default: 1,
     effect: [
-      'Splits each adapter into this many devices, which share its compute units but no memory: with `2` on one adapter, `webgpu:0` and `webgpu:1` are two devices of it. `visibleDevices` numbers these. Use it to try multi-device code on one adapter. In code: `setSwitches({ logicalDevices: 2 })`, before a device is opened.',
+      'Splits each adapter into this many devices, which share its compute units but no memory: with `2` on one adapter, `webgpu:0` and `webgpu:1` are two devices of it. `visibleDevices` numbers these. Use it to try multi-device code on one adapter. In code: `gpu.logicalDevices(2)`, before a device is opened.',
     ],
   },
   maxWorkers: {

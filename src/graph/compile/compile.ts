@@ -3,21 +3,24 @@ import { loadPart } from '../../util/load-part.ts'
 import { checkOptions, type OptionNames } from '../../util/options.ts'
 import type { Memory } from '../memory/memory-device.ts'
 import { type AnyRuntime, CpuRuntime, getDefaultDevice, runtimeOf } from '../memory/runtime.ts'
+import { isSplit } from '../plan/parts.ts'
 import {
   type InputTypes,
   type Outputs,
   type Prepared,
   type PrepareOptions,
-  prepare,
+  planStep,
   type TracedFunction,
+  traceStep,
 } from '../plan/prepare.ts'
 import { layoutOf } from '../plan/step-layout.ts'
 import type { StepProgram } from '../plan/step-program.ts'
-import { GpuProgram } from '../run/program.ts'
 import { type GradientExchange, whenSettled } from '../trace/exchange.ts'
 import type { Settled, Trace } from '../trace/trace.ts'
 import { benchmarkVariants, isBenchmarking } from '../tune/benchmark.ts'
 import { checkDevices } from './check-devices.ts'
+import { compileParts } from './compile-parts.ts'
+import { createProgram } from './create-program.ts'
 import { withUneven } from './join-context.ts'
 import { withChecks } from './output-checks.ts'
 
@@ -95,18 +98,24 @@ async function compileOn(
     })
   const make = () =>
     telling(
-      whenSettled(() => prepare(runtime, fn, inputs, own)),
+      whenSettled(() => {
+        const step = traceStep(runtime.device, fn, inputs, own)
+        return isSplit(step) ? step : planStep(runtime, step, own)
+      }),
       () => last?.updatesOver,
     )
-  if (!isCpu && isBenchmarking()) await benchmarkVariants(runtime, await make())
-  const prepared = await make()
+  const made = await make()
+  if (!('plan' in made)) return withChecks(await compileParts(runtime, made, own))
+  let prepared = made
+  if (!isCpu && isBenchmarking()) {
+    await benchmarkVariants(runtime, prepared)
+    prepared = (await make()) as Prepared
+  }
   const { exchange, forwarded, updates } = prepared.trace
   await telling(checkPlaces(prepared, isCpu ? 'host' : runtime.gpu), () => exchange)
   const create = async () => {
     forwarded?.expectMeetings(prepared.meetings.map(({ group }) => group))
-    return withChecks(
-      isCpu ? await createOnCpu(prepared) : await GpuProgram.create(runtime, prepared),
-    )
+    return withChecks(await createProgram(runtime, prepared))
   }
   if (!exchange || updates.length === 0) {
     if (prepared.meetings.length > 0) await forwarded?.ready
@@ -117,11 +126,6 @@ async function compileOn(
   await exchange.ready
   const program = await create()
   return exchange.size === 1 ? program : withUneven(program, exchange, number)
-}
-
-async function createOnCpu(prepared: Prepared): Promise<StepProgram> {
-  const { CpuProgram } = await loadPart('the device cpu', () => import('../run/cpu-program.ts'))
-  return new CpuProgram(prepared)
 }
 
 /** As `checkDevices`; where the tab has no such device, that is the reason that is told. */

@@ -1,6 +1,7 @@
 import { factsOf, findAdapters } from '../../gpu/device.ts'
 import { currentDevice, type DeviceSpec, placedDevice } from '../../util/device.ts'
 import { ArgumentTypeError, GpuError, TabringError } from '../../util/errors.ts'
+import { checkNumber, isCount } from '../../util/options.ts'
 import { setSwitches } from '../../util/switches.ts'
 import { setDevice } from '../memory/runtime.ts'
 import { isBenchmarking, setBenchmarking } from '../tune/benchmark.ts'
@@ -80,6 +81,17 @@ function setVisibleDevices(devices: string): void {
   setSwitches({ visibleDevices: devices })
 }
 
+/**
+ * Opens each adapter as `count` devices, which share its compute units but no memory: `webgpu:0` to `webgpu:<count - 1>` on one adapter.
+ *
+ * For code of several devices on a machine with one GPU. errors: `config.invalid` for anything but a whole number above 0; `graph.misuse` if a
+ * device is already open.
+ */
+function logicalDevices(count: number): void {
+  checkNumber('gpu.logicalDevices', 'count', count, isCount, 'a whole number above 0')
+  setSwitches({ logicalDevices: count })
+}
+
 /** The counterpart of torch.cuda and torch.backends.cudnn for WebGPU; functions that ask the browser are asynchronous. */
 export const gpu = {
   /** Returns whether an adapter can be opened in this page or worker. */
@@ -97,6 +109,7 @@ export const gpu = {
   isFloat16Supported: async (spec?: DeviceSpec): Promise<boolean> =>
     (await getDeviceProperties(spec)).hasF16,
   currentDevice,
+  logicalDevices,
   setDevice,
   setVisibleDevices,
   /**

@@ -7,6 +7,7 @@ import type { ScalarSlot } from '../../kernels/op.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import { emit, type Tensor, toFloat } from '../trace/tensor.ts'
+import { activeTrace } from '../trace/trace.ts'
 
 /** Running statistics of a batch normalization; the op updates them on the device. */
 export interface RunningStatistics {
@@ -51,7 +52,9 @@ export function batchNorm(
   const attrs = { eps, epilogue: [], ...(x.dtype === 'f16' && { half: true }) }
   const parameters = [toFloat(weight), toFloat(bias)]
   const own = { ...attrs, count: count ?? null }
-  if (training && running) {
+  // A replica's statistics are lost, so it moves none.
+  const tracks = running && !activeTrace('batchNorm').losesChanges(running.mean.value)
+  if (training && tracks) {
     const inputs = [x, ...parameters, running.mean, running.variance, running.batches]
     return emit(batchNormTracked, inputs, { ...own, momentum })
   }

@@ -1,6 +1,7 @@
 import { roundHalf } from '../../kernels/half.ts'
 import type { HostArray } from '../../kernels/op.ts'
-import type { TensorType } from '../../util/shape.ts'
+import { halfBits, halfValue } from '../../util/half.ts'
+import { bytesOf, countElements, type TensorType } from '../../util/shape.ts'
 
 /** A tensor's contents on the host. */
 export type HostData =
@@ -21,3 +22,22 @@ export function roundStored(values: HostArray, { dtype }: TensorType): HostArray
 /** The contents as references take them: floats as f64. */
 export const toHostArray = (data: HostData): HostArray =>
   data instanceof Float32Array ? Float64Array.from(data) : data
+
+const typedArrays = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }
+
+/** The bytes that these elements take on a device, `bytesOf(type)` of them. */
+export function toBytes(values: HostArray, type: TensorType): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(bytesOf(type))
+  if (type.dtype === 'f16') new Uint16Array(bytes.buffer).set(Array.from(values, halfBits))
+  else new typedArrays[type.dtype](bytes.buffer).set(values)
+  return bytes
+}
+
+/** The elements in a device's bytes, as references take them. */
+export function fromBytes(bytes: Uint8Array<ArrayBuffer>, { dtype, shape }: TensorType): HostArray {
+  const count = countElements(shape)
+  const { buffer, byteOffset } = bytes
+  if (dtype === 'f16')
+    return Float64Array.from(new Uint16Array(buffer, byteOffset, count), halfValue)
+  return toHostArray(new typedArrays[dtype](buffer, byteOffset, count))
+}

@@ -1,7 +1,8 @@
 import { download } from '../../gpu/readback.ts'
+import type { PlacedDevice } from '../../util/device.ts'
 import { invariant, TabringError } from '../../util/errors.ts'
 import type { DType } from '../../util/shape.ts'
-import { formatMemory, type Memory } from './memory-device.ts'
+import { deviceOf, formatMemory, type Memory } from './memory-device.ts'
 
 /** Elements that a tensor inside a pool must start at a multiple of: 256 bytes, WebGPU's binding alignment. */
 export const poolAlignment = 64
@@ -17,13 +18,16 @@ export type StoredData = Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>
 export class Pool {
   readonly label: string
   readonly elements: number
+  /** Where it is to lie, if that is decided before it is allocated. */
+  readonly #device: PlacedDevice | undefined
   #memory: Memory | undefined
   #buffer: GPUBuffer | undefined
   #host: ArrayBuffer | undefined
 
-  constructor(label: string, elements: number) {
+  constructor(label: string, elements: number, device?: PlacedDevice) {
     this.label = label
     this.elements = elements
+    this.#device = device
   }
 
   /** Makes the contents, zeros but for what was written so far, unless they exist. errors: `device.mismatch` where they exist in other memory. */
@@ -51,6 +55,11 @@ export class Pool {
 
   get memory(): Memory | undefined {
     return this.#memory
+  }
+
+  /** The device on which it lies or is to lie; undefined until a program decides. */
+  get device(): PlacedDevice | undefined {
+    return this.#memory ? deviceOf(this.#memory) : this.#device
   }
 
   /** The device buffer. */

@@ -1,6 +1,8 @@
 import { map } from '../../kernels/map/map.ts'
 import { type MeetAttrs, meet } from '../../kernels/meet/meet.ts'
 import type { Op, OpCall } from '../../kernels/op.ts'
+import { type EndAttrs, receive, send } from '../../kernels/transfer/ends.ts'
+import type { PlacedDevice } from '../../util/device.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
 import type { TensorType } from '../../util/shape.ts'
 import { switchValue } from '../../util/switches.ts'
@@ -57,7 +59,10 @@ export interface TraceOptions extends PrepareOptions {
 }
 
 /** For which device programs are prepared, and with which kernels. */
-export type LoweringTarget = Pick<LoweringChoice, 'limits' | 'variants'>
+export type LoweringTarget = Pick<LoweringChoice, 'limits' | 'variants'> & {
+  /** Default: the current WebGPU device. */
+  readonly device?: PlacedDevice
+}
 
 /** A bucket's exchange and update inside a prepared program. */
 export interface PreparedUpdate {
@@ -79,6 +84,14 @@ export interface JointSegment extends JointStage {
 export interface PreparedMeeting extends MeetingPlace {
   readonly node: GraphNode
   readonly end: number
+}
+
+/** Where values leave a part of the step for another device, or arrive: after dispatches [.., end). */
+export interface PreparedCrossing {
+  readonly kind: 'send' | 'receive'
+  readonly end: number
+  /** `number`: which of the step's transfers it is, the same on both devices. */
+  readonly values: readonly { readonly number: number; readonly value: GraphValue }[]
 }
 
 /** A traced function, rewritten, lowered and planned; nothing is on the device yet. */
@@ -107,6 +120,8 @@ export interface Prepared {
   readonly updates: readonly PreparedUpdate[]
   /** In their order; none where no layer of several ranks is in the model. */
   readonly meetings: readonly PreparedMeeting[]
+  /** In their order; none where all of the step is on one device. */
+  readonly crossings: readonly PreparedCrossing[]
   /** Modules' buffers that the step changes and of which all ranks take one rank's. */
   readonly sharedBuffers: readonly ModuleBuffer[]
   /** What runs between the exchange of all buckets and the first update; empty for most programs. */
@@ -119,20 +134,46 @@ export interface Prepared {
   readonly chosen: Readonly<Record<string, string>>
 }
 
+/** A traced and rewritten step, or the part of it that one device computes. */
+export interface TracedStep {
+  readonly trace: Trace
+  readonly inputs: InputTypes
+  /** `isJoint`: it comes of the joint nodes, and ranks agree on it already. */
+  readonly outputs: readonly {
+    readonly name: string
+    readonly value: GraphValue
+    readonly isJoint: boolean
+  }[]
+  /** Forward and backward, in execution order. */
+  readonly nodes: readonly GraphNode[]
+  /** Between exchange and update. */
+  readonly joint: readonly GraphNode[]
+  readonly updates: readonly BucketUpdate[]
+  readonly after: readonly GraphNode[]
+  /** Where outputs and gradients go. */
+  readonly fixed: ReadonlyMap<GraphValue, Place>
+  /** The node that leaves a gradient in its bucket. */
+  gradientNode(gradient: GraphValue): GraphNode
+}
+
 /** Calls `fn` on tensors without contents and returns everything that a program or an eager run needs. */
 export function prepare(
   target: LoweringTarget,
   fn: TracedFunction,
   inputs: InputTypes,
-  {
-    useNaiveKernels = switchValue('naive'),
-    accumulation,
-    sharesBuffers,
-    settled,
-    onTrace,
-  }: TraceOptions = {},
+  options: TraceOptions = {},
 ): Prepared {
-  const trace = new Trace(accumulation, settled)
+  return planStep(target, traceStep(target.device, fn, inputs, options), options)
+}
+
+/** Calls `fn` on tensors without contents. `device`: that of tensors that were not moved to one. */
+export function traceStep(
+  device: PlacedDevice | undefined,
+  fn: TracedFunction,
+  inputs: InputTypes,
+  { useNaiveKernels = switchValue('naive'), accumulation, settled, onTrace }: TraceOptions = {},
+): TracedStep {
+  const trace = new Trace(accumulation, settled, device)
   onTrace?.(trace)
   refuseHalfInputs(inputs)
   const named = withTrace(trace, () => {
@@ -202,24 +243,45 @@ export function prepare(
     if (completion.length > 0) nodes.splice(last + 1, 0, ...completion)
   }
 
-  const stages = stagesOf(tracedJoint, trace.reductions)
+  return {
+    trace,
+    inputs,
+    outputs: named.map(([name, value]) => ({ name, value, isJoint: isJoint(value) })),
+    nodes,
+    joint: tracedJoint,
+    updates: trace.updates,
+    after: trace.after,
+    fixed,
+    gradientNode,
+  }
+}
+
+/** Chooses kernels and plans memory for a step, or for the part of it that the device computes. errors: `gpu.limit`. */
+export function planStep(
+  target: LoweringTarget,
+  step: TracedStep,
+  { useNaiveKernels = switchValue('naive'), sharesBuffers }: PrepareOptions = {},
+): Prepared {
+  const { trace, inputs, outputs, nodes, joint, fixed, gradientNode } = step
+  const stages = stagesOf(joint, trace.reductions)
   const jointNodes = stages.flatMap((stage) => stage.nodes)
-  const updateNodes = trace.updates.flatMap((update) => update.nodes)
-  const { lowered, chosen } = lowerNodes(
-    [...nodes, ...jointNodes, ...updateNodes, ...trace.after],
-    { limits: target.limits, variants: target.variants, useNaiveKernels },
-  )
+  const updateNodes = step.updates.flatMap((update) => update.nodes)
+  const { lowered, chosen } = lowerNodes([...nodes, ...jointNodes, ...updateNodes, ...step.after], {
+    limits: target.limits,
+    variants: target.variants,
+    useNaiveKernels,
+  })
   checkLimits(lowered, target.limits, trace)
   const plan = planMemory(lowered, fixed, target.limits.maxBufferBytes, { sharesBuffers })
   const position = new Map<GraphNode, number>(lowered.map(({ node }, at) => [node, at]))
   const endBefore = (at: number) => (at === 0 ? 0 : plan.endOfNode[at - 1])
   const endOf = (node: GraphNode) => plan.endOfNode[position.get(node)!]
   const computeEnd = endBefore(nodes.filter(({ op }) => !op.isView).length)
-  const afterStart = endBefore(lowered.length - trace.after.length)
+  const afterStart = endBefore(lowered.length - step.after.length)
   const nodePhases = phasesOf(trace, nodes)
   const computePhases = nodePhases.filter((_, i) => !nodes[i].op.isView)
   let gradientsEnd = 0
-  const updates = trace.updates.map((update): PreparedUpdate => {
+  const updates = step.updates.map((update): PreparedUpdate => {
     const complete = [...update.gradients.map(gradientNode), ...update.completion]
     gradientsEnd = Math.max(gradientsEnd, ...complete.map(endOf))
     const own = update.nodes.map((node) => position.get(node)!)
@@ -233,11 +295,7 @@ export function prepare(
   return {
     trace,
     inputs,
-    outputs: named.map(([name, value]) => ({
-      name,
-      type: value.type,
-      isJoint: isJoint(value),
-    })),
+    outputs: outputs.map(({ name, value, isJoint }) => ({ name, type: value.type, isJoint })),
     plan,
     nodes,
     jointNodes,
@@ -258,12 +316,42 @@ export function prepare(
         group: (node.attrs as MeetAttrs).group ?? 0,
         end: endOf(node),
       })),
+    crossings: crossingsOf(
+      lowered.map(({ node }) => node),
+      endOf,
+    ),
     sharedBuffers: sharedBuffersOf(nodes, trace.exchange),
     joint: segmentsOf(stages, computeEnd, endOf),
     afterStart,
     calls: lowered.map(({ node }) => ({ op: node.op, call: callOf(node) })),
     chosen,
   }
+}
+
+/** Neighbours without a dispatch between them cross together. */
+function crossingsOf(
+  nodes: readonly GraphNode[],
+  endOf: (node: GraphNode) => number,
+): PreparedCrossing[] {
+  const crossings: PreparedCrossing[] = []
+  for (const node of nodes) {
+    const isSend = node.op === (send as Op)
+    if (!isSend && node.op !== (receive as Op)) continue
+    const [kind, value] = isSend
+      ? (['send', node.inputs[0]] as const)
+      : (['receive', node.outputs[0]] as const)
+    const end = endOf(node)
+    const last = crossings.pop()
+    const isJoined = last?.kind === kind && last.end === end
+    if (last && !isJoined) crossings.push(last)
+    const values = isJoined ? last.values : []
+    crossings.push({
+      kind,
+      end,
+      values: [...values, { number: (node.attrs as EndAttrs).number, value }],
+    })
+  }
+  return crossings
 }
 
 /** What the step's runs count for; undefined for whole updates of one rank, and where there is nothing to weigh. */

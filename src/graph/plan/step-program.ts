@@ -75,9 +75,15 @@ export interface ProgramMemory {
   readonly ioBytes: number
 }
 
+/** What a program was made of, on however many devices. */
+export type PreparedStep = Pick<
+  Prepared,
+  'trace' | 'inputs' | 'outputs' | 'nodes' | 'updates' | 'meetings' | 'chosen'
+>
+
 /** A compiled function: the result of `compile`, on any device. */
 export interface StepProgram<Out extends Outputs = Outputs> {
-  readonly prepared: Prepared
+  readonly prepared: PreparedStep
   readonly times: StepTimes
   /** JavaScript time of the last run up to its submit: writing inputs, encoding commands. units: ms. */
   readonly encodeMs: number
@@ -128,15 +134,15 @@ const remedyFor = (input: unknown, array: { readonly name: string }): string =>
     ? `Pass ${array.name}.of(...) or ${array.name}.from(array).`
     : 'Pass what the program was compiled for.'
 
+/** The inputs of a run by name: elements, or tensors in upload memory. */
+export type CheckedInputs = readonly [name: string, data: HostData | StagedTensor][]
+
 /**
  * The program's inputs out of those that a run was given.
  *
  * errors: `graph.misuse` for a missing input, a wrong type or length, a staged tensor that a run has used.
  */
-export function checkInputs(
-  prepared: Prepared,
-  inputs: RunInputs,
-): [name: string, data: HostData | StagedTensor][] {
+export function checkInputs(prepared: Pick<Prepared, 'inputs'>, inputs: RunInputs): CheckedInputs {
   return Object.entries(prepared.inputs).map(([name, type]) => {
     const data = dataOf(inputs[name])
     const count = countElements(type.shape)
@@ -158,8 +164,15 @@ export function checkInputs(
   })
 }
 
+/** The inputs of a run whose elements the host may look at. */
+export const onHost = (inputs: CheckedInputs): GivenInputs =>
+  new Map(inputs.map(([name, data]) => [name, ArrayBuffer.isView(data) ? data : data.integers]))
+
 /** errors: `graph.misuse` for a whole step inside `noSync`. */
-export function refuseNoSync({ trace: { exchange, accumulation }, updates }: Prepared): void {
+export function refuseNoSync({
+  trace: { exchange, accumulation },
+  updates,
+}: Pick<Prepared, 'trace' | 'updates'>): void {
   if (!exchange || exchange.isSynchronizing || accumulation || updates.length === 0) return
   throw new TabringError(
     'graph.misuse',
@@ -168,14 +181,17 @@ export function refuseNoSync({ trace: { exchange, accumulation }, updates }: Pre
 }
 
 /** What `fillScalars` would throw; takes and counts nothing. errors: `graph.misuse`. */
-export function checkScalars({ trace }: Prepared, scalars: Readonly<Record<string, number>>): void {
+export function checkScalars(
+  { trace }: Pick<Prepared, 'trace'>,
+  scalars: Readonly<Record<string, number>>,
+): void {
   for (const refuse of trace.refusals) refuse()
   trace.scalars.check(scalars)
 }
 
 /** Counts the step (unless `isCounted` is false) and writes this run's block of scalars to `values`; `inputs` undefined for a shadow's. */
 export function fillScalars(
-  { trace }: Prepared,
+  { trace }: Pick<Prepared, 'trace'>,
   scalars: Readonly<Record<string, number>>,
   inputs: GivenInputs | undefined,
   values: Float32Array,

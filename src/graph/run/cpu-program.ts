@@ -1,4 +1,5 @@
-import type { HostArray } from '../../kernels/op.ts'
+import type { HostArray, Op } from '../../kernels/op.ts'
+import { type EndAttrs, receive, send } from '../../kernels/transfer/ends.ts'
 import { GpuError, TabringError } from '../../util/errors.ts'
 import { nextTask } from '../../util/next-task.ts'
 import {
@@ -10,10 +11,17 @@ import {
 } from '../../util/shape.ts'
 import { FiniteCheck } from '../inside/finite-check.ts'
 import type { OnNode, ReadValue } from '../inside/probe.ts'
-import { type HostData, roundStored, toHostArray } from '../memory/host-values.ts'
+import {
+  fromBytes,
+  type HostData,
+  roundStored,
+  toBytes,
+  toHostArray,
+} from '../memory/host-values.ts'
 import type { Phase } from '../plan/phases.ts'
 import type { Prepared } from '../plan/prepare.ts'
 import {
+  type CheckedInputs,
   checkInputs,
   checkScalars,
   fillScalars,
@@ -34,6 +42,7 @@ import type { StepAgreement } from '../trace/exchange.ts'
 import { type BucketUpdate, gradientWeight } from '../trace/trace.ts'
 import { callOf, type GraphNode, type GraphValue, storageOf } from '../trace/value.ts'
 import { joinRanks, jointElements } from './combine-joint.ts'
+import type { Wires } from './crossings.ts'
 import { packBuffers, readHostBuffers, writeBuffers } from './shared-buffers.ts'
 import { StepClock } from './step-clock.ts'
 
@@ -103,6 +112,7 @@ export class CpuProgram implements StepProgram {
   #last: Promise<unknown> = Promise.resolve()
   #lastBreathMs = 0
   #mostBytes = 0
+  #wires: Wires | undefined
   readonly #allowUpdates: boolean
   readonly #onNode: OnNode | undefined
   readonly #check: FiniteCheck | undefined
@@ -148,13 +158,21 @@ export class CpuProgram implements StepProgram {
     scalars: Readonly<Record<string, number>> = {},
   ): Promise<RunOutputs> {
     refuseNoSync(this.prepared)
-    const contents = new Map(
-      this.#hostInputs(inputs).map(([name, data]) => [name, toHostArray(data.slice())]),
-    )
+    const contents = this.#contentsOf(checkInputs(this.prepared, inputs))
     const given = { ...scalars }
     const run = this.#last.then(() => this.#run(contents, given))
     this.#last = run.catch(() => undefined)
     return run
+  }
+
+  async runPart(
+    inputs: CheckedInputs,
+    scalars: Float32Array<ArrayBuffer>,
+    wires: Wires,
+  ): Promise<RunOutputs> {
+    this.#scalars.set(scalars)
+    this.#wires = wires
+    return this.#runFilled(this.#contentsOf(inputs), performance.now())
   }
 
   async shadow(scalars: Readonly<Record<string, number>> = {}): Promise<void> {
@@ -172,7 +190,7 @@ export class CpuProgram implements StepProgram {
   }
 
   check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {
-    this.#hostInputs(inputs)
+    this.#contentsOf(checkInputs(this.prepared, inputs))
     checkScalars(this.prepared, scalars)
   }
 
@@ -180,14 +198,17 @@ export class CpuProgram implements StepProgram {
     // Nothing outlives a run but parameters and pools, which are not the program's.
   }
 
-  #hostInputs(inputs: RunInputs): [name: string, data: HostData][] {
-    return checkInputs(this.prepared, inputs).map(([name, data]) => {
-      if (ArrayBuffer.isView(data)) return [name, data]
-      throw new TabringError(
-        'device.mismatch',
-        `run: input "${name}" is in the upload memory of a GPU, but the program runs on the cpu. Turn pinMemory off.`,
-      )
-    })
+  /** Copies of the inputs by name. errors: `device.mismatch` for one in upload memory. */
+  #contentsOf(inputs: CheckedInputs): Map<string, HostArray> {
+    return new Map(
+      inputs.map(([name, data]) => {
+        if (ArrayBuffer.isView(data)) return [name, toHostArray(data.slice())]
+        throw new TabringError(
+          'device.mismatch',
+          `run: input "${name}" is in the upload memory of a GPU, but the program runs on the cpu. Turn pinMemory off.`,
+        )
+      }),
+    )
   }
 
   /** `given` undefined: a shadow's run. */
@@ -195,11 +216,18 @@ export class CpuProgram implements StepProgram {
     given: ReadonlyMap<string, HostArray> | undefined,
     scalars: Readonly<Record<string, number>>,
   ): Promise<RunOutputs> {
+    const beganMs = performance.now()
+    fillScalars(this.prepared, scalars, given, this.#scalars, this.#allowUpdates)
+    return this.#runFilled(given, beganMs)
+  }
+
+  async #runFilled(
+    given: ReadonlyMap<string, HostArray> | undefined,
+    beganMs: number,
+  ): Promise<RunOutputs> {
     const { prepared } = this
     const inputs = given ?? new Map<string, HostArray>()
-    const beganMs = performance.now()
     this.#clock.begin(beganMs)
-    fillScalars(prepared, scalars, given, this.#scalars, this.#allowUpdates)
     const values = new Map<GraphValue, HostArray>()
     const { exchange, forwarded } = prepared.trace
     if (this.#allowUpdates && this.#exchanges) exchange!.beginStep()
@@ -377,9 +405,11 @@ export class CpuProgram implements StepProgram {
         await nextTask()
         this.#lastBreathMs = performance.now()
       }
-      if (!node.op.isView) this.#compute(node, inputs, values)
+      const isCrossing = node.op === (send as Op) || node.op === (receive as Op)
+      if (!node.op.isView && !isCrossing) this.#compute(node, inputs, values)
       leave()
       await this.#meet(node, inputs, values)
+      if (isCrossing) await this.#cross(node, inputs, values)
       if (!node.op.isView) {
         const look: ReadValue = async (value) =>
           toLook(this.#read(value, inputs, values), value.type)
@@ -404,6 +434,27 @@ export class CpuProgram implements StepProgram {
     values.set(node.outputs[0], Float64Array.from(all))
   }
 
+  /** Sends a value to another part of the step, or waits for one. */
+  async #cross(
+    { op, inputs: [sent], outputs: [received], attrs }: GraphNode,
+    inputs: ReadonlyMap<string, HostArray>,
+    values: Map<GraphValue, HostArray>,
+  ): Promise<void> {
+    const { number } = attrs as EndAttrs
+    if (op === (send as Op))
+      this.#wires!.send(number, toBytes(this.#read(sent, inputs, values), sent.type))
+    else this.#keep(received, fromBytes(await this.#wires!.receive(number), received.type), values)
+  }
+
+  /** Gradients lie in their bucket as soon as they are there: what completes the bucket reads them. */
+  #keep(value: GraphValue, contents: HostArray, values: Map<GraphValue, HostArray>): void {
+    values.set(value, contents)
+    const place = this.prepared.fixed.get(value)
+    if (place?.kind !== 'pool') return
+    const stored = toHostData(contents, value.type) as Float32Array<ArrayBuffer>
+    place.pool.allocate('host').write(stored, place.start)
+  }
+
   #compute(
     node: GraphNode,
     inputs: ReadonlyMap<string, HostArray>,
@@ -414,13 +465,7 @@ export class CpuProgram implements StepProgram {
       node.op.reference(contents, callOf(node), [...this.#scalars]),
     )
     node.outputs.forEach((value, i) => {
-      const rounded = roundStored(results[i], value.type)
-      values.set(value, rounded)
-      // Gradients lie in their bucket as soon as they are there: what completes the bucket reads them.
-      const place = this.prepared.fixed.get(value)
-      if (place?.kind !== 'pool') return
-      const contents = toHostData(rounded, value.type) as Float32Array<ArrayBuffer>
-      place.pool.allocate('host').write(contents, place.start)
+      this.#keep(value, roundStored(results[i], value.type), values)
     })
     for (const at of node.op.updates ?? []) {
       const { leaf, type } = storageOf(node.inputs[at])

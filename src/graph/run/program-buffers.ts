@@ -1,10 +1,15 @@
 import type { Gpu } from '../../gpu/device.ts'
 import type { StagedTensor } from '../../gpu/staging.ts'
 import { countElements, type TensorType } from '../../util/shape.ts'
-import type { HostData } from '../memory/host-values.ts'
 import type { Place, PlannedDispatch } from '../plan/plan.ts'
 import type { Prepared } from '../plan/prepare.ts'
-import { checkInputs, fillScalars, type RunInputs } from '../plan/step-program.ts'
+import {
+  type CheckedInputs,
+  checkInputs,
+  fillScalars,
+  onHost,
+  type RunInputs,
+} from '../plan/step-program.ts'
 
 /** Staged inputs of one run, each with the buffer that it goes to. */
 export type StagedInputs = readonly { readonly staged: StagedTensor; readonly buffer: GPUBuffer }[]
@@ -74,16 +79,21 @@ export class ProgramBuffers {
     scalars: Readonly<Record<string, number>>,
     isCounted = true,
   ): StagedInputs {
+    const given = inputs ? checkInputs(prepared, inputs) : []
+    const staged = this.writeInputs(gpu, given)
+    fillScalars(prepared, scalars, inputs && onHost(given), this.scalarValues, isCounted)
+    gpu.write(this.scalars, this.scalarValues)
+    return staged
+  }
+
+  /** Writes the inputs; returns the staged ones, whose copies the run records first. */
+  writeInputs(gpu: Gpu, inputs: CheckedInputs): StagedInputs {
     const stagedInputs: { staged: StagedTensor; buffer: GPUBuffer }[] = []
-    const onHost = new Map<string, HostData | undefined>()
-    for (const [name, data] of inputs ? checkInputs(prepared, inputs) : []) {
+    for (const [name, data] of inputs) {
       const { buffer } = this.inputs.get(name)!
       if (ArrayBuffer.isView(data)) gpu.write(buffer, data)
       else stagedInputs.push({ staged: data, buffer })
-      onHost.set(name, ArrayBuffer.isView(data) ? data : data.integers)
     }
-    fillScalars(prepared, scalars, inputs && onHost, this.scalarValues, isCounted)
-    gpu.write(this.scalars, this.scalarValues)
     return stagedInputs
   }
 

@@ -11,6 +11,7 @@ import { backwardParts } from '../plan/backward-parts.ts'
 import { computeRanges } from '../plan/phases.ts'
 import type { Prepared } from '../plan/prepare.ts'
 import {
+  type CheckedInputs,
   checkInputs,
   checkScalars,
   copyInputs,
@@ -24,6 +25,7 @@ import {
   type StepProgram,
   type StepTimes,
 } from '../plan/step-program.ts'
+import { Crossings, type Wires } from './crossings.ts'
 import { Meetings } from './meetings.ts'
 import { outOfMemory } from './out-of-memory.ts'
 import { OutputReadback } from './output-readback.ts'
@@ -63,6 +65,7 @@ export class GpuProgram implements StepProgram {
   readonly #readbacks: readonly OutputReadback[]
   readonly #updates: SynchronizedUpdates | undefined
   readonly #meetings: Meetings | undefined
+  readonly #crossings: Crossings | undefined
   /** What switches ask for; both undefined as a rule. */
   readonly #profile: Profile | undefined
   readonly #check: ValueCheck | undefined
@@ -97,6 +100,7 @@ export class GpuProgram implements StepProgram {
       this.#updates = new SynchronizedUpdates(gpu, exchange, prepared, this.#buffers)
     }
     this.#meetings = Meetings.of(gpu, prepared, this.#buffers)
+    if (prepared.crossings.length > 0) this.#crossings = new Crossings(gpu, prepared, this.#buffers)
     if (!this.#profile && !this.#check) {
       this.#timer = PhaseTimer.of(gpu, this.#updates ? computeRanges(prepared) : prepared.phases)
     }
@@ -131,11 +135,12 @@ export class GpuProgram implements StepProgram {
     const { peakBytes, lowerBoundBytes } = this.prepared.plan
     const { intermediateBytes, ioBytes } = this.#buffers
     const readback = this.#readbacks.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+    const crossing = this.#crossings?.sizeBytes ?? 0
     return {
       peakBytes,
       lowerBoundBytes,
       deviceBytes: intermediateBytes,
-      ioBytes: ioBytes + readback,
+      ioBytes: ioBytes + readback + crossing,
     }
   }
 
@@ -190,6 +195,24 @@ export class GpuProgram implements StepProgram {
     return outputs
   }
 
+  async runPart(
+    inputs: CheckedInputs,
+    scalars: Float32Array<ArrayBuffer>,
+    wires: Wires,
+  ): Promise<RunOutputs> {
+    const gpu = this.#gpu
+    gpu.check()
+    this.#dispatches.bind()
+    const began = performance.now()
+    this.#timer?.begin()
+    const staged = this.#buffers.writeInputs(gpu, inputs)
+    gpu.write(this.#buffers.scalars, scalars)
+    this.#crossings?.begin(wires)
+    const outputs = await this.#runAlone(staged, this.#readbacks[0], began)
+    await this.#crossings?.ended()
+    return this.#timed(outputs, began)
+  }
+
   check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {
     checkInputs(this.prepared, inputs)
     checkScalars(this.prepared, scalars)
@@ -199,6 +222,7 @@ export class GpuProgram implements StepProgram {
     this.#buffers.destroy()
     this.#updates?.destroy()
     this.#meetings?.destroy()
+    this.#crossings?.destroy()
     this.#profile?.destroy()
     this.#timer?.destroy()
     for (const readback of this.#readbacks) readback.destroy()
@@ -211,12 +235,14 @@ export class GpuProgram implements StepProgram {
   ): Promise<RunOutputs> {
     let encoder = this.#gpu.device.createCommandEncoder()
     for (const input of staged) input.staged.record(encoder, input.buffer)
-    if (this.#meetings) {
-      this.#meetings.exchange.beginStep()
+    const stops = this.#meetings ?? this.#crossings
+    if (stops) {
+      this.#meetings?.exchange.beginStep()
+      const { meetings, crossings } = this.prepared
       let start = 0
-      for (const [index, { end }] of this.prepared.meetings.entries()) {
-        this.#encode(encoder, start, end)
-        await this.#meetings.hold(index, encoder)
+      for (const [index, { end }] of (this.#meetings ? meetings : crossings).entries()) {
+        if (end > start) this.#encode(encoder, start, end)
+        await stops.hold(index, encoder)
         encoder = this.#gpu.device.createCommandEncoder()
         start = end
       }

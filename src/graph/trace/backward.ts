@@ -1,3 +1,4 @@
+import { barrier } from '../../kernels/barrier/barrier.ts'
 import { detach } from '../../kernels/detach/detach.ts'
 import { fromScalar } from '../../kernels/from-scalar/from-scalar.ts'
 import { type MapAttrs, map, singleStep } from '../../kernels/map/map.ts'
@@ -32,7 +33,7 @@ export function addBackward(trace: Trace, loss: GraphValue): void {
     // (`Weighing` finds out what they count for.)
     if (parameter.exchange) scalars.setInitial(gradientWeight, 1 / parameter.exchange.size)
     const earlier = gradients.get(parameter)
-    gradients.set(parameter, earlier ? add(trace, earlier, gradient) : gradient)
+    gradients.set(parameter, earlier ? addTo(trace, earlier, gradient) : gradient)
   }
   if (tensors.size > 0) {
     // Other tensors' gradients are those of the loss as it stands.
@@ -159,6 +160,20 @@ const add = (trace: Trace, a: GraphValue, b: GraphValue, dtype: DType = 'f32'): 
     : trace.emit(map, [a, b], { steps: singleStep('add', 2) })[0]
 
 /**
+ * The gradients of an earlier backward pass with those of this one. In a pipeline they are added as soon as a micro-batch has them: one sum
+ * over all would keep the gradients of each until the last.
+ */
+function addTo(trace: Trace, earlier: GraphValue, gradient: GraphValue): GraphValue {
+  if (!trace.stages) return add(trace, earlier, gradient)
+  const from = nextNodeId()
+  const [before] = trace.emit(barrier, [earlier], { copy: 0 })
+  const sum = add(trace, before, gradient)
+  const of = trace.rules.findLast((rule) => rule.from <= gradient.node!.id)?.of
+  if (of) trace.rules.push({ from, to: nextNodeId(), of })
+  return sum
+}
+
+/**
  * A parameter's f16 copy is made again where backward reads it, so that it does not live from forward on; anything else is
  * read where it is.
  */
@@ -189,6 +204,8 @@ function applyRule(
       `backward: "${op.name}" has no gradient, but the loss depends on a parameter through it. Remove it from the loss.`,
     )
   }
+  // Values that are computed again for the rule are part of it.
+  const from = nextNodeId()
   const context: GradientContext = {
     inputs: inputs.map((value) => copiedAnew(trace, read(value))),
     outputs: outputs.map(read),
@@ -198,7 +215,6 @@ function applyRule(
     emit: <A>(next: Op<A>, values: readonly Value[], nextAttrs: A) =>
       trace.emit(next, values as GraphValue[], nextAttrs),
   }
-  const from = nextNodeId()
   const inputGradients = op.gradient(context)
   trace.rules.push({ from, to: nextNodeId(), of: node })
   return inputGradients

@@ -1,3 +1,4 @@
+import type { PlacedDevice } from '../../util/device.ts'
 import type { Memory } from '../memory/memory-device.ts'
 import { alignInPool, Pool, poolAlignment } from '../memory/pool.ts'
 import type { GradientExchange } from './exchange.ts'
@@ -26,9 +27,13 @@ export class Bucket {
   readonly state = new Map<string, Pool>()
   #accumulated: Pool | undefined
 
-  constructor(index: number, parameters: readonly Parameter[]) {
+  /** The device of all its parameters; undefined until a program or `to` decides. */
+  readonly device: PlacedDevice | undefined
+
+  constructor(index: number, parameters: readonly Parameter[], device?: PlacedDevice) {
     this.index = index
     this.parameters = parameters
+    this.device = device
     let elements = 0
     this.starts = parameters.map((parameter) => {
       const start = elements
@@ -36,13 +41,18 @@ export class Bucket {
       return start
     })
     this.elements = elements
-    this.parameterPool = new Pool(`parameters of bucket ${index}`, elements)
-    this.gradientPool = new Pool(`gradients of bucket ${index}`, elements)
+    this.parameterPool = this.newPool('parameters', elements)
+    this.gradientPool = this.newPool('gradients', elements)
+  }
+
+  /** A pool beside its parameters. */
+  newPool(what: string, elements: number): Pool {
+    return new Pool(`${what} of bucket ${this.index}`, elements, this.device)
   }
 
   /** Gradients of earlier micro-steps, the same layout; made at its first use. */
   get accumulatedPool(): Pool {
-    this.#accumulated ??= new Pool(`accumulated gradients of bucket ${this.index}`, this.elements)
+    this.#accumulated ??= this.newPool('accumulated gradients', this.elements)
     return this.#accumulated
   }
 
@@ -87,6 +97,7 @@ export function layOutBuckets(
   capBytes: number,
   firstIndex: number,
   firstCapBytes = capBytes,
+  device?: PlacedDevice,
 ): Bucket[] {
   const groups: Parameter[][] = []
   let openBytes = 0
@@ -100,5 +111,5 @@ export function layOutBuckets(
     groups[groups.length - 1].push(parameter)
     openBytes += bytes
   }
-  return groups.map((parameters, offset) => new Bucket(firstIndex + offset, parameters))
+  return groups.map((parameters, offset) => new Bucket(firstIndex + offset, parameters, device))
 }

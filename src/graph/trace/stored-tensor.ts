@@ -55,7 +55,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   }
 
   /** The device on which it is, or to which it was moved; undefined until a program or `to` decides. */
-  get device(): PlacedDevice | undefined {
+  override get device(): PlacedDevice | undefined {
     return this.#device
   }
 
@@ -69,22 +69,22 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
    * Uploads happen when a program needs the tensor, and never block, regardless of PyTorch's `non_blocking`. errors: `gpu.unavailable` for
    * a WebGPU device that this tab does not have.
    */
-  async to(spec: DeviceSpec): Promise<this> {
+  async copyTo(spec: DeviceSpec): Promise<this> {
     const target = placedDevice(spec)
-    await requireDevice('to', target)
+    await requireDevice('copyTo', target)
     if (this.#isOn(target)) return this
     const copy = this.like(await this.read())
     copy.#device = target
     return copy
   }
 
-  /** Same as `to` a WebGPU device, the current one by default. */
+  /** Same as `copyTo` a WebGPU device, the current one by default. */
   webgpu(index?: number): Promise<this> {
-    return this.to(index ?? 'webgpu')
+    return this.copyTo(index ?? 'webgpu')
   }
 
   cpu(): Promise<this> {
-    return this.to('cpu')
+    return this.copyTo('cpu')
   }
 
   /**

@@ -21,6 +21,7 @@ import {
   sliced,
   transposed,
 } from '../../kernels/view/views.ts'
+import { type DeviceSpec, type PlacedDevice, placedDevice } from '../../util/device.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
 import {
   countElements,
@@ -199,6 +200,23 @@ export abstract class Tensor {
   /** Returns the same numbers as f32; integers are exact up to 2^24. */
   float(): Tensor {
     return this.dtype === 'f32' ? this : emit(map, [this], { steps: [] })
+  }
+
+  /**
+   * Returns the same contents on a device, like torch.Tensor.to; gradients flow back to where this tensor is.
+   *
+   * An input of the function, and what is made of inputs and constants alone, lies wherever it is read, and is returned itself.
+   * cost: a copy out of one device, through the host, to the other. errors: `config.invalid` for an unknown device.
+   */
+  to(device: DeviceSpec): Tensor {
+    const trace = activeTrace('to')
+    const moved = trace.transferred(this.value, placedDevice(device))
+    return moved === this.value ? this : new TracedTensor(moved)
+  }
+
+  /** The device on which it lies; undefined where that is yet open: for inputs, which lie wherever they are read. */
+  get device(): PlacedDevice | undefined {
+    return activeTrace('device').deviceOf(this.value)
   }
 
   /** Returns the same contents as a constant: gradients do not flow through it. */

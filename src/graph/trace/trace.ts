@@ -1,5 +1,7 @@
 import { map } from '../../kernels/map/map.ts'
 import type { Op, ScalarSlot } from '../../kernels/op.ts'
+import { type TransferAttrs, transfer } from '../../kernels/transfer/transfer.ts'
+import { formatDevice, type PlacedDevice, placedDevice, sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import type { HostData } from '../memory/host-values.ts'
 import type { Pool } from '../memory/pool.ts'
@@ -8,6 +10,7 @@ import type { GradientExchange, GradientWeighing, Tally } from './exchange.ts'
 import type { Parameter } from './parameter.ts'
 import { Region } from './region.ts'
 import { Alike } from './settings-check.ts'
+import type { StageMarks } from './stage-marks.ts'
 import { emitNode, type GraphNode, type GraphValue } from './value.ts'
 
 /** A scalar that runs may give by name. */
@@ -264,12 +267,26 @@ export class Trace {
   readonly refusals: (() => void)[] = []
   /** The innermost checkpointed region of each node that stands in one. */
   readonly regions = new Map<GraphNode, Region>()
+  /** The pipeline whose micro-batches this step trains on, if any. */
+  stages: StageMarks | undefined
+  /** The device of parameters and buffers that were not moved to one. */
+  readonly device: PlacedDevice
+  /** Where computed values lie; none of those that depend on inputs and constants alone, which are made where they are read. */
+  readonly #devices = new WeakMap<GraphValue, PlacedDevice>()
+  /** Copies of parameters and buffers, by device. */
+  readonly #copies = new Map<GraphValue, Map<string, GraphValue>>()
+  #copiesOn: PlacedDevice | undefined
   #region: Region | undefined
   #isAutocast = false
 
-  constructor(accumulation?: Accumulation, settled?: Settled) {
+  constructor(
+    accumulation?: Accumulation,
+    settled?: Settled,
+    device: PlacedDevice = placedDevice('webgpu'),
+  ) {
     this.accumulation = accumulation
     this.settled = settled
+    this.device = device
   }
 
   /** How the ranks meet that wait for this step: an update, as far as can be told by now. */
@@ -286,9 +303,20 @@ export class Trace {
 
   /** Adds a node between exchange and update and returns its outputs. */
   emitJoint<A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A): GraphValue[] {
-    const node = emitNode(op as Op, inputs, attrs)
+    const device = inputs.map((value) => this.deviceOf(value)).find((found) => found !== undefined)
+    const here = device ? inputs.map((value) => this.jointOn(value, device)) : inputs
+    const node = emitNode(op as Op, here, attrs)
+    this.#place(node)
     this.joint.push(node)
     return [...node.outputs]
+  }
+
+  /** What a joint node made, on a device. */
+  jointOn(value: GraphValue, to: PlacedDevice): GraphValue {
+    const from = this.deviceOf(value)
+    return from && !sameDevice(from, to)
+      ? this.emitJoint(transfer, [value], { from, to })[0]
+      : value
   }
 
   /** The slot with which `backward` begins. */
@@ -301,13 +329,71 @@ export class Trace {
 
   /** Adds a node and returns its outputs. What is stored as f16 comes as f32 to ops that do not read it. */
   emit<A>(op: Op<A>, given: readonly GraphValue[], attrs: A): GraphValue[] {
+    const read = op === (transfer as Op) ? given : given.map((value) => this.#copied(value))
     const takesAll = op.takesHalf || op.isView
-    const inputs = takesAll ? given : given.map((value) => this.toFloat(value))
+    const inputs = takesAll ? read : read.map((value) => this.toFloat(value))
     const node = emitNode(op as Op, inputs, attrs)
+    this.#place(node)
     if (op.updates?.length) this.effects.push(node)
     if (this.#region) this.regions.set(node, this.#region)
     for (let region = this.#region; region; region = region.parent) region.nodes.push(node)
     return [...node.outputs]
+  }
+
+  /** The device on which a value lies; undefined for inputs and constants, which are made where they are read. */
+  deviceOf(value: GraphValue): PlacedDevice | undefined {
+    const { leaf } = value
+    if (leaf?.kind === 'parameter') return leaf.parameter.device ?? this.device
+    if (leaf?.kind === 'buffer') return leaf.buffer.device ?? this.device
+    if (leaf?.kind === 'pool') return leaf.pool.device
+    return this.#devices.get(value)
+  }
+
+  /** The value on a device: a copy there (of a parameter or buffer one for the step), unless it is there or is made where it is read. */
+  transferred(value: GraphValue, to: PlacedDevice): GraphValue {
+    const from = this.deviceOf(value)
+    if (!from || sameDevice(from, to)) return value
+    const moved = () => this.emit(transfer, [value], { from, to })[0]
+    if (!value.leaf) return moved()
+    const key = formatDevice(to)
+    const copies = this.#copies.get(value) ?? new Map<string, GraphValue>()
+    this.#copies.set(value, copies)
+    const copy = copies.get(key) ?? moved()
+    copies.set(key, copy)
+    return copy
+  }
+
+  /** Calls `fn` with copies of all parameters and buffers on a device. What it changes in buffers that lie elsewhere is lost. */
+  withCopies<T>(device: PlacedDevice, fn: () => T): T {
+    const outer = this.#copiesOn
+    this.#copiesOn = device
+    try {
+      return fn()
+    } finally {
+      this.#copiesOn = outer
+    }
+  }
+
+  /** Whether a change of this buffer would be lost: `withCopies` reads a copy. */
+  losesChanges(buffer: GraphValue): boolean {
+    const device = this.deviceOf(buffer)
+    return (
+      this.#copiesOn !== undefined && device !== undefined && !sameDevice(device, this.#copiesOn)
+    )
+  }
+
+  #copied(value: GraphValue): GraphValue {
+    const isStored = value.leaf?.kind === 'parameter' || value.leaf?.kind === 'buffer'
+    return this.#copiesOn && isStored ? this.transferred(value, this.#copiesOn) : value
+  }
+
+  /** Notes where a node's results lie: with its inputs, which `partsOf` checks to be on one device. */
+  #place({ op, inputs, outputs, attrs }: GraphNode): void {
+    const device =
+      op === (transfer as Op)
+        ? (attrs as TransferAttrs).to
+        : inputs.map((value) => this.deviceOf(value)).find((found) => found !== undefined)
+    if (device) for (const value of outputs) this.#devices.set(value, device)
   }
 
   /** The value as f32 where it is stored as f16. */

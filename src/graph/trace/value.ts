@@ -1,4 +1,5 @@
 import type { Op, OpCall, Value } from '../../kernels/op.ts'
+import type { PlacedDevice } from '../../util/device.ts'
 import type { TensorType } from '../../util/shape.ts'
 import type { Memory } from '../memory/memory-device.ts'
 import type { Pool } from '../memory/pool.ts'
@@ -7,6 +8,8 @@ import type { Pool } from '../memory/pool.ts'
 export interface StoredLeaf {
   readonly name: string
   readonly requiresGrad: boolean
+  /** Where it is, or to which device it was moved; undefined until a program or `to` decides. */
+  readonly device: PlacedDevice | undefined
   /** Where it lives in this memory, making a place for it if it has none. */
   place(memory: Memory): { readonly pool: Pool; readonly start: number }
   /** errors: `device.mismatch`, beginning with `what`, when it is in other memory. */

@@ -1,0 +1,15 @@
+import { loadPart } from '../../util/load-part.ts'
+import { type AnyRuntime, Runtime } from '../memory/runtime.ts'
+import type { Prepared } from '../plan/prepare.ts'
+import type { CpuProgram } from '../run/cpu-program.ts'
+import { GpuProgram } from '../run/program.ts'
+
+/** Makes the program of a prepared step on its device. errors: `gpu.compile`, `gpu.limit`. */
+export async function createProgram(
+  runtime: AnyRuntime,
+  prepared: Prepared,
+): Promise<GpuProgram | CpuProgram> {
+  if (runtime instanceof Runtime) return GpuProgram.create(runtime, prepared)
+  const cpu = await loadPart('the device cpu', () => import('../run/cpu-program.ts'))
+  return new cpu.CpuProgram(prepared)
+}

@@ -1,0 +1,145 @@
+import type { Gpu } from '../../gpu/device.ts'
+import { mapped } from '../../gpu/readback.ts'
+import { bytesOf } from '../../util/shape.ts'
+import type { Prepared, PreparedCrossing } from '../plan/prepare.ts'
+import type { ProgramBuffers } from './program-buffers.ts'
+
+type Contents = Uint8Array<ArrayBuffer>
+
+/** One value on its way. */
+interface End {
+  readonly promise: Promise<Contents>
+  resolve(contents: Contents): void
+  reject(error: unknown): void
+}
+
+function newEnd(): End {
+  let [resolve, reject]: [End['resolve'], End['reject']] = [() => undefined, () => undefined]
+  const promise = new Promise<Contents>((...given) => {
+    ;[resolve, reject] = given
+  })
+  return { promise, resolve, reject }
+}
+
+/** What the parts of one run send each other: contents by the transfer's number. */
+export class Wires {
+  readonly #ends = new Map<number, End>()
+  #error: unknown
+
+  send(number: number, contents: Contents): void {
+    this.#end(number).resolve(contents)
+  }
+
+  /** Resolves when the other part has sent. errors: the one with which a part failed. */
+  receive(number: number): Promise<Contents> {
+    return this.#end(number).promise
+  }
+
+  /** Ends all waits, now and later. */
+  fail(error: unknown): void {
+    this.#error ??= error
+    for (const { reject } of this.#ends.values()) reject(this.#error)
+  }
+
+  #end(number: number): End {
+    let end = this.#ends.get(number)
+    if (!end) {
+      end = newEnd()
+      // A part that failed reads no more.
+      end.promise.catch(() => undefined)
+      if (this.#error !== undefined) end.reject(this.#error)
+      this.#ends.set(number, end)
+    }
+    return end
+  }
+}
+
+/**
+ * Where values leave one part of a step for another device, and where they arrive.
+ *
+ * Sends are submitted with what computes them and read back while the device goes on; receives wait.
+ * cost: a submit for each group of neighbours, a copy to the host and one from it.
+ */
+export class Crossings {
+  readonly #gpu: Gpu
+  readonly #prepared: Prepared
+  readonly #buffers: ProgramBuffers
+  /** By crossing: where its values are read back; undefined for receives. */
+  readonly #stagings: readonly (GPUBuffer | undefined)[]
+  #wires = new Wires()
+  #sending: Promise<unknown>[] = []
+
+  constructor(gpu: Gpu, prepared: Prepared, buffers: ProgramBuffers) {
+    this.#gpu = gpu
+    this.#prepared = prepared
+    this.#buffers = buffers
+    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
+    this.#stagings = prepared.crossings.map((crossing) =>
+      crossing.kind === 'send'
+        ? gpu.createBuffer(`transfer ${crossing.values[0].number}`, crossingBytes(crossing), usage)
+        : undefined,
+    )
+  }
+
+  get sizeBytes(): number {
+    return this.#stagings.reduce((sum, staging) => sum + (staging?.size ?? 0), 0)
+  }
+
+  begin(wires: Wires): void {
+    this.#wires = wires
+    this.#sending = []
+  }
+
+  /** Submits what is recorded up to a crossing; after a receive the values are there. errors: those of the wires. */
+  async hold(index: number, encoder: GPUCommandEncoder): Promise<void> {
+    const gpu = this.#gpu
+    const { kind, values } = this.#prepared.crossings[index]
+    const places = values.map(({ value }) =>
+      this.#buffers.locate(gpu, this.#prepared.plan.placeOf(value)),
+    )
+    if (kind === 'receive') {
+      gpu.submit(encoder)
+      for (const [i, { number }] of values.entries())
+        gpu.write(places[i].buffer, await this.#wires.receive(number), places[i].offset)
+      return
+    }
+    const staging = this.#stagings[index]!
+    let at = 0
+    for (const [i, { value }] of values.entries()) {
+      const sizeBytes = bytesOf(value.type)
+      encoder.copyBufferToBuffer(places[i].buffer, places[i].offset, staging, at, sizeBytes)
+      at += sizeBytes
+    }
+    gpu.submit(encoder)
+    const sending = this.#send(this.#prepared.crossings[index], staging)
+    sending.catch((error) => this.#wires.fail(error))
+    this.#sending.push(sending)
+    if (this.#prepared.trace.stages?.order.overlapsSends === false) await sending
+  }
+
+  /** Resolves when all sends of the run have gone. */
+  async ended(): Promise<void> {
+    await Promise.all(this.#sending)
+  }
+
+  async #send({ values }: PreparedCrossing, staging: GPUBuffer): Promise<void> {
+    const wires = this.#wires
+    await mapped(this.#gpu, staging)
+    const contents = staging.getMappedRange().slice(0)
+    staging.unmap()
+    let at = 0
+    for (const { number, value } of values) {
+      const sizeBytes = bytesOf(value.type)
+      wires.send(number, new Uint8Array(contents, at, sizeBytes))
+      at += sizeBytes
+    }
+  }
+
+  destroy(): void {
+    for (const staging of this.#stagings) staging?.destroy()
+  }
+}
+
+/** The bytes that cross. */
+export const crossingBytes = ({ values }: PreparedCrossing): number =>
+  values.reduce((sum, { value }) => sum + bytesOf(value.type), 0)

@@ -1,0 +1,151 @@
+import { formatDevice, type PlacedDevice } from '../../util/device.ts'
+import { tell } from '../../util/log.ts'
+import type { Prepared } from '../plan/prepare.ts'
+import {
+  type CheckedInputs,
+  checkInputs,
+  checkScalars,
+  copyInputs,
+  fillScalars,
+  noTimes,
+  noteTimes,
+  type OnMark,
+  onHost,
+  type PreparedStep,
+  type ProgramMemory,
+  type RunInputs,
+  type RunOutputs,
+  type StepProgram,
+  type StepTimes,
+} from '../plan/step-program.ts'
+import { Wires } from './crossings.ts'
+
+/** A program that can be one of several parts of a step. */
+export interface PartRunner extends Pick<StepProgram, 'memory' | 'dispatchCount' | 'destroy'> {
+  readonly prepared: Prepared
+  /**
+   * Runs its part of the step.
+   *
+   * `scalars`: the step's, as every part has them. errors: the device's first error; those of the wires.
+   */
+  runPart(
+    inputs: CheckedInputs,
+    scalars: Float32Array<ArrayBuffer>,
+    wires: Wires,
+  ): Promise<RunOutputs>
+}
+
+/** A part of a step, ready on its device. */
+export interface PartProgram {
+  readonly device: PlacedDevice
+  /** What it sends to other devices in each step. */
+  readonly sentBytes: number
+  readonly program: PartRunner
+}
+
+/**
+ * A step over several devices: one program for each, joined by what they send each other.
+ *
+ * All parts begin at once. Each goes as far as what has arrived allows, so devices work at the same time where the step lets them.
+ * Runs go one after the other. order: as on one device; the bits are those of the same kernels.
+ */
+export class SplitProgram implements StepProgram {
+  readonly prepared: PreparedStep
+  readonly parts: readonly PartProgram[]
+  times: StepTimes = noTimes
+  encodeMs = 0
+  onMark: OnMark | undefined
+  readonly #scalars: Float32Array<ArrayBuffer>
+  #last: Promise<unknown> = Promise.resolve()
+
+  constructor(inputs: Prepared['inputs'], parts: readonly PartProgram[]) {
+    const all = parts.map(({ program }) => program.prepared)
+    const [{ trace }] = all
+    this.parts = parts
+    this.prepared = {
+      trace,
+      inputs,
+      outputs: all.flatMap(({ outputs }) => outputs),
+      nodes: all.flatMap(({ nodes }) => nodes),
+      updates: all.flatMap(({ updates }) => updates),
+      meetings: [],
+      chosen: Object.assign({}, ...all.map(({ chosen }) => chosen)),
+    }
+    this.#scalars = new Float32Array(Math.max(1, trace.scalars.size))
+    tell(3, 'plan', () =>
+      parts
+        .map(
+          ({ device, sentBytes, program: { prepared, memory } }) =>
+            `${formatDevice(device)}: ${prepared.nodes.length} ops, ${memory.deviceBytes} bytes of intermediates, ${sentBytes} bytes sent per step`,
+        )
+        .join('; '),
+    )
+  }
+
+  /** The sums over all devices; `parts` has those of each. */
+  get memory(): ProgramMemory {
+    const all = this.parts.map(({ program }) => program.memory)
+    const sum = (of: (memory: ProgramMemory) => number) =>
+      all.reduce((total, memory) => total + of(memory), 0)
+    return {
+      peakBytes: sum(({ peakBytes }) => peakBytes),
+      lowerBoundBytes: sum(({ lowerBoundBytes }) => lowerBoundBytes),
+      deviceBytes: sum(({ deviceBytes }) => deviceBytes),
+      ioBytes: sum(({ ioBytes }) => ioBytes),
+    }
+  }
+
+  get dispatchCount(): number {
+    return this.parts.reduce((sum, { program }) => sum + program.dispatchCount, 0)
+  }
+
+  async run(
+    inputs: RunInputs,
+    scalars: Readonly<Record<string, number>> = {},
+  ): Promise<RunOutputs> {
+    const own = checkInputs(this.prepared, copyInputs(inputs, Object.keys(this.prepared.inputs)))
+    const settings = { ...scalars }
+    const run = this.#last.then(() => this.#run(own, settings))
+    this.#last = run.catch(() => undefined)
+    return run
+  }
+
+  async #run(
+    inputs: CheckedInputs,
+    scalars: Readonly<Record<string, number>>,
+  ): Promise<RunOutputs> {
+    const beganMs = performance.now()
+    fillScalars(this.prepared, scalars, onHost(inputs), this.#scalars)
+    const wires = new Wires()
+    const running = this.parts.map(async ({ program }) => {
+      const own = inputs.filter(([name]) => name in program.prepared.inputs)
+      try {
+        return await program.runPart(own, this.#scalars, wires)
+      } catch (error) {
+        wires.fail(error)
+        throw error
+      }
+    })
+    const ended = await Promise.allSettled(running)
+    const failed = ended.find((one) => one.status === 'rejected')
+    if (failed) throw failed.reason
+    const outputs: RunOutputs = Object.assign({}, ...(await Promise.all(running)))
+    const endedMs = performance.now()
+    this.times = { ...noTimes, backward: endedMs - beganMs }
+    noteTimes(outputs, { parts: this.times, beganMs, endedMs })
+    return outputs
+  }
+
+  async shadow(): Promise<void> {
+    // Steps over several devices are of one rank, so no other waits for this one.
+  }
+
+  check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {
+    checkInputs(this.prepared, inputs)
+    checkScalars(this.prepared, scalars)
+  }
+
+  destroy(): void {
+    for (const { program } of this.parts) program.destroy()
+  }
+}

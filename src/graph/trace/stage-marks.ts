@@ -1,0 +1,78 @@
+import type { PlacedDevice } from '../../util/device.ts'
+import type { GraphNode } from './value.ts'
+
+/** One stage's work on one micro-batch. */
+export interface StageTask {
+  readonly kind: 'forward' | 'backward'
+  readonly stage: number
+  readonly microBatch: number
+}
+
+/** In which order each device does its tasks. */
+export interface StageOrder {
+  /** Whether a device computes while what it sends is under way. */
+  readonly overlapsSends: boolean
+  /** Every task of the device's stages once; empty for a device without a stage. */
+  tasksOn(device: PlacedDevice): readonly StageTask[]
+}
+
+interface Mark {
+  readonly from: number
+  readonly task: StageTask | undefined
+}
+
+/** What the marks need to know of their trace. */
+interface Traced {
+  readonly rules: readonly { readonly from: number; readonly to: number; readonly of: GraphNode }[]
+  readonly backwards: readonly { readonly from: number; readonly to: number }[]
+}
+
+/**
+ * Which nodes of a step belong to which stage and micro-batch of a pipeline.
+ *
+ * Forward is marked as it is traced; a node of backward belongs to the node whose gradient it computes.
+ */
+export class StageMarks {
+  readonly order: StageOrder
+  readonly #marks: Mark[] = []
+
+  constructor(order: StageOrder) {
+    this.order = order
+  }
+
+  /** Nodes with numbers from `id` on are forward of this stage and micro-batch. */
+  begin(id: number, stage: number, microBatch: number): void {
+    this.#marks.push({ from: id, task: { kind: 'forward', stage, microBatch } })
+  }
+
+  /** Nodes from `id` on belong to none, until the next `begin`. */
+  end(id: number): void {
+    this.#marks.push({ from: id, task: undefined })
+  }
+
+  /** The stages that a micro-batch went through, in order. */
+  stagesOf(microBatch: number): number[] {
+    return this.#marks.flatMap(({ task }) => (task?.microBatch === microBatch ? task.stage : []))
+  }
+
+  /** The task that a node is part of; undefined for what joins several, and for what is outside of the pipeline. */
+  taskOf({ id }: GraphNode, { rules, backwards }: Traced): StageTask | undefined {
+    const within = ({ from, to }: { from: number; to: number }) => id >= from && id < to
+    const rule = rules.find(within)
+    if (rule) {
+      const forward = this.#markAt(rule.of.id)
+      return forward && { ...forward, kind: 'backward' }
+    }
+    return backwards.some(within) ? undefined : this.#markAt(id)
+  }
+
+  #markAt(id: number): StageTask | undefined {
+    let [low, high] = [0, this.#marks.length]
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if (this.#marks[middle].from <= id) low = middle + 1
+      else high = middle
+    }
+    return this.#marks[low - 1]?.task
+  }
+}

@@ -1,0 +1,29 @@
+import { defineOp, type Op } from '../op.ts'
+
+export interface EndAttrs {
+  /** Which of the step's transfers this is, in the order of the trace: the same on both devices, and on every rank. */
+  readonly number: number
+}
+
+const nothing = { name: 'naive', lower: () => ({ dispatches: [] }) } as const
+
+/** The end of a transfer on the device that x leaves. Parts of a step have it in place of `transfer`; programs copy x out. */
+export const send: Op<EndAttrs> = defineOp<EndAttrs>({
+  name: 'send',
+  takesHalf: true,
+  infer: () => [],
+  variants: [nothing],
+  reference: () => [],
+  tolerance: { absolute: 0, relative: 0, because: 'copies' },
+  cases: [],
+})
+
+/** The end of a transfer on the device where y arrives; programs write y. */
+export const receive: Op<EndAttrs> = defineOp<EndAttrs>({
+  name: 'receive',
+  infer: () => [],
+  variants: [nothing],
+  reference: () => [],
+  tolerance: { absolute: 0, relative: 0, because: 'copies' },
+  cases: [],
+})
