@@ -70,6 +70,14 @@ export const allowed: Record<string, readonly string[]> = {
     'src/graph/trace',
     'src/graph/functions',
   ],
+  'src/parallel/pipeline': [
+    'src/util',
+    'src/graph/memory',
+    'src/graph/trace',
+    'src/graph/functions',
+    'src/nn',
+  ],
+  'src/parallel/data-parallel': ['src/util', 'src/graph/trace', 'src/graph/functions', 'src/nn'],
   'src/data': ['src/util'],
 
   'src/peer/room': ['src/util'],
@@ -478,6 +486,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/peer/tab',
     'src/distributed',
     'src/ddp',
+    'src/parallel',
   ],
   // The self-test and the benchmark: pages without a room.
   'src/own-gpu.ts': ['src/gpu', 'src/graph/memory', 'src/ui/page'],

@@ -516,6 +516,26 @@ export type {
   StateEntry,
   StateTensor,
 } from './optim/state-dict.ts'
+export {
+  DataParallel,
+  type DataParallelOptions,
+  dataParallel,
+} from './parallel/data-parallel/data-parallel.ts'
+export * as parallel from './parallel/data-parallel/replicas.ts'
+export { layersOf } from './parallel/pipeline/cut.ts'
+export {
+  type Pipe,
+  type PipelineOptions,
+  type PipelineStage,
+  pipeline,
+} from './parallel/pipeline/pipe.ts'
+export {
+  Schedule1F1B,
+  ScheduleGPipe,
+  ScheduleInterleaved1F1B,
+  type ScheduleOptions,
+} from './parallel/pipeline/schedule.ts'
+export { bubbleOf, type TaskCosts, type TaskSpan } from './parallel/pipeline/simulate.ts'
 export type { AlgorithmChoice } from './peer/algorithms/algorithm-choice.ts'
 export type { Algorithm as CollectiveAlgorithm } from './peer/algorithms/operations.ts'
 export type { ChunkRange } from './peer/algorithms/plan.ts'

@@ -26,6 +26,7 @@ import {
   gradientTypes,
   readParameters,
 } from '../support/gradient-model.ts'
+import { preparedOf } from '../support/prepared-of.ts'
 import { testRuntime } from '../support/run-op.ts'
 
 // Parameters that join a run late, unfrozen or by addParamGroup, count steps of their own, as PyTorch's do (tests/golden/optim_late.py).
@@ -132,8 +133,10 @@ test('a parameter that joins after many steps moves by the learning rate in its 
     expect(before[i] - value).toBeCloseTo(0.1, 6)
   })
   // One dispatch more than a step of `a` alone, for the bucket that joined.
-  const updates = ({ prepared }: StepProgram) =>
-    prepared.plan.dispatches.length - prepared.computeEnd
+  const updates = (program: StepProgram) => {
+    const { plan, computeEnd } = preparedOf(program)
+    return plan.dispatches.length - computeEnd
+  }
   expect([updates(alone), updates(program)]).toEqual([1, 2])
   alone.destroy()
   program.destroy()

@@ -25,6 +25,7 @@ import {
   goldenSteps,
   gradientModel,
 } from '../support/gradient-model.ts'
+import { preparedOf } from '../support/prepared-of.ts'
 import { testRuntime } from '../support/run-op.ts'
 
 // Whole optimizers, clipping and averaging over 20 steps against PyTorch's float64 results (tests/golden/optim.py): ours must
@@ -105,7 +106,8 @@ describe('20 optimizer steps against PyTorch', () => {
     console.log(`${name}: ${share.toFixed(2)} of what is allowed`)
     expect(share).toBeLessThanOrEqual(1)
     // One dispatch a group, whatever the rule.
-    expect(program.prepared.plan.dispatches.length - program.prepared.computeEnd).toBe(2)
+    const { plan, computeEnd } = preparedOf(program)
+    expect(plan.dispatches.length - computeEnd).toBe(2)
 
     const { state, param_groups } = await optimizer.stateDict()
     expect(param_groups.map(({ params }) => params)).toEqual([[0], [1]])

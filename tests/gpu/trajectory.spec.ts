@@ -103,7 +103,7 @@ test('padded rows that do not count change nothing', async () => {
 test('peak memory of intermediates is near the liveness bound', async () => {
   for (const run of goldenRuns) {
     const { program } = await compileTraining(run, goldenModel(run), run.batchSize)
-    const { peakBytes, lowerBoundBytes } = program.prepared.plan
+    const { peakBytes, lowerBoundBytes } = program.memory
     console.log(`${run.name}: peak ${peakBytes} bytes, bound ${lowerBoundBytes}`)
     expect(peakBytes).toBeLessThanOrEqual(1.1 * lowerBoundBytes)
     program.destroy()

@@ -66,7 +66,7 @@ export function convRunTests(runs: readonly ConvRun[]): void {
         ).toBeLessThanOrEqual(allowed)
       }
       const seconds = (from: number) => ((performance.now() - from) / 1000).toFixed(1)
-      const { peakBytes, lowerBoundBytes } = program.prepared.plan
+      const { peakBytes, lowerBoundBytes } = program.memory
       console.log(
         `${run.name}: ${program.dispatchCount} dispatches, compiled in ${((compiled - began) / 1000).toFixed(1)} s, ${run.steps} steps in ${seconds(compiled)} s, losses took ${share.toFixed(2)} of the allowed distance, peak ${peakBytes} bytes, bound ${lowerBoundBytes}`,
       )

@@ -313,7 +313,7 @@ describe('gpt', () => {
       }).toEqual({ buffers: 0, bindGroups: 0, pipelines: 0 })
       // One for each 100 ms that the device may have needed.
       expect((submits - before.submits) / 3).toBeLessThanOrEqual(Math.max(1, Math.ceil(most / 100)))
-      const { peakBytes, lowerBoundBytes } = program.prepared.plan
+      const { peakBytes, lowerBoundBytes } = program.memory
       console.log(
         `gpt of ${layers} layers: ${program.dispatchCount} dispatches, peak ${peakBytes} bytes, bound ${lowerBoundBytes}`,
       )

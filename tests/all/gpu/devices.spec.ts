@@ -225,7 +225,7 @@ test('a module moves itself, a tensor gives a new one; what is compiled next fin
   expect(layer.weight).toBe(weight)
 
   expect(await weight.webgpu()).toBe(weight)
-  expect(await weight.to('webgpu:0')).toBe(weight)
+  expect(await weight.copyTo('webgpu:0')).toBe(weight)
   const copy = await weight.cpu()
   expect(copy).not.toBe(weight)
   expect([copy.device?.type, weight.device?.type, copy.name]).toEqual(['cpu', 'webgpu', 'weight'])

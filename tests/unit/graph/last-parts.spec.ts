@@ -9,6 +9,7 @@ import { Module } from '../../../src/nn/module.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { uniform } from '../../../src/util/random.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { preparedOf } from '../../support/prepared-of.ts'
 import { ringOf } from '../../support/process-ring.ts'
 import { updateStep } from '../../support/update-step.ts'
 
@@ -46,7 +47,7 @@ async function prepared() {
       )
     }),
   )
-  return first.prepared
+  return preparedOf(first)
 }
 
 test('a bucket may be updated once nothing of backward reads its parameters any more', async () => {

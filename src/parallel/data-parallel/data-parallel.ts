@@ -1,0 +1,86 @@
+import type { Tensor } from '../../graph/trace/tensor.ts'
+import { activeTrace } from '../../graph/trace/trace.ts'
+import { Module } from '../../nn/module.ts'
+import {
+  type DeviceSpec,
+  formatDevice,
+  type PlacedDevice,
+  placedDevice,
+  sameDevice,
+} from '../../util/device.ts'
+import { TabringError } from '../../util/errors.ts'
+import { checkOptions } from '../../util/options.ts'
+import { gather, parallelApply, replicate, scatter } from './replicas.ts'
+
+export interface DataParallelOptions {
+  /** Devices that share each batch; the module is on the first. Empty: the module runs as it is. */
+  readonly deviceIds: readonly DeviceSpec[]
+  /** Where outputs are joined; default: the first device. */
+  readonly outputDevice?: DeviceSpec
+  /** The axis of the batch; default 0. */
+  readonly dim?: number
+}
+
+/**
+ * Divides each batch among devices of this tab, like torch.nn.DataParallel.
+ *
+ * In each step the first device copies the parameters to the others, takes the outputs, and sums the gradients into its own parameters,
+ * which alone are updated; DistributedDataParallel copies no parameters, and is faster where tabs or machines train together. The module's
+ * keys get the prefix `module.`. Scalar outputs become a vector of one for each device. On the CPU, and with fewer than two shares, the
+ * module runs once.
+ * errors: `device.mismatch` for a parameter or buffer that is not on `deviceIds[0]`; those of scatter and gather.
+ */
+export class DataParallel extends Module {
+  readonly module: Module
+  readonly #devices: readonly PlacedDevice[]
+  readonly #outputDevice: PlacedDevice | undefined
+  readonly #dim: number
+
+  constructor(module: Module, options: DataParallelOptions) {
+    super()
+    const {
+      deviceIds,
+      outputDevice,
+      dim = 0,
+    } = checkOptions('DataParallel', options, {
+      deviceIds: true,
+      outputDevice: true,
+      dim: true,
+    })
+    this.module = module
+    this.#devices = deviceIds.map((spec) => placedDevice(spec))
+    this.#outputDevice = outputDevice === undefined ? this.#devices[0] : placedDevice(outputDevice)
+    this.#dim = dim
+  }
+
+  override forward(...args: [Tensor, ...unknown[]]): Tensor {
+    return dataParallel(this.module, args, {
+      deviceIds: this.#devices,
+      outputDevice: this.#outputDevice,
+      dim: this.#dim,
+    }) as Tensor
+  }
+}
+
+/** Runs a module once on several devices, like torch.nn.parallel.data_parallel; see `DataParallel`. */
+export function dataParallel(
+  module: Module,
+  args: readonly unknown[],
+  { deviceIds, outputDevice = deviceIds[0], dim = 0 }: DataParallelOptions,
+): unknown {
+  const trace = activeTrace('dataParallel')
+  const forward = module.forward.bind(module) as (...given: readonly unknown[]) => unknown
+  if (deviceIds.length === 0 || trace.device.type === 'cpu') return forward(...args)
+  const first = placedDevice(deviceIds[0])
+  for (const [key, tensor] of [...module.namedParameters(), ...module.namedBuffers()]) {
+    const device = trace.deviceOf(tensor.value)!
+    if (sameDevice(device, first)) continue
+    throw new TabringError(
+      'device.mismatch',
+      `DataParallel: "${key}" is on ${formatDevice(device)}, but deviceIds[0] is ${formatDevice(first)}. Move the module: await module.to('${formatDevice(first)}').`,
+    )
+  }
+  const shares = scatter(args, deviceIds, dim)
+  const replicas = replicate(module, deviceIds.slice(0, shares.length))
+  return gather(parallelApply(replicas, shares), outputDevice, dim)
+}

@@ -1,0 +1,141 @@
+/**
+ * The parts of which DataParallel is made; each can be used alone inside a compiled function.
+ *
+ *     webgpu:0   x ─ scatter ─ x0 ─ forward ─ y0 ─┐
+ *                 │   w                           gather ─ y
+ *                 │   └ replicate ┐               │
+ *     webgpu:1    └─ x1 ───────── w' forward ─ y1 ┘
+ *
+ * cost per step: all parameters to each other device, its share of x and of the outputs, and all its gradients back.
+ */
+import { cat, chunk } from '../../graph/functions/shape.ts'
+import type { Tensor } from '../../graph/trace/tensor.ts'
+import { activeTrace } from '../../graph/trace/trace.ts'
+import type { Module } from '../../nn/module.ts'
+import {
+  type DeviceSpec,
+  formatDevice,
+  type PlacedDevice,
+  placedDevice,
+} from '../../util/device.ts'
+import { ShapeError, TabringError } from '../../util/errors.ts'
+import { formatShape } from '../../util/shape.ts'
+import { mapTensors, zipTensors } from './nested.ts'
+
+/** errors: `config.invalid` for a device that is listed twice, or none. */
+function placedDevices(where: string, devices: readonly DeviceSpec[]): PlacedDevice[] {
+  const placed = devices.map((spec) => placedDevice(spec))
+  const names = placed.map(formatDevice)
+  const twice = names.find((name, i) => names.indexOf(name) < i)
+  if (twice === undefined && names.length > 0) return placed
+  const what = twice === undefined ? 'no device is listed' : `${twice} is listed twice`
+  throw new TabringError('config.invalid', `${where}: ${what}. List each device once: [0, 1].`)
+}
+
+/**
+ * Divides arguments among devices, like torch.nn.parallel.scatter: a list of arguments for each device.
+ *
+ * Tensors are cut along `dim` as by `chunk`, those in arrays, maps and plain objects too; anything else goes to all devices as it is. A batch
+ * smaller than the number of devices leaves the last ones without a share.
+ * errors: `config.invalid` for a device that is listed twice; `shape.mismatch` for tensors that give different numbers of shares.
+ */
+export function scatter(
+  args: readonly unknown[],
+  devices: readonly DeviceSpec[],
+  dim = 0,
+): unknown[][] {
+  const placed = placedDevices('scatter', devices)
+  let shares = placed.length
+  let shape: string | undefined
+  const cut = new Map<Tensor, Tensor[]>()
+  mapTensors([...args], (tensor) => {
+    const parts = chunk(tensor, placed.length, dim)
+    const own = formatShape(tensor.shape)
+    if (shape !== undefined && parts.length !== shares) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `scatter: a tensor of ${own} makes ${parts.length} shares for ${placed.length} devices, and one of ${shape} ${shares}. Give them the same length along axis ${dim}.`,
+      )
+    }
+    shares = parts.length
+    shape = own
+    cut.set(tensor, parts)
+    return tensor
+  })
+  return placed
+    .slice(0, shares)
+    .map(
+      (device, i) => mapTensors([...args], (tensor) => cut.get(tensor)![i].to(device)) as unknown[],
+    )
+}
+
+/** A module that runs on one device with copies of the parameters and buffers, made anew in each step. */
+export interface Replica {
+  readonly device: PlacedDevice
+  /**
+   * The module's forward there. Gradients flow back to the module's own parameters. What forward sets on the module, and what it changes in
+   * buffers that lie on another device, is lost, as in PyTorch.
+   */
+  forward(...args: unknown[]): unknown
+}
+
+/** A replica of the module for each device, like torch.nn.parallel.replicate. errors: `config.invalid` for a device that is listed twice. */
+export function replicate(module: Module, devices: readonly DeviceSpec[]): Replica[] {
+  const forward = module.forward.bind(module) as (...args: unknown[]) => unknown
+  return placedDevices('replicate', devices).map((device) => ({
+    device,
+    forward: (...args) =>
+      activeTrace('replicate').withCopies(device, () =>
+        keepingAttributes(module, () => forward(...args)),
+      ),
+  }))
+}
+
+/** Takes back what `fn` sets on a module and its submodules. */
+function keepingAttributes<T>(module: Module, fn: () => T): T {
+  const before = [...module.modules()].map((one) => ({ one, attributes: { ...one } }))
+  try {
+    return fn()
+  } finally {
+    for (const { one, attributes } of before) {
+      for (const name of Object.keys(one))
+        if (!(name in attributes)) Reflect.deleteProperty(one, name)
+      Object.assign(one, attributes)
+    }
+  }
+}
+
+/** Calls each replica with its arguments, like torch.nn.parallel.parallel_apply; the devices work at the same time. */
+export function parallelApply(
+  replicas: readonly Replica[],
+  args: readonly (readonly unknown[])[],
+): unknown[] {
+  if (replicas.length !== args.length) {
+    throw new TabringError(
+      'graph.misuse',
+      `parallelApply: ${replicas.length} replicas, but arguments for ${args.length}. Replicate to as many devices as scatter used.`,
+    )
+  }
+  return replicas.map((replica, i) => replica.forward(...args[i]))
+}
+
+/**
+ * Joins outputs on a device, like torch.nn.parallel.gather: tensors along `dim`, scalars into a vector, in arrays, maps and plain objects too.
+ *
+ * errors: `shape.mismatch` for outputs that differ in more than `dim`: pad sequences to one length, `padPackedSequence(…, { totalLength })`.
+ */
+export function gather(outputs: readonly unknown[], device: DeviceSpec, dim = 0): unknown {
+  return zipTensors(outputs, (tensors) => {
+    const here = tensors.map((tensor) => tensor.to(device))
+    if (here[0].shape.length === 0) return cat(here.map((scalar) => scalar.reshape([1])))
+    const axis = dim < 0 ? dim + here[0].shape.length : dim
+    const other = here.find(({ shape }) =>
+      shape.some((length, i) => i !== axis && length !== here[0].shape[i]),
+    )
+    if (!other) return cat(here, dim)
+    throw new ShapeError(
+      'shape.mismatch',
+      `gather: outputs of ${formatShape(here[0].shape)} and ${formatShape(other.shape)} differ in more than axis ${axis}. Pad sequences to the length of the whole batch: padPackedSequence(packed, { totalLength }).`,
+    )
+  })
+}

@@ -1,0 +1,42 @@
+import { ModuleList } from '../../nn/containers.ts'
+import { type Module, Sequential } from '../../nn/module.ts'
+import { TabringError } from '../../util/errors.ts'
+
+/** A module's layers by path: what a pipeline may be cut before. Lists and sequences count by what they hold; a residual block is one layer. */
+export function layersOf(module: Module, path = ''): [path: string, layer: Module][] {
+  return module.children().flatMap(([name, child]): [string, Module][] => {
+    const at = path === '' ? name : `${path}.${name}`
+    const isList = child instanceof ModuleList || child instanceof Sequential
+    const holdsList = child.children().some(([, inner]) => inner instanceof ModuleList)
+    return isList || holdsList ? layersOf(child, at) : [[at, child]]
+  })
+}
+
+/**
+ * Returns where to cut a row of costs into `count` parts, so that the dearest part is as cheap as it can be: the first index of each part
+ * but the first.
+ */
+export function cutEvenly(costs: readonly number[], count: number): number[] {
+  if (count > costs.length) {
+    throw new TabringError(
+      'graph.misuse',
+      `pipeline: ${count} stages are more than the ${costs.length} layers. Ask for fewer stages.`,
+    )
+  }
+  const sums = [0]
+  for (const cost of costs) sums.push(sums[sums.length - 1] + cost)
+  /** By parts and their layers, from the first: the dearest part, and where the last one begins. */
+  let best = sums.map((sum) => ({ worst: sum, cuts: [] as number[] }))
+  for (let parts = 2; parts <= count; parts++) {
+    const next = best.slice()
+    for (let end = parts; end <= costs.length; end++) {
+      next[end] = { worst: Number.POSITIVE_INFINITY, cuts: [] }
+      for (let start = parts - 1; start < end; start++) {
+        const worst = Math.max(best[start].worst, sums[end] - sums[start])
+        if (worst < next[end].worst) next[end] = { worst, cuts: [...best[start].cuts, start] }
+      }
+    }
+    best = next
+  }
+  return best[costs.length].cuts
+}

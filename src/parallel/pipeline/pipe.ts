@@ -1,0 +1,165 @@
+import { requireDevice } from '../../graph/memory/require-device.ts'
+import type { StageMarks } from '../../graph/trace/stage-marks.ts'
+import { Tensor } from '../../graph/trace/tensor.ts'
+import { nextNodeId } from '../../graph/trace/value.ts'
+import type { Module } from '../../nn/module.ts'
+import { type DeviceSpec, type PlacedDevice, placedDevice } from '../../util/device.ts'
+import { TabringError } from '../../util/errors.ts'
+import { checkOptions, isCount } from '../../util/options.ts'
+import { countElements } from '../../util/shape.ts'
+import { cutEvenly, layersOf } from './cut.ts'
+
+export interface PipelineOptions {
+  /** Paths of the submodules that begin a stage, as in state-dict keys, the first stage's left out: `['layer2', 'layer3']` makes 3 stages. */
+  readonly splitSpec?: readonly string[]
+  /** Instead of `splitSpec`: the number of stages, cut between layers. */
+  readonly stages?: number
+  /** With `stages`: what a layer costs. `'parameters'` (default) counts its weights, `'layers'` 1 each; or the cost of each of `layersOf(module)`. */
+  readonly balance?: 'parameters' | 'layers' | readonly number[]
+  /** Devices in the order of their stages. Default: one WebGPU device for each stage. With fewer devices than stages each takes every n-th. */
+  readonly devices?: readonly DeviceSpec[]
+}
+
+/** One part of a pipelined module: what lies on its device and runs there. */
+export interface PipelineStage {
+  readonly index: number
+  readonly device: PlacedDevice
+  /** Path of the submodule with which it begins; empty for the first. */
+  readonly path: string
+  /** Keys of its parameters and buffers. */
+  readonly keys: readonly string[]
+}
+
+/** A module cut into stages; see `pipeline`. */
+export class Pipe {
+  readonly module: Module
+  readonly stages: readonly PipelineStage[]
+  readonly devices: readonly PlacedDevice[]
+  /** Where calls are noted, while a schedule makes them. */
+  #noting: { readonly marks: StageMarks; readonly microBatch: number } | undefined
+
+  constructor(module: Module, stages: readonly PipelineStage[], devices: readonly PlacedDevice[]) {
+    this.module = module
+    this.stages = stages
+    this.devices = devices
+    const byPath = new Map(module.namedModules())
+    for (const { index, path } of stages.slice(1)) {
+      byPath.get(path)!.registerForwardPreHook((_module, args) => this.#enter(index, args))
+    }
+  }
+
+  /** The module's forward on one micro-batch. */
+  forward(x: Tensor, microBatch: number, marks: StageMarks): Tensor {
+    this.#noting = { marks, microBatch }
+    try {
+      const [first] = this.#enter(0, [x]) as [Tensor]
+      const output = this.module.forward(first)
+      this.#checkStages(marks, microBatch)
+      return output
+    } finally {
+      this.#noting = undefined
+    }
+  }
+
+  #checkStages(marks: StageMarks, microBatch: number): void {
+    const entered = marks.stagesOf(microBatch)
+    if (entered.join() === this.stages.map(({ index }) => index).join()) return
+    const missing = this.stages.find(({ index }) => !entered.includes(index))
+    throw new TabringError(
+      'graph.misuse',
+      missing
+        ? `pipeline: stage ${missing.index} begins at "${missing.path}", but forward did not call it. Begin stages at submodules that forward calls.`
+        : `pipeline: forward called the stages in the order ${entered.join(', ')}. Begin stages at submodules that forward calls once, in their order.`,
+    )
+  }
+
+  /** Moves what a stage is given to its device. */
+  #enter(index: number, args: readonly unknown[]): readonly unknown[] {
+    const { marks, microBatch } = this.#noting ?? {}
+    marks?.begin(nextNodeId(), index, microBatch!)
+    return args.map((arg) => (arg instanceof Tensor ? arg.to(this.stages[index].device) : arg))
+  }
+}
+
+/**
+ * Cuts a module into stages and moves each to its device, like torch.distributed.pipelining.pipeline.
+ *
+ * The module stays whole: its state dict has the keys that it had, and `module.forward` runs through all devices. A schedule
+ * (`ScheduleGPipe`, `Schedule1F1B`, `ScheduleInterleaved1F1B`) trains it on micro-batches. Stages divide what the constructor registered, in
+ * that order, so `forward` must call submodules in it, and nothing but the arguments of a stage's first submodule may cross into the stage.
+ * errors: `graph.misuse` for an unknown path, paths out of order, more stages than layers; `config.invalid` for wrong options;
+ * `gpu.unavailable` for a device that this tab does not have.
+ */
+export async function pipeline(module: Module, options: PipelineOptions): Promise<Pipe> {
+  const { splitSpec, stages, balance, devices } = checkOptions('pipeline', options, {
+    splitSpec: true,
+    stages: true,
+    balance: true,
+    devices: true,
+  })
+  const paths = ['', ...(splitSpec ?? evenPaths(module, stages, balance))]
+  const known = [...module.namedModules()].map(([path]) => path)
+  const places = paths.map((path) => known.indexOf(path))
+  for (const [index, place] of places.entries()) {
+    if (index > 0 && (place < 0 || place <= places[index - 1])) throw wrongPath(paths, index, place)
+  }
+  const placed = (devices ?? paths.map((_, index) => `webgpu:${index}`)).map((spec) =>
+    placedDevice(spec),
+  )
+  /** The last stage that begins at or before a tensor's module. */
+  const stageOf = (key: string) => {
+    const owner = known.indexOf(key.slice(0, Math.max(0, key.lastIndexOf('.'))))
+    return places.findLastIndex((place) => place <= owner)
+  }
+  const tensors = [...module.namedParameters(), ...module.namedBuffers()]
+  const made = paths.map(
+    (path, index): PipelineStage => ({
+      index,
+      device: placed[index % placed.length],
+      path,
+      keys: tensors.flatMap(([key]) => (stageOf(key) === index ? [key] : [])),
+    }),
+  )
+  for (const target of placed) await requireDevice('pipeline', target)
+  for (const [key, tensor] of tensors) await tensor.moveToDevice(made[stageOf(key)].device)
+  return new Pipe(module, made, placed.slice(0, made.length))
+}
+
+function evenPaths(
+  module: Module,
+  stages: number | undefined,
+  balance: PipelineOptions['balance'] = 'parameters',
+): string[] {
+  if (stages === undefined || !isCount(stages)) {
+    throw new TabringError(
+      'config.invalid',
+      `pipeline: expected splitSpec or a number of stages above 0, got ${stages}. Pass { stages: 2 } or { splitSpec: ['layer2'] }.`,
+    )
+  }
+  const layers = layersOf(module)
+  const costs =
+    typeof balance === 'object'
+      ? balance
+      : layers.map(([, layer]) =>
+          balance === 'layers'
+            ? 1
+            : layer
+                .parameters()
+                .reduce((sum, parameter) => sum + countElements(parameter.shape), 0),
+        )
+  if (costs.length !== layers.length) {
+    throw new TabringError(
+      'config.invalid',
+      `pipeline: balance has ${costs.length} costs, but the module has ${layers.length} layers: ${layers.map(([path]) => path).join(', ')}. Pass a cost for each.`,
+    )
+  }
+  return cutEvenly(costs, stages).map((at) => layers[at][0])
+}
+
+function wrongPath(paths: readonly string[], index: number, place: number): TabringError {
+  const text =
+    place < 0
+      ? `the module has no submodule "${paths[index]}". Use a path as in its state dict, such as "layer2.0".`
+      : `stage ${index} begins at "${paths[index]}", which is not after "${paths[index - 1]}". Name submodules in the order in which forward calls them.`
+  return new TabringError('graph.misuse', `pipeline: ${text}`)
+}

@@ -1,0 +1,178 @@
+import { cat } from '../../graph/functions/shape.ts'
+import { StageMarks, type StageOrder, type StageTask } from '../../graph/trace/stage-marks.ts'
+import type { Tensor } from '../../graph/trace/tensor.ts'
+import { activeTrace } from '../../graph/trace/trace.ts'
+import { nextNodeId } from '../../graph/trace/value.ts'
+import { sameDevice } from '../../util/device.ts'
+import { TabringError } from '../../util/errors.ts'
+import { checkOptions, isCount } from '../../util/options.ts'
+import { gpipeOrder, interleavedOrder, type TaskOrder } from './orders.ts'
+import type { Pipe } from './pipe.ts'
+import { simulateSchedule, type TaskCosts, type TaskSpan } from './simulate.ts'
+
+export interface ScheduleOptions {
+  /** The number of micro-batches; it must divide the batch. */
+  readonly microBatches?: number
+  /** Instead of `microBatches`: the samples of each. */
+  readonly splitSize?: number
+  /** The mean loss over a micro-batch. Needed for `step`. */
+  readonly lossFn?: (output: Tensor, target: Tensor) => Tensor
+  /** Whether a device computes while what it sends is under way; default true. False is for comparison. */
+  readonly overlapsSends?: boolean
+}
+
+/** Equal parts along the first axis, without copying. */
+function cutBatch(x: Tensor, parts: number): Tensor[] {
+  const length = x.shape[0] / parts
+  return Array.from({ length: parts }, (_, i) => x.narrow(0, i * length, length))
+}
+
+/** How a pipeline trains on micro-batches: called inside a compiled function, once. */
+export abstract class Schedule {
+  readonly pipe: Pipe
+  readonly #options: ScheduleOptions
+  protected abstract readonly order: TaskOrder
+
+  constructor(pipe: Pipe, options: ScheduleOptions) {
+    this.pipe = pipe
+    this.#options = checkOptions(this.constructor.name, options, {
+      microBatches: true,
+      splitSize: true,
+      lossFn: true,
+      overlapsSends: true,
+    })
+    const { microBatches, splitSize } = options
+    if (
+      (microBatches === undefined) === (splitSize === undefined) ||
+      !isCount(microBatches ?? splitSize ?? 0)
+    ) {
+      throw new TabringError(
+        'config.invalid',
+        `${this.constructor.name}: expected microBatches or splitSize, a whole number above 0, got microBatches ${microBatches} and splitSize ${splitSize}. Pass one of them.`,
+      )
+    }
+  }
+
+  /**
+   * Forward and backward of all micro-batches. Returns the mean loss over the batch, and the outputs as if the batch had been whole.
+   *
+   * Gradients are the mean over micro-batches, added in their order: the same bits for every schedule and any devices, and rounded otherwise
+   * than those of the whole batch. Batch normalization sees micro-batches. Call `optimizer.step()` afterwards.
+   * shape: x [n, ...], target [n, ...].
+   * errors: `graph.misuse` without a lossFn, for a second schedule in one function, for micro-batches that do not divide the batch.
+   */
+  step(x: Tensor, target: Tensor): { loss: Tensor; output: Tensor } {
+    const { lossFn } = this.#options
+    if (!lossFn) throw this.#misuse('step needs a lossFn. Pass one, or call forward')
+    const { marks, inputs } = this.#begin(x)
+    const targets = cutBatch(target, inputs.length)
+    const outputs: Tensor[] = []
+    const losses: Tensor[] = []
+    for (const [microBatch, input] of inputs.entries()) {
+      const output = this.pipe.forward(input, microBatch, marks)
+      const loss = lossFn(output, targets[microBatch]).mul(1 / inputs.length)
+      marks.end(nextNodeId())
+      loss.backward()
+      outputs.push(output)
+      losses.push(loss)
+    }
+    return { loss: losses.reduce((sum, loss) => sum.add(loss)), output: cat(outputs) }
+  }
+
+  /** Forward of all micro-batches: the outputs as if the batch had been whole. errors: as `step`. */
+  forward(x: Tensor): Tensor {
+    const { marks, inputs } = this.#begin(x)
+    const outputs = inputs.map((input, i) => this.pipe.forward(input, i, marks))
+    marks.end(nextNodeId())
+    return cat(outputs)
+  }
+
+  /**
+   * When each task would run on devices that take what `costs` says: arithmetic, not a measurement. `bubbleOf` gives the share of idle time.
+   *
+   * errors: `graph.misuse` for micro-batches that the schedule has no order for.
+   */
+  simulate(costs: TaskCosts, microBatches: number): TaskSpan[] {
+    this.check(microBatches)
+    return simulateSchedule(
+      this.pipe.devices.map((_, device) => this.#orderOf(device, microBatches)),
+      costs,
+    )
+  }
+
+  #orderOf(device: number, microBatches: number): StageTask[] {
+    const { devices, stages } = this.pipe
+    const counts = { deviceCount: devices.length, stageCount: stages.length, microBatches }
+    return this.order({ device, ...counts })
+  }
+
+  #begin(x: Tensor) {
+    const trace = activeTrace(this.constructor.name)
+    if (trace.stages) throw this.#misuse('the function has a schedule already. Call one, once')
+    const [batch] = x.shape
+    const { splitSize = batch / this.#options.microBatches! } = this.#options
+    if (batch % splitSize !== 0 || !isCount(splitSize)) {
+      const given = this.#options.microBatches
+      const what = given ? `${given} micro-batches` : `micro-batches of ${splitSize} samples`
+      throw this.#misuse(`${what} do not divide a batch of ${batch}. Use a number that does`)
+    }
+    const microBatches = batch / splitSize
+    this.check(microBatches)
+    const order: StageOrder = {
+      overlapsSends: this.#options.overlapsSends ?? true,
+      tasksOn: (device) => {
+        const at = this.pipe.devices.findIndex((own) => sameDevice(own, device))
+        return at < 0 ? [] : this.#orderOf(at, microBatches)
+      },
+    }
+    const marks = new StageMarks(order)
+    trace.stages = marks
+    return { marks, inputs: cutBatch(x, microBatches) }
+  }
+
+  /** errors: `graph.misuse` for numbers that the schedule has no order for. */
+  protected abstract check(microBatches: number): void
+
+  #misuse(text: string): TabringError {
+    return new TabringError('graph.misuse', `${this.constructor.name}: ${text}.`)
+  }
+}
+
+/** All forwards, then all backwards: simple, and every stage keeps the activations of all micro-batches. */
+export class ScheduleGPipe extends Schedule {
+  protected readonly order = gpipeOrder
+
+  protected override check(): void {
+    // It has an order for all.
+  }
+}
+
+/** Each device has every n-th stage, so that it idles less, for more transfers. */
+export class ScheduleInterleaved1F1B extends Schedule {
+  protected readonly order = interleavedOrder
+
+  /** Devices take turns in rounds of as many micro-batches. */
+  protected override check(microBatches: number): void {
+    const { stages, devices } = this.pipe
+    const isWhole = stages.length % devices.length === 0 && microBatches % devices.length === 0
+    if (isWhole || stages.length === devices.length) return
+    throw new TabringError(
+      'graph.misuse',
+      `ScheduleInterleaved1F1B: ${stages.length} stages and ${microBatches} micro-batches on ${devices.length} devices. Both must be multiples of the number of devices.`,
+    )
+  }
+}
+
+/** Forward and backward in turn: a stage keeps the activations of as many micro-batches as there are stages from it on. */
+export class Schedule1F1B extends Schedule {
+  protected readonly order = interleavedOrder
+
+  protected override check(): void {
+    const { stages, devices } = this.pipe
+    if (stages.length === devices.length) return
+    throw new TabringError(
+      'graph.misuse',
+      `Schedule1F1B: ${stages.length} stages on ${devices.length} devices. Use ScheduleInterleaved1F1B, or a device for each stage.`,
+    )
+  }
+}

@@ -1,0 +1,235 @@
+import { afterAll, describe, expect, test, vi } from 'vitest'
+import { compile } from '../../src/graph/compile/compile.ts'
+import { crossEntropy } from '../../src/graph/functions/losses.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
+import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
+import { manualSeed } from '../../src/nn/init.ts'
+import { Linear, ReLU } from '../../src/nn/layers.ts'
+import { Module, Sequential } from '../../src/nn/module.ts'
+import { Adam } from '../../src/optim/adam.ts'
+import { clipGradNorm } from '../../src/optim/clip.ts'
+import { SGD } from '../../src/optim/sgd.ts'
+import { DataParallel } from '../../src/parallel/data-parallel/data-parallel.ts'
+import { pipeline } from '../../src/parallel/pipeline/pipe.ts'
+import { type Schedule, Schedule1F1B, ScheduleGPipe } from '../../src/parallel/pipeline/schedule.ts'
+import type { DeviceSpec } from '../../src/util/device.ts'
+import { countElements, tensorType } from '../../src/util/shape.ts'
+import golden from '../golden/split.json'
+import { formulaUniform, formulaWord } from '../support/formula-data.ts'
+import { goldenRuns } from '../support/formula-model.ts'
+import { allowedDistance, largestDistance } from '../support/golden.ts'
+import { losableDevices } from '../support/losable-devices.ts'
+import {
+  expectGolden,
+  type LossOf,
+  openDevices,
+  plainLoss,
+  trainSplit,
+} from '../support/split-model.ts'
+
+// Before anything else in this page opens a device. tests/all/gpu/split.spec.ts has the larger models.
+const lose = losableDevices()
+const devices = await openDevices(3)
+afterAll(() => {
+  for (const { gpu } of devices) gpu.close()
+  vi.restoreAllMocks()
+})
+
+/** The tutorial's toy model: `net1` on one device, `net2` on another. */
+class ToyModel extends Module {
+  net1 = new Linear(10, 10)
+  relu = new ReLU()
+  net2 = new Linear(10, 5)
+
+  constructor(
+    readonly first: DeviceSpec,
+    readonly second: DeviceSpec,
+  ) {
+    super()
+  }
+
+  forward(x: Tensor): Tensor {
+    const hidden = this.relu.forward(this.net1.forward(x.to(this.first)))
+    return this.net2.forward(hidden.to(this.second))
+  }
+}
+
+describe("the tutorial's toy model", () => {
+  const batch = 20
+  const types = { x: tensorType([batch, 10]), y: tensorType([batch], 'i32') }
+  const inputs = {
+    x: Float32Array.from({ length: batch * 10 }, (_, i) => Math.sin(i * 1.7)),
+    y: Int32Array.from({ length: batch }, (_, i) => (i * 7) % 5),
+  }
+
+  async function trained(second: DeviceSpec, clips: boolean) {
+    manualSeed(3)
+    const model = new ToyModel(0, second)
+    await model.net1.to(0)
+    await model.net2.to(second)
+    const optimizer = new Adam(model.parameters(), { lr: 0.01 })
+    const step = await compile(({ x, y }) => {
+      const loss = crossEntropy(model.forward(x), y)
+      optimizer.zeroGrad()
+      loss.backward()
+      const norm = clips ? clipGradNorm(model.parameters(), 0.5) : undefined
+      optimizer.step()
+      return { loss, ...(norm && { norm }) }
+    }, types)
+    const losses: number[] = []
+    for (let run = 0; run < 10; run++) losses.push((await step.run(inputs)).loss[0])
+    const state = await model.stateDict()
+    step.destroy()
+    return { losses, state }
+  }
+
+  test.each([false, true])(
+    'trains on two devices to the bits of one; clipped: %s',
+    async (clips) => {
+      const one = await trained(0, clips)
+      const two = await trained(1, clips)
+      expect(two).toEqual(one)
+      expect(two.losses[9]).toBeLessThan(two.losses[0])
+    },
+  )
+
+  test('trains with its second layer on the CPU', async () => {
+    const one = await trained(0, true)
+    const mixed = await trained('cpu', true)
+    mixed.losses.forEach((loss, i) => {
+      expect(loss).toBeCloseTo(one.losses[i], 5)
+    })
+  })
+})
+
+const run = goldenRuns.find(({ name }) => name === 'mlp adamw')!
+
+type AnySchedule = new (...given: ConstructorParameters<typeof ScheduleGPipe>) => Schedule
+
+/** Trains by a schedule of four micro-batches. */
+const pipelined =
+  (Kind: AnySchedule, stages: number, deviceCount: number, overlapsSends = true) =>
+  async (model: Module): Promise<LossOf> => {
+    const pipe = await pipeline(model, {
+      stages,
+      balance: 'layers',
+      devices: Array.from({ length: deviceCount }, (_, i) => i),
+    })
+    const schedule = new Kind(pipe, { microBatches: 4, lossFn: crossEntropy, overlapsSends })
+    return (x, y) => schedule.step(x, y).loss
+  }
+
+describe('an MLP', () => {
+  test("in a pipeline: equal bits for every schedule, and PyTorch's losses over 50 steps", async () => {
+    const gpipe = await trainSplit(run, pipelined(ScheduleGPipe, 2, 2), devices)
+    expectGolden(run, gpipe.losses)
+    const others = [pipelined(Schedule1F1B, 2, 2), pipelined(Schedule1F1B, 3, 3, false)]
+    const [first, ...rest] = [
+      await trainSplit(run, others[0], devices, 10),
+      await trainSplit(run, others[1], devices, 10),
+    ]
+    expect(first.losses).toEqual(gpipe.losses.slice(0, 10))
+    for (const one of rest) expect([one.losses, one.bits]).toEqual([first.losses, first.bits])
+  })
+
+  test("in DataParallel on two devices: PyTorch's losses over 50 steps", async () => {
+    const split = async (model: Module) => {
+      await model.to(0)
+      return plainLoss(new DataParallel(model, { deviceIds: [0, 1] }))
+    }
+    const { losses, sentBytes, bits } = await trainSplit(run, split, devices)
+    expectGolden(run, losses)
+    const parameterBytes = Object.values(bits).reduce(
+      (sum, words) => sum + 4 * words.split(',').length,
+      0,
+    )
+    const outputBytes = (run.batchSize / 2) * 10 * 4
+    expect(sentBytes).toEqual([parameterBytes + outputBytes, parameterBytes + outputBytes])
+  })
+})
+
+describe('batch normalization', () => {
+  const { features, hidden, classes, steps, cases } = golden
+
+  /** The oracle's classifier, with the weights that it began with. */
+  function classifier(): Sequential {
+    const model = new Sequential(
+      new Linear(features, hidden),
+      new BatchNorm1d(hidden),
+      new ReLU(),
+      new Linear(hidden, hidden),
+      new BatchNorm1d(hidden),
+      new ReLU(),
+      new Linear(hidden, classes),
+    )
+    const weights = model.parameters().map((parameter, i): [string, object] => [
+      parameter.name,
+      {
+        shape: parameter.shape,
+        data: formulaUniform(1 + i, countElements(parameter.shape), 0.5),
+      },
+    ])
+    model.loadStateDict(Object.fromEntries(weights) as never, { strict: false })
+    return model
+  }
+
+  test.each(cases)(
+    '$name: losses and statistics of 20 steps equal those of PyTorch',
+    async (one) => {
+      const { kind, parts, batchSize } = one
+      const model = classifier()
+      const optimizer = new SGD(model.parameters(), { lr: 0.2, momentum: 0.9 })
+      let lossOf: LossOf
+      if (kind === 'pipeline') {
+        const pipe = await pipeline(model, { splitSpec: ['3'] })
+        const schedule = new Schedule1F1B(pipe, { microBatches: parts, lossFn: crossEntropy })
+        lossOf = (x, y) => schedule.step(x, y).loss
+      } else {
+        const deviceIds = devices.slice(0, parts).map((_, i) => i)
+        lossOf = plainLoss(new DataParallel(model, { deviceIds }))
+      }
+      const step = await compile(
+        ({ x, y }) => {
+          optimizer.zeroGrad()
+          const loss = lossOf(x, y)
+          optimizer.step()
+          return { loss }
+        },
+        { x: tensorType([batchSize, features]), y: tensorType([batchSize], 'i32') },
+      )
+      for (let i = 0; i < steps; i++) {
+        const y = Int32Array.from(
+          { length: batchSize },
+          (_, j) => formulaWord(500 + i, j) % classes,
+        )
+        const { loss } = await step.run({ x: formulaUniform(100 + i, batchSize * features, 1), y })
+        const expected = one.losses[i]
+        const distance = Math.max(...one.lossDistances.slice(0, i + 1))
+        expect(Math.abs(loss[0] - expected)).toBeLessThanOrEqual(
+          allowedDistance(distance, [expected]),
+        )
+      }
+      const state = await model.stateDict()
+      for (const [key, { data, distance }] of Object.entries(one.state))
+        expect(largestDistance(Array.from(state[key].data), data), key).toBeLessThanOrEqual(
+          allowedDistance(distance, data),
+        )
+      step.destroy()
+    },
+  )
+})
+
+describe('a part that fails', () => {
+  test('ends the run on all devices with its error, and the next run with the same', async () => {
+    const model = new ToyModel(0, 2)
+    await model.net1.to(0)
+    await model.net2.to(2)
+    const types = { x: tensorType([4, 10]) }
+    const step = await compile(({ x }) => ({ out: model.forward(x) }), types)
+    const x = new Float32Array(40).fill(1)
+    await step.run({ x })
+    lose(devices[2].gpu.device)
+    await expect(step.run({ x })).rejects.toMatchObject({ code: 'gpu.lost' })
+    await expect(step.run({ x })).rejects.toMatchObject({ code: 'gpu.lost' })
+  })
+})

@@ -1,0 +1,206 @@
+import { describe, expect, test } from 'vitest'
+import { crossEntropy } from '../../../src/graph/functions/losses.ts'
+import { partsOf } from '../../../src/graph/plan/parts.ts'
+import { type InputTypes, planStep, traceStep } from '../../../src/graph/plan/prepare.ts'
+import { gpt } from '../../../src/nn/gpt.ts'
+import { Linear, ReLU } from '../../../src/nn/layers.ts'
+import { type Module, Sequential } from '../../../src/nn/module.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { type Pipe, pipeline } from '../../../src/parallel/pipeline/pipe.ts'
+import {
+  type Schedule,
+  Schedule1F1B,
+  ScheduleGPipe,
+  ScheduleInterleaved1F1B,
+  type ScheduleOptions,
+} from '../../../src/parallel/pipeline/schedule.ts'
+import { formatDevice } from '../../../src/util/device.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { planningTarget } from '../../support/planning-target.ts'
+
+const width = 64
+const types = { x: tensorType([32, width]), y: tensorType([32], 'i32') }
+
+/** Linear and ReLU in turn. */
+const tower = (layers: number, features = width) =>
+  new Sequential(
+    ...Array.from({ length: layers }, () => [new Linear(features, features), new ReLU()]).flat(),
+  )
+
+type AnySchedule = new (pipe: Pipe, options: ScheduleOptions) => Schedule
+
+/** The parts of a training step. */
+function partsFor(
+  Schedule: AnySchedule,
+  pipe: Pipe,
+  options: ScheduleOptions,
+  inputs: InputTypes = types,
+) {
+  const lossFn = crossEntropy
+  const schedule = new Schedule(pipe, { lossFn, ...options })
+  const optimizer = new SGD(pipe.module.parameters(), { lr: 0.1 })
+  const step = traceStep(
+    { type: 'webgpu', index: 0 },
+    ({ x, y }) => {
+      optimizer.zeroGrad()
+      const { loss } = schedule.step(x, y)
+      optimizer.step()
+      return { loss }
+    },
+    inputs,
+  )
+  return partsOf(step).map(({ device, step: own }) => ({
+    name: formatDevice(device),
+    step: own,
+    plan: planStep(planningTarget, own),
+  }))
+}
+
+const peakOf = (parts: ReturnType<typeof partsFor>) => parts.map(({ plan }) => plan.plan.peakBytes)
+
+describe('a pipelined step', () => {
+  test('sends each micro-batch once in each direction at every cut', async () => {
+    const pipe = await pipeline(tower(4), { stages: 2 })
+    const [one, two] = partsFor(ScheduleGPipe, pipe, { microBatches: 4 })
+    expect([one.name, two.name]).toEqual(['webgpu:0', 'webgpu:1'])
+    expect(one.plan.crossings.map(({ kind }) => kind).join(' ')).toBe(
+      'send send send send receive receive receive receive',
+    )
+    expect(two.plan.crossings.map(({ kind }) => kind).join(' ')).toBe(
+      'receive receive receive receive send send send send',
+    )
+    expect(two.plan.crossings[0].values[0].value.type.shape).toEqual([8, width])
+  })
+
+  test('alternates under 1F1B', async () => {
+    const pipe = await pipeline(tower(4), { stages: 2 })
+    const [one, two] = partsFor(Schedule1F1B, pipe, { splitSize: 8 })
+    expect(one.plan.crossings.map(({ kind }) => kind).join(' ')).toBe(
+      'send send receive send receive send receive receive',
+    )
+    expect(two.plan.crossings.map(({ kind }) => kind).join(' ')).toBe(
+      'receive send receive send receive send receive send',
+    )
+  })
+
+  test('1F1B keeps fewer activations than GPipe, and the number does not grow with micro-batches', async () => {
+    const [samples, features] = [64, 16]
+    const peaks = async (Schedule: AnySchedule, microBatches: number) => {
+      const pipe = await pipeline(tower(4, features), { stages: 2 })
+      return peakOf(
+        partsFor(
+          Schedule,
+          pipe,
+          { microBatches },
+          {
+            x: tensorType([samples * microBatches, features]),
+            y: tensorType([samples * microBatches], 'i32'),
+          },
+        ),
+      )
+    }
+    const gpipe = [await peaks(ScheduleGPipe, 4), await peaks(ScheduleGPipe, 12)]
+    const alternating = [await peaks(Schedule1F1B, 4), await peaks(Schedule1F1B, 12)]
+    const activationBytes = samples * features * 4
+    for (const stage of [0, 1]) {
+      expect(alternating[0][stage]).toBeLessThan(gpipe[0][stage])
+      expect(gpipe[1][stage] - gpipe[0][stage]).toBeGreaterThanOrEqual(8 * activationBytes)
+      // A loss for each micro-batch, in an aligned place.
+      expect(alternating[1][stage] - alternating[0][stage]).toBeLessThanOrEqual(8 * 256)
+    }
+  })
+
+  test('interleaved stages lie on every n-th device', async () => {
+    const pipe = await pipeline(tower(4), { stages: 4, devices: ['webgpu:0', 'webgpu:1'] })
+    expect(pipe.stages.map(({ device }) => formatDevice(device))).toEqual([
+      'webgpu:0',
+      'webgpu:1',
+      'webgpu:0',
+      'webgpu:1',
+    ])
+    const parts = partsFor(ScheduleInterleaved1F1B, pipe, { microBatches: 4 })
+    expect(parts).toHaveLength(2)
+    for (const { plan } of parts) expect(plan.crossings).toHaveLength(3 * 4 * 2)
+  })
+
+  test("a GPT's output layer reads the embedding's table, which is copied once per step", async () => {
+    const model = gpt({ vocabSize: 11, blockSize: 4, layers: 2, heads: 1, width: 8 })
+    const pipe = await pipeline(model, { splitSpec: ['transformer.h.1'] })
+    const lossFn: ScheduleOptions['lossFn'] = (logits, y) =>
+      crossEntropy(logits.flatten(0, 1), y.flatten())
+    const tokens = tensorType([4, 4], 'i32')
+    const [one] = partsFor(
+      Schedule1F1B,
+      pipe,
+      { microBatches: 2, lossFn },
+      { x: tokens, y: tokens },
+    )
+    const tables = one.plan.crossings.filter(({ values }) =>
+      values.some(({ value }) => value.type.shape[0] === 11),
+    )
+    expect(tables.map(({ kind }) => kind)).toEqual(['send', 'receive', 'receive'])
+  })
+})
+
+describe('pipeline', () => {
+  const cut = (options: Parameters<typeof pipeline>[1], module: Module = tower(2)) =>
+    pipeline(module, options)
+
+  test('tells what each stage holds, and leaves the keys of the state dict', async () => {
+    const pipe = await cut({ splitSpec: ['2'] })
+    expect(pipe.stages.map(({ keys }) => keys)).toEqual([
+      ['0.weight', '0.bias'],
+      ['2.weight', '2.bias'],
+    ])
+    expect(Object.keys(await pipe.module.stateDict())).toEqual([
+      '0.weight',
+      '0.bias',
+      '2.weight',
+      '2.bias',
+    ])
+  })
+
+  test.each([
+    [{ splitSpec: ['7'] }, 'no submodule "7"'],
+    [{ splitSpec: ['2', '1'] }, 'stage 2 begins at "1", which is not after "2"'],
+    [{ stages: 9 }, '9 stages are more than the 4 layers'],
+    [{ stages: 0 }, 'a number of stages above 0, got 0'],
+    [{ stages: 2, balance: [1, 2] }, 'balance has 2 costs, but the module has 4 layers'],
+  ])('refuses %j', async (options, text) => {
+    await expect(cut(options)).rejects.toThrow(text)
+  })
+
+  test('a stage that forward does not call is named', async () => {
+    const model = gpt({ vocabSize: 11, blockSize: 4, layers: 1, heads: 1, width: 8 })
+    const pipe = await pipeline(model, { splitSpec: ['transformer.wpe'] })
+    const tokens = tensorType([4, 4], 'i32')
+    expect(() =>
+      partsFor(ScheduleGPipe, pipe, { microBatches: 2 }, { x: tokens, y: tokens }),
+    ).toThrow('stage 1 begins at "transformer.wpe", but forward did not call it')
+  })
+})
+
+describe('a schedule', () => {
+  test('refuses micro-batches that do not divide the batch', async () => {
+    const pipe = await pipeline(tower(2), { stages: 2 })
+    expect(() => partsFor(ScheduleGPipe, pipe, { microBatches: 5 })).toThrow(
+      'ScheduleGPipe: 5 micro-batches do not divide a batch of 32',
+    )
+    expect(() => partsFor(ScheduleGPipe, pipe, { splitSize: 5 })).toThrow(
+      'micro-batches of 5 samples do not divide a batch of 32',
+    )
+  })
+
+  test('refuses both or neither of microBatches and splitSize', async () => {
+    const pipe = await pipeline(tower(2), { stages: 2 })
+    for (const options of [{}, { microBatches: 2, splitSize: 16 }])
+      expect(() => new ScheduleGPipe(pipe, options)).toThrow('expected microBatches or splitSize')
+  })
+
+  test('1F1B refuses several stages on a device', async () => {
+    const pipe = await pipeline(tower(4), { stages: 4, devices: [0, 1] })
+    expect(() => partsFor(Schedule1F1B, pipe, { microBatches: 4 })).toThrow(
+      'Schedule1F1B: 4 stages on 2 devices',
+    )
+  })
+})
