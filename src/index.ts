@@ -389,6 +389,7 @@ export type { HookHandle } from './graph/trace/gradient-hooks.ts'
 export { ModuleBuffer } from './graph/trace/module-buffer.ts'
 export { Parameter } from './graph/trace/parameter.ts'
 export { randomScalarNames } from './graph/trace/random.ts'
+export type { StageTask } from './graph/trace/stage-marks.ts'
 export type { StoredTensor } from './graph/trace/stored-tensor.ts'
 export { type Axes, type Operand, Tensor, type ValuesAndIndices } from './graph/trace/tensor.ts'
 export { gradientWeight } from './graph/trace/trace.ts'
@@ -530,6 +531,7 @@ export {
   pipeline,
 } from './parallel/pipeline/pipe.ts'
 export {
+  type Schedule,
   Schedule1F1B,
   ScheduleGPipe,
   ScheduleInterleaved1F1B,

@@ -39,10 +39,12 @@ const inside: Record<string, string> = {
   ]),
   ...because('the graph and its programs, between the modules of the library', [
     'gpu/pipeline.d.ts#PipelineCache',
+    'graph/plan/step-program.d.ts#PreparedStep',
     'graph/trace/bucket.d.ts#Bucket',
+    'graph/trace/stage-marks.d.ts#StageMarks',
+    'parallel/pipeline/orders.d.ts#TaskOrder',
     'graph/trace/exchange.d.ts#GradientExchange',
     'graph/memory/memory-device.d.ts#Memory',
-    'graph/plan/prepare.d.ts#Prepared',
     'graph/plan/step-program.d.ts#OnMark',
     'graph/trace/stored-tensor.d.ts#Home',
     'graph/trace/trace.d.ts#Accumulation',

@@ -27,11 +27,11 @@ const missing = (where: string, index: number) => ({
   message: `${where}: this tab has webgpu:0, the only one, but not webgpu:${index}. ${remedy}`,
 })
 
-test('model.to and tensor.to name the devices that there are', async () => {
+test('model.to and parameter.copyTo name the devices that there are', async () => {
   stubAdapters('one')
   await expect(new Linear(2, 2).to(1)).rejects.toMatchObject(missing('to', 1))
   await expect(new Linear(2, 2).webgpu(7)).rejects.toMatchObject(missing('to', 7))
-  await expect(new Linear(2, 2).weight.to(1)).rejects.toMatchObject(missing('to', 1))
+  await expect(new Linear(2, 2).weight.copyTo(1)).rejects.toMatchObject(missing('copyTo', 1))
   await new Linear(2, 2).to(0)
   await new Linear(2, 2).to('cpu')
 
