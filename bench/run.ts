@@ -20,6 +20,7 @@ import { benchOverlap } from './overlap.ts'
 import { benchPage } from './page.ts'
 import { ringRows } from './ring.ts'
 import type { Place, Row } from './row.ts'
+import { benchSplit } from './split.ts'
 import { benchStart } from './start.ts'
 import { stepRows } from './step.ts'
 import { formatReport } from './table.ts'
@@ -53,7 +54,7 @@ const command = new Command('npm run bench --')
   .addOption(adapterOption())
   .addHelpText(
     'after',
-    '\nnpm run bench -- collectives --help: only collectives between tabs, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections against one, on links with long round trips.\nnpm run bench -- machines --help: hierarchical sums between machines that are far apart.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- demos --help: results of the demos on the training page.\nnpm run bench -- page --help: main-thread time of the training page.\nnpm run bench -- start --help: time from pressing Start to the first step.',
+    '\nnpm run bench -- collectives --help: only collectives between tabs, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections against one, on links with long round trips.\nnpm run bench -- machines --help: hierarchical sums between machines that are far apart.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- demos --help: results of the demos on the training page.\nnpm run bench -- page --help: main-thread time of the training page.\nnpm run bench -- start --help: time from pressing Start to the first step.\nnpm run bench -- split --help: a model on one device, on several, and pipelined.',
   )
   .addOption(jsonOption())
   .addOption(saveOption())
@@ -112,6 +113,7 @@ try {
     demos: benchDemos,
     page: benchPage,
     start: benchStart,
+    split: benchSplit,
   }
   if (part !== undefined && part in own) {
     await own[part](rest)

@@ -18,3 +18,6 @@ export const spread = (values: readonly number[]): [number, number] => [
 /** The ratios ours / theirs of pairs that were measured next to each other. */
 export const pairRatios = (ours: readonly number[], theirs: readonly number[]): number[] =>
   ours.map((value, round) => value / theirs[round])
+
+/** How much more time `ms` is than `baseMs`, in per cent; PyTorch's tutorial also turns it round, for how much faster something became. */
+export const percentMore = (ms: number, baseMs: number): number => (ms / baseMs - 1) * 100

@@ -218,11 +218,15 @@ export abstract class Module {
     return this.to('cpu')
   }
 
-  /** Returns the current contents of all parameters and persistent buffers; shared tensors appear under each of their keys. */
+  /**
+   * Returns the current contents of all parameters and persistent buffers; shared tensors appear under each of their keys. What a step has
+   * placed on another rank is left out: that rank's state dict has it.
+   */
   async stateDict(): Promise<StateDict> {
     const state: StateDict = {}
     const contents = new Map<StoredTensor, StateDict[string]>()
     for (const [key, tensor] of this.#state()) {
+      if (tensor.isReleased) continue
       const read = contents.get(tensor) ?? { shape: tensor.shape, data: await tensor.read() }
       contents.set(tensor, read)
       state[key] = { ...read }

@@ -7,6 +7,8 @@ export interface Device {
   readonly type: DeviceType
   /** Number of the WebGPU device. Undefined: the current device at the time of use. */
   readonly index?: number
+  /** The rank whose device it is. Undefined: that of whoever uses it. */
+  readonly rank?: number
 }
 
 /** An existing device, by number. */
@@ -27,7 +29,8 @@ export function setCurrentDevice(index: number): void {
 }
 
 /**
- * Returns the device that `spec` names: `'webgpu'`, `'webgpu:1'`, `'cpu'`, `1` (of WebGPU), `{ type, index }`, or (type, index).
+ * Returns the device that `spec` names: `'webgpu'`, `'webgpu:1'`, `'cpu'`, `1` (of WebGPU), `{ type, index }`, or (type, index); of another
+ * rank `'rank:1/webgpu:0'`.
  *
  * Numbers count visible devices. WebGPU device 0 is the browser's fastest adapter, followed by the low-power adapter and the software
  * adapter, if they are different ones. No index means the current device (`gpu.setDevice`) at the time of use, as with
@@ -36,38 +39,48 @@ export function setCurrentDevice(index: number): void {
  */
 export function device(spec: DeviceSpec, index?: number): Device {
   const got = `${JSON.stringify(spec)}${index === undefined ? '' : ` and ${index}`}`
-  const words = `device: expected "webgpu", "webgpu:<index>", "cpu", an index or { type, index }, got ${got}. Use one of these forms.`
+  const words = `device: expected "webgpu", "webgpu:<index>", "cpu", "rank:<rank>/webgpu:<index>", an index or { type, index }, got ${got}. Use one of these forms.`
   const refuse = (): never => {
     throw new TabringError('config.invalid', words)
   }
-  const make = (type: unknown, at?: number): Device => {
+  const make = (type: unknown, at?: number, rank?: number): Device => {
     const isKnown = type === 'webgpu' || type === 'cpu'
-    const isIndex = at === undefined || (Number.isSafeInteger(at) && at >= 0)
+    const isIndex = [at, rank].every((n) => n === undefined || (Number.isSafeInteger(n) && n >= 0))
+    // Another rank's current device is not known here.
+    if (rank !== undefined && type === 'webgpu' && at === undefined) return refuse()
     // There is one CPU.
     if (!isKnown || !isIndex || (type === 'cpu' && at)) return refuse()
-    if (type === 'cpu') return { type, index: 0 }
-    return at === undefined ? { type } : { type, index: at }
+    const owner = rank === undefined ? {} : { rank }
+    if (type === 'cpu') return { type, index: 0, ...owner }
+    return at === undefined ? { type } : { type, index: at, ...owner }
   }
   if (typeof spec === 'number') return index === undefined ? make('webgpu', spec) : refuse()
   if (typeof spec === 'string') {
-    const [, type, digits] = /^([a-z]+)(?::(\d+))?$/.exec(spec) ?? []
+    const [, rank, type, digits] = /^(?:rank:(\d+)\/)?([a-z]+)(?::(\d+))?$/.exec(spec) ?? []
     if (digits !== undefined && index !== undefined) return refuse()
-    return make(type, digits === undefined ? index : Number(digits))
+    const numberOf = (text: string | undefined) => (text === undefined ? undefined : Number(text))
+    return make(type, numberOf(digits) ?? index, numberOf(rank))
   }
   if (spec === null || typeof spec !== 'object') throw new ArgumentTypeError(words)
   if (index !== undefined) return refuse()
-  return make(spec.type, spec.index)
+  return make(spec.type, spec.index, spec.rank)
 }
 
 /** The device that `spec` means now. errors: as device. */
 export function placedDevice(spec: DeviceSpec): PlacedDevice {
-  const { type, index = currentIndex } = device(spec)
-  return { type, index }
+  const { index = currentIndex, ...rest } = device(spec)
+  return { ...rest, index }
 }
 
-/** Returns the device as text: `webgpu:0`, `webgpu` or `cpu`. */
-export const formatDevice = ({ type, index }: Device): string =>
-  type === 'cpu' || index === undefined ? type : `${type}:${index}`
+/** Returns the device as text: `webgpu:0`, `webgpu`, `cpu` or `rank:1/webgpu:0`. */
+export const formatDevice = ({ type, index, rank }: Device): string => {
+  const own = type === 'cpu' || index === undefined ? type : `${type}:${index}`
+  return rank === undefined ? own : `rank:${rank}/${own}`
+}
 
 export const sameDevice = (a: PlacedDevice, b: PlacedDevice): boolean =>
+  sameHardware(a, b) && a.rank === b.rank
+
+/** Whether they are one device where they are on one rank. */
+export const sameHardware = (a: PlacedDevice, b: PlacedDevice): boolean =>
   a.type === b.type && a.index === b.index

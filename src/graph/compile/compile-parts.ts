@@ -1,10 +1,15 @@
-import { sameDevice } from '../../util/device.ts'
+import { formatDevice, type PlacedDevice, sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { type AnyRuntime, CpuRuntime, runtimeOf } from '../memory/runtime.ts'
 import { partsOf } from '../plan/parts.ts'
 import { type PrepareOptions, planStep, type TracedStep } from '../plan/prepare.ts'
 import { crossingBytes } from '../run/crossings.ts'
 import { SplitProgram } from '../run/split-program.ts'
+import type { RankMessages } from '../trace/exchange.ts'
+import type { ModuleBuffer } from '../trace/module-buffer.ts'
+import type { Parameter } from '../trace/parameter.ts'
+import type { StoredTensor } from '../trace/stored-tensor.ts'
+import { storageOf } from '../trace/value.ts'
 import { checkDevices } from './check-devices.ts'
 import { createProgram } from './create-program.ts'
 
@@ -17,21 +22,33 @@ import { createProgram } from './create-program.ts'
 export async function compileParts(
   runtime: AnyRuntime,
   step: TracedStep,
-  options: PrepareOptions & { readonly detectAnomaly?: boolean },
+  options: PrepareOptions & { readonly detectAnomaly?: boolean; readonly group?: RankMessages },
 ): Promise<SplitProgram> {
   const { trace } = step
   if (trace.exchange || trace.forwarded) throw refused('with DistributedDataParallel')
   if (trace.accumulation) throw refused('with compileAccumulated')
   if (options.detectAnomaly) throw refused('with detectAnomaly')
+  const { group } = options
+  const all = partsOf(step)
+  const isOwn = ownDevices(
+    all.map(({ device }) => device),
+    group,
+  )
   // All of them are planned before any allocates.
   const parts = await Promise.all(
-    partsOf(step).map(async ({ device, step: own }) => {
-      const there = sameDevice(device, runtime.device) ? runtime : await runtimeOf(device)
-      const isCpu = there instanceof CpuRuntime
-      const prepared = planStep(there, own, { ...options, ...(isCpu && { useNaiveKernels: true }) })
-      checkDevices(prepared, isCpu ? 'host' : there.gpu)
-      return { device, there, prepared }
-    }),
+    all
+      .filter(({ device }) => isOwn(device))
+      .map(async ({ device, step: own }) => {
+        const here = { type: device.type, index: device.index }
+        const there = sameDevice(here, runtime.device) ? runtime : await runtimeOf(here)
+        const isCpu = there instanceof CpuRuntime
+        const prepared = planStep(there, own, {
+          ...options,
+          ...(isCpu && { useNaiveKernels: true }),
+        })
+        checkDevices(prepared, isCpu ? 'host' : there.gpu)
+        return { device, there, prepared }
+      }),
   )
   const programs = await Promise.all(
     parts.map(async ({ device, there, prepared }) => ({
@@ -42,7 +59,51 @@ export async function compileParts(
       program: await createProgram(there, prepared),
     })),
   )
-  return new SplitProgram(step.inputs, programs)
+  for (const tensor of storedTensors(step)) {
+    if (tensor.device && !isOwn(tensor.device)) tensor.release()
+  }
+  return new SplitProgram(step, programs, group)
+}
+
+/**
+ * Which devices are this rank's.
+ *
+ * errors: `config.invalid` for devices of ranks without a group, of ranks that it does not have, and beside devices that belong to no rank.
+ */
+function ownDevices(
+  devices: readonly PlacedDevice[],
+  group: RankMessages | undefined,
+): (device: PlacedDevice) => boolean {
+  const named = devices.find(({ rank }) => rank !== undefined)
+  if (!named) return () => true
+  const refuse = (text: string) => new TabringError('config.invalid', `compile: ${text}`)
+  if (!group)
+    throw refuse(
+      `the step uses ${formatDevice(named)}, but has no group. Pass { group: getProcessGroup() } on every rank.`,
+    )
+  const far = devices.find(({ rank }) => rank !== undefined && rank >= group.size)
+  if (far)
+    throw refuse(
+      `the step uses ${formatDevice(far)}, but there are ${group.size} ranks. Start more, or use ranks 0 to ${group.size - 1}.`,
+    )
+  const open = devices.find(({ rank }) => rank === undefined)
+  if (open)
+    throw refuse(
+      `the step uses ${formatDevice(named)} and ${formatDevice(open)}, which each rank has. Name the rank of both: "rank:0/${formatDevice(open)}".`,
+    )
+  return ({ rank }) => rank === group.rank
+}
+
+/** Parameters and buffers that a step reads. */
+function storedTensors({ trace, nodes, joint, updates, after }: TracedStep): Set<StoredTensor> {
+  const all = [...nodes, ...joint, ...updates.flatMap((update) => update.nodes), ...after]
+  const stored = new Set<StoredTensor>(trace.updates.flatMap(({ bucket }) => bucket.parameters))
+  for (const value of all.flatMap(({ inputs }) => inputs)) {
+    const { leaf } = storageOf(value)
+    if (leaf?.kind === 'parameter') stored.add(leaf.parameter as Parameter)
+    if (leaf?.kind === 'buffer') stored.add(leaf.buffer as ModuleBuffer)
+  }
+  return stored
 }
 
 const refused = (where: string) =>

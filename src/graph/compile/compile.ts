@@ -15,7 +15,7 @@ import {
 } from '../plan/prepare.ts'
 import { layoutOf } from '../plan/step-layout.ts'
 import type { StepProgram } from '../plan/step-program.ts'
-import { type GradientExchange, whenSettled } from '../trace/exchange.ts'
+import { type GradientExchange, type RankMessages, whenSettled } from '../trace/exchange.ts'
 import type { Settled, Trace } from '../trace/trace.ts'
 import { benchmarkVariants, isBenchmarking } from '../tune/benchmark.ts'
 import { checkDevices } from './check-devices.ts'
@@ -35,12 +35,15 @@ export interface CompileOptions extends PrepareOptions {
    * times as long as a normal step; inputs must be arrays. Default false.
    */
   readonly detectAnomaly?: boolean
+  /** The ranks among which the step is divided, for devices such as `rank:1/webgpu:0`. Every rank compiles the same function. */
+  readonly group?: RankMessages
 }
 
 const compileOptions: OptionNames<CompileOptions> = {
   device: true,
   runtime: true,
   detectAnomaly: true,
+  group: true,
   useNaiveKernels: true,
   accumulation: true,
   sharesBuffers: true,

@@ -59,7 +59,7 @@ export class Pool {
 
   /** The device on which it lies or is to lie; undefined until a program decides. */
   get device(): PlacedDevice | undefined {
-    return this.#memory ? deviceOf(this.#memory) : this.#device
+    return this.#device ?? (this.#memory && deviceOf(this.#memory))
   }
 
   /** The device buffer. */

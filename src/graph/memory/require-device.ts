@@ -9,7 +9,8 @@ import { GpuError } from '../../util/errors.ts'
  * errors: `gpu.unavailable`, beginning with `where`.
  */
 export async function requireDevice(where: string, device: PlacedDevice): Promise<void> {
-  if (device.type === 'cpu' || device.index === 0) return
+  // Another rank knows its own devices.
+  if (device.type === 'cpu' || device.index === 0 || device.rank !== undefined) return
   const count = await findAdapters().then(
     (all) => all.length,
     () => 0,

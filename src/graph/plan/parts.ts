@@ -27,9 +27,13 @@ export interface Part {
   readonly step: TracedStep
 }
 
-/** Whether a step moves tensors between devices. */
-export const isSplit = ({ nodes }: TracedStep): boolean =>
-  nodes.some(({ op }) => op === (transfer as Op))
+/** Whether a step moves tensors between devices, or has some on a rank's. */
+export const isSplit = ({ nodes, trace }: TracedStep): boolean =>
+  nodes.some(
+    ({ op, inputs }) =>
+      op === (transfer as Op) ||
+      inputs.some((value) => trace.deviceOf(storageOf(value))?.rank !== undefined),
+  )
 
 /**
  * Divides a step among the devices of its tensors, in the order of their first use.
@@ -102,15 +106,16 @@ class Places {
   readonly #on = new Map<GraphNode, Set<string>>()
   /** Where a node's results lie, if its inputs or a transfer decide it. */
   readonly #placed = new Map<GraphNode, string>()
-  /** Transfers, in order. */
-  readonly #transfers: readonly GraphNode[]
+  /** Transfers, counted in order. */
+  readonly #numbers: ReadonlyMap<GraphNode, number>
   /** By transfer and device: its end there. */
   readonly #ends = new Map<GraphNode, Map<string, GraphNode>>()
 
   constructor(step: TracedStep) {
     this.#step = step
     const nodes = this.#all()
-    this.#transfers = nodes.filter(({ op }) => op === (transfer as Op))
+    const transfers = nodes.filter(({ op }) => op === (transfer as Op))
+    this.#numbers = new Map(transfers.map((node, i) => [node, i]))
     for (const node of nodes) this.#place(node)
     // What no input decides is made where it is read, which is known from the end on.
     for (const node of nodes.reverse()) this.#settle(node)
@@ -245,7 +250,9 @@ class Places {
     const ends = this.#ends.get(node) ?? new Map<string, GraphNode>()
     this.#ends.set(node, ends)
     const isSource = formatDevice((node.attrs as TransferAttrs).from) === name
-    const attrs: EndAttrs = { number: this.#transfers.indexOf(node) }
+    const { from, to } = node.attrs as TransferAttrs
+    const peer = isSource ? to : from
+    const attrs: EndAttrs = { number: this.#numbers.get(node)!, peer }
     const end =
       ends.get(name) ??
       (isSource

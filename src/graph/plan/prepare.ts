@@ -86,12 +86,16 @@ export interface PreparedMeeting extends MeetingPlace {
   readonly end: number
 }
 
+/** A value that crosses, as its end on the other device knows it too. */
+export interface CrossingValue extends EndAttrs {
+  readonly value: GraphValue
+}
+
 /** Where values leave a part of the step for another device, or arrive: after dispatches [.., end). */
 export interface PreparedCrossing {
   readonly kind: 'send' | 'receive'
   readonly end: number
-  /** `number`: which of the step's transfers it is, the same on both devices. */
-  readonly values: readonly { readonly number: number; readonly value: GraphValue }[]
+  readonly values: readonly CrossingValue[]
 }
 
 /** A traced function, rewritten, lowered and planned; nothing is on the device yet. */
@@ -348,7 +352,7 @@ function crossingsOf(
     crossings.push({
       kind,
       end,
-      values: [...values, { number: (node.attrs as EndAttrs).number, value }],
+      values: [...values, { ...(node.attrs as EndAttrs), value }],
     })
   }
   return crossings

@@ -442,7 +442,7 @@ export class CpuProgram implements StepProgram {
   ): Promise<void> {
     const { number } = attrs as EndAttrs
     if (op === (send as Op))
-      this.#wires!.send(number, toBytes(this.#read(sent, inputs, values), sent.type))
+      await this.#wires!.send(number, toBytes(this.#read(sent, inputs, values), sent.type))
     else this.#keep(received, fromBytes(await this.#wires!.receive(number), received.type), values)
   }
 

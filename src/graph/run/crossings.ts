@@ -2,9 +2,18 @@ import type { Gpu } from '../../gpu/device.ts'
 import { mapped } from '../../gpu/readback.ts'
 import { bytesOf } from '../../util/shape.ts'
 import type { Prepared, PreparedCrossing } from '../plan/prepare.ts'
+import type { RankMessages } from '../trace/exchange.ts'
 import type { ProgramBuffers } from './program-buffers.ts'
 
-type Contents = Uint8Array<ArrayBuffer>
+export type Contents = Uint8Array<ArrayBuffer>
+
+/** A transfer whose other end is on another rank. */
+export interface RankEnd {
+  readonly kind: PreparedCrossing['kind']
+  readonly number: number
+  readonly rank: number
+  readonly sizeBytes: number
+}
 
 /** One value on its way. */
 interface End {
@@ -21,16 +30,43 @@ function newEnd(): End {
   return { promise, resolve, reject }
 }
 
-/** What the parts of one run send each other: contents by the transfer's number. */
+/** Tags of messages are smaller; what has the same one keeps its order. */
+const tagCount = 60_000
+
+/**
+ * What the parts of one run send each other: contents by the transfer's number.
+ *
+ * What comes from other ranks is received as soon as it is sent, so that no rank waits for another to need it.
+ */
 export class Wires {
   readonly #ends = new Map<number, End>()
+  readonly #rankOf: ReadonlyMap<number, number>
+  readonly #messages: RankMessages | undefined
   #error: unknown
 
-  send(number: number, contents: Contents): void {
-    this.#end(number).resolve(contents)
+  constructor(remote: readonly RankEnd[] = [], messages?: RankMessages) {
+    this.#messages = messages
+    this.#rankOf = new Map(
+      remote.flatMap(({ kind, number, rank }) => (kind === 'send' ? [[number, rank]] : [])),
+    )
+    for (const { kind, number, rank, sizeBytes } of remote) {
+      if (kind === 'send') continue
+      const contents = new Uint8Array(sizeBytes)
+      const { resolve, reject } = this.#end(number)
+      messages!
+        .recv(contents, rank, { tag: number % tagCount })
+        .then(() => resolve(contents), reject)
+    }
   }
 
-  /** Resolves when the other part has sent. errors: the one with which a part failed. */
+  /** Resolves when the contents are on their way. errors: those of the group. */
+  async send(number: number, contents: Contents): Promise<void> {
+    const rank = this.#rankOf.get(number)
+    if (rank === undefined) this.#end(number).resolve(contents)
+    else await this.#messages!.send(contents, rank, { tag: number % tagCount })
+  }
+
+  /** Resolves when the other part has sent. errors: the one with which a part failed; those of the group. */
   receive(number: number): Promise<Contents> {
     return this.#end(number).promise
   }
@@ -128,11 +164,13 @@ export class Crossings {
     const contents = staging.getMappedRange().slice(0)
     staging.unmap()
     let at = 0
+    const sent: Promise<void>[] = []
     for (const { number, value } of values) {
       const sizeBytes = bytesOf(value.type)
-      wires.send(number, new Uint8Array(contents, at, sizeBytes))
+      sent.push(wires.send(number, new Uint8Array(contents, at, sizeBytes)))
       at += sizeBytes
     }
+    await Promise.all(sent)
   }
 
   destroy(): void {

@@ -1,6 +1,8 @@
 import { formatDevice, type PlacedDevice } from '../../util/device.ts'
+import { messageOf } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
-import type { Prepared } from '../plan/prepare.ts'
+import { bytesOf } from '../../util/shape.ts'
+import type { Prepared, TracedStep } from '../plan/prepare.ts'
 import {
   type CheckedInputs,
   checkInputs,
@@ -18,7 +20,8 @@ import {
   type StepProgram,
   type StepTimes,
 } from '../plan/step-program.ts'
-import { Wires } from './crossings.ts'
+import type { RankMessages } from '../trace/exchange.ts'
+import { type RankEnd, Wires } from './crossings.ts'
 
 /** A program that can be one of several parts of a step. */
 export interface PartRunner extends Pick<StepProgram, 'memory' | 'dispatchCount' | 'destroy'> {
@@ -47,7 +50,8 @@ export interface PartProgram {
  * A step over several devices: one program for each, joined by what they send each other.
  *
  * All parts begin at once. Each goes as far as what has arrived allows, so devices work at the same time where the step lets them.
- * Runs go one after the other. order: as on one device; the bits are those of the same kernels.
+ * Runs go one after the other. On several ranks each has a program with the parts of its own devices, and the outputs that they compute;
+ * all run it as often. order: as on one device; the bits are those of the same kernels.
  */
 export class SplitProgram implements StepProgram {
   readonly prepared: PreparedStep
@@ -56,15 +60,35 @@ export class SplitProgram implements StepProgram {
   encodeMs = 0
   onMark: OnMark | undefined
   readonly #scalars: Float32Array<ArrayBuffer>
+  readonly #messages: RankMessages | undefined
+  readonly #remote: readonly RankEnd[]
   #last: Promise<unknown> = Promise.resolve()
 
-  constructor(inputs: Prepared['inputs'], parts: readonly PartProgram[]) {
+  constructor(
+    step: Pick<TracedStep, 'trace' | 'inputs'>,
+    parts: readonly PartProgram[],
+    messages?: RankMessages,
+  ) {
     const all = parts.map(({ program }) => program.prepared)
-    const [{ trace }] = all
+    const { trace, inputs } = step
+    this.#messages = messages
+    this.#remote = all.flatMap(({ crossings }) =>
+      crossings.flatMap(({ kind, values }) =>
+        values.flatMap(({ number, peer: { rank }, value }) =>
+          rank === undefined || rank === messages?.rank
+            ? []
+            : [{ kind, number, rank, sizeBytes: bytesOf(value.type) }],
+        ),
+      ),
+    )
+    const isRead = (name: string) => all.some((one) => name in one.inputs)
     this.parts = parts
     this.prepared = {
       trace,
-      inputs,
+      // Of several ranks each needs the inputs that its devices read.
+      inputs: messages
+        ? Object.fromEntries(Object.entries(inputs).filter(([name]) => isRead(name)))
+        : inputs,
       outputs: all.flatMap(({ outputs }) => outputs),
       nodes: all.flatMap(({ nodes }) => nodes),
       updates: all.flatMap(({ updates }) => updates),
@@ -103,20 +127,25 @@ export class SplitProgram implements StepProgram {
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>> = {},
   ): Promise<RunOutputs> {
-    const own = checkInputs(this.prepared, copyInputs(inputs, Object.keys(this.prepared.inputs)))
     const settings = { ...scalars }
-    const run = this.#last.then(() => this.#run(own, settings))
+    const copies = copyInputs(inputs, Object.keys(this.prepared.inputs))
+    const run = this.#last
+      .then(() => this.#run(copies, settings))
+      .catch((error: unknown) => {
+        // Others wait for what this rank will not send. Where the group has failed, they know.
+        const { rank, abort } = this.#messages ?? {}
+        abort?.call(this.#messages, `rank ${rank} failed in a step: ${messageOf(error)}`)
+        throw error
+      })
     this.#last = run.catch(() => undefined)
     return run
   }
 
-  async #run(
-    inputs: CheckedInputs,
-    scalars: Readonly<Record<string, number>>,
-  ): Promise<RunOutputs> {
+  async #run(given: RunInputs, scalars: Readonly<Record<string, number>>): Promise<RunOutputs> {
     const beganMs = performance.now()
+    const inputs = checkInputs(this.prepared, given)
     fillScalars(this.prepared, scalars, onHost(inputs), this.#scalars)
-    const wires = new Wires()
+    const wires = new Wires(this.#remote, this.#messages)
     const running = this.parts.map(async ({ program }) => {
       const own = inputs.filter(([name]) => name in program.prepared.inputs)
       try {
@@ -137,7 +166,7 @@ export class SplitProgram implements StepProgram {
   }
 
   async shadow(): Promise<void> {
-    // Steps over several devices are of one rank, so no other waits for this one.
+    // Steps over several devices exchange no gradients, so no other rank waits for this one's.
   }
 
   check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {

@@ -1,5 +1,23 @@
 import type { GivenInputs } from '../memory/host-values.ts'
 
+/** How a step over several ranks sends tensors: a process group. */
+export interface RankMessages {
+  readonly rank: number
+  readonly size: number
+  send(
+    contents: Uint8Array<ArrayBuffer>,
+    to: number,
+    options: { readonly tag: number },
+  ): Promise<void>
+  recv(
+    contents: Uint8Array<ArrayBuffer>,
+    from: number,
+    options: { readonly tag: number },
+  ): Promise<void>
+  /** Ends the step on all ranks. */
+  abort(reason: string): void
+}
+
 /** What ranks compare of a step when it is compiled: they exchange by position, so it must be the same on all of them. */
 export interface StepLayout {
   /** Names of parameters that `backward` did not reach. */

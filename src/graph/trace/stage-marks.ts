@@ -57,22 +57,26 @@ export class StageMarks {
 
   /** The task that a node is part of; undefined for what joins several, and for what is outside of the pipeline. */
   taskOf({ id }: GraphNode, { rules, backwards }: Traced): StageTask | undefined {
-    const within = ({ from, to }: { from: number; to: number }) => id >= from && id < to
-    const rule = rules.find(within)
-    if (rule) {
-      const forward = this.#markAt(rule.of.id)
+    const rule = lastFrom(rules, id)
+    if (rule && id < rule.to) {
+      const forward = lastFrom(this.#marks, rule.of.id)?.task
       return forward && { ...forward, kind: 'backward' }
     }
-    return backwards.some(within) ? undefined : this.#markAt(id)
+    const pass = lastFrom(backwards, id)
+    return pass && id < pass.to ? undefined : lastFrom(this.#marks, id)?.task
   }
+}
 
-  #markAt(id: number): StageTask | undefined {
-    let [low, high] = [0, this.#marks.length]
-    while (low < high) {
-      const middle = (low + high) >> 1
-      if (this.#marks[middle].from <= id) low = middle + 1
-      else high = middle
-    }
-    return this.#marks[low - 1]?.task
+/** The last of `ranges`, which are in order, that begins at or before `id`. */
+function lastFrom<T extends { readonly from: number }>(
+  ranges: readonly T[],
+  id: number,
+): T | undefined {
+  let [low, high] = [0, ranges.length]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (ranges[middle].from <= id) low = middle + 1
+    else high = middle
   }
+  return ranges[low - 1]
 }

@@ -4,6 +4,7 @@ import {
   type PlacedDevice,
   placedDevice,
   sameDevice,
+  sameHardware,
 } from '../../util/device.ts'
 import { ArgumentTypeError, ShapeError, TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
@@ -36,6 +37,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   #home: Home | undefined
   #host: Data
   #device: PlacedDevice | undefined
+  #isReleased = false
 
   constructor(type: TensorType, data: Data) {
     super()
@@ -125,7 +127,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     const target = deviceOf(memory)
     const isThere = this.#home
       ? this.#home.pool.memory === memory
-      : !this.#device || sameDevice(this.#device, target)
+      : !this.#device || sameHardware(this.#device, target)
     if (isThere) return
     const own = this.#device ? formatDevice(this.#device) : 'another device'
     const wanted = formatDevice(target)
@@ -142,8 +144,21 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     if (earlier) home.pool.copyFrom(earlier.pool, earlier.start, home.start, this.count)
     else home.pool.write(this.#host, home.start)
     this.#home = home
-    this.#device = deviceOf(home.pool.memory!)
+    const device = deviceOf(home.pool.memory!)
+    if (!this.#device || !sameHardware(this.#device, device)) this.#device = device
     layoutGeneration++
+  }
+
+  /** Frees the contents of a tensor that another rank has. */
+  release(): void {
+    this.#isReleased = true
+    this.#home = undefined
+    this.#host = this.#host.slice(0, 0) as Data
+  }
+
+  /** Whether its contents are on another rank alone. */
+  get isReleased(): boolean {
+    return this.#isReleased
   }
 
   /** Its place in a pool, if a program has given it one. */
@@ -159,14 +174,20 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     )
   }
 
-  /** Returns its current contents, read from the device if it is there. */
+  /** Returns its current contents, read from the device if it is there. errors: `device.mismatch` where another rank has them. */
   async read(): Promise<Data> {
+    if (this.#isReleased) {
+      throw new TabringError(
+        'device.mismatch',
+        `${this.name || 'stored tensor'}: its contents are on ${formatDevice(this.#device!)}. Read it on that rank.`,
+      )
+    }
     if (!this.#home) return this.#host.slice() as Data
     const { pool, start } = this.#home
     return (await pool.read(start, this.count, this.dtype)) as Data
   }
 
-  /** Replaces its contents. errors: `shape.mismatch` for another number of elements. */
+  /** Replaces its contents; does nothing where another rank has them. errors: `shape.mismatch` for another number of elements. */
   assign(data: Data): void {
     if (data.length !== this.count) {
       throw new ShapeError(
@@ -174,6 +195,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
         `${this.name || 'stored tensor'}: expected ${this.count} elements for ${formatShape(this.shape)}, got ${data.length}. Load a file saved for this model.`,
       )
     }
+    if (this.#isReleased) return
     if (this.#home) this.#home.pool.write(data, this.#home.start)
     else this.#host = data.slice() as Data
   }

@@ -1,8 +1,11 @@
+import type { PlacedDevice } from '../../util/device.ts'
 import { defineOp, type Op } from '../op.ts'
 
 export interface EndAttrs {
   /** Which of the step's transfers this is, in the order of the trace: the same on both devices, and on every rank. */
   readonly number: number
+  /** The device at the other end. */
+  readonly peer: PlacedDevice
 }
 
 const nothing = { name: 'naive', lower: () => ({ dispatches: [] }) } as const

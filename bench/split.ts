@@ -1,0 +1,193 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Command, Option } from 'commander'
+import type { AdapterChoice } from '../node/chromium.ts'
+import { servePages } from '../node/own-pages.ts'
+import { launchForTraining } from '../node/training-browser.ts'
+import { gpipeOrder } from '../src/parallel/pipeline/orders.ts'
+import { simulateSchedule } from '../src/parallel/pipeline/simulate.ts'
+import { markdownTable } from '../src/util/markdown.ts'
+import { closeAfter } from './command/close-after.ts'
+import { adapterOption, countOf, jsonOption, saveOption } from './command/flags.ts'
+import { loadNow, machineLine, today } from './command/machine.ts'
+import { note } from './command/note.ts'
+import { publish } from './command/results.ts'
+import { barLines, barsAsSvg } from './split/plot.ts'
+import type { Split, SplitFacts, SplitTask, SplitTimes } from './split/task.ts'
+import { percentMore } from './statistics.ts'
+
+/**
+ * `npm run bench -- split`: the experiment of PyTorch's model-parallel tutorial: a step on one device, with its layers on two, and pipelined in
+ * micro-batches of several sizes.
+ */
+
+interface Flags extends SplitTask {
+  sizes: number[]
+  repeats: number
+  adapter: AdapterChoice
+  json: boolean
+  save: boolean
+}
+
+const warmups = 2
+const tutorialSizes = [1, 3, 5, 8, 10, 12, 20, 40, 60]
+
+/** Stated costs of the simulated devices, in forwards of a whole batch through one stage. */
+const simulated = { forward: 1, backward: 2, perTask: 0.02, transfer: 0.02 }
+
+const command = new Command('npm run bench -- split')
+  .description(
+    'Times a training step on one device, with its layers on several, and pipelined in micro-batches of several sizes. Logical devices share one adapter, so measured times show costs, not speed-up; the column of simulated devices shows what a schedule would give.',
+  )
+  .addOption(
+    new Option(
+      '--model <name>',
+      'cnn: small; resnet50: the model of the tutorial, slow without a GPU',
+    )
+      .choices(['cnn', 'resnet50'])
+      .default('cnn'),
+  )
+  .option('--batch <samples>', 'samples of a step', countOf(1), 120)
+  .option('--stages <count>', 'devices', countOf(2), 2)
+  .option(
+    '--sizes <list>',
+    'samples of a micro-batch, each of which must divide the batch',
+    (text) => text.split(',').map(countOf(1)),
+    tutorialSizes,
+  )
+  .option('--repeats <count>', 'timed steps of each', countOf(2), 10)
+  .addOption(adapterOption())
+  .addOption(jsonOption('the times as JSON objects'))
+  .addOption(saveOption())
+
+export async function benchSplit(argv: readonly string[]): Promise<void> {
+  const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
+  const load = loadNow()
+  const toClose: { close(): Promise<void> }[] = []
+  const close = async () => {
+    for (const one of toClose.splice(0).reverse()) await one.close()
+  }
+  await closeAfter(close, async () => {
+    note('building the page')
+    const served = await servePages('bench/split/page.html')
+    toClose.push(served)
+    const options = { isHeaded: false, timesKernels: false }
+    const browser = await launchForTraining(flags.adapter, options, note)
+    toClose.push(browser)
+    const page = await browser.newPage()
+    await page.goto(`${served.localUrl}bench/split/page.html`)
+    await page.waitForFunction(() => 'benchSplit' in window)
+    const { model, batch, stages, repeats } = flags
+    const device = await page.evaluate((task) => window.benchSplit.open(task), {
+      model,
+      batch,
+      stages,
+    })
+    const splits: Split[] = ['one', 'layers', ...flags.sizes]
+    const facts: SplitFacts[] = []
+    for (const split of splits) {
+      note(`compiling: ${nameOf(split)}`)
+      facts.push(await page.evaluate((given) => window.benchSplit.prepare(given), split))
+    }
+    const stepMs = new Map<Split, number[]>(splits.map((split) => [split, []]))
+    for (let round = -warmups; round < repeats; round++) {
+      note(round < 0 ? 'warming up' : `round ${round + 1} of ${repeats}`)
+      // Each round begins with another one.
+      const first = (round + warmups) % splits.length
+      for (const split of [...splits.slice(first), ...splits.slice(0, first)]) {
+        const ms = await page.evaluate((given) => window.benchSplit.run(given), split)
+        if (round >= 0) stepMs.get(split)!.push(ms)
+      }
+    }
+    const times = facts.map((one): SplitTimes => ({ ...one, stepMs: stepMs.get(one.split)! }))
+    const report = formatReport(flags, times, device, browser.version(), load)
+    const nameParts = ['chromium', browser.version(), 'split', model]
+    await publish({ report, rows: times, nameParts, title: 'split' }, flags)
+    if (!flags.save) return
+    const file = join(import.meta.dirname, 'results', `${today()}-split-${model}.svg`)
+    await writeFile(file, barsAsSvg('Step time by micro-batch, ms', barsOf(times)))
+    note(`saved ${file}`)
+  })
+}
+
+const nameOf = (split: Split): string =>
+  split === 'one'
+    ? 'one device'
+    : split === 'layers'
+      ? 'layers on devices'
+      : `micro-batches of ${split}`
+
+const mean = (values: readonly number[]) =>
+  values.reduce((sum, value) => sum + value, 0) / values.length
+const deviation = (values: readonly number[]) =>
+  Math.sqrt(mean(values.map((value) => (value - mean(values)) ** 2)))
+
+const barsOf = (times: readonly SplitTimes[]) =>
+  times.map(({ split, stepMs }) => ({
+    name: nameOf(split),
+    value: mean(stepMs),
+    deviation: deviation(stepMs),
+  }))
+
+/** A step on simulated devices, relative to one device that does all of it. */
+function simulatedShare({ batch, stages }: SplitTask, split: Split): number {
+  const { forward, backward, perTask, transfer } = simulated
+  const one = stages * (forward + backward + 2 * perTask)
+  if (split === 'one') return 1
+  const microBatches = split === 'layers' ? 1 : batch / split
+  const orders = Array.from({ length: stages }, (_, device) =>
+    gpipeOrder({ device, deviceCount: stages, stageCount: stages, microBatches }),
+  )
+  const spans = simulateSchedule(orders, {
+    forwardMs: () => forward / microBatches + perTask,
+    backwardMs: () => backward / microBatches + perTask,
+    transferMs: transfer,
+  })
+  return Math.max(...spans.map(({ endMs }) => endMs)) / one
+}
+
+function formatReport(
+  flags: Flags,
+  times: readonly SplitTimes[],
+  device: string,
+  browser: string,
+  load: string,
+): string {
+  const { model, batch, stages, repeats } = flags
+  const [oneMs, layersMs] = times.map(({ stepMs }) => mean(stepMs))
+  const mib = (bytes: readonly number[]) =>
+    bytes.map((one) => (one / 2 ** 20).toFixed(2)).join(', ')
+  const rows = times.map(({ split, stepMs, compileMs, peakBytes, sentBytes }) => {
+    const microBatches = typeof split === 'number' ? batch / split : 1
+    const ideal = split === 'one' ? 1 : (microBatches + stages - 1) / (microBatches * stages)
+    return [
+      nameOf(split),
+      `${mean(stepMs).toFixed(1)} ± ${deviation(stepMs).toFixed(1)}`,
+      (mean(stepMs) / oneMs).toFixed(3),
+      percentMore(layersMs, mean(stepMs)).toFixed(0),
+      ideal.toFixed(3),
+      simulatedShare(flags, split).toFixed(3),
+      mib(peakBytes),
+      mib(sentBytes),
+      (compileMs / 1000).toFixed(1),
+    ]
+  })
+  const table = markdownTable(
+    [
+      'step',
+      'ms, mean ± deviation',
+      'of one device',
+      'faster than layers alone, %',
+      'ideal',
+      'simulated devices',
+      'plan by device, MiB',
+      'sent by device, MiB',
+      'compiling, s',
+    ],
+    rows,
+  )
+  const { forward, backward, perTask, transfer } = simulated
+  const heading = `${today()}, Chromium ${browser}, ${device}, ${machineLine('before the run', load)}. ${model}, ${batch} samples, ${stages} logical devices of one adapter, ${repeats} steps each. They share its compute units, so the measured times show what splitting costs, and no speed-up.`
+  const costs = `Ideal: (m + p - 1) / (m · p) for m micro-batches on p devices. Simulated devices: arithmetic with stated costs, a stage's forward of the whole batch ${forward}, backward ${backward}, each task ${perTask} more, a transfer ${transfer}.`
+  return `${heading}\n\n${table}\n\n${costs}\n\n\`\`\`text\n${barLines(barsOf(times)).join('\n')}\n\`\`\`\n`
+}

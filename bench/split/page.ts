@@ -1,0 +1,100 @@
+import { SplitProgram } from '../../src/graph/run/split-program.ts'
+import {
+  cnn,
+  compile,
+  crossEntropy,
+  gpu,
+  type Module,
+  manualSeed,
+  pipeline,
+  resnet50,
+  ScheduleGPipe,
+  SGD,
+  type Tensor,
+  tensorType,
+} from '../../src/index.ts'
+import type { Split, SplitFacts, SplitTask } from './task.ts'
+
+/** The page that `bench/split.ts` drives. */
+
+const models = {
+  cnn: { make: () => cnn(), sample: [1, 28, 28], classes: 10, cut: undefined },
+  // The tutorial's cut: layer3 and what follows are on the second device.
+  resnet50: { make: () => resnet50(), sample: [3, 128, 128], classes: 1000, cut: ['layer3'] },
+} as const
+
+declare global {
+  interface Window {
+    benchSplit: {
+      /** Returns the device's name. */
+      open(task: SplitTask): Promise<string>
+      prepare(split: Split): Promise<SplitFacts>
+      /** Runs a prepared step once. Returns ms. */
+      run(split: Split): Promise<number>
+    }
+  }
+}
+
+let task: SplitTask
+
+async function lossOf(model: Module, split: Split): Promise<(x: Tensor, y: Tensor) => Tensor> {
+  const plain = (x: Tensor, y: Tensor) => {
+    const loss = crossEntropy(model.forward(x), y)
+    loss.backward()
+    return loss
+  }
+  if (split === 'one') return plain
+  const { cut } = models[task.model]
+  const where = cut && task.stages === 2 ? { splitSpec: cut } : { stages: task.stages }
+  const pipe = await pipeline(model, where)
+  if (split === 'layers') return plain
+  const schedule = new ScheduleGPipe(pipe, { splitSize: split, lossFn: crossEntropy })
+  return (x, y) => schedule.step(x, y).loss
+}
+
+/** Prepared steps, each with what runs it once. */
+const prepared = new Map<Split, () => Promise<unknown>>()
+
+window.benchSplit = {
+  async open(given) {
+    task = given
+    gpu.logicalDevices(task.stages)
+    return gpu.getDeviceName(0)
+  },
+
+  async prepare(split) {
+    const { make, sample, classes } = models[task.model]
+    manualSeed(0)
+    const model = make()
+    const loss = await lossOf(model, split)
+    const optimizer = new SGD(model.parameters(), { lr: 0.001 })
+    const beganMs = performance.now()
+    const step = await compile(
+      ({ x, y }) => {
+        optimizer.zeroGrad()
+        const mean = loss(x, y)
+        optimizer.step()
+        return { mean }
+      },
+      { x: tensorType([task.batch, ...sample]), y: tensorType([task.batch], 'i32') },
+    )
+    const compileMs = performance.now() - beganMs
+    const elements = sample.reduce((product, length) => product * length, task.batch)
+    const x = Float32Array.from({ length: elements }, (_, i) => Math.sin(i * 1.7))
+    const y = Int32Array.from({ length: task.batch }, (_, i) => i % classes)
+    prepared.set(split, () => step.run({ x, y }))
+    const parts = step instanceof SplitProgram ? step.parts : undefined
+    return {
+      split,
+      compileMs,
+      peakBytes: parts?.map(({ program }) => program.memory.peakBytes) ?? [step.memory.peakBytes],
+      sentBytes: parts?.map(({ sentBytes }) => sentBytes) ?? [0],
+    }
+  },
+
+  async run(split) {
+    const startMs = performance.now()
+    await prepared.get(split)!()
+    return performance.now() - startMs
+  },
+}

@@ -1,0 +1,146 @@
+import { describe, expect, test } from 'vitest'
+import { createProcessGroup } from '../../../src/distributed/group/process-group.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { crossEntropy } from '../../../src/graph/functions/losses.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
+import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
+import { manualSeed } from '../../../src/nn/init.ts'
+import { Linear, ReLU } from '../../../src/nn/layers.ts'
+import { Sequential } from '../../../src/nn/module.ts'
+import { Adam } from '../../../src/optim/adam.ts'
+import { clipGradNorm } from '../../../src/optim/clip.ts'
+import { pipeline } from '../../../src/parallel/pipeline/pipe.ts'
+import { Schedule1F1B } from '../../../src/parallel/pipeline/schedule.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
+import { HashStore } from '../../../src/peer/store/hash-store.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+
+// Ranks of one process, on the CPU, over real message channels.
+
+const batch = 12
+const types = { x: tensorType([batch, 6]), y: tensorType([batch], 'i32') }
+const inputs = {
+  x: Float32Array.from({ length: batch * 6 }, (_, i) => Math.sin(i * 1.7)),
+  y: Int32Array.from({ length: batch }, (_, i) => (i * 7) % 3),
+}
+
+/** Runs `work` on ranks that share a group. */
+async function onRanks<T>(
+  size: number,
+  work: (group: ProcessGroup | undefined) => Promise<T>,
+): Promise<PromiseSettledResult<T>[]> {
+  const store = new HashStore()
+  const groups = await Promise.all(
+    Array.from({ length: size }, (_, rank) =>
+      createProcessGroup({ backend: 'local', store, rank, worldSize: size }),
+    ),
+  )
+  const ended = await Promise.allSettled(groups.map(work))
+  await Promise.all(groups.map((group) => group.leave()))
+  return ended
+}
+
+const resultOf = <T>(one: PromiseSettledResult<T>): T => {
+  if (one.status === 'rejected') throw one.reason
+  return one.value
+}
+
+/** The same model with the same weights on every rank; making it is synchronous, so ranks do not mix their draws. */
+function makeModel(): Sequential {
+  manualSeed(7)
+  return new Sequential(
+    new Linear(6, 8),
+    new BatchNorm1d(8),
+    new ReLU(),
+    new Linear(8, 8),
+    new ReLU(),
+    new Linear(8, 3),
+  )
+}
+
+/** Trains on `devices`, in micro-batches of 4 samples. */
+async function train(devices: readonly string[], group?: ProcessGroup) {
+  const model = makeModel()
+  const splitSpec = ['3', '5'].slice(0, devices.length - 1)
+  const pipe = await pipeline(model, { splitSpec, devices })
+  const schedule = new Schedule1F1B(pipe, { splitSize: 4, lossFn: crossEntropy })
+  const optimizer = new Adam(model.parameters(), { lr: 0.01 })
+  const step = await compile(
+    ({ x, y }) => {
+      optimizer.zeroGrad()
+      const { loss } = schedule.step(x, y)
+      clipGradNorm(model.parameters(), 0.5)
+      optimizer.step()
+      return { loss }
+    },
+    types,
+    { device: 'cpu', ...(group && { group }) },
+  )
+  const losses: number[] = []
+  for (let i = 0; i < 5; i++) {
+    const outputs: Partial<Record<string, ArrayLike<number>>> = await step.run(inputs)
+    if (outputs.loss) losses.push(outputs.loss[0])
+  }
+  return { losses, state: await model.stateDict(), peakBytes: step.memory.peakBytes }
+}
+
+describe('a pipeline over ranks', () => {
+  test.each([2, 3])(
+    'of %i trains to the bits of one, and each holds its own part',
+    async (size) => {
+      const one = await train(['cpu'])
+      const devices = Array.from({ length: size }, (_, rank) => `rank:${rank}/cpu`)
+      const ranks = (await onRanks(size, (group) => train(devices, group))).map(resultOf)
+      expect(ranks.map(({ losses }) => losses.length)).toEqual([...Array(size - 1).fill(0), 5])
+      expect(ranks[size - 1].losses).toEqual(one.losses)
+      const keys = ranks.map(({ state }) => Object.keys(state))
+      expect(keys.flat()).toEqual(Object.keys(one.state))
+      for (const own of keys) expect(own.length).toBeGreaterThan(0)
+      expect(Object.assign({}, ...ranks.map(({ state }) => state))).toEqual(one.state)
+    },
+  )
+})
+
+describe('layers on ranks', () => {
+  const forward =
+    (first: Linear, last: Linear, device: string) => (given: Record<string, Tensor>) => ({
+      y: last.forward(first.forward(given.x).to(device)),
+    })
+  const layers = async (places: readonly string[]) => {
+    manualSeed(1)
+    const both = [new Linear(6, 4), new Linear(4, 2)]
+    for (const [i, layer] of both.entries()) await layer.to(places[i])
+    return both
+  }
+
+  test('a rank that fails ends the step on the others, with its message', async () => {
+    const places = ['rank:0/cpu', 'rank:1/cpu']
+    const ended = await onRanks(2, async (group) => {
+      const [first, last] = await layers(places)
+      const step = await compile(
+        forward(first, last, places[1]),
+        { x: types.x },
+        { device: 'cpu', group },
+      )
+      return step.run(group!.rank === 0 ? { x: new Float32Array(1) } : {})
+    })
+    const [zero, one] = ended.map((each) => String((each as PromiseRejectedResult).reason?.message))
+    expect(zero).toContain('input "x" must be a Float32Array of 72 elements')
+    expect(one).toContain(`rank 0 failed in a step: ${zero}`)
+  })
+
+  test.each([
+    [['rank:0/cpu', 'rank:1/cpu'], 0, 'the step uses rank:0/cpu, but has no group'],
+    [['rank:0/cpu', 'rank:2/cpu'], 2, 'the step uses rank:2/cpu, but there are 2 ranks'],
+    [['rank:0/cpu', 'cpu'], 2, 'the step uses rank:0/cpu and cpu, which each rank has'],
+  ])('on %j of %i ranks are refused', async (places, size, text) => {
+    const work = async (group: ProcessGroup | undefined) => {
+      const [first, last] = await layers(places)
+      const options = { device: 'cpu', ...(group && { group }) } as const
+      return compile(forward(first, last, places[1]), { x: types.x }, options)
+    }
+    const ended =
+      size === 0 ? await Promise.allSettled([work(undefined)]) : await onRanks(size, work)
+    for (const each of ended) expect((each as PromiseRejectedResult).reason.message).toContain(text)
+  })
+})
