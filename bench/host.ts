@@ -15,6 +15,7 @@ export interface Host {
 export async function openHost(
   adapter: AdapterChoice,
   note: (line: string) => void,
+  pages: readonly string[] = ['bench/page.html', 'bench/tab.html'],
 ): Promise<Host> {
   const toClose: (() => Promise<unknown>)[] = []
   const close = async () => {
@@ -22,7 +23,7 @@ export async function openHost(
   }
   try {
     note('building the pages')
-    const served = await servePages('bench/page.html', 'bench/tab.html')
+    const served = await servePages(...pages)
     toClose.push(() => served.close())
     const browser = await launchForTraining(adapter, { isHeaded: false, timesKernels: false }, note)
     toClose.push(() => browser.close())

@@ -2,8 +2,6 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Command, Option } from 'commander'
 import type { AdapterChoice } from '../node/chromium.ts'
-import { servePages } from '../node/own-pages.ts'
-import { launchForTraining } from '../node/training-browser.ts'
 import { gpipeOrder } from '../src/parallel/pipeline/orders.ts'
 import { simulateSchedule } from '../src/parallel/pipeline/simulate.ts'
 import { markdownTable } from '../src/util/markdown.ts'
@@ -12,6 +10,7 @@ import { adapterOption, countOf, jsonOption, saveOption } from './command/flags.
 import { loadNow, machineLine, today } from './command/machine.ts'
 import { note } from './command/note.ts'
 import { publish } from './command/results.ts'
+import { openHost } from './host.ts'
 import { barLines, barsAsSvg } from './split/plot.ts'
 import type { Split, SplitFacts, SplitTask, SplitTimes } from './split/task.ts'
 import { percentMore } from './statistics.ts'
@@ -63,51 +62,46 @@ const command = new Command('npm run bench -- split')
 export async function benchSplit(argv: readonly string[]): Promise<void> {
   const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
   const load = loadNow()
-  const toClose: { close(): Promise<void> }[] = []
-  const close = async () => {
-    for (const one of toClose.splice(0).reverse()) await one.close()
-  }
-  await closeAfter(close, async () => {
-    note('building the page')
-    const served = await servePages('bench/split/page.html')
-    toClose.push(served)
-    const options = { isHeaded: false, timesKernels: false }
-    const browser = await launchForTraining(flags.adapter, options, note)
-    toClose.push(browser)
-    const page = await browser.newPage()
-    await page.goto(`${served.localUrl}bench/split/page.html`)
-    await page.waitForFunction(() => 'benchSplit' in window)
-    const { model, batch, stages, repeats } = flags
-    const device = await page.evaluate((task) => window.benchSplit.open(task), {
-      model,
-      batch,
-      stages,
-    })
-    const splits: Split[] = ['one', 'layers', ...flags.sizes]
-    const facts: SplitFacts[] = []
-    for (const split of splits) {
-      note(`compiling: ${nameOf(split)}`)
-      facts.push(await page.evaluate((given) => window.benchSplit.prepare(given), split))
-    }
-    const stepMs = new Map<Split, number[]>(splits.map((split) => [split, []]))
-    for (let round = -warmups; round < repeats; round++) {
-      note(round < 0 ? 'warming up' : `round ${round + 1} of ${repeats}`)
-      // Each round begins with another one.
-      const first = (round + warmups) % splits.length
-      for (const split of [...splits.slice(first), ...splits.slice(0, first)]) {
-        const ms = await page.evaluate((given) => window.benchSplit.run(given), split)
-        if (round >= 0) stepMs.get(split)!.push(ms)
+  const host = await openHost(flags.adapter, note, ['bench/split/page.html'])
+  const { browser, url } = host
+  await closeAfter(
+    () => host.close(),
+    async () => {
+      const page = await browser.newPage()
+      await page.goto(`${url}split/page.html`)
+      await page.waitForFunction(() => 'benchSplit' in window)
+      const { model, batch, stages, repeats } = flags
+      const device = await page.evaluate((task) => window.benchSplit.open(task), {
+        model,
+        batch,
+        stages,
+      })
+      const splits: Split[] = ['one', 'layers', ...flags.sizes]
+      const facts: SplitFacts[] = []
+      for (const split of splits) {
+        note(`compiling: ${nameOf(split)}`)
+        facts.push(await page.evaluate((given) => window.benchSplit.prepare(given), split))
       }
-    }
-    const times = facts.map((one): SplitTimes => ({ ...one, stepMs: stepMs.get(one.split)! }))
-    const report = formatReport(flags, times, device, browser.version(), load)
-    const nameParts = ['chromium', browser.version(), 'split', model]
-    await publish({ report, rows: times, nameParts, title: 'split' }, flags)
-    if (!flags.save) return
-    const file = join(import.meta.dirname, 'results', `${today()}-split-${model}.svg`)
-    await writeFile(file, barsAsSvg('Step time by micro-batch, ms', barsOf(times)))
-    note(`saved ${file}`)
-  })
+      const stepMs = new Map<Split, number[]>(splits.map((split) => [split, []]))
+      for (let round = -warmups; round < repeats; round++) {
+        note(round < 0 ? 'warming up' : `round ${round + 1} of ${repeats}`)
+        // Each round begins with another one.
+        const first = (round + warmups) % splits.length
+        for (const split of [...splits.slice(first), ...splits.slice(0, first)]) {
+          const ms = await page.evaluate((given) => window.benchSplit.run(given), split)
+          if (round >= 0) stepMs.get(split)!.push(ms)
+        }
+      }
+      const times = facts.map((one): SplitTimes => ({ ...one, stepMs: stepMs.get(one.split)! }))
+      const report = formatReport(flags, times, device, browser.version(), load)
+      const nameParts = ['chromium', browser.version(), 'split', model]
+      await publish({ report, rows: times, nameParts, title: 'split' }, flags)
+      if (!flags.save) return
+      const file = join(import.meta.dirname, 'results', `${today()}-split-${model}.svg`)
+      await writeFile(file, barsAsSvg('Step time by micro-batch, ms', barsOf(times)))
+      note(`saved ${file}`)
+    },
+  )
 }
 
 const nameOf = (split: Split): string =>

@@ -5,7 +5,7 @@ export interface SplitTask {
   readonly stages: number
 }
 
-/** How a step is split: on one device, layers on several, or in micro-batches of so many samples. */
+/** How a step is split: on one device, layers on several, or in micro-batches of this number of samples. */
 export type Split = 'one' | 'layers' | number
 
 /** A prepared way to split. units: ms; bytes by device. */

@@ -360,11 +360,11 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       const kind = `${stepsOf(parameter)} ${formatDevice(deviceOf(parameter))}`
       kinds.set(kind, [...(kinds.get(kind) ?? []), parameter])
     }
-    for (const alike of kinds.values()) {
-      const device = deviceOf(alike[0])
-      const buckets = layOutBuckets(alike, cap, this.#bucketCount, firstCap, device)
+    for (const parameters of kinds.values()) {
+      const device = deviceOf(parameters[0])
+      const buckets = layOutBuckets(parameters, cap, this.#bucketCount, firstCap, device)
       this.#bucketCount += buckets.length
-      this.#keepWhenTraced(group, trace, new Cohort(buckets, stepsOf(alike[0]), device))
+      this.#keepWhenTraced(group, trace, new Cohort(buckets, stepsOf(parameters[0]), device))
     }
     return this.#cohortsOf(group, trace)
   }

@@ -7,7 +7,7 @@ export interface Device {
   readonly type: DeviceType
   /** Number of the WebGPU device. Undefined: the current device at the time of use. */
   readonly index?: number
-  /** The rank whose device it is. Undefined: that of whoever uses it. */
+  /** The rank whose device it is. Undefined: the rank that uses it. */
   readonly rank?: number
 }
 

@@ -19,13 +19,8 @@ import { formulaUniform, formulaWord } from '../support/formula-data.ts'
 import { goldenRuns } from '../support/formula-model.ts'
 import { allowedDistance, largestDistance } from '../support/golden.ts'
 import { losableDevices } from '../support/losable-devices.ts'
-import {
-  expectGolden,
-  type LossOf,
-  openDevices,
-  plainLoss,
-  trainSplit,
-} from '../support/split-model.ts'
+import { type LossOf, openDevices, plainLoss, trainSplit } from '../support/split-model.ts'
+import { expectGolden } from '../support/trajectory-tests.ts'
 
 // Before anything else in this page opens a device. tests/all/gpu/split.spec.ts has the larger models.
 const lose = losableDevices()

@@ -28,6 +28,18 @@ export async function parameterBits(model: Module): Promise<Record<string, strin
   )
 }
 
+/** Losses stay within 5x of the distance of PyTorch's own float32 run. */
+export function expectGolden(run: GoldenRun, losses: readonly number[]): void {
+  let distance = 0
+  losses.forEach((loss, step) => {
+    distance = Math.max(distance, run.distances[step])
+    expect(
+      Math.abs(loss - run.losses[step]),
+      `step ${step + 1}: ours ${loss}, PyTorch ${run.losses[step]}`,
+    ).toBeLessThanOrEqual(allowedDistance(distance, [run.losses[step]]))
+  })
+}
+
 /** Tests of whole runs: losses against PyTorch's, replay against eager steps, the fused program against the naive one. */
 export function trajectoryTests(runs: readonly GoldenRun[]): void {
   for (const run of runs) {
@@ -38,15 +50,7 @@ export function trajectoryTests(runs: readonly GoldenRun[]): void {
       const model = goldenModel(run)
       const { program } = await compileTraining(run, model, run.batchSize)
       const ours = await losses(run, program, run.steps)
-      let distance = 0
-      ours.forEach((loss, step) => {
-        distance = Math.max(distance, run.distances[step])
-        const allowed = allowedDistance(distance, [run.losses[step]])
-        expect(
-          Math.abs(loss - run.losses[step]),
-          `step ${step + 1}: ours ${loss}, PyTorch ${run.losses[step]}`,
-        ).toBeLessThanOrEqual(allowed)
-      })
+      expectGolden(run, ours)
       const forward = await compile(
         ({ x }) => ({ logits: model.forward(x) }),
         { x: stepTypes(run.model, 8).x },

@@ -1,7 +1,7 @@
 import { formatDevice, type PlacedDevice, sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { type AnyRuntime, CpuRuntime, runtimeOf } from '../memory/runtime.ts'
-import { partsOf } from '../plan/parts.ts'
+import { allNodes, partsOf } from '../plan/parts.ts'
 import { type PrepareOptions, planStep, type TracedStep } from '../plan/prepare.ts'
 import { crossingBytes } from '../run/crossings.ts'
 import { SplitProgram } from '../run/split-program.ts'
@@ -95,10 +95,9 @@ function ownDevices(
 }
 
 /** Parameters and buffers that a step reads. */
-function storedTensors({ trace, nodes, joint, updates, after }: TracedStep): Set<StoredTensor> {
-  const all = [...nodes, ...joint, ...updates.flatMap((update) => update.nodes), ...after]
-  const stored = new Set<StoredTensor>(trace.updates.flatMap(({ bucket }) => bucket.parameters))
-  for (const value of all.flatMap(({ inputs }) => inputs)) {
+function storedTensors(step: TracedStep): Set<StoredTensor> {
+  const stored = new Set<StoredTensor>(step.updates.flatMap(({ bucket }) => bucket.parameters))
+  for (const value of allNodes(step).flatMap(({ inputs }) => inputs)) {
     const { leaf } = storageOf(value)
     if (leaf?.kind === 'parameter') stored.add(leaf.parameter as Parameter)
     if (leaf?.kind === 'buffer') stored.add(leaf.buffer as ModuleBuffer)

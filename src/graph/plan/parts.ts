@@ -11,7 +11,7 @@
  * cost: the bytes of x once in each direction, through the host.
  */
 import type { Op } from '../../kernels/op.ts'
-import { type EndAttrs, receive, send } from '../../kernels/transfer/ends.ts'
+import { type EndAttrs, isEnd, receive, send } from '../../kernels/transfer/ends.ts'
 import { type TransferAttrs, transfer } from '../../kernels/transfer/transfer.ts'
 import { formatDevice, type PlacedDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
@@ -26,6 +26,14 @@ export interface Part {
   readonly device: PlacedDevice
   readonly step: TracedStep
 }
+
+/** All nodes of a step, in execution order. */
+export const allNodes = ({ nodes, joint, updates, after }: TracedStep): GraphNode[] => [
+  ...nodes,
+  ...joint,
+  ...updates.flatMap((update) => update.nodes),
+  ...after,
+]
 
 /** Whether a step moves tensors between devices, or has some on a rank's. */
 export const isSplit = ({ nodes, trace }: TracedStep): boolean =>
@@ -50,11 +58,9 @@ export function partsOf(step: TracedStep): Part[] {
 /** Sends never wait, so parts hang only where each waits for a value that another would send later. */
 function refuseDeadlock(parts: readonly Part[]): void {
   const sent = new Set<number>()
-  const open = parts.map(({ device, step: { nodes, joint, updates, after } }) => ({
+  const open = parts.map(({ device, step }) => ({
     device,
-    ends: [...nodes, ...joint, ...updates.flatMap((update) => update.nodes), ...after].filter(
-      ({ op }) => op === (send as Op) || op === (receive as Op),
-    ),
+    ends: allNodes(step).filter(({ op }) => isEnd(op)),
   }))
   const advance = (ends: GraphNode[]): boolean => {
     const stop = ends.findIndex(({ op, attrs }) => {
@@ -78,11 +84,10 @@ function receivesLate(nodes: readonly GraphNode[]): GraphNode[] {
   const ordered: GraphNode[] = []
   const waiting = new Map<GraphValue, GraphNode>()
   const take = (node: GraphNode): void => {
+    for (const value of node.outputs) waiting.delete(value)
     for (const value of node.inputs) {
       const maker = waiting.get(value)
-      if (!maker) continue
-      for (const made of maker.outputs) waiting.delete(made)
-      take(maker)
+      if (maker) take(maker)
     }
     ordered.push(node)
   }
@@ -93,7 +98,7 @@ function receivesLate(nodes: readonly GraphNode[]): GraphNode[] {
     if (!isLate) take(node)
     else for (const value of node.outputs) waiting.set(value, node)
   }
-  for (const node of new Set(waiting.values())) if (!ordered.includes(node)) take(node)
+  for (const node of waiting.values()) take(node)
   return ordered
 }
 
@@ -113,17 +118,12 @@ class Places {
 
   constructor(step: TracedStep) {
     this.#step = step
-    const nodes = this.#all()
+    const nodes = allNodes(step)
     const transfers = nodes.filter(({ op }) => op === (transfer as Op))
     this.#numbers = new Map(transfers.map((node, i) => [node, i]))
     for (const node of nodes) this.#place(node)
     // What no input decides is made where it is read, which is known from the end on.
     for (const node of nodes.reverse()) this.#settle(node)
-  }
-
-  #all(): GraphNode[] {
-    const { nodes, joint, updates, after } = this.#step
-    return [...nodes, ...joint, ...updates.flatMap((update) => update.nodes), ...after]
   }
 
   #nameOf(device: PlacedDevice): string {
@@ -249,8 +249,8 @@ class Places {
   #endOf(node: GraphNode, name: string): GraphNode {
     const ends = this.#ends.get(node) ?? new Map<string, GraphNode>()
     this.#ends.set(node, ends)
-    const isSource = formatDevice((node.attrs as TransferAttrs).from) === name
     const { from, to } = node.attrs as TransferAttrs
+    const isSource = formatDevice(from) === name
     const peer = isSource ? to : from
     const attrs: EndAttrs = { number: this.#numbers.get(node)!, peer }
     const end =

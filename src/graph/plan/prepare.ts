@@ -1,7 +1,7 @@
 import { map } from '../../kernels/map/map.ts'
 import { type MeetAttrs, meet } from '../../kernels/meet/meet.ts'
 import type { Op, OpCall } from '../../kernels/op.ts'
-import { type EndAttrs, receive, send } from '../../kernels/transfer/ends.ts'
+import { type EndAttrs, isEnd, send } from '../../kernels/transfer/ends.ts'
 import type { PlacedDevice } from '../../util/device.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
 import type { TensorType } from '../../util/shape.ts'
@@ -102,7 +102,7 @@ export interface PreparedCrossing {
 export interface Prepared {
   readonly trace: Trace
   readonly inputs: InputTypes
-  /** `isJoint`: it comes of the joint nodes, and ranks agree on it already. */
+  /** `isJoint`: the joint nodes make it, and ranks agree on it already. */
   readonly outputs: readonly {
     readonly name: string
     readonly type: TensorType
@@ -339,11 +339,11 @@ function crossingsOf(
 ): PreparedCrossing[] {
   const crossings: PreparedCrossing[] = []
   for (const node of nodes) {
-    const isSend = node.op === (send as Op)
-    if (!isSend && node.op !== (receive as Op)) continue
-    const [kind, value] = isSend
-      ? (['send', node.inputs[0]] as const)
-      : (['receive', node.outputs[0]] as const)
+    if (!isEnd(node.op)) continue
+    const [kind, value] =
+      node.op === (send as Op)
+        ? (['send', node.inputs[0]] as const)
+        : (['receive', node.outputs[0]] as const)
     const end = endOf(node)
     const last = crossings.pop()
     const isJoined = last?.kind === kind && last.end === end

@@ -1,5 +1,5 @@
 import type { HostArray, Op } from '../../kernels/op.ts'
-import { type EndAttrs, receive, send } from '../../kernels/transfer/ends.ts'
+import { type EndAttrs, isEnd, send } from '../../kernels/transfer/ends.ts'
 import { GpuError, TabringError } from '../../util/errors.ts'
 import { nextTask } from '../../util/next-task.ts'
 import {
@@ -405,7 +405,7 @@ export class CpuProgram implements StepProgram {
         await nextTask()
         this.#lastBreathMs = performance.now()
       }
-      const isCrossing = node.op === (send as Op) || node.op === (receive as Op)
+      const isCrossing = isEnd(node.op)
       if (!node.op.isView && !isCrossing) this.#compute(node, inputs, values)
       leave()
       await this.#meet(node, inputs, values)

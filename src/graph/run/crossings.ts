@@ -93,7 +93,7 @@ export class Wires {
 /**
  * Where values leave one part of a step for another device, and where they arrive.
  *
- * Sends are submitted with what computes them and read back while the device goes on; receives wait.
+ * Sends are submitted with what computes them and read back while the device computes; receives wait.
  * cost: a submit for each group of neighbours, a copy to the host and one from it.
  */
 export class Crossings {

@@ -133,8 +133,8 @@ export class SplitProgram implements StepProgram {
       .then(() => this.#run(copies, settings))
       .catch((error: unknown) => {
         // Others wait for what this rank will not send. Where the group has failed, they know.
-        const { rank, abort } = this.#messages ?? {}
-        abort?.call(this.#messages, `rank ${rank} failed in a step: ${messageOf(error)}`)
+        const messages = this.#messages
+        messages?.abort(`rank ${messages.rank} failed in a step: ${messageOf(error)}`)
         throw error
       })
     this.#last = run.catch(() => undefined)

@@ -30,3 +30,6 @@ export const receive: Op<EndAttrs> = defineOp<EndAttrs>({
   tolerance: { absolute: 0, relative: 0, because: 'copies' },
   cases: [],
 })
+
+/** Whether an op is an end of a transfer. */
+export const isEnd = (op: Op): boolean => op === (send as Op) || op === (receive as Op)

@@ -69,7 +69,7 @@ export function scatter(
     )
 }
 
-/** A module that runs on one device with copies of the parameters and buffers, made anew in each step. */
+/** A module that runs on one device with copies of the parameters and buffers, made in each step. */
 export interface Replica {
   readonly device: PlacedDevice
   /**

@@ -15,7 +15,8 @@ import {
 } from '../../../src/parallel/pipeline/schedule.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { goldenRuns } from '../../support/formula-model.ts'
-import { expectGolden, openDevices, plainLoss, trainSplit } from '../../support/split-model.ts'
+import { openDevices, plainLoss, trainSplit } from '../../support/split-model.ts'
+import { expectGolden } from '../../support/trajectory-tests.ts'
 
 // Before anything else in this page opens a device.
 const devices = await openDevices(4)
