@@ -17,6 +17,7 @@ import { chunkRange } from '../../peer/algorithms/plan.ts'
 import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
 import { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
+import { GroupMeetings, meetIn } from '../../peer/group/group-meetings.ts'
 import { messageOf, PeerError, TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { kindOf } from '../../util/kind-of.ts'
@@ -36,15 +37,6 @@ interface Failure {
 const mostToldChars = 2000
 /** How long a rank whose step cannot be compiled waits for the others to hear of it: it may end with that error. units: ms. */
 const failureWaitMs = 2_000
-
-/** Some of the ranks, which meet by themselves. */
-interface MeetingGroup {
-  readonly group: CollectiveGroup
-  /** Whether programs meet in it: what one rank alone traces, as to look for anomalies, must not count its steps. */
-  isExpected: boolean
-  /** In the step under way. */
-  sequence: number
-}
 
 /** Up to which size sums go inside machines first, and which machine each rank counts to; 0 and none for sums over all ranks alone. */
 export interface OrderOfSums {
@@ -93,8 +85,8 @@ export class RingExchange implements GradientExchange {
   readonly #group: CollectiveGroup
   /** Of the step under way. */
   #sequence = 0
-  /** Smaller groups that meet in forward and backward, from number 1 on, and their sequences in the step under way. */
-  readonly #meeting: MeetingGroup[] = []
+  /** Smaller groups that meet in forward and backward. */
+  readonly #smaller = new GroupMeetings()
   #programCount = 0
   /** Errors of compiling that all ranks have. */
   readonly #toldToAll = new WeakSet<Error>()
@@ -177,7 +169,7 @@ export class RingExchange implements GradientExchange {
 
   beginStep(): void {
     this.#sequence = this.#group.takeSequence()
-    for (const one of this.#meeting) if (one.isExpected) one.sequence = one.group.takeSequence()
+    this.#smaller.beginStep()
   }
 
   async reduceGradients(
@@ -315,13 +307,11 @@ export class RingExchange implements GradientExchange {
   }
 
   gatherScalars(index: number, values: Float32Array<ArrayBuffer>, onstarted?: () => void) {
-    return gatherFloats(this.#group, values, this.#key(keys.scalars + index, onstarted))
+    return this.#group.allGatherConcat(values, this.#key(keys.scalars + index, onstarted))
   }
 
   numberOf(group: RankGroup): number {
     if (group === this.#group) return 0
-    const known = this.#meeting.findIndex((one) => one.group === group)
-    if (known >= 0) return known + 1
     const { ranks } = this.#group
     if (!(group instanceof CollectiveGroup) || !group.ranks.every((one) => ranks.includes(one))) {
       throw new TabringError(
@@ -329,26 +319,23 @@ export class RingExchange implements GradientExchange {
         `SyncBatchNorm: processGroup must contain only ranks of the model's group [${ranks.join(', ')}], got [${group.ranks.join(', ')}]. Create it with newGroup().`,
       )
     }
-    return this.#meeting.push({ group, isExpected: false, sequence: 0 })
+    return this.#smaller.numberOf(group)
   }
 
   expectMeetings(groups: readonly number[]): void {
-    for (const number of groups) if (number > 0) this.#meeting[number - 1].isExpected = true
+    this.#smaller.expectMeetings(groups)
   }
 
-  async meet(
+  meet(
     index: number,
     values: Float32Array<ArrayBuffer>,
-    { meeting, group: number }: MeetingPlace,
+    place: MeetingPlace,
     onstarted?: () => void,
   ): Promise<Float32Array<ArrayBuffer>> {
-    const all = { group: this.#group, sequence: this.#sequence }
-    const { group, sequence } = number === 0 ? all : this.#meeting[number - 1]
-    const key = { ...this.#key(keys.meetings + index, onstarted), sequence }
-    if (meeting === 'gather') return gatherFloats(group, values, key)
-    const sum = values.slice()
-    await group.allReduce(sum, key)
-    return sum
+    if (place.group > 0) {
+      return this.#smaller.meet(index, values, place, onstarted, { choice: this.choice })
+    }
+    return meetIn(this.#group, values, place.meeting, this.#key(keys.meetings + index, onstarted))
   }
 
   broadcastBuffers(words: Float32Array<ArrayBuffer>, onstarted?: () => void): Promise<void> {
@@ -362,8 +349,8 @@ export class RingExchange implements GradientExchange {
     samples,
     fixed,
   }: StepLayout): Promise<readonly number[]> {
-    const among = meetings.map(
-      (number) => (number === 0 ? this.#group : this.#meeting[number - 1].group).ranks,
+    const among = meetings.map((number) =>
+      number === 0 ? this.#group.ranks : this.#smaller.ranksOf(number),
     )
     const weighed =
       samples === undefined ? 'equal gradient weights' : 'gradient weights by counted samples'
@@ -457,16 +444,6 @@ export class RingExchange implements GradientExchange {
 function scale(values: Float32Array, factor: number): void {
   if (factor === 1) return
   for (let i = 0; i < values.length; i++) values[i] *= factor
-}
-
-async function gatherFloats(
-  group: CollectiveGroup,
-  values: Float32Array<ArrayBuffer>,
-  key: CollectiveOptions,
-): Promise<Float32Array<ArrayBuffer>> {
-  const words = new Uint32Array(values.buffer, values.byteOffset, values.length)
-  const all = await group.allGatherU32(words, key)
-  return new Float32Array(Uint32Array.from(all).buffer)
 }
 
 /** errors: `peer.mismatch` where a rank meets others that do not meet it. `lists`: by rank and meeting, the ranks that it meets. */

@@ -50,6 +50,8 @@ export async function compileParts(
         return { device, there, prepared }
       }),
   )
+  for (const { prepared } of parts)
+    trace.meetings?.expectMeetings(prepared.meetings.map(({ group }) => group))
   const programs = await Promise.all(
     parts.map(async ({ device, there, prepared }) => ({
       device,

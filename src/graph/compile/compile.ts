@@ -114,10 +114,10 @@ async function compileOn(
     await benchmarkVariants(runtime, prepared)
     prepared = (await make()) as Prepared
   }
-  const { exchange, forwarded, updates } = prepared.trace
+  const { exchange, forwarded, meetings, updates } = prepared.trace
   await telling(checkPlaces(prepared, isCpu ? 'host' : runtime.gpu), () => exchange)
   const create = async () => {
-    forwarded?.expectMeetings(prepared.meetings.map(({ group }) => group))
+    meetings?.expectMeetings(prepared.meetings.map(({ group }) => group))
     return withChecks(await createProgram(runtime, prepared))
   }
   if (!exchange || updates.length === 0) {

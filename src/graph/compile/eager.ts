@@ -61,7 +61,7 @@ export async function runEagerly(
   if (prepared.meetings.length > 0 && options.allowUpdates !== false) {
     throw new TabringError(
       'graph.misuse',
-      'eager: synchronized batch normalization needs the other ranks, and eager runs use one rank only. Compile the function, or debug on one rank.',
+      'eager: the function needs the other ranks (SyncBatchNorm, fullyShard), and eager runs use one rank only. Compile the function, or debug on one rank.',
     )
   }
   const { step } = randomScalarNames

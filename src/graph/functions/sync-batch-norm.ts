@@ -58,7 +58,8 @@ export function syncBatchNorm(
   const variance = apart.square().mul(counts).sum([0, 2]).div(own.clamp(1))
 
   const values = cat([mean, variance, own.reshape([1])])
-  const all = emit(meet, [values], { meeting: 'gather', rank, size, group })
+  const gathered = emit(meet, [values], { meeting: 'gather', rank, size, group })
+  const all = gathered.reshape([size, 2 * C + 1])
   const numbers = all.narrow(1, 2 * C, 1).detach()
   const total = numbers.sum()
   const shares = numbers.div(total.clamp(1))

@@ -191,7 +191,7 @@ class Places {
   }
 
   partOn(device: PlacedDevice): TracedStep {
-    const { trace, inputs, outputs, nodes, joint, updates, after, fixed } = this.#step
+    const { trace, inputs, outputs, nodes, joint, updates, after, fixed, meetingNumbers } = this.#step
     const name = formatDevice(device)
     const own = (list: readonly GraphNode[]) =>
       list
@@ -238,6 +238,7 @@ class Places {
       ...part,
       updates: updatesHere,
       fixed: fixedHere,
+      meetingNumbers,
       gradientNode: (gradient) => {
         const node = this.#step.gradientNode(gradient)
         return node.op === (transfer as Op) ? this.#endOf(node, name) : node

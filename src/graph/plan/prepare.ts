@@ -1,13 +1,12 @@
 import { map } from '../../kernels/map/map.ts'
-import { type MeetAttrs, meet } from '../../kernels/meet/meet.ts'
+import { meet } from '../../kernels/meet/meet.ts'
 import type { Op, OpCall } from '../../kernels/op.ts'
-import { type EndAttrs, isEnd, send } from '../../kernels/transfer/ends.ts'
 import type { PlacedDevice } from '../../util/device.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
 import type { TensorType } from '../../util/shape.ts'
 import { switchValue } from '../../util/switches.ts'
 import { rewrite, withoutRewrites } from '../rewrite/rewrite.ts'
-import type { GradientExchange, MeetingPlace } from '../trace/exchange.ts'
+import type { GradientExchange } from '../trace/exchange.ts'
 import type { ModuleBuffer } from '../trace/module-buffer.ts'
 import { refusePromise } from '../trace/refuse-promise.ts'
 import { Tensor, TracedTensor } from '../trace/tensor.ts'
@@ -16,6 +15,7 @@ import { type JointStage, stagesOf } from './joint-stages.ts'
 import { type LoweringChoice, lowerNodes } from './lower.ts'
 import { type Phase, type PhaseRange, phaseRanges, phasesOf } from './phases.ts'
 import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
+import { crossingsOf, meetingsOf, type PreparedCrossing, type PreparedMeeting, type Stop, stopsOf } from './stops.ts'
 import '../functions/tensor-methods.ts'
 import {
   type Accumulation,
@@ -80,24 +80,6 @@ export interface JointSegment extends JointStage {
   readonly end: number
 }
 
-/** Where ranks meet in the middle of forward or backward: after dispatches [.., end). */
-export interface PreparedMeeting extends MeetingPlace {
-  readonly node: GraphNode
-  readonly end: number
-}
-
-/** A value that crosses, as its end on the other device knows it too. */
-export interface CrossingValue extends EndAttrs {
-  readonly value: GraphValue
-}
-
-/** Where values leave a part of the step for another device, or arrive: after dispatches [.., end). */
-export interface PreparedCrossing {
-  readonly kind: 'send' | 'receive'
-  readonly end: number
-  readonly values: readonly CrossingValue[]
-}
-
 /** A traced function, rewritten, lowered and planned; nothing is on the device yet. */
 export interface Prepared {
   readonly trace: Trace
@@ -122,9 +104,11 @@ export interface Prepared {
   /** All dispatches by phase, in order: forward and backward as they alternate, then the optimizer's. */
   readonly phases: readonly PhaseRange[]
   readonly updates: readonly PreparedUpdate[]
-  /** In their order; none where no layer of several ranks is in the model. */
+  /** Where a run exchanges with other devices and ranks before its gradients are complete, in order. */
+  readonly stops: readonly Stop[]
+  /** Those of `stops`; none where no layer needs other ranks. */
   readonly meetings: readonly PreparedMeeting[]
-  /** In their order; none where all of the step is on one device. */
+  /** Those of `stops`; none where all of the step is on one device. */
   readonly crossings: readonly PreparedCrossing[]
   /** Modules' buffers that the step changes and of which all ranks take one rank's. */
   readonly sharedBuffers: readonly ModuleBuffer[]
@@ -156,6 +140,8 @@ export interface TracedStep {
   readonly after: readonly GraphNode[]
   /** Where outputs and gradients go. */
   readonly fixed: ReadonlyMap<GraphValue, Place>
+  /** Meetings of ranks in all parts of the step, counted in order. */
+  readonly meetingNumbers: ReadonlyMap<GraphNode, number>
   /** The node that leaves a gradient in its bucket. */
   gradientNode(gradient: GraphValue): GraphNode
 }
@@ -256,6 +242,9 @@ export function traceStep(
     updates: trace.updates,
     after: trace.after,
     fixed,
+    meetingNumbers: new Map(
+      [...nodes, ...tracedJoint].filter(({ op }) => op === (meet as Op)).map((node, i) => [node, i]),
+    ),
     gradientNode,
   }
 }
@@ -296,6 +285,14 @@ export function planStep(
       end: own.length ? plan.endOfNode[own[own.length - 1]] : afterStart,
     }
   })
+  const stops = stopsOf({
+    nodes: lowered.map(({ node }) => node),
+    ends: plan.endOfNode,
+    computeEnd,
+    fixed,
+    numberOf: (meeting) => step.meetingNumbers.get(meeting)!,
+    isExchanged: trace.forwarded !== undefined,
+  })
   return {
     trace,
     inputs,
@@ -312,50 +309,15 @@ export function planStep(
       plan.endOfNode,
     ),
     updates,
-    meetings: nodes
-      .filter(({ op }) => op === (meet as Op))
-      .map((node) => ({
-        node,
-        meeting: (node.attrs as MeetAttrs).meeting,
-        group: (node.attrs as MeetAttrs).group ?? 0,
-        end: endOf(node),
-      })),
-    crossings: crossingsOf(
-      lowered.map(({ node }) => node),
-      endOf,
-    ),
+    stops,
+    meetings: meetingsOf(stops),
+    crossings: crossingsOf(stops),
     sharedBuffers: sharedBuffersOf(nodes, trace.exchange),
     joint: segmentsOf(stages, computeEnd, endOf),
     afterStart,
     calls: lowered.map(({ node }) => ({ op: node.op, call: callOf(node) })),
     chosen,
   }
-}
-
-/** Neighbours without a dispatch between them cross together. */
-function crossingsOf(
-  nodes: readonly GraphNode[],
-  endOf: (node: GraphNode) => number,
-): PreparedCrossing[] {
-  const crossings: PreparedCrossing[] = []
-  for (const node of nodes) {
-    if (!isEnd(node.op)) continue
-    const [kind, value] =
-      node.op === (send as Op)
-        ? (['send', node.inputs[0]] as const)
-        : (['receive', node.outputs[0]] as const)
-    const end = endOf(node)
-    const last = crossings.pop()
-    const isJoined = last?.kind === kind && last.end === end
-    if (last && !isJoined) crossings.push(last)
-    const values = isJoined ? last.values : []
-    crossings.push({
-      kind,
-      end,
-      values: [...values, { ...(node.attrs as EndAttrs), value }],
-    })
-  }
-  return crossings
 }
 
 /** What the step's runs count for; undefined for whole updates of one rank, and where there is nothing to weigh. */

@@ -36,6 +36,7 @@ import {
   type StepProgram,
   type StepTimes,
 } from '../plan/step-program.ts'
+import type { PreparedMeeting } from '../plan/stops.ts'
 import { unweighed } from '../plan/weighing.ts'
 import { tailElements, wordInTail } from '../trace/bucket.ts'
 import type { StepAgreement } from '../trace/exchange.ts'
@@ -105,8 +106,8 @@ export class CpuProgram implements StepProgram {
   readonly #scalars: Float32Array<ArrayBuffer>
   readonly #clock = new StepClock()
   readonly #phases: ReadonlyMap<GraphNode, Phase>
-  /** By node where ranks meet: its number in the step. */
-  readonly #meetings: ReadonlyMap<GraphNode, number>
+  /** By node where ranks meet. */
+  readonly #meetings: ReadonlyMap<GraphNode, PreparedMeeting>
   /** By node of forward and backward: intermediates that nothing reads after it. */
   readonly #dead = new Map<GraphNode, GraphValue[]>()
   #last: Promise<unknown> = Promise.resolve()
@@ -125,8 +126,8 @@ export class CpuProgram implements StepProgram {
     this.#scalars = new Float32Array(Math.max(1, prepared.trace.scalars.size))
     this.#phases = new Map(prepared.nodes.map((node, i) => [node, prepared.nodePhases[i]]))
     const { forwarded } = prepared.trace
-    const meets = allowUpdates && forwarded !== undefined && forwarded.size > 1
-    this.#meetings = new Map(meets ? prepared.meetings.map(({ node }, i) => [node, i]) : [])
+    const meets = allowUpdates && forwarded?.size !== 1
+    this.#meetings = new Map(meets ? prepared.meetings.map((meeting) => [meeting.node, meeting]) : [])
     for (const { update } of prepared.updates) update.bucket.allocate('host')
     const lastUse = new Map<GraphValue, GraphNode>()
     const late = [...prepared.jointNodes, ...prepared.updateNodes, ...prepared.trace.after]
@@ -218,6 +219,9 @@ export class CpuProgram implements StepProgram {
   ): Promise<RunOutputs> {
     const beganMs = performance.now()
     fillScalars(this.prepared, scalars, given, this.#scalars, this.#allowUpdates)
+    const { exchange, meetings } = this.prepared.trace
+    if (this.#allowUpdates && this.#exchanges) exchange!.beginStep()
+    else if (this.#meetings.size > 0) meetings!.beginStep()
     return this.#runFilled(given, beganMs)
   }
 
@@ -229,9 +233,6 @@ export class CpuProgram implements StepProgram {
     const inputs = given ?? new Map<string, HostArray>()
     this.#clock.begin(beganMs)
     const values = new Map<GraphValue, HostArray>()
-    const { exchange, forwarded } = prepared.trace
-    if (this.#allowUpdates && this.#exchanges) exchange!.beginStep()
-    else if (this.#meetings.size > 0) forwarded!.beginStep()
     if (given) await this.#execute(prepared.nodes, inputs, values)
     else await this.#shadowForward()
     const outputs: RunOutputs = {}
@@ -292,9 +293,9 @@ export class CpuProgram implements StepProgram {
   /** Forward and backward of a rank without samples: zeros where ranks meet, and zeros for gradients. */
   async #shadowForward(): Promise<void> {
     const { meetings, updates, trace } = this.prepared
-    for (const [index, place] of meetings.entries()) {
-      const zeros = new Float32Array(countElements(place.node.inputs[0].type.shape))
-      await trace.forwarded!.meet(index, zeros, place)
+    for (const meeting of meetings) {
+      const zeros = new Float32Array(meeting.given.length)
+      await trace.meetings!.meet(meeting.number, zeros, meeting)
     }
     for (const { update } of updates) {
       const { elements, gradientPool } = update.bucket
@@ -425,13 +426,18 @@ export class CpuProgram implements StepProgram {
     inputs: ReadonlyMap<string, HostArray>,
     values: Map<GraphValue, HostArray>,
   ): Promise<void> {
-    const index = this.#meetings.get(node)
-    if (index === undefined) return
-    const own = Float32Array.from(this.#read(node.inputs[0], inputs, values))
-    const place = this.prepared.meetings[index]
-    const { forwarded } = this.prepared.trace
-    const all = await this.#clock.exchange((onMet) => forwarded!.meet(index, own, place, onMet))
-    values.set(node.outputs[0], Float64Array.from(all))
+    const meeting = this.#meetings.get(node)
+    if (!meeting) return
+    const { given, taken, number } = meeting
+    const own = new Float32Array(given.length)
+    for (const { value, start, wire, count } of given.rows)
+      own.set(this.#read(value, inputs, values).subarray(start, start + count), wire)
+    const { meetings } = this.prepared.trace
+    const all = await this.#clock.exchange((onMet) => meetings!.meet(number, own, meeting, onMet))
+    const results = new Map(node.outputs.map((value) => [value, this.#read(value, inputs, values)]))
+    for (const { value, start, wire, count } of taken.rows)
+      results.get(value)!.set(all.subarray(wire, wire + count), start)
+    for (const [value, contents] of results) this.#keep(value, contents, values)
   }
 
   /** Sends a value to another part of the step, or waits for one. */

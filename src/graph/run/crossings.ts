@@ -1,7 +1,8 @@
 import type { Gpu } from '../../gpu/device.ts'
 import { mapped } from '../../gpu/readback.ts'
 import { bytesOf } from '../../util/shape.ts'
-import type { Prepared, PreparedCrossing } from '../plan/prepare.ts'
+import type { Prepared } from '../plan/prepare.ts'
+import type { PreparedCrossing } from '../plan/stops.ts'
 import type { RankMessages } from '../trace/exchange.ts'
 import type { ProgramBuffers } from './program-buffers.ts'
 
@@ -100,8 +101,8 @@ export class Crossings {
   readonly #gpu: Gpu
   readonly #prepared: Prepared
   readonly #buffers: ProgramBuffers
-  /** By crossing: where its values are read back; undefined for receives. */
-  readonly #stagings: readonly (GPUBuffer | undefined)[]
+  /** By crossing that sends: where its values are read back. */
+  readonly #stagings: ReadonlyMap<PreparedCrossing, GPUBuffer>
   #wires = new Wires()
   #sending: Promise<unknown>[] = []
 
@@ -110,15 +111,18 @@ export class Crossings {
     this.#prepared = prepared
     this.#buffers = buffers
     const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
-    this.#stagings = prepared.crossings.map((crossing) =>
-      crossing.kind === 'send'
-        ? gpu.createBuffer(`transfer ${crossing.values[0].number}`, crossingBytes(crossing), usage)
-        : undefined,
+    this.#stagings = new Map(
+      prepared.crossings
+        .filter(({ kind }) => kind === 'send')
+        .map((crossing) => [
+          crossing,
+          gpu.createBuffer(`transfer ${crossing.values[0].number}`, crossingBytes(crossing), usage),
+        ]),
     )
   }
 
   get sizeBytes(): number {
-    return this.#stagings.reduce((sum, staging) => sum + (staging?.size ?? 0), 0)
+    return [...this.#stagings.values()].reduce((sum, { size }) => sum + size, 0)
   }
 
   begin(wires: Wires): void {
@@ -127,9 +131,9 @@ export class Crossings {
   }
 
   /** Submits what is recorded up to a crossing; after a receive the values are there. errors: those of the wires. */
-  async hold(index: number, encoder: GPUCommandEncoder): Promise<void> {
+  async hold(crossing: PreparedCrossing, encoder: GPUCommandEncoder): Promise<void> {
     const gpu = this.#gpu
-    const { kind, values } = this.#prepared.crossings[index]
+    const { kind, values } = crossing
     const places = values.map(({ value }) =>
       this.#buffers.locate(gpu, this.#prepared.plan.placeOf(value)),
     )
@@ -139,7 +143,7 @@ export class Crossings {
         gpu.write(places[i].buffer, await this.#wires.receive(number), places[i].offset)
       return
     }
-    const staging = this.#stagings[index]!
+    const staging = this.#stagings.get(crossing)!
     let at = 0
     for (const [i, { value }] of values.entries()) {
       const sizeBytes = bytesOf(value.type)
@@ -147,7 +151,7 @@ export class Crossings {
       at += sizeBytes
     }
     gpu.submit(encoder)
-    const sending = this.#send(this.#prepared.crossings[index], staging)
+    const sending = this.#send(crossing, staging)
     sending.catch((error) => this.#wires.fail(error))
     this.#sending.push(sending)
     if (this.#prepared.trace.stages?.order.overlapsSends === false) await sending
@@ -174,7 +178,7 @@ export class Crossings {
   }
 
   destroy(): void {
-    for (const staging of this.#stagings) staging?.destroy()
+    for (const staging of this.#stagings.values()) staging.destroy()
   }
 }
 

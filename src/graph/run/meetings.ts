@@ -1,89 +1,125 @@
 import type { Gpu } from '../../gpu/device.ts'
 import { mapped } from '../../gpu/readback.ts'
-import { countElements } from '../../util/shape.ts'
 import type { Prepared } from '../plan/prepare.ts'
-import type { GradientExchange } from '../trace/exchange.ts'
+import type { PreparedMeeting } from '../plan/stops.ts'
+import type { StepMeetings } from '../trace/exchange.ts'
 import type { ProgramBuffers } from './program-buffers.ts'
 
 /** Runs an exchange, and times it. */
 type RunExchange = <T>(run: (onMet: () => void) => Promise<T>) => Promise<T>
 
+const untimed: RunExchange = (run) => run(() => undefined)
+
+/** Where a meeting's values are read back; `free` when they have been. */
+interface Staging {
+  readonly buffer: GPUBuffer
+  free: Promise<unknown>
+}
+
 /**
- * Where the ranks of a program on a device meet in the middle of forward or backward (`kernels/meet`), one after the other.
+ * Where the ranks of a program on a device meet in the middle of forward or backward (`kernels/meet`).
  *
- * cost: a submit, a copy to the host and an exchange each; the device waits meanwhile.
+ * cost: a submit, a copy to the host and an exchange each. The device computes meanwhile, up to where the results are read.
  */
 export class Meetings {
   readonly #gpu: Gpu
-  readonly #exchange: GradientExchange
+  readonly #meetings: StepMeetings
   readonly #prepared: Prepared
   readonly #buffers: ProgramBuffers
-  /** One at a time: as large as the largest. */
-  readonly #staging: GPUBuffer
+  /** Used in turns, so that one meeting is read back while the next is recorded. */
+  readonly #stagings: readonly Staging[]
+  readonly #results = new Map<PreparedMeeting, Promise<Float32Array<ArrayBuffer>>>()
+  #turn = 0
 
   private constructor(
     gpu: Gpu,
-    exchange: GradientExchange,
+    meetings: StepMeetings,
     prepared: Prepared,
     buffers: ProgramBuffers,
   ) {
     this.#gpu = gpu
-    this.#exchange = exchange
+    this.#meetings = meetings
     this.#prepared = prepared
     this.#buffers = buffers
-    const counts = prepared.meetings.map(({ node }) => countElements(node.inputs[0].type.shape))
-    this.#staging = gpu.createBuffer(
-      'readback of meetings',
-      4 * Math.max(...counts),
-      GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
-    )
+    const sizeBytes = 4 * Math.max(...prepared.meetings.map(({ given }) => given.length))
+    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
+    this.#stagings = Array.from({ length: Math.min(2, prepared.meetings.length) }, (_, i) => ({
+      buffer: gpu.createBuffer(`readback of meetings ${i}`, sizeBytes, usage),
+      free: Promise.resolve(),
+    }))
   }
 
   /** Those of a program; undefined where it has none. */
   static of(gpu: Gpu, prepared: Prepared, buffers: ProgramBuffers): Meetings | undefined {
-    const { forwarded } = prepared.trace
-    if (!forwarded || prepared.meetings.length === 0) return undefined
-    return new Meetings(gpu, forwarded, prepared, buffers)
+    const { meetings } = prepared.trace
+    if (!meetings || prepared.meetings.length === 0) return undefined
+    return new Meetings(gpu, meetings, prepared, buffers)
   }
 
-  get exchange(): GradientExchange {
-    return this.#exchange
+  get sizeBytes(): number {
+    return this.#stagings.reduce((sum, { buffer }) => sum + buffer.size, 0)
   }
 
   /**
-   * Submits what is recorded up to a meeting and writes what all ranks' values make; a shadow's values are zeros.
-   *
-   * `around` runs the exchange. errors: the exchange's.
+   * Submits what is recorded and begins to exchange the values that it leaves. `isShadow`: this rank's are zeros. `around` runs the exchange.
    */
-  async hold(
-    index: number,
+  async begin(
+    meeting: PreparedMeeting,
     encoder: GPUCommandEncoder,
     isShadow = false,
-    around: RunExchange = (run) => run(() => undefined),
+    around = untimed,
   ): Promise<void> {
     const gpu = this.#gpu
-    const place = this.#prepared.meetings[index]
-    const { node } = place
-    const [x] = node.inputs
-    const count = countElements(x.type.shape)
-    let own = new Float32Array(count)
-    if (!isShadow) {
-      const from = this.#buffers.locate(gpu, this.#prepared.plan.placeOf(x))
-      encoder.copyBufferToBuffer(from.buffer, from.offset, this.#staging, 0, count * 4)
+    const { given } = meeting
+    let values: Promise<Float32Array<ArrayBuffer>>
+    if (isShadow) {
+      gpu.submit(encoder)
+      values = Promise.resolve(new Float32Array(given.length))
+    } else {
+      const staging = this.#stagings[this.#turn++ % this.#stagings.length]
+      await staging.free
+      for (const { value, start, wire, count } of given.rows) {
+        const from = this.#buffers.locate(gpu, this.#prepared.plan.placeOf(value))
+        encoder.copyBufferToBuffer(
+          from.buffer,
+          from.offset + 4 * start,
+          staging.buffer,
+          4 * wire,
+          4 * count,
+        )
+      }
+      gpu.submit(encoder)
+      values = this.#read(staging.buffer, given.length)
+      staging.free = values.catch(() => undefined)
     }
-    gpu.submit(encoder)
-    if (!isShadow) {
-      await mapped(gpu, this.#staging)
-      own = new Float32Array(this.#staging.getMappedRange(0, count * 4).slice(0))
-      this.#staging.unmap()
-    }
-    const all = await around((onMet) => this.#exchange.meet(index, own, place, onMet))
+    const { number } = meeting
+    const result = values.then((own) =>
+      around((onMet) => this.#meetings.meet(number, own, meeting, onMet)),
+    )
+    result.catch(() => undefined)
+    this.#results.set(meeting, result)
+  }
+
+  /** Waits for what the ranks have made and writes it behind what is submitted. errors: the exchange's. */
+  async end(meeting: PreparedMeeting, isShadow = false): Promise<void> {
+    const gpu = this.#gpu
+    const all = await this.#results.get(meeting)!
+    this.#results.delete(meeting)
     if (isShadow) return
-    const to = this.#buffers.locate(gpu, this.#prepared.plan.placeOf(node.outputs[0]))
-    gpu.write(to.buffer, all, to.offset)
+    for (const { value, start, wire, count } of meeting.taken.rows) {
+      const to = this.#buffers.locate(gpu, this.#prepared.plan.placeOf(value))
+      gpu.write(to.buffer, all.subarray(wire, wire + count), to.offset + 4 * start)
+    }
+  }
+
+  async #read(staging: GPUBuffer, length: number): Promise<Float32Array<ArrayBuffer>> {
+    await mapped(this.#gpu, staging)
+    const values = new Float32Array(staging.getMappedRange(0, 4 * length).slice(0))
+    staging.unmap()
+    return values
   }
 
   destroy(): void {
-    this.#staging.destroy()
+    for (const { buffer } of this.#stagings) buffer.destroy()
   }
 }

@@ -25,6 +25,7 @@ import {
   type StepProgram,
   type StepTimes,
 } from '../plan/step-program.ts'
+import type { Stop } from '../plan/stops.ts'
 import { Crossings, type Wires } from './crossings.ts'
 import { Meetings } from './meetings.ts'
 import { outOfMemory } from './out-of-memory.ts'
@@ -135,12 +136,12 @@ export class GpuProgram implements StepProgram {
     const { peakBytes, lowerBoundBytes } = this.prepared.plan
     const { intermediateBytes, ioBytes } = this.#buffers
     const readback = this.#readbacks.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
-    const crossing = this.#crossings?.sizeBytes ?? 0
+    const exchanged = (this.#crossings?.sizeBytes ?? 0) + (this.#meetings?.sizeBytes ?? 0)
     return {
       peakBytes,
       lowerBoundBytes,
       deviceBytes: intermediateBytes,
-      ioBytes: ioBytes + readback + crossing,
+      ioBytes: ioBytes + readback + exchanged,
     }
   }
 
@@ -180,6 +181,7 @@ export class GpuProgram implements StepProgram {
     const began = performance.now()
     this.#timer?.begin()
     const staged = this.#buffers.write(gpu, this.prepared, inputs, scalars)
+    if (this.#meetings && !this.#updates) this.prepared.trace.meetings!.beginStep()
     const running = this.#updates
       ? this.#runSynchronized(this.#updates, staged, readback, began, !inputs)
       : this.#runAlone(staged, readback, began)
@@ -235,16 +237,13 @@ export class GpuProgram implements StepProgram {
   ): Promise<RunOutputs> {
     let encoder = this.#gpu.device.createCommandEncoder()
     for (const input of staged) input.staged.record(encoder, input.buffer)
-    const stops = this.#meetings ?? this.#crossings
-    if (stops) {
-      this.#meetings?.exchange.beginStep()
-      const { meetings, crossings } = this.prepared
+    const { stops } = this.prepared
+    if (stops.length > 0) {
       let start = 0
-      for (const [index, { end }] of (this.#meetings ? meetings : crossings).entries()) {
-        if (end > start) this.#encode(encoder, start, end)
-        await stops.hold(index, encoder)
-        encoder = this.#gpu.device.createCommandEncoder()
-        start = end
+      for (const stop of stops) {
+        if (stop.end > start) this.#encode(encoder, start, stop.end)
+        encoder = await this.#hold(stop, encoder)
+        start = stop.end
       }
       this.#encode(encoder, start, this.#dispatches.count)
     } else if (this.#check) {
@@ -271,6 +270,23 @@ export class GpuProgram implements StepProgram {
     return outputs
   }
 
+  /** Exchanges what is to be exchanged behind what is recorded; returns the encoder of what comes next. */
+  async #hold(
+    stop: Stop,
+    encoder: GPUCommandEncoder,
+    isShadow?: boolean,
+    around?: SynchronizedUpdates['aside'],
+  ): Promise<GPUCommandEncoder> {
+    if (stop.kind === 'cross') await this.#crossings!.hold(stop.crossing, encoder)
+    else if (stop.kind === 'begin')
+      await this.#meetings!.begin(stop.meeting, encoder, isShadow, around)
+    else {
+      this.#gpu.submit(encoder)
+      await this.#meetings!.end(stop.meeting, isShadow)
+    }
+    return this.#gpu.device.createCommandEncoder()
+  }
+
   async #runSynchronized(
     updates: SynchronizedUpdates,
     staged: StagedInputs,
@@ -278,14 +294,14 @@ export class GpuProgram implements StepProgram {
     began: number,
     isShadow: boolean,
   ): Promise<RunOutputs> {
-    const { joint, meetings } = this.prepared
+    const { joint, stops } = this.prepared
     const gpu = this.#gpu
     const mark = this.onMark
     const encodeUpdate = (encoder: GPUCommandEncoder, from: number, to: number) =>
       this.#encode(encoder, from, to)
     updates.begin(began, encodeUpdate, mark)
     let waitedMs = 0
-    let meeting = 0
+    let next = 0
     const parts = backwardParts(this.prepared)
     for (const [bucket, part] of parts.entries()) {
       const isLast = bucket === parts.length - 1
@@ -299,11 +315,11 @@ export class GpuProgram implements StepProgram {
       }
       let encoder = gpu.device.createCommandEncoder()
       if (bucket === 0) for (const input of staged) input.staged.record(encoder, input.buffer)
-      while (meeting < meetings.length && meetings[meeting].end <= end) {
-        if (!isShadow) this.#encode(encoder, start, meetings[meeting].end)
-        await this.#meetings!.hold(meeting, encoder, isShadow, (run) => updates.aside(run))
-        encoder = gpu.device.createCommandEncoder()
-        start = meetings[meeting++].end
+      for (; next < stops.length && stops[next].end <= end; next++) {
+        const stop = stops[next]
+        if (stop.end > start && !isShadow) this.#encode(encoder, start, stop.end)
+        encoder = await this.#hold(stop, encoder, isShadow, (run) => updates.aside(run))
+        start = stop.end
       }
       if (end > start && !isShadow) this.#encode(encoder, start, end)
       if (isLast && joint.length === 0) readback.copy(encoder, this.#buffers)

@@ -92,7 +92,7 @@ export class SplitProgram implements StepProgram {
       outputs: all.flatMap(({ outputs }) => outputs),
       nodes: all.flatMap(({ nodes }) => nodes),
       updates: all.flatMap(({ updates }) => updates),
-      meetings: [],
+      meetings: all.flatMap(({ meetings }) => meetings),
       chosen: Object.assign({}, ...all.map(({ chosen }) => chosen)),
     }
     this.#scalars = new Float32Array(Math.max(1, trace.scalars.size))
@@ -145,6 +145,7 @@ export class SplitProgram implements StepProgram {
     const beganMs = performance.now()
     const inputs = checkInputs(this.prepared, given)
     fillScalars(this.prepared, scalars, onHost(inputs), this.#scalars)
+    if (this.prepared.meetings.length > 0) this.prepared.trace.meetings!.beginStep()
     const wires = new Wires(this.#remote, this.#messages)
     const running = this.parts.map(async ({ program }) => {
       const own = inputs.filter(([name]) => name in program.prepared.inputs)

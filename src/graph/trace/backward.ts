@@ -31,7 +31,8 @@ export function addBackward(trace: Trace, loss: GraphValue): void {
     trace.reached.add(parameter)
     // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.
     // (`Weighing` finds out what they count for.)
-    if (parameter.exchange) scalars.setInitial(gradientWeight, 1 / parameter.exchange.size)
+    const ranks = parameter.exchange ?? parameter.sharedBy
+    if (ranks) scalars.setInitial(gradientWeight, 1 / ranks.size)
     const earlier = gradients.get(parameter)
     gradients.set(parameter, earlier ? addTo(trace, earlier, gradient) : gradient)
   }
@@ -84,7 +85,10 @@ function gradientsOf(trace: Trace, output: GraphValue, seed: GraphValue): Gradie
       })
     }
   }
-  const recomputation = new Recomputation((op, inputs, attrs) => trace.emit(op, inputs, attrs))
+  const recomputation = new Recomputation(
+    (op, inputs, attrs) => trace.emit(op, inputs, attrs),
+    (node) => trace.regions.get(node),
+  )
   for (const node of nodes.reverse()) {
     if (!node.inputs.some(isWanted)) continue
     if (node.outputs.every((value) => gradients.get(value) === undefined)) continue

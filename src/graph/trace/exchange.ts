@@ -1,3 +1,4 @@
+import type { Meeting } from '../../kernels/meet/meet.ts'
 import type { GivenInputs } from '../memory/host-values.ts'
 
 /** How a step over several ranks sends tensors: a process group. */
@@ -97,12 +98,9 @@ export interface BucketPlace {
   readonly isLast: boolean
 }
 
-/** What a meeting of ranks gives: every rank's values one after the other, or their sum. */
-export type Meeting = 'gather' | 'sum'
-
 export interface MeetingPlace {
   readonly meeting: Meeting
-  /** Its number; 0 for all ranks. */
+  /** The number of the group that meets, see `StepMeetings.numberOf`. */
   readonly group: number
 }
 
@@ -112,6 +110,31 @@ export interface RankGroup {
   readonly size: number
   /** The global rank of each rank in the group. */
   readonly ranks: readonly number[]
+}
+
+/** How the ranks of a step meet in the middle of forward and backward. */
+export interface StepMeetings {
+  /**
+   * The number that this rank has for a group; 0 is all ranks of a data-parallel model.
+   *
+   * errors: `graph.misuse` for a group that cannot meet in this step.
+   */
+  numberOf(group: RankGroup): number
+  /** Steps may have meetings of these groups from now on; called on all their ranks, where a program is made. */
+  expectMeetings(groups: readonly number[]): void
+  /** Called once at the start of each step. */
+  beginStep(): void
+  /**
+   * What the ranks of a group make of their values; `index` is the meeting's number in the step.
+   *
+   * shape: gather [n] -> [size * n]; sum [n] -> [n]; scatter [size * n] -> [n]; all in rank order.
+   */
+  meet(
+    index: number,
+    values: Float32Array<ArrayBuffer>,
+    place: MeetingPlace,
+    onMet?: () => void,
+  ): Promise<Float32Array<ArrayBuffer>>
 }
 
 /** How ranks with more and with fewer batches begin a step: those without take part all the same. */
@@ -129,7 +152,7 @@ export interface UnevenInputs {
  *
  * Implemented over a process group by ddp/data-parallel/ring-exchange.ts; the graph layer sees no peers.
  */
-export interface GradientExchange<Parameter = unknown> {
+export interface GradientExchange<Parameter = unknown> extends StepMeetings {
   readonly rank: number
   readonly size: number
   /** Whether gradients leave the program in each step that updates: there are several ranks, or a communication hook. */
@@ -177,21 +200,6 @@ export interface GradientExchange<Parameter = unknown> {
     values: Float32Array<ArrayBuffer>,
     onMet?: () => void,
   ): Promise<Float32Array<ArrayBuffer>>
-  /**
-   * The number that this rank has for a group that meets in forward and backward; 0 is all ranks.
-   *
-   * errors: `graph.misuse` for a group that is none of some of these ranks.
-   */
-  numberOf(group: RankGroup): number
-  /** Steps may have meetings of these groups from now on; called alike on their ranks, where a program is made. */
-  expectMeetings(groups: readonly number[]): void
-  /** What the values of a group's ranks make in the middle of forward or backward; `index` counts such calls within the step. */
-  meet(
-    index: number,
-    values: Float32Array<ArrayBuffer>,
-    meeting: MeetingPlace,
-    onMet?: () => void,
-  ): Promise<Float32Array<ArrayBuffer>>
   /** The rank whose buffers all take in the step under way. */
   readonly bufferRoot: number
   /** Copies `bufferRoot`'s words to all ranks, in place. */
@@ -209,8 +217,6 @@ export interface GradientExchange<Parameter = unknown> {
   settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]>
   /** By which `sequence` the ring will report the collectives of the step that begins next. */
   readonly nextSequence: number
-  /** Called once at the start of each step, before its first bucket. */
-  beginStep(): void
   /** A small number that this rank tells the others with each step, without a message of its own; 0 unless it is set. */
   ownWord: number
   /** The sum of what all ranks told with the step that ended last: the same on all of them. */

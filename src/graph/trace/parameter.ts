@@ -1,5 +1,5 @@
 import { type Shape, tensorType } from '../../util/shape.ts'
-import type { GradientExchange } from './exchange.ts'
+import type { GradientExchange, RankGroup } from './exchange.ts'
 import { StoredTensor } from './stored-tensor.ts'
 import { gradientFor, type Tensor, TracedTensor } from './tensor.ts'
 import { activeTrace } from './trace.ts'
@@ -11,6 +11,8 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   #requiresGrad = true
   /** Set by DistributedDataParallel: how gradients are summed over ranks. */
   exchange: GradientExchange<Parameter> | undefined
+  /** Set by fullyShard: the ranks of which each holds a part of what is one parameter of the model. */
+  sharedBy: RankGroup | undefined
 
   constructor(shape: Shape, data: Float32Array<ArrayBuffer>) {
     const type = tensorType(shape)

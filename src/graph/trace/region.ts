@@ -2,9 +2,11 @@ import { barrier } from '../../kernels/barrier/barrier.ts'
 import type { Op } from '../../kernels/op.ts'
 import type { GraphNode, GraphValue } from './value.ts'
 
-/** The nodes that were traced inside one `checkpoint` call: backward computes them anew instead of keeping what they gave. */
+/** The nodes that were traced inside one `checkpoint` call: backward computes them again instead of keeping their results. */
 export class Region {
   readonly parent: Region | undefined
+  /** Whether nodes outside the region, too, read its results as they are computed again in backward: parameters that ranks share. */
+  isTransient = false
   /** In the order of tracing, those of regions inside this one included. */
   readonly nodes: GraphNode[] = []
   /** What left the region: those after it keep these, so nothing computes them twice. */
@@ -15,6 +17,7 @@ export class Region {
   }
 }
 
+type RegionOf = (node: GraphNode) => Region | undefined
 type Emit = <A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A) => GraphValue[]
 
 let nextCopy = 1
@@ -27,10 +30,12 @@ let nextCopy = 1
  */
 export class Recomputation {
   readonly #emit: Emit
+  readonly #regionOf: RegionOf
   readonly #copies = new Map<Region, Map<GraphValue, GraphValue>>()
 
-  constructor(emit: Emit) {
+  constructor(emit: Emit, regionOf: RegionOf) {
     this.#emit = emit
+    this.#regionOf = regionOf
   }
 
   /** The value to read in backward for `value`, as a node of `region` knew it. */
@@ -39,7 +44,8 @@ export class Recomputation {
       const copy = this.#copiesOf(current).get(value)
       if (copy) return copy
     }
-    return value
+    const maker = value.node && this.#regionOf(value.node)
+    return (maker?.isTransient && this.#copiesOf(maker).get(value)) || value
   }
 
   #copiesOf(region: Region): Map<GraphValue, GraphValue> {

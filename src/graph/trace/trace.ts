@@ -6,7 +6,7 @@ import { TabringError } from '../../util/errors.ts'
 import type { HostData } from '../memory/host-values.ts'
 import type { Pool } from '../memory/pool.ts'
 import type { Bucket } from './bucket.ts'
-import type { GradientExchange, GradientWeighing, Tally } from './exchange.ts'
+import type { GradientExchange, GradientWeighing, StepMeetings, Tally } from './exchange.ts'
 import type { Parameter } from './parameter.ts'
 import { Region } from './region.ts'
 import { Alike } from './settings-check.ts'
@@ -251,6 +251,8 @@ export class Trace {
   forwarded: GradientExchange<Parameter> | undefined
   /** Whether that model trains, and does not evaluate. */
   isForwardedToTrain = false
+  /** How groups of ranks meet in a step without such a model. */
+  groups: StepMeetings | undefined
   /** How the parameters that are updated are exchanged. */
   exchange: GradientExchange<Parameter> | undefined
   /** What ranks have settled for the program that this trace is for; undefined where it is for a look. */
@@ -294,6 +296,11 @@ export class Trace {
     const isUpdate =
       this.accumulation !== undefined || this.isForwardedToTrain || this.backwards.length > 0
     return this.exchange ?? (isUpdate ? this.forwarded : undefined)
+  }
+
+  /** How ranks meet in the middle of forward and backward. */
+  get meetings(): StepMeetings | undefined {
+    return this.forwarded ?? this.groups
   }
 
   /** This rank's number, once a data-parallel model is forwarded: which share of the samples it sees. */

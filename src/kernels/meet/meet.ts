@@ -1,102 +1,168 @@
 import { ShapeError } from '../../util/errors.ts'
-import { countElements, formatShape, tensorType } from '../../util/shape.ts'
-import { defineOp, type Op, type OpCall } from '../op.ts'
-import { reshape } from '../reshape/reshape.ts'
+import { formatShape, tensorType } from '../../util/shape.ts'
+import { defineOp, type Op } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
-import { view } from '../view/view.ts'
-import { narrowed } from '../view/views.ts'
 import wgsl from './meet.wgsl?raw'
 
+/**
+ * What ranks make of their values. `gather`: a whole tensor of their parts, in rank order. `sum`: their sum. `scatter`: this rank's part of
+ * their sum.
+ */
+export type Meeting = 'gather' | 'sum' | 'scatter'
+
 export interface MeetAttrs {
-  /** `gather`: every rank's values, in rank order. `sum`: their sum. */
-  readonly meeting: 'gather' | 'sum'
+  readonly meeting: Meeting
   readonly rank: number
   readonly size: number
-  /** Which ranks meet, where it is not all: a number that the program's exchange has for them. */
-  readonly group?: number
+  /** The number that the step's meetings have for the group of ranks; 0 is all ranks of a data-parallel model. */
+  readonly group: number
+  /** Where tensors are gathered: the elements of each; what parts have beyond them is padding. Default: those of all parts. */
+  readonly totals?: readonly number[]
 }
 
-const sizesOf = ({ inputs: [x], attrs }: Pick<OpCall<MeetAttrs>, 'inputs' | 'attrs'>) => {
-  if (x.shape.length !== 1 || x.shape[0] < 1 || x.dtype !== 'f32') {
-    throw new ShapeError(
-      'shape.mismatch',
-      `meet: x must be f32[n] with values, got ${x.dtype}${formatShape(x.shape)}. Reshape it.`,
-    )
-  }
-  const count = x.shape[0]
-  const isGathered = attrs.meeting === 'gather'
-  return { count, total: isGathered ? attrs.size * count : count, own: isGathered ? attrs.rank : 0 }
+/** A tensor in parts of equal length, the last ones of which may be padded or padding alone. units: elements. */
+export interface Parts {
+  readonly total: number
+  readonly length: number
 }
+
+/** The parts of the tensor at position `at`; a sum's tensor is one part. */
+export function partsOf(count: number, at: number, { meeting, size, totals }: MeetAttrs): Parts {
+  if (meeting === 'sum') return { total: count, length: count }
+  if (meeting === 'gather') return { total: totals?.[at] ?? count * size, length: count }
+  return { total: count, length: ceilDiv(count, size) }
+}
+
+/** Elements [start, start + count) of the whole tensor that a rank's part holds. */
+export function partOf({ total, length }: Parts, rank: number): { start: number; count: number } {
+  const start = Math.min(total, rank * length)
+  return { start, count: Math.min(length, total - start) }
+}
+
+/** What this rank's kernel copies, where the others have zeros. */
+function copyOf(count: number, at: number, attrs: MeetAttrs) {
+  const { meeting, rank } = attrs
+  const parts = partsOf(count, at, attrs)
+  const own = partOf(parts, meeting === 'sum' ? 0 : rank)
+  const isGathered = meeting === 'gather'
+  return {
+    result: isGathered ? parts.total : parts.length,
+    count: own.count,
+    source: isGathered ? 0 : own.start,
+    target: isGathered ? own.start : 0,
+  }
+}
+
+const gradientOf = { gather: 'scatter', sum: 'sum', scatter: 'gather' } as const
 
 /**
- * What all ranks' values make: gathered [size, n], or summed [n].
+ * What the ranks of a group make of each input, in one exchange for all of them.
  *
- * The kernel and the reference are those of ranks of which all others have zeros. A program of several ranks takes x to the host, meets the
- * others and writes what they make over y.
+ * shape: gather x[n] -> y[total]; sum x[n] -> y[n]; scatter x[total] -> y[n]; n is total / size, rounded up
+ * The kernel and the reference are those of ranks of which all others have zeros. A program of several ranks takes the inputs to the host,
+ * meets the others and writes the results over the kernel's; see graph/run/meetings.ts.
  * cost: a submit, a copy to the host and an exchange of n values a rank, in the middle of a step.
  */
 export const meet: Op<MeetAttrs> = defineOp<MeetAttrs>({
   name: 'meet',
   infer(inputs, attrs) {
-    const { count } = sizesOf({ inputs, attrs })
-    return [tensorType(attrs.meeting === 'gather' ? [attrs.size, count] : [count])]
+    return inputs.map((x, at) => {
+      const [count] = x.shape
+      const parts = partsOf(count, at, attrs)
+      const isWhole = attrs.meeting === 'sum' || parts.length === ceilDiv(parts.total, attrs.size)
+      if (x.shape.length !== 1 || count < 1 || x.dtype !== 'f32' || !isWhole) {
+        throw new ShapeError(
+          'shape.mismatch',
+          `meet: x must be f32[n] with values${isWhole ? '' : ` that are 1/${attrs.size} of ${parts.total}`}, got ${x.dtype}${formatShape(x.shape)}. Reshape it.`,
+        )
+      }
+      return tensorType([copyOf(count, at, attrs).result])
+    })
   },
   variants: [
     {
       name: 'naive',
-      lower(call) {
-        const { count, total, own } = sizesOf(call)
-        const groups = linearGroups(ceilDiv(total, 64))
+      lower({ inputs, attrs }) {
         return {
-          dispatches: [
-            dispatch({
-              label: `meet ${call.attrs.meeting} ${count}`,
-              bindings: [reads('x', { in: 0 }), writes('y', { out: 0 })],
-              constants: { COUNT: count, TOTAL: total, OWN: own, GROUPS_X: groups[0] },
+          dispatches: inputs.map((x, at) => {
+            const { result, count, source, target } = copyOf(x.shape[0], at, attrs)
+            const groups = linearGroups(ceilDiv(result, 64))
+            return dispatch({
+              label: `meet ${attrs.meeting} ${x.shape[0]}`,
+              bindings: [reads('x', { in: at }), writes('y', { out: at })],
+              constants: {
+                TOTAL: result,
+                COUNT: count,
+                SOURCE: count > 0 ? source : 0,
+                TARGET: target,
+                GROUPS_X: groups[0],
+              },
               body: wgsl,
               groups,
-            }),
-          ],
+            })
+          }),
         }
       },
     },
   ],
-  gradient({ outputGradients: [dy], attrs, emit }) {
-    if (!dy) return []
-    // What this rank gave went into every rank's loss.
-    const [total] = emit(reshape, [dy], { shape: [countElements(dy.type.shape)] })
-    const [sums] = emit(meet, [total], { ...attrs, meeting: 'sum' as const })
-    if (attrs.meeting === 'sum') return [sums]
-    const count = countElements(dy.type.shape) / attrs.size
-    return emit(view, [sums], narrowed(sums.type.shape, 0, attrs.rank * count, count))
+  gradient({ outputs, outputGradients, inputs, attrs, emit }) {
+    // What this rank gave is in every rank's loss, and every rank's loss is in the sum.
+    const known = outputs.flatMap((_, at) => (outputGradients[at] ? [at] : []))
+    if (known.length === 0) return []
+    const totals = known.map((at) => inputs[at].type.shape[0])
+    const { totals: _, ...others } = attrs
+    const meeting = gradientOf[attrs.meeting]
+    const results = emit(
+      meet,
+      known.map((at) => outputGradients[at]!),
+      { ...others, meeting, ...(meeting === 'gather' && { totals }) },
+    )
+    return outputs.map((_, at) => results[known.indexOf(at)])
   },
-  reference([x], call) {
-    const { count, total, own } = sizesOf(call)
-    const y = new Float64Array(total)
-    for (let i = 0; i < count; i++) y[own * count + i] = x[i]
-    return [y]
+  reference(inputs, { attrs }) {
+    return inputs.map((x, at) => {
+      const { result, count, source, target } = copyOf(x.length, at, attrs)
+      const y = new Float64Array(result)
+      y.set((x as Float64Array).subarray(source, source + count), target)
+      return y
+    })
   },
   tolerance: { absolute: 0, relative: 0, because: 'copies' },
   cases: [
     {
       name: 'one value of one rank',
       inputs: [tensorType([1])],
-      attrs: { meeting: 'gather', rank: 0, size: 1 },
+      attrs: { meeting: 'gather', rank: 0, size: 1, group: 0 },
     },
     {
       name: 'gathered by the second of 3',
       inputs: [tensorType([67])],
-      attrs: { meeting: 'gather', rank: 1, size: 3 },
+      attrs: { meeting: 'gather', rank: 1, size: 3, group: 0 },
+    },
+    {
+      name: 'two tensors gathered by the last of 2, one padded',
+      inputs: [tensorType([67]), tensorType([4])],
+      attrs: { meeting: 'gather', rank: 1, size: 2, group: 0, totals: [133, 8] },
+    },
+    {
+      name: 'gathered by a rank that has padding alone',
+      inputs: [tensorType([1])],
+      attrs: { meeting: 'gather', rank: 3, size: 4, group: 0, totals: [3] },
     },
     {
       name: 'summed',
       inputs: [tensorType([130])],
-      attrs: { meeting: 'sum', rank: 2, size: 4 },
+      attrs: { meeting: 'sum', rank: 2, size: 4, group: 0 },
+    },
+    {
+      name: 'two tensors scattered to the last of 3, one padded',
+      inputs: [tensorType([201]), tensorType([4])],
+      attrs: { meeting: 'scatter', rank: 2, size: 3, group: 0 },
     },
     {
       name: 'huge',
       inputs: [tensorType([5])],
-      attrs: { meeting: 'gather', rank: 1, size: 2 },
+      attrs: { meeting: 'gather', rank: 1, size: 2, group: 0 },
       fill: 'huge',
     },
   ],

@@ -78,7 +78,7 @@ describe('a step of two layers on two devices', () => {
       expect(bucket.parameters).toHaveLength(2)
       for (const { device } of bucket.parameters) expect(formatDevice(device!)).toBe(name)
     }
-    const ends = (plan: typeof one.plan) => plan.crossings.map(({ end }) => end)
+    const ends = (plan: typeof one.plan) => plan.stops.map(({ end }) => end)
     expect(ends(one.plan)[0]).toBeLessThan(ends(one.plan)[1] + 1)
     expect(one.plan.updates[0].end).toBe(one.plan.plan.dispatches.length)
   })

@@ -151,7 +151,7 @@ test('one rank alone may look for anomalies; running op by op is refused', async
   expect([...(await model.numBatchesTracked!.read())]).toEqual([0])
   const eager = runEagerly(runtime, step, types, { x: new Float32Array(6) })
   await expect(eager).rejects.toThrow(
-    'eager: synchronized batch normalization needs the other ranks',
+    'eager: the function needs the other ranks (SyncBatchNorm, fullyShard)',
   )
 })
 

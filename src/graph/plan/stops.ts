@@ -1,0 +1,173 @@
+/**
+ * Where a program stops between dispatches, to exchange with other devices or ranks.
+ *
+ *     device   | layer 1   |  | layer 2   |  | layer 3
+ *     begin 2  ┘         end 2┘ begin 3    end 3┘
+ *     wire      gather 2        gather 3
+ *
+ * A meeting whose inputs are parameters alone begins where the one before it ends, so that a layer's parameters travel while the device
+ * computes the layer before. Any meeting ends right before its results are first read: sums of gradients travel during the rest of backward.
+ */
+import { type MeetAttrs, meet, type Parts, partOf, partsOf } from '../../kernels/meet/meet.ts'
+import type { Op } from '../../kernels/op.ts'
+import { type EndAttrs, isEnd, send } from '../../kernels/transfer/ends.ts'
+import type { MeetingPlace } from '../trace/exchange.ts'
+import { type GraphNode, type GraphValue, storageOf } from '../trace/value.ts'
+import type { Place } from './plan.ts'
+
+/** A row of a tensor in what travels: elements from `wire` on there, from `start` on in the tensor. */
+export interface WireRow {
+  readonly value: GraphValue
+  readonly start: number
+  readonly wire: number
+  readonly count: number
+}
+
+/** Tensors as they travel: rank after rank, for each rank its parts in order, with their padding. units: elements. */
+export interface Wire {
+  readonly length: number
+  readonly rows: readonly WireRow[]
+}
+
+/** What ranks exchange in the middle of a step. */
+export interface PreparedMeeting extends MeetingPlace {
+  readonly node: GraphNode
+  /** Its place among the step's meetings, the same on all ranks. */
+  readonly number: number
+  readonly given: Wire
+  readonly taken: Wire
+}
+
+/** A value that crosses, as its end on the other device knows it too. */
+export interface CrossingValue extends EndAttrs {
+  readonly value: GraphValue
+}
+
+/** Values that leave a part of the step for another device, or arrive, together. */
+export interface PreparedCrossing {
+  readonly kind: 'send' | 'receive'
+  readonly values: readonly CrossingValue[]
+}
+
+/** What happens after dispatches [.., end). */
+export type Stop = { readonly end: number } & (
+  | { readonly kind: 'cross'; readonly crossing: PreparedCrossing }
+  | { readonly kind: 'begin' | 'end'; readonly meeting: PreparedMeeting }
+)
+
+/** A step as `stopsOf` sees it. */
+export interface StoppedStep {
+  /** Those that dispatch, in execution order: forward, backward, then what comes after. */
+  readonly nodes: readonly GraphNode[]
+  /** By node, the dispatches up to its last. */
+  readonly ends: readonly number[]
+  /** Dispatches of forward and backward. */
+  readonly computeEnd: number
+  readonly fixed: ReadonlyMap<GraphValue, Place>
+  readonly numberOf: (meeting: GraphNode) => number
+  /** Whether each meeting ends where it begins: a data-parallel model exchanges its gradients by buckets. */
+  readonly isExchanged: boolean
+}
+
+/** In the order in which a program makes them. */
+export function stopsOf(step: StoppedStep): Stop[] {
+  const { nodes, ends, computeEnd, isExchanged } = step
+  const firstReader = firstReaders(step)
+  const stops: Stop[] = []
+  let prefetchFrom = 0
+  for (const [at, node] of nodes.entries()) {
+    const end = ends[at]
+    if (isEnd(node.op)) addCrossing(stops, node, end)
+    if (node.op !== (meet as Op)) continue
+    const meeting = meetingOf(node, step.numberOf(node))
+    const readAt = Math.min(...node.outputs.map((value) => firstReader(value, at)))
+    const isCompute = end <= computeEnd
+    const latest = Math.min(
+      readAt < nodes.length ? endBefore(ends, readAt) : Number.POSITIVE_INFINITY,
+      isCompute ? computeEnd : ends[ends.length - 1],
+    )
+    const readsParameters = node.inputs.every((x) => storageOf(x).leaf?.kind === 'parameter')
+    const begin = readsParameters && isCompute && !isExchanged ? prefetchFrom : end
+    const finish = isExchanged ? end : latest
+    if (readsParameters) prefetchFrom = finish
+    stops.push({ kind: 'begin', end: begin, meeting }, { kind: 'end', end: finish, meeting })
+  }
+  return stops.sort((a, b) => a.end - b.end)
+}
+
+const endBefore = (ends: readonly number[], at: number) => (at === 0 ? 0 : ends[at - 1])
+
+/** Returns the position of the first node after `at` that reads a value, or the pool in which it lies; the number of nodes if none does. */
+function firstReaders({ nodes, fixed }: StoppedStep): (value: GraphValue, at: number) => number {
+  const homeOf = (value: GraphValue): object => {
+    const root = storageOf(value)
+    const place = fixed.get(root)
+    if (place?.kind === 'pool') return place.pool
+    return root.leaf?.kind === 'pool' ? root.leaf.pool : root
+  }
+  const readers = new Map<object, number[]>()
+  for (const [at, { inputs }] of nodes.entries()) {
+    for (const home of new Set(inputs.map(homeOf)))
+      readers.set(home, [...(readers.get(home) ?? []), at])
+  }
+  return (value, at) => readers.get(homeOf(value))?.find((reader) => reader > at) ?? nodes.length
+}
+
+function meetingOf(node: GraphNode, number: number): PreparedMeeting {
+  const attrs = node.attrs as MeetAttrs
+  const { meeting, group, rank, size } = attrs
+  const parts = node.inputs.map(({ type }, at) => partsOf(type.shape[0], at, attrs))
+  const all = Array.from({ length: size }, (_, at) => at)
+  // A part alone begins its tensor; of a whole tensor every rank has its own.
+  const ownParts = (values: readonly GraphValue[]) =>
+    wireOf(values, parts, [meeting === 'sum' ? 0 : rank], true)
+  return {
+    node,
+    number,
+    meeting,
+    group,
+    given: meeting === 'scatter' ? wireOf(node.inputs, parts, all, false) : ownParts(node.inputs),
+    taken: meeting === 'gather' ? wireOf(node.outputs, parts, all, false) : ownParts(node.outputs),
+  }
+}
+
+/** `isPart`: the tensors hold the part of the one rank. */
+function wireOf(
+  values: readonly GraphValue[],
+  parts: readonly Parts[],
+  ranks: readonly number[],
+  isPart: boolean,
+): Wire {
+  let wire = 0
+  const rows: WireRow[] = []
+  for (const rank of ranks) {
+    for (const [at, value] of values.entries()) {
+      const { start, count } = partOf(parts[at], rank)
+      if (count > 0) rows.push({ value, start: isPart ? 0 : start, wire, count })
+      wire += parts[at].length
+    }
+  }
+  return { length: wire, rows }
+}
+
+/** Neighbours without a dispatch between them cross together. */
+function addCrossing(stops: Stop[], node: GraphNode, end: number): void {
+  const [kind, value] =
+    node.op === (send as Op)
+      ? (['send', node.inputs[0]] as const)
+      : (['receive', node.outputs[0]] as const)
+  const one = { ...(node.attrs as EndAttrs), value }
+  const last = stops.at(-1)
+  const isJoined = last?.kind === 'cross' && last.crossing.kind === kind && last.end === end
+  if (isJoined) stops.pop()
+  const values = isJoined ? [...last.crossing.values, one] : [one]
+  stops.push({ kind: 'cross', end, crossing: { kind, values } })
+}
+
+/** The meetings of a step that has these stops, in the order in which they begin. */
+export const meetingsOf = (stops: readonly Stop[]): PreparedMeeting[] =>
+  stops.flatMap((stop) => (stop.kind === 'begin' ? [stop.meeting] : []))
+
+export const crossingsOf = (stops: readonly Stop[]): PreparedCrossing[] =>
+  stops.flatMap((stop) => (stop.kind === 'cross' ? [stop.crossing] : []))
+

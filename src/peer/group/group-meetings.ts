@@ -1,0 +1,88 @@
+import { TabringError } from '../../util/errors.ts'
+import type { CollectiveOptions } from '../collective/collectives.ts'
+import { CollectiveGroup } from './collective-group.ts'
+
+/** What ranks make of their values, and of which of a step's groups they are. */
+export interface GroupMeeting {
+  readonly meeting: 'gather' | 'sum' | 'scatter'
+  readonly group: number
+}
+
+/** Of the keys of a step's meetings. */
+export const firstMeetingKey = 54_000
+
+/** A group that meets in the middle of steps. */
+interface MeetingGroup {
+  readonly group: CollectiveGroup
+  /** Whether programs meet in it: what one rank alone traces, as to look for anomalies, must not count its steps. */
+  isExpected: boolean
+  /** In the step under way. */
+  sequence: number
+}
+
+/** The groups whose ranks meet in the middle of a step, by number from 1 on; each numbers its steps. */
+export class GroupMeetings {
+  readonly #groups: MeetingGroup[] = []
+
+  /** The number of a group. errors: `graph.misuse` for what is no process group. */
+  numberOf(group: object): number {
+    if (!(group instanceof CollectiveGroup)) {
+      throw new TabringError(
+        'graph.misuse',
+        'compile: a group of ranks in the step is not a process group. Pass the result of initProcessGroup() or newGroup().',
+      )
+    }
+    const known = this.#groups.findIndex((one) => one.group === group)
+    if (known >= 0) return known + 1
+    return this.#groups.push({ group, isExpected: false, sequence: 0 })
+  }
+
+  /** Global ranks of a group. */
+  ranksOf(number: number): readonly number[] {
+    return this.#groups[number - 1].group.ranks
+  }
+
+  /** Steps may have meetings of these groups from now on. */
+  expectMeetings(groups: readonly number[]): void {
+    for (const number of groups) if (number > 0) this.#groups[number - 1].isExpected = true
+  }
+
+  /** Called once at the start of each step. */
+  beginStep(): void {
+    for (const one of this.#groups) if (one.isExpected) one.sequence = one.group.takeSequence()
+  }
+
+  /** What the ranks make of their values, see `StepMeetings`. errors: the group's. */
+  meet(
+    index: number,
+    values: Float32Array<ArrayBuffer>,
+    { meeting, group: number }: GroupMeeting,
+    onstarted?: () => void,
+    options: CollectiveOptions = {},
+  ): Promise<Float32Array<ArrayBuffer>> {
+    const { group, sequence } = this.#groups[number - 1]
+    return meetIn(group, values, meeting, {
+      ...options,
+      sequence,
+      bucket: firstMeetingKey + index,
+      onstarted,
+    })
+  }
+}
+
+/** What a group's ranks make of their values. errors: the group's. */
+export async function meetIn(
+  group: CollectiveGroup,
+  values: Float32Array<ArrayBuffer>,
+  meeting: GroupMeeting['meeting'],
+  options: CollectiveOptions,
+): Promise<Float32Array<ArrayBuffer>> {
+  if (meeting === 'gather') return group.allGatherConcat(values, options)
+  if (meeting === 'sum') {
+    await group.allReduce(values, options)
+    return values
+  }
+  await group.reduceScatter(values, { ...options, alignment: 1 })
+  const { start, end } = group.ownRange(values.length)
+  return values.subarray(start, end)
+}
