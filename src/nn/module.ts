@@ -220,14 +220,18 @@ export abstract class Module {
 
   /**
    * Returns the current contents of all parameters and persistent buffers; shared tensors appear under each of their keys. What a step has
-   * placed on another rank is left out: that rank's state dict has it.
+   * placed on another rank is left out: that rank's state dict has it. Where `fullyShard` has divided the module, all ranks call it between
+   * the same steps, and each gets the whole.
    */
   async stateDict(): Promise<StateDict> {
     const state: StateDict = {}
     const contents = new Map<StoredTensor, StateDict[string]>()
     for (const [key, tensor] of this.#state()) {
       if (tensor.isReleased) continue
-      const read = contents.get(tensor) ?? { shape: tensor.shape, data: await tensor.read() }
+      const read = contents.get(tensor) ?? {
+        shape: tensor.stateShape,
+        data: await tensor.wholeOf(await tensor.read()),
+      }
       contents.set(tensor, read)
       state[key] = { ...read }
     }
@@ -262,17 +266,17 @@ export abstract class Module {
     const found = own.filter(([key]) => key in state)
     for (const [key, tensor] of found) {
       const { shape } = state[key]
-      if (sameShape(shape, tensor.shape)) continue
+      if (sameShape(shape, tensor.stateShape)) continue
       throw new ShapeError(
         'shape.mismatch',
-        `loadStateDict: "${key}" must be ${formatShape(tensor.shape)}, got ${formatShape(shape)}. Load a file saved for this model.`,
+        `loadStateDict: "${key}" must be ${formatShape(tensor.stateShape)}, got ${formatShape(shape)}. Load a file saved for this model.`,
       )
     }
     const values = found.map(([key, tensor]) =>
       stateValues(key, state[key], tensor.dtype === 'i32' ? 'i32' : 'f32'),
     )
     found.forEach(([, tensor], i) => {
-      tensor.assign(values[i])
+      tensor.assign(tensor.partOf(values[i]))
     })
     return { missingKeys, unexpectedKeys }
   }

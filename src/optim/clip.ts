@@ -1,5 +1,6 @@
 import { Pool, poolAlignment } from '../graph/memory/pool.ts'
 import type { Bucket } from '../graph/trace/bucket.ts'
+import type { RankGroup } from '../graph/trace/exchange.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import { type Tensor, TracedTensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type GradientControl, type Trace } from '../graph/trace/trace.ts'
@@ -14,6 +15,7 @@ import {
 import { clipValue } from '../kernels/grad-clip/clip-value.ts'
 import { gradStats } from '../kernels/grad-clip/grad-stats.ts'
 import type { NormKind } from '../kernels/grad-clip/norm.ts'
+import { meet } from '../kernels/meet/meet.ts'
 import { TabringError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
@@ -64,6 +66,12 @@ export function clipGradNorm(
     return new TracedTensor(zero)
   }
   const norm = kindOf(normType)
+  if (norm === 'smallest' && parameters.some((parameter) => parameter.sharedBy)) {
+    throw new TabringError(
+      'graph.misuse',
+      'clipGradNorm: normType -Infinity does not work with fullyShard, whose parts are padded with zeros. Use another norm.',
+    )
+  }
   const slot = trace.scalars.add(sourceOf(maxNorm))
   trace.alike.add({
     of: 'clipGradNorm',
@@ -165,6 +173,8 @@ export function statsOf(buckets: readonly Bucket[], norm: NormKind, trace: Trace
     }
     parts = groups.map(join)
   }
+  const shared = sharedBy(buckets)
+  if (shared) parts = [join([statsOfRanks(parts[0], shared, trace)])]
   const [stats] = parts
   if (trace.exchange && trace.exchange.size > 1) {
     const pool = new Pool('joint number', poolAlignment)
@@ -175,6 +185,26 @@ export function statsOf(buckets: readonly Bucket[], norm: NormKind, trace: Trace
     })
   }
   return stats
+}
+
+/** The ranks that have the rest of these gradients. errors: `graph.misuse` where some are shared by others, or not shared. */
+function sharedBy(buckets: readonly Bucket[]): RankGroup | undefined {
+  const [first, ...others] = new Set(
+    buckets.flatMap(({ parameters }) => parameters.map((parameter) => parameter.sharedBy)),
+  )
+  if (others.length === 0) return first
+  throw new TabringError(
+    'graph.misuse',
+    'clip: the parameters are sharded over different ranks, or only some are. Call fullyShard with one mesh on a module that has all of them.',
+  )
+}
+
+/** The pairs of all ranks, in rank order. */
+function statsOfRanks(own: GraphValue, ranks: RankGroup, trace: Trace): GraphValue {
+  const { rank, size } = ranks
+  const group = trace.meetings!.numberOf(ranks)
+  const attrs = { meeting: 'gather', rank, size, group } as const
+  return trace.emitJoint(meet, [own], attrs)[0]
 }
 
 /** Where each parameter's gradient lies in this rank's part of a bucket's. */

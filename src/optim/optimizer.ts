@@ -198,11 +198,14 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const all = this.paramGroups.flatMap(({ params }) => params)
     const state: Record<number, StateEntry> = {}
     const current = await this.#readState()
-    all.forEach((parameter, index) => {
+    for (const [index, parameter] of all.entries()) {
       const own = current.get(parameter) ?? this.#loaded.get(parameter)
-      if (!own) return
-      state[index] = this.savesStep ? { step: own.steps, ...own.tensors } : own.tensors
-    })
+      if (!own) continue
+      const tensors: Record<string, StateTensor> = {}
+      for (const [name, { data }] of Object.entries(own.tensors))
+        tensors[name] = { shape: parameter.stateShape, data: await parameter.wholeOf(data) }
+      state[index] = this.savesStep ? { step: own.steps, ...tensors } : tensors
+    }
     let index = 0
     return {
       state,
@@ -247,16 +250,22 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         if (!entry) return
         const tensors = tensorsOf(entry)
         for (const [name, { shape, data }] of Object.entries(tensors)) {
-          if (!sameShape(shape, parameter.shape) || data.length !== countElements(shape)) {
+          if (!sameShape(shape, parameter.stateShape) || data.length !== countElements(shape)) {
             throw new TabringError(
               'data.malformed',
-              `loadStateDict: ${name} of "${parameter.name}" must be [${parameter.shape.join(', ')}], got [${shape.join(', ')}]. Load a state saved for this model.`,
+              `loadStateDict: ${name} of "${parameter.name}" must be [${parameter.stateShape.join(', ')}], got [${shape.join(', ')}]. Load a state saved for this model.`,
             )
           }
         }
         // SGD saves no step; a momentum buffer tells that there was one.
         const isBegun = Object.keys(tensors).length > 0
-        loaded.set(parameter, { steps: Number(entry['step'] ?? (isBegun ? 1 : 0)), tensors })
+        const parts = Object.entries(tensors).map(([name, { data }]) => {
+          return [name, { shape: parameter.shape, data: parameter.partOf(data) }] as const
+        })
+        loaded.set(parameter, {
+          steps: Number(entry['step'] ?? (isBegun ? 1 : 0)),
+          tensors: Object.fromEntries(parts),
+        })
       })
     })
     const stepsOf = ({ parameters }: Cohort) => commonSteps(parameters, loaded)

@@ -191,7 +191,8 @@ class Places {
   }
 
   partOn(device: PlacedDevice): TracedStep {
-    const { trace, inputs, outputs, nodes, joint, updates, after, fixed, meetingNumbers } = this.#step
+    const { trace, inputs, outputs, nodes, joint, updates, after, fixed, meetingNumbers } =
+      this.#step
     const name = formatDevice(device)
     const own = (list: readonly GraphNode[]) =>
       list

@@ -15,7 +15,14 @@ import { type JointStage, stagesOf } from './joint-stages.ts'
 import { type LoweringChoice, lowerNodes } from './lower.ts'
 import { type Phase, type PhaseRange, phaseRanges, phasesOf } from './phases.ts'
 import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
-import { crossingsOf, meetingsOf, type PreparedCrossing, type PreparedMeeting, type Stop, stopsOf } from './stops.ts'
+import {
+  crossingsOf,
+  meetingsOf,
+  type PreparedCrossing,
+  type PreparedMeeting,
+  type Stop,
+  stopsOf,
+} from './stops.ts'
 import '../functions/tensor-methods.ts'
 import {
   type Accumulation,
@@ -243,7 +250,9 @@ export function traceStep(
     after: trace.after,
     fixed,
     meetingNumbers: new Map(
-      [...nodes, ...tracedJoint].filter(({ op }) => op === (meet as Op)).map((node, i) => [node, i]),
+      [...nodes, ...tracedJoint]
+        .filter(({ op }) => op === (meet as Op))
+        .map((node, i) => [node, i]),
     ),
     gradientNode,
   }

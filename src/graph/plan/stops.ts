@@ -79,7 +79,10 @@ export function stopsOf(step: StoppedStep): Stop[] {
     const end = ends[at]
     if (isEnd(node.op)) addCrossing(stops, node, end)
     if (node.op !== (meet as Op)) continue
-    const meeting = meetingOf(node, step.numberOf(node))
+    // What nothing reads has no memory after the node.
+    const isKept = (value: GraphValue) =>
+      step.fixed.has(storageOf(value)) || firstReader(value, at) < nodes.length
+    const meeting = meetingOf(node, step.numberOf(node), isKept)
     const readAt = Math.min(...node.outputs.map((value) => firstReader(value, at)))
     const isCompute = end <= computeEnd
     const latest = Math.min(
@@ -113,7 +116,11 @@ function firstReaders({ nodes, fixed }: StoppedStep): (value: GraphValue, at: nu
   return (value, at) => readers.get(homeOf(value))?.find((reader) => reader > at) ?? nodes.length
 }
 
-function meetingOf(node: GraphNode, number: number): PreparedMeeting {
+function meetingOf(
+  node: GraphNode,
+  number: number,
+  isKept: (value: GraphValue) => boolean,
+): PreparedMeeting {
   const attrs = node.attrs as MeetAttrs
   const { meeting, group, rank, size } = attrs
   const parts = node.inputs.map(({ type }, at) => partsOf(type.shape[0], at, attrs))
@@ -121,13 +128,15 @@ function meetingOf(node: GraphNode, number: number): PreparedMeeting {
   // A part alone begins its tensor; of a whole tensor every rank has its own.
   const ownParts = (values: readonly GraphValue[]) =>
     wireOf(values, parts, [meeting === 'sum' ? 0 : rank], true)
+  const taken =
+    meeting === 'gather' ? wireOf(node.outputs, parts, all, false) : ownParts(node.outputs)
   return {
     node,
     number,
     meeting,
     group,
     given: meeting === 'scatter' ? wireOf(node.inputs, parts, all, false) : ownParts(node.inputs),
-    taken: meeting === 'gather' ? wireOf(node.outputs, parts, all, false) : ownParts(node.outputs),
+    taken: { ...taken, rows: taken.rows.filter(({ value }) => isKept(value)) },
   }
 }
 
@@ -170,4 +179,3 @@ export const meetingsOf = (stops: readonly Stop[]): PreparedMeeting[] =>
 
 export const crossingsOf = (stops: readonly Stop[]): PreparedCrossing[] =>
   stops.flatMap((stop) => (stop.kind === 'cross' ? [stop.crossing] : []))
-

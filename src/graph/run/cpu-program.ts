@@ -127,7 +127,9 @@ export class CpuProgram implements StepProgram {
     this.#phases = new Map(prepared.nodes.map((node, i) => [node, prepared.nodePhases[i]]))
     const { forwarded } = prepared.trace
     const meets = allowUpdates && forwarded?.size !== 1
-    this.#meetings = new Map(meets ? prepared.meetings.map((meeting) => [meeting.node, meeting]) : [])
+    this.#meetings = new Map(
+      meets ? prepared.meetings.map((meeting) => [meeting.node, meeting]) : [],
+    )
     for (const { update } of prepared.updates) update.bucket.allocate('host')
     const lastUse = new Map<GraphValue, GraphNode>()
     const late = [...prepared.jointNodes, ...prepared.updateNodes, ...prepared.trace.after]

@@ -27,6 +27,7 @@ export function addBackward(trace: Trace, loss: GraphValue): void {
   const [unit] = trace.emit(fromScalar, [], { slot })
   const seed = shape.length === 0 ? unit : trace.emit(reshape, [unit], { shape })[0]
   const { parameters, tensors } = gradientsOf(trace, loss, seed)
+  refuseMixedShards(trace, [...parameters.keys()])
   for (const [parameter, gradient] of parameters) {
     trace.reached.add(parameter)
     // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.
@@ -53,6 +54,24 @@ export function addBackward(trace: Trace, loss: GraphValue): void {
     }
   }
   trace.backwards.push({ from, to: nextNodeId() })
+}
+
+/** errors: `graph.misuse` where ranks hold parts of some parameters and the whole of others, whose gradients nothing would sum. */
+function refuseMixedShards(trace: Trace, parameters: readonly Parameter[]): void {
+  const shard = parameters.find(({ sharedBy }) => sharedBy)
+  if (!shard) return
+  const refuse = (problem: string) => new TabringError('graph.misuse', `backward: ${problem}`)
+  const whole = parameters.find(({ sharedBy }) => !sharedBy)
+  if (whole?.exchange)
+    throw refuse(
+      'the model is wrapped in DistributedDataParallel and has parameters that fullyShard divides. Use one of the two.',
+    )
+  if (whole)
+    throw refuse(
+      `"${shard.name}" is sharded and "${whole.name}" is not. Call fullyShard on a module that has all parameters of the loss.`,
+    )
+  if (trace.accumulation)
+    throw refuse('compileAccumulated does not work with fullyShard yet. Use compile.')
 }
 
 /** What a backward pass found: gradients by parameter, and by other tensors that asked for one. */

@@ -8,7 +8,7 @@ import {
 } from '../../util/device.ts'
 import { ArgumentTypeError, ShapeError, TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
-import { countElements, formatShape, type TensorType } from '../../util/shape.ts'
+import { countElements, formatShape, type Shape, type TensorType } from '../../util/shape.ts'
 import { deviceOf, type Memory } from '../memory/memory-device.ts'
 import { Pool, type StoredData } from '../memory/pool.ts'
 import { requireDevice } from '../memory/require-device.ts'
@@ -172,6 +172,21 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
       'graph.misuse',
       `${this.constructor.name}.item: its contents may be on a device. Write (await x.read())[0], outside of a step.`,
     )
+  }
+
+  /** The shape in state dicts. Where ranks hold parts of a tensor, as fullyShard makes them, it is that of the whole. */
+  get stateShape(): Shape {
+    return this.shape
+  }
+
+  /** Contents in state dicts, of contents such as `read` returns; where ranks hold parts, all ranks call it. errors: `peer.*`. */
+  async wholeOf(contents: Data): Promise<Data> {
+    return contents
+  }
+
+  /** The other way round: what this tensor holds of contents in state dicts. */
+  partOf(whole: Data): Data {
+    return whole
   }
 
   /** Returns its current contents, read from the device if it is there. errors: `device.mismatch` where another rank has them. */

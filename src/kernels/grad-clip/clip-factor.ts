@@ -8,7 +8,7 @@ import { type NormKind, normFunctions, normOf } from './norm.ts'
 /** How many tensors one call of `joinStats` takes. */
 export const mostJoined = 6
 
-/** The stats of several tensors together. shape: inputs [2] each; output [2]. order: that of the inputs. */
+/** The stats of several tensors together. shape: inputs of one or more pairs [2 n]; output [2]. order: that of the inputs. */
 export const joinStats = defineOp<{ readonly norm: NormKind }>({
   name: 'joinStats',
   infer(inputs) {
@@ -27,9 +27,11 @@ export const joinStats = defineOp<{ readonly norm: NormKind }>({
             [
               'var value = 0.0;',
               'var flag = 0.0;',
-              ...inputs.flatMap((_, i) => [
-                `value = join(value, stats${i}[0]);`,
-                `flag = max(flag, stats${i}[1]);`,
+              ...inputs.flatMap(({ shape: [length] }, i) => [
+                `for (var i = 0u; i < ${length}u; i += 2u) {`,
+                `  value = join(value, stats${i}[i]);`,
+                `  flag = max(flag, stats${i}[i + 1u]);`,
+                '}',
               ]),
               'total[0] = value;',
               'total[1] = flag;',
@@ -41,10 +43,11 @@ export const joinStats = defineOp<{ readonly norm: NormKind }>({
   ],
   reference(inputs, { attrs: { norm } }) {
     const { join } = normOf(norm)
+    const pairs = inputs.flatMap((stats) => [...stats])
     return [
       Float64Array.of(
-        inputs.reduce((value, stats) => join(value, stats[0]), 0),
-        inputs.reduce((flag, stats) => Math.max(flag, stats[1]), 0),
+        pairs.filter((_, i) => i % 2 === 0).reduce(join, 0),
+        pairs.filter((_, i) => i % 2 === 1).reduce((flag, next) => Math.max(flag, next), 0),
       ),
     ]
   },
@@ -53,6 +56,7 @@ export const joinStats = defineOp<{ readonly norm: NormKind }>({
     { name: 'none', inputs: [], attrs: { norm: 'l2' } },
     { name: 'one', inputs: [tensorType([2])], attrs: { norm: 'l2' } },
     { name: 'several', inputs: Array(6).fill(tensorType([2])), attrs: { norm: 'l1' } },
+    { name: 'those of 3 ranks', inputs: [tensorType([6])], attrs: { norm: 'l2' } },
     { name: 'largest', inputs: Array(3).fill(tensorType([2])), attrs: { norm: 'largest' } },
     { name: 'smallest', inputs: Array(3).fill(tensorType([2])), attrs: { norm: 'smallest' } },
     { name: 'huge', inputs: Array(3).fill(tensorType([2])), attrs: { norm: 'l2' }, fill: 'huge' },

@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest'
-import { createProcessGroup } from '../../../src/distributed/group/process-group.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../../src/graph/functions/losses.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
@@ -12,8 +11,8 @@ import { clipGradNorm } from '../../../src/optim/clip.ts'
 import { pipeline } from '../../../src/parallel/pipeline/pipe.ts'
 import { Schedule1F1B } from '../../../src/parallel/pipeline/schedule.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
-import { HashStore } from '../../../src/peer/store/hash-store.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
 
 // Ranks of one process, on the CPU, over real message channels.
 
@@ -22,27 +21,6 @@ const types = { x: tensorType([batch, 6]), y: tensorType([batch], 'i32') }
 const inputs = {
   x: Float32Array.from({ length: batch * 6 }, (_, i) => Math.sin(i * 1.7)),
   y: Int32Array.from({ length: batch }, (_, i) => (i * 7) % 3),
-}
-
-/** Runs `work` on ranks that share a group. */
-async function onRanks<T>(
-  size: number,
-  work: (group: ProcessGroup | undefined) => Promise<T>,
-): Promise<PromiseSettledResult<T>[]> {
-  const store = new HashStore()
-  const groups = await Promise.all(
-    Array.from({ length: size }, (_, rank) =>
-      createProcessGroup({ backend: 'local', store, rank, worldSize: size }),
-    ),
-  )
-  const ended = await Promise.allSettled(groups.map(work))
-  await Promise.all(groups.map((group) => group.leave()))
-  return ended
-}
-
-const resultOf = <T>(one: PromiseSettledResult<T>): T => {
-  if (one.status === 'rejected') throw one.reason
-  return one.value
 }
 
 /** The same model with the same weights on every rank; making it is synchronous, so ranks do not mix their draws. */

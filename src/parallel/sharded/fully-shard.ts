@@ -1,0 +1,118 @@
+/**
+ * Fully sharded data parallel training: every rank holds 1/N of each parameter, of its gradient and of the optimizer's state.
+ *
+ *     forward    gather layer 1 ─ compute 1 ─ free │ gather layer 2 ─ compute 2 ─ free │ ...
+ *                                  gather layer 2 travels while layer 1 is computed
+ *     backward   ... │ gather layer 2 ─ compute 2 ─ free ─ scatter gradients of 2 │ gather layer 1 ─ ...
+ *     update     each rank updates its own parts
+ *
+ * A layer is a module for which `fullyShard` was called: its parameters are gathered together, right before its forward, and again before
+ * backward reads them. Gradients are summed by a reduce-scatter, which travels during the rest of backward.
+ * memory: parameters, gradients and state take 1/N, plus the whole parameters and gradients of one layer.
+ * bytes: each rank sends (N-1)/N of the parameters 3 times a step: twice gathered, once as gradients; DDP sends 2 times.
+ * source: torch.distributed.fsdp.fully_shard (FSDP2); Rajbhandari et al., "ZeRO", arXiv 1910.02054.
+ */
+import { getProcessGroup } from '../../distributed/group/default-group.ts'
+import { Parameter } from '../../graph/trace/parameter.ts'
+import type { Module } from '../../nn/module.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { TabringError } from '../../util/errors.ts'
+import { checkOptions } from '../../util/options.ts'
+import type { DeviceMesh } from '../mesh/device-mesh.ts'
+import { ShardedParameter } from './sharded-parameter.ts'
+import { type ParameterPlace, Unit } from './unit.ts'
+
+export interface FullyShardOptions {
+  /** The ranks: a mesh of one dimension, such as `mesh.get('dp')`. Default: all ranks of the default group. */
+  readonly mesh?: DeviceMesh
+  /**
+   * Whether whole parameters are freed after forward and gathered again in backward. False keeps them in memory until backward has read
+   * them, and saves a third of the bytes that are sent. Default true.
+   */
+  readonly reshardAfterForward?: boolean
+}
+
+const units = new WeakMap<Module, Unit>()
+
+/**
+ * Divides the parameters of a module over ranks, in place, and returns it. Call it for each layer, then for the whole model: each call takes
+ * what no earlier one has taken. The whole model begins with rank 0's values.
+ *
+ *     for (const block of model.transformer.h) await fullyShard(block)
+ *     await fullyShard(model)
+ *     const optimizer = new AdamW(model.parameters(), { lr: 1e-3 })
+ *
+ * Forward, `backward`, `clipGradNorm` and optimizers are used as on one rank, in a step from `compile`; the loss of a step is this rank's, and
+ * gradients are means over the ranks. To weigh ranks by their samples, pass `gradientWeight` to `run` (they must add up to 1). `stateDict()` of
+ * the module and of its optimizer gather the whole, with the keys and shapes of the undivided model: all ranks call them. `loadStateDict`
+ * takes this rank's parts of a whole.
+ * cost: see the picture above. errors: `config.invalid` for a mesh of several dimensions; `graph.misuse` for a module that is already divided
+ * or that has no parameters left; `peer.*`.
+ */
+export async function fullyShard<M extends Module>(
+  module: M,
+  options: FullyShardOptions = {},
+): Promise<M> {
+  const known = { mesh: true, reshardAfterForward: true } as const
+  const { mesh, reshardAfterForward = true } = checkOptions('fullyShard', options, known)
+  if (mesh && mesh.shape.length !== 1) {
+    throw new TabringError(
+      'config.invalid',
+      `fullyShard: mesh must have one dimension, got [${mesh.shape.join(', ')}]. Pass mesh.get(name).`,
+    )
+  }
+  const group = mesh?.getGroup() ?? getProcessGroup('fullyShard')
+  const places = placesIn(module)
+  if (units.has(module) || places.size === 0) {
+    const problem = units.has(module) ? 'is already sharded' : 'has no parameters left to shard'
+    throw new TabringError(
+      'graph.misuse',
+      `fullyShard: ${module.constructor.name} ${problem}. Call it once for each layer, then once for the whole model.`,
+    )
+  }
+  const shards = await shardAll([...places.keys()], group)
+  const unit = new Unit(group, shards, reshardAfterForward)
+  for (const [parameter, found] of places) unit.takePlaces(shards.get(parameter)!, found)
+  module.registerForwardPreHook(() => unit.open())
+  module.registerForwardHook(() => unit.close())
+  units.set(module, unit)
+  return module
+}
+
+/** The undivided parameters of a module and its submodules, with all properties that hold them. */
+function placesIn(module: Module): Map<Parameter, ParameterPlace[]> {
+  const places = new Map<Parameter, ParameterPlace[]>()
+  for (const owner of module.modules()) {
+    for (const [name, value] of Object.entries(owner)) {
+      if (!(value instanceof Parameter) || value instanceof ShardedParameter) continue
+      const found = places.get(value) ?? []
+      found.push({ owner, name })
+      places.set(value, found)
+    }
+  }
+  return places
+}
+
+/** Rank 0's values, divided. */
+async function shardAll(
+  parameters: readonly Parameter[],
+  group: CollectiveGroup,
+): Promise<Map<Parameter, ShardedParameter>> {
+  const all = new Float32Array(parameters.reduce((sum, { count }) => sum + count, 0))
+  const starts: number[] = []
+  let start = 0
+  for (const parameter of parameters) {
+    all.set(await parameter.read(), start)
+    starts.push(start)
+    start += parameter.count
+  }
+  await group.broadcast(all, 0, { label: 'fullyShard' })
+  return new Map(
+    parameters.map((parameter, i) => {
+      const contents = all.subarray(starts[i], starts[i] + parameter.count)
+      const shard = new ShardedParameter(parameter, contents, group)
+      parameter.release()
+      return [parameter, shard]
+    }),
+  )
+}
