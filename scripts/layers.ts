@@ -78,6 +78,16 @@ export const allowed: Record<string, readonly string[]> = {
     'src/nn',
   ],
   'src/parallel/data-parallel': ['src/util', 'src/graph/trace', 'src/graph/functions', 'src/nn'],
+  'src/parallel/mesh': ['src/util', 'src/peer/group', 'src/distributed/group'],
+  'src/parallel/sharded': [
+    'src/util',
+    'src/kernels',
+    'src/graph/trace',
+    'src/nn',
+    'src/peer/group',
+    'src/distributed/group',
+    'src/parallel/mesh',
+  ],
   'src/data': ['src/util'],
 
   'src/peer/room': ['src/util'],

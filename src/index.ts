@@ -523,6 +523,7 @@ export {
   dataParallel,
 } from './parallel/data-parallel/data-parallel.ts'
 export * as parallel from './parallel/data-parallel/replicas.ts'
+export { DeviceMesh, type DeviceMeshOptions, initDeviceMesh } from './parallel/mesh/device-mesh.ts'
 export { layersOf } from './parallel/pipeline/cut.ts'
 export {
   type Pipe,
@@ -538,6 +539,7 @@ export {
   type ScheduleOptions,
 } from './parallel/pipeline/schedule.ts'
 export { bubbleOf, type TaskCosts, type TaskSpan } from './parallel/pipeline/simulate.ts'
+export { type FullyShardOptions, fullyShard } from './parallel/sharded/fully-shard.ts'
 export type { AlgorithmChoice } from './peer/algorithms/algorithm-choice.ts'
 export type { Algorithm as CollectiveAlgorithm } from './peer/algorithms/operations.ts'
 export type { ChunkRange } from './peer/algorithms/plan.ts'

@@ -37,12 +37,12 @@ async function bitsOf(model: Module): Promise<string> {
 const whole = (processGroup: ProcessGroup) =>
   initDeviceMesh('webgpu', [processGroup.size], { processGroup })
 
-test.each([
+test.each<[name: string, size: number, steps?: number]>([
   ['mlp adamw', 2],
   ['mlp adamw', 3],
   // From step 20 on, sums over shares are 10 % over 5 times PyTorch's own distance.
   ['cnn adamw', 2, 10],
-] as const)(
+])(
   "%s on %i sharded ranks follows PyTorch's losses, creates nothing and sends 2 to 3 times the parameters",
   async (name, size, steps = 50) => {
     const run = byName(name)
