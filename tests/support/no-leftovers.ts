@@ -1,10 +1,32 @@
-import { afterAll, expect } from 'vitest'
+import { afterAll, beforeAll, expect } from 'vitest'
 import { getDefaultDevice } from '../../src/graph/memory/runtime.ts'
+import { destroyRings } from './process-ring.ts'
 
-// Unit specs share their worker's modules, so what one leaves behind reaches the next.
-afterAll(() => {
+// Unit specs share their worker's modules and timers, so what one leaves behind reaches the next.
+
+const timerCount = () =>
+  process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length
+
+/** Groups that have left wait for their links to close. */
+const waitMs = 10_000
+
+let timersBefore = 0
+beforeAll(() => {
+  timersBefore = timerCount()
+})
+
+afterAll(async () => {
   expect(getDefaultDevice(), 'this spec changed the default device; set it back').toEqual({
     type: 'webgpu',
     index: 0,
   })
-})
+  destroyRings()
+  const deadlineMs = performance.now() + waitMs
+  while (timerCount() > timersBefore && performance.now() < deadlineMs) {
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  expect(
+    timerCount(),
+    'this spec leaves timers behind; end the groups and servers that it makes',
+  ).toBeLessThanOrEqual(timersBefore)
+}, 2 * waitMs)

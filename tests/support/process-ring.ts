@@ -1,9 +1,24 @@
-import { type CollectiveSpan, ProcessGroup } from '../../src/peer/group/group.ts'
+import { type CollectiveSpan, type GroupOptions, ProcessGroup } from '../../src/peer/group/group.ts'
 import { Rejoining } from '../../src/peer/group/rejoin.ts'
 import type { Link } from '../../src/peer/link/link.ts'
 import { memoryPair } from '../../src/peer/link/memory-link.ts'
 import { isLoss } from '../../src/trainer/loop/recovery.ts'
 import { type Env, systemEnv } from '../../src/util/env.ts'
+
+/** Those that no spec has destroyed yet: their heartbeats would go on in later specs of the worker. */
+const made = new Set<ProcessGroup>()
+
+function newGroup(options: GroupOptions): ProcessGroup {
+  const group = new ProcessGroup(options)
+  made.add(group)
+  return group
+}
+
+/** Ends all groups that this module has made. */
+export function destroyRings(): void {
+  for (const group of made) group.destroy()
+  made.clear()
+}
 
 const turns = new MessageChannel()
 const pending: (() => void)[] = []
@@ -51,8 +66,8 @@ export async function meshOf(size: number): Promise<ProcessGroup[]> {
   const pairs = ranksOf(size).flatMap((first) =>
     ranksOf(first).map((second) => [first, second] as const),
   )
-  const groups = linksBetween(size, pairs).map(
-    (links, rank) => new ProcessGroup({ rank, size, epoch: 1, links, env: systemEnv }),
+  const groups = linksBetween(size, pairs).map((links, rank) =>
+    newGroup({ rank, size, epoch: 1, links, env: systemEnv }),
   )
   await Promise.all(groups.map((group) => group.ready()))
   return groups
@@ -63,16 +78,15 @@ export async function ringOf(
   size: number,
   onspan?: (rank: number, span: CollectiveSpan) => void,
 ): Promise<ProcessGroup[]> {
-  const groups = ringLinks(size).map(
-    (links, rank) =>
-      new ProcessGroup({
-        rank,
-        size,
-        epoch: 1,
-        links,
-        env: systemEnv,
-        onspan: (span) => onspan?.(rank, span),
-      }),
+  const groups = ringLinks(size).map((links, rank) =>
+    newGroup({
+      rank,
+      size,
+      epoch: 1,
+      links,
+      env: systemEnv,
+      onspan: (span) => onspan?.(rank, span),
+    }),
   )
   await Promise.all(groups.map((group) => group.ready()))
   return groups
@@ -97,7 +111,7 @@ export async function rejoiningRingOf(size: number): Promise<RejoiningRank[]> {
         follows: isLoss,
         join: async (epoch, own) => {
           newest?.destroy()
-          newest = new ProcessGroup({ rank, size, epoch, links: own, env: systemEnv })
+          newest = newGroup({ rank, size, epoch, links: own, env: systemEnv })
           await newest.ready()
           return newest
         },

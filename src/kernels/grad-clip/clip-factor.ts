@@ -46,7 +46,7 @@ export const joinStats = defineOp<{ readonly norm: NormKind }>({
     const pairs = inputs.flatMap((stats) => [...stats])
     return [
       Float64Array.of(
-        pairs.filter((_, i) => i % 2 === 0).reduce(join, 0),
+        pairs.filter((_, i) => i % 2 === 0).reduce((value, next) => join(value, next), 0),
         pairs.filter((_, i) => i % 2 === 1).reduce((flag, next) => Math.max(flag, next), 0),
       ),
     ]

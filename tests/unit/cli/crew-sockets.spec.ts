@@ -15,7 +15,7 @@ import { RunKeys } from '../../../node/launch/crew/keys.ts'
 import { Leader } from '../../../node/launch/crew/leader.ts'
 import { launchersPath } from '../../../node/launch/crew/messages.ts'
 import { type Pin, pinOf } from '../../../node/launch/pin.ts'
-import { systemEnv } from '../../../src/util/env.ts'
+import { type Env, systemEnv } from '../../../src/util/env.ts'
 
 /** Launchers that find each other over TLS on this machine: keys, certificates, and who stands between. */
 
@@ -45,10 +45,20 @@ async function listening(server: Server, port = 0): Promise<number> {
   return (server.address() as AddressInfo).port
 }
 
+/** Its timers end with the test: a leader waits a minute for launchers that never come. */
+const env: Env = {
+  ...systemEnv,
+  after(delayMs, callback) {
+    const cancel = systemEnv.after(delayMs, callback)
+    toClose.push(cancel)
+    return cancel
+  },
+}
+
 /** A leader of two launchers with its door; its own launcher is in. */
 async function startLeader(port = 0) {
   const leader = new Leader({
-    env: systemEnv,
+    env,
     launchers: 2,
     maxRestarts: 0,
     isKilling: true,

@@ -21,6 +21,7 @@ const elsewhere: readonly [page: string, part: string, why: string][] = [
   ['docs/guides/library.md', 'document.body', 'tests/all/e2e/library-project.spec.ts runs it'],
   ['docs/guides/split.md', 'class ToyModel', 'tests/gpu/split.spec.ts trains it'],
   ['docs/guides/split.md', 'Schedule1F1B', 'tests/gpu/split.spec.ts trains one like it'],
+  ['docs/guides/split.md', 'fullyShard(model)', 'tests/gpu/fully-shard.spec.ts trains one like it'],
   ['docs/guides/split.md', 'new DataParallel', 'tests/gpu/split.spec.ts trains one like it'],
   ['docs/reference/launching.md', 'export default async function main', 'a launcher calls it'],
 ]
