@@ -384,7 +384,7 @@ export type {
   StepTimes,
 } from './graph/plan/step-program.ts'
 export { runTimesOf } from './graph/plan/step-program.ts'
-export type { RankGroup, RankMessages } from './graph/trace/exchange.ts'
+export type { CompilingRanks, RankGroup, RankMessages } from './graph/trace/exchange.ts'
 export type { HookHandle } from './graph/trace/gradient-hooks.ts'
 export { ModuleBuffer } from './graph/trace/module-buffer.ts'
 export { Parameter } from './graph/trace/parameter.ts'

@@ -4,7 +4,7 @@ import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { PeerError } from '../../util/errors.ts'
-import { formatRanks } from '../../util/format-ranks.ts'
+import { firstDifference } from '../../util/first-difference.ts'
 import { formatShape } from '../../util/shape.ts'
 
 /** A tensor of the module, by its key. */
@@ -13,30 +13,6 @@ export type NamedTensor = readonly [key: string, tensor: StoredTensor]
 /** `parameter "fc.weight" f32[3, 4]` */
 const describe = ([key, tensor]: NamedTensor): string =>
   `${tensor instanceof ModuleBuffer ? 'buffer' : 'parameter'} "${key}" ${tensor.dtype}${formatShape(tensor.shape)}`
-
-/** The ranks by what each has: `rank 1: this; ranks 0 and 2: that`. */
-function formatBySaying(sayings: readonly string[]): string {
-  const ranksOf = new Map<string, number[]>()
-  sayings.forEach((saying, rank) => {
-    ranksOf.set(saying, [...(ranksOf.get(saying) ?? []), rank])
-  })
-  return [...ranksOf].map(([saying, ranks]) => `${saying} on ${formatRanks(ranks)}`).join(', ')
-}
-
-/** The first place where ranks' lists differ, told by rank; undefined where all are equal. */
-export function firstDifference(
-  lists: readonly (readonly string[])[],
-  missing: string,
-): { readonly at: number; readonly told: string } | undefined {
-  const length = Math.max(...lists.map((list) => list.length))
-  for (let at = 0; at < length; at++) {
-    const sayings = lists.map((list) => list[at] ?? missing)
-    if (sayings.some((saying) => saying !== sayings[0])) {
-      return { at, told: formatBySaying(sayings) }
-    }
-  }
-  return undefined
-}
 
 /** What a rank tells of the model that it wraps. */
 interface Told {

@@ -1,4 +1,11 @@
 import { poolAlignment } from '../../graph/memory/pool.ts'
+import {
+  endedOrSoon,
+  failureOf,
+  isToldToAll,
+  listsOf,
+  type Told,
+} from '../../graph/plan/agreement.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import type { Bucket } from '../../graph/trace/bucket.ts'
 import {
@@ -18,25 +25,16 @@ import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
 import { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { GroupMeetings, meetIn } from '../../peer/group/group-meetings.ts'
-import { messageOf, PeerError, TabringError } from '../../util/errors.ts'
+import { PeerError, TabringError } from '../../util/errors.ts'
+import { firstDifference } from '../../util/first-difference.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { keys, setupKeys } from '../hooks/collective-keys.ts'
 import { GradBucket } from '../hooks/grad-bucket.ts'
 import { firstBucketBytesFor, mostFirstBytes } from './bucket-size.ts'
-import { firstDifference } from './check-replicas.ts'
 
 /** A communication hook with its state. */
 export type BoundHook = (bucket: GradBucket) => Float32Array | Promise<Float32Array>
-
-/** Why a rank has no step. */
-interface Failure {
-  readonly failure: string
-}
-
-const mostToldChars = 2000
-/** How long a rank whose step cannot be compiled waits for the others to hear of it: it may end with that error. units: ms. */
-const failureWaitMs = 2_000
 
 /** Up to which size sums go inside machines first, and which machine each rank counts to; 0 and none for sums over all ranks alone. */
 export interface OrderOfSums {
@@ -88,8 +86,6 @@ export class RingExchange implements GradientExchange {
   /** Smaller groups that meet in forward and backward. */
   readonly #smaller = new GroupMeetings()
   #programCount = 0
-  /** Errors of compiling that all ranks have. */
-  readonly #toldToAll = new WeakSet<Error>()
   /** A bucket's data with room for the words of its step's weights. */
   readonly #wires = new WeakMap<Bucket, Float32Array<ArrayBuffer>>()
 
@@ -350,7 +346,7 @@ export class RingExchange implements GradientExchange {
     fixed,
   }: StepLayout): Promise<readonly number[]> {
     const among = meetings.map((number) =>
-      number === 0 ? this.#group.ranks : this.#smaller.ranksOf(number),
+      number === 0 ? this.#group.ranks : this.#smaller.groups[number - 1].ranks,
     )
     const weighed =
       samples === undefined ? 'equal gradient weights' : 'gradient weights by counted samples'
@@ -400,36 +396,16 @@ export class RingExchange implements GradientExchange {
   }
 
   async tellFailure(error: unknown): Promise<void> {
-    if (this.size === 1 || (error instanceof Error && this.#toldToAll.has(error))) return
-    const telling = this.#tellWhileCompiling({ failure: messageOf(error).slice(0, mostToldChars) })
-    // The others may never come, where the function updates nothing on them.
-    const { env } = this.#group
-    await new Promise<void>((resolve) => {
-      const cancel = env.after(failureWaitMs, resolve)
-      const end = () => {
-        cancel()
-        resolve()
-      }
-      telling.then(end, end)
-    })
+    if (this.size === 1 || isToldToAll(error)) return
+    await endedOrSoon(this.#tellWhileCompiling(failureOf(error)), this.#group.env)
   }
 
-  /** What each rank tells of the step that it compiles, in rank order. errors: `peer.mismatch` where it failed on some, naming them and why. */
-  async #tellWhileCompiling(own: readonly string[] | Failure): Promise<(readonly string[])[]> {
+  /** What each rank tells of the step that it compiles, in rank order. errors: those of `listsOf`. */
+  async #tellWhileCompiling(own: Told): Promise<readonly (readonly string[])[]> {
     const [key] = setupKeys(this.#group, 2)
     await this.ready
     const all = this.size > 1 ? await gatherJson('compile', this.#group, own, key) : [own]
-    const failed = all.flatMap((told, rank) =>
-      'failure' in told ? [`rank ${this.#group.ranks[rank]}: ${told.failure}`] : [],
-    )
-    const told = all.flatMap((one) => ('failure' in one ? [] : [one]))
-    if (failed.length === 0) return told
-    const error = new PeerError(
-      'peer.mismatch',
-      `compile: the step did not compile on ${failed.join('; on ')}`,
-    )
-    this.#toldToAll.add(error)
-    throw error
+    return listsOf(this.#group.ranks, all)
   }
 
   #key(bucket: number, onstarted?: () => void): CollectiveOptions {

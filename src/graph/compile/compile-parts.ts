@@ -1,6 +1,10 @@
+import type { Op } from '../../kernels/op.ts'
+import { type TransferAttrs, transfer } from '../../kernels/transfer/transfer.ts'
 import { formatDevice, type PlacedDevice, sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
+import { formatShape } from '../../util/shape.ts'
 import { type AnyRuntime, CpuRuntime, runtimeOf } from '../memory/runtime.ts'
+import { agree } from '../plan/agreement.ts'
 import { allNodes, partsOf } from '../plan/parts.ts'
 import { type PrepareOptions, planStep, type TracedStep } from '../plan/prepare.ts'
 import { crossingBytes } from '../run/crossings.ts'
@@ -12,18 +16,50 @@ import type { StoredTensor } from '../trace/stored-tensor.ts'
 import { storageOf } from '../trace/value.ts'
 import { checkDevices } from './check-devices.ts'
 import { createProgram } from './create-program.ts'
+import { agreeOnMeetings, endingAll, failingTogether } from './failing-together.ts'
+import { withChecks } from './output-checks.ts'
 
 /**
  * Compiles a step whose tensors move between devices: one program for each device.
  *
- * `runtime`: the device of what was not moved to one. errors: those of `partsOf` and of each device; `graph.misuse` for what works on one
- * device only.
+ * `runtime`: the device of what was not moved to one. `telling`: tells other ranks of an error that ends the work. errors: those of
+ * `partsOf`, `agree` and each device; `graph.misuse` for what works on one device only.
  */
 export async function compileParts(
   runtime: AnyRuntime,
   step: TracedStep,
   options: PrepareOptions & { readonly detectAnomaly?: boolean; readonly group?: RankMessages },
+  telling: <T>(work: Promise<T>) => Promise<T>,
 ): Promise<SplitProgram> {
+  const { group } = options
+  const { parts, isOwn, groups } = await telling(planParts(runtime, step, options))
+  return endingAll(groups, 'could not compile a step', async () => {
+    step.trace.meetings?.expectMeetings(
+      parts.flatMap(({ prepared }) => prepared.meetings.map((meeting) => meeting.group)),
+    )
+    const programs = await Promise.all(
+      parts.map(async ({ device, there, prepared }) => ({
+        device,
+        sentBytes: prepared.crossings
+          .filter(({ kind }) => kind === 'send')
+          .reduce((sum, crossing) => sum + crossingBytes(crossing), 0),
+        program: await createProgram(there, prepared),
+      })),
+    )
+    for (const tensor of storedTensors(step)) {
+      if (tensor.device && !isOwn(tensor.device)) tensor.release()
+    }
+    const program = withChecks(new SplitProgram(step, programs, group))
+    return failingTogether(program, groups)
+  })
+}
+
+/** Plans this rank's parts, before any allocates, and compares the whole with the other ranks. */
+async function planParts(
+  runtime: AnyRuntime,
+  step: TracedStep,
+  options: PrepareOptions & { readonly detectAnomaly?: boolean; readonly group?: RankMessages },
+) {
   const { trace } = step
   if (trace.exchange || trace.forwarded) throw refused('with DistributedDataParallel')
   if (trace.accumulation) throw refused('with compileAccumulated')
@@ -34,7 +70,6 @@ export async function compileParts(
     all.map(({ device }) => device),
     group,
   )
-  // All of them are planned before any allocates.
   const parts = await Promise.all(
     all
       .filter(({ device }) => isOwn(device))
@@ -50,22 +85,20 @@ export async function compileParts(
         return { device, there, prepared }
       }),
   )
-  for (const { prepared } of parts)
-    trace.meetings?.expectMeetings(prepared.meetings.map(({ group }) => group))
-  const programs = await Promise.all(
-    parts.map(async ({ device, there, prepared }) => ({
-      device,
-      sentBytes: prepared.crossings
-        .filter(({ kind }) => kind === 'send')
-        .reduce((sum, crossing) => sum + crossingBytes(crossing), 0),
-      program: await createProgram(there, prepared),
-    })),
-  )
-  for (const tensor of storedTensors(step)) {
-    if (tensor.device && !isOwn(tensor.device)) tensor.release()
-  }
-  return new SplitProgram(step, programs, group)
+  if (group) await agree(group, transfersOf(step))
+  const meetings = parts.flatMap(({ prepared }) => prepared.meetings)
+  const groups = [group ?? [], await agreeOnMeetings(trace.groups, meetings)].flat()
+  return { parts, isOwn, groups }
 }
+
+/** What crosses between devices, as all ranks trace it. */
+const transfersOf = (step: TracedStep): string[] =>
+  allNodes(step)
+    .filter(({ op }) => op === (transfer as Op))
+    .map(({ inputs: [{ type }], attrs }, i) => {
+      const { from, to } = attrs as TransferAttrs
+      return `transfer ${i}: ${type.dtype}${formatShape(type.shape)} from ${formatDevice(from)} to ${formatDevice(to)}`
+    })
 
 /**
  * Which devices are this rank's.

@@ -1,8 +1,10 @@
 import type { DeviceSpec } from '../../util/device.ts'
+import { TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { checkOptions, type OptionNames } from '../../util/options.ts'
 import type { Memory } from '../memory/memory-device.ts'
 import { type AnyRuntime, CpuRuntime, getDefaultDevice, runtimeOf } from '../memory/runtime.ts'
+import { tellFailure } from '../plan/agreement.ts'
 import { isSplit } from '../plan/parts.ts'
 import {
   type InputTypes,
@@ -21,6 +23,7 @@ import { benchmarkVariants, isBenchmarking } from '../tune/benchmark.ts'
 import { checkDevices } from './check-devices.ts'
 import { compileParts } from './compile-parts.ts'
 import { createProgram } from './create-program.ts'
+import { agreeOnMeetings, endingAll, failingTogether } from './failing-together.ts'
 import { withUneven } from './join-context.ts'
 import { withChecks } from './output-checks.ts'
 
@@ -73,6 +76,12 @@ export async function compile(
   const runtime = options.runtime ?? (await runtimeOf(options.device ?? getDefaultDevice()))
   const program = await compileOn(runtime, fn, inputs, options)
   if (!options.detectAnomaly) return program
+  if (program.prepared.trace.groups) {
+    throw new TabringError(
+      'graph.misuse',
+      'compile: detectAnomaly does not work with fullyShard, because each rank looks for itself. Compile without it.',
+    )
+  }
   const { withAnomalyDetection } = await loadPart(
     'detectAnomaly',
     () => import('./watched-program.ts'),
@@ -96,7 +105,9 @@ async function compileOn(
   // What is wrong with the function, or where its tensors are, concerns the ranks that wait for the step. (A device that fails ends the group.)
   const telling = <T>(work: Promise<T>, waiting: () => GradientExchange | undefined): Promise<T> =>
     work.catch(async (error: unknown) => {
-      await waiting()?.tellFailure(error)
+      const exchange = waiting()
+      const groups = [options.group ?? [], last?.groups?.groups ?? []].flat()
+      await (exchange ? exchange.tellFailure(error) : tellFailure(groups, error))
       throw error
     })
   const make = () =>
@@ -108,7 +119,8 @@ async function compileOn(
       () => last?.updatesOver,
     )
   const made = await make()
-  if (!('plan' in made)) return withChecks(await compileParts(runtime, made, own))
+  if (!('plan' in made))
+    return compileParts(runtime, made, own, (work) => telling(work, () => undefined))
   let prepared = made
   if (!isCpu && isBenchmarking()) {
     await benchmarkVariants(runtime, prepared)
@@ -122,7 +134,9 @@ async function compileOn(
   }
   if (!exchange || updates.length === 0) {
     if (prepared.meetings.length > 0) await forwarded?.ready
-    return create()
+    if (forwarded) return create()
+    const groups = await agreeOnMeetings(prepared.trace.groups, prepared.meetings)
+    return failingTogether(await endingAll(groups, 'could not compile a step', create), groups)
   }
   const number = exchange.countProgram()
   prepared.trace.weighing?.settle(await exchange.settleLayout(layoutOf(prepared)))

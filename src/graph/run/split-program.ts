@@ -1,5 +1,4 @@
 import { formatDevice, type PlacedDevice } from '../../util/device.ts'
-import { messageOf } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 import { bytesOf } from '../../util/shape.ts'
 import type { Prepared, TracedStep } from '../plan/prepare.ts'
@@ -129,14 +128,7 @@ export class SplitProgram implements StepProgram {
   ): Promise<RunOutputs> {
     const settings = { ...scalars }
     const copies = copyInputs(inputs, Object.keys(this.prepared.inputs))
-    const run = this.#last
-      .then(() => this.#run(copies, settings))
-      .catch((error: unknown) => {
-        // Others wait for what this rank will not send. Where the group has failed, they know.
-        const messages = this.#messages
-        messages?.abort(`rank ${messages.rank} failed in a step: ${messageOf(error)}`)
-        throw error
-      })
+    const run = this.#last.then(() => this.#run(copies, settings))
     this.#last = run.catch(() => undefined)
     return run
   }

@@ -1,10 +1,16 @@
 import type { Meeting } from '../../kernels/meet/meet.ts'
 import type { GivenInputs } from '../memory/host-values.ts'
 
+/** Ranks that compile the same step: a process group. */
+export interface CompilingRanks extends RankGroup {
+  /** What every rank says, in rank order: anything that JSON holds. */
+  gatherJson<T>(label: string, own: T): Promise<T[]>
+  /** Ends the step on all ranks. */
+  abort(reason: string): void
+}
+
 /** How a step over several ranks sends tensors: a process group. */
-export interface RankMessages {
-  readonly rank: number
-  readonly size: number
+export interface RankMessages extends CompilingRanks {
   send(
     contents: Uint8Array<ArrayBuffer>,
     to: number,
@@ -15,8 +21,6 @@ export interface RankMessages {
     from: number,
     options: { readonly tag: number },
   ): Promise<void>
-  /** Ends the step on all ranks. */
-  abort(reason: string): void
 }
 
 /** What ranks compare of a step when it is compiled: they exchange by position, so it must be the same on all of them. */
@@ -135,6 +139,12 @@ export interface StepMeetings {
     place: MeetingPlace,
     onMet?: () => void,
   ): Promise<Float32Array<ArrayBuffer>>
+}
+
+/** The groups of a step without a data-parallel model. */
+export interface StepGroups extends StepMeetings {
+  /** By number, from 1 on. */
+  readonly groups: readonly CompilingRanks[]
 }
 
 /** How ranks with more and with fewer batches begin a step: those without take part all the same. */

@@ -6,7 +6,13 @@ import { TabringError } from '../../util/errors.ts'
 import type { HostData } from '../memory/host-values.ts'
 import type { Pool } from '../memory/pool.ts'
 import type { Bucket } from './bucket.ts'
-import type { GradientExchange, GradientWeighing, StepMeetings, Tally } from './exchange.ts'
+import type {
+  GradientExchange,
+  GradientWeighing,
+  StepGroups,
+  StepMeetings,
+  Tally,
+} from './exchange.ts'
 import type { Parameter } from './parameter.ts'
 import { Region } from './region.ts'
 import { Alike } from './settings-check.ts'
@@ -252,7 +258,7 @@ export class Trace {
   /** Whether that model trains, and does not evaluate. */
   isForwardedToTrain = false
   /** How groups of ranks meet in a step without such a model. */
-  groups: StepMeetings | undefined
+  groups: StepGroups | undefined
   /** How the parameters that are updated are exchanged. */
   exchange: GradientExchange<Parameter> | undefined
   /** What ranks have settled for the program that this trace is for; undefined where it is for a look. */

@@ -30,6 +30,7 @@ import {
 } from '../collective/element.ts'
 import type { Membership } from '../collective/membership.ts'
 import { longestAnnounced } from './announced-length.ts'
+import { gatherJson } from './gather-json.ts'
 
 type Collective = Exclude<Operation, 'send'>
 
@@ -410,6 +411,11 @@ export class CollectiveGroup {
     return Array.from(lengths, (length, rank) =>
       all.subarray(rank * slotBytes, rank * slotBytes + length),
     )
+  }
+
+  /** @internal See `gatherJson`. */
+  gatherJson<T>(label: string, own: T): Promise<T[]> {
+    return gatherJson(label, this, own)
   }
 
   // Failing

@@ -1,6 +1,11 @@
 import { PeerError } from '../../util/errors.ts'
 import type { CollectiveOptions } from '../collective/collectives.ts'
-import type { CollectiveGroup } from './collective-group.ts'
+
+/** A group, as far as it gathers bytes. */
+interface Gathering {
+  readonly ranks: readonly number[]
+  allGatherBytes(bytes: Uint8Array, options?: CollectiveOptions): Promise<Uint8Array[]>
+}
 
 /**
  * What every rank says, in rank order: anything that JSON holds. All ranks call it alike; `label` says what for, and ranks compare it.
@@ -9,7 +14,7 @@ import type { CollectiveGroup } from './collective-group.ts'
  */
 export async function gatherJson<T>(
   label: string,
-  group: CollectiveGroup,
+  group: Gathering,
   own: T,
   options: CollectiveOptions = {},
 ): Promise<T[]> {

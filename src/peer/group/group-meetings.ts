@@ -37,9 +37,9 @@ export class GroupMeetings {
     return this.#groups.push({ group, isExpected: false, sequence: 0 })
   }
 
-  /** Global ranks of a group. */
-  ranksOf(number: number): readonly number[] {
-    return this.#groups[number - 1].group.ranks
+  /** By number, from 1 on. */
+  get groups(): readonly CollectiveGroup[] {
+    return this.#groups.map(({ group }) => group)
   }
 
   /** Steps may have meetings of these groups from now on. */

@@ -177,6 +177,33 @@ describe('fullyShard', () => {
   })
 })
 
+test('a sharded step that differs between ranks is refused, and a run that fails ends the others', async () => {
+  const ended = await onRanks(2, async (processGroup) => {
+    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const model = await fullyShard(new Linear(3, 2), { mesh })
+    const make = (calls: number) =>
+      compile(
+        ({ x }) => {
+          let y = model.forward(x)
+          for (let call = 1; call < calls; call++) y = y.add(model.forward(x.mul(call)))
+          return { y }
+        },
+        { x: tensorType([2, 3]) },
+        { device: 'cpu' },
+      )
+    const other = await make(1 + processGroup.rank).catch((error: Error) => error.message)
+    const step = await make(1)
+    const input = new Float32Array(processGroup.rank === 0 ? 1 : 6)
+    const run = await step.run({ x: input }).catch((error: Error) => error.message)
+    return [other, run]
+  })
+  const [zero, one] = ended.map(resultOf)
+  expect(zero[1]).toContain('input "x" must be a Float32Array of 6 elements')
+  expect(one[1]).toContain(`rank 0 failed in a step: ${zero[1]}`)
+  expect(one[0]).toBe(zero[0])
+  expect(one[0]).toContain('ranks disagree about the step: nothing on rank 0, collective 1: gather')
+})
+
 test('a mesh has a group for each dimension, and refuses sizes that do not fit', async () => {
   const ended = await onRanks(6, async (processGroup) => {
     const options = { meshDimNames: ['dp', 'pp'], processGroup }

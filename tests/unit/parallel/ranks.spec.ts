@@ -107,6 +107,45 @@ describe('layers on ranks', () => {
     expect(one).toContain(`rank 0 failed in a step: ${zero}`)
   })
 
+  test.each<[name: string, size: (rank: number) => number, texts: readonly string[]]>([
+    [
+      'does not compile on one rank, ends on all with its message',
+      (rank) => (rank === 1 ? 0 : 12),
+      [
+        'compile: the step did not compile on rank 1: no samples',
+        'no samples',
+        'compile: the step did not compile on rank 1: no samples',
+      ],
+    ],
+    [
+      'differs between ranks, is refused on all before anything is sent',
+      (rank) => (rank === 1 ? 11 : 12),
+      Array(3).fill(
+        'compile: ranks disagree about the step: transfer 0: f32[12, 4] from rank:0/cpu to rank:1/cpu on ranks 0 and 2, transfer 0: f32[11, 4] from rank:0/cpu to rank:1/cpu on rank 1. Compile the same function on all ranks.',
+      ),
+    ],
+  ])('a step that %s', async (_, samplesOf, texts) => {
+    const places = ['rank:0/cpu', 'rank:1/cpu']
+    const ended = await onRanks(3, async (group) => {
+      const [first, last] = await layers(places)
+      const samples = samplesOf(group.rank)
+      const bytesBefore = group.stats().payloadBytesSent
+      const error = await compile(
+        ({ x }) => {
+          if (samples === 0) throw new RangeError('no samples')
+          return forward(first, last, places[1])({ x })
+        },
+        { x: tensorType([samples, 6]) },
+        { device: 'cpu', group },
+      ).catch(({ message }: Error) => message)
+      await group.barrier()
+      return { error, sentBytes: group.stats().payloadBytesSent - bytesBefore }
+    })
+    const all = ended.map(resultOf)
+    expect(all.map(({ error }) => error)).toEqual(texts)
+    for (const { sentBytes } of all) expect(sentBytes).toBeLessThan(5000)
+  })
+
   test.each([
     [['rank:0/cpu', 'rank:1/cpu'], 0, 'the step uses rank:0/cpu, but has no group'],
     [['rank:0/cpu', 'rank:2/cpu'], 2, 'the step uses rank:2/cpu, but there are 2 ranks'],

@@ -1,0 +1,79 @@
+import { type Env, systemEnv } from '../../util/env.ts'
+import { messageOf, PeerError } from '../../util/errors.ts'
+import { firstDifference } from '../../util/first-difference.ts'
+import type { CompilingRanks } from '../trace/exchange.ts'
+
+/** What a rank tells of the step that it compiles: what must be the same on all ranks, or why it has none. */
+export type Told = readonly string[] | { readonly failure: string }
+
+const mostToldChars = 2000
+/** How long a rank whose step cannot be compiled waits for the others to hear of it: it may end with that error. units: ms. */
+const failureWaitMs = 2_000
+
+/** Errors of compiling that all ranks have. */
+const toldToAll = new WeakSet<object>()
+
+/** Whether all ranks have this error. */
+export const isToldToAll = (error: unknown): boolean =>
+  typeof error === 'object' && error !== null && toldToAll.has(error)
+
+export const failureOf = (error: unknown): Told => ({
+  failure: messageOf(error).slice(0, mostToldChars),
+})
+
+const mismatch = (text: string): PeerError => {
+  const error = new PeerError('peer.mismatch', `compile: ${text}`)
+  toldToAll.add(error)
+  return error
+}
+
+/** What all ranks tell, in rank order. errors: `peer.mismatch` where the step did not compile on some, naming them and why. */
+export function listsOf(
+  ranks: readonly number[],
+  all: readonly Told[],
+): readonly (readonly string[])[] {
+  const failed = all.flatMap((told, i) =>
+    'failure' in told ? [`rank ${ranks[i]}: ${told.failure}`] : [],
+  )
+  if (failed.length > 0) throw mismatch(`the step did not compile on ${failed.join('; on ')}`)
+  return all.flatMap((told) => ('failure' in told ? [] : [told]))
+}
+
+/**
+ * Compares what ranks compile, before anything is sent. All ranks of the group call it, or `tellFailure`.
+ *
+ * errors: `peer.mismatch`, the same on all ranks, naming the first line that differs; those of `listsOf`; `peer.*`.
+ */
+export async function agree(group: CompilingRanks, lines: readonly string[]): Promise<void> {
+  if (group.size === 1) return
+  const lists = listsOf(group.ranks, await group.gatherJson<Told>('compile', lines))
+  const difference = firstDifference(lists, 'nothing', group.ranks)
+  if (!difference) return
+  throw mismatch(
+    `ranks disagree about the step: ${difference.told}. Compile the same function on all ranks.`,
+  )
+}
+
+/** Tells ranks that wait in `agree` that the step cannot be compiled here; resolves when they know, or soon. */
+export async function tellFailure(
+  groups: readonly CompilingRanks[],
+  error: unknown,
+): Promise<void> {
+  if (isToldToAll(error)) return
+  const others = groups.filter(({ size }) => size > 1)
+  await endedOrSoon(
+    Promise.all(others.map((group) => group.gatherJson('compile', failureOf(error)))),
+    systemEnv,
+  )
+}
+
+/** Resolves when `telling` has ended, or soon: the others may never come. */
+export const endedOrSoon = (telling: Promise<unknown>, env: Env): Promise<void> =>
+  new Promise((resolve) => {
+    const cancel = env.after(failureWaitMs, resolve)
+    const end = () => {
+      cancel()
+      resolve()
+    }
+    telling.then(end, end)
+  })
