@@ -300,6 +300,7 @@ export function planStep(
     computeEnd,
     fixed,
     numberOf: (meeting) => step.meetingNumbers.get(meeting)!,
+    hasRanks: trace.meetings !== undefined,
     isExchanged: trace.forwarded !== undefined,
   })
   return {

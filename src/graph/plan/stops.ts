@@ -65,20 +65,22 @@ export interface StoppedStep {
   readonly computeEnd: number
   readonly fixed: ReadonlyMap<GraphValue, Place>
   readonly numberOf: (meeting: GraphNode) => number
+  /** Whether other ranks are there to meet; where none are, the kernels' results stand. */
+  readonly hasRanks: boolean
   /** Whether each meeting ends where it begins: a data-parallel model exchanges its gradients by buckets. */
   readonly isExchanged: boolean
 }
 
 /** In the order in which a program makes them. */
 export function stopsOf(step: StoppedStep): Stop[] {
-  const { nodes, ends, computeEnd, isExchanged } = step
+  const { nodes, ends, computeEnd, hasRanks, isExchanged } = step
   const firstReader = firstReaders(step)
   const stops: Stop[] = []
   let prefetchFrom = 0
   for (const [at, node] of nodes.entries()) {
     const end = ends[at]
     if (isEnd(node.op)) addCrossing(stops, node, end)
-    if (node.op !== (meet as Op)) continue
+    if (node.op !== (meet as Op) || !hasRanks) continue
     // What nothing reads has no memory after the node.
     const isKept = (value: GraphValue) =>
       step.fixed.has(storageOf(value)) || firstReader(value, at) < nodes.length
