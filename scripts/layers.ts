@@ -78,7 +78,14 @@ export const allowed: Record<string, readonly string[]> = {
     'src/nn',
   ],
   'src/parallel/data-parallel': ['src/util', 'src/graph/trace', 'src/graph/functions', 'src/nn'],
-  'src/parallel/mesh': ['src/util', 'src/peer/group', 'src/distributed/group'],
+  'src/parallel/mesh': ['src/util', 'src/graph/trace', 'src/peer/group', 'src/distributed/group'],
+  'src/parallel/replicated': [
+    'src/util',
+    'src/graph/trace',
+    'src/nn',
+    'src/distributed/group',
+    'src/parallel/mesh',
+  ],
   'src/parallel/sharded': [
     'src/util',
     'src/kernels',

@@ -539,6 +539,7 @@ export {
   type ScheduleOptions,
 } from './parallel/pipeline/schedule.ts'
 export { bubbleOf, type TaskCosts, type TaskSpan } from './parallel/pipeline/simulate.ts'
+export { type ReplicateOptions, replicate } from './parallel/replicated/replicate.ts'
 export { type FullyShardOptions, fullyShard } from './parallel/sharded/fully-shard.ts'
 export type { AlgorithmChoice } from './peer/algorithms/algorithm-choice.ts'
 export type { Algorithm as CollectiveAlgorithm } from './peer/algorithms/operations.ts'

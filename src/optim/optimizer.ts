@@ -17,6 +17,7 @@ import { Cohort } from './cohort.ts'
 import { alikeGroup } from './group-settings-check.ts'
 import { commonSteps, type LoadedState, tensorsOf, wholeState } from './loaded-state.ts'
 import { noGradient, owners } from './parameter-buckets.ts'
+import { replicaBucketBytes, sumOverReplicas } from './replicas.ts'
 import { type CommonSettings, overlay, type ParamGroup, type Params } from './settings.ts'
 import type { Slice } from './slice.ts'
 import {
@@ -114,11 +115,12 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       for (const cohort of cohorts) {
         const control = this.#controlOf(group, cohort, trace)
         for (const bucket of cohort.buckets) {
-          const gradients = bucket.parameters.map((parameter) => {
+          const own = bucket.parameters.map((parameter) => {
             const gradient = trace.gradients.get(parameter)
             if (!gradient) throw gradientMissing(parameter)
             return gradient
           })
+          const gradients = sumOverReplicas(trace, bucket.parameters, own)
           const slice = this.#sliceOf(bucket, cohort, trace, control)
           // A rank without a part of the bucket makes its states, too, empty ones: all ranks know the same names.
           const made = isUpdate ? this.update(trace, slice, group) : []
@@ -360,7 +362,12 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     // Parameters that get their first gradient in a later program (unfrozen ones) have buckets and a count of their own, as have
     // those that joined late in a run whose state was loaded.
     const isShared = exchange?.exchangesGradients === true
-    const cap = isShared ? exchange.bucketCapBytes : Number.POSITIVE_INFINITY
+    const isReplicated = group.params.some(({ replicatedBy }) => replicatedBy)
+    const cap = isShared
+      ? exchange.bucketCapBytes
+      : isReplicated
+        ? replicaBucketBytes
+        : Number.POSITIVE_INFINITY
     const firstCap = isShared ? exchange.firstBucketCapBytes : cap
     const stepsOf = (parameter: Parameter) => this.#loaded.get(parameter)?.steps ?? 0
     const deviceOf = (parameter: Parameter) => parameter.device ?? trace.device

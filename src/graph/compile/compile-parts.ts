@@ -2,6 +2,7 @@ import type { Op } from '../../kernels/op.ts'
 import { type TransferAttrs, transfer } from '../../kernels/transfer/transfer.ts'
 import { formatDevice, type PlacedDevice, sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
+import { formatRanks } from '../../util/format-ranks.ts'
 import { formatShape } from '../../util/shape.ts'
 import { type AnyRuntime, CpuRuntime, runtimeOf } from '../memory/runtime.ts'
 import { agree } from '../plan/agreement.ts'
@@ -116,17 +117,17 @@ function ownDevices(
     throw refuse(
       `the step uses ${formatDevice(named)}, but has no group. Pass { group: getProcessGroup() } on every rank.`,
     )
-  const far = devices.find(({ rank }) => rank !== undefined && rank >= group.size)
+  const far = devices.find(({ rank }) => rank !== undefined && !group.ranks.includes(rank))
   if (far)
     throw refuse(
-      `the step uses ${formatDevice(far)}, but there are ${group.size} ranks. Start more, or use ranks 0 to ${group.size - 1}.`,
+      `the step uses ${formatDevice(far)}, but the group has ${formatRanks(group.ranks)}. Start more ranks, or use those.`,
     )
   const open = devices.find(({ rank }) => rank === undefined)
   if (open)
     throw refuse(
       `the step uses ${formatDevice(named)} and ${formatDevice(open)}, which each rank has. Name the rank of both: "rank:0/${formatDevice(open)}".`,
     )
-  return ({ rank }) => rank === group.rank
+  return ({ rank }) => rank === group.ranks[group.rank]
 }
 
 /** Parameters and buffers that a step reads. */

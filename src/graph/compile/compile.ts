@@ -38,7 +38,7 @@ export interface CompileOptions extends PrepareOptions {
    * times as long as a normal step; inputs must be arrays. Default false.
    */
   readonly detectAnomaly?: boolean
-  /** The ranks among which the step is divided, for devices such as `rank:1/webgpu:0`. Every rank compiles the same function. */
+  /** The ranks among which the step is divided, for devices such as `rank:1/webgpu:0`: all of them, or a dimension of a mesh. Each compiles the same function. */
   readonly group?: RankMessages
 }
 

@@ -5,8 +5,9 @@
  *     begin 2  ┘         end 2┘ begin 3    end 3┘
  *     wire      gather 2        gather 3
  *
- * A meeting whose inputs are parameters alone begins where the one before it ends, so that a layer's parameters travel while the device
- * computes the layer before. Any meeting ends right before its results are first read: sums of gradients travel during the rest of backward.
+ * A meeting begins as soon as its inputs are there. One whose inputs are parameters alone begins where the one before it ends, so that a
+ * layer's parameters travel while the device computes the layer before. Any meeting ends right before its results are first read: sums of
+ * gradients travel during the rest of backward.
  */
 import { type MeetAttrs, meet, type Parts, partOf, partsOf } from '../../kernels/meet/meet.ts'
 import type { Op } from '../../kernels/op.ts'
@@ -76,6 +77,16 @@ export function stopsOf(step: StoppedStep): Stop[] {
   const { nodes, ends, computeEnd, hasRanks, isExchanged } = step
   const firstReader = firstReaders(step)
   const stops: Stop[] = []
+  const positions = new Map(nodes.map((node, at) => [node, at]))
+  /** Where the last of a node's inputs is there. */
+  const madeBy = ({ inputs }: GraphNode) =>
+    Math.max(
+      0,
+      ...inputs.map((x) => {
+        const maker = storageOf(x).node
+        return maker ? ends[positions.get(maker)!] : 0
+      }),
+    )
   let prefetchFrom = 0
   for (const [at, node] of nodes.entries()) {
     const end = ends[at]
@@ -92,7 +103,7 @@ export function stopsOf(step: StoppedStep): Stop[] {
       isCompute ? computeEnd : ends[ends.length - 1],
     )
     const readsParameters = node.inputs.every((x) => storageOf(x).leaf?.kind === 'parameter')
-    const begin = readsParameters && isCompute && !isExchanged ? prefetchFrom : end
+    const begin = !isCompute || isExchanged ? end : readsParameters ? prefetchFrom : madeBy(node)
     const finish = isExchanged ? end : latest
     if (readsParameters) prefetchFrom = finish
     stops.push({ kind: 'begin', end: begin, meeting }, { kind: 'end', end: finish, meeting })

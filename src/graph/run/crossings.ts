@@ -12,6 +12,7 @@ export type Contents = Uint8Array<ArrayBuffer>
 export interface RankEnd {
   readonly kind: PreparedCrossing['kind']
   readonly number: number
+  /** Its place in the group. */
   readonly rank: number
   readonly sizeBytes: number
 }

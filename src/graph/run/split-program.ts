@@ -74,9 +74,16 @@ export class SplitProgram implements StepProgram {
     this.#remote = all.flatMap(({ crossings }) =>
       crossings.flatMap(({ kind, values }) =>
         values.flatMap(({ number, peer: { rank }, value }) =>
-          rank === undefined || rank === messages?.rank
+          rank === undefined || rank === messages?.ranks[messages.rank]
             ? []
-            : [{ kind, number, rank, sizeBytes: bytesOf(value.type) }],
+            : [
+                {
+                  kind,
+                  number,
+                  rank: messages!.ranks.indexOf(rank),
+                  sizeBytes: bytesOf(value.type),
+                },
+              ],
         ),
       ),
     )

@@ -27,13 +27,14 @@ export function addBackward(trace: Trace, loss: GraphValue): void {
   const [unit] = trace.emit(fromScalar, [], { slot })
   const seed = shape.length === 0 ? unit : trace.emit(reshape, [unit], { shape })[0]
   const { parameters, tensors } = gradientsOf(trace, loss, seed)
-  refuseMixedShards(trace, [...parameters.keys()])
+  refuseMixedRanks(trace, [...parameters.keys()])
   for (const [parameter, gradient] of parameters) {
     trace.reached.add(parameter)
     // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.
     // (`Weighing` finds out what they count for.)
-    const ranks = parameter.exchange ?? parameter.sharedBy
-    if (ranks) scalars.setInitial(gradientWeight, 1 / ranks.size)
+    const { exchange, sharedBy, replicatedBy } = parameter
+    const size = exchange?.size ?? (sharedBy?.size ?? 1) * (replicatedBy?.size ?? 1)
+    if (size > 1) scalars.setInitial(gradientWeight, 1 / size)
     const earlier = gradients.get(parameter)
     gradients.set(parameter, earlier ? addTo(trace, earlier, gradient) : gradient)
   }
@@ -56,22 +57,23 @@ export function addBackward(trace: Trace, loss: GraphValue): void {
   trace.backwards.push({ from, to: nextNodeId() })
 }
 
-/** errors: `graph.misuse` where ranks hold parts of some parameters and the whole of others, whose gradients nothing would sum. */
-function refuseMixedShards(trace: Trace, parameters: readonly Parameter[]): void {
-  const shard = parameters.find(({ sharedBy }) => sharedBy)
-  if (!shard) return
+/** errors: `graph.misuse` where ranks share some parameters otherwise than others, whose gradients would be weighed wrongly. */
+function refuseMixedRanks(trace: Trace, parameters: readonly Parameter[]): void {
+  const isShared = ({ sharedBy, replicatedBy }: Parameter) => sharedBy ?? replicatedBy
+  const shared = parameters.find(isShared)
+  if (!shared) return
   const refuse = (problem: string) => new TabringError('graph.misuse', `backward: ${problem}`)
-  const whole = parameters.find(({ sharedBy }) => !sharedBy)
-  if (whole?.exchange)
+  if (parameters.some(({ exchange }) => exchange))
     throw refuse(
-      'the model is wrapped in DistributedDataParallel and has parameters that fullyShard divides. Use one of the two.',
+      'the model is wrapped in DistributedDataParallel and has parameters that fullyShard or replicate shares. Use one of them.',
     )
+  const whole = parameters.find((parameter) => !isShared(parameter))
   if (whole)
     throw refuse(
-      `"${shard.name}" is sharded and "${whole.name}" is not. Call fullyShard on a module that has all parameters of the loss.`,
+      `ranks share "${shared.name}" and not "${whole.name}". Call fullyShard or replicate on a module that has all parameters of the loss.`,
     )
   if (trace.accumulation)
-    throw refuse('compileAccumulated does not work with fullyShard yet. Use compile.')
+    throw refuse('compileAccumulated does not work with fullyShard or replicate yet. Use compile.')
 }
 
 /** What a backward pass found: gradients by parameter, and by other tensors that asked for one. */

@@ -19,11 +19,15 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import type { DeviceMesh } from '../mesh/device-mesh.ts'
+import { contentsOf, valuesOfFirst } from '../mesh/same-values.ts'
 import { ShardedParameter } from './sharded-parameter.ts'
 import { type ParameterPlace, Unit } from './unit.ts'
 
 export interface FullyShardOptions {
-  /** The ranks: a mesh of one dimension, such as `mesh.get('dp')`. Default: all ranks of the default group. */
+  /**
+   * The ranks: a mesh of one dimension, such as `mesh.get('shard')`. Of two dimensions, the first holds replicas: parameters are divided
+   * along the second, and gradients summed along both. Default: all ranks of the default group.
+   */
   readonly mesh?: DeviceMesh
   /**
    * Whether whole parameters are freed after forward and gathered again in backward. False keeps them in memory until backward has read
@@ -36,7 +40,7 @@ const units = new WeakMap<Module, Unit>()
 
 /**
  * Divides the parameters of a module over ranks, in place, and returns it. Call it for each layer, then for the whole model: each call takes
- * what no earlier one has taken. The whole model begins with rank 0's values.
+ * what no earlier one has taken. The model begins with the values of the mesh's first rank.
  *
  *     for (const block of model.transformer.h) await fullyShard(block)
  *     await fullyShard(model)
@@ -46,7 +50,7 @@ const units = new WeakMap<Module, Unit>()
  * gradients are means over the ranks. To weigh ranks by their samples, pass `gradientWeight` to `run` (they must add up to 1). `stateDict()` of
  * the module and of its optimizer gather the whole, with the keys and shapes of the undivided model: all ranks call them. `loadStateDict`
  * takes this rank's parts of a whole.
- * cost: see the picture above. errors: `config.invalid` for a mesh of several dimensions; `graph.misuse` for a module that is already divided
+ * cost: see the picture above. errors: `config.invalid` for a mesh of three dimensions; `graph.misuse` for a module that is already divided
  * or that has no parameters left; `peer.*`.
  */
 export async function fullyShard<M extends Module>(
@@ -55,13 +59,14 @@ export async function fullyShard<M extends Module>(
 ): Promise<M> {
   const known = { mesh: true, reshardAfterForward: true } as const
   const { mesh, reshardAfterForward = true } = checkOptions('fullyShard', options, known)
-  if (mesh && mesh.shape.length !== 1) {
+  if (mesh && mesh.shape.length > 2) {
     throw new TabringError(
       'config.invalid',
-      `fullyShard: mesh must have one dimension, got [${mesh.shape.join(', ')}]. Pass mesh.get(name).`,
+      `fullyShard: mesh must have one dimension, or two for replicas of shards, got [${mesh.shape.join(', ')}]. Pass mesh.get(name).`,
     )
   }
-  const group = mesh?.getGroup() ?? getProcessGroup('fullyShard')
+  const replicas = mesh?.shape.length === 2 ? mesh.getGroup(0) : undefined
+  const group = mesh ? mesh.getGroup(replicas ? 1 : 0) : getProcessGroup('fullyShard')
   const places = placesIn(module)
   if (units.has(module) || places.size === 0) {
     const problem = units.has(module) ? 'is already sharded' : 'has no parameters left to shard'
@@ -70,7 +75,7 @@ export async function fullyShard<M extends Module>(
       `fullyShard: ${module.constructor.name} ${problem}. Call it once for each layer, then once for the whole model.`,
     )
   }
-  const shards = await shardAll([...places.keys()], group)
+  const shards = await shardAll(places.keys(), group, replicas)
   const unit = new Unit(group, shards, reshardAfterForward)
   for (const [parameter, found] of places) unit.takePlaces(shards.get(parameter)!, found)
   module.registerForwardPreHook(() => unit.open())
@@ -93,26 +98,21 @@ function placesIn(module: Module): Map<Parameter, ParameterPlace[]> {
   return places
 }
 
-/** Rank 0's values, divided. */
+/** The values of the mesh's first rank, divided. */
 async function shardAll(
-  parameters: readonly Parameter[],
+  parameters: Iterable<Parameter>,
   group: CollectiveGroup,
+  replicas: CollectiveGroup | undefined,
 ): Promise<Map<Parameter, ShardedParameter>> {
-  const all = new Float32Array(parameters.reduce((sum, { count }) => sum + count, 0))
-  const starts: number[] = []
-  let start = 0
-  for (const parameter of parameters) {
-    all.set(await parameter.read(), start)
-    starts.push(start)
-    start += parameter.count
+  let contents = await contentsOf(parameters)
+  if (replicas) contents = await valuesOfFirst('fullyShard', replicas, contents)
+  contents = await valuesOfFirst('fullyShard', group, contents)
+  const shards = new Map<Parameter, ShardedParameter>()
+  for (const [parameter, values] of contents) {
+    const shard = new ShardedParameter(parameter, values, group)
+    shard.replicatedBy = replicas
+    parameter.release()
+    shards.set(parameter, shard)
   }
-  await group.broadcast(all, 0, { label: 'fullyShard' })
-  return new Map(
-    parameters.map((parameter, i) => {
-      const contents = all.subarray(starts[i], starts[i] + parameter.count)
-      const shard = new ShardedParameter(parameter, contents, group)
-      parameter.release()
-      return [parameter, shard]
-    }),
-  )
+  return shards
 }

@@ -4,9 +4,9 @@ import { activeTrace, isTracing, type Trace } from '../../graph/trace/trace.ts'
 import { meet } from '../../kernels/meet/meet.ts'
 import type { Module } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
-import { GroupMeetings } from '../../peer/group/group-meetings.ts'
 import { formatDevice } from '../../util/device.ts'
 import { countElements } from '../../util/shape.ts'
+import { groupsOf } from '../mesh/groups-of.ts'
 import type { ShardedParameter } from './sharded-parameter.ts'
 
 /** A property that holds a parameter. */
@@ -67,14 +67,9 @@ export class Unit {
   }
 
   #gather(trace: Trace): Map<Parameter, Tensor> {
-    trace.groups ??= new GroupMeetings()
     const { rank, size } = this.#group
-    const attrs = {
-      meeting: 'gather',
-      rank,
-      size,
-      group: trace.groups.numberOf(this.#group),
-    } as const
+    const group = groupsOf(trace).numberOf(this.#group)
+    const attrs = { meeting: 'gather', rank, size, group } as const
     const whole = new Map<Parameter, Tensor>()
     for (const shards of this.#together(trace)) {
       const totals = shards.map(({ stateShape }) => countElements(stateShape))

@@ -172,7 +172,7 @@ describe('fullyShard', () => {
     })
     for (const [again, mixed] of ended.map(resultOf)) {
       expect(again).toContain('fullyShard: Linear is already sharded.')
-      expect(mixed).toContain('is sharded and "')
+      expect(mixed).toContain('backward: ranks share "" and not "".')
     }
   })
 })

@@ -148,7 +148,7 @@ describe('layers on ranks', () => {
 
   test.each([
     [['rank:0/cpu', 'rank:1/cpu'], 0, 'the step uses rank:0/cpu, but has no group'],
-    [['rank:0/cpu', 'rank:2/cpu'], 2, 'the step uses rank:2/cpu, but there are 2 ranks'],
+    [['rank:0/cpu', 'rank:2/cpu'], 2, 'the step uses rank:2/cpu, but the group has ranks 0 and 1'],
     [['rank:0/cpu', 'cpu'], 2, 'the step uses rank:0/cpu and cpu, which each rank has'],
   ])('on %j of %i ranks are refused', async (places, size, text) => {
     const work = async (group: ProcessGroup | undefined) => {

@@ -1,0 +1,28 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect } from 'vitest'
+import { start, toldByRank, write } from './launcher-folder.ts'
+
+/** What a rank of fixtures/split-rank.ts tells. */
+export interface ToldSplit {
+  /** In its own state dict, and in that of the unsplit model. */
+  readonly keys: string[]
+  readonly allKeys: string[]
+  /** Of its own: those that have other bits than the unsplit model's. */
+  readonly differing: string[]
+  readonly losses: number[]
+  readonly expected: number[]
+  /** Of parameters that this rank holds, and of all. */
+  readonly elements: number
+  readonly allElements: number
+  readonly sentBytes: number
+}
+
+/** Trains a model that is split over tabs in one way, and the same model unsplit; returns what each rank tells. */
+export async function trainedSplit(way: string, tabs: number): Promise<ToldSplit[]> {
+  const program = join(import.meta.dirname, '../e2e/fixtures/split-rank.ts')
+  await write('split.ts', await readFile(program, 'utf8'))
+  const run = start('run', ['--nproc-per-node', String(tabs), 'split.ts', way])
+  expect(await run.ended, run.told.stderr).toBe(0)
+  return toldByRank(run.told.stdout) as unknown as ToldSplit[]
+}
