@@ -219,18 +219,16 @@ export abstract class Module {
   }
 
   /**
-   * Returns the current contents of all parameters and persistent buffers; shared tensors appear under each of their keys. What a step has
-   * placed on another rank is left out: that rank's state dict has it. Where `fullyShard` has divided the module, all ranks call it between
-   * the same steps, and each gets the whole.
+   * Returns the current contents of all parameters and persistent buffers; shared tensors appear under each of their keys. Where a step or
+   * `fullyShard` has divided the module among ranks, all of them call it between the same steps, and each gets the whole.
    */
   async stateDict(): Promise<StateDict> {
     const state: StateDict = {}
     const contents = new Map<StoredTensor, StateDict[string]>()
     for (const [key, tensor] of this.#state()) {
-      if (tensor.isReleased) continue
       const read = contents.get(tensor) ?? {
         shape: tensor.stateShape,
-        data: await tensor.wholeOf(await tensor.read()),
+        data: await tensor.stateOf(tensor.isReleased ? undefined : await tensor.read()),
       }
       contents.set(tensor, read)
       state[key] = { ...read }

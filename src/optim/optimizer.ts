@@ -193,7 +193,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   /**
    * Returns the whole state on the host, in PyTorch's layout. Together with the parameters it lets a run resume bit for bit.
    *
-   * With several ranks, each of which holds a slice of the state, all must call it between the same steps; each gets the whole state.
+   * With several ranks, each of which holds a slice or a part of the state, all must call it between the same steps; each gets the whole
+   * state.
    * cost: one copy and wait per state and bucket; with several ranks also an all-gather of each. errors: `peer.*`.
    */
   async stateDict(): Promise<OptimizerStateDict> {
@@ -205,7 +206,10 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       if (!own) continue
       const tensors: Record<string, StateTensor> = {}
       for (const [name, { data }] of Object.entries(own.tensors))
-        tensors[name] = { shape: parameter.stateShape, data: await parameter.wholeOf(data) }
+        tensors[name] = {
+          shape: parameter.stateShape,
+          data: await parameter.stateOf(parameter.isReleased ? undefined : data),
+        }
       state[index] = this.savesStep ? { step: own.steps, ...tensors } : tensors
     }
     let index = 0

@@ -5,10 +5,10 @@ import { start, toldByRank, write } from './launcher-folder.ts'
 
 /** What a rank of fixtures/split-rank.ts tells. */
 export interface ToldSplit {
-  /** In its own state dict, and in that of the unsplit model. */
+  /** Keys of its state dict, and of the unsplit model's. */
   readonly keys: string[]
   readonly allKeys: string[]
-  /** Of its own: those that have other bits than the unsplit model's. */
+  /** Those that have other bits than the unsplit model's. */
   readonly differing: string[]
   readonly losses: number[]
   readonly expected: number[]

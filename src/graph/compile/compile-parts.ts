@@ -48,7 +48,10 @@ export async function compileParts(
       })),
     )
     for (const tensor of storedTensors(step)) {
-      if (tensor.device && !isOwn(tensor.device)) tensor.release()
+      const { device } = tensor
+      if (!group || device?.rank === undefined) continue
+      tensor.holder = { ranks: group, root: group.ranks.indexOf(device.rank) }
+      if (!isOwn(device)) tensor.release()
     }
     const program = withChecks(new SplitProgram(step, programs, group))
     return failingTogether(program, groups)

@@ -21,6 +21,12 @@ export interface RankMessages extends CompilingRanks {
     from: number,
     options: { readonly tag: number },
   ): Promise<void>
+  /** Copies a rank's contents to all. */
+  broadcast(
+    contents: Float32Array | Int32Array,
+    root: number,
+    options: { readonly label: string },
+  ): Promise<void>
 }
 
 /** What ranks compare of a step when it is compiled: they exchange by position, so it must be the same on all of them. */

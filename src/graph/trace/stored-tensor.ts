@@ -12,6 +12,7 @@ import { countElements, formatShape, type Shape, type TensorType } from '../../u
 import { deviceOf, type Memory } from '../memory/memory-device.ts'
 import { Pool, type StoredData } from '../memory/pool.ts'
 import { requireDevice } from '../memory/require-device.ts'
+import type { RankMessages } from './exchange.ts'
 import { Tensor } from './tensor.ts'
 
 /** A place on the device: elements `start` and following of a pool. */
@@ -34,6 +35,8 @@ export const currentLayout = (): number => layoutGeneration
 export abstract class StoredTensor<Data extends StoredData = StoredData> extends Tensor {
   /** Its state-dict key, once it belongs to a module. */
   name = ''
+  /** Set when a step over ranks is compiled: those ranks, and which of them has the contents. */
+  holder: { readonly ranks: RankMessages; readonly root: number } | undefined
   #home: Home | undefined
   #host: Data
   #device: PlacedDevice | undefined
@@ -179,12 +182,27 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     return this.shape
   }
 
-  /** Contents in state dicts, of contents such as `read` returns; where ranks hold parts, all ranks call it. errors: `peer.*`. */
-  async wholeOf(contents: Data): Promise<Data> {
+  /**
+   * Contents in state dicts, of contents of this tensor's shape; undefined where another rank has them. Of a tensor that ranks share, all
+   * ranks call it. errors: `peer.*`.
+   */
+  async stateOf(contents: Data | undefined): Promise<Data> {
+    const whole = contents ? await this.wholeOf(contents) : this.#empty()
+    await this.holder?.ranks.broadcast(whole, this.holder.root, { label: 'stateDict' })
+    return whole
+  }
+
+  /** The whole tensor, where ranks hold parts of it. */
+  protected async wholeOf(contents: Data): Promise<Data> {
     return contents
   }
 
-  /** The other way round: what this tensor holds of contents in state dicts. */
+  #empty(): Data {
+    const count = countElements(this.stateShape)
+    return (this.dtype === 'i32' ? new Int32Array(count) : new Float32Array(count)) as Data
+  }
+
+  /** What this tensor holds of contents in state dicts. */
   partOf(whole: Data): Data {
     return whole
   }

@@ -29,7 +29,7 @@ export class ShardedParameter extends Parameter {
     return this.#shape
   }
 
-  override async wholeOf(contents: Floats): Promise<Floats> {
+  protected override async wholeOf(contents: Floats): Promise<Floats> {
     const all = await this.#group.allGatherConcat(contents, { label: 'stateDict' })
     return all.slice(0, countElements(this.#shape))
   }

@@ -1,17 +1,20 @@
 import { describe, expect, test } from 'vitest'
+import { loadCheckpoint, saveCheckpoint } from '../../../src/ddp/checkpoint/checkpoint.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../../src/graph/functions/losses.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
-import { Sequential } from '../../../src/nn/module.ts'
+import { Sequential, type StateDict } from '../../../src/nn/module.ts'
 import { Adam } from '../../../src/optim/adam.ts'
 import { clipGradNorm } from '../../../src/optim/clip.ts'
+import type { OptimizerStateDict } from '../../../src/optim/state-dict.ts'
 import { pipeline } from '../../../src/parallel/pipeline/pipe.ts'
 import { Schedule1F1B } from '../../../src/parallel/pipeline/schedule.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
 
 // Ranks of one process, on the CPU, over real message channels.
@@ -36,13 +39,22 @@ function makeModel(): Sequential {
   )
 }
 
-/** Trains on `devices`, in micro-batches of 4 samples. */
-async function train(devices: readonly string[], group?: ProcessGroup) {
+interface Saved {
+  readonly model: StateDict
+  readonly optimizer: OptimizerStateDict
+}
+
+/** Trains on `devices` for 5 steps, in micro-batches of 4 samples. */
+async function train(devices: readonly string[], group?: ProcessGroup, from?: Saved) {
   const model = makeModel()
   const splitSpec = ['3', '5'].slice(0, devices.length - 1)
   const pipe = await pipeline(model, { splitSpec, devices })
   const schedule = new Schedule1F1B(pipe, { splitSize: 4, lossFn: crossEntropy })
   const optimizer = new Adam(model.parameters(), { lr: 0.01 })
+  if (from) {
+    model.loadStateDict(from.model)
+    optimizer.loadStateDict(from.optimizer)
+  }
   const step = await compile(
     ({ x, y }) => {
       optimizer.zeroGrad()
@@ -59,24 +71,58 @@ async function train(devices: readonly string[], group?: ProcessGroup) {
     const outputs: Partial<Record<string, ArrayLike<number>>> = await step.run(inputs)
     if (outputs.loss) losses.push(outputs.loss[0])
   }
-  return { losses, state: await model.stateDict(), peakBytes: step.memory.peakBytes }
+  const saved: Saved = { model: await model.stateDict(), optimizer: await optimizer.stateDict() }
+  const own = model.parameters().filter(({ isReleased }) => !isReleased)
+  return { losses, saved, own: own.map(({ name }) => name), model, optimizer }
+}
+
+/** The same over ranks, each of which has a stage. */
+const trainOn = async (size: number, from?: Saved) => {
+  const devices = Array.from({ length: size }, (_, rank) => `rank:${rank}/cpu`)
+  return (await onRanks(size, (group) => train(devices, group, from))).map(resultOf)
 }
 
 describe('a pipeline over ranks', () => {
   test.each([2, 3])(
-    'of %i trains to the bits of one, and each holds its own part',
+    'of %i trains to the bits of one; each holds its own part, and saves the whole',
     async (size) => {
       const one = await train(['cpu'])
-      const devices = Array.from({ length: size }, (_, rank) => `rank:${rank}/cpu`)
-      const ranks = (await onRanks(size, (group) => train(devices, group))).map(resultOf)
+      const ranks = await trainOn(size)
       expect(ranks.map(({ losses }) => losses.length)).toEqual([...Array(size - 1).fill(0), 5])
       expect(ranks[size - 1].losses).toEqual(one.losses)
-      const keys = ranks.map(({ state }) => Object.keys(state))
-      expect(keys.flat()).toEqual(Object.keys(one.state))
-      for (const own of keys) expect(own.length).toBeGreaterThan(0)
-      expect(Object.assign({}, ...ranks.map(({ state }) => state))).toEqual(one.state)
+      expect(ranks.flatMap(({ own }) => own)).toEqual(one.own)
+      for (const { own } of ranks) expect(own.length).toBeGreaterThan(0)
+      for (const { saved } of ranks) expect(saved).toEqual(one.saved)
     },
   )
+
+  test('a run saved on 2 ranks continues on 1 and on 3, and one saved on 1 on 2', async () => {
+    const one = await train(['cpu'])
+    const [two] = await trainOn(2)
+    const expected = await train(['cpu'], undefined, one.saved)
+    expect((await train(['cpu'], undefined, two.saved)).saved).toEqual(expected.saved)
+    for (const size of [2, 3]) {
+      const ranks = await trainOn(size, size === 2 ? one.saved : two.saved)
+      for (const { saved } of ranks) expect(saved).toEqual(expected.saved)
+      expect(ranks[size - 1].losses).toEqual(expected.losses)
+    }
+  })
+})
+
+test('a checkpoint of a pipeline on 2 ranks holds the whole model', async () => {
+  const folder = seenFolder()
+  const [saved] = (
+    await onRanks(2, async (processGroup) => {
+      const { model, optimizer, saved } = await train(['rank:0/cpu', 'rank:1/cpu'], processGroup)
+      await saveCheckpoint({ model, optimizer, step: 5 }, { folder, processGroup })
+      return saved
+    })
+  ).map(resultOf)
+  const model = makeModel()
+  const optimizer = new Adam(model.parameters(), { lr: 0.01 })
+  expect(await loadCheckpoint({ model, optimizer }, { folder })).toMatchObject({ step: 5 })
+  expect(await model.stateDict()).toEqual(saved.model)
+  expect(await optimizer.stateDict()).toEqual(saved.optimizer)
 })
 
 describe('layers on ranks', () => {
