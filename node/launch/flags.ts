@@ -163,6 +163,7 @@ export interface Flags extends IceFlags {
   device?: 'cpu' | 'webgpu'
   adapter: 'auto' | 'software'
   visibleDevices?: string
+  memoryCap?: string
   headed?: boolean
   data?: string
   checkpointDir?: string
@@ -268,6 +269,7 @@ export function addFlags(command: Command): Command {
         .default('auto'),
     )
     .option('--visible-devices <list>', 'WebGPU devices that tabs see, renumbered from 0: 0,2')
+    .option('--memory-cap <size>', 'most memory that a device of a tab may hold: 64MB')
     .option('--headed', 'show the browser')
     .option('--data <folder>', 'serve the files of this folder to the tabs, at /data/')
     .option(

@@ -162,8 +162,14 @@ export function parseLaunch(
     }
   }
   checkTogether(flags)
-  const given = { cpu: cpuSwitch(flags.device), visibleDevices: flags.visibleDevices }
-  const words = { ...given, debug: flags.debug, maxWorkers: flags.cpusPerTask }
+  const { device, visibleDevices, memoryCap } = flags
+  const words = {
+    cpu: cpuSwitch(device),
+    visibleDevices,
+    memoryCap,
+    debug: flags.debug,
+    maxWorkers: flags.cpusPerTask,
+  }
   const named = Object.entries(words).filter(([, value]) => value !== undefined)
   const key = flags.rdzvConf?.key ?? environment[keyVariable]
   const where = flags.rdzvConf?.key === undefined ? keyVariable : '--rdzv-conf key'

@@ -212,6 +212,7 @@ function defineCommand(): Command {
     .option('--delay-ms <n>', 'delay each message between tabs by this time')
     .option('--stall-rank <n>', 'this rank stops sending, without notice')
     .option('--visible-devices <list>', 'WebGPU devices that tabs see, renumbered from 0: 0,2')
+    .option('--memory-cap <size>', 'most memory that a device of a tab may hold: 64MB')
     .option('--trace <file>', 'write a Chrome trace to this file, for Perfetto')
     .option(
       '--relay',
@@ -268,6 +269,7 @@ export function parseOptions(
     delayMs,
     stallRank,
     visibleDevices,
+    memoryCap,
     trace,
     checkpointDir,
     checkpointEvery,
@@ -281,7 +283,15 @@ export function parseOptions(
     ...settings
   } = command.opts()
   const faults = { drop, delayMs, stallRank }
-  const inside = { debug, naive, variant, ...faults, cpu: cpuSwitch(device), visibleDevices }
+  const inside = {
+    debug,
+    naive,
+    variant,
+    ...faults,
+    cpu: cpuSwitch(device),
+    visibleDevices,
+    memoryCap,
+  }
   const flags = { ...inside, trace: trace === undefined ? undefined : true }
   const given = Object.entries(flags).filter(([, value]) => value !== undefined)
   const switches = {

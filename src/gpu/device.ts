@@ -132,7 +132,7 @@ export class Gpu {
     if (this.#firstError) throw this.#firstError
   }
 
-  /** Returns a new buffer of `sizeBytes` (rounded up to 4, at least 4), counted and labelled. errors: `gpu.limit`. */
+  /** Returns a new buffer of `sizeBytes` (rounded up to 4, at least 4), counted and labelled. errors: `gpu.limit`, also where it would pass the switch `memoryCap`. */
   createBuffer(label: string, sizeBytes: number, usage: GPUBufferUsageFlags): GPUBuffer {
     const size = Math.max(4, Math.ceil(sizeBytes / 4) * 4)
     const limit =
@@ -145,10 +145,20 @@ export class Gpu {
         `device: "${label}" needs ${size} bytes, but the adapter allows ${limit}. Use a smaller model or batch.`,
       )
     }
+    this.#checkCap(label, size)
     this.counters.buffers++
     const buffer = this.device.createBuffer({ label, size, usage })
     this.#countUntilDestroyed(buffer)
     return buffer
+  }
+
+  #checkCap(label: string, size: number): void {
+    const cap = switchValue('memoryCap')
+    if (cap === null || this.#usedBytes + size <= cap) return
+    throw new GpuError(
+      'gpu.limit',
+      `device: "${label}" needs ${size} bytes, and ${this.#usedBytes} of the memory cap of ${cap} are taken. Split the model over more ranks (pipeline, fullyShard), use a smaller batch, or raise memoryCap.`,
+    )
   }
 
   /** Total bytes of the buffers that were created here and not destroyed. */

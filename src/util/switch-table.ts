@@ -22,6 +22,33 @@ const amount = v.pipe(
   v.minValue(0),
 )
 
+const bytesOfUnit: Readonly<Record<string, number>> = {
+  B: 1,
+  KB: 1e3,
+  MB: 1e6,
+  GB: 1e9,
+  KiB: 2 ** 10,
+  MiB: 2 ** 20,
+  GiB: 2 ** 30,
+}
+
+/** A number of bytes, or a text such as `64MB` or `1.5GiB`. */
+const byteCount = v.pipe(
+  v.union([
+    v.number(),
+    v.pipe(
+      v.string(),
+      v.regex(/^\d+(\.\d+)?(B|[KMG]i?B)?$/),
+      v.transform((text) => {
+        const [, number, , unit = 'B'] = /^(\d+(\.\d+)?)(\D+)?$/.exec(text)!
+        return Math.floor(Number(number) * bytesOfUnit[unit])
+      }),
+    ),
+  ]),
+  v.safeInteger(),
+  v.minValue(1),
+)
+
 /** `matmul:direct-8x8,softmax:naive`, or the same as an object. */
 const variants = v.union([
   v.record(v.string(), v.string()),
@@ -149,6 +176,14 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
     default: 1,
     effect: [
       'Splits each adapter into this many devices, which share its compute units but no memory: with `2` on one adapter, `webgpu:0` and `webgpu:1` are two devices of it. `visibleDevices` numbers these. Use it to try multi-device code on one adapter. In code: `gpu.logicalDevices(2)`, before a device is opened.',
+    ],
+  },
+  memoryCap: {
+    schema: v.nullable(byteCount),
+    type: 'bytes: `64MB`, `1.5GiB`',
+    default: null,
+    effect: [
+      'Refuses a buffer with which a WebGPU device would hold more than this, as if it had no more memory. The error names the tensors and what is taken. Use it to plan for smaller devices, or to leave memory to others. In code: `gpu.setMemoryCap("64MB")`.',
     ],
   },
   maxWorkers: {

@@ -17,6 +17,8 @@ export interface SwitchValues {
   readonly visibleDevices: string | null
   /** At least 1. */
   readonly logicalDevices: number
+  /** Bytes; null: no cap. */
+  readonly memoryCap: number | null
   /** At least 1; null: as many as a loader asks for. */
   readonly maxWorkers: number | null
 }

@@ -26,3 +26,16 @@ export async function trainedSplit(way: string, tabs: number): Promise<ToldSplit
   expect(await run.ended, run.told.stderr).toBe(0)
   return toldByRank(run.told.stdout) as unknown as ToldSplit[]
 }
+
+/** Trains a GPT in one way over tabs, each of which may hold `cap` bytes; returns the exit code, the losses by rank and what the run tells. */
+export async function trainedCapped(way: string, tabs: number, cap?: string) {
+  const program = join(import.meta.dirname, '../e2e/fixtures/capped-rank.ts')
+  await write('capped.ts', await readFile(program, 'utf8'))
+  const capped = cap === undefined ? [] : ['--memory-cap', cap]
+  const run = start('run', ['--nproc-per-node', String(tabs), ...capped, 'capped.ts', way])
+  const code = await run.ended
+  const losses = (toldByRank(run.told.stdout) as unknown as { losses: number[] }[]).map(
+    (told) => told.losses,
+  )
+  return { code, losses, stderr: run.told.stderr }
+}

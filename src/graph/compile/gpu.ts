@@ -92,6 +92,15 @@ function logicalDevices(count: number): void {
   setSwitches({ logicalDevices: count })
 }
 
+/**
+ * Limits the bytes that each WebGPU device of this page or worker may hold; null removes the limit.
+ *
+ * A buffer that would pass it is refused with `gpu.limit`. errors: `config.invalid` for anything but bytes above 0 or a text like "64MB".
+ */
+function setMemoryCap(cap: number | string | null): void {
+  setSwitches({ memoryCap: cap })
+}
+
 /** The counterpart of torch.cuda and torch.backends.cudnn for WebGPU; functions that ask the browser are asynchronous. */
 export const gpu = {
   /** Returns whether an adapter can be opened in this page or worker. */
@@ -111,6 +120,7 @@ export const gpu = {
   currentDevice,
   logicalDevices,
   setDevice,
+  setMemoryCap,
   setVisibleDevices,
   /**
    * Whether to use tuned kernels (true) or the fixed table (false, the default). Tuned kernels may add in a different order on another

@@ -47,7 +47,11 @@ export class Bucket {
 
   /** A pool beside its parameters. */
   newPool(what: string, elements: number): Pool {
-    return new Pool(`${what} of bucket ${this.index}`, elements, this.device)
+    const names = [this.parameters[0], this.parameters[this.parameters.length - 1]].map(
+      ({ name }) => name,
+    )
+    const of = [...new Set(names)].join(' to ')
+    return new Pool(`${what} of bucket ${this.index}: ${of}`, elements, this.device)
   }
 
   /** Gradients of earlier micro-steps, the same layout; made at its first use. */

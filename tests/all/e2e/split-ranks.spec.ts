@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { useLauncherFolder } from '../../support/launcher-folder.ts'
-import { trainedSplit } from '../../support/split-ranks.ts'
+import { trainedCapped, trainedSplit } from '../../support/split-ranks.ts'
 
 useLauncherFolder()
 
@@ -13,4 +13,26 @@ test('two pipelines over four tabs end with the bits of two tabs with the whole 
   const [first, last, ...others] = ranks.map(({ elements }) => elements)
   expect(others).toEqual([first, last])
   expect(first + last).toBe(ranks[0].allElements)
+})
+
+test('a model over the memory cap of a tab trains in two stages, and sharded over four', async () => {
+  const cap = '4MB'
+  const refused = await trainedCapped('whole', 1, cap)
+  expect(refused.code).toBe(1)
+  expect(refused.stderr).toMatch(
+    /device: ".+ of bucket 0: .*" needs \d+ bytes, and \d+ of the memory cap of 4000000 are taken\. Split the model over more ranks \(pipeline, fullyShard\), use a smaller batch, or raise memoryCap\./,
+  )
+  const whole = await trainedCapped('whole', 1)
+  expect(whole.code, whole.stderr).toBe(0)
+  const [expected] = whole.losses
+  expect(expected).toHaveLength(4)
+  const staged = await trainedCapped('pipeline', 2, cap)
+  expect(staged.code, staged.stderr).toBe(0)
+  const sharded = await trainedCapped('sharded', 4, cap)
+  expect(sharded.code, sharded.stderr).toBe(0)
+  for (const [i, loss] of expected.entries()) {
+    expect(Math.abs(staged.losses[1][i] - loss)).toBeLessThan(1e-4)
+    const mean = sharded.losses.reduce((sum, own) => sum + own[i] / 4, 0)
+    expect(Math.abs(mean - loss)).toBeLessThan(1e-4)
+  }
 })

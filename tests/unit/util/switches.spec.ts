@@ -49,6 +49,21 @@ test('code goes before the address, that before the launcher, and the winner is 
   expect(told).toHaveBeenCalledTimes(1)
 })
 
+test.each([
+  ['64MB', 64_000_000],
+  ['1.5GiB', 1_610_612_736],
+  ['900KB', 900_000],
+  ['4096', 4096],
+])('memoryCap=%s is %i bytes', async (text, bytes) => {
+  const { switchValue } = await load(`?memoryCap=${text}`)
+  expect(switchValue('memoryCap')).toBe(bytes)
+})
+
+test.each(['64M', '-1', '0', 'much'])('memoryCap=%s is refused', async (text) => {
+  const { switchValue } = await load(`?memoryCap=${text}`)
+  expect(() => switchValue('memoryCap')).toThrow('memoryCap must be bytes: `64MB`, `1.5GiB`')
+})
+
 test("a launcher's words in a tab's address rank below the address's own", async () => {
   const words = encodeURIComponent('{"debug":"3","trace":true}')
   const { switchValue } = await load(`?launcher=${words}&debug=1`)
