@@ -84,6 +84,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/graph/trace',
     'src/nn',
     'src/distributed/group',
+    'src/ddp/data-parallel/broadcast-tensors.ts',
     'src/parallel/mesh',
   ],
   'src/parallel/sharded': [
@@ -93,6 +94,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/nn',
     'src/peer/group',
     'src/distributed/group',
+    'src/ddp/data-parallel/broadcast-tensors.ts',
     'src/parallel/mesh',
   ],
   'src/data': ['src/util'],
@@ -631,6 +633,7 @@ export const withoutPage = [
   'src/measure',
   'src/nn',
   'src/optim',
+  'src/parallel',
   'src/data',
   'src/ddp',
   'src/trainer',

@@ -59,28 +59,3 @@ export async function checkReplicas(
     `DistributedDataParallel: ranks disagree about ${isSettings ? 'options' : 'parameters and buffers, or their order'}: ${difference.told}. ${isSettings ? 'Pass the same options on all ranks.' : 'Build the same module on all ranks.'}`,
   )
 }
-
-/** Copies rank 0's contents of the tensors to all ranks, as one message. errors: the group's. */
-export async function broadcastTensors(
-  group: CollectiveGroup,
-  tensors: readonly StoredTensor[],
-  options: CollectiveOptions,
-): Promise<void> {
-  const packed = new Float32Array(tensors.reduce((sum, { count }) => sum + count, 0))
-  // Integers travel as their bits.
-  const bits = new Int32Array(packed.buffer)
-  let start = 0
-  for (const tensor of tensors) {
-    const data = await tensor.read()
-    if (data instanceof Int32Array) bits.set(data, start)
-    else packed.set(data, start)
-    start += tensor.count
-  }
-  await group.broadcast(packed, 0, { label: 'DistributedDataParallel', ...options })
-  start = 0
-  for (const tensor of tensors) {
-    const array = tensor.dtype === 'i32' ? bits : packed
-    tensor.assign(array.slice(start, start + tensor.count))
-    start += tensor.count
-  }
-}

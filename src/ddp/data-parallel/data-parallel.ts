@@ -14,9 +14,10 @@ import { ReplicaCheck } from '../hashes/replica-check.ts'
 import { setupKeys } from '../hooks/collective-keys.ts'
 import type { CommHook } from '../hooks/comm-hooks.ts'
 import { HookState } from '../hooks/hook-state.ts'
+import { broadcastTensors } from './broadcast-tensors.ts'
 import { bucketCapMbFor } from './bucket-size.ts'
 import { checkDevices, missingDevice } from './check-devices.ts'
-import { broadcastTensors, checkReplicas } from './check-replicas.ts'
+import { checkReplicas } from './check-replicas.ts'
 import { RingExchange } from './ring-exchange.ts'
 import { type JoinOptions, RingUnevenInputs } from './uneven-inputs.ts'
 
@@ -130,7 +131,8 @@ export class DistributedDataParallel extends Module {
       if (group.size > 1) {
         const named = [...module.namedParameters(), ...module.namedBuffers()]
         await checkReplicas(group, settings, named, checkKey, missing)
-        await broadcastTensors(group, [...parameters, ...buffers], broadcastKey)
+        const label = 'DistributedDataParallel'
+        await broadcastTensors(group, [...parameters, ...buffers], { label, ...broadcastKey })
       }
       if (bucketCapMb !== undefined && (isChosen || !group.isFullyLinked)) return
       const links = await measure()

@@ -11,6 +11,7 @@
  * bytes: each rank sends 2 (N-1)/N of its parameters once a step, however many micro-batches there are.
  * source: torch.distributed._composable.replicate.
  */
+import { broadcastTensors } from '../../ddp/data-parallel/broadcast-tensors.ts'
 import { getProcessGroup } from '../../distributed/group/default-group.ts'
 import { activeTrace } from '../../graph/trace/trace.ts'
 import type { Module } from '../../nn/module.ts'
@@ -18,7 +19,6 @@ import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import type { DeviceMesh } from '../mesh/device-mesh.ts'
 import { groupsOf } from '../mesh/groups-of.ts'
-import { contentsOf, valuesOfFirst } from '../mesh/same-values.ts'
 
 export interface ReplicateOptions {
   /** The ranks: a mesh of one dimension, such as `mesh.get('dp')`. Default: all ranks of the default group. */
@@ -52,11 +52,8 @@ export async function replicate<M extends Module>(
       `replicate: ranks share "${taken.name}" already. Call it once; for replicas of shards call fullyShard with a mesh of two dimensions.`,
     )
   }
-  const first = await valuesOfFirst('replicate', group, await contentsOf(parameters))
-  for (const [parameter, values] of first) {
-    parameter.assign(values)
-    parameter.replicatedBy = group
-  }
+  await broadcastTensors(group, parameters, { label: 'replicate' })
+  for (const parameter of parameters) parameter.replicatedBy = group
   module.registerForwardPreHook(() => {
     groupsOf(activeTrace('forward'))
     return undefined

@@ -12,6 +12,7 @@
  * bytes: each rank sends (N-1)/N of the parameters 3 times a step: twice gathered, once as gradients; DDP sends 2 times.
  * source: torch.distributed.fsdp.fully_shard (FSDP2); Rajbhandari et al., "ZeRO", arXiv 1910.02054.
  */
+import { broadcastTensors } from '../../ddp/data-parallel/broadcast-tensors.ts'
 import { getProcessGroup } from '../../distributed/group/default-group.ts'
 import { Parameter } from '../../graph/trace/parameter.ts'
 import type { Module } from '../../nn/module.ts'
@@ -19,7 +20,6 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import type { DeviceMesh } from '../mesh/device-mesh.ts'
-import { contentsOf, valuesOfFirst } from '../mesh/same-values.ts'
 import { ShardedParameter } from './sharded-parameter.ts'
 import { type ParameterPlace, Unit } from './unit.ts'
 
@@ -75,7 +75,7 @@ export async function fullyShard<M extends Module>(
       `fullyShard: ${module.constructor.name} ${problem}. Call it once for each layer, then once for the whole model.`,
     )
   }
-  const shards = await shardAll(places.keys(), group, replicas)
+  const shards = await shardAll([...places.keys()], group, replicas)
   const unit = new Unit(group, shards, reshardAfterForward)
   for (const [parameter, found] of places) unit.takePlaces(shards.get(parameter)!, found)
   module.registerForwardPreHook(() => unit.open())
@@ -100,16 +100,16 @@ function placesIn(module: Module): Map<Parameter, ParameterPlace[]> {
 
 /** The values of the mesh's first rank, divided. */
 async function shardAll(
-  parameters: Iterable<Parameter>,
+  parameters: readonly Parameter[],
   group: CollectiveGroup,
   replicas: CollectiveGroup | undefined,
 ): Promise<Map<Parameter, ShardedParameter>> {
-  let contents = await contentsOf(parameters)
-  if (replicas) contents = await valuesOfFirst('fullyShard', replicas, contents)
-  contents = await valuesOfFirst('fullyShard', group, contents)
+  const label = 'fullyShard'
+  if (replicas) await broadcastTensors(replicas, parameters, { label })
+  await broadcastTensors(group, parameters, { label })
   const shards = new Map<Parameter, ShardedParameter>()
-  for (const [parameter, values] of contents) {
-    const shard = new ShardedParameter(parameter, values, group)
+  for (const parameter of parameters) {
+    const shard = new ShardedParameter(parameter, await parameter.read(), group)
     shard.replicatedBy = replicas
     parameter.release()
     shards.set(parameter, shard)
