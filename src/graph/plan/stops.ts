@@ -74,24 +74,34 @@ export interface StoppedStep {
 
 /** In the order in which a program makes them. */
 export function stopsOf(step: StoppedStep): Stop[] {
-  const { nodes, ends, computeEnd, hasRanks, isExchanged } = step
-  const firstReader = firstReaders(step)
+  const { nodes, ends, hasRanks } = step
+  const isMeeting = ({ op }: GraphNode) => hasRanks && op === (meet as Op)
+  const stopsOfMeeting = nodes.some(isMeeting) ? meetingStops(step) : undefined
   const stops: Stop[] = []
-  const positions = new Map(nodes.map((node, at) => [node, at]))
+  for (const [at, node] of nodes.entries()) {
+    if (isEnd(node.op)) addCrossing(stops, node, ends[at])
+    if (isMeeting(node)) stops.push(...stopsOfMeeting!(node, at))
+  }
+  return stops.sort((a, b) => a.end - b.end)
+}
+
+/** Returns what gives the stops of each meeting in turn. */
+function meetingStops(step: StoppedStep): (node: GraphNode, at: number) => Stop[] {
+  const { nodes, ends, computeEnd, isExchanged } = step
+  const firstReader = firstReaders(step)
+  const endOf = new Map(nodes.map((node, at) => [node, ends[at]]))
   /** Where the last of a node's inputs is there. */
   const madeBy = ({ inputs }: GraphNode) =>
     Math.max(
       0,
       ...inputs.map((x) => {
         const maker = storageOf(x).node
-        return maker ? ends[positions.get(maker)!] : 0
+        return maker ? endOf.get(maker)! : 0
       }),
     )
   let prefetchFrom = 0
-  for (const [at, node] of nodes.entries()) {
+  return (node, at) => {
     const end = ends[at]
-    if (isEnd(node.op)) addCrossing(stops, node, end)
-    if (node.op !== (meet as Op) || !hasRanks) continue
     // What nothing reads has no memory after the node.
     const isKept = (value: GraphValue) =>
       step.fixed.has(storageOf(value)) || firstReader(value, at) < nodes.length
@@ -106,9 +116,11 @@ export function stopsOf(step: StoppedStep): Stop[] {
     const begin = !isCompute || isExchanged ? end : readsParameters ? prefetchFrom : madeBy(node)
     const finish = isExchanged ? end : latest
     if (readsParameters) prefetchFrom = finish
-    stops.push({ kind: 'begin', end: begin, meeting }, { kind: 'end', end: finish, meeting })
+    return [
+      { kind: 'begin', end: begin, meeting },
+      { kind: 'end', end: finish, meeting },
+    ]
   }
-  return stops.sort((a, b) => a.end - b.end)
 }
 
 const endBefore = (ends: readonly number[], at: number) => (at === 0 ? 0 : ends[at - 1])
@@ -123,8 +135,11 @@ function firstReaders({ nodes, fixed }: StoppedStep): (value: GraphValue, at: nu
   }
   const readers = new Map<object, number[]>()
   for (const [at, { inputs }] of nodes.entries()) {
-    for (const home of new Set(inputs.map(homeOf)))
-      readers.set(home, [...(readers.get(home) ?? []), at])
+    for (const home of new Set(inputs.map(homeOf))) {
+      const known = readers.get(home)
+      if (known) known.push(at)
+      else readers.set(home, [at])
+    }
   }
   return (value, at) => readers.get(homeOf(value))?.find((reader) => reader > at) ?? nodes.length
 }
