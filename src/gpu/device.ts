@@ -132,7 +132,10 @@ export class Gpu {
     if (this.#firstError) throw this.#firstError
   }
 
-  /** Returns a new buffer of `sizeBytes` (rounded up to 4, at least 4), counted and labelled. errors: `gpu.limit`, also where it would pass the switch `memoryCap`. */
+  /**
+   * Returns a new buffer of `sizeBytes` (rounded up to 4, at least 4), counted and labelled. errors: `gpu.limit`, also where it would pass
+   * the switch `memoryCap`.
+   */
   createBuffer(label: string, sizeBytes: number, usage: GPUBufferUsageFlags): GPUBuffer {
     const size = Math.max(4, Math.ceil(sizeBytes / 4) * 4)
     const limit =

@@ -20,6 +20,11 @@ import { createProgram } from './create-program.ts'
 import { agreeOnMeetings, endingAll, failingTogether } from './failing-together.ts'
 import { withChecks } from './output-checks.ts'
 
+type PartsOptions = PrepareOptions & {
+  readonly detectAnomaly?: boolean
+  readonly group?: RankMessages
+}
+
 /**
  * Compiles a step whose tensors move between devices: one program for each device.
  *
@@ -29,7 +34,7 @@ import { withChecks } from './output-checks.ts'
 export async function compileParts(
   runtime: AnyRuntime,
   step: TracedStep,
-  options: PrepareOptions & { readonly detectAnomaly?: boolean; readonly group?: RankMessages },
+  options: PartsOptions,
   telling: <T>(work: Promise<T>) => Promise<T>,
 ): Promise<SplitProgram> {
   const { group } = options
@@ -59,11 +64,7 @@ export async function compileParts(
 }
 
 /** Plans this rank's parts, before any allocates, and compares the whole with the other ranks. */
-async function planParts(
-  runtime: AnyRuntime,
-  step: TracedStep,
-  options: PrepareOptions & { readonly detectAnomaly?: boolean; readonly group?: RankMessages },
-) {
+async function planParts(runtime: AnyRuntime, step: TracedStep, options: PartsOptions) {
   const { trace } = step
   if (trace.exchange || trace.forwarded) throw refused('with DistributedDataParallel')
   if (trace.accumulation) throw refused('with compileAccumulated')

@@ -38,7 +38,10 @@ export interface CompileOptions extends PrepareOptions {
    * times as long as a normal step; inputs must be arrays. Default false.
    */
   readonly detectAnomaly?: boolean
-  /** The ranks among which the step is divided, for devices such as `rank:1/webgpu:0`: all of them, or a dimension of a mesh. Each compiles the same function. */
+  /**
+   * The ranks among which the step is divided, for devices such as `rank:1/webgpu:0`: all of them, or a dimension of a mesh. Each compiles
+   * the same function.
+   */
   readonly group?: RankMessages
 }
 
@@ -76,12 +79,6 @@ export async function compile(
   const runtime = options.runtime ?? (await runtimeOf(options.device ?? getDefaultDevice()))
   const program = await compileOn(runtime, fn, inputs, options)
   if (!options.detectAnomaly) return program
-  if (program.prepared.trace.groups) {
-    throw new TabringError(
-      'graph.misuse',
-      'compile: detectAnomaly does not work with fullyShard, because each rank looks for itself. Compile without it.',
-    )
-  }
   const { withAnomalyDetection } = await loadPart(
     'detectAnomaly',
     () => import('./watched-program.ts'),
@@ -103,7 +100,10 @@ async function compileOn(
   }
   const own = { ...options, settled, onTrace, ...(isCpu && { useNaiveKernels: true }) }
   // What is wrong with the function, or where its tensors are, concerns the ranks that wait for the step. (A device that fails ends the group.)
-  const telling = <T>(work: Promise<T>, waiting: () => GradientExchange | undefined): Promise<T> =>
+  const telling = <T>(
+    work: Promise<T>,
+    waiting: () => GradientExchange | undefined = () => undefined,
+  ): Promise<T> =>
     work.catch(async (error: unknown) => {
       const exchange = waiting()
       const groups = [options.group ?? [], last?.groups?.groups ?? []].flat()
@@ -114,13 +114,14 @@ async function compileOn(
     telling(
       whenSettled(() => {
         const step = traceStep(runtime.device, fn, inputs, own)
-        return isSplit(step) ? step : planStep(runtime, step, own)
+        if (isSplit(step)) return step
+        if (options.detectAnomaly && step.trace.groups) throw looksAlone()
+        return planStep(runtime, step, own)
       }),
       () => last?.updatesOver,
     )
   const made = await make()
-  if (!('plan' in made))
-    return compileParts(runtime, made, own, (work) => telling(work, () => undefined))
+  if (!('plan' in made)) return compileParts(runtime, made, own, telling)
   let prepared = made
   if (!isCpu && isBenchmarking()) {
     await benchmarkVariants(runtime, prepared)
@@ -144,6 +145,12 @@ async function compileOn(
   const program = await create()
   return exchange.size === 1 ? program : withUneven(program, exchange, number)
 }
+
+const looksAlone = () =>
+  new TabringError(
+    'graph.misuse',
+    'compile: detectAnomaly does not work with fullyShard, because each rank looks for itself. Compile without it.',
+  )
 
 /** As `checkDevices`; where the tab has no such device, that is the reason that is told. */
 async function checkPlaces(prepared: Prepared, memory: Memory): Promise<void> {

@@ -13,19 +13,16 @@ export async function agreeOnMeetings(
   groups: StepGroups | undefined,
   meetings: readonly PreparedMeeting[],
 ): Promise<CompilingRanks[]> {
+  if (!groups) return []
   const numbers = [...new Set(meetings.map(({ group }) => group))].sort((a, b) => a - b)
-  const meeting: CompilingRanks[] = []
-  for (const number of groups ? numbers : []) {
-    const group = groups!.groups[number - 1]
+  for (const number of numbers) {
+    const own = meetings.filter(({ group }) => group === number)
     await agree(
-      group,
-      meetings
-        .filter((one) => one.group === number)
-        .map((one) => `collective ${one.number}: ${one.meeting} ${one.given.length} elements`),
+      groups.groups[number - 1],
+      own.map((one) => `collective ${one.number}: ${one.meeting} ${one.given.length} elements`),
     )
-    meeting.push(group)
   }
-  return meeting
+  return numbers.map((number) => groups.groups[number - 1])
 }
 
 /**

@@ -61,7 +61,8 @@ export class Meetings {
   }
 
   /**
-   * Submits what is recorded and begins to exchange the values that it leaves. `isShadow`: this rank's are zeros. `around` runs the exchange.
+   * Submits what is recorded and begins to exchange the values that it leaves. `isShadow`: this rank's are zeros. `around` runs the
+   * exchange.
    */
   async begin(
     meeting: PreparedMeeting,

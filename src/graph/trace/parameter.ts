@@ -13,7 +13,10 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   exchange: GradientExchange<Parameter> | undefined
   /** Set by fullyShard: the ranks of which each holds a part of what is one parameter of the model. */
   sharedBy: RankGroup | undefined
-  /** Set by `replicate`, and by fullyShard over a mesh of two dimensions: the ranks that hold the same and sum their gradients before an update. */
+  /**
+   * Set by `replicate`, and by fullyShard over a mesh of two dimensions: the ranks that hold the same and sum their gradients before an
+   * update.
+   */
   replicatedBy: RankGroup | undefined
 
   constructor(shape: Shape, data: Float32Array<ArrayBuffer>) {

@@ -204,6 +204,20 @@ test('a sharded step that differs between ranks is refused, and a run that fails
   expect(one[0]).toContain('ranks disagree about the step: nothing on rank 0, collective 1: gather')
 })
 
+test('detectAnomaly is refused in a sharded step, on all ranks', async () => {
+  const ended = await onRanks(2, async (processGroup) => {
+    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const model = await fullyShard(new Linear(3, 2), { mesh })
+    return compile(
+      ({ x }) => ({ y: model.forward(x) }),
+      { x: tensorType([2, 3]) },
+      { device: 'cpu', detectAnomaly: true },
+    ).catch((error: Error) => error.message)
+  })
+  for (const message of ended.map(resultOf))
+    expect(message).toContain('compile: detectAnomaly does not work with fullyShard')
+})
+
 test('a mesh has a group for each dimension, and refuses sizes that do not fit', async () => {
   const ended = await onRanks(6, async (processGroup) => {
     const options = { meshDimNames: ['dp', 'pp'], processGroup }
