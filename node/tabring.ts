@@ -14,7 +14,7 @@ import { runCommand } from './run-command.ts'
 
 const examples = `
 Examples:
-  tabring run --nproc-per-node 4 train.ts
+  npx tabring run --nproc-per-node 4 train.ts
   tabring launch --nproc_per_node=2 train.ts --lr 0.1
   tabring docs get-started
 
@@ -62,7 +62,7 @@ function answerOther(argv: readonly string[]): string {
     if (thrown instanceof CommanderError && /^commander\.(help|version)/.test(thrown.code))
       return text
     const isModule = /\.[cm]?[jt]sx?$/.test(argv[0])
-    const hint = isModule ? ` (Did you mean tabring run ${argv[0]}?)` : ''
+    const hint = isModule ? ` (Did you mean npx tabring run ${argv[0]}?)` : ''
     throw new TabringError(
       'config.invalid',
       `${oneLine(messageOf(thrown))}${hint} See tabring --help.`,

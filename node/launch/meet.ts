@@ -165,7 +165,7 @@ function invitation({ options, plan }: MeetOptions, port: number, pin: Pin, key:
   const secret = options.key === undefined ? `TABRING_ROOM_KEY=${key} ` : ''
   return [
     `waiting at ${at} for ${others}. On the other machines:`,
-    `  ${secret}tabring run ${flags.join(' ')} …`,
+    `  ${secret}npx tabring run ${flags.join(' ')} …`,
   ]
 }
 

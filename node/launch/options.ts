@@ -36,18 +36,18 @@ const keyVariable = 'TABRING_ROOM_KEY'
 const runExamples = `
 Examples:
   Four tabs on this machine:
-    tabring run --nproc-per-node 4 train.ts --epochs 3
+    npx tabring run --nproc-per-node 4 train.ts --epochs 3
 
   Two machines with four tabs each. The first prints the key and the certificate's fingerprint:
-    tabring run --nproc-per-node 4 --nnodes 2 --node-rank 0 --master-addr alpha train.ts
-    TABRING_ROOM_KEY=… tabring run --nproc-per-node 4 --nnodes 2 --node-rank 1 --master-addr alpha train.ts
+    npx tabring run --nproc-per-node 4 --nnodes 2 --node-rank 0 --master-addr alpha train.ts
+    TABRING_ROOM_KEY=… npx tabring run --nproc-per-node 4 --nnodes 2 --node-rank 1 --master-addr alpha train.ts
 
   Restart up to twice when a rank fails, and keep each rank's output:
-    tabring run --nproc-per-node 2 --max-restarts 2 --log-dir logs train.ts
+    npx tabring run --nproc-per-node 2 --max-restarts 2 --log-dir logs train.ts
 
   In a Slurm job, one launcher per machine or one per rank; neither needs flags:
-    srun --ntasks-per-node=1 tabring run train.ts
-    srun -n 8 tabring run train.ts
+    srun --ntasks-per-node=1 npx tabring run train.ts
+    srun -n 8 npx tabring run train.ts
   (Tested with Slurm's variables, but not on a Slurm cluster.)
 
 The module runs in each tab. It imports { env, args } from "tabring": env.RANK, env.LOCAL_RANK, env.WORLD_SIZE and the other variables
@@ -123,7 +123,7 @@ export function normalize(
 }
 
 /**
- * Returns what the arguments behind `tabring run` or `tabring launch` ask for, or the help text when they ask for help.
+ * Returns what the arguments after `tabring run` or `tabring launch` ask for, or the help text when they ask for help.
  *
  * errors: `config.invalid`, one line that names the option.
  */

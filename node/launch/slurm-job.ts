@@ -122,6 +122,6 @@ export function refuseScript({ startedPer, nodes }: SlurmJob): void {
   if (startedPer !== 'script' || nodes.length === 1) return
   throw new TabringError(
     'config.invalid',
-    `Slurm: expected a launcher on each of the ${nodes.length} nodes, got one, started by the batch script on ${nodes[0]}. Start it with srun: srun --ntasks-per-node=1 tabring run …`,
+    `Slurm: expected a launcher on each of the ${nodes.length} nodes, got one, started by the batch script on ${nodes[0]}. Start it with srun: srun --ntasks-per-node=1 npx tabring run …`,
   )
 }

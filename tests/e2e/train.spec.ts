@@ -1,5 +1,12 @@
 import { expect, test } from 'vitest'
-import { config, type Results, results, samples, useTrainTabs } from '../support/train-tabs.ts'
+import {
+  config,
+  type Results,
+  results,
+  samples,
+  serverBytes,
+  useTrainTabs,
+} from '../support/train-tabs.ts'
 
 // tests/all/e2e/train.spec.ts has the other ways that links may take.
 
@@ -32,5 +39,18 @@ test('equal records end with equal bits, over every link; and every step has the
     losses.forEach((loss, i) => {
       expect(Math.abs(loss / alone.losses[i] - 1), `step ${i + 1}`).toBeLessThan(1e-5)
     })
+  }
+})
+
+test('the server passes no gradient, and no offer that it could read', () => {
+  const tabs = first.get('3 webrtc')!
+  for (const tab of tabs) {
+    // 12 steps of a model of 814,120 bytes leave the tab, none of them to the server.
+    expect(tab.bytesSent).toBeGreaterThan(12 * 814_120)
+    expect(serverBytes(tab)).toBeLessThan(100_000)
+    const text = tab.frames.join('\n')
+    expect(text).toContain('"welcome"')
+    expect(text).toContain('"box"')
+    expect(text).not.toMatch(/candidate|v=0|fingerprint|ice-ufrag/)
   }
 })

@@ -23,43 +23,26 @@ const uses = (code: string, name: string): boolean =>
 const binds = (code: string, name: string): boolean =>
   new RegExp(`(?:import|const|let|function|class)\\b[^=;()]*\\b${name}\\b`).test(code)
 
-const given = (code: string, name: string): boolean => uses(code, name) && !binds(code, name)
-
-/** A block as a module. */
-export interface BlockModule {
-  readonly source: string
-  /** Whether the block says all that it needs: it imports the library, and takes nothing as given. */
-  readonly isProgram: boolean
-}
-
-/** Returns the module of a block. `preamble` declares what the page takes as given. */
-export function moduleOf({ text }: CodeBlock, preamble: string): BlockModule {
+/** Returns the module of a block. A block that is no file of its own may use the names of its page's preamble, and the library's. */
+export function moduleOf({ text, file }: CodeBlock, preamble: string): string {
   const own = (text.match(imports) ?? []).join('')
+  if (file || (/from 'tabring'/.test(own) && preamble === '')) return `${text}export {}\n`
   const code = text.replaceAll(imports, '')
-  // In a function of its own a block may declare a name of the preamble again; exports stay at the top.
-  const hasExports = /^export /m.test(code)
-  const body = hasExports ? code : `async function block() {\n${code}}\nvoid block\n`
-  const taken = [...preamble.matchAll(/(?:declare (?:const|function)|,) (\w+)/g)].map(
-    ([, name]) => name,
-  )
+  // In a function a block may declare a name of the preamble again.
+  const body = `async function block() {\n${code}}\nawait block()\n`
+  const taken = [...preamble.matchAll(/^ *(?:const|function) (\w+)/gm)].map(([, name]) => name)
   const names = exported.filter(
-    (name) => !binds(own, name) && !taken.includes(name) && given(code, name),
+    (name) => !binds(own, name) && !taken.includes(name) && uses(code, name) && !binds(code, name),
   )
   const lines = names.map(
     (name) => `import ${values.has(name) ? '' : 'type '}{ ${name} } from 'tabring'\n`,
   )
-  return {
-    source: `${own}${lines.join('')}${preamble}\n${body}export {}\n`,
-    isProgram:
-      /from 'tabring'/.test(own) &&
-      exported.every((name) => binds(own, name) || !given(code, name)) &&
-      !taken.some((name) => given(code, name)),
-  }
+  return `${own}${lines.join('')}${preamble}\n${body}export {}\n`
 }
 
-/** Returns a program as a module that computes on the CPU with the library's sources. */
-export const cpuProgram = ({ text }: CodeBlock): string => {
+/** Returns a module as one that computes on the CPU with the library's sources. */
+export const onCpu = (source: string): string => {
   const index = JSON.stringify(join(repository, 'src/index.ts'))
-  const code = text.replaceAll(/from 'tabring'/g, `from ${index}`)
+  const code = source.replaceAll(/from 'tabring'/g, `from ${index}`)
   return `import { setDefaultDevice as onCpu } from ${index}\nonCpu('cpu')\n${code}`
 }

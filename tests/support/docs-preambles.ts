@@ -1,45 +1,56 @@
+/** A model, its optimizer, and data that it trains on. */
+const training = `
+    const model = new t.Linear(2, 2)
+    const optimizer = new t.AdamW(model.parameters(), { lr: 0.01 })
+    const scheduler = new t.lrScheduler.StepLR(optimizer, { stepSize: 10 })
+    const points = { x: { shape: [8, 2], data: new Float32Array(16).fill(0.5) }, y: { shape: [8], data: new Int32Array(8) } }
+    const testSet = new t.TensorDataset(points)
+    const loader = new t.DataLoader(testSet, { batchSize: 4 })
+    const types = { x: t.tensorType([4, 2]), y: t.tensorType([4], 'i32') }
+    const step = await t.compile(({ x, y }) => {
+      const loss = t.crossEntropy(model.forward(x), y)
+      optimizer.zeroGrad()
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    }, types)`
+
+/** This process as the one rank of a group. */
+const group = `
+    await t.initProcessGroup({ links: new Map(), rank: 0, worldSize: 1 })`
+
 /**
  * What the `ts` blocks of a page take as given: names of earlier blocks of the page, or of the reader's own program.
  *
- * A block may also use every name that `tabring` exports without importing it. Everything else it must declare.
+ * A block that is no file of its own may also use every name that `tabring` exports without importing it.
  */
 export const preambles: Readonly<Record<string, string>> = {
   'docs/guides/checkpoints.md': `
-    import type * as t from 'tabring'
-    declare const model: t.Module, optimizer: t.Optimizer, scheduler: t.lrScheduler.LRScheduler, loader: t.DataLoader
-    declare const parts: { model: t.Module; optimizer: t.Optimizer }
-    declare const accuracy: number
-    declare const log: (differences: readonly string[]) => void`,
-  // TypeScript's DOM has no directory picker; Chromium has.
+    import * as t from 'tabring'${group}${training}
+    const parts = { model, optimizer }
+    const accuracy = 0.5
+    const log = (differences: readonly string[]) => differences`,
   'docs/guides/data.md': `
-    import type * as t from 'tabring'
-    declare function showDirectoryPicker(): Promise<FileSystemDirectoryHandle>
-    declare const documents: readonly string[]
-    declare const decode: (index: number) => { x: Float32Array; y: number }
-    declare const mySamples: t.Dataset
-    declare const model: t.Module, optimizer: t.Optimizer, scheduler: t.lrScheduler.LRScheduler, loader: t.DataLoader
-    declare const step: t.StepProgram
-    declare const epoch: number`,
-  'docs/guides/mixed-precision.md': `
-    import type * as t from 'tabring'
-    declare const model: t.Linear, optimizer: t.Optimizer
-    declare const types: { x: t.TensorType; y: t.TensorType }`,
+    import * as t from 'tabring'${training}
+    const documents = ['one text', 'another']
+    const epoch = 0`,
   'docs/how-it-works/collectives.md': `
-    import type * as t from 'tabring'
-    declare const model: t.Linear`,
+    import * as t from 'tabring'${group}
+    const model = new t.Linear(2, 2)`,
   'docs/reference/api.md': `
-    import type * as t from 'tabring'
-    declare const model: t.Linear, testSet: t.Dataset`,
-  'docs/reference/distributed.md': `
-    declare const rank: number, epochs: number, numbers: Float32Array`,
+    import * as t from 'tabring'
+    const classifier = new t.Linear(2, 2)
+    const testSet = new t.TensorDataset({ x: { shape: [3, 2], data: new Float32Array(6) }, y: { shape: [3], data: new Int32Array(3) } })
+    const model = new t.Linear(2, 1)
+    const houses = new t.TensorDataset({ rooms: { shape: [3, 2], data: new Float32Array(6) }, price: { shape: [3, 1], data: new Float32Array(3) } })`,
   'docs/reference/launching.md': `
-    import type * as t from 'tabring'
-    declare const model: t.Module, optimizer: t.Optimizer
-    declare const loss: number`,
+    import * as t from 'tabring'${training}
+    const loss = 0.5`,
   'docs/reference/pytorch.md': `
-    import type * as t from 'tabring'
-    declare const model: t.Linear, ddp: t.DistributedDataParallel, optimizer: t.Optimizer
-    declare const types: { x: t.TensorType; y: t.TensorType }
-    declare const micro: { x: Float32Array<ArrayBuffer>; y: Int32Array<ArrayBuffer> }[]
-    declare const url: string, worldSize: number, mine: object`,
+    import * as t from 'tabring'${group}${training}
+    const ddp = new t.DistributedDataParallel(model)
+    const micro = [1, 2].map((x) => ({ x: new Float32Array(8).fill(x), y: new Int32Array(4) }))
+    const url = process.env['STORE_URL']!
+    const worldSize = 1
+    const mine = { name: 'a rank' }`,
 }

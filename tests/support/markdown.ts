@@ -15,6 +15,8 @@ export interface CodeBlock {
   /** Null for indented code. */
   readonly language: string | null
   readonly text: string
+  /** Of the file that it is, where a line before it says so: `name.ts`: */
+  readonly file: string | null
 }
 
 export interface MarkdownPage {
@@ -52,7 +54,7 @@ export function parsePage(path: string, text: string): MarkdownPage {
   const endIndented = () => {
     if (!indented) return
     const code = indented.code.join('\n').trimEnd()
-    blocks.push({ page: path, line: indented.line, language: null, text: `${code}\n` })
+    blocks.push({ page: path, line: indented.line, language: null, text: `${code}\n`, file: null })
     indented = null
   }
   const lines = text.split('\n')
@@ -63,7 +65,8 @@ export function parsePage(path: string, text: string): MarkdownPage {
       prose.push('')
       if (line.trim() === '```') {
         const { language, line, code } = fence
-        blocks.push({ page: path, line, language, text: `${code.join('\n')}\n` })
+        const [, file = null] = /^`([\w.-]+)`:$/.exec(lines[line - 4] ?? '') ?? []
+        blocks.push({ page: path, line, language, text: `${code.join('\n')}\n`, file })
         fence = null
       } else {
         fence.code.push(line.startsWith(fence.indent) ? line.slice(fence.indent.length) : line)

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { Plan } from '../../src/graph/plan/plan.ts'
 
-const page = readFileSync(new URL('../../docs/guides/mixed-precision.md', import.meta.url), 'utf8')
+const page = readFileSync(new URL('../../docs/how-it-works/float16.md', import.meta.url), 'utf8')
 const rows = page
   .split('\n')
   .filter((line) => line.startsWith('| '))
@@ -12,14 +12,14 @@ const rows = page
       .map((cell) => cell.trim()),
   )
 
-/** The names of the plans in the table of docs/guides/mixed-precision.md. */
+/** The names of the plans in the table of docs/how-it-works/float16.md. */
 export function documentedPlans(): string[] {
   const first = rows.findIndex(([name]) => name === 'bytes of a plan') + 1
   const length = rows.slice(first).findIndex((cells) => cells.length !== 5)
   return rows.slice(first, first + length).map(([name]) => name)
 }
 
-/** What the table of docs/guides/mixed-precision.md says of a plan: its bytes under autocast and in float32, their share, the dispatches. */
+/** What the table of docs/how-it-works/float16.md says of a plan: its bytes under autocast and in float32, their share, the dispatches. */
 export const documentedPlan = (name: string): string[] | undefined =>
   rows.find(([first]) => first === name)?.slice(1)
 

@@ -20,6 +20,8 @@ export type Done =
 export interface RankTab {
   page: Page
   events: RunEvent[]
+  /** What the tab and the signaling server have sent each other. */
+  frames: (string | Buffer)[]
   /** Resolves with the tab's end and when it came, `performance.now()` of this process. */
   done: Promise<Done & { atMs: number }>
   /** Resolves at the first event that `matches`. */
@@ -129,6 +131,11 @@ export class RankTabs {
 
 async function watchTab(page: Page): Promise<RankTab> {
   const events: RunEvent[] = []
+  const frames: (string | Buffer)[] = []
+  page.on('websocket', (socket) => {
+    socket.on('framesent', ({ payload }) => frames.push(payload))
+    socket.on('framereceived', ({ payload }) => frames.push(payload))
+  })
   const waiting: { matches: (event: RunEvent) => boolean; resolve: (event: RunEvent) => void }[] =
     []
   let finish!: (done: Done & { atMs: number }) => void
@@ -146,6 +153,7 @@ async function watchTab(page: Page): Promise<RankTab> {
   return {
     page,
     events,
+    frames,
     done,
     saw: (matches) =>
       new Promise((resolve) => {

@@ -27,9 +27,13 @@ export async function results(
   return ends.map((end, i) => {
     if (!end.ok) throw new Error(`${end.code}: ${end.message}`)
     const losses = opened[i].events.flatMap((event) => (event.event === 'step' ? event.loss : []))
-    return { ...end, losses }
+    return { ...end, losses, frames: opened[i].frames }
   })
 }
+
+/** Bytes that a tab and the server have sent each other. */
+export const serverBytes = ({ frames }: Results[number]): number =>
+  frames.reduce((sum, frame) => sum + Buffer.byteLength(frame), 0)
 
 export const config = {
   data: dataOfTabs,

@@ -1,6 +1,12 @@
 import { expect, test } from 'vitest'
 import { dataOfTabs, refuseChannels, withoutWebRtc } from '../../support/rank-tabs.ts'
-import { config, type Results, results, useTrainTabs } from '../../support/train-tabs.ts'
+import {
+  config,
+  type Results,
+  results,
+  serverBytes,
+  useTrainTabs,
+} from '../../support/train-tabs.ts'
 
 useTrainTabs()
 
@@ -28,6 +34,8 @@ test('where data channels cannot go to a worker the page pumps them, to the same
 
 test('where WebRTC is taken away two tabs train through the server, to the same bits', async () => {
   const ends = await results(2, 'relay', config, withoutWebRtc)
+  // What tests/e2e/train.spec.ts measures does see gradients, where they take this way.
+  for (const tab of ends) expect(serverBytes(tab)).toBeGreaterThan(tab.bytesSent)
   const hashes = [...ends, ...(await overWebRtc(2))].map(({ result }) => result.paramHash)
   expect(new Set(hashes).size).toBe(1)
 })

@@ -11,7 +11,7 @@ import { type TensorType, tensorType } from '../../../src/util/shape.ts'
 import { documentedPlan, documentedPlans, measuredPlan } from '../../support/plan-table.ts'
 import { planningTarget } from '../../support/planning-target.ts'
 
-// What autocast saves of whole models' plans, and what it costs in dispatches: docs/guides/mixed-precision.md has exactly these figures.
+// What autocast saves of whole models' plans, and what it costs in dispatches: docs/how-it-works/float16.md has exactly these figures.
 
 type Classifier = Module & Pick<ReturnType<typeof cnn>, 'forward'>
 
