@@ -97,6 +97,15 @@ export const allowed: Record<string, readonly string[]> = {
     'src/ddp/data-parallel/broadcast-tensors.ts',
     'src/parallel/mesh',
   ],
+  'src/parallel/tensor': [
+    'src/util',
+    'src/kernels',
+    'src/graph/trace',
+    'src/nn',
+    'src/peer/group',
+    'src/ddp/data-parallel/broadcast-tensors.ts',
+    'src/parallel/mesh',
+  ],
   'src/data': ['src/util'],
 
   'src/peer/room': ['src/util'],

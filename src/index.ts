@@ -541,6 +541,13 @@ export {
 export { bubbleOf, type TaskCosts, type TaskSpan } from './parallel/pipeline/simulate.ts'
 export { type ReplicateOptions, replicate } from './parallel/replicated/replicate.ts'
 export { type FullyShardOptions, fullyShard } from './parallel/sharded/fully-shard.ts'
+export { type ParallelizePlan, parallelizeModule } from './parallel/tensor/parallelize-module.ts'
+export {
+  ColwiseParallel,
+  type ColwiseParallelOptions,
+  type ParallelStyle,
+  RowwiseParallel,
+} from './parallel/tensor/styles.ts'
 export type { AlgorithmChoice } from './peer/algorithms/algorithm-choice.ts'
 export type { Algorithm as CollectiveAlgorithm } from './peer/algorithms/operations.ts'
 export type { ChunkRange } from './peer/algorithms/plan.ts'

@@ -5,7 +5,7 @@ import { linear } from '../graph/functions/linear.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import { layerOfCall, nextRandomLayer } from '../graph/trace/random.ts'
 import { product, type Tensor } from '../graph/trace/tensor.ts'
-import { ShapeError } from '../util/errors.ts'
+import { ShapeError, TabringError } from '../util/errors.ts'
 import { checkNumber, checkOptions, isCount, isShare } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
 import { ModuleList } from './containers.ts'
@@ -58,7 +58,7 @@ function checkConfig(config: GptConfig): void {
 const deviation = 0.02
 
 /** GPT-2's linear layer: y = x W + b with W [inFeatures, outFeatures]. shape: [R, inFeatures] -> [R, outFeatures] */
-class Conv1D extends Module {
+export class Conv1D extends Module {
   readonly weight: Parameter
   readonly bias: Parameter
 
@@ -80,6 +80,7 @@ class Attention extends Module {
   // Names as in the state dict.
   readonly c_attn: Conv1D
   readonly c_proj: Conv1D
+  readonly #headWidth: number
   readonly #heads: number
   readonly #dropoutP: number
   readonly #layer = nextRandomLayer()
@@ -90,6 +91,7 @@ class Attention extends Module {
     const { width, heads, dropout = 0 } = config
     this.c_attn = new Conv1D(width, 3 * width)
     this.c_proj = new Conv1D(width, width, residualDeviation(config))
+    this.#headWidth = width / heads
     this.#heads = heads
     this.#dropoutP = dropout
     this.resid_dropout = new Dropout(dropout)
@@ -98,9 +100,18 @@ class Attention extends Module {
   /** shape: x [batch * T, width], samples one after the other. errors: `shape.mismatch` without the number of samples. */
   forward(x: Tensor, batch: number): Tensor {
     const drops = this.training && this.#dropoutP > 0
+    const projected = this.c_attn.forward(x)
+    // Of tensor parallel ranks each has some of the heads.
+    const heads = projected.shape[1] / (3 * this.#headWidth)
+    if (drops && heads !== this.#heads) {
+      throw new TabringError(
+        'graph.misuse',
+        'gpt: dropout of attention does not work with parallelizeModule yet. Set dropout to 0.',
+      )
+    }
     const attended = packedAttention(
-      this.c_attn.forward(x),
-      { batch, heads: this.#heads },
+      projected,
+      { batch, heads },
       {
         isCausal: true,
         ...(drops && { dropoutP: this.#dropoutP, maskIndex: layerOfCall('gpt', this.#layer) }),

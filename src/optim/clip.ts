@@ -69,7 +69,7 @@ export function clipGradNorm(
   if (norm === 'smallest' && parameters.some((parameter) => parameter.sharedBy)) {
     throw new TabringError(
       'graph.misuse',
-      'clipGradNorm: normType -Infinity does not work with fullyShard, whose parts are padded with zeros. Use another norm.',
+      'clipGradNorm: normType -Infinity does not work with parameters that ranks divide, as fullyShard and parallelizeModule do. Use another norm.',
     )
   }
   const slot = trace.scalars.add(sourceOf(maxNorm))
@@ -155,27 +155,27 @@ export function ownGradient(bucket: Bucket, trace: Trace): GraphValue {
  * The gradients are as they lie in the buckets, without their control's factor.
  */
 export function statsOf(buckets: readonly Bucket[], norm: NormKind, trace: Trace): GraphValue {
-  let parts = buckets.flatMap((bucket) => {
-    const grad = ownGradient(bucket, trace)
-    // The zeros between parameters count in no norm but the smallest element's.
-    const ranges =
-      norm === 'smallest' ? rangesOf(bucket, trace) : [{ start: 0, length: grad.type.shape[0] }]
-    return ranges
-      .filter(({ length }) => length > 0)
-      .map((range) => trace.emitJoint(gradStats, [grad], { norm, ...range })[0])
-  })
   const join = (some: readonly GraphValue[]) => trace.emitJoint(joinStats, some, { norm })[0]
-  if (parts.length === 0) parts = [join([])]
-  while (parts.length > 1) {
-    const groups: GraphValue[][] = []
-    for (let at = 0; at < parts.length; at += mostJoined) {
-      groups.push(parts.slice(at, at + mostJoined))
+  const joinAll = (some: readonly GraphValue[]): GraphValue => {
+    let parts = some
+    if (parts.length === 0) return join([])
+    while (parts.length > 1) {
+      const groups: GraphValue[][] = []
+      for (let at = 0; at < parts.length; at += mostJoined)
+        groups.push(parts.slice(at, at + mostJoined))
+      parts = groups.map(join)
     }
-    parts = groups.map(join)
+    return parts[0]
   }
-  const shared = sharedBy(buckets)
-  if (shared) parts = [join([statsOfRanks(parts[0], shared, trace)])]
-  const [stats] = parts
+  // Other ranks have the rest of some parameters; all others count once.
+  const groups = [...new Set(buckets.map(({ sharedBy }) => sharedBy))]
+  const stats = joinAll(
+    groups.map((ranks) => {
+      const some = buckets.filter(({ sharedBy }) => sharedBy === ranks)
+      const own = joinAll(some.flatMap((bucket) => statsIn(bucket, norm, trace)))
+      return ranks ? join([statsOfRanks(own, ranks, trace)]) : own
+    }),
+  )
   if (trace.exchange && trace.exchange.size > 1) {
     const pool = new Pool('joint number', poolAlignment)
     trace.reductions.push({
@@ -187,16 +187,14 @@ export function statsOf(buckets: readonly Bucket[], norm: NormKind, trace: Trace
   return stats
 }
 
-/** The ranks that have the rest of these gradients. errors: `graph.misuse` where some are shared by others, or not shared. */
-function sharedBy(buckets: readonly Bucket[]): RankGroup | undefined {
-  const [first, ...others] = new Set(
-    buckets.flatMap(({ parameters }) => parameters.map((parameter) => parameter.sharedBy)),
-  )
-  if (others.length === 0) return first
-  throw new TabringError(
-    'graph.misuse',
-    'clip: the parameters are sharded over different ranks, or only some are. Call fullyShard with one mesh on a module that has all of them.',
-  )
+function statsIn(bucket: Bucket, norm: NormKind, trace: Trace): GraphValue[] {
+  const grad = ownGradient(bucket, trace)
+  // The zeros between parameters count in no norm but the smallest element's.
+  const ranges =
+    norm === 'smallest' ? rangesOf(bucket, trace) : [{ start: 0, length: grad.type.shape[0] }]
+  return ranges
+    .filter(({ length }) => length > 0)
+    .map((range) => trace.emitJoint(gradStats, [grad], { norm, ...range })[0])
 }
 
 /** The pairs of all ranks, in rank order. */

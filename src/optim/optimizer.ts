@@ -377,7 +377,9 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const deviceOf = (parameter: Parameter) => parameter.device ?? trace.device
     const kinds = new Map<string, Parameter[]>()
     for (const parameter of ordered) {
-      const kind = `${stepsOf(parameter)} ${formatDevice(deviceOf(parameter))}`
+      const { sharedBy } = parameter
+      const ranks = sharedBy ? trace.meetings?.numberOf(sharedBy) : ''
+      const kind = `${stepsOf(parameter)} ${formatDevice(deviceOf(parameter))} ${ranks}`
       kinds.set(kind, [...(kinds.get(kind) ?? []), parameter])
     }
     for (const parameters of kinds.values()) {

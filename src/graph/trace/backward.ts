@@ -32,8 +32,7 @@ export function addBackward(trace: Trace, loss: GraphValue): void {
     trace.reached.add(parameter)
     // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.
     // (`Weighing` finds out what they count for.)
-    const { exchange, sharedBy, replicatedBy } = parameter
-    const size = exchange?.size ?? (sharedBy?.size ?? 1) * (replicatedBy?.size ?? 1)
+    const size = parameter.exchange?.size ?? parameter.meanOver
     if (size > 1) scalars.setInitial(gradientWeight, 1 / size)
     const earlier = gradients.get(parameter)
     gradients.set(parameter, earlier ? addTo(trace, earlier, gradient) : gradient)
@@ -59,21 +58,23 @@ export function addBackward(trace: Trace, loss: GraphValue): void {
 
 /** errors: `graph.misuse` where ranks share some parameters otherwise than others, whose gradients would be weighed wrongly. */
 function refuseMixedRanks(trace: Trace, parameters: readonly Parameter[]): void {
-  const isShared = ({ sharedBy, replicatedBy }: Parameter) => sharedBy ?? replicatedBy
-  const shared = parameters.find(isShared)
+  const shared = parameters.find(({ sharedBy, replicatedBy }) => sharedBy ?? replicatedBy)
   if (!shared) return
   const refuse = (problem: string) => new TabringError('graph.misuse', `backward: ${problem}`)
   if (parameters.some(({ exchange }) => exchange))
     throw refuse(
-      'the model is wrapped in DistributedDataParallel and has parameters that fullyShard or replicate shares. Use one of them.',
+      'the model is wrapped in DistributedDataParallel and has parameters that fullyShard, replicate or parallelizeModule shares. Use one of them.',
     )
-  const whole = parameters.find((parameter) => !isShared(parameter))
-  if (whole)
+  const first = parameters[0]
+  const other = parameters.find(({ meanOver }) => meanOver !== first.meanOver)
+  if (other)
     throw refuse(
-      `ranks share "${shared.name}" and not "${whole.name}". Call fullyShard or replicate on a module that has all parameters of the loss.`,
+      `the gradient of "${first.name}" is a mean over ${first.meanOver} ranks, that of "${other.name}" over ${other.meanOver}. Call fullyShard or replicate on a module that has all parameters of the loss.`,
     )
   if (trace.accumulation)
-    throw refuse('compileAccumulated does not work with fullyShard or replicate yet. Use compile.')
+    throw refuse(
+      'compileAccumulated does not work with fullyShard, replicate or parallelizeModule yet. Use compile.',
+    )
 }
 
 /** What a backward pass found: gradients by parameter, and by other tensors that asked for one. */

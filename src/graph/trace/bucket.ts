@@ -1,7 +1,7 @@
 import type { PlacedDevice } from '../../util/device.ts'
 import type { Memory } from '../memory/memory-device.ts'
 import { alignInPool, Pool, poolAlignment } from '../memory/pool.ts'
-import type { GradientExchange } from './exchange.ts'
+import type { GradientExchange, RankGroup } from './exchange.ts'
 import type { Parameter } from './parameter.ts'
 
 /** Room for scalar outputs behind each bucket on the wire; one alignment unit, so that slices stay aligned. */
@@ -11,7 +11,7 @@ export const tailElements = poolAlignment
 export const wordInTail = tailElements - 1
 
 /**
- * Parameters whose gradients travel and update together: one pool of parameters, one of gradients, the same layout in both.
+ * Parameters whose gradients travel and update together, and which the same ranks share: one pool of parameters, one of gradients, the same layout in both.
  *
  * `elements` is the pools' length, a multiple of the alignment.
  */
@@ -43,6 +43,11 @@ export class Bucket {
     this.elements = elements
     this.parameterPool = this.newPool('parameters', elements)
     this.gradientPool = this.newPool('gradients', elements)
+  }
+
+  /** The ranks that have the rest of its parameters, where each has a part. */
+  get sharedBy(): RankGroup | undefined {
+    return this.parameters[0]?.sharedBy
   }
 
   /** A pool beside its parameters. */

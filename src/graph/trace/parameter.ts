@@ -11,13 +11,15 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   #requiresGrad = true
   /** Set by DistributedDataParallel: how gradients are summed over ranks. */
   exchange: GradientExchange<Parameter> | undefined
-  /** Set by fullyShard: the ranks of which each holds a part of what is one parameter of the model. */
+  /** Set by fullyShard and parallelizeModule: the ranks of which each holds a part of what is one parameter of the model. */
   sharedBy: RankGroup | undefined
   /**
    * Set by `replicate`, and by fullyShard over a mesh of two dimensions: the ranks that hold the same and sum their gradients before an
    * update.
    */
   replicatedBy: RankGroup | undefined
+  /** Set by `replicate` and fullyShard: how many ranks, each with its own samples, its gradient is a mean over. */
+  meanOver = 1
 
   constructor(shape: Shape, data: Float32Array<ArrayBuffer>) {
     const type = tensorType(shape)

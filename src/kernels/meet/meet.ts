@@ -18,6 +18,8 @@ export interface MeetAttrs {
   readonly group: number
   /** Where tensors are gathered: the elements of each; what parts have beyond them is padding. Default: those of all parts. */
   readonly totals?: readonly number[]
+  /** Of a sum: all ranks use it for one loss, instead of each for its own, so that its gradient is on every rank already. */
+  readonly isOneLoss?: boolean
 }
 
 /** A tensor in parts of equal length, the last ones of which may be padded or padding alone. units: elements. */
@@ -106,6 +108,7 @@ export const meet: Op<MeetAttrs> = defineOp<MeetAttrs>({
     },
   ],
   gradient({ outputs, outputGradients, inputs, attrs, emit }) {
+    if (attrs.isOneLoss) return [...outputGradients]
     // What this rank gave is in every rank's loss, and every rank's loss is in the sum.
     const known = outputs.flatMap((_, at) => (outputGradients[at] ? [at] : []))
     if (known.length === 0) return []

@@ -45,7 +45,7 @@ export async function replicate<M extends Module>(
   }
   const group = mesh?.getGroup() ?? getProcessGroup('replicate')
   const parameters = module.parameters()
-  const taken = parameters.find(({ sharedBy, replicatedBy }) => sharedBy ?? replicatedBy)
+  const taken = parameters.find(({ meanOver }) => meanOver > 1)
   if (taken) {
     throw new TabringError(
       'graph.misuse',
@@ -53,7 +53,10 @@ export async function replicate<M extends Module>(
     )
   }
   await broadcastTensors(group, parameters, { label: 'replicate' })
-  for (const parameter of parameters) parameter.replicatedBy = group
+  for (const parameter of parameters) {
+    parameter.replicatedBy = group
+    parameter.meanOver = group.size
+  }
   module.registerForwardPreHook(() => {
     groupsOf(activeTrace('forward'))
     return undefined

@@ -111,6 +111,7 @@ async function shardAll(
   for (const parameter of parameters) {
     const shard = new ShardedParameter(parameter, await parameter.read(), group)
     shard.replicatedBy = replicas
+    shard.meanOver = group.size * (replicas?.size ?? 1)
     parameter.release()
     shards.set(parameter, shard)
   }

@@ -1,0 +1,122 @@
+import type { Parameter } from '../../graph/trace/parameter.ts'
+import type { Tensor } from '../../graph/trace/tensor.ts'
+import { activeTrace, isTracing, type Trace } from '../../graph/trace/trace.ts'
+import { Conv1D } from '../../nn/gpt.ts'
+import { Linear } from '../../nn/layers.ts'
+import type { Module } from '../../nn/module.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { TabringError } from '../../util/errors.ts'
+import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { type Cut, SplitParameter } from './split-parameter.ts'
+import { copyToRanks, sumOverRanks } from './sums.ts'
+
+/** How `parallelizeModule` divides a layer. */
+export interface ParallelStyle {
+  /** @internal */
+  apply(layer: Layer): Promise<void>
+}
+
+/** A layer with a matrix and, perhaps, a bias. */
+export interface Layer {
+  readonly path: string
+  readonly module: Module
+  readonly group: CollectiveGroup
+}
+
+export interface ColwiseParallelOptions {
+  /**
+   * Into how many equal parts the output features fall, of which each rank gets a piece: 3 for queries, keys and values in one projection.
+   * Default 1.
+   */
+  readonly blocks?: number
+}
+
+/** Divides a linear layer's output features over the ranks. Each reads the whole input, and has its part of the output. */
+export class ColwiseParallel implements ParallelStyle {
+  readonly #blocks: number
+
+  constructor(options: ColwiseParallelOptions = {}) {
+    const { blocks = 1 } = checkOptions('ColwiseParallel', options, { blocks: true })
+    checkNumber('ColwiseParallel', 'blocks', blocks, isCount, 'a whole number above 0')
+    this.#blocks = blocks
+  }
+
+  /** @internal */
+  async apply(layer: Layer): Promise<void> {
+    const { module, group } = layer
+    const { weight, bias, outputAxis } = matrixOf(layer)
+    const cutAt = (axis: number): Cut => ({ axis, blocks: this.#blocks })
+    await split(layer, 'weight', weight, cutAt(outputAxis))
+    if (bias) await split(layer, 'bias', bias, cutAt(0))
+    module.registerForwardPreHook((_, [x, ...others]) => [
+      copyToRanks(x as Tensor, group),
+      ...others,
+    ])
+  }
+}
+
+/** Divides a linear layer's input features over the ranks. Each reads its part of the input; their sum, on all ranks, is the output. */
+export class RowwiseParallel implements ParallelStyle {
+  /** @internal */
+  async apply(layer: Layer): Promise<void> {
+    const { module, group } = layer
+    const { weight, bias, outputAxis } = matrixOf(layer)
+    await split(layer, 'weight', weight, { axis: 1 - outputAxis, blocks: 1 })
+    /** The forward under way, which adds no bias: it is added to the sum, once. */
+    let open: Trace | undefined
+    if (bias)
+      hold(module, 'bias', () =>
+        open && isTracing() && activeTrace('forward') === open ? undefined : bias,
+      )
+    module.registerForwardPreHook(() => {
+      open = activeTrace('forward')
+      return undefined
+    })
+    module.registerForwardHook((_, __, output: Tensor) => {
+      open = undefined
+      const sum = sumOverRanks(output, group)
+      return bias ? sum.add(bias) : sum
+    })
+  }
+}
+
+/** errors: `graph.misuse` for a layer without a matrix. */
+function matrixOf({ path, module }: Layer) {
+  if (module instanceof Linear) return { weight: module.weight, bias: module.bias, outputAxis: 0 }
+  if (module instanceof Conv1D) return { weight: module.weight, bias: module.bias, outputAxis: 1 }
+  throw new TabringError(
+    'graph.misuse',
+    `parallelizeModule: "${path}" is a ${module.constructor.name}; only linear layers can be divided. Name the Linear layers in it.`,
+  )
+}
+
+/** Puts this rank's slice where the module has the parameter. errors: `graph.misuse` where ranks cannot have equal slices. */
+async function split(
+  { path, module, group }: Layer,
+  name: 'weight' | 'bias',
+  parameter: Parameter,
+  cut: Cut,
+): Promise<void> {
+  const shares = cut.blocks * group.size
+  const features = parameter.shape[cut.axis]
+  if (parameter.sharedBy ?? parameter.replicatedBy ?? parameter.exchange) {
+    throw new TabringError(
+      'graph.misuse',
+      `parallelizeModule: ranks share "${path}.${name}" already. Call parallelizeModule first, and name each layer once.`,
+    )
+  }
+  if (features % shares !== 0) {
+    const each = cut.blocks > 1 ? ` in ${cut.blocks} blocks` : ''
+    throw new TabringError(
+      'graph.misuse',
+      `parallelizeModule: "${path}" has ${features} features${each}, which ${group.size} ranks cannot divide equally. Choose a multiple of ${shares}.`,
+    )
+  }
+  const slice = new SplitParameter(parameter, await parameter.read(), group, cut)
+  parameter.release()
+  hold(module, name, () => slice)
+}
+
+function hold(module: Module, name: string, get: () => Parameter | undefined): void {
+  Object.defineProperty(module, name, { get, enumerable: true, configurable: true })
+}
