@@ -32,3 +32,13 @@ test('parameters sharded over two tabs end with the bits of DistributedDataParal
     expect(elements / allElements).toBeCloseTo(0.5, 1)
   }
 })
+
+test('layers divided over two tabs train as undivided ones do', async () => {
+  const ranks = await trainedSplit('tensor', 2)
+  for (const { keys, allKeys, losses, expected, elements, allElements } of ranks) {
+    expect(keys).toEqual(allKeys)
+    expect(losses).toEqual(ranks[0].losses)
+    for (const [i, loss] of losses.entries()) expect(loss).toBeCloseTo(expected[i], 5)
+    expect(elements).toBeLessThan(0.75 * allElements)
+  }
+})

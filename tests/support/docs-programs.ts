@@ -32,6 +32,12 @@ export const docsPrograms: readonly DocsProgram[] = [
     prints: /step 60: loss of rank 1 [0-2]\./,
   },
   {
+    page: 'docs/guides/split.md',
+    files: ['tensor.ts'],
+    args: ['--nproc-per-node', '2'],
+    prints: /\[1\]: step 60: loss [0-2]\./,
+  },
+  {
     page: 'README.md',
     files: ['train.ts'],
     args: ['--nproc-per-node', '2'],

@@ -65,11 +65,11 @@ function refuseMixedRanks(trace: Trace, parameters: readonly Parameter[]): void 
     throw refuse(
       'the model is wrapped in DistributedDataParallel and has parameters that fullyShard, replicate or parallelizeModule shares. Use one of them.',
     )
-  const first = parameters[0]
-  const other = parameters.find(({ meanOver }) => meanOver !== first.meanOver)
-  if (other)
+  const averaged = parameters.find(({ meanOver }) => meanOver > 1)
+  const other = parameters.find(({ meanOver }) => averaged && meanOver !== averaged.meanOver)
+  if (averaged && other)
     throw refuse(
-      `the gradient of "${first.name}" is a mean over ${first.meanOver} ranks, that of "${other.name}" over ${other.meanOver}. Call fullyShard or replicate on a module that has all parameters of the loss.`,
+      `ranks average the gradient of "${averaged.name}", but not that of "${other.name}" with it. Call fullyShard or replicate on a module that has all parameters of the loss.`,
     )
   if (trace.accumulation)
     throw refuse(

@@ -172,7 +172,7 @@ describe('fullyShard', () => {
     })
     for (const [again, mixed] of ended.map(resultOf)) {
       expect(again).toContain('fullyShard: Linear is already sharded.')
-      expect(mixed).toContain('backward: ranks share "" and not "".')
+      expect(mixed).toContain('backward: ranks average the gradient of "", but not that of ""')
     }
   })
 })

@@ -7,9 +7,12 @@ import type { StateDict } from '../../../src/nn/module.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
 import { clipGradNorm } from '../../../src/optim/clip.ts'
 import type { OptimizerStateDict } from '../../../src/optim/state-dict.ts'
-import { type DeviceMesh, initDeviceMesh } from '../../../src/parallel/mesh/device-mesh.ts'
+import { initDeviceMesh } from '../../../src/parallel/mesh/device-mesh.ts'
 import { replicate } from '../../../src/parallel/replicated/replicate.ts'
-import { parallelizeModule } from '../../../src/parallel/tensor/parallelize-module.ts'
+import {
+  type ParallelizePlan,
+  parallelizeModule,
+} from '../../../src/parallel/tensor/parallelize-module.ts'
 import { ColwiseParallel, RowwiseParallel } from '../../../src/parallel/tensor/styles.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { tensorType } from '../../../src/util/shape.ts'
@@ -135,5 +138,52 @@ describe('parallelizeModule', () => {
     const [three] = await trainOn(3, { tp: 3, ...next })
     const [one] = await trainOn(1, { tp: 1, ...next })
     expect(distance(three.saved, one.saved)).toBeLessThan(2e-5)
+  })
+
+  test.each<[string, ParallelizePlan, string]>([
+    [
+      'a path that no layer has',
+      { 'net.3': new ColwiseParallel() },
+      'the module has no layer "net.3"',
+    ],
+    [
+      'a layer that is not linear',
+      { 'transformer.ln_f': new ColwiseParallel() },
+      '"transformer.ln_f" is a LayerNorm; only linear layers can be divided',
+    ],
+    [
+      'features that the ranks cannot divide',
+      { 'transformer.h.0.mlp.c_fc': new ColwiseParallel({ blocks: 3 }) },
+      '"transformer.h.0.mlp.c_fc" has 40 features in 3 blocks, which 2 ranks cannot divide equally. Choose a multiple of 6.',
+    ],
+    [
+      'a layer that is named twice',
+      {
+        'transformer.h.*.mlp.c_fc': new ColwiseParallel(),
+        'transformer.h.0.mlp.c_fc': new RowwiseParallel(),
+      },
+      'ranks share "transformer.h.0.mlp.c_fc.weight" already',
+    ],
+  ])('names %s', async (_, wrong, message) => {
+    const ended = await onRanks(2, async (processGroup) => {
+      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      await parallelizeModule(gpt({ ...config, heads: 2, width: 10 }), mesh, wrong)
+    })
+    for (const one of ended)
+      expect(one).toMatchObject({
+        status: 'rejected',
+        reason: { code: 'graph.misuse', message: expect.stringContaining(message) },
+      })
+  })
+
+  test('dropout of attention with divided heads is refused', async () => {
+    const ended = await onRanks(2, async (processGroup) => {
+      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const model = await parallelizeModule(gpt({ ...config, dropout: 0.1 }), mesh, plan)
+      const x = tensorType([2, length], 'i32')
+      await compile(({ x }) => ({ y: model.forward(x) }), { x }, { device: 'cpu' })
+    })
+    for (const one of ended)
+      expect(one).toMatchObject({ reason: { message: expect.stringContaining('dropout') } })
   })
 })
