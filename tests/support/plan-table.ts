@@ -14,7 +14,7 @@ const rows = page
 
 /** The names of the plans in the table of docs/how-it-works/float16.md. */
 export function documentedPlans(): string[] {
-  const first = rows.findIndex(([name]) => name === 'bytes of a plan') + 1
+  const first = rows.findIndex(([name]) => name === "bytes of a step's intermediates") + 1
   const length = rows.slice(first).findIndex((cells) => cells.length !== 5)
   return rows.slice(first, first + length).map(([name]) => name)
 }
