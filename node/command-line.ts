@@ -1,4 +1,5 @@
 import type { DeviceType } from '../src/util/device.ts'
+import { messageOf } from '../src/util/errors.ts'
 
 /** `--nproc_per_node` and the like are taken as torchrun takes them: `_` for `-` in an option's name. */
 export function withDashes(argument: string): string {
@@ -7,13 +8,48 @@ export function withDashes(argument: string): string {
   return [name.replaceAll('_', '-'), ...value].join('=')
 }
 
-/** The text of Commander's complaint, on one line and in our form, up to a full stop. */
-export function oneLine(text: string): string {
-  const line = text
+const asList = (choices: string) => choices.replace(/, ([^,]+)$/, ' or $1')
+const hint = (text: string | undefined) => (text ? ` Did you mean ${text}?` : '')
+
+/** Commander's texts, and what we say instead. */
+const rewrites: readonly [form: RegExp, text: (...parts: string[]) => string][] = [
+  [
+    /^option '(?:-\w, )?(--[\w-]+)[^']*' argument '(.*)' is invalid\. Allowed choices are (.+)\.$/s,
+    (_, flag, given, choices) => `${flag}: expected ${asList(choices)}, got "${given}".`,
+  ],
+  [
+    /^option '(?:-\w, )?(--[\w-]+)[^']*' argument '.*' is invalid\. (.)(.*)$/s,
+    (_, flag, first, rest) => `${flag}: ${first.toLowerCase()}${rest}`,
+  ],
+  [
+    /^option '(?:-\w, )?(--[\w-]+)[^']*' argument missing$/,
+    (_, flag) => `${flag}: the value is missing.`,
+  ],
+  [
+    /^unknown option '([^']*)'(?: \(Did you mean (.*)\?\))?$/,
+    (_, flag, near) => `${flag}: there is no such flag.${hint(near)}`,
+  ],
+  [
+    /^unknown command '([^']*)'(?: \(Did you mean (.*)\?\))?$/,
+    (_, name, near) => `there is no command "${name}".${hint(near)}`,
+  ],
+  [/^missing required argument '([^']*)'$/, (_, name) => `the ${name} is missing.`],
+  [
+    /^too many arguments.*Expected (\d+) arguments? but got (\d+)\.$/,
+    (_, most, given) => `expected ${most} arguments, got ${given}.`,
+  ],
+]
+
+/** What is wrong with a command line that Commander refuses, as one line in our form. */
+export function usageProblem(thrown: unknown): string {
+  const line = messageOf(thrown)
     .replace(/^error: /, '')
     .replace(/\s*\n\s*/g, ' ')
-    .replace(/\.? (\(Did you mean .*\))$/, '. $1')
     .trim()
+  for (const [form, text] of rewrites) {
+    const found = form.exec(line)
+    if (found) return text(...found)
+  }
   return /[.)]$/.test(line) ? line : `${line}.`
 }
 

@@ -1,11 +1,11 @@
 import { spawn } from 'node:child_process'
 import { resolve } from 'node:path'
-import { Command, InvalidArgumentError, Option } from 'commander'
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import type { DeviceType } from '../src/util/device.ts'
-import { messageOf, TabringError } from '../src/util/errors.ts'
+import { messageOf } from '../src/util/errors.ts'
 import { checked, launcherParameter } from '../src/util/switches.ts'
 import { ensureBuilt } from './build.ts'
-import { cpuSwitch } from './command-line.ts'
+import { cpuSwitch, usageProblem } from './command-line.ts'
 import { checkDataFolder } from './data-folder.ts'
 import { addIceFlags, type IceFlags, iceOptionsOf } from './ice/ice-flags.ts'
 import { dataMount } from './mounts.ts'
@@ -15,12 +15,12 @@ interface StartFlags extends IceFlags {
   port?: number
   host?: boolean | string
   data?: string
-  allowOrigin: string[]
-  relay: boolean
+  allowOrigin?: string[]
+  relay?: boolean
   device?: DeviceType
   visibleDevices?: string
-  open: boolean
-  forceBuild: boolean
+  open?: boolean
+  forceBuild?: boolean
 }
 
 const command = new Command('npm start --')
@@ -42,12 +42,10 @@ const command = new Command('npm start --')
     '--allow-origin <url>',
     'accept pages at this address, a tunnel or proxy to this server; may be repeated',
     addOrigin,
-    [],
   )
   .option(
     '--relay',
     'let tabs send their data through this server, encrypted end to end, where a network blocks WebRTC; anyone who can reach the port may use it',
-    false,
   )
   .addOption(
     new Option(
@@ -59,22 +57,27 @@ const command = new Command('npm start --')
     '--visible-devices <list>',
     'WebGPU devices that the page sees on this machine, renumbered from 0: 0,2',
   )
-  .option('--open', 'open the page in the browser', false)
-  .option('--force-build', 'build the page even if it is up to date', false)
+  .option('--open', 'open the page in the browser')
+  .option('--force-build', 'build the page even if it is up to date')
 addIceFlags(command)
+  .helpOption('-h, --help', 'show this help')
+  .exitOverride()
+  .configureOutput({ writeErr: () => undefined })
 
 function parsePort(text: string): number {
   const port = Number(text)
   if (!Number.isInteger(port) || port < 0 || port > 65_535) {
-    throw new InvalidArgumentError('Expected a whole number from 0 to 65535.')
+    throw new InvalidArgumentError(`Expected a whole number from 0 to 65535, got "${text}".`)
   }
   return port
 }
 
-function addOrigin(text: string, origins: string[]): string[] {
+function addOrigin(text: string, origins: readonly string[] = []): string[] {
   const url = URL.canParse(text) ? new URL(text) : null
   if (!url || !/^https?:$/.test(url.protocol)) {
-    throw new InvalidArgumentError('Expected an address like https://name.example:8443.')
+    throw new InvalidArgumentError(
+      `Expected an address like https://name.example:8443, got "${text}".`,
+    )
   }
   return [...origins, url.origin]
 }
@@ -94,7 +97,7 @@ function greeting(served: Served, flags: StartFlags): string {
   for (const url of served.lanUrls) lines.push(`  on the network ${url}`)
   if (served.certificate && served.lanUrls.length === 0)
     lines.push('  no network address was found: connect this machine to a network')
-  for (const origin of flags.allowOrigin) lines.push(`  and through    ${origin}/`)
+  for (const origin of flags.allowOrigin ?? []) lines.push(`  and through    ${origin}/`)
   if (flags.data !== undefined) {
     lines.push('', `  Data: ${resolve(flags.data)}, at ${dataMount} on the page.`)
   }
@@ -144,8 +147,8 @@ async function main(): Promise<void> {
     host: flags.host,
     mounts: flags.data === undefined ? undefined : { [dataMount]: resolve(flags.data) },
     signaling: {
-      allowedOrigins: flags.allowOrigin,
-      relay: flags.relay,
+      allowedOrigins: flags.allowOrigin ?? [],
+      relay: flags.relay ?? false,
       log: (line) => console.error(line),
       ...(ice && { ice }),
     },
@@ -164,6 +167,11 @@ async function main(): Promise<void> {
 }
 
 main().catch((thrown) => {
-  console.error(thrown instanceof TabringError ? thrown.message : `start: ${messageOf(thrown)}`)
+  if (thrown instanceof CommanderError && thrown.exitCode === 0) process.exit(0)
+  const text =
+    thrown instanceof CommanderError
+      ? `${usageProblem(thrown)} See npm start -- --help.`
+      : messageOf(thrown)
+  console.error(`start: ${text}`)
   process.exit(1)
 })

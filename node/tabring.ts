@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Command, CommanderError } from 'commander'
 import { messageOf, TabringError } from '../src/util/errors.ts'
-import { oneLine } from './command-line.ts'
+import { usageProblem } from './command-line.ts'
 import { docsText } from './docs.ts'
 import { failureText } from './launch/failure-text.ts'
 import { parseLaunch } from './launch/options.ts'
@@ -15,10 +15,10 @@ import { runCommand } from './run-command.ts'
 const examples = `
 Examples:
   npx tabring run --nproc-per-node 4 train.ts
-  tabring launch --nproc_per_node=2 train.ts --lr 0.1
-  tabring docs get-started
+  npx tabring launch --nproc_per_node=2 train.ts --lr 0.1
+  npx tabring docs get-started
 
-Run tabring <command> --help for more.
+Run npx tabring <command> --help for more.
 `
 
 /** The package's own: this file is in node/ in the repository, and in dist-lib/launch/ in the package. */
@@ -62,10 +62,10 @@ function answerOther(argv: readonly string[]): string {
     if (thrown instanceof CommanderError && /^commander\.(help|version)/.test(thrown.code))
       return text
     const isModule = /\.[cm]?[jt]sx?$/.test(argv[0])
-    const hint = isModule ? ` (Did you mean npx tabring run ${argv[0]}?)` : ''
+    const hint = isModule ? ` Did you mean npx tabring run ${argv[0]}?` : ''
     throw new TabringError(
       'config.invalid',
-      `${oneLine(messageOf(thrown))}${hint} See tabring --help.`,
+      `${usageProblem(thrown)}${hint} See npx tabring --help.`,
       { cause: thrown },
     )
   }

@@ -7,7 +7,7 @@ import { type Summary, summaryFile } from './test/reporter.ts'
 
 const usage = `Usage: npm run test:repeat -- [--times N] [--load] [spec ...] [-t name]
 
-Runs the specs N times (10 by default) and reports how often each test failed. Without a spec it runs all of "npm test";\nwith -t alone, the matching tests of both sets.
+Runs the specs N times (10 by default) and reports how often each test failed. Without a spec it runs all of "npm test";\n--all adds tests/all.
 
   --times N   number of runs
   --load      keep one core busy with another process meanwhile
@@ -15,7 +15,9 @@ Runs the specs N times (10 by default) and reports how often each test failed. W
 
 The output of each failed run is kept in test-results/repeat-<n>.log.`
 
-const given = process.argv.slice(2)
+const given = process.argv
+  .slice(2)
+  .flatMap((arg) => (arg.startsWith('--times=') ? arg.split('=') : [arg]))
 if (given.includes('--help') || given.includes('-h')) {
   console.log(usage)
   process.exit(0)

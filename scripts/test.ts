@@ -91,6 +91,11 @@ const isWhole = args.length === 0
 const words = args.filter(
   (arg, i) => !arg.startsWith('-') && !/^(?:-t|--[\w-]+)$/.test(args[i - 1] ?? ''),
 )
+const unknown = words.find((word) => matching(word, false) + matching(word, true) === 0)
+if (unknown !== undefined) {
+  console.error(`test: no spec's path contains "${unknown}". Name a folder, such as unit/graph.`)
+  process.exit(1)
+}
 const isAll = process.argv.includes('--all') || words.some((word) => matching(word, false) === 0)
 const set = isAll ? 'all' : 'core'
 const further = words.reduce((sum, word) => sum + matching(word, true), 0)

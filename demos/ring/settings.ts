@@ -1,4 +1,5 @@
 import { isHierarchy } from '../../src/peer/algorithms/hierarchical.ts'
+import { algorithms } from '../../src/peer/algorithms/operations.ts'
 
 /** What decides a run: the same settings give the same messages at the same times. */
 export interface RingSettings {
@@ -19,7 +20,7 @@ export interface RingSettings {
   readonly flip: number
 }
 
-export const algorithmChoices = ['auto', 'ring', 'direct', 'oneShot', 'hierarchical'] as const
+export const algorithmChoices = ['auto', ...algorithms] as const
 
 export const defaultSettings: RingSettings = {
   ranks: 4,

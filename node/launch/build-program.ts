@@ -53,10 +53,10 @@ const page = `<!doctype html>
 export function findModule(module: string, folder: string = process.cwd()): string {
   const path = resolve(folder, module)
   if (existsSync(path) && statSync(path).isFile()) return path
-  const reason = existsSync(path) ? 'which is not a file' : 'which does not exist'
+  const problem = existsSync(path) ? 'is not a file' : 'does not exist'
   throw new TabringError(
     'config.invalid',
-    `module: expected a TypeScript or JavaScript file, got ${module}, ${reason} in ${folder}. Put the path of your training module after the flags.`,
+    `module: ${module} ${problem} in ${folder}. Put the path of your training module after the flags.`,
   )
 }
 

@@ -189,7 +189,7 @@ export function addFlags(command: Command): Command {
     .option('--nnodes <n>', 'number of machines (default: 1)', nodes)
     .option(
       '--node-rank <n>',
-      'number of this machine, from 0; by default the machine that --rdzv-endpoint names is 0',
+      'number of this machine, from 0; default: 0 on the machine that --rdzv-endpoint names',
       wholeNumber(0, 65_535),
     )
     .option('--master-addr <host>', 'address of machine 0', address)
@@ -205,7 +205,7 @@ export function addFlags(command: Command): Command {
       notEmpty,
     )
     .addOption(
-      new Option('--rdzv-backend <name>', 'accepted for compatibility: both do the same')
+      new Option('--rdzv-backend <name>', 'accepted for compatibility: both values behave the same')
         .choices(['static', 'c10d'])
         .default('static'),
     )
@@ -245,7 +245,7 @@ export function addFlags(command: Command): Command {
       Number,
     )
     .optionsGroup('Output:')
-    .option('--log-dir <folder>', 'also write DIR/RANK/stdout.log and stderr.log')
+    .option('--log-dir <folder>', 'also write <folder>/<rank>/stdout.log and stderr.log')
     .option(
       '-t, --tee <streams>',
       'streams to write to the log folder: 0 none, 1 stdout, 2 stderr, 3 both, or per local rank 0:3,1:2; without --log-dir to a new temporary folder',

@@ -1,7 +1,7 @@
 import { Command, CommanderError, type Option } from 'commander'
-import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, type SwitchInputs } from '../../src/util/switches.ts'
-import { cpuSwitch, oneLine, withDashes } from '../command-line.ts'
+import { cpuSwitch, usageProblem, withDashes } from '../command-line.ts'
 import { type IceFlags, iceOptionsOf } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { checkKey } from './crew/keys.ts'
@@ -148,7 +148,7 @@ export function parseLaunch(
       return { kind: 'help', text: help }
     throw new TabringError(
       'config.invalid',
-      `${oneLine(messageOf(thrown))} See tabring ${name} --help.`,
+      `${usageProblem(thrown)} See npx tabring ${name} --help.`,
       { cause: thrown },
     )
   }

@@ -5,10 +5,10 @@ import { metas } from '../../demos/metas.ts'
 import { givenData, type TrainConfig } from '../../src/trainer/settings/config.ts'
 import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
 import type { DeviceType } from '../../src/util/device.ts'
-import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/util/switches.ts'
 import type { AdapterChoice } from '../chromium.ts'
-import { cpuSwitch, oneLine, withDashes } from '../command-line.ts'
+import { cpuSwitch, usageProblem, withDashes } from '../command-line.ts'
 import { addIceFlags, iceOptionsOf } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { dataMount } from '../mounts.ts'
@@ -181,11 +181,7 @@ function defineCommand(): Command {
       wholeNumber(1),
       50,
     )
-    .option(
-      '--tune',
-      'measure kernel variants in this run, instead of using the fixed table',
-      false,
-    )
+    .option('--tune', 'measure kernel variants in this run, instead of using the fixed table')
     .addOption(
       new Option(
         '--device <which>',
@@ -197,8 +193,8 @@ function defineCommand(): Command {
         .choices(['auto', 'software'])
         .default('auto'),
     )
-    .option('--json', 'print one JSON object per line instead of the bar', false)
-    .option('--headed', 'show the browser', false)
+    .option('--json', 'print one JSON object per line instead of the bar')
+    .option('--headed', 'show the browser')
     .option(
       '--timeout <seconds>',
       'give up on a rank that has been silent for this long',
@@ -217,8 +213,8 @@ function defineCommand(): Command {
     .option(
       '--relay',
       'let tabs send their data through the server of this command, encrypted end to end, where WebRTC cannot link them',
-      false,
     )
+    .helpOption('-h, --help', 'show this help')
     .allowExcessArguments(false)
   return addIceFlags(command)
 }
@@ -248,7 +244,7 @@ export function parseOptions(
       return { kind: 'help', text: help }
     throw new TabringError(
       'config.invalid',
-      `${oneLine(messageOf(thrown))} See npm run train -- --help.`,
+      `${usageProblem(thrown)} See npm run train -- --help.`,
       { cause: thrown },
     )
   }
@@ -319,8 +315,8 @@ export function parseOptions(
       dataFolder,
       ...(givenFile !== undefined && { givenFile }),
       outFile: out,
-      isJson: json,
-      isHeaded: headed,
+      isJson: json ?? false,
+      isHeaded: headed ?? false,
       adapter,
       device: parsed('cpu', switches.cpu) ? 'cpu' : 'webgpu',
       timeoutMs: timeout * 1000,
@@ -328,7 +324,7 @@ export function parseOptions(
       switches,
       traceFile: trace,
       maxRestarts,
-      isRelayed: relay,
+      isRelayed: relay ?? false,
       ...(ice && { ice }),
       ...(checkpoints && { checkpoints }),
     },

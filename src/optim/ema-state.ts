@@ -32,7 +32,7 @@ function indexOf(key: string, tensors: readonly StoredTensor[]): number {
   const found = same.length > 0 ? same : named((name) => name.endsWith(`.${key}`))
   if (found.length < 2) return found[0] ?? -1
   throw malformed(
-    `expected averages by index, got the name "${key}", which ${found.length} parameters have.`,
+    `the name "${key}" belongs to ${found.length} parameters.`,
   )
 }
 

@@ -123,7 +123,9 @@ export class GradScaler {
     if (controls.length === 0 || controls.length > mostControls) {
       throw new TabringError(
         'graph.misuse',
-        `scaler.update: expected 1 to ${mostControls} optimizers that called step before, got ${controls.length}. Call scaler.step(optimizer) first.`,
+        controls.length === 0
+          ? 'scaler.update: no optimizer has stepped. Call scaler.step(optimizer) first.'
+          : `scaler.update: expected at most ${mostControls} optimizers, got ${controls.length}. Use a second scaler.`,
       )
     }
     const options = this.#options

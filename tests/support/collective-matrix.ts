@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { type Algorithm, algorithms } from '../../src/peer/algorithms/operations.ts'
+import { type Algorithm, algorithms, type Operation } from '../../src/peer/algorithms/operations.ts'
 import { chunkRange } from '../../src/peer/algorithms/plan.ts'
+import { hasAlgorithm } from '../../src/peer/algorithms/plan-collective.ts'
 import type { ElementArray } from '../../src/peer/collective/element.ts'
 import type { ProcessGroup } from '../../src/peer/group/group.ts'
 import { bytes, drawnOnRanks, elements, opsOf, reduced } from './collective-reference.ts'
@@ -23,8 +24,14 @@ const bits = (array: ElementArray): string => Buffer.from(bytes(array)).toString
 /** The long one, a prime, in messages of 1 KB. */
 const lengthsFor = (size: number) => [...new Set([0, 1, size - 1, size, size + 1, 997])]
 
+const has = (operation: Exclude<Operation, 'send'>, algorithm: Algorithm | undefined) =>
+  algorithm === undefined || hasAlgorithm(operation, algorithm)
+
 /** Those that add in one order; tests/unit/peer/collective-machines.spec.ts has the other. */
 const inRingOrder = algorithms.filter((name) => name !== 'hierarchical')
+
+/** Those of collectives that add nothing. */
+const ofCopies = inRingOrder.filter((name) => has('broadcast', name) && has('allGather', name))
 
 /** Algorithms that work with such links; undefined: the group chooses. */
 const choices = (kind: string, size: number, wanted: readonly Algorithm[]) =>
@@ -64,7 +71,7 @@ export function collectiveMatrix({ sizes, links }: MatrixOptions): void {
                   expect(bits(buffer), `allReduce ${op} of ${length} by ${algorithm}`).toEqual(
                     bits(total),
                   )
-                if (algorithm === 'oneShot') continue
+                if (!has('reduceScatter', algorithm) || !has('reduce', algorithm)) continue
                 const parts = inputs.map((input) => input.slice())
                 await until(
                   Promise.all(
@@ -97,7 +104,7 @@ export function collectiveMatrix({ sizes, links }: MatrixOptions): void {
               for (const [rank, array] of arrays.entries()) out.set(array, rank * length)
               return out
             }
-            for (const algorithm of choices(kind, size, ['ring', 'direct'])) {
+            for (const algorithm of choices(kind, size, ofCopies)) {
               const { until, groups } = open(length + 2)
               const given = algorithm ? { algorithm } : {}
               const run = (call: (group: ProcessGroup, rank: number) => Promise<void>) =>

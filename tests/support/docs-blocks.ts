@@ -26,13 +26,20 @@ const binds = (code: string, name: string): boolean =>
 /** Returns the module of a block. A block that is no file of its own may use the names of its page's preamble, and the library's. */
 export function moduleOf({ text, file }: CodeBlock, preamble: string): string {
   const own = (text.match(imports) ?? []).join('')
-  if (file || (/from 'tabring'/.test(own) && preamble === '')) return `${text}export {}\n`
+  if (file) return `${text}export {}\n`
   const code = text.replaceAll(imports, '')
   // In a function a block may declare a name of the preamble again.
   const body = `async function block() {\n${code}}\nawait block()\n`
   const taken = [...preamble.matchAll(/^ *(?:const|function) (\w+)/gm)].map(([, name]) => name)
+  // A block with its own imports must have all that it needs.
+  const isWhole = /from 'tabring'/.test(own)
   const names = exported.filter(
-    (name) => !binds(own, name) && !taken.includes(name) && uses(code, name) && !binds(code, name),
+    (name) =>
+      !isWhole &&
+      !binds(own, name) &&
+      !taken.includes(name) &&
+      uses(code, name) &&
+      !binds(code, name),
   )
   const lines = names.map(
     (name) => `import ${values.has(name) ? '' : 'type '}{ ${name} } from 'tabring'\n`,

@@ -95,7 +95,7 @@ export async function destroyProcessGroup(given?: CollectiveGroup | NonGroupMemb
   joining?.abort(
     new TabringError(
       'peer.aborted',
-      'initProcessGroup: destroyProcessGroup() was called before all ranks had joined.',
+      'initProcessGroup: destroyProcessGroup() was called before all ranks had joined. Await initProcessGroup first.',
     ),
   )
   joining = undefined

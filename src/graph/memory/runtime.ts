@@ -125,13 +125,13 @@ export function setDevice(spec: DeviceSpec): void {
   if (type === 'cpu') {
     throw new TabringError(
       'config.invalid',
-      'gpu.setDevice: expected a WebGPU device, got cpu. Call setDefaultDevice("cpu") to compute on the CPU.',
+      'gpu.setDevice: cpu is not a WebGPU device. Call setDefaultDevice("cpu") to compute on the CPU.',
     )
   }
   if (index === undefined) {
     throw new TabringError(
       'config.invalid',
-      'gpu.setDevice: expected a device with an index, got webgpu, which means the current device. Pass a number, or "webgpu:1".',
+      'gpu.setDevice: "webgpu" has no index. Pass a number, or "webgpu:1".',
     )
   }
   setCurrentDevice(index)

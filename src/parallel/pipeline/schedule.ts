@@ -17,7 +17,7 @@ export interface ScheduleOptions {
   readonly splitSize?: number
   /** The mean loss over a micro-batch. Needed for `step`. */
   readonly lossFn?: (output: Tensor, target: Tensor) => Tensor
-  /** Whether a device computes while what it sends is under way; default true. False is for comparison. */
+  /** Whether a device computes while its sends are in flight; default true. False is for comparison. */
   readonly overlapsSends?: boolean
 }
 

@@ -127,7 +127,10 @@ export class LanedConnection {
   /** Ends all lanes; idempotent. */
   close(): void {
     this.#decide.reject(
-      new PeerError('peer.lost', `link to ${this.#options.peerName}: closed on this side.`),
+      new PeerError(
+        'peer.lost',
+        `link to ${this.#options.peerName}: closed on this side. Connect again.`,
+      ),
     )
     for (const lane of this.#lanes.values()) lane.close()
   }

@@ -273,5 +273,8 @@ function notInside(): PeerError {
 }
 
 function leftEarly(): PeerError {
-  return new PeerError('signal.lost', 'signaling: the room was left before it was entered.')
+  return new PeerError(
+    'signal.lost',
+    'signaling: the room was left before it was entered. Enter it again.',
+  )
 }

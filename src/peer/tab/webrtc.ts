@@ -195,7 +195,10 @@ export class WebRtcConnection {
   }
 
   private closedError(): PeerError {
-    return new PeerError('peer.lost', `link to ${this.options.peerName}: closed on this side.`)
+    return new PeerError(
+      'peer.lost',
+      `link to ${this.options.peerName}: closed on this side. Connect again.`,
+    )
   }
 
   private begin(number: number): void {

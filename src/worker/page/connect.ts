@@ -85,7 +85,12 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     for (const off of unsubscribe) off()
     for (const connection of connections.values()) connection.close()
     for (const pair of pairs) pair.release()
-    interrupt(new PeerError('peer.aborted', `epoch ${epoch}: its links were closed on this side.`))
+    interrupt(
+      new PeerError(
+        'peer.aborted',
+        `epoch ${epoch}: its links were closed on this side. Start again.`,
+      ),
+    )
   }
   unsubscribe.push(
     client.on('signal', ({ epoch: of, from, attempt, data }) => {

@@ -114,7 +114,7 @@ class WebRtcWay implements LobbyWay {
       client.askIceServers(),
     ])
     if (this.#isClosed)
-      throw new PeerError('peer.lost', `link to ${peerName}: closed on this side.`)
+      throw new PeerError('peer.lost', `link to ${peerName}: closed on this side. Connect again.`)
     const connection = new WebRtcConnection({
       initiator: isCalling,
       peerName,

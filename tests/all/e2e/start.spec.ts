@@ -118,7 +118,7 @@ describe('npm start', () => {
     expect(address.searchParams.get('launcher')).toBe('{"cpu":true,"visibleDevices":"0"}')
     const { child, text: said } = npmStart('--device', 'gpu')
     expect((await once(child, 'exit'))[0]).toBe(1)
-    expect(said()).toContain('Allowed choices are cpu, webgpu.')
+    expect(said()).toContain('start: --device: expected cpu or webgpu')
     const browser = await launchBrowser()
     try {
       const page = await browser.newPage()

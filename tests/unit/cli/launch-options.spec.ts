@@ -165,30 +165,30 @@ describe('what is refused, in one line', () => {
   test.each([
     [
       '--nproc-per-nod 3 train.ts',
-      "unknown option '--nproc-per-nod'. (Did you mean --nproc-per-node?)",
+      '--nproc-per-nod: there is no such flag. Did you mean --nproc-per-node?',
     ],
-    ['--master_prot=1 train.ts', '(Did you mean --master-port?)'],
+    ['--master_prot=1 train.ts', 'Did you mean --master-port?'],
     [
       '--nproc-per-node 0 train.ts',
-      'Expected a whole number from 1, or one of auto, cpu, gpu, got "0"',
+      '--nproc-per-node: expected a whole number from 1, or one of auto, cpu, gpu, got "0"',
     ],
     ['--nnodes 1:4 train.ts', 'got the range "1:4": the size of a run cannot change yet'],
-    ['--nnodes x train.ts', 'Expected a whole number from 1, got "x"'],
-    ['--rdzv-backend etcd train.ts', 'Allowed choices are static, c10d'],
-    ['--rdzv-conf nonsense=1 train.ts', 'Expected key=TEXT, file=PATH or join_timeout=SECONDS'],
+    ['--nnodes x train.ts', '--nnodes: expected a whole number from 1, got "x"'],
+    ['--rdzv-backend etcd train.ts', '--rdzv-backend: expected static'],
+    ['--rdzv-conf nonsense=1 train.ts', 'expected key=TEXT, file=PATH or join_timeout=SECONDS'],
     [
       '--rdzv-conf last_call_timeout=5 train.ts',
       'got last_call_timeout, which has no meaning here',
     ],
     ['--rdzv-conf join_timeout=x train.ts', 'got an invalid value of join_timeout'],
-    ['--master-addr host:29501 train.ts', 'Expected an address without a port, got "host:29501"'],
+    ['--master-addr host:29501 train.ts', 'expected an address without a port, got "host:29501"'],
     [
       '--rdzv-conf key=short train.ts',
       '--rdzv-conf key: expected a key of at least 16 characters without spaces, got 5',
     ],
-    ['--rdzv-endpoint a:b:c train.ts', 'Expected HOST or HOST:PORT'],
-    ['--gres tpu:2 train.ts', 'Expected gpu:N with N of 1 or more, got "tpu:2"'],
-    ['--tee 4 --log-dir x train.ts', 'Expected 0 (none), 1 (stdout), 2 (stderr), 3 (both)'],
+    ['--rdzv-endpoint a:b:c train.ts', 'expected HOST or HOST:PORT'],
+    ['--gres tpu:2 train.ts', 'expected gpu:N with N of 1 or more, got "tpu:2"'],
+    ['--tee 4 --log-dir x train.ts', 'expected 0 (none), 1 (stdout), 2 (stderr), 3 (both)'],
     ['--standalone --nnodes 2 train.ts', '--standalone: expected one machine, got --nnodes 2'],
     ['--nnodes 2 --node-rank 2 train.ts', '--node-rank: expected a number below --nnodes 2, got 2'],
     [
@@ -210,8 +210,8 @@ describe('what is refused, in one line', () => {
     ['--no_python train.ts', '--no-python: ranks run modules in tabs'],
     ['--run-path train.ts', '--run-path: '],
     ['--monitor-interval 0 train.ts', '--monitor-interval: must be a number of seconds above 0'],
-    ['--use-env train.ts', "unknown option '--use-env'"],
-    ['--nproc-per-node 2', "missing required argument 'module'. See tabring run --help."],
+    ['--use-env train.ts', '--use-env: there is no such flag.'],
+    ['--nproc-per-node 2', 'the module is missing. See npx tabring run --help.'],
   ])('%s', (line, text) => {
     expect(() => parse('run', line)).toThrow(text)
     expect(() => parse('run', line)).toThrow(/^[^\n]+\.$/)

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { dataMount } from '../../../node/mounts.ts'
 import { parseOptions } from '../../../node/train/options.ts'
+import { trainConfigSchema } from '../../../src/trainer/settings/config.ts'
 
 function optionsOf(...argv: string[]) {
   const parsed = parseOptions(argv, {})
@@ -162,13 +163,30 @@ test('help names every option', () => {
     expect(text).toContain(`--${name}`)
 })
 
+/** Settings of the page alone. */
+const withoutFlag = {
+  maxStepsPerSec: 'a command has nobody who watches',
+  saves: '--checkpoint-dir says whether the command saves',
+}
+
+test('every setting of the training has a flag', () => {
+  const parsed = parseOptions(['--help'])
+  const text = parsed.kind === 'help' ? parsed.text : ''
+  const flagOf = (key: string) =>
+    `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
+  const missing = Object.keys(trainConfigSchema.entries).filter(
+    (key) => !new RegExp(`${flagOf(key)}\\b`).test(text),
+  )
+  expect(missing.sort()).toEqual(Object.keys(withoutFlag).sort())
+})
+
 test.each([
-  ['--epochs 0', 'Expected a whole number of 1 or more, got "0".'],
+  ['--epochs 0', '--epochs: expected a whole number of 1 or more, got "0".'],
   ['--epochs 1.5', 'got "1.5"'],
-  ['--seed -1', "'--seed <n>' argument '-1' is invalid"],
-  ['--lr abc', 'Expected a number of 0 or more, got "abc".'],
-  ['--lr Infinity', 'Expected a number of 0 or more'],
-  ['--bucket-cap-mb 0', 'Expected a number above 0, got "0".'],
+  ['--seed -1', '--seed: expected a whole number of 0 or more, got "-1".'],
+  ['--lr abc', '--lr: expected a number of 0 or more, got "abc".'],
+  ['--lr Infinity', 'expected a number of 0 or more'],
+  ['--bucket-cap-mb 0', '--bucket-cap-mb: expected a number above 0, got "0".'],
   ['--nproc-per-node 65', 'from 1 to 64, got "65"'],
   ['--visible-devices 0;1', 'visibleDevices must be distinct device numbers'],
   ['--checkpoint-every 5', '--checkpoint-every: needs --checkpoint-dir.'],
@@ -176,9 +194,9 @@ test.each([
   ['--keep-last 0', 'of 1 or more, got "0"'],
   ['--resume latest', '--resume: needs --checkpoint-dir.'],
   ['--resume=', '--resume: expected latest, best or a file, got ""'],
-  ['--device gpu', 'Allowed choices are cpu, webgpu.'],
+  ['--device gpu', '--device: expected cpu or webgpu, got "gpu".'],
   ['--model transformer', 'model: expected mlp or cnn, got transformer.'],
-  ['--demo chess', 'Allowed choices are digits, playground'],
+  ['--demo chess', '--demo: expected digits, playground'],
   [
     '--demo playground --data some/dir',
     'data: expected spiral or circles or xor or moons or given',
@@ -188,9 +206,9 @@ test.each([
     '--strategy alone --checkpoint-dir a',
     "checkpointEvery: not available with the strategy 'alone'",
   ],
-  ['--epoch 3', "unknown option '--epoch'. (Did you mean --epochs?)"],
-  ['--steps', "option '--steps <n>' argument missing"],
-  ['surplus', 'too many arguments'],
+  ['--epoch 3', '--epoch: there is no such flag. Did you mean --epochs?'],
+  ['--steps', '--steps: the value is missing.'],
+  ['surplus', 'expected 0 arguments, got 1.'],
   ['--nproc-per-node 4 --batch-size 3', '--batch-size: expected 4 or more for 4 ranks, got 3.'],
 ])('%s is refused in one line', (argv, text) => {
   let error: unknown

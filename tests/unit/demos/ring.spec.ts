@@ -6,6 +6,7 @@ import { momentOf, seenAt, stopsOf } from '../../../demos/ring/moment.ts'
 import { plainSum } from '../../../demos/ring/plain-sum.ts'
 import { hopsOf, plansOf } from '../../../demos/ring/recorder.ts'
 import {
+  algorithmChoices,
   defaultSettings,
   machinesOf,
   queryOf,
@@ -52,8 +53,7 @@ describe('the ring demo', () => {
     }
   })
 
-  const algorithms = ['auto', 'ring', 'direct', 'oneShot', 'hierarchical'] as const
-  it.each(algorithms)('%s on 2 to 16 ranks, with loss and without', async (algorithm) => {
+  it.each(algorithmChoices)('%s on 2 to 16 ranks, with loss and without', async (algorithm) => {
     for (const ranks of [2, 3, 5, 8, 16])
       for (const lossPercent of [0, 10])
         for (const length of [1, ranks + 1, 3001]) {

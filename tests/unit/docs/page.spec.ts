@@ -18,6 +18,18 @@ test('every parameter of the address', () => {
   expect(firstCells('The address').sort()).toEqual(names.sort())
 })
 
+test('every value of a choice that all demos have', () => {
+  const choices = settings.flatMap(({ key, choices = [] }) =>
+    choices.map(([value]) => ({ key, value })),
+  )
+  expect(choices.length).toBeGreaterThan(10)
+  const missing = choices.filter(({ key, value }) => {
+    const row = page.text.split('\n').find((line) => line.startsWith(`| \`${key}\` |`))
+    return value !== '' && !row?.includes(`\`${value}\``)
+  })
+  expect(missing).toEqual([])
+})
+
 test('every flag of npm start', { timeout: 60_000 }, () => {
   const help = execFileSync(
     join(repository, 'node_modules/.bin/tsx'),

@@ -123,7 +123,7 @@ test('files by names load where each names one parameter; all else is refused, a
   const before = await ema.stateDict()
   expect(Object.keys(before.average)).toEqual(['1'])
   const refused: [Partial<EmaState>, RegExp][] = [
-    [{ average: { bias: entry(2) } }, /the name "bias", which 2 parameters have/],
+    [{ average: { bias: entry(2) } }, /the name "bias" belongs to 2 parameters/],
     [{ average: { 'c.bias': entry(2) } }, /"c.bias" names none of the 4 tensors/],
     [{ average: { 4: entry(2) } }, /"4" names none of the 4 tensors/],
     [{ average: { 0: entry(2) } }, /average 0 \("a.weight"\) must be \[2, 2\], got \[2\]/],
