@@ -31,9 +31,7 @@ function indexOf(key: string, tensors: readonly StoredTensor[]): number {
   const same = named((name) => name === key)
   const found = same.length > 0 ? same : named((name) => name.endsWith(`.${key}`))
   if (found.length < 2) return found[0] ?? -1
-  throw malformed(
-    `the name "${key}" belongs to ${found.length} parameters.`,
-  )
+  throw malformed(`the name "${key}" belongs to ${found.length} parameters.`)
 }
 
 /** The saved tensors by index. errors: `data.malformed` for one that is of no tensor here, of two, or of another shape. */
