@@ -522,7 +522,7 @@ export {
   type DataParallelOptions,
   dataParallel,
 } from './parallel/data-parallel/data-parallel.ts'
-export * as parallel from './parallel/data-parallel/replicas.ts'
+export * as parallel from './parallel/functions.ts'
 export { DeviceMesh, type DeviceMeshOptions, initDeviceMesh } from './parallel/mesh/device-mesh.ts'
 export { layersOf } from './parallel/pipeline/cut.ts'
 export {

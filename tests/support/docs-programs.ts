@@ -16,6 +16,7 @@ export const docsPrograms: readonly DocsProgram[] = [
       ['ranks', 2],
       ['grid', 4],
       ['data-parallel', 1],
+      ['by-hand', 2],
     ] as const
   ).map(
     ([name, ranks]): DocsProgram => ({

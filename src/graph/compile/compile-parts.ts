@@ -1,12 +1,10 @@
-import type { Op } from '../../kernels/op.ts'
-import { type TransferAttrs, transfer } from '../../kernels/transfer/transfer.ts'
 import { formatDevice, type PlacedDevice, sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { formatShape } from '../../util/shape.ts'
 import { type AnyRuntime, CpuRuntime, runtimeOf } from '../memory/runtime.ts'
-import { agree } from '../plan/agreement.ts'
-import { allNodes, partsOf } from '../plan/parts.ts'
+import { agreeOnTransfers, type ToldTransfer } from '../plan/agreement.ts'
+import { allNodes, partsOf, transfersOf } from '../plan/parts.ts'
 import { type PrepareOptions, planStep, type TracedStep } from '../plan/prepare.ts'
 import { crossingBytes } from '../run/crossings.ts'
 import { SplitProgram } from '../run/split-program.ts'
@@ -70,19 +68,21 @@ async function planParts(runtime: AnyRuntime, step: TracedStep, options: PartsOp
   if (trace.accumulation) throw refused('with compileAccumulated')
   if (options.detectAnomaly) throw refused('with detectAnomaly')
   const { group } = options
-  const all = partsOf(step)
+  const own = group?.ranks[group.rank]
+  const all = partsOf(step, own)
   const isOwn = ownDevices(
     all.map(({ device }) => device),
     group,
+    trace.sendsByHand,
   )
   const parts = await Promise.all(
     all
       .filter(({ device }) => isOwn(device))
-      .map(async ({ device, step: own }) => {
+      .map(async ({ device, step: part }) => {
         const here = { type: device.type, index: device.index }
         const there = sameDevice(here, runtime.device) ? runtime : await runtimeOf(here)
         const isCpu = there instanceof CpuRuntime
-        const prepared = planStep(there, own, {
+        const prepared = planStep(there, part, {
           ...options,
           ...(isCpu && { useNaiveKernels: true }),
         })
@@ -90,20 +90,19 @@ async function planParts(runtime: AnyRuntime, step: TracedStep, options: PartsOp
         return { device, there, prepared }
       }),
   )
-  if (group) await agree(group, transfersOf(step))
+  if (group) await agreeOnTransfers(group, toldTransfers(step, own!))
   const meetings = parts.flatMap(({ prepared }) => prepared.meetings)
   const groups = [group ?? [], await agreeOnMeetings(trace.groups, meetings)].flat()
   return { parts, isOwn, groups }
 }
 
-/** What crosses between devices, as all ranks trace it. */
-const transfersOf = (step: TracedStep): string[] =>
-  allNodes(step)
-    .filter(({ op }) => op === (transfer as Op))
-    .map(({ inputs: [{ type }], attrs }, i) => {
-      const { from, to } = attrs as TransferAttrs
-      return `transfer ${i}: ${type.dtype}${formatShape(type.shape)} from ${formatDevice(from)} to ${formatDevice(to)}`
-    })
+/** What this rank's trace sends between ranks. */
+const toldTransfers = (step: TracedStep, rank: number): ToldTransfer[] =>
+  transfersOf(allNodes(step), rank).flatMap(({ node, tag, from, to }) => {
+    const [{ type }] = node.inputs
+    const text = `transfer ${tag} from rank ${from} to rank ${to}: ${type.dtype}${formatShape(type.shape)}`
+    return from === to ? [] : [{ from: from!, to: to!, text }]
+  })
 
 /**
  * Which devices are this rank's.
@@ -113,6 +112,7 @@ const transfersOf = (step: TracedStep): string[] =>
 function ownDevices(
   devices: readonly PlacedDevice[],
   group: RankMessages | undefined,
+  sendsByHand: boolean,
 ): (device: PlacedDevice) => boolean {
   const named = devices.find(({ rank }) => rank !== undefined)
   if (!named) return () => true
@@ -127,11 +127,11 @@ function ownDevices(
       `the step uses ${formatDevice(far)}, but the group has ${formatRanks(group.ranks)}. Start more ranks, or use those.`,
     )
   const open = devices.find(({ rank }) => rank === undefined)
-  if (open)
+  if (open && !sendsByHand)
     throw refuse(
       `the step uses ${formatDevice(named)} and ${formatDevice(open)}, which each rank has. Name the rank of both: "rank:0/${formatDevice(open)}".`,
     )
-  return ({ rank }) => rank === group.ranks[group.rank]
+  return ({ rank }) => rank === undefined || rank === group.ranks[group.rank]
 }
 
 /** Parameters and buffers that a step reads. */

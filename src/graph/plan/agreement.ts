@@ -4,7 +4,7 @@ import { firstDifference } from '../../util/first-difference.ts'
 import type { CompilingRanks } from '../trace/exchange.ts'
 
 /** What a rank tells of the step that it compiles: what must be the same on all ranks, or why it has none. */
-export type Told = readonly string[] | { readonly failure: string }
+export type Told<T = string> = readonly T[] | { readonly failure: string }
 
 const mostToldChars = 2000
 /** How long a rank whose step cannot be compiled waits for the others to hear of it: it may end with that error. units: ms. */
@@ -17,7 +17,7 @@ const toldToAll = new WeakSet<object>()
 export const isToldToAll = (error: unknown): boolean =>
   typeof error === 'object' && error !== null && toldToAll.has(error)
 
-export const failureOf = (error: unknown): Told => ({
+export const failureOf = (error: unknown): { readonly failure: string } => ({
   failure: messageOf(error).slice(0, mostToldChars),
 })
 
@@ -28,10 +28,10 @@ const mismatch = (text: string): PeerError => {
 }
 
 /** What all ranks tell, in rank order. errors: `peer.mismatch` where the step did not compile on some, naming them and why. */
-export function listsOf(
+export function listsOf<T>(
   ranks: readonly number[],
-  all: readonly Told[],
-): readonly (readonly string[])[] {
+  all: readonly Told<T>[],
+): readonly (readonly T[])[] {
   const failed = all.flatMap((told, i) =>
     'failure' in told ? [`rank ${ranks[i]}: ${told.failure}`] : [],
   )
@@ -52,6 +52,41 @@ export async function agree(group: CompilingRanks, lines: readonly string[]): Pr
   throw mismatch(
     `ranks disagree about the step: ${difference.told}. Compile the same function on all ranks.`,
   )
+}
+
+/** A transfer, as one of the ranks traces it. */
+export interface ToldTransfer {
+  readonly from: number
+  readonly to: number
+  readonly text: string
+}
+
+/**
+ * Compares what each two ranks send each other, before anything is sent. Ranks may compile different functions, as long as these fit.
+ *
+ * All ranks of the group call it, or `tellFailure`. errors: as `agree`.
+ */
+export async function agreeOnTransfers(
+  group: CompilingRanks,
+  own: readonly ToldTransfer[],
+): Promise<void> {
+  if (group.size === 1) return
+  const { ranks } = group
+  const lists = listsOf(ranks, await group.gatherJson<Told<ToldTransfer>>('compile', own))
+  for (const [i, a] of ranks.entries())
+    for (const [j, b] of ranks.entries()) {
+      if (j <= i) continue
+      const between = [lists[i], lists[j]].map((list) =>
+        list.flatMap(({ from, to, text }) =>
+          (from === a && to === b) || (from === b && to === a) ? [text] : [],
+        ),
+      )
+      const difference = firstDifference(between, 'nothing', [a, b])
+      if (difference)
+        throw mismatch(
+          `ranks disagree about the step: ${difference.told}. Compile functions that send and receive the same.`,
+        )
+    }
 }
 
 /** Tells ranks that wait in `agree` that the step cannot be compiled here; resolves when they know, or soon. */

@@ -35,6 +35,32 @@ export const allNodes = ({ nodes, joint, updates, after }: TracedStep): GraphNod
   ...after,
 ]
 
+/** A transfer of a step. */
+export interface TransferNumbers extends Pick<EndAttrs, 'number' | 'tag'> {
+  readonly node: GraphNode
+  /** The ranks; undefined where a device names none. */
+  readonly from: number | undefined
+  readonly to: number | undefined
+}
+
+/** The transfers among nodes, counted in order: all, and those from one rank to another. `rank`: that of devices that name none. */
+export function transfersOf(
+  nodes: readonly GraphNode[],
+  rank: number | undefined,
+): TransferNumbers[] {
+  const counts = new Map<string, number>()
+  return nodes
+    .filter(({ op }) => op === (transfer as Op))
+    .map((node, number) => {
+      const attrs = node.attrs as TransferAttrs
+      const [from, to] = [attrs.from.rank ?? rank, attrs.to.rank ?? rank]
+      const way = `${from} ${to}`
+      const tag = counts.get(way) ?? 0
+      counts.set(way, tag + 1)
+      return { node, number, tag, from, to }
+    })
+}
+
 /** Whether a step moves tensors between devices, or has some on a rank's. */
 export const isSplit = ({ nodes, trace }: TracedStep): boolean =>
   nodes.some(
@@ -44,12 +70,12 @@ export const isSplit = ({ nodes, trace }: TracedStep): boolean =>
   )
 
 /**
- * Divides a step among the devices of its tensors, in the order of their first use.
+ * Divides a step among the devices of its tensors, in the order of their first use. `rank`: that of devices that name none.
  *
  * errors: `device.mismatch` for an op whose inputs are on different devices.
  */
-export function partsOf(step: TracedStep): Part[] {
-  const places = new Places(step)
+export function partsOf(step: TracedStep, rank?: number): Part[] {
+  const places = new Places(step, rank)
   const parts = places.devices.map((device) => ({ device, step: places.partOn(device) }))
   refuseDeadlock(parts)
   return parts
@@ -111,16 +137,14 @@ class Places {
   readonly #on = new Map<GraphNode, Set<string>>()
   /** Where a node's results lie, if its inputs or a transfer decide it. */
   readonly #placed = new Map<GraphNode, string>()
-  /** Transfers, counted in order. */
-  readonly #numbers: ReadonlyMap<GraphNode, number>
+  readonly #numbers: ReadonlyMap<GraphNode, TransferNumbers>
   /** By transfer and device: its end there. */
   readonly #ends = new Map<GraphNode, Map<string, GraphNode>>()
 
-  constructor(step: TracedStep) {
+  constructor(step: TracedStep, rank: number | undefined) {
     this.#step = step
     const nodes = allNodes(step)
-    const transfers = nodes.filter(({ op }) => op === (transfer as Op))
-    this.#numbers = new Map(transfers.map((node, i) => [node, i]))
+    this.#numbers = new Map(transfersOf(nodes, rank).map((one) => [one.node, one]))
     for (const node of nodes) this.#place(node)
     // What no input decides is made where it is read, which is known from the end on.
     for (const node of nodes.reverse()) this.#settle(node)
@@ -254,7 +278,8 @@ class Places {
     const { from, to } = node.attrs as TransferAttrs
     const isSource = formatDevice(from) === name
     const peer = isSource ? to : from
-    const attrs: EndAttrs = { number: this.#numbers.get(node)!, peer }
+    const { number, tag } = this.#numbers.get(node)!
+    const attrs: EndAttrs = { number, tag, peer }
     const end =
       ends.get(name) ??
       (isSource

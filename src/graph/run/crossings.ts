@@ -12,6 +12,7 @@ export type Contents = Uint8Array<ArrayBuffer>
 export interface RankEnd {
   readonly kind: PreparedCrossing['kind']
   readonly number: number
+  readonly tag: number
   /** Its place in the group. */
   readonly rank: number
   readonly sizeBytes: number
@@ -42,30 +43,26 @@ const tagCount = 60_000
  */
 export class Wires {
   readonly #ends = new Map<number, End>()
-  readonly #rankOf: ReadonlyMap<number, number>
+  readonly #sent: ReadonlyMap<number, RankEnd>
   readonly #messages: RankMessages | undefined
   #error: unknown
 
   constructor(remote: readonly RankEnd[] = [], messages?: RankMessages) {
     this.#messages = messages
-    this.#rankOf = new Map(
-      remote.flatMap(({ kind, number, rank }) => (kind === 'send' ? [[number, rank]] : [])),
-    )
-    for (const { kind, number, rank, sizeBytes } of remote) {
+    this.#sent = new Map(remote.flatMap((end) => (end.kind === 'send' ? [[end.number, end]] : [])))
+    for (const { kind, number, tag, rank, sizeBytes } of remote) {
       if (kind === 'send') continue
       const contents = new Uint8Array(sizeBytes)
       const { resolve, reject } = this.#end(number)
-      messages!
-        .recv(contents, rank, { tag: number % tagCount })
-        .then(() => resolve(contents), reject)
+      messages!.recv(contents, rank, { tag: tag % tagCount }).then(() => resolve(contents), reject)
     }
   }
 
   /** Resolves when the contents are on their way. errors: those of the group. */
   async send(number: number, contents: Contents): Promise<void> {
-    const rank = this.#rankOf.get(number)
-    if (rank === undefined) this.#end(number).resolve(contents)
-    else await this.#messages!.send(contents, rank, { tag: number % tagCount })
+    const end = this.#sent.get(number)
+    if (!end) this.#end(number).resolve(contents)
+    else await this.#messages!.send(contents, end.rank, { tag: end.tag % tagCount })
   }
 
   /** Resolves when the other part has sent. errors: the one with which a part failed; those of the group. */

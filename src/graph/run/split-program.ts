@@ -73,13 +73,14 @@ export class SplitProgram implements StepProgram {
     this.#messages = messages
     this.#remote = all.flatMap(({ crossings }) =>
       crossings.flatMap(({ kind, values }) =>
-        values.flatMap(({ number, peer: { rank }, value }) =>
+        values.flatMap(({ number, tag, peer: { rank }, value }) =>
           rank === undefined || rank === messages?.ranks[messages.rank]
             ? []
             : [
                 {
                   kind,
                   number,
+                  tag,
                   rank: messages!.ranks.indexOf(rank),
                   sizeBytes: bytesOf(value.type),
                 },

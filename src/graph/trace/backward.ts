@@ -20,13 +20,40 @@ import {
 
 /** Adds the backward pass of a loss of one element, and its gradients to those of the trace. errors: those of `gradientsOf`. */
 export function addBackward(trace: Trace, loss: GraphValue): void {
-  const { scalars, gradients, tensorGradients } = trace
   const { shape } = loss.type
   const from = nextNodeId()
   const slot = trace.seedSlot()
   const [unit] = trace.emit(fromScalar, [], { slot })
   const seed = shape.length === 0 ? unit : trace.emit(reshape, [unit], { shape })[0]
-  const { parameters, tensors } = gradientsOf(trace, loss, seed)
+  const found = gradientsOf(trace, loss, seed)
+  if (found.tensors.size > 0) {
+    // Other tensors' gradients are those of the loss as it stands.
+    const { scalars } = trace
+    const inverse = scalars.add(() => (scalars.value(slot) === 0 ? 0 : 1 / scalars.value(slot)))
+    const [whole] = trace.emit(fromScalar, [], { slot: inverse })
+    for (const [value, gradient] of found.tensors)
+      found.tensors.set(
+        value,
+        trace.emit(map, [gradient, whole], { steps: singleStep('mul', 2) })[0],
+      )
+  }
+  addGradients(trace, loss, found, from)
+}
+
+/** The same from a tensor whose gradient, by the loss of another rank, has come from there. shape: gradient as value */
+export function addBackwardFrom(trace: Trace, value: GraphValue, gradient: GraphValue): void {
+  const from = nextNodeId()
+  addGradients(trace, value, gradientsOf(trace, value, gradient), from)
+}
+
+/** Adds what a backward pass has found to the gradients of the trace. `from`: its first node. */
+function addGradients(
+  trace: Trace,
+  output: GraphValue,
+  { parameters, tensors }: Gradients,
+  from: number,
+): void {
+  const { scalars, gradients, tensorGradients } = trace
   refuseMixedRanks(trace, [...parameters.keys()])
   for (const [parameter, gradient] of parameters) {
     trace.reached.add(parameter)
@@ -37,17 +64,11 @@ export function addBackward(trace: Trace, loss: GraphValue): void {
     const earlier = gradients.get(parameter)
     gradients.set(parameter, earlier ? addTo(trace, earlier, gradient) : gradient)
   }
-  if (tensors.size > 0) {
-    // Other tensors' gradients are those of the loss as it stands.
-    const inverse = scalars.add(() => (scalars.value(slot) === 0 ? 0 : 1 / scalars.value(slot)))
-    const [whole] = trace.emit(fromScalar, [], { slot: inverse })
-    for (const [value, gradient] of tensors) {
-      const [own] = trace.emit(map, [gradient, whole], { steps: singleStep('mul', 2) })
-      const earlier = tensorGradients.get(value)
-      tensorGradients.set(value, earlier ? add(trace, earlier, own) : own)
-    }
+  for (const [value, gradient] of tensors) {
+    const earlier = tensorGradients.get(value)
+    tensorGradients.set(value, earlier ? add(trace, earlier, gradient) : gradient)
   }
-  for (const { outputs } of nodesBehind([loss])) {
+  for (const { outputs } of nodesBehind([output])) {
     for (const value of outputs) {
       const over = trace.means.get(value)
       if (over) trace.meansBehind.add(over)
@@ -112,9 +133,9 @@ function gradientsOf(trace: Trace, output: GraphValue, seed: GraphValue): Gradie
     (node) => trace.regions.get(node),
   )
   for (const node of nodes.reverse()) {
-    if (!node.inputs.some(isWanted)) continue
     if (node.outputs.every((value) => gradients.get(value) === undefined)) continue
     for (const value of node.outputs) if (gradients.has(value)) runHooks(value)
+    if (!node.inputs.some(isWanted)) continue
     const outputGradients = node.outputs.map((value) => gradients.get(value))
     const region = trace.regions.get(node)
     const inputGradients = applyRule(trace, node, outputGradients, isWanted, (value) =>

@@ -2,8 +2,10 @@ import type { PlacedDevice } from '../../util/device.ts'
 import { defineOp, type Op } from '../op.ts'
 
 export interface EndAttrs {
-  /** Which of the step's transfers this is, in the order of the trace: the same on both devices, and on every rank. */
+  /** Which of the step's transfers this is, in the order of this rank's trace. */
   readonly number: number
+  /** Which of the transfers from one rank to the other this is: the same on both. */
+  readonly tag: number
   /** The device at the other end. */
   readonly peer: PlacedDevice
 }

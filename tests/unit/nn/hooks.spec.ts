@@ -406,6 +406,27 @@ describe('tensor hooks', () => {
     program.destroy()
   })
 
+  test('run on a tensor that asked for a gradient and depends on no parameter', async () => {
+    const program = await compile(
+      ({ x }) => {
+        const hidden = x.mul(2).requiresGrad_()
+        let seen: Tensor | undefined
+        hidden.registerHook((gradient) => {
+          seen = gradient
+          return undefined
+        })
+        hidden.square().sum().backward()
+        return { seen: seen! }
+      },
+      { x: tensorType([2]) },
+      { runtime },
+    )
+    expect(await program.run({ x: Float32Array.of(1, 3) })).toEqual({
+      seen: Float32Array.of(4, 12),
+    })
+    program.destroy()
+  })
+
   test('on the loss replace the gradient that backward begins with', async () => {
     const weight = new Parameter([2], Float32Array.of(1, 2))
     const program = await compile(

@@ -167,7 +167,7 @@ describe('layers on ranks', () => {
       'differs between ranks, is refused on all before anything is sent',
       (rank) => (rank === 1 ? 11 : 12),
       Array(3).fill(
-        'compile: ranks disagree about the step: transfer 0: f32[12, 4] from rank:0/cpu to rank:1/cpu on ranks 0 and 2, transfer 0: f32[11, 4] from rank:0/cpu to rank:1/cpu on rank 1. Compile the same function on all ranks.',
+        'compile: ranks disagree about the step: transfer 0 from rank 0 to rank 1: f32[12, 4] on rank 0, transfer 0 from rank 0 to rank 1: f32[11, 4] on rank 1. Compile functions that send and receive the same.',
       ),
     ],
   ])('a step that %s', async (_, samplesOf, texts) => {
