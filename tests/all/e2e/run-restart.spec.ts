@@ -68,6 +68,49 @@ const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes))
 console.log('ends with ' + Array.from(hash, (byte) => byte.toString(16).padStart(2, '0')).join('') + ' best ' + bestLoss)
 `
 
+/** The same with a stage of a pipeline on each rank. A middle rank waits while the others are in the step after. */
+const pipelineProgram = `
+import {
+  AdamW, args, compile, env, getProcessGroup, initProcessGroup, Linear, loadCheckpoint, manualSeed, mseLoss, pipeline, ReLU, saveCheckpoint,
+  saveModel, Schedule1F1B, Sequential, tensorType,
+} from 'tabring'
+
+document.title = 'rank ' + env.RANK
+await initProcessGroup()
+manualSeed(7)
+const model = new Sequential(new Linear(8, 32), new ReLU(), new Linear(32, 32), new ReLU(), new Linear(32, 8))
+const devices = [0, 1, 2].map((rank) => 'rank:' + rank + '/webgpu:0')
+const pipe = await pipeline(model, { splitSpec: ['2', '4'], devices })
+const schedule = new Schedule1F1B(pipe, { microBatches: 2, lossFn: mseLoss })
+const optimizer = new AdamW(model.parameters(), { lr: 0.01 })
+const resumed = await loadCheckpoint<{ step: number }>({ model, optimizer })
+let { step = 0 } = resumed ?? {}
+console.log('from ' + step)
+const train = await compile(
+  ({ x, y }) => {
+    optimizer.zeroGrad()
+    const { loss } = schedule.step(x, y)
+    optimizer.step()
+    return { loss }
+  },
+  { x: tensorType([8, 8]), y: tensorType([8, 8]) },
+  { group: getProcessGroup() },
+)
+const numbers = (seed: number) => Float32Array.from({ length: 64 }, (_, i) => Math.sin(seed + i * 0.37))
+const given = [{ x: (at: number) => numbers(at) }, {}, { y: (at: number) => numbers(at + 0.5) }][Number(env.RANK)]
+while (step < 6) {
+  await train.run(Object.fromEntries(Object.entries(given).map(([name, of]) => [name, of(step)])) as never)
+  step++
+  await saveCheckpoint({ model, optimizer, step })
+  if (args.includes(env.RESTART_COUNT + '/' + env.RANK + '/' + step)) {
+    console.log('waits at ' + step)
+    await new Promise(() => undefined)
+  }
+}
+const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', await saveModel(model)))
+console.log('ends with ' + Array.from(hash, (byte) => byte.toString(16).padStart(2, '0')).join(''))
+`
+
 let folder: string
 let port: number
 let browser: string
@@ -75,6 +118,7 @@ const children: ChildProcess[] = []
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'tabring-restart-'))
   await writeFile(join(folder, 'train.ts'), program)
+  await writeFile(join(folder, 'pipeline.ts'), pipelineProgram)
   port = await freePort()
   browser = await debuggedBrowser(folder, port)
 })
@@ -144,6 +188,21 @@ test('three ranks whose tabs are killed, rank 0 while it writes, end as a run wi
   expect((await manifestOf('kept')).best).toBe((await manifestOf('whole')).best)
   // Nothing half written is left.
   expect((await readdir(kept)).filter((name) => !/\.(safetensors|json)$/.test(name))).toEqual([])
+})
+
+test('a pipeline whose middle stage is killed restarts to the bits of a run without a break', async () => {
+  const whole = start('whole-pipeline', 'pipeline.ts')
+  expect(await whole.ended, whole.told.stderr).toBe(0)
+  const wanted = endsOf(whole)
+  expect(new Set(wanted.map((line) => line.slice(2))).size).toBe(1)
+
+  const run = start('kept-pipeline', '--max-restarts=1', 'pipeline.ts', '0/1/3')
+  await says(run, '[1]: waits at 3')
+  ;(await debugTab(port, 'rank 1')).crash()
+  expect(await run.ended, run.told.stderr).toBe(0)
+  expect(run.told.stderr).toMatch(/rank 1 failed first: its tab crashed/)
+  expect(beginsOf(run)).toEqual([0, 1, 2].flatMap((rank) => [`${rank} from 0`, `${rank} from 3`]))
+  expect(endsOf(run)).toEqual(wanted)
 })
 
 test('without --max-restarts a killed tab ends the run, which names its rank', async () => {
