@@ -349,7 +349,11 @@ export class Trace {
     const inputs = takesAll ? read : read.map((value) => this.toFloat(value))
     const node = emitNode(op as Op, inputs, attrs)
     this.#place(node)
-    if (op.updates?.length) this.effects.push(node)
+    if (op.updates?.length) {
+      this.effects.push(node)
+      // Copies that were made before hold what was there before.
+      for (const at of op.updates) this.#copies.delete(inputs[at])
+    }
     if (this.#region) this.regions.set(node, this.#region)
     for (let region = this.#region; region; region = region.parent) region.nodes.push(node)
     return [...node.outputs]

@@ -109,6 +109,42 @@ describe('a pipeline over ranks', () => {
   })
 })
 
+test('what is sent is what a tensor holds at that place of the step, whatever changes it later', async () => {
+  const places = ['rank:0/cpu', 'rank:1/cpu']
+  const ranks = (
+    await onRanks(2, async (group) => {
+      manualSeed(7)
+      const norm = new BatchNorm1d(6)
+      await norm.to(places[0])
+      const optimizer = new Adam(norm.parameters(), { lr: 0.5 })
+      const step = await compile(
+        ({ x }) => {
+          optimizer.zeroGrad()
+          const before = norm.runningMean!.to(places[1]).add(0)
+          const weight = norm.weight!.to(places[1]).add(0)
+          const loss = norm.forward(x.to(places[0]).mul(norm.weight!)).square().sum()
+          const after = norm.runningMean!.to(places[1]).mul(1)
+          loss.backward()
+          optimizer.step()
+          return { before, after, weight }
+        },
+        { x: types.x },
+        { device: 'cpu', group },
+      )
+      const runs: Partial<Record<string, ArrayLike<number>>>[] = []
+      for (let i = 0; i < 2; i++)
+        runs.push(await step.run(group.rank === 0 ? { x: inputs.x } : ({} as never)))
+      return { runs, mean: group.rank === 0 ? await norm.runningMean!.read() : undefined }
+    })
+  ).map(resultOf)
+  const [first, second] = ranks[1].runs
+  expect(first['before']).toEqual(new Float32Array(6))
+  expect(first['weight']).toEqual(new Float32Array(6).fill(1))
+  expect(second['before']).toEqual(first['after'])
+  expect(second['weight']).not.toEqual(first['weight'])
+  expect(second['after']).toEqual(ranks[0].mean)
+})
+
 test('a checkpoint of a pipeline on 2 ranks holds the whole model', async () => {
   const folder = seenFolder()
   const [saved] = (
