@@ -8,6 +8,7 @@ import { type CompileOptions, compile } from '../../graph/compile/compile.ts'
 import { crossEntropy, sampleCount, topKCorrect } from '../../graph/functions/linear.ts'
 import type { InputTypes } from '../../graph/plan/prepare.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
+import type { Parameter } from '../../graph/trace/parameter.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import type { ScalarSlot } from '../../kernels/op.ts'
 import type { Module } from '../../nn/module.ts'
@@ -16,7 +17,7 @@ import { TabringError } from '../../util/errors.ts'
 import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { type HostDType, tensorType } from '../../util/shape.ts'
 import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
-import { addOverRanks, runAhead } from './batch-sums.ts'
+import { addOverRanks, runAhead, type Sums } from './batch-sums.ts'
 
 /**
  * Returns the sums of a batch, by name: tensors of one element, each a sum over the first `count` samples.
@@ -31,8 +32,13 @@ export interface EvaluateOptions<S = Sample> extends Pick<CompileOptions, 'devic
   batchSums?: BatchSums
   /** Number of samples in a batch. Default 64. */
   batchSize?: number
-  /** Ranks that divide the samples among them. Default: those of the model's DistributedDataParallel, else of `initProcessGroup`, else this one alone. */
+  /**
+   * Ranks that divide the samples among them. Default: those of the model's DistributedDataParallel; of a model that is split over ranks, those
+   * of its `replicate`; else of `initProcessGroup`, else this one alone.
+   */
   processGroup?: CollectiveGroup
+  /** As in `compile`: the ranks that have parts of the model. */
+  group?: CollectiveGroup
   /** As in `DataLoader`. */
   numWorkers?: number
   /** As in `DataLoader`. */
@@ -72,6 +78,7 @@ export async function evaluate<S = Sample>(
     batchSums = classifying(model),
     batchSize = 64,
     processGroup,
+    group: parts,
     device,
     runtime,
     ...loading
@@ -79,6 +86,7 @@ export async function evaluate<S = Sample>(
     batchSums: true,
     batchSize: true,
     processGroup: true,
+    group: true,
     device: true,
     runtime: true,
     numWorkers: true,
@@ -87,40 +95,84 @@ export async function evaluate<S = Sample>(
     dtypes: true,
   })
   checkNumber('evaluate', 'batchSize', batchSize, isCount, 'a whole number above 0')
-  const group = groupFor(model, processGroup)
+  const { ranks: group, runsTogether } = divisionFor(model, processGroup)
   if (model instanceof DistributedDataParallel) await model.ready
   const count = dataset.length
   const own = shareOf(count, batchSize, group)
   const loader = new DataLoader<S, Batch>(dataset, { ...loading, batchSize, sampler: own })
-  let program: StepProgram | undefined
+  let compiling: Promise<StepProgram> | undefined
+  const run = async (batch: Batch, samples: number): Promise<Sums> => {
+    const full = padBatch(batch, batchSize)
+    // Once, though several batches are under way.
+    compiling ??= compile(
+      (given) => summing(model, () => batchSums(given, sampleCount())),
+      typesOf(full),
+      {
+        ...(device !== undefined && { device }),
+        ...(runtime && { runtime }),
+        ...(parts && { group: parts }),
+      },
+    )
+    // Of several ranks each needs the inputs that its devices read, and has the sums that they compute.
+    const program = await compiling
+    const { inputs } = program.prepared
+    const needed = Object.entries(full).filter(([name]) => name in inputs)
+    const outputs = await program.run(Object.fromEntries(needed), { count: samples })
+    return Object.fromEntries(Object.entries(outputs).map(([name, [value]]) => [name, value]))
+  }
+  const work = async () => {
+    const sums = await runAhead(loader, (batch) => run(batch, batchSizeOf(batch)))
+    const most = Math.ceil(Math.ceil(count / batchSize) / (group?.size ?? 1))
+    if (runsTogether && sums.length < most) {
+      // Another rank gathers parameters for one batch more.
+      const one = new DataLoader<S, Batch>(dataset, { ...loading, batchSize, sampler: [0] })
+      for await (const batch of one) await run(batch, 0)
+      one.close()
+    }
+    return sums
+  }
   try {
     const sums = await addOverRanks(
-      () =>
-        runAhead(loader, async (batch) => {
-          const samples = batchSizeOf(batch)
-          const full = padBatch(batch, batchSize)
-          program ??= await compile(
-            (given) => summing(model, () => batchSums(given, sampleCount())),
-            typesOf(full),
-            { ...(device !== undefined && { device }), ...(runtime && { runtime }) },
-          )
-          const outputs = await program.run(full, { count: samples })
-          return Object.fromEntries(Object.entries(outputs).map(([name, [value]]) => [name, value]))
-        }),
+      async () => (parts ? [await addOverRanks(work, parts)] : work()),
       group,
     )
     const means = Object.entries(sums).map(([name, sum]) => [name, sum / count])
     return { count, sums, means: Object.fromEntries(means) }
   } finally {
     loader.close()
-    program?.destroy()
+    await compiling?.then(
+      (program) => program.destroy(),
+      () => undefined,
+    )
   }
 }
 
-function groupFor(model: Module, given: CollectiveGroup | undefined): CollectiveGroup | undefined {
-  if (given) return memberGroup('evaluate', given)
-  if (model instanceof DistributedDataParallel) return model.processGroup
-  return isInitialized() ? getProcessGroup() : undefined
+interface Division {
+  /** The ranks that divide the samples among them. */
+  readonly ranks: CollectiveGroup | undefined
+  /** Whether they must run equally often: each run gathers parameters from all. */
+  readonly runsTogether: boolean
+}
+
+function divisionFor(model: Module, given: CollectiveGroup | undefined): Division {
+  const parameters = model.parameters()
+  // Of `fullyShard`, every rank has samples of its own; of `parallelizeModule` and pipelines only replicas have.
+  const isSharded = ({ sharedBy, replicatedBy, meanOver }: Parameter) =>
+    sharedBy !== undefined && meanOver > (replicatedBy?.size ?? 1)
+  const runsTogether = parameters.some(isSharded)
+  if (given) return { ranks: memberGroup('evaluate', given), runsTogether }
+  if (model instanceof DistributedDataParallel) return { ranks: model.processGroup, runsTogether }
+  const isSplit = parameters.some(
+    (parameter) =>
+      parameter.device?.rank !== undefined || (parameter.sharedBy && !isSharded(parameter)),
+  )
+  if (isSplit) {
+    const [replicas] = parameters.flatMap(
+      (parameter) => parameter.replicatedBy ?? (isSharded(parameter) ? parameter.sharedBy! : []),
+    )
+    return { ranks: replicas as CollectiveGroup | undefined, runsTogether }
+  }
+  return { ranks: isInitialized() ? getProcessGroup() : undefined, runsTogether }
 }
 
 /** The samples of a rank's batches: neighbours, so that all ranks' follow each other in the order of ranks. */
