@@ -35,21 +35,34 @@ function forced(op: Op, call: OpCall, limits: KernelLimits): Variant | undefined
   return applicable(op, call, limits).find((variant) => variant.name === name)
 }
 
-/** Chooses a variant for each node and returns the kernels, with the choice by key for the run's record. */
+/**
+ * Chooses a variant for each node and returns the kernels, with the choice by key for the run's record.
+ *
+ * Equal calls, as micro-batches and layers make them, are lowered once; each node has dispatches that are its own objects.
+ */
 export function lowerNodes(
   nodes: readonly GraphNode[],
   { limits, variants, useNaiveKernels }: LoweringChoice,
 ): { lowered: LoweredNode[]; chosen: Record<string, string> } {
   const chosen: Record<string, string> = {}
   const lowered: LoweredNode[] = []
+  const known = new Map<string, { readonly name: string; readonly lowering: Lowering }>()
   for (const node of nodes) {
     if (node.op.isView) continue
     const call = callOf(node)
-    const variant =
-      forced(node.op, call, limits) ??
-      chooseVariant(node.op, call, limits, variants, useNaiveKernels)
-    chosen[variantKey(node.op, call)] = variant.name
-    lowered.push({ node, lowering: lowerCall(variant, call, limits) })
+    const key = variantKey(node.op, call)
+    let one = known.get(key)
+    if (!one) {
+      const variant =
+        forced(node.op, call, limits) ??
+        chooseVariant(node.op, call, limits, variants, useNaiveKernels)
+      one = { name: variant.name, lowering: lowerCall(variant, call, limits) }
+      known.set(key, one)
+    }
+    const { name, lowering } = one
+    chosen[key] = name
+    const dispatches = lowering.dispatches.map((dispatch) => ({ ...dispatch }))
+    lowered.push({ node, lowering: { ...lowering, dispatches } })
   }
   return { lowered, chosen }
 }

@@ -11,18 +11,20 @@ export interface Program {
 /** Storage buffers a stage may bind by WebGPU's default limits. */
 export const maxBindings = 8
 
-/** A set of nodes under change: values forward to their replacements, uses are counted on demand. */
+/** A set of nodes under change: values forward to their replacements, which take over their uses. */
 export class Editor {
   readonly #nodes: Set<GraphNode>
   /** Those that change an input in place; most graphs have none. */
   readonly #updating: Set<GraphNode>
   readonly #forward = new Map<GraphValue, GraphValue>()
-  readonly #kept: ReadonlySet<GraphValue>
+  /** By final value: how many inputs of nodes read it, plus one where it must be kept. */
+  readonly #uses = new Map<GraphValue, number>()
 
   constructor({ nodes, kept }: Program) {
     this.#nodes = new Set(nodes)
     this.#updating = new Set(nodes.filter(({ op }) => op.updates?.length))
-    this.#kept = new Set(kept)
+    for (const value of new Set(kept)) this.#count(value, 1)
+    for (const { inputs } of nodes) for (const value of inputs) this.#count(value, 1)
   }
 
   get nodes(): GraphNode[] {
@@ -33,7 +35,21 @@ export class Editor {
     let current = value
     for (let next = this.#forward.get(current); next; next = this.#forward.get(current))
       current = next
+    if (current !== value) this.#forward.set(value, current)
     return current
+  }
+
+  #count(value: GraphValue, change: number): void {
+    const final = this.find(value)
+    this.#uses.set(final, (this.#uses.get(final) ?? 0) + change)
+  }
+
+  /** Those who read `value` read `other`. */
+  #redirect(value: GraphValue, other: GraphValue): void {
+    const moved = this.#uses.get(value) ?? 0
+    this.#uses.delete(value)
+    this.#forward.set(value, other)
+    if (moved > 0) this.#count(other, moved)
   }
 
   inputsOf(node: GraphNode): GraphValue[] {
@@ -47,12 +63,7 @@ export class Editor {
 
   /** How many inputs read the value, plus one where it must be kept. */
   uses(value: GraphValue): number {
-    let count = 0
-    for (const kept of this.#kept) if (this.find(kept) === value) count++
-    for (const node of this.#nodes) {
-      for (const input of node.inputs) if (this.find(input) === value) count++
-    }
-    return count
+    return this.#uses.get(value) ?? 0
   }
 
   /** The value whose memory this one shares, behind views and replacements. */
@@ -123,22 +134,24 @@ export class Editor {
     )
     for (const replaced of old) this.remove(replaced)
     outputs.forEach((value, i) => {
-      this.#forward.set(value, node.outputs[i])
+      this.#redirect(value, node.outputs[i])
     })
     this.#nodes.add(node)
+    for (const value of node.inputs) this.#count(value, 1)
     if (op.updates?.length) this.#updating.add(node)
     return node
   }
 
   remove(node: GraphNode): void {
-    this.#nodes.delete(node)
+    if (!this.#nodes.delete(node)) return
     this.#updating.delete(node)
+    for (const value of node.inputs) this.#count(value, -1)
   }
 
   /** Removes a node of one output; those who read it read `value`. */
   forward(node: GraphNode, value: GraphValue): void {
     this.remove(node)
-    this.#forward.set(node.outputs[0], value)
+    this.#redirect(node.outputs[0], value)
   }
 
   /**
