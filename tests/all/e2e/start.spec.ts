@@ -75,7 +75,7 @@ describe('npm start', () => {
     const { child, text } = npmStart('--port', '99999')
     const [code] = await once(child, 'exit')
     expect(code).toBe(1)
-    expect(text()).toContain('Expected a whole number from 0 to 65535')
+    expect(text()).toContain('start: --port: expected a whole number from 0 to 65535')
   })
 
   it('--data: the folder is checked, served and told', async () => {
@@ -141,6 +141,6 @@ describe('npm start', () => {
     expect(text).toContain('http://two:81/')
     const { child, text: said } = npmStart('--allow-origin', 'tabs.example')
     expect((await once(child, 'exit'))[0]).toBe(1)
-    expect(said()).toContain('Expected an address like https://name.example:8443')
+    expect(said()).toContain('start: --allow-origin: expected an address like https://name.example:8443')
   })
 })

@@ -202,5 +202,5 @@ test('webgpu is the device that setDevice chose; an explicit one goes before it'
   expect(await gpu.getDeviceName('webgpu')).toBe('adapter 4')
   await layer.to('webgpu')
   expect(layer.weight.device).toEqual({ type: 'webgpu', index: 1 })
-  expect(() => gpu.setDevice('webgpu')).toThrow('expected a device with an index')
+  expect(() => gpu.setDevice('webgpu')).toThrow('"webgpu" has no index')
 })
