@@ -141,6 +141,8 @@ describe('npm start', () => {
     expect(text).toContain('http://two:81/')
     const { child, text: said } = npmStart('--allow-origin', 'tabs.example')
     expect((await once(child, 'exit'))[0]).toBe(1)
-    expect(said()).toContain('start: --allow-origin: expected an address like https://name.example:8443')
+    expect(said()).toContain(
+      'start: --allow-origin: expected an address like https://name.example:8443',
+    )
   })
 })
