@@ -285,6 +285,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/peer/group',
     'src/ddp/hashes',
     'src/ddp/data-parallel',
+    'src/parallel',
     'src/trainer/settings',
     'src/trainer/watch',
     'src/trainer/saves',

@@ -141,6 +141,14 @@ function defineCommand(): Command {
         .default('ddp'),
     )
     .addOption(
+      new Option(
+        '--parallel <how>',
+        'dp: the whole model on each rank; fsdp: parameters, gradients and optimizer state divided over the ranks',
+      )
+        .choices(['dp', 'fsdp'])
+        .default('dp'),
+    )
+    .addOption(
       new Option('--partition <name>', 'own-slice: each rank draws from its own part of the data')
         .choices(['shuffled', 'own-slice'])
         .default('shuffled'),

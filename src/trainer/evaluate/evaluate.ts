@@ -22,6 +22,8 @@ export interface EvaluationOptions {
   readonly data: TaskData
   /** Rows of this rank's training batch. With as many here, forward needs no kernels of its own. */
   readonly trainingRows: number
+  /** Where a forward needs all ranks: rows of each rank's training batch, so that all run it equally often. */
+  readonly rowsOf?: readonly number[]
 }
 
 /** What held-out samples give, each counted once. */
@@ -44,8 +46,7 @@ export class Evaluation {
 
   constructor(options: EvaluationOptions) {
     this.#options = options
-    const { trainingRows } = options
-    this.#rows = trainingRows < fewestRows ? defaultRows : trainingRows
+    this.#rows = evaluatedRows(options.trainingRows)
   }
 
   /** Begins to compile the program, if that has not begun. What goes wrong is told by `run`. */
@@ -55,21 +56,29 @@ export class Evaluation {
 
   /** Means over all held-out samples, the same on all ranks of `group`. order: of the sums, that of the ranks. errors: the group's. */
   async run(group: CollectiveGroup): Promise<Evaluated> {
-    const { task, data } = this.#options
+    const { task, data, rowsOf } = this.#options
     const { count } = data.test
-    const share = batchShares(count, group.size)[group.rank]
+    const shares = batchShares(count, group.size)
+    const share = shares[group.rank]
     const end = share.offset + share.rows
     const begins: number[] = []
     for (let begin = share.offset; begin < end; begin += this.#rows) begins.push(begin)
+    const runs = shares.map(({ rows }, rank) =>
+      rowsOf ? Math.ceil(rows / evaluatedRows(rowsOf[rank])) : 0,
+    )
+    while (begins.length < Math.max(...runs)) begins.push(end)
     // A rank that loses its device here tells the others by ending the group, so it must not wait for them.
     const program = await this.#compiled()
     const inputs = batchArrays(program.prepared.inputs)
     const own = await runAhead(begins, async (begin): Promise<Sums> => {
       const count = Math.min(this.#rows, end - begin)
-      const indices = Uint32Array.from({ length: count }, (_, i) => begin + i)
+      const indices = Uint32Array.from({ length: Math.max(1, count) }, (_, i) =>
+        count > 0 ? begin + i : 0,
+      )
       task.fill(data, 'test', indices, inputs)
       const outputs = await program.run(inputs, { count })
-      return { loss: outputs.loss[0] * count, metric: outputs.metric?.[0] ?? 0 }
+      // A run that only takes part for the others counts nothing.
+      return count > 0 ? { loss: outputs.loss[0] * count, metric: outputs.metric?.[0] ?? 0 } : {}
     })
     const sums = await addOverRanks(async () => [{ loss: 0, metric: 0 }, ...own], group)
     const loss = sums.loss / count
@@ -98,6 +107,9 @@ export class Evaluation {
     return this.#program
   }
 }
+
+const evaluatedRows = (trainingRows: number): number =>
+  trainingRows < fewestRows ? defaultRows : trainingRows
 
 /** The task's metric where `loss` is its loss: the loss in another unit, or `measured`. */
 export const metricOf = ({ meta }: Task, loss: number, measured = Number.NaN): number =>

@@ -1,6 +1,5 @@
 import { bucketCapMbFor, firstBucketBytesFor } from '../../ddp/data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from '../../ddp/data-parallel/data-parallel.ts'
-import { paramDigest } from '../../ddp/hashes/param-digest.ts'
 import { ReplicaCheck } from '../../ddp/hashes/replica-check.ts'
 import { compile } from '../../graph/compile/compile.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
@@ -39,6 +38,7 @@ import { Patience } from './phase-timeouts.ts'
 import { Recovery, type RecoveryOptions } from './recovery.ts'
 import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
+import { replicated, type SharedModel } from './shared-model.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
 import { makeOptimizer, trainingStep } from './training-step.ts'
 
@@ -70,7 +70,7 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
  */
 export class Trainer {
   readonly #options: TrainerOptions
-  #ddp: DistributedDataParallel | undefined
+  #shared: SharedModel | undefined
   #program: StepProgram | undefined
   readonly #resources: { destroy(): void }[] = []
   #buckets: readonly Bucket[] = []
@@ -134,13 +134,13 @@ export class Trainer {
 
   /** The trained parameters with the keys of the plain model. errors: `graph.misuse` before the model is made. */
   async stateDict(): Promise<StateDict> {
-    if (!this.#ddp) {
+    if (!this.#shared) {
       throw new TabringError(
         'graph.misuse',
         'stateDict: the model does not exist until training starts. Call it after the first step.',
       )
     }
-    return this.#ddp.module.stateDict()
+    return this.#shared.module.stateDict()
   }
 
   /** What decides the run's bits, once it is settled. */
@@ -200,7 +200,7 @@ export class Trainer {
     for (const resource of this.#resources.splice(0)) resource.destroy()
     for (const bucket of this.#buckets) bucket.destroy()
     this.#buckets = []
-    this.#ddp = undefined
+    this.#shared = undefined
     this.#program = undefined
   }
 
@@ -277,27 +277,17 @@ export class Trainer {
     phase('broadcast')
     const links = await this.#settleLinks(group)
     const measuredCapMb = this.#savedRecord?.bucketCapMb ?? bucketCapMbFor(links)
-    // Nothing may be awaited before the model is made: ranks of one context share the random state.
-    manualSeed(config.seed)
-    const ddp = new DistributedDataParallel(task.model(config, data), {
-      processGroup: replicas,
-      // Buckets of another size would give other bits.
-      bucketCapMb: config.bucketCapMb ?? measuredCapMb,
-      ...(config.bucketCapMb === undefined && {
-        firstBucketMb: firstBucketBytesFor(measuredCapMb * 2 ** 20) / 2 ** 20,
-      }),
-    })
-    this.#ddp = ddp
-    await ddp.ready
+    const shared = await this.#share(data, replicas, measuredCapMb)
+    this.#shared = shared
 
     phase('compile')
-    const optimizer = makeOptimizer(task, ddp, config)
+    const optimizer = makeOptimizer(task, shared, config)
     const scaler = config.precision === 'float16' ? await newScaler() : undefined
     // Loaded beside the compilation: before the first step, and not between two.
     const saving = config.checkpointEvery || canBeSaved(config) ? checkpointing() : undefined
     saving?.catch(() => undefined)
-    const parts: RunParts = { model: ddp.module, optimizer, scaler }
-    const stepFunction = trainingStep(task, ddp, optimizer, scaler)
+    const parts: RunParts = { model: shared.module, optimizer, scaler }
+    const stepFunction = trainingStep(task, shared, optimizer, scaler)
     const types = task.types(config, data, share.rows)
     runtime.variants = await settleVariants(
       { ...this.#options, group, runtime },
@@ -312,21 +302,24 @@ export class Trainer {
     this.#buckets = optimizer.buckets
     const evaluation = new Evaluation({
       runtime,
-      model: ddp,
+      model: shared.model,
       task,
       config,
       data,
       trainingRows: share.rows,
+      ...(!shared.isWhole && { rowsOf }),
     })
     this.#resources.push(evaluation)
     const check =
-      replicas.size > 1 ? await ReplicaCheck.create(runtime, optimizer.buckets) : undefined
+      replicas.size > 1 && shared.isWhole
+        ? await ReplicaCheck.create(runtime, optimizer.buckets)
+        : undefined
     if (check) this.#resources.push(check)
     const own = {
       config,
       worldSize: size,
       shares: rowsOf,
-      bucketCapMb: ddp.bucketCapMb!,
+      bucketCapMb: config.bucketCapMb ?? measuredCapMb,
       buckets: optimizer.buckets.map(({ parameters, elements }) => ({
         parameters: parameters.map(({ name }) => name),
         elements,
@@ -345,7 +338,16 @@ export class Trainer {
     else await this.#resume(parts, this.#record)
     await check?.compare(replicas, this.#start.step)
     const { slice } = draws
-    this.#looks.begin({ config, data, rank, worldSize: size, slice, model: ddp.module, runtime })
+    this.#looks.begin({
+      config,
+      data,
+      rank,
+      worldSize: size,
+      slice,
+      model: shared.module,
+      isWhole: shared.isWhole,
+      runtime,
+    })
 
     phase('train')
     const isByClock = config.saves === 'auto' && config.checkpointEvery === undefined
@@ -392,6 +394,8 @@ export class Trainer {
         onEvent({ event: 'checkpoint', step, name, isBest, rank })
       },
       look: async (inputs, scalars) => {
+        // One rank alone has a part of the parameters.
+        if (!shared.isWhole) return undefined
         try {
           const { detectAnomaly } = await loadPart(
             'the search for the op that gave NaN',
@@ -421,7 +425,7 @@ export class Trainer {
       best,
       testAccuracy: isAccuracy ? value : Number.NaN,
       bestAccuracy: isAccuracy ? best : Number.NaN,
-      paramHash: await paramDigest(ddp.module.parameters(), runtime),
+      paramHash: await shared.digest(runtime),
       samples,
       seconds,
       timeline: this.#loop.timeline.entries,
@@ -431,6 +435,31 @@ export class Trainer {
     // Nobody closes its links while another still needs them.
     await group.barrier()
     return result
+  }
+
+  /** Makes the task's model, and divides it over the ranks where the settings say so. */
+  async #share(
+    data: TaskData,
+    replicas: ProcessGroup,
+    measuredCapMb: number,
+  ): Promise<SharedModel> {
+    const { config, task } = this.#options
+    manualSeed(config.seed)
+    const model = task.model(config, data)
+    if (config.parallel === 'fsdp' && replicas.size > 1) {
+      const { sharded } = await loadPart('sharding', () => import('./sharded-model.ts'))
+      return sharded(model, replicas)
+    }
+    const ddp = new DistributedDataParallel(model, {
+      processGroup: replicas,
+      // Buckets of another size would give other bits.
+      bucketCapMb: config.bucketCapMb ?? measuredCapMb,
+      ...(config.bucketCapMb === undefined && {
+        firstBucketMb: firstBucketBytesFor(measuredCapMb * 2 ** 20) / 2 ** 20,
+      }),
+    })
+    await ddp.ready
+    return replicated(ddp)
   }
 
   /** Where the loop begins: at the newest kept state, at the checkpoint, or at the very beginning. */

@@ -308,10 +308,18 @@ export class TrainingLoop {
         return { isForPause: word % saveWord > 0, isForSave: word >= saveWord }
       }
     }
-    // Replicas that exchange nothing keep in step by this: looks and pauses then show all of them behind the same step.
-    const told = group.allGatherU32(Uint32Array.of(pause.isAsked ? 1 : 0), { label: 'the pause' })
+    // Ranks whose steps carry no such word keep in step by this: looks, pauses and saves are behind the same step on all.
+    const isForSave = saves.isWanted && replicas === group
+    const own = Uint32Array.of((pause.isAsked ? 1 : 0) + (isForSave ? saveWord : 0))
+    const told = group.allGatherU32(own, { label: 'the wishes' })
     told.catch(() => undefined)
-    return async () => ({ isForPause: (await told).some((word) => word > 0), isForSave: false })
+    return async () => {
+      const words = await told
+      return {
+        isForPause: words.some((word) => word % saveWord > 0),
+        isForSave: words.some((word) => word >= saveWord),
+      }
+    }
   }
 
   async #hold(group: ProcessGroup, step: number): Promise<void> {

@@ -1,4 +1,3 @@
-import type { DistributedDataParallel } from '../../ddp/data-parallel/data-parallel.ts'
 import { sampleCount } from '../../graph/functions/linear.ts'
 import type { TracedFunction } from '../../graph/plan/prepare.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
@@ -12,6 +11,7 @@ import { SGD } from '../../optim/sgd.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import { learningRateOf } from '../settings/demo-meta.ts'
 import type { Task } from '../settings/task.ts'
+import type { SharedModel } from './shared-model.ts'
 
 /**
  * The step of a task: forward, backward and update of one batch, of which `count` rows weigh. With a scaler, in float16.
@@ -21,35 +21,33 @@ import type { Task } from '../settings/task.ts'
 export const trainingStep =
   (
     task: Task,
-    model: DistributedDataParallel,
+    shared: SharedModel,
     optimizer: Optimizer,
     scaler: GradScaler | undefined,
   ): TracedFunction =>
   (inputs) => {
     const told = () => {
-      const output = task.forward(model, inputs)
+      const output = task.forward(shared.model, inputs)
       const sum = task.measure?.(output, inputs)
       const metric = sum?.div(elementwise('clampMin', sampleCount(), 1))
-      return { loss: task.loss(output, inputs), ...(metric && { metric }) }
+      return { loss: task.loss(output, inputs), metric }
     }
-    if (!scaler) {
-      const outputs = told()
-      optimizer.zeroGrad()
-      outputs.loss.backward()
-      optimizer.step()
-      return outputs
-    }
-    const outputs = autocast({ dtype: 'float16' }, told)
+    const { loss, metric } = scaler ? autocast({ dtype: 'float16' }, told) : told()
     optimizer.zeroGrad()
-    scaler.scale(outputs.loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    return outputs
+    if (scaler) {
+      scaler.scale(loss).backward()
+      scaler.step(optimizer)
+      scaler.update()
+    } else {
+      loss.backward()
+      optimizer.step()
+    }
+    return { loss: shared.mean(loss), ...(metric && { metric: shared.mean(metric) }) }
   }
 
 export function makeOptimizer(
   { meta }: Task,
-  model: DistributedDataParallel,
+  { model }: SharedModel,
   config: TrainConfig,
 ): Optimizer {
   const lr = learningRateOf(config, meta)

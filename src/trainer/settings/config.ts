@@ -32,6 +32,8 @@ export const trainConfigSchema = v.object({
   precision: v.optional(v.picklist(['float32', 'float16']), 'float32'),
   /** `alone`: gradients are not exchanged; each rank trains a replica of its own from the same first parameters. */
   strategy: v.optional(v.picklist(['ddp', 'alone']), 'ddp'),
+  /** `fsdp`: parameters, gradients and optimizer state are divided over the ranks. `dp`: each rank has the whole model. */
+  parallel: v.optional(v.picklist(['dp', 'fsdp']), 'dp'),
   /** `own-slice`: each rank draws from its own contiguous part of the data, in the data's own order. */
   partition: v.optional(v.picklist(['shuffled', 'own-slice']), 'shuffled'),
   /** Undefined means that the group's links are measured. */

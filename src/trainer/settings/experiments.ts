@@ -114,8 +114,10 @@ export const withAlone = ({
   strategy,
   checkpointEvery,
   resume,
-}: Pick<TrainConfig, 'strategy' | 'checkpointEvery' | 'resume'>) => {
+  parallel,
+}: Pick<TrainConfig, 'strategy' | 'checkpointEvery' | 'resume' | 'parallel'>) => {
   if (strategy !== 'alone') return undefined
+  if (parallel !== 'dp') return 'parallel'
   if (checkpointEvery !== undefined) return 'checkpointEvery'
   return resume ? 'resume' : undefined
 }

@@ -22,6 +22,8 @@ export interface Looked extends Omit<LookContext, 'program' | 'stateDict' | 'cop
   readonly runtime: AnyRuntime
   /** Without anything that exchanges: each rank looks by itself. */
   readonly model: Module
+  /** Whether this rank has the whole model. */
+  readonly isWhole: boolean
 }
 
 /** Answers looks of a task at the model that a run trains: while it runs, while it pauses, and behind its end. */
@@ -64,6 +66,12 @@ export class Looks {
     }
     const looked = this.#looked
     if (!looked) throw noModel()
+    if (!looked.isWhole) {
+      throw new TabringError(
+        'config.invalid',
+        `query: ${name} needs the whole model, which is divided over the ranks. Train with parallel "dp" to see it.`,
+      )
+    }
     let step = this.step
     const between = <T>(work: () => Promise<T>) =>
       this.#between(looked, () => {

@@ -58,6 +58,17 @@ export const settings: readonly Setting[] = [
     placeholder: ({ model }, { models }) => String(models[model]?.lr ?? ''),
   },
   {
+    key: 'parallel',
+    label: 'Parallel',
+    kind: 'choice',
+    isAdvanced: true,
+    hint: 'Sharded: each rank holds a part of every layer, for models that do not fit on one.',
+    choices: [
+      ['dp', 'whole model on each rank'],
+      ['fsdp', 'sharded (FSDP)'],
+    ],
+  },
+  {
     key: 'strategy',
     label: 'Exchange',
     kind: 'choice',
