@@ -1,0 +1,78 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
+import { type SeenFolder, seenFolder } from '../../support/checkpoint-folders.ts'
+import { serveDigits } from '../../support/served-digits.ts'
+import { lossesOf, resultsOf, trainRanks } from '../../support/train-ranks.ts'
+
+// The built-in training with parameters divided over ranks, on the CPU: 36 samples in batches of 15, so that an epoch is 3 steps, the last
+// one short, and the last rank of 3 has no sample in it.
+
+const settings = { batchSize: 15, bucketCapMb: 0.3, hashEvery: 2, seed: 3 } as const
+beforeEach(() => serveDigits(36, (_, i) => (i * 7919) % 251))
+afterEach(() => vi.restoreAllMocks())
+
+const train = (size: number, input: TrainConfigInput, folder?: SeenFolder) =>
+  trainRanks(
+    size,
+    { ...settings, ...input },
+    () => new CpuRuntime(),
+    () => folder && { folder: async () => folder },
+  )
+
+test.each(['adamw', 'sgd'] as const)(
+  'two sharded ranks with %s end with the bits of two whole ones, evaluations included',
+  async (optimizer) => {
+    const whole = await train(2, { optimizer, epochs: 2 })
+    const sharded = await train(2, { optimizer, epochs: 2, parallel: 'fsdp' })
+    const [expected] = resultsOf(whole)
+    for (const [rank, result] of resultsOf(sharded).entries()) {
+      expect(result.paramHash).toBe(expected.paramHash)
+      expect(result.testAccuracy).toBe(expected.testAccuracy)
+      expect(result.heldOutLoss).toBeCloseTo(expected.heldOutLoss, 5)
+      const losses = lossesOf(sharded[rank])
+      expect(losses).toHaveLength(6)
+      for (const [i, loss] of lossesOf(whole[rank]).entries())
+        expect(losses[i]).toBeCloseTo(loss, 5)
+    }
+  },
+  60_000,
+)
+
+test('three sharded ranks, of which one has no sample in a short step, follow one rank', async () => {
+  const [one] = await train(1, { epochs: 2 })
+  const three = await train(3, { epochs: 2, parallel: 'fsdp' })
+  const results = resultsOf(three)
+  expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
+  for (const rank of three) {
+    const losses = lossesOf(rank)
+    for (const [i, loss] of lossesOf(one).entries()) expect(losses[i]).toBeCloseTo(loss, 4)
+  }
+}, 60_000)
+
+test('a sharded run continues whole, and a whole one sharded, to the bits of a run without a break', async () => {
+  const [whole] = resultsOf(await train(2, { epochs: 4 }))
+  for (const [first, second] of [
+    ['fsdp', 'dp'],
+    ['dp', 'fsdp'],
+  ] as const) {
+    const folder = seenFolder()
+    resultsOf(await train(2, { epochs: 2, checkpointEvery: 0, parallel: first }, folder))
+    const next = { epochs: 4, checkpointEvery: 0, resume: 'latest', parallel: second } as const
+    for (const { paramHash } of resultsOf(await train(2, next, folder)))
+      expect(paramHash).toBe(whole.paramHash)
+  }
+}, 60_000)
+
+test('float16 with loss scaling trains sharded too', async () => {
+  const settings = { epochs: 2, precision: 'float16' } as const
+  const whole = await train(2, settings)
+  const sharded = await train(2, { ...settings, parallel: 'fsdp' })
+  const [expected] = resultsOf(whole)
+  for (const { paramHash } of resultsOf(sharded)) expect(paramHash).toBe(expected.paramHash)
+}, 60_000)
+
+test('replicas that exchange nothing cannot be sharded', () =>
+  expect(train(2, { strategy: 'alone', parallel: 'fsdp' })).rejects.toThrow(
+    "parallel: not available with the strategy 'alone'",
+  ))
