@@ -140,7 +140,7 @@ export class Trainer {
         'stateDict: the model does not exist until training starts. Call it after the first step.',
       )
     }
-    return this.#shared.module.stateDict()
+    return this.#shared.stateDict()
   }
 
   /** What decides the run's bits, once it is settled. */

@@ -69,7 +69,7 @@ export class Looks {
     if (!looked.isWhole) {
       throw new TabringError(
         'config.invalid',
-        `query: ${name} needs the whole model, which is divided over the ranks. Train with parallel "dp" to see it.`,
+        `query: ${name} needs the whole model, and each rank has a part of it. Choose the whole model on each rank (Parallel) to see it.`,
       )
     }
     let step = this.step
