@@ -140,13 +140,10 @@ function defineCommand(): Command {
         .choices(['ddp', 'alone'])
         .default('ddp'),
     )
-    .addOption(
-      new Option(
-        '--parallel <how>',
-        'dp: the whole model on each rank; fsdp: parameters, gradients and optimizer state divided over the ranks',
-      )
-        .choices(['dp', 'fsdp'])
-        .default('dp'),
+    .option(
+      '--parallel <how>',
+      'dp: the whole model on each rank; fsdp: parameters, gradients and optimizer state divided over the ranks; pp=N: pipelines of N stages',
+      'dp',
     )
     .addOption(
       new Option('--partition <name>', 'own-slice: each rank draws from its own part of the data')

@@ -5,7 +5,7 @@ import { Trainer } from '../../src/trainer/loop/trainer.ts'
 import type { CheckpointPlace } from '../../src/trainer/saves/run-checkpoint.ts'
 import type { TrainConfigInput } from '../../src/trainer/settings/config.ts'
 import type { RunEvent, TrainerResult } from '../../src/trainer/watch/run-events.ts'
-import { ringOf } from './process-ring.ts'
+import { meshOf, ringOf } from './process-ring.ts'
 
 export interface RankEnd {
   result?: TrainerResult
@@ -20,8 +20,9 @@ export async function trainRanks(
   open: (rank: number) => AnyRuntime,
   placeOf: (rank: number) => CheckpointPlace | undefined = () => undefined,
 ): Promise<RankEnd[]> {
-  const groups = await ringOf(size)
   const config = parseTrainConfig({ data: 'images', ...input })
+  // Replicas of a stage are not neighbours.
+  const groups = await (config.parallel.startsWith('pp=') ? meshOf(size) : ringOf(size))
   const ends = await Promise.all(
     groups.map(async (group, rank): Promise<RankEnd> => {
       const events: RunEvent[] = []

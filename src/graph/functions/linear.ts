@@ -42,4 +42,25 @@ export function stepScalar(name: string, initial = 0): ScalarSlot {
 }
 
 /** Returns the step scalar `count`: the number of leading samples that count in a padded batch; all if a run does not set it. */
-export const sampleCount = (): ScalarSlot => stepScalar('count', 2 ** 24)
+export const sampleCount = (): ScalarSlot =>
+  activeTrace('sampleCount').countOfPart ?? stepScalar('count', 2 ** 24)
+
+/**
+ * Returns what `work` traces for rows [first, first + rows) of the batch: there `sampleCount` is how many of these count.
+ *
+ * `share` is the part that they have of all that count.
+ */
+export function ofRows<T>(first: number, rows: number, work: (share: ScalarSlot) => T): T {
+  const trace = activeTrace('sampleCount')
+  const { scalars } = trace
+  const all = sampleCount()
+  const counted = () => Math.min(rows, Math.max(0, scalars.value(all) - first))
+  const outer = trace.countOfPart
+  trace.countOfPart = scalars.add(counted)
+  const share = scalars.add(() => counted() / Math.max(1, scalars.value(all)))
+  try {
+    return work(share)
+  } finally {
+    trace.countOfPart = outer
+  }
+}

@@ -239,6 +239,8 @@ export class Trace {
   readonly alike = new Alike()
   /** Nodes that change an input in place (running statistics): a program keeps them whether or not anything reads their outputs. */
   readonly effects: GraphNode[] = []
+  /** The number of samples that count in the part of the batch that is being traced; undefined where that is the batch. */
+  countOfPart: ScalarSlot | undefined
   /** Whether this rank's function sends to other ranks' functions, which may differ from it: `parallel.send` and `recv`. */
   sendsByHand = false
   /** Nodes over all buckets between exchange and update, in order: norms, clipping, loss scaling. */

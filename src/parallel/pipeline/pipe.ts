@@ -48,12 +48,12 @@ export class Pipe {
     }
   }
 
-  /** The module's forward on one micro-batch. */
-  forward(x: Tensor, microBatch: number, marks: StageMarks): Tensor {
+  /** Runs forward, which calls the module, on one micro-batch. */
+  run(forward: () => Tensor, microBatch: number, marks: StageMarks): Tensor {
     this.#noting = { marks, microBatch }
     try {
-      const [first] = this.#enter(0, [x]) as [Tensor]
-      const output = this.module.forward(first)
+      this.#enter(0, [])
+      const output = forward()
       this.#checkStages(marks, microBatch)
       return output
     } finally {

@@ -21,6 +21,13 @@ export interface ScheduleOptions {
   readonly overlapsSends?: boolean
 }
 
+/** What a schedule does with each micro-batch. */
+export interface MicroBatchWork {
+  forward(microBatch: number): Tensor
+  /** Its part of the loss of the batch: the parts are added up. */
+  loss(output: Tensor, microBatch: number): Tensor
+}
+
 /** Equal parts along the first axis, without copying. */
 function cutBatch(x: Tensor, parts: number): Tensor[] {
   const length = x.shape[0] / parts
@@ -64,25 +71,49 @@ export abstract class Schedule {
   step(x: Tensor, target: Tensor): { loss: Tensor; output: Tensor } {
     const { lossFn } = this.#options
     if (!lossFn) throw this.#misuse('step needs a lossFn. Pass one, or call forward')
-    const { marks, inputs } = this.#begin(x)
-    const targets = cutBatch(target, inputs.length)
+    const { loss, outputs } = this.stepOf(x.shape[0], (microBatches) => {
+      const inputs = cutBatch(x, microBatches)
+      const targets = cutBatch(target, microBatches)
+      const { module, devices } = this.pipe
+      return {
+        forward: (at) => module.forward(inputs[at].to(devices[0])) as Tensor,
+        loss: (output, at) => lossFn(output, targets[at]).mul(1 / microBatches),
+      }
+    })
+    return { loss, output: cat(outputs) }
+  }
+
+  /**
+   * As `step`, of work that is given for each micro-batch: forward, which calls the module once, and its part of the loss.
+   *
+   * `batch`: rows of all. errors: as `step`.
+   */
+  stepOf(
+    batch: number,
+    workFor: (microBatches: number) => MicroBatchWork,
+  ): { loss: Tensor; outputs: Tensor[] } {
+    const { marks, microBatches } = this.#begin(batch)
+    const work = workFor(microBatches)
     const outputs: Tensor[] = []
     const losses: Tensor[] = []
-    for (const [microBatch, input] of inputs.entries()) {
-      const output = this.pipe.forward(input, microBatch, marks)
-      const loss = lossFn(output, targets[microBatch]).mul(1 / inputs.length)
+    for (let at = 0; at < microBatches; at++) {
+      const output = this.pipe.run(() => work.forward(at), at, marks)
+      const loss = work.loss(output, at)
       marks.end(nextNodeId())
       loss.backward()
       outputs.push(output)
       losses.push(loss)
     }
-    return { loss: losses.reduce((sum, loss) => sum.add(loss)), output: cat(outputs) }
+    return { loss: losses.reduce((sum, loss) => sum.add(loss)), outputs }
   }
 
   /** Forward of all micro-batches: the outputs as if the batch had been whole. errors: as `step`. */
   forward(x: Tensor): Tensor {
-    const { marks, inputs } = this.#begin(x)
-    const outputs = inputs.map((input, i) => this.pipe.forward(input, i, marks))
+    const { marks, microBatches } = this.#begin(x.shape[0])
+    const { module, devices } = this.pipe
+    const outputs = cutBatch(x, microBatches).map((input, at) =>
+      this.pipe.run(() => module.forward(input.to(devices[0])) as Tensor, at, marks),
+    )
     marks.end(nextNodeId())
     return cat(outputs)
   }
@@ -106,10 +137,9 @@ export abstract class Schedule {
     return this.order({ device, ...counts })
   }
 
-  #begin(x: Tensor) {
+  #begin(batch: number) {
     const trace = activeTrace(this.constructor.name)
     if (trace.stages) throw this.#misuse('the function has a schedule already. Call one, once')
-    const [batch] = x.shape
     const { splitSize = batch / this.#options.microBatches! } = this.#options
     if (batch % splitSize !== 0 || !isCount(splitSize)) {
       const given = this.#options.microBatches
@@ -127,7 +157,7 @@ export abstract class Schedule {
     }
     const marks = new StageMarks(order)
     trace.stages = marks
-    return { marks, inputs: cutBatch(x, microBatches) }
+    return { marks, microBatches }
   }
 
   /** errors: `graph.misuse` for numbers that the schedule has no order for. */

@@ -2,7 +2,7 @@ import { batchShares } from '../../data/shares.ts'
 import { addOverRanks, runAhead, type Sums } from '../../ddp/metrics/batch-sums.ts'
 import { compile } from '../../graph/compile/compile.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
-import type { StepProgram } from '../../graph/plan/step-program.ts'
+import type { RunOutputs, StepProgram } from '../../graph/plan/step-program.ts'
 import type { Module } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { TrainConfig } from '../settings/config.ts'
@@ -20,6 +20,10 @@ export interface EvaluationOptions {
   readonly task: Task
   readonly config: TrainConfig
   readonly data: TaskData
+  /** The ranks that divide the samples among them. */
+  readonly ranks: CollectiveGroup
+  /** As in `compile`: the ranks that have parts of the model. */
+  readonly parts?: CollectiveGroup
   /** Rows of this rank's training batch. With as many here, forward needs no kernels of its own. */
   readonly trainingRows: number
   /** Where a forward needs all ranks: rows of each rank's training batch, so that all run it equally often. */
@@ -54,9 +58,9 @@ export class Evaluation {
     this.#compiled().catch(() => undefined)
   }
 
-  /** Means over all held-out samples, the same on all ranks of `group`. order: of the sums, that of the ranks. errors: the group's. */
-  async run(group: CollectiveGroup): Promise<Evaluated> {
-    const { task, data, rowsOf } = this.#options
+  /** Means over all held-out samples, the same on all ranks. order: of the sums, that of the ranks. errors: the groups'. */
+  async run(): Promise<Evaluated> {
+    const { task, config, data, rowsOf, ranks: group, parts } = this.#options
     const { count } = data.test
     const shares = batchShares(count, group.size)
     const share = shares[group.rank]
@@ -69,18 +73,22 @@ export class Evaluation {
     while (begins.length < Math.max(...runs)) begins.push(end)
     // A rank that loses its device here tells the others by ending the group, so it must not wait for them.
     const program = await this.#compiled()
-    const inputs = batchArrays(program.prepared.inputs)
+    const inputs = batchArrays(task.types(config, data, this.#rows))
     const own = await runAhead(begins, async (begin): Promise<Sums> => {
       const count = Math.min(this.#rows, end - begin)
       const indices = Uint32Array.from({ length: Math.max(1, count) }, (_, i) =>
         count > 0 ? begin + i : 0,
       )
       task.fill(data, 'test', indices, inputs)
-      const outputs = await program.run(inputs, { count })
-      // A run that only takes part for the others counts nothing.
-      return count > 0 ? { loss: outputs.loss[0] * count, metric: outputs.metric?.[0] ?? 0 } : {}
+      const outputs: Partial<RunOutputs> = await program.run(inputs, { count })
+      // A run that only takes part for the others counts nothing, and other ranks may have its results.
+      return count > 0 && outputs.loss
+        ? { loss: outputs.loss[0] * count, metric: outputs.metric?.[0] ?? 0 }
+        : {}
     })
-    const sums = await addOverRanks(async () => [{ loss: 0, metric: 0 }, ...own], group)
+    const none = { loss: 0, metric: 0 }
+    const ofParts = async () => [await addOverRanks(async () => [none, ...own], parts)]
+    const sums = await addOverRanks(parts ? ofParts : async () => [none, ...own], group)
     const loss = sums.loss / count
     return { loss, value: metricOf(task, loss, sums.metric / count) }
   }
@@ -93,7 +101,7 @@ export class Evaluation {
   }
 
   #compiled(): Promise<StepProgram> {
-    const { runtime, model, task, config, data } = this.#options
+    const { runtime, model, task, config, data, parts } = this.#options
     this.#program ??= compile(
       (inputs) =>
         evaluating(model, () => {
@@ -102,7 +110,7 @@ export class Evaluation {
           return { loss: task.loss(output, inputs), ...(metric && { metric }) }
         }),
       task.types(config, data, this.#rows),
-      { runtime },
+      { runtime, ...(parts && { group: parts }) },
     )
     return this.#program
   }

@@ -1,14 +1,13 @@
-import { paramDigest } from '../../ddp/hashes/param-digest.ts'
 import { stepScalar } from '../../graph/functions/linear.ts'
-import { Parameter } from '../../graph/trace/parameter.ts'
+import type { Parameter } from '../../graph/trace/parameter.ts'
 import { gradientWeight } from '../../graph/trace/trace.ts'
-import type { Module, StateDict } from '../../nn/module.ts'
+import type { Module } from '../../nn/module.ts'
 import { initDeviceMesh } from '../../parallel/mesh/device-mesh.ts'
 import { layersOf } from '../../parallel/pipeline/cut.ts'
 import { fullyShard } from '../../parallel/sharded/fully-shard.ts'
 import { sumOverRanks } from '../../parallel/tensor/sums.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
-import { TabringError } from '../../util/errors.ts'
+import { gathered } from './gathered.ts'
 import type { SharedModel } from './shared-model.ts'
 
 /** Each rank has a part of every layer. Begins with rank 0's values. */
@@ -17,28 +16,11 @@ export async function sharded(module: Module, group: ProcessGroup): Promise<Shar
   const ranks = mesh.getGroup()
   for (const layer of layersAlone(module)) await fullyShard(layer, { mesh })
   if (module.parameters().some(({ sharedBy }) => !sharedBy)) await fullyShard(module, { mesh })
-  let gathered: StateDict | undefined
   return {
+    ...gathered(module),
     model: module,
-    module,
-    isWhole: false,
+    dataRanks: group,
     mean: (value) => sumOverRanks(value.detach().mul(stepScalar(gradientWeight)), ranks),
-    async digest(runtime) {
-      const state = await module.stateDict()
-      gathered = state
-      const whole = [...module.namedParameters()].map(([key]) => {
-        const { shape, data } = state[key]
-        return new Parameter(shape, data as Float32Array<ArrayBuffer>)
-      })
-      return paramDigest(whole, runtime)
-    },
-    async stateDict() {
-      if (gathered) return gathered
-      throw new TabringError(
-        'graph.misuse',
-        'stateDict: the ranks have parts of the model until training ends. Call it after the last step.',
-      )
-    },
   }
 }
 

@@ -1,8 +1,11 @@
 import type { DistributedDataParallel } from '../../ddp/data-parallel/data-parallel.ts'
 import { paramDigest } from '../../ddp/hashes/param-digest.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
+import type { RunOutputs } from '../../graph/plan/step-program.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import type { Module, StateDict } from '../../nn/module.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import type { TaskInputs } from '../settings/task.ts'
 
 /** A task's model as the ranks of a run share it. */
 export interface SharedModel {
@@ -12,6 +15,16 @@ export interface SharedModel {
   readonly module: Module
   /** Whether each rank can run it by itself. */
   readonly isWhole: boolean
+  /** The ranks that have samples of their own. */
+  readonly dataRanks: CollectiveGroup
+  /** The ranks that have parts of a step; undefined where each computes all of its own. */
+  readonly parts?: CollectiveGroup
+  /** The rows that a program must have for a batch of so many. */
+  rowsFor?(rows: number): number
+  /** Forward and backward of a batch in parts: the mean loss over the samples that count, and the sum of the metric; inside a step. */
+  backward?(inputs: TaskInputs): { readonly loss: Tensor; readonly sum: Tensor | undefined }
+  /** What a step gives, on all ranks that have parts of it. They all call it. */
+  told?(outputs: RunOutputs): Promise<RunOutputs>
   /** The mean over all ranks' samples, of the mean over this rank's; inside a step. */
   mean(value: Tensor): Tensor
   /** A hash of all parameters, the same on every rank. All ranks call it, between steps. */
@@ -25,6 +38,7 @@ export const replicated = (ddp: DistributedDataParallel): SharedModel => ({
   model: ddp,
   module: ddp.module,
   isWhole: true,
+  dataRanks: ddp.processGroup,
   mean: (value) => value,
   digest: (runtime) => paramDigest(ddp.module.parameters(), runtime),
   stateDict: () => ddp.module.stateDict(),

@@ -27,7 +27,7 @@ import {
 } from '../saves/kept-state.ts'
 import type { CheckpointPlace, ResumedRun } from '../saves/run-checkpoint.ts'
 import { type SavedFile, Saves } from '../saves/save-requests.ts'
-import { canBeSaved } from '../settings/config.ts'
+import { canBeSaved, stagesOf } from '../settings/config.ts'
 import { scoreOf } from '../settings/demo-meta.ts'
 import type { LookAnswer, TaskData } from '../settings/task.ts'
 import { tellCollective } from '../watch/log-collective.ts'
@@ -269,9 +269,6 @@ export class Trainer {
       signal?.throwIfAborted()
       onEvent({ event: 'phase', phase: name, rank })
     }
-    const draws = planDraws(config, data.train.count, rank, size)
-    const share = draws.shares[rank]
-    const rowsOf = draws.shares.map(({ rows }) => rows)
     const replicas = config.strategy === 'alone' && size > 1 ? aloneIn(group) : group
 
     phase('broadcast')
@@ -279,6 +276,13 @@ export class Trainer {
     const measuredCapMb = this.#savedRecord?.bucketCapMb ?? bucketCapMbFor(links)
     const shared = await this.#share(data, replicas, measuredCapMb)
     this.#shared = shared
+    const { dataRanks, parts: partRanks } = shared
+    // With the strategy `alone` each has a share of the batch, too.
+    const at = config.strategy === 'alone' ? group : dataRanks
+    const draws = planDraws(config, data.train.count, at.rank, at.size)
+    const share = draws.shares[at.rank]
+    const rowsOf = draws.shares.map(({ rows }) => shared.rowsFor?.(rows) ?? rows)
+    const ownRows = rowsOf[at.rank]
 
     phase('compile')
     const optimizer = makeOptimizer(task, shared, config)
@@ -288,14 +292,17 @@ export class Trainer {
     saving?.catch(() => undefined)
     const parts: RunParts = { model: shared.module, optimizer, scaler }
     const stepFunction = trainingStep(task, shared, optimizer, scaler)
-    const types = task.types(config, data, share.rows)
+    const types = task.types(config, data, ownRows)
     runtime.variants = await settleVariants(
       { ...this.#options, group, runtime },
       rowsOf,
       (rows) => prepare(runtime, stepFunction, task.types(config, data, rows)),
       this.#record?.measured,
     )
-    const step = await compile(stepFunction, types, { runtime })
+    const step = await compile(stepFunction, types, {
+      runtime,
+      ...(partRanks && { group: partRanks }),
+    })
     this.#program = step
     this.#resources.push(step)
     await saving
@@ -306,8 +313,10 @@ export class Trainer {
       task,
       config,
       data,
-      trainingRows: share.rows,
-      ...(!shared.isWhole && { rowsOf }),
+      ranks: replicas === group ? dataRanks : replicas,
+      ...(partRanks && { parts: partRanks }),
+      trainingRows: ownRows,
+      ...(!shared.isWhole && !partRanks && { rowsOf }),
     })
     this.#resources.push(evaluation)
     const check =
@@ -371,6 +380,8 @@ export class Trainer {
       batches: new ShareBatches(task, data, draws, types),
       firstRow: share.offset,
       evaluation,
+      partAt: partRanks?.rank ?? 0,
+      told: shared.told,
       check,
       deviceBytes: () => ('gpu' in runtime ? runtime.gpu.usedBytes : null),
       first: this.#start,
@@ -449,6 +460,17 @@ export class Trainer {
     if (config.parallel === 'fsdp' && replicas.size > 1) {
       const { sharded } = await loadPart('sharding', () => import('./sharded-model.ts'))
       return sharded(model, replicas)
+    }
+    const stages = stagesOf(config)
+    if (stages > 1) {
+      if (config.precision !== 'float32') {
+        throw new TabringError(
+          'config.invalid',
+          'parallel: pipelines do not train in float16 yet. Choose float32.',
+        )
+      }
+      const { pipelined } = await loadPart('pipelines', () => import('./pipelined-model.ts'))
+      return pipelined(task, model, replicas, stages, this.#runtime)
     }
     const ddp = new DistributedDataParallel(model, {
       processGroup: replicas,

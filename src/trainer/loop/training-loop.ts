@@ -52,6 +52,10 @@ export interface Attempt {
   /** Number of this rank's first row in the global batch. */
   readonly firstRow: number
   readonly evaluation: Evaluation
+  /** Which part of a step this rank has, from 0; 0 where it has all of its own. */
+  readonly partAt: number
+  /** What a step gives, on every rank. */
+  readonly told: ((outputs: RunOutputs) => Promise<RunOutputs>) | undefined
   /** Where there are several replicas. */
   readonly check: ReplicaCheck | undefined
   /** Of all buffers on the device; null where it is none. */
@@ -170,7 +174,8 @@ export class TrainingLoop {
       const batch = batches.after(number - 1)
       const { count, inputs } = batch
       timeline.begin(step, number, totalSteps, isSampled)
-      samples += count
+      // Of the ranks that have parts of a step, the first counts its samples.
+      if (attempt.partAt === 0) samples += count
       const scalars = {
         count,
         [gradientWeight]: weightOf(batch, replicas, group),
@@ -221,7 +226,7 @@ export class TrainingLoop {
       // A replica of its own whose rank has no samples in an epoch's last step stays as it is.
       const isIdle = count === 0 && replicas !== group
       if (isIdle) tellStep({ data: 0, ...noTimes, total: 0 }, began)
-      else underWay.push(step.run(inputs, scalars).then(ended))
+      else underWay.push(step.run(inputs, scalars).then(attempt.told).then(ended))
       // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
       underWay.at(-1)?.catch(() => undefined)
       while (underWay.length >= (isSampled ? 1 : limit)) await underWay.shift()
@@ -247,7 +252,7 @@ export class TrainingLoop {
       if (isEvaluated) {
         onEvent({ event: 'phase', phase: 'evaluate', rank })
         patience.forSetup()
-        const evaluated = await evaluation.run(replicas)
+        const evaluated = await evaluation.run()
         heldOutLoss = evaluated.loss
         value = evaluated.value
         isBest = isBetter(metric, value, best)
@@ -277,7 +282,7 @@ export class TrainingLoop {
     if (first.step === totalSteps) {
       // A checkpoint of the last step: its own evaluation may be of an earlier one.
       onEvent({ event: 'phase', phase: 'evaluate', rank })
-      const evaluated = await evaluation.run(replicas)
+      const evaluated = await evaluation.run()
       heldOutLoss = evaluated.loss
       value = evaluated.value
       if (isBetter(metric, value, best)) best = value

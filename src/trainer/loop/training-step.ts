@@ -3,7 +3,7 @@ import type { TracedFunction } from '../../graph/plan/prepare.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import { autocast } from '../../graph/trace/autocast.ts'
 import { randomScalarNames } from '../../graph/trace/random.ts'
-import { elementwise } from '../../graph/trace/tensor.ts'
+import { elementwise, type Tensor } from '../../graph/trace/tensor.ts'
 import { AdamW } from '../../optim/adam.ts'
 import type { GradScaler } from '../../optim/grad-scaler.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
@@ -29,8 +29,14 @@ export const trainingStep =
     const told = () => {
       const output = task.forward(shared.model, inputs)
       const sum = task.measure?.(output, inputs)
-      const metric = sum?.div(elementwise('clampMin', sampleCount(), 1))
-      return { loss: task.loss(output, inputs), metric }
+      return { loss: task.loss(output, inputs), metric: meanOf(sum) }
+    }
+    if (shared.backward) {
+      optimizer.zeroGrad()
+      const { loss, sum } = shared.backward(inputs)
+      optimizer.step()
+      const metric = meanOf(sum)
+      return { loss: shared.mean(loss), ...(metric && { metric: shared.mean(metric) }) }
     }
     const { loss, metric } = scaler ? autocast({ dtype: 'float16' }, told) : told()
     optimizer.zeroGrad()
@@ -44,6 +50,9 @@ export const trainingStep =
     }
     return { loss: shared.mean(loss), ...(metric && { metric: shared.mean(metric) }) }
   }
+
+const meanOf = (sum: Tensor | undefined): Tensor | undefined =>
+  sum?.div(elementwise('clampMin', sampleCount(), 1))
 
 export function makeOptimizer(
   { meta }: Task,

@@ -82,7 +82,8 @@ export async function keepState(
   for (const { state } of optimizer.buckets) {
     const kept = new Map<string, Float32Array<ArrayBuffer>>()
     for (const [name, pool] of state) {
-      kept.set(name, (await pool.read()) as Float32Array<ArrayBuffer>)
+      // Other ranks have those of other stages.
+      if (pool.memory) kept.set(name, (await pool.read()) as Float32Array<ArrayBuffer>)
     }
     pools.push(kept)
   }

@@ -32,8 +32,14 @@ export const trainConfigSchema = v.object({
   precision: v.optional(v.picklist(['float32', 'float16']), 'float32'),
   /** `alone`: gradients are not exchanged; each rank trains a replica of its own from the same first parameters. */
   strategy: v.optional(v.picklist(['ddp', 'alone']), 'ddp'),
-  /** `fsdp`: parameters, gradients and optimizer state are divided over the ranks. `dp`: each rank has the whole model. */
-  parallel: v.optional(v.picklist(['dp', 'fsdp']), 'dp'),
+  /**
+   * `dp`: each rank has the whole model. `fsdp`: parameters, gradients and optimizer state are divided over the ranks. `pp=N`: the layers are, in
+   * pipelines of N stages.
+   */
+  parallel: v.optional(
+    v.pipe(v.string(), v.regex(/^(?:dp|fsdp|pp=[1-9]\d?)$/, 'dp, fsdp or pp=N')),
+    'dp',
+  ),
   /** `own-slice`: each rank draws from its own contiguous part of the data, in the data's own order. */
   partition: v.optional(v.picklist(['shuffled', 'own-slice']), 'shuffled'),
   /** Undefined means that the group's links are measured. */
@@ -67,3 +73,7 @@ export const totalStepsOf = ({ steps, epochs, batchSize }: TrainConfig, samples:
 /** Whether ranks may save a run when they want to. Replicas that differ are no one run. */
 export const canBeSaved = ({ saves, strategy }: Pick<TrainConfig, 'saves' | 'strategy'>): boolean =>
   saves !== 'none' && strategy !== 'alone'
+
+/** The stages that each pipeline of a run has; 1 without pipelines. */
+export const stagesOf = ({ parallel }: Pick<TrainConfig, 'parallel'>): number =>
+  Number(/^pp=(\d+)$/.exec(parallel)?.[1] ?? 1)

@@ -62,10 +62,12 @@ export const settings: readonly Setting[] = [
     label: 'Parallel',
     kind: 'choice',
     isAdvanced: true,
-    hint: 'Sharded: each rank holds a part of every layer, for models that do not fit on one.',
+    hint: 'For models that do not fit on one rank. Sharded: each has a part of every layer. Pipeline: each has some of the layers.',
     choices: [
       ['dp', 'whole model on each rank'],
       ['fsdp', 'sharded (FSDP)'],
+      ['pp=2', 'pipelines of 2 stages'],
+      ['pp=4', 'pipelines of 4 stages'],
     ],
   },
   {

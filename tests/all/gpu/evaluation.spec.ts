@@ -91,15 +91,21 @@ async function evaluatedOn(
       await ddp.ready
       const config = parseTrainConfig({ model: name })
       const splits = { train: data, test: data }
-      return new Evaluation({ runtime, model: ddp, task, config, data: splits, trainingRows })
+      return new Evaluation({
+        runtime,
+        model: ddp,
+        task,
+        config,
+        data: splits,
+        ranks: group,
+        trainingRows,
+      })
     }),
   )
   const told: Evaluated[][] = groups.map(() => [])
   for (const labels of labellings) {
     data.labels = labels
-    const all = await Promise.all(
-      evaluations.map((evaluation, rank) => evaluation.run(groups[rank])),
-    )
+    const all = await Promise.all(evaluations.map((evaluation) => evaluation.run()))
     for (const [rank, evaluated] of all.entries()) told[rank].push(evaluated)
   }
   for (const evaluation of evaluations) evaluation.destroy()

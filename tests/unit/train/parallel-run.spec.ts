@@ -5,7 +5,7 @@ import { type SeenFolder, seenFolder } from '../../support/checkpoint-folders.ts
 import { serveDigits } from '../../support/served-digits.ts'
 import { lossesOf, resultsOf, trainRanks } from '../../support/train-ranks.ts'
 
-// The built-in training with parameters divided over ranks, on the CPU: 36 samples in batches of 15, so that an epoch is 3 steps, the last
+// The built-in training with a model that is divided over ranks, on the CPU: 36 samples in batches of 15, so that an epoch is 3 steps, the last
 // one short, and the last rank of 3 has no sample in it.
 
 const settings = { batchSize: 15, bucketCapMb: 0.3, hashEvery: 2, seed: 3 } as const
@@ -76,3 +76,51 @@ test('replicas that exchange nothing cannot be sharded', () =>
   expect(train(2, { strategy: 'alone', parallel: 'fsdp' })).rejects.toThrow(
     "parallel: not available with the strategy 'alone'",
   ))
+
+test.each([2, 4])(
+  '%i ranks in pipelines of 2 stages follow one rank, and agree',
+  async (size) => {
+    const [one] = await train(1, { epochs: 2 })
+    const [alone] = resultsOf([one])
+    const ranks = await train(size, { epochs: 2, parallel: 'pp=2' })
+    const results = resultsOf(ranks)
+    expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
+    expect(results.reduce((sum, { samples }) => sum + samples, 0)).toBe(alone.samples)
+    for (const [i, rank] of ranks.entries()) {
+      const losses = lossesOf(rank)
+      expect(losses).toHaveLength(6)
+      for (const [at, loss] of lossesOf(one).entries()) expect(losses[at]).toBeCloseTo(loss, 4)
+      const { heldOutLoss, testAccuracy, trainValue } = results[i]
+      expect(heldOutLoss).toBeCloseTo(alone.heldOutLoss, 4)
+      expect(testAccuracy).toBeCloseTo(alone.testAccuracy, 6)
+      expect(trainValue).toBeCloseTo(alone.trainValue, 6)
+    }
+  },
+  60_000,
+)
+
+test('a pipeline saves the whole, and continues after a pause of any kind of run', async () => {
+  const [whole] = resultsOf(await train(2, { epochs: 4, parallel: 'pp=2' }))
+  for (const [first, second] of [
+    ['pp=2', 'pp=2'],
+    ['pp=2', 'dp'],
+    ['fsdp', 'pp=2'],
+  ] as const) {
+    const folder = seenFolder()
+    resultsOf(await train(2, { epochs: 2, checkpointEvery: 0, parallel: first }, folder))
+    const next = { epochs: 4, checkpointEvery: 0, resume: 'latest', parallel: second } as const
+    for (const { paramHash, loss } of resultsOf(await train(2, next, folder))) {
+      if (first === second) expect(paramHash).toBe(whole.paramHash)
+      expect(loss).toBeCloseTo(whole.loss, 4)
+    }
+  }
+}, 60_000)
+
+test('stages that do not divide the ranks, and float16 in stages, are refused on all', async () => {
+  const refused = async (size: number, input: TrainConfigInput) =>
+    (await train(size, { epochs: 1, ...input })).map(({ reason }) => String(reason))
+  for (const reason of await refused(3, { parallel: 'pp=2' }))
+    expect(reason).toContain('2 stages do not divide 3 ranks')
+  for (const reason of await refused(2, { parallel: 'pp=2', precision: 'float16' }))
+    expect(reason).toContain('float16')
+})

@@ -1,0 +1,32 @@
+import { paramDigest } from '../../ddp/hashes/param-digest.ts'
+import { Parameter } from '../../graph/trace/parameter.ts'
+import type { Module, StateDict } from '../../nn/module.ts'
+import { TabringError } from '../../util/errors.ts'
+import type { SharedModel } from './shared-model.ts'
+
+/** What a model of which each rank has a part gathers for a hash and for files. */
+export function gathered(
+  module: Module,
+): Pick<SharedModel, 'module' | 'isWhole' | 'digest' | 'stateDict'> {
+  let last: StateDict | undefined
+  return {
+    module,
+    isWhole: false,
+    async digest(runtime) {
+      const state = await module.stateDict()
+      last = state
+      const whole = [...module.namedParameters()].map(([key]) => {
+        const { shape, data } = state[key]
+        return new Parameter(shape, data as Float32Array<ArrayBuffer>)
+      })
+      return paramDigest(whole, runtime)
+    },
+    async stateDict() {
+      if (last) return last
+      throw new TabringError(
+        'graph.misuse',
+        'stateDict: the ranks have parts of the model until training ends. Call it after the last step.',
+      )
+    },
+  }
+}

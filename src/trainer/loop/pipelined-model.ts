@@ -1,0 +1,97 @@
+import { ofRows, stepScalar } from '../../graph/functions/linear.ts'
+import type { AnyRuntime } from '../../graph/memory/runtime.ts'
+import type { RunOutputs } from '../../graph/plan/step-program.ts'
+import type { Tensor } from '../../graph/trace/tensor.ts'
+import { gradientWeight } from '../../graph/trace/trace.ts'
+import type { Module } from '../../nn/module.ts'
+import { initDeviceMesh } from '../../parallel/mesh/device-mesh.ts'
+import { pipeline } from '../../parallel/pipeline/pipe.ts'
+import { Schedule1F1B } from '../../parallel/pipeline/schedule.ts'
+import { replicate } from '../../parallel/replicated/replicate.ts'
+import { sumOverRanks } from '../../parallel/tensor/sums.ts'
+import { gatherJson } from '../../peer/group/gather-json.ts'
+import type { ProcessGroup } from '../../peer/group/group.ts'
+import { formatDevice } from '../../util/device.ts'
+import { TabringError } from '../../util/errors.ts'
+import type { Task, TaskInputs } from '../settings/task.ts'
+import { gathered } from './gathered.ts'
+import type { SharedModel } from './shared-model.ts'
+
+/** Micro-batches for each stage: the more, the less a stage idles, and the more launches a step has. */
+const microBatchesPerStage = 2
+
+/**
+ * Each rank has a stage of the model; groups of as many neighbouring ranks as there are stages are replicas.
+ *
+ * Gradients are sums over micro-batches, and means over replicas. errors: `config.invalid` for numbers of ranks that stages do not divide.
+ */
+export async function pipelined(
+  task: Task,
+  module: Module,
+  group: ProcessGroup,
+  stages: number,
+  runtime: AnyRuntime,
+): Promise<SharedModel> {
+  if (group.size % stages !== 0) {
+    throw new TabringError(
+      'config.invalid',
+      `parallel: ${stages} stages do not divide ${group.size} ranks. Use a multiple of ${stages} ranks.`,
+    )
+  }
+  const mesh = await initDeviceMesh('webgpu', [group.size / stages, stages], {
+    meshDimNames: ['dp', 'pp'],
+    processGroup: group,
+  })
+  const parts = mesh.getGroup('pp')
+  const replicas = mesh.getGroup('dp')
+  const devices = await gatherJson('the devices', group, formatDevice(runtime.device))
+  const pipe = await pipeline(module, {
+    stages,
+    devices: parts.ranks.map((rank) => `rank:${rank}/${devices[group.ranks.indexOf(rank)]}`),
+  })
+  if (replicas.size > 1) await replicate(module, { mesh: mesh.get('dp') })
+  const microBatches = microBatchesPerStage * stages
+  const schedule = new Schedule1F1B(pipe, { microBatches })
+  const cut = (inputs: TaskInputs, at: number): TaskInputs =>
+    Object.fromEntries(
+      Object.entries(inputs).map(([name, x]) => {
+        const rows = x.shape[0] / microBatches
+        return [name, x.narrow(0, at * rows, rows)]
+      }),
+    )
+  return {
+    ...gathered(module),
+    model: module,
+    dataRanks: replicas,
+    parts,
+    rowsFor: (rows) => Math.ceil(rows / microBatches) * microBatches,
+    mean: (value) =>
+      replicas.size === 1
+        ? value
+        : sumOverRanks(value.detach().mul(stepScalar(gradientWeight)), replicas),
+    backward(inputs) {
+      const batch = Object.values(inputs)[0].shape[0]
+      const rows = batch / microBatches
+      const { loss, outputs } = schedule.stepOf(batch, () => ({
+        forward: (at) => task.forward(module, cut(inputs, at)),
+        loss: (output, at) =>
+          ofRows(at * rows, rows, (share) => task.loss(output, cut(inputs, at)).mul(share)),
+      }))
+      const { measure } = task
+      const sum =
+        measure &&
+        outputs
+          .map((output, at) => ofRows(at * rows, rows, () => measure(output, cut(inputs, at))))
+          .reduce((total: Tensor, own) => total.add(own))
+      return { loss, sum }
+    },
+    async told(outputs): Promise<RunOutputs> {
+      const numbers = Float32Array.of(outputs.loss?.[0] ?? 0, outputs.metric?.[0] ?? 0)
+      await parts.broadcast(numbers, stages - 1, { label: 'the loss' })
+      return Object.assign(outputs, {
+        loss: numbers.subarray(0, 1),
+        ...(task.measure && { metric: numbers.subarray(1) }),
+      })
+    },
+  }
+}
