@@ -1,9 +1,10 @@
-import { task } from '../../demos/digits/demo.ts'
+import { task as digits } from '../../demos/digits/demo.ts'
 import { parseTrainConfig } from '../../demos/experiments.ts'
 import type { AnyRuntime } from '../../src/graph/memory/runtime.ts'
 import { Trainer } from '../../src/trainer/loop/trainer.ts'
 import type { CheckpointPlace } from '../../src/trainer/saves/run-checkpoint.ts'
 import type { TrainConfigInput } from '../../src/trainer/settings/config.ts'
+import type { Task } from '../../src/trainer/settings/task.ts'
 import type { RunEvent, TrainerResult } from '../../src/trainer/watch/run-events.ts'
 import { meshOf, ringOf } from './process-ring.ts'
 
@@ -19,8 +20,12 @@ export async function trainRanks(
   input: TrainConfigInput,
   open: (rank: number) => AnyRuntime,
   placeOf: (rank: number) => CheckpointPlace | undefined = () => undefined,
+  task: Task = digits as unknown as Task,
 ): Promise<RankEnd[]> {
-  const config = parseTrainConfig({ data: 'images', ...input })
+  const config = parseTrainConfig({
+    ...(task.meta === digits.meta && { data: 'images' }),
+    ...input,
+  })
   // Replicas of a stage are not neighbours.
   const groups = await (config.parallel.startsWith('pp=') ? meshOf(size) : ringOf(size))
   const ends = await Promise.all(

@@ -1,9 +1,8 @@
 import { stepScalar } from '../../graph/functions/linear.ts'
-import type { Parameter } from '../../graph/trace/parameter.ts'
 import { gradientWeight } from '../../graph/trace/trace.ts'
-import type { Module } from '../../nn/module.ts'
+import { ModuleList } from '../../nn/containers.ts'
+import { type Module, Sequential } from '../../nn/module.ts'
 import { initDeviceMesh } from '../../parallel/mesh/device-mesh.ts'
-import { layersOf } from '../../parallel/pipeline/cut.ts'
 import { fullyShard } from '../../parallel/sharded/fully-shard.ts'
 import { sumOverRanks } from '../../parallel/tensor/sums.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
@@ -14,7 +13,7 @@ import type { SharedModel } from './shared-model.ts'
 export async function sharded(module: Module, group: ProcessGroup): Promise<SharedModel> {
   const mesh = await initDeviceMesh('webgpu', [group.size], { processGroup: group })
   const ranks = mesh.getGroup()
-  for (const layer of layersAlone(module)) await fullyShard(layer, { mesh })
+  for (const layer of layersOf(module)) await fullyShard(layer, { mesh })
   if (module.parameters().some(({ sharedBy }) => !sharedBy)) await fullyShard(module, { mesh })
   return {
     ...gathered(module),
@@ -24,14 +23,12 @@ export async function sharded(module: Module, group: ProcessGroup): Promise<Shar
   }
 }
 
-/** The layers with parameters that no other layer has too. */
-function layersAlone(module: Module): Module[] {
-  const layers = layersOf(module).map(([, layer]) => layer)
-  const owners = new Map<Parameter, number>()
-  for (const parameter of layers.flatMap((layer) => layer.parameters()))
-    owners.set(parameter, (owners.get(parameter) ?? 0) + 1)
-  return layers.filter((layer) => {
-    const own = layer.parameters()
-    return own.length > 0 && own.every((parameter) => owners.get(parameter) === 1)
+/** What lists and sequences hold, with parameters: their forward is called, where other modules may read a layer's weights themselves. */
+function layersOf(module: Module): Module[] {
+  return module.children().flatMap(([, child]) => {
+    const isListed = module instanceof ModuleList || module instanceof Sequential
+    if (!isListed || child instanceof ModuleList || child instanceof Sequential)
+      return layersOf(child)
+    return child.parameters().length > 0 ? [child] : []
   })
 }

@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { task as text } from '../../../demos/text/demo.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
+import type { Task } from '../../../src/trainer/settings/task.ts'
 import { type SeenFolder, seenFolder } from '../../support/checkpoint-folders.ts'
 import { serveDigits } from '../../support/served-digits.ts'
 import { lossesOf, resultsOf, trainRanks } from '../../support/train-ranks.ts'
@@ -124,3 +126,23 @@ test('stages that do not divide the ranks, and float16 in stages, are refused on
   for (const reason of await refused(2, { parallel: 'pp=2', precision: 'float16' }))
     expect(reason).toContain('float16')
 })
+
+test('a GPT, whose output layer reads the table of the input, trains sharded and in stages', async () => {
+  const settings = { demo: 'text', data: 'story', steps: 2, batchSize: 4 } as const
+  const run = async (size: number, input: TrainConfigInput = {}) =>
+    resultsOf(
+      await trainRanks(
+        size,
+        { ...settings, ...input },
+        () => new CpuRuntime(),
+        () => undefined,
+        text as unknown as Task,
+      ),
+    )
+  const [one] = await run(1)
+  for (const parallel of ['fsdp', 'pp=2'])
+    for (const { loss, heldOutLoss } of await run(2, { parallel })) {
+      expect(loss).toBeCloseTo(one.loss, 4)
+      expect(heldOutLoss).toBeCloseTo(one.heldOutLoss, 4)
+    }
+}, 120_000)
