@@ -37,7 +37,10 @@ export const trainConfigSchema = v.object({
    * pipelines of N stages.
    */
   parallel: v.optional(
-    v.pipe(v.string(), v.regex(/^(?:dp|fsdp|pp=[1-9]\d?)$/, 'dp, fsdp or pp=N')),
+    v.pipe(
+      v.string(),
+      v.check((how) => /^(?:dp|fsdp|pp=[1-9]\d?)$/.test(how), 'dp, fsdp or pp=N'),
+    ),
     'dp',
   ),
   /** `own-slice`: each rank draws from its own contiguous part of the data, in the data's own order. */
