@@ -85,7 +85,7 @@ async function runOnBoth(
   const first = launch(networks, 'alpha', [...each, '--node-rank=0', ...flags], env)
   const [, key, pin] = await says(
     first,
-    /TABRING_ROOM_KEY=(\S+) tabring run .*--master-fingerprint (sha256\/\S+)/,
+    /TABRING_ROOM_KEY=(\S+) npx tabring run .*--master-fingerprint (sha256\/\S+)/,
   )
   const joining = [...each, '--node-rank=1', `--master-fingerprint=${pin}`]
   const second = launch(networks, 'beta', joining, { TABRING_ROOM_KEY: key })
