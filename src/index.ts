@@ -532,6 +532,7 @@ export {
   pipeline,
 } from './parallel/pipeline/pipe.ts'
 export {
+  type MicroBatchWork,
   type Schedule,
   Schedule1F1B,
   ScheduleGPipe,
