@@ -43,7 +43,7 @@ it('two tabs train a pipeline, pause in it, and each has the whole at the end', 
 }, async () => {
   const pages = await openRoom(2, '?epochs=1&steps=40&seed=3&parallel=pp=2&maxStepsPerSec=8')
   await button(pages[0], 'Start').click()
-  await button(pages[1], 'Pause').click()
+  await button(pages[0], 'Pause').click()
   await Promise.all(pages.map((page) => see(page, /^Paused/, 60_000)))
   await button(pages[0], 'Resume').click()
   await Promise.all(pages.map((page) => see(page, 'Finished', 110_000)))
