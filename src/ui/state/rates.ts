@@ -2,6 +2,7 @@ import { batchShares } from '../../data/shares.ts'
 import { edgesBySize } from '../../peer/room/edges.ts'
 import type { AssignedLink, MemberInfo } from '../../peer/room/messages.ts'
 import { canFallBack, linkKind } from '../../peer/room/topology.ts'
+import { stagesOf } from '../../trainer/settings/config.ts'
 import { checkDraft } from '../settings/check.ts'
 import { isMaker } from './room-facts.ts'
 import type { Run } from './run.ts'
@@ -99,7 +100,16 @@ export interface StepSamples {
 /** Of the run; before there is one, of the run that its maker could start now, with the tabs that are in the room. */
 export function stepSamples(snapshot: Snapshot): StepSamples {
   const { experiments, run, draft, lobby } = snapshot
-  if (run) return inWords(sharesOf(run))
+  if (run) {
+    const told = inWords(sharesOf(run))
+    const stages = run.config ? stagesOf(run.config) : 1
+    if (stages === 1) return told
+    const pipelines = run.worldSize / stages
+    return {
+      total: told.total,
+      words: `${pipelines === 1 ? 'a pipeline' : `${pipelines} pipelines`} of ${stages} ranks`,
+    }
+  }
   const tabs = lobby?.members.length ?? 0
   const batchSize = isMaker(snapshot)
     ? checkDraft(experiments, draft, tabs).config?.batchSize

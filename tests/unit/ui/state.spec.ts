@@ -162,6 +162,12 @@ describe('a run', () => {
     expect(told(4)).toEqual({ total: 64, words: '4 ranks × 16' })
     expect(told(3)).toEqual({ total: 64, words: '3 ranks: 22 + 2\u00a0×\u00a021' })
     expect(told(5)).toEqual({ total: 64, words: '5 ranks: 4\u00a0×\u00a013 + 12' })
+    const snapshot = training(4, 1)
+    const run = { ...snapshot.run!, config: { ...snapshot.run!.config!, parallel: 'pp=2' } }
+    expect(stepSamples({ ...snapshot, run })).toEqual({
+      total: 64,
+      words: '2 pipelines of 2 ranks',
+    })
   })
 
   it('counts what steps really take where the data is smaller than the batch', () => {
