@@ -142,7 +142,7 @@ function defineCommand(): Command {
     )
     .option(
       '--parallel <how>',
-      'dp: the whole model on each rank; fsdp: parameters, gradients and optimizer state divided over the ranks; pp=N: pipelines of N stages',
+      'dp: the whole model on each rank; fsdp: parameters, gradients and optimizer state divided over the ranks; pp=N: pipelines of N stages, as many as the ranks allow; pp=N,dp=M: M of them',
       'dp',
     )
     .addOption(

@@ -23,19 +23,26 @@ const microBatchesPerStage = 2
 /**
  * Each rank has a stage of the model; groups of as many neighbouring ranks as there are stages are replicas.
  *
- * Gradients are sums over micro-batches, and means over replicas. errors: `config.invalid` for numbers of ranks that stages do not divide.
+ * Gradients are sums over micro-batches, and means over replicas. errors: `config.invalid` for a number of ranks that is not a multiple of the stages, or
+ * not stages times replicas.
  */
 export async function pipelined(
   task: Task,
   module: Module,
   group: ProcessGroup,
-  stages: number,
+  { stages, replicas: wanted }: { stages: number; replicas?: number },
   runtime: AnyRuntime,
 ): Promise<SharedModel> {
   if (group.size % stages !== 0) {
     throw new TabringError(
       'config.invalid',
       `parallel: ${stages} stages do not divide ${group.size} ranks. Use a multiple of ${stages} ranks.`,
+    )
+  }
+  if (wanted !== undefined && stages * wanted !== group.size) {
+    throw new TabringError(
+      'config.invalid',
+      `parallel: pp=${stages},dp=${wanted} needs ${stages * wanted} ranks, got ${group.size}. Start as many, or leave dp out.`,
     )
   }
   const mesh = await initDeviceMesh('webgpu', [group.size / stages, stages], {

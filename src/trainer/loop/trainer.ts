@@ -27,7 +27,7 @@ import {
 } from '../saves/kept-state.ts'
 import type { CheckpointPlace, ResumedRun } from '../saves/run-checkpoint.ts'
 import { type SavedFile, Saves } from '../saves/save-requests.ts'
-import { canBeSaved, stagesOf } from '../settings/config.ts'
+import { canBeSaved, pipelinesOf } from '../settings/config.ts'
 import { scoreOf } from '../settings/demo-meta.ts'
 import type { LookAnswer, TaskData } from '../settings/task.ts'
 import { tellCollective } from '../watch/log-collective.ts'
@@ -461,8 +461,8 @@ export class Trainer {
       const { sharded } = await loadPart('sharding', () => import('./sharded-model.ts'))
       return sharded(model, replicas)
     }
-    const stages = stagesOf(config)
-    if (stages > 1) {
+    const pipelines = pipelinesOf(config.parallel)
+    if (pipelines) {
       if (config.precision !== 'float32') {
         throw new TabringError(
           'config.invalid',
@@ -470,7 +470,7 @@ export class Trainer {
         )
       }
       const { pipelined } = await loadPart('pipelines', () => import('./pipelined-model.ts'))
-      return pipelined(task, model, replicas, stages, this.#runtime)
+      return pipelined(task, model, replicas, pipelines, this.#runtime)
     }
     const ddp = new DistributedDataParallel(model, {
       processGroup: replicas,

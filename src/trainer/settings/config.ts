@@ -34,12 +34,15 @@ export const trainConfigSchema = v.object({
   strategy: v.optional(v.picklist(['ddp', 'alone']), 'ddp'),
   /**
    * `dp`: each rank has the whole model. `fsdp`: parameters, gradients and optimizer state are divided over the ranks. `pp=N`: the layers are, in
-   * pipelines of N stages.
+   * pipelines of N stages; `pp=N,dp=M` also says how many pipelines.
    */
   parallel: v.optional(
     v.pipe(
       v.string(),
-      v.check((how) => /^(?:dp|fsdp|pp=[1-9]\d?)$/.test(how), 'dp, fsdp or pp=N'),
+      v.check(
+        (how) => /^(?:dp|fsdp|pp=(?:[2-9]|[1-9]\d)(?:,dp=[1-9]\d?)?)$/.test(how),
+        'dp, fsdp, pp=N or pp=N,dp=M',
+      ),
     ),
     'dp',
   ),
@@ -77,6 +80,9 @@ export const totalStepsOf = ({ steps, epochs, batchSize }: TrainConfig, samples:
 export const canBeSaved = ({ saves, strategy }: Pick<TrainConfig, 'saves' | 'strategy'>): boolean =>
   saves !== 'none' && strategy !== 'alone'
 
-/** The stages that each pipeline of a run has; 1 without pipelines. */
-export const stagesOf = ({ parallel }: Pick<TrainConfig, 'parallel'>): number =>
-  Number(/^pp=(\d+)$/.exec(parallel)?.[1] ?? 1)
+/** The stages of each pipeline of a run, and how many pipelines: as many as the ranks allow where it is undefined. Undefined without pipelines. */
+export function pipelinesOf(parallel: string): { stages: number; replicas?: number } | undefined {
+  const [, stages, replicas] = /^pp=(\d+)(?:,dp=(\d+))?$/.exec(parallel) ?? []
+  if (!stages) return undefined
+  return { stages: Number(stages), ...(replicas && { replicas: Number(replicas) }) }
+}

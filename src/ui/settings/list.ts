@@ -1,4 +1,4 @@
-import { givenData, type TrainConfig } from '../../trainer/settings/config.ts'
+import { givenData, pipelinesOf, type TrainConfig } from '../../trainer/settings/config.ts'
 import type { DemoMeta } from '../../trainer/settings/demo-meta.ts'
 import { type Experiments, hasSetting } from '../../trainer/settings/experiments.ts'
 
@@ -230,15 +230,24 @@ export const settingsOf = (
 export function choicesOf(
   experiments: Experiments,
   { key, choices = [] }: Setting,
-  draft: Pick<Draft, 'demo'>,
+  draft: Pick<Draft, 'demo' | 'parallel'>,
 ): readonly Choice[] {
   if (key === 'demo')
     return Object.entries(experiments.metas).map(([name, { title }]) => [name, title])
   const { models, data, given } = metaOfDraft(experiments, draft)
   if (key === 'model') return Object.entries(models).map(([name, { words }]) => [name, words])
+  if (key === 'parallel') return withGiven(choices, draft.parallel)
   if (key !== 'data') return choices
   const own = Object.entries(data)
   return given ? [...own, [givenData, `own data: ${given.words}`]] : own
+}
+
+/** The choices, and pipelines of other sizes that an address asks for. */
+function withGiven(choices: readonly Choice[], parallel: string): readonly Choice[] {
+  const { stages, replicas } = pipelinesOf(parallel) ?? {}
+  if (!stages || choices.some(([value]) => value === parallel)) return choices
+  const count = replicas ? `${replicas} ${replicas === 1 ? 'pipeline' : 'pipelines'}` : 'pipelines'
+  return [...choices, [parallel, `${count} of ${stages} stages`]]
 }
 
 /** What a tab keeps to itself: no part of the experiment. */

@@ -2,7 +2,7 @@ import { batchShares } from '../../data/shares.ts'
 import { edgesBySize } from '../../peer/room/edges.ts'
 import type { AssignedLink, MemberInfo } from '../../peer/room/messages.ts'
 import { canFallBack, linkKind } from '../../peer/room/topology.ts'
-import { stagesOf } from '../../trainer/settings/config.ts'
+import { pipelinesOf } from '../../trainer/settings/config.ts'
 import { checkDraft } from '../settings/check.ts'
 import { isMaker } from './room-facts.ts'
 import type { Run } from './run.ts'
@@ -102,7 +102,7 @@ export function stepSamples(snapshot: Snapshot): StepSamples {
   const { experiments, run, draft, lobby } = snapshot
   if (run) {
     const told = inWords(sharesOf(run))
-    const stages = run.config ? stagesOf(run.config) : 1
+    const stages = pipelinesOf(run.config?.parallel ?? "")?.stages ?? 1
     if (stages === 1) return told
     const pipelines = run.worldSize / stages
     return {

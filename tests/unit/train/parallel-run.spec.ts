@@ -118,11 +118,13 @@ test('a pipeline saves the whole, and continues after a pause of any kind of run
   }
 }, 60_000)
 
-test('stages that do not divide the ranks, and float16 in stages, are refused on all', async () => {
+test('pipelines that do not fit the ranks, and float16 in stages, are refused on all', async () => {
   const refused = async (size: number, input: TrainConfigInput) =>
     (await train(size, { epochs: 1, ...input })).map(({ reason }) => String(reason))
   for (const reason of await refused(3, { parallel: 'pp=2' }))
     expect(reason).toContain('2 stages do not divide 3 ranks')
+  for (const reason of await refused(2, { parallel: 'pp=2,dp=2' }))
+    expect(reason).toContain('pp=2,dp=2 needs 4 ranks, got 2')
   for (const reason of await refused(2, { parallel: 'pp=2', precision: 'float16' }))
     expect(reason).toContain('float16')
 })
