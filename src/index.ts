@@ -525,6 +525,7 @@ export {
 export * as parallel from './parallel/functions.ts'
 export { DeviceMesh, type DeviceMeshOptions, initDeviceMesh } from './parallel/mesh/device-mesh.ts'
 export { layersOf } from './parallel/pipeline/cut.ts'
+export { type LayerTimesOptions, layerTimes } from './parallel/pipeline/layer-times.ts'
 export {
   type Pipe,
   type PipelineOptions,

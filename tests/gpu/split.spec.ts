@@ -127,6 +127,31 @@ describe('an MLP', () => {
     for (const one of rest) expect([one.losses, one.bits]).toEqual([first.losses, first.bits])
   })
 
+  test('in a pipeline that is watched: the same bits, and when each stage did each micro-batch', async () => {
+    const split = pipelined(Schedule1F1B, 2, 2)
+    const marks: { name: string; atMs: number }[] = []
+    const watched = await trainSplit(run, split, devices, 3, (name, atMs) =>
+      marks.push({ name, atMs }),
+    )
+    expect(watched).toEqual(await trainSplit(run, split, devices, 3))
+    for (const stage of [0, 1]) {
+      for (const what of ['ready', 'done']) {
+        const own = marks.filter(({ name }) => name.includes(`, stage ${stage}: ${what}`))
+        const tasks = own.map(({ name }) => name.slice(0, name.indexOf(',')))
+        const order = ['F0 F1 B0 F2 B1 F3 B2 B3', 'F0 B0 F1 B1 F2 B2 F3 B3'][stage]
+        const step = order.split(' ').map((task) => {
+          const kind = task.startsWith('F') ? 'forward' : 'backward'
+          return `${kind} of micro-batch ${task.slice(1)}`
+        })
+        // A task may be more than one piece.
+        const joined = tasks.filter((task, i) => task !== tasks[i - 1])
+        expect(joined).toEqual([...step, ...step, ...step])
+        const times = own.map(({ atMs }) => atMs)
+        expect(times).toEqual(times.toSorted((a, b) => a - b))
+      }
+    }
+  })
+
   test("in DataParallel on two devices: PyTorch's losses over 50 steps", async () => {
     const split = async (model: Module) => {
       await model.to(0)

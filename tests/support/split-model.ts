@@ -4,6 +4,7 @@ import { gpu } from '../../src/graph/compile/gpu.ts'
 import { crossEntropy } from '../../src/graph/functions/losses.ts'
 import { Runtime, runtimeOf } from '../../src/graph/memory/runtime.ts'
 import type { TracedFunction } from '../../src/graph/plan/prepare.ts'
+import type { OnMark } from '../../src/graph/plan/step-program.ts'
 import { SplitProgram } from '../../src/graph/run/split-program.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import type { Module } from '../../src/nn/module.ts'
@@ -53,6 +54,7 @@ export async function trainSplit(
   split: (model: Module) => Promise<LossOf>,
   devices: readonly Runtime[],
   steps = run.steps,
+  onMark?: OnMark,
 ): Promise<SplitRun> {
   const model = goldenModel(run)
   const lossOf = await split(model)
@@ -64,6 +66,7 @@ export async function trainSplit(
     return { loss }
   }
   const program = await compile(step, stepTypes(run.model, run.batchSize))
+  program.onMark = onMark
   const losses: number[] = []
   const countsNow = () =>
     devices.map(({ gpu: { counters } }) => counted.map((name) => counters[name]))

@@ -19,8 +19,8 @@ export function makeSamples(
   const ranks = Array.from({ length: count }, (_, rank) => rank)
   return ranks.map((rank): StepSample => {
     const spans: SampleSpan[] = []
-    const add = (kind: SpanKind, bucket: number, fromMs: number, toMs: number) => {
-      if (toMs > fromMs) spans.push({ kind, bucket, fromMs, toMs })
+    const add = (kind: SpanKind, part: number, fromMs: number, toMs: number) => {
+      if (toMs > fromMs) spans.push({ kind, part, fromMs, toMs })
     }
     add('data', -1, 0, 0.6)
     const forwardMs = 0.6 + 0.3 * computeMs(rank)

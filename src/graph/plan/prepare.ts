@@ -1,6 +1,7 @@
 import { map } from '../../kernels/map/map.ts'
 import { meet } from '../../kernels/meet/meet.ts'
 import type { Op, OpCall } from '../../kernels/op.ts'
+import { isEnd } from '../../kernels/transfer/ends.ts'
 import type { PlacedDevice } from '../../util/device.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
 import type { TensorType } from '../../util/shape.ts'
@@ -9,10 +10,11 @@ import { rewrite, withoutRewrites } from '../rewrite/rewrite.ts'
 import type { GradientExchange } from '../trace/exchange.ts'
 import type { ModuleBuffer } from '../trace/module-buffer.ts'
 import { refusePromise } from '../trace/refuse-promise.ts'
+import type { StageTask } from '../trace/stage-marks.ts'
 import { Tensor, TracedTensor } from '../trace/tensor.ts'
 import { checkLimits } from './check-limits.ts'
 import { type JointStage, stagesOf } from './joint-stages.ts'
-import { type LoweringChoice, lowerNodes } from './lower.ts'
+import { type LoweredNode, type LoweringChoice, lowerNodes } from './lower.ts'
 import { type Phase, type PhaseRange, phaseRanges, phasesOf } from './phases.ts'
 import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
 import {
@@ -41,6 +43,7 @@ import {
   storageOf,
 } from '../trace/value.ts'
 import { Weighing } from './weighing.ts'
+import type { Work } from './work.ts'
 
 /** Inputs of the traced function by name. */
 export type InputTypes = Readonly<Record<string, TensorType>>
@@ -298,6 +301,7 @@ export function planStep(
     nodes: lowered.map(({ node }) => node),
     ends: plan.endOfNode,
     computeEnd,
+    works: worksOf(lowered, computePhases, trace),
     fixed,
     numberOf: (meeting) => step.meetingNumbers.get(meeting)!,
     hasRanks: trace.meetings !== undefined,
@@ -328,6 +332,21 @@ export function planStep(
     calls: lowered.map(({ node }) => ({ op: node.op, call: callOf(node) })),
     chosen,
   }
+}
+
+/** What each node is for. In a pipeline what belongs to no task counts for the task before it. */
+function worksOf(
+  lowered: readonly LoweredNode[],
+  computePhases: readonly Phase[],
+  { stages, rules, backwards }: Trace,
+): Work[] {
+  let task: StageTask | undefined
+  return lowered.map(({ node }, at) => {
+    const phase = computePhases[at] ?? 'optimizer'
+    const own = isEnd(node.op) ? undefined : stages?.taskOf(node, { rules, backwards })
+    task = phase === 'optimizer' ? undefined : (own ?? task)
+    return { phase, task }
+  })
 }
 
 /** What the step's runs count for; undefined for whole updates of one rank, and where there is nothing to weigh. */

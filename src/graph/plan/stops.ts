@@ -15,6 +15,7 @@ import { type EndAttrs, isEnd, send } from '../../kernels/transfer/ends.ts'
 import type { MeetingPlace } from '../trace/exchange.ts'
 import { type GraphNode, type GraphValue, storageOf } from '../trace/value.ts'
 import type { Place } from './plan.ts'
+import { isSameWork, type Work } from './work.ts'
 
 /** A row of a tensor in what travels: elements from `wire` on there, from `start` on in the tensor. */
 export interface WireRow {
@@ -50,11 +51,15 @@ export interface PreparedCrossing {
   readonly values: readonly CrossingValue[]
 }
 
-/** What happens after dispatches [.., end). */
-export type Stop = { readonly end: number } & (
+/** What happens after dispatches [.., end); `work`: what those since the stop before are for. `watch`: nothing, unless the run is watched. */
+export type Stop = { readonly end: number; readonly work: Work } & (
   | { readonly kind: 'cross'; readonly crossing: PreparedCrossing }
   | { readonly kind: 'begin' | 'end'; readonly meeting: PreparedMeeting }
+  | { readonly kind: 'watch' }
 )
+
+type DistributiveOmit<T, K extends PropertyKey> = T extends unknown ? Omit<T, K> : never
+type UnlabelledStop = DistributiveOmit<Stop, 'work'>
 
 /** A step as `stopsOf` sees it. */
 export interface StoppedStep {
@@ -64,6 +69,8 @@ export interface StoppedStep {
   readonly ends: readonly number[]
   /** Dispatches of forward and backward. */
   readonly computeEnd: number
+  /** What each node is for. */
+  readonly works: readonly Work[]
   readonly fixed: ReadonlyMap<GraphValue, Place>
   readonly numberOf: (meeting: GraphNode) => number
   /** Whether other ranks are there to meet; where none are, the kernels' results stand. */
@@ -77,16 +84,37 @@ export function stopsOf(step: StoppedStep): Stop[] {
   const { nodes, ends, hasRanks } = step
   const isMeeting = ({ op }: GraphNode) => hasRanks && op === (meet as Op)
   const stopsOfMeeting = nodes.some(isMeeting) ? meetingStops(step) : undefined
-  const stops: Stop[] = []
+  const stops: UnlabelledStop[] = []
+  let work = step.works[0]
   for (const [at, node] of nodes.entries()) {
+    if (!isSameWork(work, step.works[at])) stops.push({ kind: 'watch', end: endBefore(ends, at) })
+    work = step.works[at]
     if (isEnd(node.op)) addCrossing(stops, node, ends[at])
     if (isMeeting(node)) stops.push(...stopsOfMeeting!(node, at))
   }
-  return stops.sort((a, b) => a.end - b.end)
+  return labelled(
+    stops.sort((a, b) => a.end - b.end),
+    step,
+  )
+}
+
+/** Says for each stop what the dispatches before it are for. A watch is left out where there is another stop, and where there is nothing else. */
+function labelled(
+  stops: readonly UnlabelledStop[],
+  { ends, works, isExchanged }: StoppedStep,
+): Stop[] {
+  const held = new Set(stops.flatMap(({ kind, end }) => (kind === 'watch' ? [] : [end])))
+  const isSplit = held.size > 0 || works.some(({ task }) => task !== undefined)
+  let at = 0
+  return stops.flatMap((stop) => {
+    while (at < ends.length - 1 && ends[at] < stop.end) at++
+    const isNeeded = isSplit && !held.has(stop.end) && !isExchanged
+    return stop.kind !== 'watch' || isNeeded ? [{ ...stop, work: works[at] }] : []
+  })
 }
 
 /** Returns what gives the stops of each meeting in turn. */
-function meetingStops(step: StoppedStep): (node: GraphNode, at: number) => Stop[] {
+function meetingStops(step: StoppedStep): (node: GraphNode, at: number) => UnlabelledStop[] {
   const { nodes, ends, computeEnd, isExchanged } = step
   const firstReader = firstReaders(step)
   const endOf = new Map(nodes.map((node, at) => [node, ends[at]]))
@@ -188,7 +216,7 @@ function wireOf(
 }
 
 /** Neighbours without a dispatch between them cross together. */
-function addCrossing(stops: Stop[], node: GraphNode, end: number): void {
+function addCrossing(stops: UnlabelledStop[], node: GraphNode, end: number): void {
   const [kind, value] =
     node.op === (send as Op)
       ? (['send', node.inputs[0]] as const)

@@ -46,6 +46,7 @@ import { joinRanks, jointElements } from './combine-joint.ts'
 import type { Wires } from './crossings.ts'
 import { packBuffers, readHostBuffers, writeBuffers } from './shared-buffers.ts'
 import { StepClock } from './step-clock.ts'
+import { HostWorkWatch, markExchange } from './work-watch.ts'
 
 /** A long run gives way to other tasks of its page or worker this often. */
 const breathAfterMs = 100
@@ -114,6 +115,8 @@ export class CpuProgram implements StepProgram {
   #lastBreathMs = 0
   #mostBytes = 0
   #wires: Wires | undefined
+  /** Of a run that is watched, of a step that ranks or devices split. */
+  #watch: HostWorkWatch | undefined
   readonly #allowUpdates: boolean
   readonly #onNode: OnNode | undefined
   readonly #check: FiniteCheck | undefined
@@ -234,6 +237,9 @@ export class CpuProgram implements StepProgram {
     const { prepared } = this
     const inputs = given ?? new Map<string, HostArray>()
     this.#clock.begin(beganMs)
+    const isSplit = prepared.stops.length > 0
+    this.#watch =
+      this.onMark && isSplit && !this.#exchanges ? new HostWorkWatch(this.onMark) : undefined
     const values = new Map<GraphValue, HostArray>()
     if (given) await this.#execute(prepared.nodes, inputs, values)
     else await this.#shadowForward()
@@ -286,6 +292,7 @@ export class CpuProgram implements StepProgram {
     keep(true)
     await this.#execute(prepared.trace.after, inputs, values)
     this.#check?.sumUp()
+    this.#watch?.leave()
     const endedMs = performance.now()
     this.times = this.#clock.read(endedMs)
     noteTimes(outputs, { parts: this.times, beganMs, endedMs })
@@ -402,21 +409,29 @@ export class CpuProgram implements StepProgram {
     inputs: ReadonlyMap<string, HostArray>,
     values: Map<GraphValue, HostArray>,
   ): Promise<void> {
+    const { trace } = this.prepared
+    const watch = this.#watch
     for (const node of nodes) {
-      const leave = this.#clock.enter(this.#phases.get(node) ?? 'optimizer')
+      const phase = this.#phases.get(node) ?? 'optimizer'
+      const leave = this.#clock.enter(phase)
       if (performance.now() - this.#lastBreathMs > breathAfterMs) {
         await nextTask()
         this.#lastBreathMs = performance.now()
       }
       const isCrossing = isEnd(node.op)
-      if (!node.op.isView && !isCrossing) this.#compute(node, inputs, values)
+      const isMeeting = isCrossing || this.#meetings.has(node)
+      if (!node.op.isView && !isCrossing) {
+        watch?.enter({ phase, task: trace.stages?.taskOf(node, trace) })
+        this.#compute(node, inputs, values)
+      }
+      if (isMeeting) watch?.leave()
       leave()
       await this.#meet(node, inputs, values)
       if (isCrossing) await this.#cross(node, inputs, values)
       if (!node.op.isView) {
         const look: ReadValue = async (value) =>
           toLook(this.#read(value, inputs, values), value.type)
-        await this.#onNode?.(node, look, this.prepared.trace)
+        await this.#onNode?.(node, look, trace)
       }
       for (const value of this.#dead.get(node) ?? []) values.delete(value)
     }
@@ -435,7 +450,18 @@ export class CpuProgram implements StepProgram {
     for (const { value, start, wire, count } of given.rows)
       own.set(this.#read(value, inputs, values).subarray(start, start + count), wire)
     const { meetings } = this.prepared.trace
-    const all = await this.#clock.exchange((onMet) => meetings!.meet(number, own, meeting, onMet))
+    const meet = (onMet: () => void) => meetings!.meet(number, own, meeting, onMet)
+    const all = await this.#clock.exchange((onMet) =>
+      markExchange(
+        meeting,
+        this.onMark,
+      )((noted) =>
+        meet(() => {
+          noted()
+          onMet()
+        }),
+      ),
+    )
     const results = new Map(node.outputs.map((value) => [value, this.#read(value, inputs, values)]))
     for (const { value, start, wire, count } of taken.rows)
       results.get(value)!.set(all.subarray(wire, wire + count), start)
@@ -451,7 +477,12 @@ export class CpuProgram implements StepProgram {
     const { number } = attrs as EndAttrs
     if (op === (send as Op))
       await this.#wires!.send(number, toBytes(this.#read(sent, inputs, values), sent.type))
-    else this.#keep(received, fromBytes(await this.#wires!.receive(number), received.type), values)
+    else {
+      const leave = this.#clock.enter('wait')
+      const contents = await this.#wires!.receive(number)
+      leave()
+      this.#keep(received, fromBytes(contents, received.type), values)
+    }
   }
 
   /** Gradients lie in their bucket as soon as they are there: what completes the bucket reads them. */

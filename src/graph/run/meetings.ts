@@ -6,7 +6,7 @@ import type { StepMeetings } from '../trace/exchange.ts'
 import type { ProgramBuffers } from './program-buffers.ts'
 
 /** Runs an exchange, and times it. */
-type RunExchange = <T>(run: (onMet: () => void) => Promise<T>) => Promise<T>
+export type RunExchange = <T>(run: (onMet: () => void) => Promise<T>) => Promise<T>
 
 const untimed: RunExchange = (run) => run(() => undefined)
 

@@ -27,7 +27,7 @@ import {
 } from '../plan/step-program.ts'
 import type { Stop } from '../plan/stops.ts'
 import { Crossings, type Wires } from './crossings.ts'
-import { Meetings } from './meetings.ts'
+import { Meetings, type RunExchange } from './meetings.ts'
 import { outOfMemory } from './out-of-memory.ts'
 import { OutputReadback } from './output-readback.ts'
 import { PhaseTimer, sharesOfOnePhase, splitTime } from './phase-timer.ts'
@@ -35,6 +35,7 @@ import { ProgramBuffers, type StagedInputs } from './program-buffers.ts'
 import { RecordedDispatches } from './recorded-dispatches.ts'
 import { submitCuts } from './submit-cuts.ts'
 import { SynchronizedUpdates } from './synchronize.ts'
+import { WorkWatch } from './work-watch.ts'
 
 type Instruments = typeof import('../inside/instruments.ts')
 
@@ -76,6 +77,8 @@ export class GpuProgram implements StepProgram {
   /** With one rank: where a run is cut into submits. */
   #cuts: readonly number[] = []
   #runs = 0
+  /** Of the run under way: idle, until others have what it needs. */
+  #waitedMs = 0
   #lastEndedMs = 0
 
   private constructor(
@@ -238,11 +241,21 @@ export class GpuProgram implements StepProgram {
     let encoder = this.#gpu.device.createCommandEncoder()
     for (const input of staged) input.staged.record(encoder, input.buffer)
     const { stops } = this.prepared
+    this.#waitedMs = 0
+    const watch =
+      this.onMark && stops.length > 0 ? new WorkWatch(this.#gpu, this.onMark) : undefined
     if (stops.length > 0) {
       let start = 0
       for (const stop of stops) {
+        if (stop.kind === 'watch' && !watch) continue
         if (stop.end > start) this.#encode(encoder, start, stop.end)
-        encoder = await this.#hold(stop, encoder)
+        const held = this.#hold(stop, encoder, false, watch?.around(stop))
+        // A meeting may wait for its staging buffer before it submits; all others submit at once.
+        if (stop.kind === 'begin') await held
+        if (stop.end > start) watch?.submitted(stop.work)
+        if (waitsForOthers(stop)) this.#waitedMs += await idleDuring(held, this.#gpu)
+        encoder = await held
+        watch?.ready()
         start = stop.end
       }
       this.#encode(encoder, start, this.#dispatches.count)
@@ -263,6 +276,7 @@ export class GpuProgram implements StepProgram {
     readback.copy(encoder, this.#buffers)
     this.#timer?.resolve(encoder)
     this.#gpu.submit(encoder)
+    watch?.submitted({ phase: this.prepared.phases.at(-1)?.phase ?? 'forward', task: undefined })
     for (const input of staged) input.staged.release()
     this.encodeMs = performance.now() - began
     const [outputs, deviceMs] = await Promise.all([readback.read(), this.#timer?.read()])
@@ -275,9 +289,10 @@ export class GpuProgram implements StepProgram {
     stop: Stop,
     encoder: GPUCommandEncoder,
     isShadow?: boolean,
-    around?: SynchronizedUpdates['aside'],
+    around?: RunExchange,
   ): Promise<GPUCommandEncoder> {
-    if (stop.kind === 'cross') await this.#crossings!.hold(stop.crossing, encoder)
+    if (stop.kind === 'watch') this.#gpu.submit(encoder)
+    else if (stop.kind === 'cross') await this.#crossings!.hold(stop.crossing, encoder)
     else if (stop.kind === 'begin')
       await this.#meetings!.begin(stop.meeting, encoder, isShadow, around)
     else {
@@ -355,8 +370,9 @@ export class GpuProgram implements StepProgram {
       const { forward, backward } = splitTime(times.backward, shares && { ...shares, optimizer: 0 })
       this.times = { ...times, forward, backward }
     } else {
-      const ms = endedMs - Math.max(beganMs, this.#lastEndedMs)
-      this.times = { ...noTimes, ...splitTime(ms, shares) }
+      const wait = this.#waitedMs
+      const ms = endedMs - Math.max(beganMs, this.#lastEndedMs) - wait
+      this.times = { ...noTimes, ...splitTime(ms, shares), wait }
     }
     this.#lastEndedMs = endedMs
     noteTimes(outputs, { parts: this.times, beganMs, endedMs })
@@ -374,4 +390,18 @@ export class GpuProgram implements StepProgram {
       this.#dispatches.encode(encoder, start, end, descriptor)
     if (timed.length === 0) this.#dispatches.encode(encoder, start, end)
   }
+}
+
+const waitsForOthers = (stop: Stop): boolean =>
+  stop.kind === 'end' || (stop.kind === 'cross' && stop.crossing.kind === 'receive')
+
+/** Milliseconds for which the device has nothing to do while a stop is held. */
+async function idleDuring(held: Promise<unknown>, { queue }: Gpu): Promise<number> {
+  let idleFromMs = Number.POSITIVE_INFINITY
+  const done = () => {
+    idleFromMs = performance.now()
+  }
+  queue.onSubmittedWorkDone().then(done, () => undefined)
+  await held
+  return Math.max(0, performance.now() - idleFromMs)
 }

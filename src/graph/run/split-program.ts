@@ -1,6 +1,7 @@
 import { formatDevice, type PlacedDevice } from '../../util/device.ts'
 import { tell } from '../../util/log.ts'
 import { bytesOf } from '../../util/shape.ts'
+import { type Phase, phases } from '../plan/phases.ts'
 import type { Prepared, TracedStep } from '../plan/prepare.ts'
 import {
   type CheckedInputs,
@@ -23,7 +24,8 @@ import type { RankMessages } from '../trace/exchange.ts'
 import { type RankEnd, Wires } from './crossings.ts'
 
 /** A program that can be one of several parts of a step. */
-export interface PartRunner extends Pick<StepProgram, 'memory' | 'dispatchCount' | 'destroy'> {
+export interface PartRunner
+  extends Pick<StepProgram, 'memory' | 'dispatchCount' | 'destroy' | 'times' | 'onMark'> {
   readonly prepared: Prepared
   /**
    * Runs its part of the step.
@@ -149,6 +151,7 @@ export class SplitProgram implements StepProgram {
     const wires = new Wires(this.#remote, this.#messages)
     const running = this.parts.map(async ({ program }) => {
       const own = inputs.filter(([name]) => name in program.prepared.inputs)
+      program.onMark = this.onMark
       try {
         return await program.runPart(own, this.#scalars, wires)
       } catch (error) {
@@ -161,7 +164,7 @@ export class SplitProgram implements StepProgram {
     if (failed) throw failed.reason
     const outputs: RunOutputs = Object.assign({}, ...(await Promise.all(running)))
     const endedMs = performance.now()
-    this.times = { ...noTimes, backward: endedMs - beganMs }
+    this.times = meanTimes(this.parts, endedMs - beganMs)
     noteTimes(outputs, { parts: this.times, beganMs, endedMs })
     return outputs
   }
@@ -178,4 +181,13 @@ export class SplitProgram implements StepProgram {
   destroy(): void {
     for (const { program } of this.parts) program.destroy()
   }
+}
+
+/** The mean over the devices; what none of its phases takes, a device waits for others. */
+function meanTimes(parts: readonly PartProgram[], ms: number): StepTimes {
+  const mean = (part: Phase | 'wire') =>
+    parts.reduce((sum, { program }) => sum + program.times[part], 0) / parts.length
+  const [forward, backward, optimizer] = phases.map(mean)
+  const wire = mean('wire')
+  return { forward, backward, optimizer, wire, wait: ms - forward - backward - optimizer - wire }
 }

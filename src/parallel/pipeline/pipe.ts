@@ -1,4 +1,5 @@
 import { requireDevice } from '../../graph/memory/require-device.ts'
+import type { HookHandle } from '../../graph/trace/gradient-hooks.ts'
 import type { StageMarks } from '../../graph/trace/stage-marks.ts'
 import { Tensor } from '../../graph/trace/tensor.ts'
 import { nextNodeId } from '../../graph/trace/value.ts'
@@ -26,6 +27,8 @@ export interface PipelineStage {
   readonly device: PlacedDevice
   /** Path of the submodule with which it begins; empty for the first. */
   readonly path: string
+  /** Paths of its layers: what a pipeline may be cut before. */
+  readonly layers: readonly string[]
   /** Keys of its parameters and buffers. */
   readonly keys: readonly string[]
 }
@@ -35,6 +38,7 @@ export class Pipe {
   readonly module: Module
   readonly stages: readonly PipelineStage[]
   readonly devices: readonly PlacedDevice[]
+  readonly #hooks: readonly HookHandle[]
   /** Where calls are noted, while a schedule makes them. */
   #noting: { readonly marks: StageMarks; readonly microBatch: number } | undefined
 
@@ -43,9 +47,16 @@ export class Pipe {
     this.stages = stages
     this.devices = devices
     const byPath = new Map(module.namedModules())
-    for (const { index, path } of stages.slice(1)) {
-      byPath.get(path)!.registerForwardPreHook((_module, args) => this.#enter(index, args))
-    }
+    this.#hooks = stages
+      .slice(1)
+      .map(({ index, path }) =>
+        byPath.get(path)!.registerForwardPreHook((_module, args) => this.#enter(index, args)),
+      )
+  }
+
+  /** Takes its hooks off the module, which stays where it is. */
+  release(): void {
+    for (const hook of this.#hooks) hook.remove()
   }
 
   /** Runs forward, which calls the module, on one micro-batch. */
@@ -106,17 +117,18 @@ export async function pipeline(module: Module, options: PipelineOptions): Promis
   const placed = (devices ?? paths.map((_, index) => `webgpu:${index}`)).map((spec) =>
     placedDevice(spec),
   )
-  /** The last stage that begins at or before a tensor's module. */
-  const stageOf = (key: string) => {
-    const owner = known.indexOf(key.slice(0, Math.max(0, key.lastIndexOf('.'))))
-    return places.findLastIndex((place) => place <= owner)
-  }
+  /** The last stage that begins at or before a module. */
+  const stageOfModule = (path: string) =>
+    places.findLastIndex((place) => place <= known.indexOf(path))
+  const stageOf = (key: string) => stageOfModule(key.slice(0, Math.max(0, key.lastIndexOf('.'))))
+  const layers = layersOf(module).map(([path]) => path)
   const tensors = [...module.namedParameters(), ...module.namedBuffers()]
   const made = paths.map(
     (path, index): PipelineStage => ({
       index,
       device: placed[index % placed.length],
       path,
+      layers: layers.filter((layer) => stageOfModule(layer) === index),
       keys: tensors.flatMap(([key]) => (stageOf(key) === index ? [key] : [])),
     }),
   )

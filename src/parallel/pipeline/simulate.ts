@@ -74,9 +74,10 @@ export function simulateSchedule(
 }
 
 /** The share of the devices' time in which they idle, from the first start to the last end. range: 0 to 1. */
-export function bubbleOf(spans: readonly TaskSpan[]): number {
+export function bubbleOf(spans: readonly Pick<TaskSpan, 'device' | 'startMs' | 'endMs'>[]): number {
   const deviceCount = new Set(spans.map(({ device }) => device)).size
-  const totalMs = Math.max(...spans.map(({ endMs }) => endMs)) * deviceCount
-  const busyMs = spans.reduce((sum, { startMs, endMs }) => sum + endMs - startMs, 0)
-  return totalMs === 0 ? 0 : 1 - busyMs / totalMs
+  const startMs = Math.min(...spans.map((span) => span.startMs))
+  const totalMs = (Math.max(...spans.map(({ endMs }) => endMs)) - startMs) * deviceCount
+  const busyMs = spans.reduce((sum, span) => sum + span.endMs - span.startMs, 0)
+  return totalMs > 0 ? 1 - busyMs / totalMs : 0
 }

@@ -14,6 +14,7 @@ import type { ProcessGroup } from '../../peer/group/group.ts'
 import { formatDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import type { Task, TaskInputs } from '../settings/task.ts'
+import type { RankPart } from '../watch/run-events.ts'
 import { gathered } from './gathered.ts'
 import type { SharedModel } from './shared-model.ts'
 
@@ -66,7 +67,16 @@ export async function pipelined(
         return [name, x.narrow(0, at * rows, rows)]
       }),
     )
+  const byKey = new Map(module.namedParameters())
+  const held = group.ranks.map((_, at): RankPart => {
+    const { layers, keys } = pipe.stages[at % stages]
+    return {
+      layers,
+      parameterBytes: keys.reduce((sum, key) => sum + 4 * (byKey.get(key)?.count ?? 0), 0),
+    }
+  })
   return {
+    held,
     ...gathered(module),
     model: module,
     dataRanks: replicas,

@@ -15,7 +15,9 @@ export async function sharded(module: Module, group: ProcessGroup): Promise<Shar
   const ranks = mesh.getGroup()
   for (const layer of layersOf(module)) await fullyShard(layer, { mesh })
   if (module.parameters().some(({ sharedBy }) => !sharedBy)) await fullyShard(module, { mesh })
+  const parameterBytes = module.parameters().reduce((sum, { count }) => sum + 4 * count, 0)
   return {
+    held: group.ranks.map(() => ({ parameterBytes })),
     ...gathered(module),
     model: module,
     dataRanks: group,

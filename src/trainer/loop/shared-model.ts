@@ -6,6 +6,7 @@ import type { Tensor } from '../../graph/trace/tensor.ts'
 import type { Module, StateDict } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { TaskInputs } from '../settings/task.ts'
+import type { RankPart } from '../watch/run-events.ts'
 
 /** A task's model as the ranks of a run share it. */
 export interface SharedModel {
@@ -15,6 +16,8 @@ export interface SharedModel {
   readonly module: Module
   /** Whether each rank can run it by itself. */
   readonly isWhole: boolean
+  /** What each rank has, by rank; undefined where each has the whole model. */
+  readonly held?: readonly RankPart[]
   /** The ranks that have samples of their own. */
   readonly dataRanks: CollectiveGroup
   /** The ranks that have parts of a step; undefined where each computes all of its own. */

@@ -276,6 +276,7 @@ export class Trainer {
     const measuredCapMb = this.#savedRecord?.bucketCapMb ?? bucketCapMbFor(links)
     const shared = await this.#share(data, replicas, measuredCapMb)
     this.#shared = shared
+    if (shared.held) onEvent({ event: 'divided', held: shared.held, rank })
     const { dataRanks, parts: partRanks } = shared
     // With the strategy `alone` each has a share of the batch, too.
     const at = config.strategy === 'alone' ? group : dataRanks

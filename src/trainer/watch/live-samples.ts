@@ -7,9 +7,9 @@ import {
   type PackedSample,
   packSample,
   type StepSample,
-  spansOf,
   unpackSample,
 } from './step-sample.ts'
+import { spansOf } from './step-spans.ts'
 import type { StepTimeline } from './step-timeline.ts'
 
 /** Steps are sampled about so often. units: ms. */

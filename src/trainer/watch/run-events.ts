@@ -20,6 +20,12 @@ export type RunEvent =
       rank: number
     }
   | {
+      /** The model is divided over the ranks: what each holds of it, by rank. */
+      event: 'divided'
+      held: readonly RankPart[]
+      rank: number
+    }
+  | {
       event: 'step'
       /** Steps done, from 1 to totalSteps. */
       step: number
@@ -104,6 +110,13 @@ export type RunEvent =
       text: string
       rank: number
     }
+
+/** A rank's part of a divided model. */
+export interface RankPart {
+  /** Paths of its layers; undefined where it has a part of each. */
+  readonly layers?: readonly string[]
+  readonly parameterBytes: number
+}
 
 /** What two runs must share to end with equal bits. */
 export interface RunRecord {

@@ -4,7 +4,7 @@ import type { CollectiveSpan } from '../../peer/group/group.ts'
 /**
  * One step of one rank, small enough to be sent to all others every second: what it did when, and its counters.
  *
- * Map: StepSample - spansOf: a step's marks and collectives as spans - packSample, unpackSample: as it travels.
+ * Map: StepSample - packSample, unpackSample: as it travels.
  */
 
 /** What a rank does in a step; the index is its number as it travels. `compute`: forward and backward, where the device does not part them. */
@@ -24,8 +24,8 @@ export type SpanKind = (typeof spanKinds)[number]
 
 export interface SampleSpan {
   readonly kind: SpanKind
-  /** -1 where it is of no single bucket. */
-  readonly bucket: number
+  /** Its bucket; in a pipeline its micro-batch; of layers that ranks divide, its exchange. -1 where it is of no single one. */
+  readonly part: number
   /** From the step's beginning. */
   readonly fromMs: number
   readonly toMs: number
@@ -79,60 +79,6 @@ export interface WatchedStep {
   readonly collectives: readonly CollectiveSpan[]
 }
 
-/** Steps of many buckets keep their longest spans, so that a sample stays small. */
-const mostSpans = 96
-
-/** A step's spans, from `fromMs` on, in the order of their beginnings. */
-export function spansOf(
-  { marks, collectives }: WatchedStep,
-  times: StepParts,
-  fromMs: number,
-): SampleSpan[] {
-  const at = new Map(marks.map(({ name, atMs }) => [name, atMs]))
-  const spans: SampleSpan[] = []
-  const add = (kind: SpanKind, bucket: number, begin: number, end: number) => {
-    if (end > begin) spans.push({ kind, bucket, fromMs: begin - fromMs, toMs: end - fromMs })
-  }
-  const computeMs = fromMs + times.data
-  add('data', -1, fromMs, computeMs)
-  const backwardMs = computeMs + times.forward
-  add('forward', -1, computeMs, backwardMs)
-  const isParted = times.forward > 0 || times.backward === 0
-  const backward: SpanKind = isParted ? 'backward' : 'compute'
-  if (collectives.length === 0) {
-    const updateMs = backwardMs + times.backward
-    add(backward, -1, backwardMs, updateMs)
-    add('optimizer', -1, updateMs, updateMs + times.optimizer)
-    return spans
-  }
-  const ofBucket = (bucket: number, what: string) => at.get(`bucket ${bucket} ${what}`)
-  let endedMs = backwardMs
-  for (let bucket = 0; ; bucket++) {
-    const hostMs = ofBucket(bucket, 'on the host')
-    if (hostMs === undefined) break
-    // The queue tells of its end in a task of its own, at times after the bucket is mapped.
-    const doneMs = Math.max(endedMs, Math.min(hostMs, at.get(`part ${bucket} done`) ?? hostMs))
-    add(backward, bucket, endedMs, doneMs)
-    add('readback', bucket, doneMs, hostMs)
-    endedMs = doneMs
-  }
-  for (const { operation, bucket, launchedMs, endedMs: overMs } of collectives) {
-    const kind = operation === 'reduceScatter' || operation === 'allGather' ? operation : 'exchange'
-    const metMs = ofBucket(bucket, `met for ${operation}`)
-    const meetMs = Math.min(overMs, Math.max(launchedMs, metMs ?? launchedMs))
-    add('wait', bucket, launchedMs, meetMs)
-    add(kind, bucket, meetMs, overMs)
-    if (operation !== 'allGather') continue
-    const reducedMs = ofBucket(bucket, 'reduced')
-    if (reducedMs !== undefined) add('optimizer', bucket, reducedMs, launchedMs)
-  }
-  const kept =
-    spans.length > mostSpans
-      ? spans.sort((a, b) => b.toMs - b.fromMs - (a.toMs - a.fromMs)).slice(0, mostSpans)
-      : spans
-  return kept.sort((a, b) => a.fromMs - b.fromMs)
-}
-
 // --- as it travels: JSON of few digits ---
 
 /** units of times on the way: 1/100 ms. */
@@ -143,7 +89,7 @@ export type PackedSample = readonly [
   step: number,
   beganMs: number,
   totalTicks: number,
-  /** Kind, bucket, beginning and length, one after the other. */
+  /** Kind, part, beginning and length, one after the other. */
   spans: readonly number[],
   readMs: number,
   link: readonly number[] | null,
@@ -159,9 +105,9 @@ export const packSample = (sample: StepSample): PackedSample => {
     sample.step,
     hundredths(sample.beganMs),
     ticks(sample.totalMs),
-    sample.spans.flatMap(({ kind, bucket, fromMs, toMs }) => [
+    sample.spans.flatMap(({ kind, part, fromMs, toMs }) => [
       spanKinds.indexOf(kind),
-      bucket,
+      part,
       ticks(fromMs),
       ticks(toMs - fromMs),
     ]),
@@ -179,7 +125,7 @@ export function unpackSample(packed: PackedSample): StepSample {
     const fromMs = numbers[i + 2] / 100
     spans.push({
       kind: spanKinds[numbers[i]] ?? 'exchange',
-      bucket: numbers[i + 1],
+      part: numbers[i + 1],
       fromMs,
       toMs: fromMs + numbers[i + 3] / 100,
     })

@@ -66,7 +66,7 @@ function momentsOf({ beganMs, spans }: StepSample): Map<string, Moments> {
   for (const span of spans) {
     if (span.kind !== 'reduceScatter' && span.kind !== 'allGather') continue
     const wait = spans.find((other) => isWaitBefore(other, span))
-    found.set(`${span.kind} ${span.bucket}`, {
+    found.set(`${span.kind} ${span.part}`, {
       launchedMs: beganMs + (wait ?? span).fromMs,
       knownMs: beganMs + (wait ?? span).toMs,
     })
@@ -75,5 +75,5 @@ function momentsOf({ beganMs, spans }: StepSample): Map<string, Moments> {
 }
 
 /** Times travel in hundredths. */
-const isWaitBefore = (wait: SampleSpan, { bucket, fromMs }: SampleSpan): boolean =>
-  wait.kind === 'wait' && wait.bucket === bucket && Math.abs(wait.toMs - fromMs) < 0.021
+const isWaitBefore = (wait: SampleSpan, { part, fromMs }: SampleSpan): boolean =>
+  wait.kind === 'wait' && wait.part === part && Math.abs(wait.toMs - fromMs) < 0.021

@@ -7,6 +7,7 @@ import type { Acts } from '../state/acts.ts'
 import type { Run } from '../state/run.ts'
 import { useFewRanks } from './few-ranks.tsx'
 import { type Lane, type LaneSpan, lanesOf, type StepLanes, sumsOf } from './lanes.ts'
+import { bubbleWords, MicroBatchNumbers, runStages } from './micro-batches.tsx'
 import { rankWork } from './rank-work.ts'
 import { StepSlider } from './step-slider.tsx'
 import { useHold } from './use-hold.ts'
@@ -26,9 +27,9 @@ const kinds: readonly (readonly [SpanKind, KindWords])[] = [
   ['wait', { label: 'waiting', title: 'For ranks that have not started this exchange' }],
   [
     'reduceScatter',
-    { label: 'reduce-scatter', title: "Summing a bucket's gradients over the ranks" },
+    { label: 'reduce-scatter', title: 'Summing gradients over the ranks, a part for each' },
   ],
-  ['allGather', { label: 'all-gather', title: "A bucket's new parameters to all ranks" }],
+  ['allGather', { label: 'all-gather', title: 'Parameters from all ranks to all ranks' }],
   ['exchange', { label: 'exchange', title: 'Another exchange between ranks' }],
   ['optimizer', { label: 'optimizer', title: 'From summed gradients to new parameters' }],
 ]
@@ -70,6 +71,8 @@ function SampledStep({ run, acts }: { run: Run; acts: Acts }) {
       <Strip
         step={lanesOf({ ...run, sampledSteps: sets.slice(0, at + 1) })!}
         own={run.rank}
+        stages={runStages(run)}
+        parts={run.config?.parallel === 'fsdp' ? 'exchange' : 'bucket'}
         acts={acts}
         holds={holds}
         ranks={ranks}
@@ -84,6 +87,10 @@ function SampledStep({ run, acts }: { run: Run; acts: Acts }) {
 interface StripProps {
   step: StepLanes
   own: number
+  /** Of each pipeline; undefined without pipelines. */
+  stages: number | undefined
+  /** What the numbers of the spans count. */
+  parts: string
   acts: Acts
   /** Handlers of what keeps the step in sight. */
   holds: object
@@ -94,7 +101,8 @@ interface StripProps {
   more: ComponentChildren
 }
 
-function Strip({ step: whole, own, acts, holds, slider, ranks, more }: StripProps) {
+function Strip(props: StripProps) {
+  const { step: whole, own, stages, parts, acts, holds, slider, ranks, more } = props
   const lanes = whole.lanes.filter(({ rank }) => ranks.includes(rank))
   const step = { ...whole, lanes }
   const { lengthMs } = step
@@ -122,7 +130,10 @@ function Strip({ step: whole, own, acts, holds, slider, ranks, more }: StripProp
     const span = lane?.spans.find(
       (one) => one.row === row && one.fromMs - near <= ms && ms <= one.toMs + near,
     )
-    setPointed({ of: step.step, text: lane && span ? spanWords(lane, span) : '' })
+    setPointed({
+      of: step.step,
+      text: lane && span ? spanWords(lane, span, stages ? 'micro-batch' : parts) : '',
+    })
   }
   const rough = lanes.filter(({ isRough }) => isRough)
   return (
@@ -172,9 +183,20 @@ function Strip({ step: whole, own, acts, holds, slider, ranks, more }: StripProp
                 <LaneView key={lane.rank} lane={lane} top={tops[i]} lengthMs={lengthMs} />
               ))}
             </svg>
+            {stages &&
+              lanes.map((lane, i) => (
+                <MicroBatchNumbers
+                  key={lane.rank}
+                  lane={lane}
+                  lengthMs={lengthMs}
+                  top={tops[i]}
+                  height={deviceHeight}
+                />
+              ))}
             <Ticks lengthMs={lengthMs} />
           </div>
         </div>
+        {stages && <p class="quiet">{bubbleWords(whole.lanes, stages)}</p>}
         {more}
         {slider}
         {rough.length > 0 && (
@@ -270,8 +292,9 @@ function rowAt(y: number): number {
     : 1 + Math.floor((y - deviceHeight - gap / 2) / (ringHeight + gap))
 }
 
-function spanWords({ rank }: Lane, { kind, bucket, fromMs, toMs }: LaneSpan): string {
-  const which = bucket < 0 ? '' : ` of bucket ${bucket}`
+function spanWords({ rank }: Lane, span: LaneSpan, parts: string): string {
+  const { kind, part, fromMs, toMs } = span
+  const which = part < 0 ? '' : ` of ${parts} ${part}`
   return `rank ${rank}: ${words.get(kind)?.label}${which}, ${formatMs(toMs - fromMs)}`
 }
 

@@ -7,6 +7,12 @@ import { useJsMemory } from './js-memory.ts'
 
 const bytes = (value: number | null) => (value === null ? '–' : formatBytes(value))
 
+/** Paths of neighbouring layers: the first and the last. */
+function layerWords(layers: readonly string[] = []): string {
+  if (layers.length === 0) return '–'
+  return layers.length < 3 ? layers.join(', ') : `${layers[0]} … ${layers.at(-1)}`
+}
+
 /** Memory of each rank, as its worker tells it about every second, and what JavaScript holds in this tab. */
 export function MemoryView({ run }: { run: Run | null }) {
   const newest = run?.sampledSteps.at(-1)
@@ -17,6 +23,8 @@ export function MemoryView({ run }: { run: Run | null }) {
     'largest',
   )
   return useMemo(() => {
+    const held = run?.held
+    const hasLayers = held?.some(({ layers }) => layers !== undefined)
     // Ranks that compute on the CPU have no device.
     const hasDevices = newest?.some(({ memory }) => memory.deviceBytes !== null)
     return (
@@ -27,6 +35,12 @@ export function MemoryView({ run }: { run: Run | null }) {
               <thead>
                 <tr>
                   <th scope="col">Rank</th>
+                  {hasLayers && <th scope="col">Layers</th>}
+                  {held && (
+                    <th scope="col" class="number">
+                      Parameters
+                    </th>
+                  )}
                   <th scope="col" class="number">
                     Step's plan
                   </th>
@@ -42,6 +56,8 @@ export function MemoryView({ run }: { run: Run | null }) {
                   // Ranks never change places within a run.
                   <tr key={rank}>
                     <th scope="row">{rank}</th>
+                    {hasLayers && <td>{layerWords(held?.[rank]?.layers)}</td>}
+                    {held && <td class="number">{bytes(held[rank].parameterBytes)}</td>}
                     <td class="number">{bytes(newest[rank].memory.plannedBytes)}</td>
                     {hasDevices && <td class="number">{bytes(newest[rank].memory.deviceBytes)}</td>}
                   </tr>
@@ -56,6 +72,7 @@ export function MemoryView({ run }: { run: Run | null }) {
               </p>
             )}
             <p class="quiet">
+              {held && !hasLayers && 'Each rank has a part of every layer. '}
               Plan: the step's intermediates, inputs and outputs.
               {hasDevices && " In use: all buffers of the worker's device."}
             </p>
@@ -65,5 +82,5 @@ export function MemoryView({ run }: { run: Run | null }) {
         )}
       </Panel>
     )
-  }, [newest, js, shown.length])
+  }, [run?.held, newest, js, shown.length])
 }

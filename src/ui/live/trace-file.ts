@@ -45,10 +45,10 @@ export function samplesTrace(
         const began = sample.beganMs - offsetOf(clocks[rank]) - origin
         return sample.spans
           .filter(({ kind }) => trackOf(kind) === name)
-          .map(({ kind, bucket, fromMs, toMs }) => {
+          .map(({ kind, part, fromMs, toMs }) => {
             const ts = onGrid(began + fromMs)
             return {
-              name: bucket < 0 ? kind : `${kind} ${bucket}`,
+              name: part < 0 ? kind : `${kind} ${part}`,
               ts,
               dur: onGrid(began + toMs) - ts,
               args: { step: sample.step },

@@ -102,7 +102,7 @@ export function stepSamples(snapshot: Snapshot): StepSamples {
   const { experiments, run, draft, lobby } = snapshot
   if (run) {
     const told = inWords(sharesOf(run))
-    const stages = pipelinesOf(run.config?.parallel ?? "")?.stages ?? 1
+    const stages = pipelinesOf(run.config?.parallel ?? '')?.stages ?? 1
     if (stages === 1) return told
     const pipelines = run.worldSize / stages
     return {

@@ -80,6 +80,8 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     }
     case 'given':
       return { ...run, given: { doneBytes: event.doneBytes, totalBytes: event.totalBytes } }
+    case 'divided':
+      return { ...run, held: event.held }
     case 'resumed':
       return {
         ...run,

@@ -1,6 +1,6 @@
 import type { AssignedLink, Assignment } from '../../peer/room/messages.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
-import type { StepParts } from '../../trainer/watch/run-events.ts'
+import type { RankPart, StepParts } from '../../trainer/watch/run-events.ts'
 import type { StepSample } from '../../trainer/watch/step-sample.ts'
 import type { RunResult } from '../../worker/api.ts'
 import { emptySeries, type Series } from '../parts/series.ts'
@@ -76,6 +76,8 @@ export interface Run {
   readonly parts: StepParts | null
   /** How much of what a person gave has gone from its rank to all; null where nobody gave anything, or no one else is there. */
   readonly given: { readonly doneBytes: number; readonly totalBytes: number } | null
+  /** What each rank holds of a model that is divided over them; null where each has all of it. */
+  readonly held: readonly RankPart[] | null
   /** The last few seconds of training, without pauses and tests. */
   readonly recent: readonly Mark[]
   /** `atMs` of the test that is under way. */
@@ -166,6 +168,7 @@ export function newRun(
     firstBytes: null,
     parts: null,
     given: null,
+    held: null,
     recent: [],
     testingSinceMs: null,
     tests: [],

@@ -7,9 +7,9 @@ import {
   packSample,
   type StepSample,
   spanKinds,
-  spansOf,
   unpackSample,
 } from '../../../src/trainer/watch/step-sample.ts'
+import { spansOf } from '../../../src/trainer/watch/step-spans.ts'
 import { StepTimeline } from '../../../src/trainer/watch/step-timeline.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
@@ -138,7 +138,7 @@ test('the spans of a step of two buckets, from its marks and collectives', () =>
     ],
   }
   const spans = spansOf(watched, { ...times, data: 1, forward: 2, backward: 8 }, 1000)
-  expect(spans.map(({ kind, bucket, fromMs, toMs }) => [kind, bucket, fromMs, toMs])).toEqual([
+  expect(spans.map(({ kind, part, fromMs, toMs }) => [kind, part, fromMs, toMs])).toEqual([
     ['data', -1, 0, 1],
     ['forward', -1, 1, 3],
     ['backward', 0, 3, 6],

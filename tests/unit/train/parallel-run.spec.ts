@@ -148,3 +148,46 @@ test('a GPT, whose output layer reads the table of the input, trains sharded and
       expect(heldOutLoss).toBeCloseTo(one.heldOutLoss, 4)
     }
 }, 120_000)
+
+test('samples of a pipeline show each micro-batch in the order of 1F1B, and what each rank holds', async () => {
+  const ranks = await train(2, { epochs: 4, parallel: 'pp=2' })
+  resultsOf(ranks)
+  for (const { events } of ranks) {
+    const divided = events.filter((event) => event.event === 'divided')
+    expect(divided.map(({ held }) => held)).toEqual([
+      [
+        { layers: ['0'], parameterBytes: 4 * (784 * 256 + 256) },
+        { layers: ['1', '2'], parameterBytes: 4 * (256 * 10 + 10) },
+      ],
+    ])
+    const samples = events.flatMap((event) => (event.event === 'samples' ? [event.samples] : []))
+    expect(samples.length).toBeGreaterThan(0)
+    for (const [rank, { spans, totalMs }] of samples[0].entries()) {
+      const device = spans.filter(({ kind }) => kind !== 'data' && kind !== 'optimizer')
+      const tasks = device.map(({ kind, part }) => `${kind[0].toUpperCase()}${part}`)
+      const names = tasks.filter((task, i) => task !== tasks[i - 1]).join(' ')
+      // A task that takes no time has no span.
+      const expected = ['F0 F1 B0 F2 B1 F3 B2 B3', 'F0 B0 F1 B1 F2 B2 F3 B3'][rank].split(' ')
+      expect(expected.filter((name) => names.includes(name)).join(' ')).toBe(names)
+      expect(device.length).toBeGreaterThan(5)
+      for (const [i, { fromMs, toMs }] of device.entries()) {
+        expect(fromMs).toBeGreaterThanOrEqual(device[i - 1]?.toMs - 0.02 || 0)
+        expect(toMs).toBeLessThanOrEqual(totalMs + 0.02)
+      }
+    }
+  }
+}, 60_000)
+
+test('samples of a sharded run show when layers are gathered and gradients summed', async () => {
+  const ranks = await train(2, { epochs: 4, parallel: 'fsdp' })
+  const { events } = ranks[0]
+  const held = events.find((event) => event.event === 'divided')?.held
+  expect(held).toHaveLength(2)
+  expect(held![0].parameterBytes).toBe((4 * (784 * 256 + 256 + 256 * 10 + 10)) / 2)
+  const [sample] = events.flatMap((event) => (event.event === 'samples' ? [event.samples] : []))
+  for (const { spans } of sample) {
+    const kinds = new Set(spans.map(({ kind }) => kind))
+    for (const kind of ['forward', 'backward', 'allGather', 'reduceScatter'] as const)
+      expect(kinds).toContain(kind)
+  }
+}, 60_000)

@@ -3,6 +3,7 @@ import { clockDifferences } from '../../../src/ui/live/clocks.ts'
 import { pickRanks } from '../../../src/ui/live/few-ranks.tsx'
 import { alignedLanes, lanesOf } from '../../../src/ui/live/lanes.ts'
 import { linkUse, ratesOfLinks } from '../../../src/ui/live/links.ts'
+import { bubbleWords } from '../../../src/ui/live/micro-batches.tsx'
 import { samplesTrace } from '../../../src/ui/live/trace-file.ts'
 import { note, useWords } from '../../../src/ui/ring/ring-words.ts'
 import { statusOf } from '../../../src/ui/status/status.ts'
@@ -86,7 +87,7 @@ describe('the lanes of a step', () => {
     const [first] = sampledSteps.at(-1)!
     const close = [0, 1, 2, 3].map((i) => ({
       kind: 'backward' as const,
-      bucket: i,
+      part: i,
       fromMs: 2.504 * i,
       toMs: 2.504 * (i + 1) + 0.004,
     }))
@@ -98,6 +99,39 @@ describe('the lanes of a step', () => {
     expect(new Set(device.map(({ tid }) => tid)).size).toBe(1)
     const names = traceEvents.filter(({ name }) => name === 'thread_name').map(({ tid }) => tid)
     expect(new Set(names).size).toBe(names.length)
+  })
+})
+
+describe('a pipeline', () => {
+  it('says how much of forward and backward its stages idle, beside what the schedule has', () => {
+    const [like] = training(1, 60).run!.sampledSteps.at(-1)!
+    const span = (kind: 'forward' | 'backward', part: number, fromMs: number, toMs: number) => ({
+      kind,
+      part,
+      fromMs,
+      toMs,
+    })
+    // Stages of 1 ms forward and 2 ms backward, two micro-batches; the device of each idles for 3 ms of 9.
+    const set = [
+      [
+        span('forward', 0, 5, 6),
+        span('forward', 1, 6, 7),
+        span('backward', 0, 9, 11),
+        span('backward', 1, 12, 14),
+      ],
+      [
+        span('forward', 0, 6, 7),
+        span('backward', 0, 7, 9),
+        span('forward', 1, 9, 10),
+        span('backward', 1, 10, 12),
+      ],
+    ].map((spans) => ({ ...like, spans, totalMs: 15 }))
+    const same = { offsetMs: 0, errorMs: 0 }
+    const { lanes } = alignedLanes(set, [same, same])
+    expect(bubbleWords(lanes, 2)).toBe(
+      'Bubble: a stage idles for 33 % of forward and backward. 2 stages of equal cost idle for 33 % with 2 micro-batches.',
+    )
+    expect(bubbleWords([], 2)).toBe('')
   })
 })
 

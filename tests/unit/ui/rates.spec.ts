@@ -259,7 +259,7 @@ describe('the speed of each rank', () => {
   it('waiting that computing covers is none', () => {
     const span = (kind: 'wait' | 'backward' | 'reduceScatter', fromMs: number, toMs: number) => ({
       kind,
-      bucket: 0,
+      part: 0,
       fromMs,
       toMs,
     })

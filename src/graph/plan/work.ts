@@ -1,0 +1,65 @@
+import type { Meeting } from '../../kernels/meet/meet.ts'
+import type { StageTask } from '../trace/stage-marks.ts'
+import type { Phase } from './phases.ts'
+
+/** What neighbouring dispatches of a step are for: a phase and, in a pipeline, the task. */
+export interface Work {
+  readonly phase: Phase
+  readonly task: StageTask | undefined
+}
+
+const nameOf = ({ phase, task }: Work): string =>
+  task ? `${task.kind} of micro-batch ${task.microBatch}, stage ${task.stage}` : phase
+
+export const isSameWork = (a: Work, b: Work): boolean => nameOf(a) === nameOf(b)
+
+/** The name of a mark of a watched run: work number `index` could begin, or is done. */
+export const workMark = (work: Work, index: number, what: 'ready' | 'done'): string =>
+  `${nameOf(work)}: ${what} ${index}`
+
+/** The work of a mark; undefined for other marks. */
+export function workOfMark(name: string):
+  | {
+      phase: Phase
+      microBatch: number | undefined
+      stage: number | undefined
+      index: number
+      isDone: boolean
+    }
+  | undefined {
+  const [, phase, microBatch, stage, what, index] =
+    /^(forward|backward|optimizer)(?: of micro-batch (\d+), stage (\d+))?: (ready|done) (\d+)$/.exec(
+      name,
+    ) ?? []
+  if (!phase) return undefined
+  const numberOf = (text: string | undefined) => (text === undefined ? undefined : Number(text))
+  return {
+    phase: phase as Phase,
+    microBatch: numberOf(microBatch),
+    stage: numberOf(stage),
+    index: Number(index),
+    isDone: what === 'done',
+  }
+}
+
+type MeetingEvent = 'launched' | 'met' | 'ended'
+
+/** The name of a mark of a watched run: what happened to a meeting. */
+export const meetingMark = (
+  { meeting, number }: { readonly meeting: Meeting; readonly number: number },
+  what: MeetingEvent,
+): string => `${meeting} ${number}: ${what}`
+
+/** The meeting of a mark; undefined for other marks. */
+export function meetingOfMark(
+  name: string,
+): { meeting: Meeting; number: number; what: MeetingEvent } | undefined {
+  const [, meeting, number, what] =
+    /^(sum|gather|scatter) (\d+): (launched|met|ended)$/.exec(name) ?? []
+  if (!meeting) return undefined
+  return {
+    meeting: meeting as Meeting,
+    number: Number(number),
+    what: what as MeetingEvent,
+  }
+}

@@ -1,0 +1,82 @@
+import type { Gpu } from '../../gpu/device.ts'
+import type { OnMark } from '../plan/step-program.ts'
+import type { Stop } from '../plan/stops.ts'
+import { isSameWork, meetingMark, type Work, workMark } from '../plan/work.ts'
+import type { RunExchange } from './meetings.ts'
+
+/** Notes when the device did each piece of a watched run, and when its meetings took place. */
+export class WorkWatch {
+  readonly #gpu: Gpu
+  readonly #onMark: OnMark
+  #count = 0
+  #readyMs = performance.now()
+
+  constructor(gpu: Gpu, onMark: OnMark) {
+    this.#gpu = gpu
+    this.#onMark = onMark
+  }
+
+  /** What the next piece needs is there. */
+  ready(): void {
+    this.#readyMs = performance.now()
+  }
+
+  /** A piece was submitted. */
+  submitted(work: Work): void {
+    const index = this.#count++
+    this.#onMark(workMark(work, index, 'ready'), this.#readyMs)
+    const done = () => this.#onMark(workMark(work, index, 'done'), performance.now())
+    this.#gpu.queue.onSubmittedWorkDone().then(done, () => undefined)
+  }
+
+  /** Runs a stop's exchange and notes it. */
+  around(stop: Stop): RunExchange | undefined {
+    return stop.kind === 'begin' ? markExchange(stop.meeting, this.#onMark) : undefined
+  }
+}
+
+/** The same where the host computes: pieces end where the work changes, and where it meets others. */
+export class HostWorkWatch {
+  readonly #onMark: OnMark
+  #work: Work | undefined
+  #task: Work['task']
+  #count = 0
+
+  constructor(onMark: OnMark) {
+    this.#onMark = onMark
+  }
+
+  /** Before a node is computed. What belongs to no task counts for the task before it, until the update. */
+  enter({ phase, task }: Work): void {
+    this.#task = phase === 'optimizer' ? undefined : (task ?? this.#task)
+    const work = { phase, task: this.#task }
+    if (this.#work && isSameWork(this.#work, work)) return
+    this.leave()
+    this.#work = work
+    this.#mark('ready')
+  }
+
+  /** Before the host waits for others, and at the end. */
+  leave(): void {
+    if (!this.#work) return
+    this.#mark('done')
+    this.#count++
+    this.#work = undefined
+  }
+
+  #mark(what: 'ready' | 'done'): void {
+    this.#onMark(workMark(this.#work!, this.#count, what), performance.now())
+  }
+}
+
+/** Runs an exchange and notes when it was launched, when all ranks had launched it, and when it ended. */
+export const markExchange =
+  (meeting: Parameters<typeof meetingMark>[0], onMark: OnMark | undefined): RunExchange =>
+  async (run) => {
+    const mark = (what: 'launched' | 'met' | 'ended') =>
+      onMark?.(meetingMark(meeting, what), performance.now())
+    mark('launched')
+    const result = await run(() => mark('met'))
+    mark('ended')
+    return result
+  }

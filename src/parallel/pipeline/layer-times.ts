@@ -1,0 +1,109 @@
+import { compile } from '../../graph/compile/compile.ts'
+import { workOfMark } from '../../graph/plan/work.ts'
+import type { Tensor } from '../../graph/trace/tensor.ts'
+import { normalNumbers } from '../../nn/init.ts'
+import type { Module } from '../../nn/module.ts'
+import { SGD } from '../../optim/sgd.ts'
+import { TabringError } from '../../util/errors.ts'
+import { checkOptions, isCount } from '../../util/options.ts'
+import { countElements, type TensorType } from '../../util/shape.ts'
+import { layersOf } from './cut.ts'
+import { pipeline } from './pipe.ts'
+import { ScheduleGPipe } from './schedule.ts'
+
+export interface LayerTimesOptions {
+  /** Timed steps, of which the median counts; default 5. */
+  readonly repeats?: number
+}
+
+const warmups = 2
+
+/**
+ * Measures what each of `layersOf(module)` takes: its forward and backward on the module's device, for `balance` of `pipeline`.
+ *
+ * `input`: what a micro-batch looks like; numbers are drawn, indices are 0. The module's parameters and buffers are as before afterwards.
+ * Devices differ: let one rank measure, and broadcast its times. units: ms, by layer.
+ * errors: `graph.misuse` where `forward` does not call the layers in their order.
+ * source: torchgpipe's balance_by_time, Kim et al., arXiv 2004.09910.
+ */
+export async function layerTimes(
+  module: Module,
+  input: TensorType,
+  options: LayerTimesOptions = {},
+): Promise<number[]> {
+  const { repeats = 5 } = checkOptions('layerTimes', options, { repeats: true })
+  if (!isCount(repeats)) {
+    throw new TabringError(
+      'config.invalid',
+      `layerTimes: repeats must be a whole number above 0, got ${repeats}. The default is 5.`,
+    )
+  }
+  const layers = layersOf(module)
+  const devices = [module.parameters()[0]?.device ?? 'webgpu:0'] as const
+  const before = await module.stateDict()
+  const pipe = await pipeline(module, {
+    splitSpec: layers.slice(1).map(([path]) => path),
+    devices,
+  })
+  const squares = (output: Tensor) => output.mul(output).mean()
+  const schedule = new ScheduleGPipe(pipe, { microBatches: 1, lossFn: squares })
+  const optimizer = new SGD(module.parameters(), { lr: 0 })
+  const step = await compile(
+    ({ x }) => {
+      optimizer.zeroGrad()
+      const { loss } = schedule.step(x, x)
+      optimizer.step()
+      return { loss }
+    },
+    { x: input },
+    { device: devices[0] },
+  )
+  const runs: number[][] = []
+  try {
+    const x = contentsLike(input)
+    for (let run = -warmups; run < repeats; run++) {
+      const marks: { name: string; atMs: number }[] = []
+      step.onMark = (name, atMs) => marks.push({ name, atMs })
+      await step.run({ x })
+      if (run >= 0) runs.push(timesByStage(marks, layers.length))
+    }
+  } finally {
+    step.destroy()
+    pipe.release()
+    await module.loadStateDict(before)
+  }
+  return layers.map((_, stage) => median(runs.map((times) => times[stage])))
+}
+
+function contentsLike({ shape, dtype }: TensorType) {
+  const count = countElements(shape)
+  if (dtype === 'i32') return new Int32Array(count)
+  return dtype === 'u32' ? new Uint32Array(count) : normalNumbers(count, 1)
+}
+
+/** Milliseconds of each stage: a piece begins where the device has done the one before. */
+function timesByStage(
+  marks: readonly { readonly name: string; readonly atMs: number }[],
+  stages: number,
+): number[] {
+  const times = new Array<number>(stages).fill(0)
+  let beforeMs = Number.NEGATIVE_INFINITY
+  const readyMs = new Map<number, number>()
+  for (const { name, atMs } of marks) {
+    const mark = workOfMark(name)
+    if (!mark) continue
+    if (!mark.isDone) {
+      readyMs.set(mark.index, atMs)
+      continue
+    }
+    if (mark.stage !== undefined)
+      times[mark.stage] += atMs - Math.max(beforeMs, readyMs.get(mark.index)!)
+    beforeMs = atMs
+  }
+  return times
+}
+
+function median(values: readonly number[]): number {
+  const inOrder = values.toSorted((a, b) => a - b)
+  return inOrder[inOrder.length >> 1]
+}
