@@ -4,7 +4,6 @@ import { gpu } from '../../src/graph/compile/gpu.ts'
 import { crossEntropy } from '../../src/graph/functions/losses.ts'
 import { Runtime, runtimeOf } from '../../src/graph/memory/runtime.ts'
 import type { TracedFunction } from '../../src/graph/plan/prepare.ts'
-import type { OnMark } from '../../src/graph/plan/step-program.ts'
 import { SplitProgram } from '../../src/graph/run/split-program.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import type { Module } from '../../src/nn/module.ts'
@@ -54,7 +53,8 @@ export async function trainSplit(
   split: (model: Module) => Promise<LossOf>,
   devices: readonly Runtime[],
   steps = run.steps,
-  onMark?: OnMark,
+  /** Gets the marks of each step. */
+  watched?: { name: string; atMs: number }[][],
 ): Promise<SplitRun> {
   const model = goldenModel(run)
   const lossOf = await split(model)
@@ -66,13 +66,17 @@ export async function trainSplit(
     return { loss }
   }
   const program = await compile(step, stepTypes(run.model, run.batchSize))
-  program.onMark = onMark
   const losses: number[] = []
   const countsNow = () =>
     devices.map(({ gpu: { counters } }) => counted.map((name) => counters[name]))
   let before = countsNow()
   for (let i = 0; i < steps; i++) {
     if (i === 2) before = countsNow()
+    if (watched) {
+      const marks: { name: string; atMs: number }[] = []
+      watched.push(marks)
+      program.onMark = (name, atMs) => marks.push({ name, atMs })
+    }
     losses.push((await program.run(batchOf(i * run.batchSize, run.batchSize))).loss[0])
   }
   expect(countsNow()).toEqual(before)

@@ -20,6 +20,7 @@ export const workMark = (work: Work, index: number, what: 'ready' | 'done'): str
 /** The work of a mark; undefined for other marks. */
 export function workOfMark(name: string):
   | {
+      device: string | undefined
       phase: Phase
       microBatch: number | undefined
       stage: number | undefined
@@ -27,13 +28,14 @@ export function workOfMark(name: string):
       isDone: boolean
     }
   | undefined {
-  const [, phase, microBatch, stage, what, index] =
-    /^(forward|backward|optimizer)(?: of micro-batch (\d+), stage (\d+))?: (ready|done) (\d+)$/.exec(
+  const [, device, phase, microBatch, stage, what, index] =
+    /^(?:(\S+), )?(forward|backward|optimizer)(?: of micro-batch (\d+), stage (\d+))?: (ready|done) (\d+)$/.exec(
       name,
     ) ?? []
   if (!phase) return undefined
   const numberOf = (text: string | undefined) => (text === undefined ? undefined : Number(text))
   return {
+    device,
     phase: phase as Phase,
     microBatch: numberOf(microBatch),
     stage: numberOf(stage),

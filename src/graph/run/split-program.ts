@@ -149,9 +149,14 @@ export class SplitProgram implements StepProgram {
     fillScalars(this.prepared, scalars, onHost(inputs), this.#scalars)
     if (this.prepared.meetings.length > 0) this.prepared.trace.meetings!.beginStep()
     const wires = new Wires(this.#remote, this.#messages)
-    const running = this.parts.map(async ({ program }) => {
+    const { onMark } = this
+    const isOnSeveral = this.parts.length > 1
+    const running = this.parts.map(async ({ device, program }) => {
       const own = inputs.filter(([name]) => name in program.prepared.inputs)
-      program.onMark = this.onMark
+      program.onMark =
+        onMark && isOnSeveral
+          ? (name, atMs) => onMark(`${formatDevice(device)}, ${name}`, atMs)
+          : onMark
       try {
         return await program.runPart(own, this.#scalars, wires)
       } catch (error) {

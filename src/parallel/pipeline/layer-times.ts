@@ -1,5 +1,5 @@
 import { compile } from '../../graph/compile/compile.ts'
-import { workOfMark } from '../../graph/plan/work.ts'
+import { piecesOf } from '../../graph/plan/pieces.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import { normalNumbers } from '../../nn/init.ts'
 import type { Module } from '../../nn/module.ts'
@@ -81,25 +81,11 @@ function contentsLike({ shape, dtype }: TensorType) {
   return dtype === 'u32' ? new Uint32Array(count) : normalNumbers(count, 1)
 }
 
-/** Milliseconds of each stage: a piece begins where the device has done the one before. */
-function timesByStage(
-  marks: readonly { readonly name: string; readonly atMs: number }[],
-  stages: number,
-): number[] {
+/** Milliseconds of each stage. */
+function timesByStage(marks: Parameters<typeof piecesOf>[0], stages: number): number[] {
   const times = new Array<number>(stages).fill(0)
-  let beforeMs = Number.NEGATIVE_INFINITY
-  const readyMs = new Map<number, number>()
-  for (const { name, atMs } of marks) {
-    const mark = workOfMark(name)
-    if (!mark) continue
-    if (!mark.isDone) {
-      readyMs.set(mark.index, atMs)
-      continue
-    }
-    if (mark.stage !== undefined)
-      times[mark.stage] += atMs - Math.max(beforeMs, readyMs.get(mark.index)!)
-    beforeMs = atMs
-  }
+  for (const { stage, beginMs, endMs = beginMs } of piecesOf(marks))
+    if (stage !== undefined) times[stage] += endMs - beginMs
   return times
 }
 
