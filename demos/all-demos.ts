@@ -1,9 +1,10 @@
 import { type DemoName, metas } from './metas.ts'
 import { meta as ring } from './ring/meta.ts'
+import { meta as split } from './split/meta.ts'
 import { meta as strategies } from './strategies/meta.ts'
 
 /** Every demo with a page under demos/, by its folder's name: those that rooms train, and those with a separate page. */
-export const allDemos = { ...metas, ring, strategies } as const
+export const allDemos = { ...metas, ring, strategies, split } as const
 
 export type AnyDemo = keyof typeof allDemos
 

@@ -323,6 +323,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/peer/algorithms',
     'src/peer/group',
     'src/ui/parts/format.ts',
+    'src/ui/parts/use-player.ts',
   ],
   // A separate page: trains on ranks of one tab.
   'demos/strategies': [
@@ -335,6 +336,20 @@ export const allowed: Record<string, readonly string[]> = {
     'demos/experiments.ts',
     'demos/start-worker.ts',
     'demos/*/meta.ts',
+  ],
+  // A separate page: trains on logical devices of one tab.
+  'demos/split': [
+    'src/util',
+    'src/graph/compile',
+    'src/graph/functions',
+    'src/graph/plan',
+    'src/graph/run',
+    'src/graph/trace',
+    'src/nn',
+    'src/optim',
+    'src/parallel/data-parallel',
+    'src/parallel/pipeline',
+    'src/ui/state/trouble.ts',
   ],
   'demos/views.ts': ['src/ui/demo/view-props.ts', 'demos/metas.ts', 'demos/*/*.tsx'],
   // What a demo shows and takes, on the page; loaded when it is asked for.
@@ -621,6 +636,7 @@ export const packages: Record<string, readonly string[]> = {
   'demos/*/*.tsx': ['preact', 'uplot'],
   'demos/ring': ['preact'],
   'demos/strategies': ['preact'],
+  'demos/split': ['preact'],
   'src/worker': ['comlink'],
   'src/worker/page': ['comlink'],
   'src/worker/compute': ['comlink'],

@@ -59,6 +59,7 @@ const demos: Readonly<Record<AnyDemo, Shoot>> = {
   text: trained({ query: '?demo=text&steps=150' }),
   ring: shootRing,
   strategies: shootStrategies,
+  split: shootSplit,
 }
 
 function ffmpeg(args: readonly string[]): void {
@@ -172,6 +173,17 @@ async function shootRing(browser: Browser, url: string, to: string): Promise<voi
   await page.goto(`${url}demos/ring/`)
   await page.locator('.scrub').click({ position: { x: 90, y: 5 } })
   await page.evaluate(() => scrollTo(0, 0))
+  await page.screenshot({ path: to })
+  await page.close()
+}
+
+/** The four ways while they train, and the simulated stages in the middle of a step. */
+async function shootSplit(browser: Browser, url: string, to: string): Promise<void> {
+  const page = await browser.newPage({ viewport: { width: 1400, height: 1300 } })
+  await page.goto(`${url}demos/split/?devices=3&split=20`)
+  await page.getByRole('button', { name: 'Train', exact: true }).click({ timeout: 120_000 })
+  await page.locator('#pipeline .task').first().waitFor()
+  await page.getByLabel('Time in the step').fill('25')
   await page.screenshot({ path: to })
   await page.close()
 }

@@ -5,6 +5,7 @@ import digitsPicture from '../docs/images/demo-digits.png'
 import picturePicture from '../docs/images/demo-picture.png'
 import playgroundPicture from '../docs/images/demo-playground.png'
 import ringPicture from '../docs/images/demo-ring.png'
+import splitPicture from '../docs/images/demo-split.png'
 import strategiesPicture from '../docs/images/demo-strategies.png'
 import textPicture from '../docs/images/demo-text.png'
 import { apartQuery } from './ui/demo/apart-link.tsx'
@@ -21,7 +22,7 @@ interface Card {
 
 const apart = { '3 ranks, no exchange': `?${apartQuery}` }
 
-/** In the order of the page: the demos that rooms train, and the two that are pages of their own. */
+/** In the order of the page: the demos that rooms train, and those that are pages of their own. */
 const cards: Readonly<Record<AnyDemo, Card>> = {
   digits: {
     picture: digitsPicture,
@@ -49,6 +50,11 @@ const cards: Readonly<Record<AnyDemo, Card>> = {
   strategies: {
     picture: strategiesPicture,
     teaches: 'Why ranks that share a batch learn the same, and when more of them help.',
+  },
+  split: {
+    picture: splitPicture,
+    teaches: 'How micro-batches keep the stages of a pipeline busy, and what each device holds.',
+    links: { 'GPipe on 4 devices': '?devices=4&schedule=gpipe&split=15' },
   },
 }
 

@@ -1,16 +1,17 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 import { Lamp } from '../../src/ui/parts/lamp.tsx'
 import { PageTop } from '../../src/ui/parts/page-top.tsx'
+import { type Player, usePlayer } from '../../src/ui/parts/use-player.ts'
 import { Controls } from './controls.tsx'
 import { Costs, Readouts, Result, verdictsOf } from './counts.tsx'
 import { HeldRows } from './held-rows.tsx'
 import { meta } from './meta.ts'
 import { type Moment, momentOf } from './moment.ts'
+import { type Pace, paces, playedAt } from './paces.ts'
 import { RingDrawing } from './ring-drawing.tsx'
 import { queryOf, type RingSettings, settingsIn, settle } from './settings.ts'
 import type { Story } from './story.ts'
 import { Timeline } from './timeline.tsx'
-import { type Pace, type Player, paces, usePlayer } from './use-player.ts'
 import { useRun } from './use-run.ts'
 import { algorithmWords, momentWords } from './words.ts'
 
@@ -27,7 +28,8 @@ export function RingPage() {
   const [settings, setSettings] = useState(given.settings)
   const [pace, setPace] = useState<Pace>(givenPace ?? 'fit')
   const { story, isUnderWay, error } = useRun(settings)
-  const player = usePlayer(story, pace)
+  const played = useMemo(() => playedAt(story, pace), [story, pace])
+  const player = usePlayer(played)
   const query = new URLSearchParams(queryOf(settings))
   if (pace !== 'fit') query.set('pace', pace)
   const search = query.size > 0 ? `?${query}` : ''

@@ -94,6 +94,9 @@ export function App({ snapshot, acts, views = {} }: AppProps) {
         <a href="demos/strategies/" target="_blank" rel="noopener">
           Strategies side by side
         </a>
+        <a href="demos/split/" target="_blank" rel="noopener">
+          One network, split
+        </a>
       </footer>
     </div>
   )

@@ -1,18 +1,5 @@
-import { useEffect, useMemo, useState } from 'preact/hooks'
-import { stopsOf } from './moment.ts'
-import type { Story } from './story.ts'
+import { useEffect, useState } from 'preact/hooks'
 
-/** How fast the clock goes: `fit` shows a run in some seconds; else ms of the run in 1 ms. */
-export const paces = [
-  ['fit', 'whole run in 12 s'],
-  ['1', 'real time'],
-  ['0.1', '10 times slower'],
-  ['0.01', '100 times slower'],
-  ['0.001', '1,000 times slower'],
-] as const
-export type Pace = (typeof paces)[number][0]
-
-const fitMs = 12_000
 /** A frame that comes later than this is one after a pause: a tab that was hidden. */
 const longestFrameMs = 100
 /** Drawn so often at most; without motion, in leaps. */
@@ -32,13 +19,18 @@ export interface Player {
   step(by: 1 | -1): void
 }
 
-/** A clock over a story, which moves with the browser's frames: not where nobody looks. */
-export function usePlayer(story: Story | undefined, pace: Pace): Player {
+export interface Played {
+  readonly endMs: number
+  /** Times at which `step` halts, in order. */
+  readonly stops: readonly number[]
+  /** ms of the run in 1 ms. */
+  readonly rate: number
+}
+
+/** A clock over a run that is played back. It moves with the browser's frames: not where nobody looks. */
+export function usePlayer({ endMs, stops, rate }: Played): Player {
   const [share, setShare] = useState(0)
   const [isPlaying, setPlaying] = useState(false)
-  const stops = useMemo(() => (story ? stopsOf(story) : [0]), [story])
-  const endMs = story?.endMs || 1
-  const rate = pace === 'fit' ? endMs / fitMs : Number(pace)
 
   useEffect(() => {
     if (!isPlaying) return

@@ -1,0 +1,91 @@
+import { formatBytes, formatMs } from '../../src/ui/parts/format.ts'
+import { Panel } from '../../src/ui/parts/panel.tsx'
+import { idleShare } from './simulated.ts'
+import { Strip, type StripSpan } from './strip.tsx'
+import type { WayState } from './use-training.ts'
+import { type DeviceBytes, type WatchedStep, ways } from './ways.ts'
+
+/** One way: what its devices did in the newest watched step, and what they hold. */
+export function WayPanel({ state }: { state: WayState }) {
+  const { name, devices, loss, stepMs, watched, off } = state
+  const { title, words } = ways[name]
+  const most = Math.max(...devices.map(({ parameters, plan }) => parameters + plan))
+  return (
+    <Panel id={name} title={title} aside={`loss ${loss.toFixed(4)}`}>
+      <p class="quiet">{words}</p>
+      {watched && watched.pieces.length > 0 && (
+        <Measured watched={watched} count={devices.length} />
+      )}
+      <p>
+        {formatMs(stepMs)} a step
+        {name !== 'one' &&
+          (off === 0
+            ? '; the same losses as on one device'
+            : `; losses within ${off.toExponential(1)} of one device's`)}
+      </p>
+      <table class="runs">
+        <thead>
+          <tr>
+            <th scope="col">Device</th>
+            <th scope="col" class="number">
+              Parameters
+            </th>
+            <th scope="col" class="number">
+              Step's plan
+            </th>
+            <th scope="col" class="number">
+              Sent per step
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {devices.map((device, at) => (
+            <tr key={at}>
+              <th scope="row">{at}</th>
+              <td class="number">{formatBytes(device.parameters)}</td>
+              <td class="number">
+                {formatBytes(device.plan)}
+                <Bar device={device} most={most} />
+              </td>
+              <td class="number">{formatBytes(device.sent)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Panel>
+  )
+}
+
+/** Parameters and plan of a device, beside those of the device that has most. */
+const Bar = ({ device: { parameters, plan }, most }: { device: DeviceBytes; most: number }) => (
+  <span class="bytes-bar" aria-hidden="true">
+    <span data-is="parameters" style={{ width: `${(100 * parameters) / most}%` }} />
+    <span data-is="plan" style={{ width: `${(100 * plan) / most}%` }} />
+  </span>
+)
+
+function Measured({ watched, count }: { watched: WatchedStep; count: number }) {
+  const { totalMs, pieces } = watched
+  const lanes = Array.from({ length: count }, (_, device): StripSpan[] =>
+    pieces
+      .filter((piece) => piece.device === `webgpu:${device}`)
+      .map(({ phase, microBatch, beginMs, endMs = totalMs }) => ({
+        kind: phase,
+        label: microBatch === undefined ? '' : String(microBatch),
+        fromMs: beginMs,
+        toMs: Math.min(totalMs, endMs),
+      })),
+  )
+  const busy = lanes.flatMap((spans, device) =>
+    spans
+      .filter(({ kind }) => kind !== 'optimizer')
+      .map(({ fromMs, toMs }) => ({ device, startMs: fromMs, endMs: toMs })),
+  )
+  const words = `Measured: ${formatMs(totalMs)}, a device idles for ${Math.round(100 * idleShare(busy))} % of forward and backward`
+  return (
+    <>
+      <Strip words={words} lanes={lanes} lengthMs={totalMs} />
+      <p class="quiet">{words}.</p>
+    </>
+  )
+}
