@@ -5,12 +5,14 @@ import { bytesOf, countElements, type TensorType } from '../../util/shape.ts'
 import type { OnNode, ReadValue } from '../inside/probe.ts'
 import type { HostData } from '../memory/host-values.ts'
 import { type AnyRuntime, CpuRuntime, type Runtime } from '../memory/runtime.ts'
+import { isSplit } from '../plan/parts.ts'
 import {
   type InputTypes,
   type Prepared,
   type PrepareOptions,
-  prepare,
+  planStep,
   type TracedFunction,
+  traceStep,
 } from '../plan/prepare.ts'
 import { hostArrays, type RunInputs, type RunOutputs } from '../plan/step-program.ts'
 import { CpuProgram } from '../run/cpu-program.ts'
@@ -45,13 +47,17 @@ export async function runEagerly(
   options: EagerOptions = {},
 ): Promise<RunOutputs> {
   const isCpu = runtime instanceof CpuRuntime
-  const prepared = await whenSettled(() =>
-    prepare(runtime, fn, types, {
-      sharesBuffers: false,
-      ...options,
-      ...(isCpu && { useNaiveKernels: true }),
-    }),
-  )
+  const own = { sharesBuffers: false, ...options, ...(isCpu && { useNaiveKernels: true }) }
+  const prepared = await whenSettled(() => {
+    const traced = traceStep(runtime.device, fn, types, own)
+    if (isSplit(traced)) throw splitRefusal('is over several devices', options)
+    if (traced.trace.groups && options.allowUpdates === false)
+      throw splitRefusal(
+        'needs the other ranks (fullyShard, replicate, parallelizeModule)',
+        options,
+      )
+    return planStep(runtime, traced, own)
+  })
   if (prepared.trace.exchange?.exchangesGradients && options.allowUpdates !== false) {
     throw new TabringError(
       'graph.misuse',
@@ -80,6 +86,13 @@ export async function runEagerly(
     restore?.()
   }
 }
+
+/** One rank and one device alone have a part of what the function computes. */
+const splitRefusal = (how: string, { allowUpdates }: EagerOptions): TabringError =>
+  new TabringError(
+    'graph.misuse',
+    `${allowUpdates === false ? 'detectAnomaly' : 'eager'}: the function ${how}, and this runs on one device of one rank only. Debug with the whole model on one device.`,
+  )
 
 async function runOnCpu(
   prepared: Prepared,

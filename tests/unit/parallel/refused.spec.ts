@@ -1,0 +1,92 @@
+import { expect, test } from 'vitest'
+import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
+import { detectAnomaly } from '../../../src/graph/compile/detect-anomaly.ts'
+import { runEagerly } from '../../../src/graph/compile/eager.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import type { TracedFunction } from '../../../src/graph/plan/prepare.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
+import { Linear, ReLU } from '../../../src/nn/layers.ts'
+import { type Module, Sequential } from '../../../src/nn/module.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { initDeviceMesh } from '../../../src/parallel/mesh/device-mesh.ts'
+import { replicate } from '../../../src/parallel/replicated/replicate.ts'
+import { fullyShard } from '../../../src/parallel/sharded/fully-shard.ts'
+import { parallelizeModule } from '../../../src/parallel/tensor/parallelize-module.ts'
+import { ColwiseParallel, RowwiseParallel } from '../../../src/parallel/tensor/styles.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
+
+// What does not work with a divided model is refused: split.md lists it.
+
+const types = { x: tensorType([2, 4]) }
+const inputs = { x: new Float32Array(8).fill(1) }
+
+const divided = {
+  fullyShard: async (model: Sequential, processGroup: ProcessGroup) =>
+    fullyShard(model, { mesh: await initDeviceMesh('cpu', [2], { processGroup }) }),
+  replicate: async (model: Sequential, processGroup: ProcessGroup) =>
+    replicate(model, { mesh: await initDeviceMesh('cpu', [2], { processGroup }) }),
+  parallelizeModule: async (model: Sequential, processGroup: ProcessGroup) =>
+    parallelizeModule(model, await initDeviceMesh('cpu', [2], { processGroup }), {
+      '0': new ColwiseParallel(),
+      '2': new RowwiseParallel(),
+    }),
+}
+
+/** What a call says on each of two ranks with a model that is divided. */
+async function refusals(
+  divide: (typeof divided)[keyof typeof divided],
+  call: (step: TracedFunction) => Promise<unknown>,
+): Promise<string[]> {
+  const ended = await onRanks(2, async (group) => {
+    const model: Module = await divide(
+      new Sequential(new Linear(4, 6), new ReLU(), new Linear(6, 2)),
+      group,
+    )
+    const optimizer = new SGD(model.parameters(), { lr: 0.1 })
+    return call(({ x }) => {
+      optimizer.zeroGrad()
+      const loss = (model.forward(x) as Tensor).mean()
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    }).then(
+      () => 'not refused',
+      (error: Error) => error.message,
+    )
+  })
+  return ended.map(resultOf)
+}
+
+for (const [name, divide] of Object.entries(divided)) {
+  test(`compileAccumulated is refused with ${name}`, async () => {
+    const messages = await refusals(divide, (step) =>
+      compileAccumulated(step, types, { steps: 2, device: 'cpu' }),
+    )
+    for (const message of messages) expect(message).toContain('compileAccumulated')
+  })
+
+  test(`detectAnomaly is refused with ${name}`, async () => {
+    const messages = await refusals(divide, (step) =>
+      detectAnomaly(new CpuRuntime(), step, types, inputs),
+    )
+    for (const message of messages) expect(message).toContain('detectAnomaly')
+  })
+
+  test(`runEagerly is refused with ${name}`, async () => {
+    const messages = await refusals(divide, (step) =>
+      runEagerly(new CpuRuntime(), step, types, inputs),
+    )
+    for (const message of messages) expect(message).toContain('eager')
+  })
+}
+
+test('detectAnomaly and runEagerly are refused for layers on several devices', async () => {
+  const first = new Linear(4, 6)
+  const second = new Linear(6, 2)
+  await first.to('cpu')
+  const step: TracedFunction = ({ x }) => ({ y: second.forward(first.forward(x).to('webgpu:1')) })
+  for (const run of [detectAnomaly, runEagerly])
+    await expect(run(new CpuRuntime(), step, types, inputs)).rejects.toThrow('several devices')
+})
