@@ -348,16 +348,8 @@ export class Trainer {
     else await this.#resume(parts, this.#record)
     await check?.compare(replicas, this.#start.step)
     const { slice } = draws
-    this.#looks.begin({
-      config,
-      data,
-      rank,
-      worldSize: size,
-      slice,
-      model: shared.module,
-      isWhole: shared.isWhole,
-      runtime,
-    })
+    const looked = { config, data, rank, worldSize: size, slice, runtime }
+    this.#looks.begin({ ...looked, model: shared.module, isWhole: shared.isWhole })
 
     phase('train')
     const isByClock = config.saves === 'auto' && config.checkpointEvery === undefined
@@ -443,6 +435,12 @@ export class Trainer {
       timeline: this.#loop.timeline.entries,
       lostDevices: this.#recovery.lostDevices,
       record: this.#record,
+    }
+    if (!shared.isWhole) {
+      // Gathered for the hash: from now on this rank can look by itself.
+      const whole = task.model(config, data)
+      whole.loadStateDict(await shared.stateDict())
+      this.#looks.begin({ ...looked, model: whole, isWhole: true })
     }
     // Nobody closes its links while another still needs them.
     await group.barrier()

@@ -44,7 +44,7 @@ export class Looks {
     this.#task = task
   }
 
-  /** The model is there, and its parameters are those of the next step. */
+  /** The model is there, and its parameters are those of the next step; or, of a divided one, the whole after the last step. */
   begin(looked: Looked): void {
     this.#looked = looked
   }
@@ -69,7 +69,7 @@ export class Looks {
     if (!looked.isWhole) {
       throw new TabringError(
         'config.invalid',
-        `query: ${name} needs the whole model, and each rank has a part of it. Choose the whole model on each rank (Parallel) to see it.`,
+        `query: ${name} needs the whole model, and each rank has a part of it until the run ends. Wait, or choose the whole model on each rank (Parallel).`,
       )
     }
     let step = this.step

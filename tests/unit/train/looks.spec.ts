@@ -123,3 +123,29 @@ test.each([1, 2])(
     })
   },
 )
+
+test.each(['fsdp', 'pp=2'])(
+  'with %s looks are refused while ranks have parts of the model, and see the whole at the end',
+  async (parallel) => {
+    const dp = await startTask(2, config, open)
+    await Promise.all(dp.ranks.map(({ end }) => end))
+    const whole = await dp.ranks[0].trainer.look('boundary', { side: 4 })
+    dp.close()
+
+    const { ranks, close } = await startTask(2, { ...config, parallel }, open)
+    await ranks[0].until('step')
+    await expect(ranks[0].trainer.look('boundary', { side: 4 })).rejects.toThrow(
+      'boundary needs the whole model, and each rank has a part of it until the run ends',
+    )
+    await Promise.all(ranks.map(({ end }) => end))
+    for (const { trainer } of ranks) {
+      const { step, probabilities } = await trainer.look('boundary', { side: 4 })
+      expect(step).toBe(config.steps)
+      const values = probabilities as Float32Array
+      values.forEach((value, i) => {
+        expect(value).toBeCloseTo((whole.probabilities as Float32Array)[i], 3)
+      })
+    }
+    close()
+  },
+)
