@@ -19,8 +19,9 @@ const silences: readonly string[] = ['crash', 'freeze', 'one-way']
  * What ranks tell as the cause, against what they may.
  *
  * Always: who did not notice it tells what one that did tells. After one fault that leaves the ranks connected there is
- * one cause, but for those that noticed one of their own before the first could have reached them. After two faults, or
- * where ranks are cut off, stand still or have gone, each side may tell its own.
+ * one cause, but for those that noticed one of their own before the first could have reached them, or as they left: ranks
+ * that have left pass nothing on. After two faults, or where ranks are cut off, stand still or have gone, each side may
+ * tell its own.
  */
 export function causeViolations(scenario: Scenario, world: World, hopMs: number): string[] {
   const { failures, fired } = world
@@ -52,10 +53,12 @@ export function causeViolations(scenario: Scenario, world: World, hopMs: number)
   if (silences.includes(plan.kind) && plan.phase !== 'joining' && struckMs > hopMs)
     if (silentMs > deadMs + 2 * pingMs + reachMs)
       violations.push(`${plan.kind} was noticed after ${silentMs} ms: ${first.error.message}`)
-  for (const { rank, error, atMs } of own)
-    if (error.message !== first.error.message && atMs > first.atMs + reachMs)
+  for (const { rank, error, atMs } of own) {
+    const isLeaving = atMs > (world.leavingMs.get(rank) ?? Number.POSITIVE_INFINITY)
+    if (error.message !== first.error.message && atMs > first.atMs + reachMs && !isLeaving)
       violations.push(
         `rank ${rank} tells a cause of its own ${atMs - first.atMs} ms after rank ${first.rank} noticed the first: ${error.message}`,
       )
+  }
   return violations
 }

@@ -2,6 +2,7 @@ import type { AlgorithmChoice } from '../../../src/peer/algorithms/algorithm-cho
 import { Draw } from './draw.ts'
 import { drawFault, type FaultPlan } from './fault-plan.ts'
 import { drawOperation, type GroupShape, type Operation } from './operations.ts'
+import { pipelineOperation } from './pipelines.ts'
 
 /** What the ranks do together before they go on: make a group, or launch operations. */
 export interface Phase {
@@ -43,6 +44,8 @@ export interface WorldBounds {
   /** Elements of one operation over all ranks. */
   readonly mostElements: number
   readonly mostOperations: number
+  /** Whether half of the operations are steps of pipelines, where all ranks of a group are linked. */
+  readonly hasPipelines?: boolean
 }
 
 export const smallWorlds: WorldBounds = {
@@ -51,6 +54,7 @@ export const smallWorlds: WorldBounds = {
   mostElements: 12_000,
   mostOperations: 8,
 }
+export const pipelineWorlds: WorldBounds = { ...smallWorlds, sizes: [2, 6], hasPipelines: true }
 export const middleWorlds: WorldBounds = {
   sizes: [7, 16],
   mostInMesh: 12,
@@ -127,7 +131,11 @@ function drawPhases(
   for (let count = draw.whole(1, 3); count > 0; count--) {
     const operations = Array.from({ length: draw.whole(1, bounds.mostOperations) }, () => {
       serial += 1
-      return drawOperation(draw, draw.pick(groups), serial, bounds.mostElements)
+      const shape = draw.pick(groups)
+      const canPipeline = bounds.hasPipelines && shape.isFullyLinked && shape.size > 1
+      return canPipeline && draw.isOneIn(2)
+        ? pipelineOperation(draw, shape, serial, bounds.mostElements)
+        : drawOperation(draw, shape, serial, bounds.mostElements)
     })
     phases.push({ operations, isAwaited: !draw.isOneIn(3) })
   }

@@ -148,6 +148,7 @@ class Simulation {
     if (this.#liveFinished) this.#onfinished()
     if (leavesTogether) await this.#allFinished
     this.#world.note(`rank ${rank} leaves`)
+    this.#world.leavingMs.set(rank, this.#world.env.now())
     await this.#track(rank, 'leave', own.leave())
   }
 

@@ -24,6 +24,8 @@ export class World {
   readonly places: readonly RankPlace[]
   readonly groups: readonly ProcessGroup[]
   readonly failures = new Map<number, Failure>()
+  /** By rank: when it began to leave. */
+  readonly leavingMs = new Map<number, number>()
   /** When those struck that have. */
   readonly fired = new Map<FaultPlan, number>()
   /** When data last moved, a call was made, or a rank went on after standing still. */

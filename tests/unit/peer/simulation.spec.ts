@@ -6,6 +6,7 @@ import {
   drawScenario,
   largeWorlds,
   middleWorlds,
+  pipelineWorlds,
   smallWorlds,
 } from '../../support/simulation/scenario.ts'
 import { simulate } from '../../support/simulation/simulate.ts'
@@ -19,6 +20,7 @@ test.each([
   ['1 to 6 ranks', 1, 250, smallWorlds],
   ['7 to 16 ranks', 1_000_001, 15, middleWorlds],
   ['17 to 64 ranks', 2_000_001, 4, largeWorlds],
+  ['pipelines of 2 to 6 ranks', 4_000_001, 40, pipelineWorlds],
 ] as const)('%s: seeds from %i on, %i of them', async (_, first, count, bounds) => {
   for (const seed of seedsFrom(first, count)) await checkWorld(seed, bounds, spec)
 })

@@ -6,6 +6,7 @@ import { checkSeed, isReplay, seedsFrom } from '../../../support/simulation/repl
 import {
   largeWorlds,
   middleWorlds,
+  pipelineWorlds,
   smallWorlds,
   type WorldBounds,
 } from '../../../support/simulation/scenario.ts'
@@ -26,6 +27,7 @@ const ranges: Range[] = [
   { name: '1 to 6 ranks', first: 1, count: 2500, bounds: smallWorlds },
   { name: '7 to 16 ranks', first: 1_000_001, count: 200, bounds: middleWorlds },
   { name: '17 to 64 ranks', first: 2_000_001, count: 50, bounds: largeWorlds },
+  { name: 'pipelines of 2 to 6 ranks', first: 4_000_001, count: 500, bounds: pipelineWorlds },
 ]
 const rejoining = { first: 3_000_001, count: 500 }
 
