@@ -207,7 +207,7 @@ test.each([
     '--strategy alone --checkpoint-dir a',
     "checkpointEvery: not available with the strategy 'alone'",
   ],
-  ['--parallel tp', 'settings: parallel: expected dp, fsdp or pp=N, got'],
+  ['--parallel tp', 'settings: parallel: expected dp, fsdp, pp=N or pp=N,dp=M, got'],
   ['--epoch 3', '--epoch: there is no such flag. Did you mean --epochs?'],
   ['--steps', '--steps: the value is missing.'],
   ['surplus', 'expected 0 arguments, got 1.'],
