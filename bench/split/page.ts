@@ -82,7 +82,12 @@ window.benchSplit = {
     const elements = sample.reduce((product, length) => product * length, task.batch)
     const x = Float32Array.from({ length: elements }, (_, i) => Math.sin(i * 1.7))
     const y = Int32Array.from({ length: task.batch }, (_, i) => i % classes)
-    prepared.set(split, () => step.run({ x, y }))
+    const devices = split === 'one' ? [0] : Array.from({ length: task.stages }, (_, i) => i)
+    prepared.set(split, async () => {
+      await step.run({ x, y })
+      // A device without outputs may still compute.
+      for (const device of devices) await gpu.synchronize(device)
+    })
     const parts = step instanceof SplitProgram ? step.parts : undefined
     return {
       split,

@@ -1,4 +1,5 @@
 import { compile } from '../../src/graph/compile/compile.ts'
+import { gpu } from '../../src/graph/compile/gpu.ts'
 import { crossEntropy } from '../../src/graph/functions/losses.ts'
 import { type Piece, piecesOf } from '../../src/graph/plan/pieces.ts'
 import { SplitProgram } from '../../src/graph/run/split-program.ts'
@@ -90,6 +91,8 @@ export async function makeWay(name: WayName, settings: Settings): Promise<Way> {
       program.onMark = onWatched && ((mark, atMs) => marks.push({ name: mark, atMs }))
       const beganMs = performance.now()
       const { loss } = await program.run({ ...batch })
+      // A device without outputs may still compute, and the next way's step is timed too.
+      for (let device = 0; device < devices.length; device++) await gpu.synchronize(device)
       const totalMs = performance.now() - beganMs
       onWatched?.({ totalMs, pieces: parts ? shifted(piecesOf(marks), beganMs) : [] })
       return loss[0]

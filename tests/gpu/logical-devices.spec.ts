@@ -52,3 +52,20 @@ test('they compute alike, side by side, and share no memory', async () => {
     message: expect.stringContaining('got webgpu:9'),
   })
 })
+
+test('synchronize waits for what one device was given, and knows no device that is not there', async () => {
+  const [, second] = devices as Runtime[]
+  let isDone = false
+  const encoder = second.gpu.device.createCommandEncoder()
+  const buffer = second.gpu.createBuffer('copied', 1 << 24, GPUBufferUsage.COPY_DST)
+  encoder.clearBuffer(buffer)
+  second.gpu.submit(encoder)
+  second.gpu.queue.onSubmittedWorkDone().then(() => {
+    isDone = true
+  })
+  await gpu.synchronize(1)
+  expect(isDone).toBe(true)
+  buffer.destroy()
+  await gpu.synchronize('cpu')
+  await expect(gpu.synchronize(9)).rejects.toMatchObject({ code: 'gpu.unavailable' })
+})

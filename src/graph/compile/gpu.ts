@@ -3,7 +3,7 @@ import { currentDevice, type DeviceSpec, placedDevice } from '../../util/device.
 import { ArgumentTypeError, GpuError, TabringError } from '../../util/errors.ts'
 import { checkNumber, isCount } from '../../util/options.ts'
 import { setSwitches } from '../../util/switches.ts'
-import { setDevice } from '../memory/runtime.ts'
+import { CpuRuntime, runtimeOf, setDevice } from '../memory/runtime.ts'
 import { isBenchmarking, setBenchmarking } from '../tune/benchmark.ts'
 
 /** Properties of a WebGPU device. Browsers do not report its memory size. */
@@ -93,6 +93,17 @@ function logicalDevices(count: number): void {
 }
 
 /**
+ * Resolves when a device has done all that was submitted to it; default: the current one. The cpu has nothing under way.
+ *
+ * A step over several devices resolves with its outputs, while a device without outputs may still compute. errors: the device's first error.
+ */
+async function synchronize(spec: DeviceSpec = currentDevice()): Promise<void> {
+  const runtime = await runtimeOf(spec)
+  if (runtime instanceof CpuRuntime) return
+  await runtime.gpu.wait(runtime.gpu.queue.onSubmittedWorkDone())
+}
+
+/**
  * Limits the bytes that each WebGPU device of this page or worker may hold; null removes the limit.
  *
  * A buffer that would pass it is refused with `gpu.limit`. errors: `config.invalid` for anything but bytes above 0 or a text like "64MB".
@@ -122,6 +133,7 @@ export const gpu = {
   setDevice,
   setMemoryCap,
   setVisibleDevices,
+  synchronize,
   /**
    * Whether to use tuned kernels (true) or the fixed table (false, the default). Tuned kernels may add in a different order on another
    * adapter.
