@@ -12,7 +12,13 @@ import { note } from './command/note.ts'
 import { publish } from './command/results.ts'
 import { openHost } from './host.ts'
 import { barLines, barsAsSvg } from './split/plot.ts'
-import type { Split, SplitFacts, SplitTask, SplitTimes } from './split/task.ts'
+import {
+  type Split,
+  type SplitFacts,
+  type SplitTask,
+  type SplitTimes,
+  sizeOf,
+} from './split/task.ts'
 import { percentMore } from './statistics.ts'
 
 /**
@@ -23,6 +29,7 @@ import { percentMore } from './statistics.ts'
 interface Flags extends SplitTask {
   sizes: number[]
   repeats: number
+  waiting: boolean
   adapter: AdapterChoice
   json: boolean
   save: boolean
@@ -55,6 +62,7 @@ const command = new Command('npm run bench -- split')
     tutorialSizes,
   )
   .option('--repeats <count>', 'timed steps of each', countOf(2), 10)
+  .option('--waiting', 'each size also with overlapsSends: false', false)
   .addOption(adapterOption())
   .addOption(jsonOption('the times as JSON objects'))
   .addOption(saveOption())
@@ -76,7 +84,8 @@ export async function benchSplit(argv: readonly string[]): Promise<void> {
         batch,
         stages,
       })
-      const splits: Split[] = ['one', 'layers', ...flags.sizes]
+      const waiting = flags.sizes.map((size): Split => `${size} waiting`)
+      const splits: Split[] = ['one', 'layers', ...flags.sizes, ...(flags.waiting ? waiting : [])]
       const facts: SplitFacts[] = []
       for (const split of splits) {
         note(`compiling: ${nameOf(split)}`)
@@ -104,12 +113,11 @@ export async function benchSplit(argv: readonly string[]): Promise<void> {
   )
 }
 
-const nameOf = (split: Split): string =>
-  split === 'one'
-    ? 'one device'
-    : split === 'layers'
-      ? 'layers on devices'
-      : `micro-batches of ${split}`
+function nameOf(split: Split): string {
+  if (split === 'one') return 'one device'
+  if (split === 'layers') return 'layers on devices'
+  return `micro-batches of ${sizeOf(split)}${typeof split === 'string' ? ', sends awaited' : ''}`
+}
 
 const mean = (values: readonly number[]) =>
   values.reduce((sum, value) => sum + value, 0) / values.length
@@ -128,7 +136,7 @@ function simulatedShare({ batch, stages }: SplitTask, split: Split): number {
   const { forward, backward, perTask, transfer } = simulated
   const one = stages * (forward + backward + 2 * perTask)
   if (split === 'one') return 1
-  const microBatches = split === 'layers' ? 1 : batch / split
+  const microBatches = batch / (sizeOf(split) ?? batch)
   const orders = Array.from({ length: stages }, (_, device) =>
     gpipeOrder({ device, deviceCount: stages, stageCount: stages, microBatches }),
   )
@@ -152,7 +160,7 @@ function formatReport(
   const mib = (bytes: readonly number[]) =>
     bytes.map((one) => (one / 2 ** 20).toFixed(2)).join(', ')
   const rows = times.map(({ split, stepMs, compileMs, peakBytes, sentBytes }) => {
-    const microBatches = typeof split === 'number' ? batch / split : 1
+    const microBatches = batch / (sizeOf(split) ?? batch)
     const ideal = split === 'one' ? 1 : (microBatches + stages - 1) / (microBatches * stages)
     return [
       nameOf(split),

@@ -13,7 +13,7 @@ import {
   type Tensor,
   tensorType,
 } from '../../src/index.ts'
-import type { Split, SplitFacts, SplitTask } from './task.ts'
+import { type Split, type SplitFacts, type SplitTask, sizeOf } from './task.ts'
 
 /** The page that `bench/split.ts` drives. */
 
@@ -48,7 +48,11 @@ async function lossOf(model: Module, split: Split): Promise<(x: Tensor, y: Tenso
   const where = cut && task.stages === 2 ? { splitSpec: cut } : { stages: task.stages }
   const pipe = await pipeline(model, where)
   if (split === 'layers') return plain
-  const schedule = new ScheduleGPipe(pipe, { splitSize: split, lossFn: crossEntropy })
+  const schedule = new ScheduleGPipe(pipe, {
+    splitSize: sizeOf(split)!,
+    lossFn: crossEntropy,
+    overlapsSends: typeof split === 'number',
+  })
   return (x, y) => schedule.step(x, y).loss
 }
 

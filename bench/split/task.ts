@@ -5,8 +5,15 @@ export interface SplitTask {
   readonly stages: number
 }
 
-/** How a step is split: on one device, layers on several, or in micro-batches of this number of samples. */
-export type Split = 'one' | 'layers' | number
+/**
+ * How a step is split: on one device, layers on several, or in micro-batches of this number of samples; `waiting`: of which each is sent before
+ * the device computes on.
+ */
+export type Split = 'one' | 'layers' | number | `${number} waiting`
+
+/** Samples of a micro-batch; undefined where the batch is whole. */
+export const sizeOf = (split: Split): number | undefined =>
+  split === 'one' || split === 'layers' ? undefined : Number.parseInt(String(split), 10)
 
 /** A prepared way to split. units: ms; bytes by device. */
 export interface SplitFacts {
