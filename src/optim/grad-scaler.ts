@@ -3,6 +3,7 @@ import { type Tensor, TracedTensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace/trace.ts'
 import { GraphValue } from '../graph/trace/value.ts'
 import { mostControls, scalerUpdate, unscale } from '../kernels/grad-scaler/grad-scaler.ts'
+import { formatDevice, type PlacedDevice } from '../util/device.ts'
 import { TabringError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
@@ -50,10 +51,12 @@ const stateKeys: readonly (keyof GradScalerState)[] = [
  */
 export class GradScaler {
   readonly #options: Required<GradScalerOptions>
-  /** (scale, steps since it changed) */
-  readonly #pool = new Pool('gradient scaler', 2)
+  /** (scale, steps since it changed), and by device where a step is on several: each makes the same changes. */
+  #kept: Float32Array<ArrayBuffer>
+  readonly #pools = new Map<string, { readonly pool: Pool; readonly device: PlacedDevice }>()
   /** What `step` and `unscale` have done in the function being compiled. */
   readonly #steps = new WeakMap<Trace, Map<Optimizer, GraphValue>>()
+  readonly #devices = new WeakMap<Trace, Map<string, PlacedDevice>>()
 
   constructor(options: GradScalerOptions = {}) {
     checkOptions('GradScaler', options, {
@@ -72,14 +75,17 @@ export class GradScaler {
     const isWhole = Number.isInteger(growthInterval) && growthInterval > 0
     checkSetting('GradScaler', 'growthInterval', growthInterval, isWhole, 'a whole number above 0')
     this.#options = { enabled, initScale, growthFactor, backoffFactor, growthInterval }
-    this.#pool.write(Float32Array.of(initScale, 0))
+    this.#kept = Float32Array.of(initScale, 0)
   }
 
   /** Returns the loss times the scale: call `backward` on it. */
   scale(loss: Tensor): Tensor {
     if (!this.#options.enabled) return loss
-    const scale = new GraphValue(tensorType([]), { kind: 'pool', pool: this.#pool, start: 0 })
-    return loss.mul(new TracedTensor(scale))
+    const trace = activeTrace('scaler.scale')
+    const { pool } = this.#on(trace.deviceOf(loss.value), trace)
+    return loss.mul(
+      new TracedTensor(new GraphValue(tensorType([]), { kind: 'pool', pool, start: 0 })),
+    )
   }
 
   /** Divides the optimizer's gradients by the scale, for clipping; `step` does it if this was not called. */
@@ -102,7 +108,8 @@ export class GradScaler {
       )
     }
     const stats = statsOf(buckets, 'l2', trace)
-    const [value] = trace.emitJoint(unscale, [stats, this.#state()], {})
+    const [value] = trace.emitJoint(unscale, [stats, this.#state(trace.deviceOf(stats), trace)], {})
+    for (const { device } of buckets) this.#on(device, trace)
     for (const bucket of buckets) trace.controls.set(bucket, { value, maySkip: true })
     done.set(key, value)
   }
@@ -138,20 +145,22 @@ export class GradScaler {
         ['growthInterval', options.growthInterval],
       ],
     })
-    trace.emitJoint(scalerUpdate, [this.#state(), ...controls], {
+    const attrs = {
       growth: trace.scalars.add(() => options.growthFactor),
       backoff: trace.scalars.add(() => options.backoffFactor),
       interval: trace.scalars.add(() => options.growthInterval),
-    })
+    }
+    for (const device of this.#devicesIn(trace).values())
+      trace.emitJoint(scalerUpdate, [this.#state(device, trace), ...controls], attrs)
   }
 
   /** Returns the scale of the next step. cost: a copy and a wait for the device. */
   async getScale(): Promise<number> {
-    return this.#options.enabled ? (await this.#pool.read())[0] : 1
+    return this.#options.enabled ? (await this.#read())[0] : 1
   }
 
   async stateDict(): Promise<GradScalerState> {
-    const [scale, tracker] = await this.#pool.read()
+    const [scale, tracker] = await this.#read()
     const { growthFactor, backoffFactor, growthInterval } = this.#options
     return {
       scale,
@@ -174,11 +183,39 @@ export class GradScaler {
     this.#options.growthFactor = state.growth_factor
     this.#options.backoffFactor = state.backoff_factor
     this.#options.growthInterval = state.growth_interval
-    this.#pool.write(Float32Array.of(state.scale, state._growth_tracker))
+    this.#kept = Float32Array.of(state.scale, state._growth_tracker)
+    for (const { pool } of this.#pools.values()) pool.write(this.#kept)
   }
 
-  #state(): GraphValue {
-    return new GraphValue(tensorType([2]), { kind: 'pool', pool: this.#pool, start: 0 })
+  #state(device: PlacedDevice | undefined, trace: Trace): GraphValue {
+    const { pool } = this.#on(device, trace)
+    return new GraphValue(tensorType([2]), { kind: 'pool', pool, start: 0 })
+  }
+
+  /** The state on a device that the function being compiled uses. */
+  #on(device: PlacedDevice | undefined, trace: Trace) {
+    const own = device ?? trace.device
+    const key = formatDevice(own)
+    this.#devicesIn(trace).set(key, own)
+    let state = this.#pools.get(key)
+    if (!state) {
+      state = { pool: new Pool('gradient scaler', 2, own), device: own }
+      state.pool.write(this.#kept)
+      this.#pools.set(key, state)
+    }
+    return state
+  }
+
+  #devicesIn(trace: Trace): Map<string, PlacedDevice> {
+    const devices = this.#devices.get(trace) ?? new Map<string, PlacedDevice>()
+    this.#devices.set(trace, devices)
+    return devices
+  }
+
+  /** As the steps of this rank left it. */
+  async #read(): Promise<Float32Array> {
+    const used = [...this.#pools.values()].find(({ pool }) => pool.memory)
+    return used ? ((await used.pool.read()) as Float32Array) : this.#kept
   }
 
   #doneIn(trace: Trace): Map<Optimizer, GraphValue> {

@@ -2,6 +2,7 @@ import { afterAll, describe, expect, test, vi } from 'vitest'
 import { compile } from '../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../src/graph/functions/losses.ts'
 import { piecesOf } from '../../src/graph/plan/pieces.ts'
+import { autocast } from '../../src/graph/trace/autocast.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
 import { manualSeed } from '../../src/nn/init.ts'
@@ -9,6 +10,7 @@ import { Linear, ReLU } from '../../src/nn/layers.ts'
 import { Module, Sequential } from '../../src/nn/module.ts'
 import { Adam } from '../../src/optim/adam.ts'
 import { clipGradNorm } from '../../src/optim/clip.ts'
+import { GradScaler } from '../../src/optim/grad-scaler.ts'
 import { SGD } from '../../src/optim/sgd.ts'
 import { DataParallel } from '../../src/parallel/data-parallel/data-parallel.ts'
 import { pipeline } from '../../src/parallel/pipeline/pipe.ts'
@@ -58,26 +60,40 @@ describe("the tutorial's toy model", () => {
     y: Int32Array.from({ length: batch }, (_, i) => (i * 7) % 5),
   }
 
-  async function trained(second: DeviceSpec, clips: boolean) {
+  async function trained(second: DeviceSpec, clips: boolean, initScale?: number) {
     manualSeed(3)
+    const scaler = new GradScaler({ enabled: initScale !== undefined, initScale })
     const model = new ToyModel(0, second)
     await model.net1.to(0)
     await model.net2.to(second)
     const optimizer = new Adam(model.parameters(), { lr: 0.01 })
     const step = await compile(({ x, y }) => {
-      const loss = crossEntropy(model.forward(x), y)
+      const forward = () => crossEntropy(model.forward(x), y)
+      const loss = initScale ? autocast({ dtype: 'float16' }, forward) : forward()
       optimizer.zeroGrad()
-      loss.backward()
+      scaler.scale(loss).backward()
+      scaler.unscale(optimizer)
       const norm = clips ? clipGradNorm(model.parameters(), 0.5) : undefined
-      optimizer.step()
+      scaler.step(optimizer)
+      scaler.update()
       return { loss, ...(norm && { norm }) }
     }, types)
     const losses: number[] = []
     for (let run = 0; run < 10; run++) losses.push((await step.run(inputs)).loss[0])
     const state = await model.stateDict()
+    const scale = await scaler.getScale()
     step.destroy()
-    return { losses, state }
+    return { losses, state, scale }
   }
+
+  test('in float16 with loss scaling on two devices: the bits of one, skipped updates included', async () => {
+    const one = await trained(0, true, 2 ** 60)
+    expect(one.scale).toBe(2 ** 50)
+    const fits = await trained(0, true, 2 ** 10)
+    expect(fits.losses[9]).toBeLessThan(fits.losses[0])
+    expect(await trained(1, true, 2 ** 60)).toEqual(one)
+    expect(await trained(1, true, 2 ** 10)).toEqual(fits)
+  })
 
   test.each([false, true])(
     'trains on two devices to the bits of one; clipped: %s',

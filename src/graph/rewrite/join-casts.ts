@@ -1,6 +1,7 @@
 import { halfCopies, maxCopies } from '../../kernels/half-copies/half-copies.ts'
 import { type MapAttrs, map } from '../../kernels/map/map.ts'
 import type { HalfAttrs, Op, OpCall } from '../../kernels/op.ts'
+import { formatDevice } from '../../util/device.ts'
 import { bytesOf } from '../../util/shape.ts'
 import { callOf, type GraphNode, type GraphValue } from '../trace/value.ts'
 import type { Editor } from './editor.ts'
@@ -54,7 +55,12 @@ export function copiesOfParameters(editor: Editor): (node: GraphNode) => boolean
     editor.inputsOf(node).every((value) => value.leaf?.kind === 'parameter' && !changed.has(value))
 }
 
-/** Makes f16 copies of parameters that are used one after the other in one dispatch. */
+const deviceOf = ({ leaf }: GraphValue): string => {
+  const device = leaf?.kind === 'parameter' ? leaf.parameter.device : undefined
+  return device ? formatDevice(device) : ''
+}
+
+/** Makes f16 copies of parameters that are used one after the other, on one device, in one dispatch. */
 export function shareCopies(editor: Editor): void {
   let group: GraphNode[] = []
   const parameterOf = (node: GraphNode) => editor.inputsOf(node)[0]
@@ -72,6 +78,7 @@ export function shareCopies(editor: Editor): void {
     const isApart =
       group.length === maxCopies ||
       bytes([...group, node]) > mostSharedBytes ||
+      group.some((other) => deviceOf(parameterOf(other)) !== deviceOf(parameterOf(node))) ||
       // Forward ends with the weight that backward begins with: they are copied apart.
       group.some((other) => parameterOf(other) === parameterOf(node)) ||
       group.some((other) => editor.isTouchedBetween(other, node))

@@ -17,6 +17,8 @@ export interface ScheduleOptions {
   readonly splitSize?: number
   /** The mean loss over a micro-batch. Needed for `step`. */
   readonly lossFn?: (output: Tensor, target: Tensor) => Tensor
+  /** What backward begins with: `(loss) => scaler.scale(loss)` with a GradScaler. Default: the loss. */
+  readonly scaled?: (loss: Tensor) => Tensor
   /** Whether a device computes while its sends are in flight; default true. False is for comparison. */
   readonly overlapsSends?: boolean
 }
@@ -26,6 +28,8 @@ export interface MicroBatchWork {
   forward(microBatch: number): Tensor
   /** Its part of the loss of the batch: the parts are added up. */
   loss(output: Tensor, microBatch: number): Tensor
+  /** What backward begins with, where it is not the loss: `scaler.scale(loss)`. */
+  scaled?(loss: Tensor): Tensor
 }
 
 /** Equal parts along the first axis, without copying. */
@@ -46,6 +50,7 @@ export abstract class Schedule {
       microBatches: true,
       splitSize: true,
       lossFn: true,
+      scaled: true,
       overlapsSends: true,
     })
     const { microBatches, splitSize } = options
@@ -69,7 +74,7 @@ export abstract class Schedule {
    * errors: `graph.misuse` without a lossFn, for a second schedule in one function, for micro-batches that do not divide the batch.
    */
   step(x: Tensor, target: Tensor): { loss: Tensor; output: Tensor } {
-    const { lossFn } = this.#options
+    const { lossFn, scaled } = this.#options
     if (!lossFn) throw this.#misuse('step needs a lossFn. Pass one, or call forward')
     const { loss, outputs } = this.stepOf(x.shape[0], (microBatches) => {
       const inputs = cutBatch(x, microBatches)
@@ -78,6 +83,7 @@ export abstract class Schedule {
       return {
         forward: (at) => module.forward(inputs[at].to(devices[0])) as Tensor,
         loss: (output, at) => lossFn(output, targets[at]).mul(1 / microBatches),
+        ...(scaled && { scaled }),
       }
     })
     return { loss, output: cat(outputs) }
@@ -99,8 +105,9 @@ export abstract class Schedule {
     for (let at = 0; at < microBatches; at++) {
       const output = this.pipe.run(() => work.forward(at), at, marks)
       const loss = work.loss(output, at)
+      const scaled = work.scaled?.(loss) ?? loss
       marks.end(nextNodeId())
-      loss.backward()
+      scaled.backward()
       outputs.push(output)
       losses.push(loss)
     }

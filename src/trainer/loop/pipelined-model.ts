@@ -1,6 +1,7 @@
 import { ofRows, stepScalar } from '../../graph/functions/linear.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { RunOutputs } from '../../graph/plan/step-program.ts'
+import { autocast } from '../../graph/trace/autocast.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import { gradientWeight } from '../../graph/trace/trace.ts'
 import type { Module } from '../../nn/module.ts'
@@ -86,19 +87,25 @@ export async function pipelined(
       replicas.size === 1
         ? value
         : sumOverRanks(value.detach().mul(stepScalar(gradientWeight)), replicas),
-    backward(inputs) {
+    backward(inputs, scaler) {
+      const cast = <T>(work: () => T): T => (scaler ? autocast({ dtype: 'float16' }, work) : work())
       const batch = Object.values(inputs)[0].shape[0]
       const rows = batch / microBatches
       const { loss, outputs } = schedule.stepOf(batch, () => ({
-        forward: (at) => task.forward(module, cut(inputs, at)),
+        forward: (at) => cast(() => task.forward(module, cut(inputs, at))),
         loss: (output, at) =>
-          ofRows(at * rows, rows, (share) => task.loss(output, cut(inputs, at)).mul(share)),
+          cast(() =>
+            ofRows(at * rows, rows, (share) => task.loss(output, cut(inputs, at)).mul(share)),
+          ),
+        ...(scaler && { scaled: (loss) => scaler.scale(loss) }),
       }))
       const { measure } = task
       const sum =
         measure &&
         outputs
-          .map((output, at) => ofRows(at * rows, rows, () => measure(output, cut(inputs, at))))
+          .map((output, at) =>
+            ofRows(at * rows, rows, () => cast(() => measure(output, cut(inputs, at)))),
+          )
           .reduce((total: Tensor, own) => total.add(own))
       return { loss, sum }
     },

@@ -4,6 +4,7 @@ import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { RunOutputs } from '../../graph/plan/step-program.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import type { Module, StateDict } from '../../nn/module.ts'
+import type { GradScaler } from '../../optim/grad-scaler.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { TaskInputs } from '../settings/task.ts'
 import type { RankPart } from '../watch/run-events.ts'
@@ -24,8 +25,14 @@ export interface SharedModel {
   readonly parts?: CollectiveGroup
   /** The rows that a program must have for a batch of so many. */
   rowsFor?(rows: number): number
-  /** Forward and backward of a batch in parts: the mean loss over the samples that count, and the sum of the metric; inside a step. */
-  backward?(inputs: TaskInputs): { readonly loss: Tensor; readonly sum: Tensor | undefined }
+  /**
+   * Forward and backward of a batch in parts, in float16 with a scaler: the mean loss over the samples that count, and the sum of the metric;
+   * inside a step.
+   */
+  backward?(
+    inputs: TaskInputs,
+    scaler: GradScaler | undefined,
+  ): { readonly loss: Tensor; readonly sum: Tensor | undefined }
   /** What a step gives, on all ranks that have parts of it. They all call it. */
   told?(outputs: RunOutputs): Promise<RunOutputs>
   /** The mean over all ranks' samples, of the mean over this rank's; inside a step. */

@@ -462,12 +462,6 @@ export class Trainer {
     }
     const pipelines = pipelinesOf(config.parallel)
     if (pipelines) {
-      if (config.precision !== 'float32') {
-        throw new TabringError(
-          'config.invalid',
-          'parallel: pipelines do not train in float16 yet. Choose float32.',
-        )
-      }
       const { pipelined } = await loadPart('pipelines', () => import('./pipelined-model.ts'))
       return pipelined(task, model, replicas, pipelines, this.#runtime)
     }

@@ -31,23 +31,22 @@ export const trainingStep =
       const sum = task.measure?.(output, inputs)
       return { loss: task.loss(output, inputs), metric: meanOf(sum) }
     }
+    const update = () => {
+      if (!scaler) return optimizer.step()
+      scaler.step(optimizer)
+      scaler.update()
+    }
+    optimizer.zeroGrad()
     if (shared.backward) {
-      optimizer.zeroGrad()
-      const { loss, sum } = shared.backward(inputs)
-      optimizer.step()
+      const { loss, sum } = shared.backward(inputs, scaler)
+      update()
       const metric = meanOf(sum)
       return { loss: shared.mean(loss), ...(metric && { metric: shared.mean(metric) }) }
     }
     const { loss, metric } = scaler ? autocast({ dtype: 'float16' }, told) : told()
-    optimizer.zeroGrad()
-    if (scaler) {
-      scaler.scale(loss).backward()
-      scaler.step(optimizer)
-      scaler.update()
-    } else {
-      loss.backward()
-      optimizer.step()
-    }
+    const scaled = scaler ? scaler.scale(loss) : loss
+    scaled.backward()
+    update()
     return { loss: shared.mean(loss), ...(metric && { metric: shared.mean(metric) }) }
   }
 
