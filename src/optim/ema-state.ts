@@ -3,6 +3,8 @@ import type { StoredTensor } from '../graph/trace/stored-tensor.ts'
 import { TabringError } from '../util/errors.ts'
 import { type Shape, sameShape } from '../util/shape.ts'
 
+type Floats = Float32Array<ArrayBuffer>
+
 export interface AveragedTensor {
   readonly shape: Shape
   readonly data: Float32Array<ArrayBuffer>
@@ -34,12 +36,12 @@ function indexOf(key: string, tensors: readonly StoredTensor[]): number {
   throw malformed(`the name "${key}" belongs to ${found.length} parameters.`)
 }
 
-/** The saved tensors by index. errors: `data.malformed` for one that is of no tensor here, of two, or of another shape. */
+/** What this rank holds of the saved tensors, by index. errors: `data.malformed` for one that is of no tensor here, of two, or of another shape. */
 export function averagesByIndex(
   saved: Readonly<Record<string, AveragedTensor>>,
   tensors: readonly StoredTensor[],
-): Map<number, AveragedTensor> {
-  const found = new Map<number, AveragedTensor>()
+): Map<number, Floats> {
+  const found = new Map<number, Floats>()
   for (const [key, entry] of Object.entries(saved)) {
     const index = indexOf(key, tensors)
     const tensor = tensors[index]
@@ -47,16 +49,31 @@ export function averagesByIndex(
       const named = tensor ? 'a tensor already listed' : `none of the ${tensors.length} tensors`
       throw malformed(`"${key}" names ${named}.`)
     }
-    const { shape, name } = tensor
-    if (!sameShape(entry.shape, shape)) {
+    const { stateShape, name } = tensor
+    if (!sameShape(entry.shape, stateShape)) {
       const own = `${index}${name && ` ("${name}")`}`
       throw malformed(
-        `average ${own} must be [${shape.join(', ')}], got [${entry.shape.join(', ')}].`,
+        `average ${own} must be [${stateShape.join(', ')}], got [${entry.shape.join(', ')}].`,
       )
     }
-    found.set(index, entry)
+    found.set(index, tensor.partOf(entry.data) as Floats)
   }
   return found
+}
+
+/** The whole averages, of what each rank holds of them. errors: `peer.*`. */
+export async function wholeAverages(
+  tensors: readonly StoredTensor[],
+  own: ReadonlyMap<number, Floats>,
+): Promise<Map<number, AveragedTensor>> {
+  const whole = new Map<number, AveragedTensor>()
+  for (const [index, tensor] of tensors.entries()) {
+    const data = own.get(index)
+    if (!data) continue
+    const contents = (await tensor.stateOf(tensor.isReleased ? undefined : data)) as Floats
+    whole.set(index, { shape: tensor.stateShape, data: contents })
+  }
+  return whole
 }
 
 /** The position of each parameter. errors: `graph.misuse` for one that comes twice. */

@@ -9,7 +9,7 @@ import type { Op } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
-import { type AveragedTensor, averagesByIndex, type EmaState, positionsOf } from './ema-state.ts'
+import { averagesByIndex, type EmaState, positionsOf, wholeAverages } from './ema-state.ts'
 import { checkSetting } from './settings.ts'
 
 export type { AveragedTensor, EmaState } from './ema-state.ts'
@@ -26,6 +26,8 @@ export interface Averaged {
   parameters(): readonly Parameter[]
   buffers(): readonly ModuleBuffer[]
 }
+
+type Floats = Float32Array<ArrayBuffer>
 
 /** The average of a bucket's parameters, and how many updates it holds. */
 interface Average {
@@ -52,8 +54,8 @@ export class ExponentialMovingAverage {
   #updates = 0
   #isSwapped = false
   /** What was loaded, by index. */
-  #loaded = new Map<number, AveragedTensor>()
-  #loadedBuffers = new Map<number, AveragedTensor>()
+  #loaded = new Map<number, Floats>()
+  #loadedBuffers = new Map<number, Floats>()
 
   constructor(averaged: readonly Parameter[] | Averaged, options: EmaOptions = {}) {
     const known = { decay: true, useBuffers: true } as const
@@ -162,7 +164,10 @@ export class ExponentialMovingAverage {
     }
   }
 
-  /** Returns the averages by parameter index, on the host. errors: `graph.misuse` while swapped. */
+  /**
+   * Returns the averages by parameter index, on the host. Where ranks divide the model, all of them call it between the same steps, and each gets
+   * the whole. errors: `graph.misuse` while swapped; `peer.*`.
+   */
   async stateDict(): Promise<EmaState> {
     if (this.#isSwapped) {
       throw new TabringError(
@@ -170,24 +175,23 @@ export class ExponentialMovingAverage {
         'ema.stateDict: the averages are swapped into the model. Call ema.swap() first.',
       )
     }
-    const average = new Map(this.#loaded)
+    const current = new Map(this.#loaded)
     for (const [bucket, { pool, updates }] of this.#averages) {
       if (updates === 0) continue
-      const contents = (await pool.read()) as Float32Array<ArrayBuffer>
+      const contents = (await pool.read()) as Floats
       bucket.parameters.forEach((parameter, i) => {
-        const { shape, count } = parameter
         const start = bucket.starts[i]
-        const data = contents.slice(start, start + count)
-        average.set(this.#positions.get(parameter)!, { shape, data })
+        const data = contents.slice(start, start + parameter.count)
+        current.set(this.#positions.get(parameter)!, data)
       })
     }
-    const buffers = new Map(this.#loadedBuffers)
+    const average = await wholeAverages([...this.#positions.keys()], current)
+    const ofBuffers = new Map(this.#loadedBuffers)
     for (const [i, buffer] of this.#buffers.entries()) {
       const own = this.#bufferAverages.get(buffer)
-      if (!own?.updates) continue
-      const data = (await own.pool.read()) as Float32Array<ArrayBuffer>
-      buffers.set(i, { shape: buffer.shape, data })
+      if (own?.updates) ofBuffers.set(i, (await own.pool.read()) as Floats)
     }
+    const buffers = await wholeAverages(this.#buffers, ofBuffers)
     return {
       num_updates: this.#updates,
       average: Object.fromEntries(average),
@@ -244,7 +248,7 @@ export class ExponentialMovingAverage {
   #fillBuffer(index: number, average: Average): void {
     const saved = this.#loadedBuffers.get(index)
     average.updates = saved ? this.#updates : 0
-    if (saved) average.pool.write(saved.data)
+    if (saved) average.pool.write(saved)
   }
 
   /** Takes over what was loaded for a bucket. errors: `graph.misuse` where that is a part of it. */
@@ -261,7 +265,7 @@ export class ExponentialMovingAverage {
       )
     } else average.updates = 0
     saved.forEach((entry, i) => {
-      if (entry) average.pool.write(entry.data, bucket.starts[i])
+      if (entry) average.pool.write(entry, bucket.starts[i])
     })
   }
 }
