@@ -8,8 +8,8 @@ export const randomScalarNames = {
   /** 0 to 2^32 - 1; default: the next number of the counter that all programs of this page or worker share. */
   step: 'randomStep',
   /**
-   * 0 to 2^32 - 1: the global number of this rank's first sample. Default: shares of equal size. In a model wrapped by
-   * DistributedDataParallel that is rank times the samples of the layer, otherwise 0.
+   * 0 to 2^32 - 1: the global number of this rank's first sample. Default: shares of equal size. In a model of DistributedDataParallel,
+   * fullyShard or replicate that is rank times the samples of the layer, otherwise 0.
    */
   sample: 'sampleOffset',
 } as const
@@ -34,8 +34,8 @@ interface RandomState {
   readonly seed: NamedScalar
   readonly step: NamedScalar
   readonly sample: NamedScalar
-  /** Slots of layers by their number of samples, which decides the first one of a share; without shares all have one. */
-  readonly slots: Map<number | undefined, RandomSlots>
+  /** Slots of layers by their number of samples, which decides the first one of a share. */
+  readonly slots: Map<number, RandomSlots>
   functionalLayers: number
   /** Layers of modules that have drawn in this trace. */
   readonly drawn: Set<number>
@@ -61,7 +61,7 @@ function stateOf(trace: Trace): RandomState {
       seed,
       step,
       sample,
-      slots: new Map([[undefined, seed.slot]]),
+      slots: new Map(),
       functionalLayers: 0,
       drawn: new Set(),
       repeats: 0,
@@ -74,17 +74,17 @@ function stateOf(trace: Trace): RandomState {
 /** The slots of seed, step and first sample in the function being compiled, for a layer of so many samples. */
 export function randomSlots(where: string, samples: number): RandomSlots {
   const trace = activeTrace(where)
-  const { scalars, rank } = trace
+  const { scalars } = trace
   const { seed, step, sample, slots } = stateOf(trace)
-  const key = rank === undefined ? undefined : samples
-  const made = slots.get(key)
+  const made = slots.get(samples)
   if (made) return made
+  // A layer may draw before the first one that is shared.
   const own = () =>
-    scalars.wasSet(randomScalarNames.sample) ? sample.value : (rank ?? 0) * samples
+    scalars.wasSet(randomScalarNames.sample) ? sample.value : (trace.rank ?? 0) * samples
   const first = scalars.addInteger(() => seed.value, randomHalves.seed)
   scalars.addInteger(() => step.value, randomHalves.step)
   scalars.addInteger(own, randomHalves.sample)
-  slots.set(key, first)
+  slots.set(samples, first)
   return first
 }
 

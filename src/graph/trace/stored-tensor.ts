@@ -36,7 +36,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   /** Its state-dict key, once it belongs to a module. */
   name = ''
   /** Set when a step over ranks is compiled: those ranks, and which of them has the contents. */
-  holder: { readonly ranks: RankMessages; readonly root: number } | undefined
+  holder: { readonly ranks: Pick<RankMessages, 'broadcast'>; readonly root: number } | undefined
   #home: Home | undefined
   #host: Data
   #device: PlacedDevice | undefined

@@ -263,6 +263,8 @@ export class Trace {
   isForwardedToTrain = false
   /** How groups of ranks meet in a step without such a model. */
   groups: StepGroups | undefined
+  /** Which share of the samples this rank sees in such a step, where its groups divide them. */
+  sampleRank: number | undefined
   /** How the parameters that are updated are exchanged. */
   exchange: GradientExchange<Parameter> | undefined
   /** What ranks have settled for the program that this trace is for; undefined where it is for a look. */
@@ -313,9 +315,9 @@ export class Trace {
     return this.forwarded ?? this.groups
   }
 
-  /** This rank's number, once a data-parallel model is forwarded: which share of the samples it sees. */
+  /** This rank's number, once a data-parallel, sharded or replicated model is forwarded: which share of the samples it sees. */
   get rank(): number | undefined {
-    return this.forwarded?.rank
+    return this.forwarded?.rank ?? this.sampleRank
   }
 
   /** Adds a node between exchange and update and returns its outputs. */

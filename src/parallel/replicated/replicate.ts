@@ -19,6 +19,7 @@ import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import type { DeviceMesh } from '../mesh/device-mesh.ts'
 import { groupsOf } from '../mesh/groups-of.ts'
+import { shareBuffers } from '../mesh/share-buffers.ts'
 
 export interface ReplicateOptions {
   /** The ranks: a mesh of one dimension, such as `mesh.get('dp')`. Default: all ranks of the default group. */
@@ -53,12 +54,15 @@ export async function replicate<M extends Module>(
     )
   }
   await broadcastTensors(group, parameters, { label: 'replicate' })
+  await shareBuffers(module.buffers(), [group], 'replicate')
   for (const parameter of parameters) {
     parameter.replicatedBy = group
     parameter.meanOver = group.size
   }
   module.registerForwardPreHook(() => {
-    groupsOf(activeTrace('forward'))
+    const trace = activeTrace('forward')
+    groupsOf(trace)
+    trace.sampleRank = group.rank
     return undefined
   })
   return module

@@ -20,6 +20,7 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import type { DeviceMesh } from '../mesh/device-mesh.ts'
+import { shareBuffers } from '../mesh/share-buffers.ts'
 import { ShardedParameter } from './sharded-parameter.ts'
 import { type ParameterPlace, Unit } from './unit.ts'
 
@@ -76,7 +77,9 @@ export async function fullyShard<M extends Module>(
     )
   }
   const shards = await shardAll([...places.keys()], group, replicas)
-  const unit = new Unit(group, shards, reshardAfterForward)
+  const buffers = module.buffers().filter(({ holder }) => !holder)
+  await shareBuffers(buffers, replicas ? [replicas, group] : [group], 'fullyShard')
+  const unit = new Unit(group, replicas, shards, reshardAfterForward)
   for (const [parameter, found] of places) unit.takePlaces(shards.get(parameter)!, found)
   module.registerForwardPreHook(() => unit.open())
   module.registerForwardHook(() => unit.close())

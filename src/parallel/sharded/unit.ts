@@ -18,6 +18,7 @@ export interface ParameterPlace {
 /** Parameters that are gathered together: those of one `fullyShard` call. */
 export class Unit {
   readonly #group: CollectiveGroup
+  readonly #replicas: CollectiveGroup | undefined
   readonly #shards: readonly ShardedParameter[]
   readonly #reshards: boolean
   /** While the module's forward is traced: the whole parameters. */
@@ -25,10 +26,12 @@ export class Unit {
 
   constructor(
     group: CollectiveGroup,
+    replicas: CollectiveGroup | undefined,
     shards: ReadonlyMap<Parameter, ShardedParameter>,
     reshards: boolean,
   ) {
     this.#group = group
+    this.#replicas = replicas
     this.#shards = [...shards.values()]
     this.#reshards = reshards
   }
@@ -47,6 +50,7 @@ export class Unit {
   /** Gathers the parameters in the trace under way. */
   open(): undefined {
     const trace = activeTrace('forward')
+    trace.sampleRank = this.#sampleRank
     const tensors = this.#reshards
       ? trace.inRegion((region) => {
           region.isTransient = true
@@ -58,6 +62,12 @@ export class Unit {
 
   close(): undefined {
     this.#whole = undefined
+  }
+
+  /** Shards and replicas of shards all have samples of their own. */
+  get #sampleRank(): number {
+    const { rank, size } = this.#group
+    return (this.#replicas?.rank ?? 0) * size + rank
   }
 
   /** Nothing where a forward threw and left the module open. */
