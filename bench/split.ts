@@ -162,12 +162,15 @@ function formatReport(
   const rows = times.map(({ split, stepMs, compileMs, peakBytes, sentBytes }) => {
     const microBatches = batch / (sizeOf(split) ?? batch)
     const ideal = split === 'one' ? 1 : (microBatches + stages - 1) / (microBatches * stages)
+    const bubble = split === 'one' ? 0 : (stages - 1) / (microBatches + stages - 1)
     return [
       nameOf(split),
       `${mean(stepMs).toFixed(1)} ± ${deviation(stepMs).toFixed(1)}`,
       (mean(stepMs) / oneMs).toFixed(3),
       percentMore(layersMs, mean(stepMs)).toFixed(0),
       ideal.toFixed(3),
+      (100 * bubble).toFixed(0),
+      ((100 * ideal * oneMs) / mean(stepMs)).toFixed(0),
       simulatedShare(flags, split).toFixed(3),
       mib(peakBytes),
       mib(sentBytes),
@@ -181,6 +184,8 @@ function formatReport(
       'of one device',
       'faster than layers alone, %',
       'ideal',
+      'bubble of it, %',
+      'of the ideal, %',
       'simulated devices',
       'plan by device, MiB',
       'sent by device, MiB',
@@ -190,6 +195,6 @@ function formatReport(
   )
   const { forward, backward, perTask, transfer } = simulated
   const heading = `${today()}, Chromium ${browser}, ${device}, ${machineLine('before the run', load)}. ${model}, ${batch} samples, ${stages} logical devices of one adapter, ${repeats} steps each. They share its compute units, so the measured times show what splitting costs, and no speed-up.`
-  const costs = `Ideal: (m + p - 1) / (m · p) for m micro-batches on p devices. Simulated devices: arithmetic with stated costs, a stage's forward of the whole batch ${forward}, backward ${backward}, each task ${perTask} more, a transfer ${transfer}.`
+  const costs = `Ideal: (m + p - 1) / (m · p) for m micro-batches on p devices that share nothing, of whose time the bubble is (p - 1) / (m + p - 1). Simulated devices: arithmetic with stated costs, a stage's forward of the whole batch ${forward}, backward ${backward}, each task ${perTask} more, a transfer ${transfer}.`
   return `${heading}\n\n${table}\n\n${costs}\n\n\`\`\`text\n${barLines(barsOf(times)).join('\n')}\n\`\`\`\n`
 }

@@ -100,7 +100,10 @@ async function planParts(runtime: AnyRuntime, step: TracedStep, options: PartsOp
 const toldTransfers = (step: TracedStep, rank: number): ToldTransfer[] =>
   transfersOf(allNodes(step), rank).flatMap(({ node, tag, from, to }) => {
     const [{ type }] = node.inputs
-    const text = `transfer ${tag} from rank ${from} to rank ${to}: ${type.dtype}${formatShape(type.shape)}`
+    const { stages } = step.trace
+    const task = stages?.taskOf(node, step.trace)
+    const into = task ? `, into ${stages!.nameOf(task)}` : ''
+    const text = `transfer ${tag} from rank ${from} to rank ${to}${into}: ${type.dtype}${formatShape(type.shape)}`
     return from === to ? [] : [{ from: from!, to: to!, text }]
   })
 

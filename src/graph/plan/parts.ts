@@ -206,11 +206,16 @@ class Places {
   #mixed(node: GraphNode): TabringError {
     const places = node.inputs.map((value, at) => {
       const name = this.#nameOfValue(value)
-      return name && `argument ${at} is on ${name}`
+      const { leaf } = storageOf(value)
+      const which = leaf?.kind === 'parameter' ? ` ("${leaf.parameter.name}")` : ''
+      return name && `argument ${at}${which} is on ${name}`
     })
+    const { stages } = this.#step.trace
+    const task = stages?.taskOf(node, this.#step.trace)
+    const where = task ? `, ${stages!.nameOf(task)}` : ''
     return new TabringError(
       'device.mismatch',
-      `${formatCall(node, this.#step.trace)}: ${places.filter(Boolean).join(', ')}. Move one of them: x.to("${this.#nameOfValue(node.inputs[0]) ?? formatDevice(this.#step.trace.device)}").`,
+      `${formatCall(node, this.#step.trace)}${where}: ${places.filter(Boolean).join(', ')}. Move one of them: x.to("${this.#nameOfValue(node.inputs[0]) ?? formatDevice(this.#step.trace.device)}").`,
     )
   }
 
@@ -279,7 +284,10 @@ class Places {
     const isSource = formatDevice(from) === name
     const peer = isSource ? to : from
     const { number, tag } = this.#numbers.get(node)!
-    const attrs: EndAttrs = { number, tag, peer }
+    const { trace } = this.#step
+    const task = trace.stages?.taskOf(node, trace)
+    const label = task && `micro-batch ${task.microBatch}, stage ${task.stage}`
+    const attrs: EndAttrs = { number, tag, peer, ...(label && { label }) }
     const end =
       ends.get(name) ??
       (isSource

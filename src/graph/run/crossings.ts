@@ -16,6 +16,8 @@ export interface RankEnd {
   /** Its place in the group. */
   readonly rank: number
   readonly sizeBytes: number
+  /** What errors call it, in a pipeline. */
+  readonly label?: string
 }
 
 /** One value on its way. */
@@ -50,11 +52,13 @@ export class Wires {
   constructor(remote: readonly RankEnd[] = [], messages?: RankMessages) {
     this.#messages = messages
     this.#sent = new Map(remote.flatMap((end) => (end.kind === 'send' ? [[end.number, end]] : [])))
-    for (const { kind, number, tag, rank, sizeBytes } of remote) {
+    for (const { kind, number, tag, rank, sizeBytes, label } of remote) {
       if (kind === 'send') continue
       const contents = new Uint8Array(sizeBytes)
       const { resolve, reject } = this.#end(number)
-      messages!.recv(contents, rank, { tag: tag % tagCount }).then(() => resolve(contents), reject)
+      messages!
+        .recv(contents, rank, { tag: tag % tagCount, ...(label && { label }) })
+        .then(() => resolve(contents), reject)
     }
   }
 
@@ -62,7 +66,13 @@ export class Wires {
   async send(number: number, contents: Contents): Promise<void> {
     const end = this.#sent.get(number)
     if (!end) this.#end(number).resolve(contents)
-    else await this.#messages!.send(contents, end.rank, { tag: end.tag % tagCount })
+    else {
+      const { tag, label } = end
+      await this.#messages!.send(contents, end.rank, {
+        tag: tag % tagCount,
+        ...(label && { label }),
+      })
+    }
   }
 
   /** Resolves when the other part has sent. errors: the one with which a part failed; those of the group. */

@@ -75,7 +75,7 @@ export class SplitProgram implements StepProgram {
     this.#messages = messages
     this.#remote = all.flatMap(({ crossings }) =>
       crossings.flatMap(({ kind, values }) =>
-        values.flatMap(({ number, tag, peer: { rank }, value }) =>
+        values.flatMap(({ number, tag, peer: { rank }, label, value }) =>
           rank === undefined || rank === messages?.ranks[messages.rank]
             ? []
             : [
@@ -85,6 +85,7 @@ export class SplitProgram implements StepProgram {
                   tag,
                   rank: messages!.ranks.indexOf(rank),
                   sizeBytes: bytesOf(value.type),
+                  ...(label && { label }),
                 },
               ],
         ),

@@ -14,12 +14,12 @@ export interface RankMessages extends CompilingRanks {
   send(
     contents: Uint8Array<ArrayBuffer>,
     to: number,
-    options: { readonly tag: number },
+    options: { readonly tag: number; readonly label?: string },
   ): Promise<void>
   recv(
     contents: Uint8Array<ArrayBuffer>,
     from: number,
-    options: { readonly tag: number },
+    options: { readonly tag: number; readonly label?: string },
   ): Promise<void>
   /** Copies a rank's contents to all. */
   broadcast(

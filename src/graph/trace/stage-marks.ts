@@ -34,10 +34,18 @@ interface Traced {
  */
 export class StageMarks {
   readonly order: StageOrder
+  readonly #stageNames: readonly string[]
   readonly #marks: Mark[] = []
 
-  constructor(order: StageOrder) {
+  /** `stageNames`: what errors call each stage. */
+  constructor(order: StageOrder, stageNames: readonly string[] = []) {
     this.order = order
+    this.#stageNames = stageNames
+  }
+
+  /** A task in words. */
+  nameOf({ kind, stage, microBatch }: StageTask): string {
+    return `${kind} of micro-batch ${microBatch} in ${this.#stageNames[stage] ?? `stage ${stage}`}`
   }
 
   /** Nodes with numbers from `id` on are forward of this stage and micro-batch. */

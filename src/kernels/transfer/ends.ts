@@ -8,6 +8,8 @@ export interface EndAttrs {
   readonly tag: number
   /** The device at the other end. */
   readonly peer: PlacedDevice
+  /** What errors call it: in a pipeline, for which micro-batch and stage. The same at both ends. */
+  readonly label?: string
 }
 
 const nothing = { name: 'naive', lower: () => ({ dispatches: [] }) } as const

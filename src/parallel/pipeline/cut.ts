@@ -1,15 +1,21 @@
 import { ModuleList } from '../../nn/containers.ts'
+import { Embedding } from '../../nn/embedding.ts'
 import { type Module, Sequential } from '../../nn/module.ts'
 import { TabringError } from '../../util/errors.ts'
 
-/** A module's layers by path: what a pipeline may be cut before. Lists and sequences count by what they hold; a residual block is one layer. */
+/**
+ * A module's layers by path: what a pipeline may be cut before. Lists and sequences count by what they hold; a residual block is one layer, and
+ * so are embeddings that follow one another, whose outputs are added.
+ */
 export function layersOf(module: Module, path = ''): [path: string, layer: Module][] {
-  return module.children().flatMap(([name, child]): [string, Module][] => {
+  const layers = module.children().flatMap(([name, child]): [string, Module][] => {
     const at = path === '' ? name : `${path}.${name}`
     const isList = child instanceof ModuleList || child instanceof Sequential
     const holdsList = child.children().some(([, inner]) => inner instanceof ModuleList)
     return isList || holdsList ? layersOf(child, at) : [[at, child]]
   })
+  const isEmbedding = (at: number) => layers[at]?.[1] instanceof Embedding
+  return layers.filter((_, at) => !isEmbedding(at) || !isEmbedding(at - 1))
 }
 
 /**

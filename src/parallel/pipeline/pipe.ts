@@ -4,10 +4,14 @@ import type { StageMarks } from '../../graph/trace/stage-marks.ts'
 import { Tensor } from '../../graph/trace/tensor.ts'
 import { nextNodeId } from '../../graph/trace/value.ts'
 import type { Module } from '../../nn/module.ts'
-import { type DeviceSpec, type PlacedDevice, placedDevice } from '../../util/device.ts'
+import {
+  type DeviceSpec,
+  formatDevice,
+  type PlacedDevice,
+  placedDevice,
+} from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions, isCount } from '../../util/options.ts'
-import { countElements } from '../../util/shape.ts'
 import { cutEvenly, layersOf } from './cut.ts'
 
 export interface PipelineOptions {
@@ -33,38 +37,65 @@ export interface PipelineStage {
   readonly keys: readonly string[]
 }
 
+/** A stage as errors call it: with its first and its last layer. */
+export function nameOfStage({ index, layers }: PipelineStage): string {
+  const [first] = layers
+  const last = layers.at(-1)
+  if (first === undefined) return `stage ${index}`
+  return `stage ${index} (${first === last ? `"${first}"` : `"${first}" to "${last}"`})`
+}
+
+/** Forward calls layers in another order than that of the stages. */
+class OrderError extends TabringError {
+  constructor(text: string) {
+    super('graph.misuse', `pipeline: ${text}`)
+    this.name = 'TabringError'
+  }
+}
+
+/** Modules that are pipelines. */
+const piped = new WeakSet<Module>()
+
 /** A module cut into stages; see `pipeline`. */
 export class Pipe {
   readonly module: Module
   readonly stages: readonly PipelineStage[]
   readonly devices: readonly PlacedDevice[]
   readonly #hooks: readonly HookHandle[]
-  /** Where calls are noted, while a schedule makes them. */
-  #noting: { readonly marks: StageMarks; readonly microBatch: number } | undefined
+  /** Where calls are noted, while a schedule makes them, and the stage that was entered last. */
+  #noting: { readonly marks: StageMarks; readonly microBatch: number; stage: number } | undefined
 
   constructor(module: Module, stages: readonly PipelineStage[], devices: readonly PlacedDevice[]) {
     this.module = module
     this.stages = stages
     this.devices = devices
     const byPath = new Map(module.namedModules())
-    this.#hooks = stages
+    const entries = stages
       .slice(1)
       .map(({ index, path }) =>
         byPath.get(path)!.registerForwardPreHook((_module, args) => this.#enter(index, args)),
       )
+    const checks = stages.flatMap((stage) =>
+      stage.layers.map((layer) =>
+        byPath.get(layer)!.registerForwardPreHook(() => this.#checkLayer(layer, stage)),
+      ),
+    )
+    this.#hooks = [...entries, ...checks]
+    piped.add(module)
   }
 
   /** Takes its hooks off the module, which stays where it is. */
   release(): void {
     for (const hook of this.#hooks) hook.remove()
+    piped.delete(this.module)
   }
 
   /** Runs forward, which calls the module, on one micro-batch. */
   run(forward: () => Tensor, microBatch: number, marks: StageMarks): Tensor {
-    this.#noting = { marks, microBatch }
+    this.#noting = { marks, microBatch, stage: 0 }
     try {
       this.#enter(0, [])
-      const output = forward()
+      const output = this.#named(forward)
       this.#checkStages(marks, microBatch)
       return output
     } finally {
@@ -72,22 +103,49 @@ export class Pipe {
     }
   }
 
+  /** What a stage throws says which one it was. */
+  #named(forward: () => Tensor): Tensor {
+    try {
+      return forward()
+    } catch (thrown) {
+      if (thrown instanceof Error && !(thrown instanceof OrderError)) {
+        const { stage } = this.#noting!
+        thrown.message = `${nameOfStage(this.stages[stage])}: ${thrown.message}`
+      }
+      throw thrown
+    }
+  }
+
+  /** errors: `graph.misuse` for a layer that forward calls outside of its stage. */
+  #checkLayer(layer: string, stage: PipelineStage): undefined {
+    const current = this.#noting?.stage
+    if (current === undefined || current === stage.index) return
+    const next = this.stages[current + 1]
+    throw new OrderError(
+      stage.index > current
+        ? `stage ${next.index} begins at "${next.path}", but forward called "${layer}" without it. Begin stages at submodules that forward calls.`
+        : `forward called "${layer}" of ${nameOfStage(stage)} in ${nameOfStage(this.stages[current])}. Register layers in the order in which forward calls them.`,
+    )
+  }
+
   #checkStages(marks: StageMarks, microBatch: number): void {
     const entered = marks.stagesOf(microBatch)
     if (entered.join() === this.stages.map(({ index }) => index).join()) return
     const missing = this.stages.find(({ index }) => !entered.includes(index))
-    throw new TabringError(
-      'graph.misuse',
+    throw new OrderError(
       missing
-        ? `pipeline: stage ${missing.index} begins at "${missing.path}", but forward did not call it. Begin stages at submodules that forward calls.`
-        : `pipeline: forward called the stages in the order ${entered.join(', ')}. Begin stages at submodules that forward calls once, in their order.`,
+        ? `stage ${missing.index} begins at "${missing.path}", but forward did not call it. Begin stages at submodules that forward calls.`
+        : `forward called the stages in the order ${entered.join(', ')}. Begin stages at submodules that forward calls once, in their order.`,
     )
   }
 
   /** Moves what a stage is given to its device. */
   #enter(index: number, args: readonly unknown[]): readonly unknown[] {
-    const { marks, microBatch } = this.#noting ?? {}
-    marks?.begin(nextNodeId(), index, microBatch!)
+    const noting = this.#noting
+    if (noting) {
+      noting.stage = index
+      noting.marks.begin(nextNodeId(), index, noting.microBatch)
+    }
     return args.map((arg) => (arg instanceof Tensor ? arg.to(this.stages[index].device) : arg))
   }
 }
@@ -108,6 +166,10 @@ export async function pipeline(module: Module, options: PipelineOptions): Promis
     balance: true,
     devices: true,
   })
+  if (splitSpec && (stages !== undefined || balance !== undefined))
+    throw misfit('splitSpec and stages or balance exclude each other. Pass one of them.')
+  if (piped.has(module))
+    throw misfit('the module is a pipeline already. Call pipe.release() first.')
   const paths = ['', ...(splitSpec ?? evenPaths(module, stages, balance))]
   const known = [...module.namedModules()].map(([path]) => path)
   const places = paths.map((path) => known.indexOf(path))
@@ -117,6 +179,12 @@ export async function pipeline(module: Module, options: PipelineOptions): Promis
   const placed = (devices ?? paths.map((_, index) => `webgpu:${index}`)).map((spec) =>
     placedDevice(spec),
   )
+  const names = placed.map(formatDevice)
+  const twice = names.find((name, at) => names.indexOf(name) !== at)
+  if (twice)
+    throw misfit(
+      `devices has ${twice} twice. Name each once: with fewer devices than stages they take turns.`,
+    )
   /** The last stage that begins at or before a module. */
   const stageOfModule = (path: string) =>
     places.findLastIndex((place) => place <= known.indexOf(path))
@@ -137,6 +205,8 @@ export async function pipeline(module: Module, options: PipelineOptions): Promis
   return new Pipe(module, made, placed.slice(0, made.length))
 }
 
+const misfit = (text: string) => new TabringError('config.invalid', `pipeline: ${text}`)
+
 function evenPaths(
   module: Module,
   stages: number | undefined,
@@ -152,13 +222,9 @@ function evenPaths(
   const costs =
     typeof balance === 'object'
       ? balance
-      : layers.map(([, layer]) =>
-          balance === 'layers'
-            ? 1
-            : layer
-                .parameters()
-                .reduce((sum, parameter) => sum + countElements(parameter.shape), 0),
-        )
+      : balance === 'layers'
+        ? layers.map(() => 1)
+        : parameterCounts(module, layers)
   if (costs.length !== layers.length) {
     throw new TabringError(
       'config.invalid',
@@ -166,6 +232,26 @@ function evenPaths(
     )
   }
   return cutEvenly(costs, stages).map((at) => layers[at][0])
+}
+
+/** Of each layer, what comes between it and the next one included. */
+function parameterCounts(
+  module: Module,
+  layers: readonly (readonly [path: string, layer: Module])[],
+): number[] {
+  const known = [...module.namedModules()].map(([path]) => path)
+  const places = layers.map(([path]) => known.indexOf(path))
+  const counts = layers.map(() => 0)
+  for (const [key, { count }] of module.namedParameters()) {
+    const owner = known.indexOf(key.slice(0, Math.max(0, key.lastIndexOf('.'))))
+    counts[
+      Math.max(
+        0,
+        places.findLastIndex((place) => place <= owner),
+      )
+    ] += count
+  }
+  return counts
 }
 
 function wrongPath(paths: readonly string[], index: number, place: number): TabringError {

@@ -7,7 +7,7 @@ import { sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions, isCount } from '../../util/options.ts'
 import { gpipeOrder, interleavedOrder, type TaskOrder } from './orders.ts'
-import type { Pipe } from './pipe.ts'
+import { nameOfStage, type Pipe } from './pipe.ts'
 import { simulateSchedule, type TaskCosts, type TaskSpan } from './simulate.ts'
 
 export interface ScheduleOptions {
@@ -162,7 +162,7 @@ export abstract class Schedule {
         return at < 0 ? [] : this.#orderOf(at, microBatches)
       },
     }
-    const marks = new StageMarks(order)
+    const marks = new StageMarks(order, this.pipe.stages.map(nameOfStage))
     trace.stages = marks
     return { marks, microBatches }
   }

@@ -49,6 +49,8 @@ export interface MessageOptions {
   tag?: number
   /** How long the message may make no progress before it fails. Default: the group's `deadlineMs`. units: ms. */
   deadlineMs?: number
+  /** What errors call it. */
+  label?: string
   /** @internal Its number among those of the same partner and tag, from `reserveMessage`. */
   sequence?: number
 }
@@ -333,11 +335,11 @@ export class CollectiveGroup {
     side: 'send' | 'receive',
     buffer: ElementArray,
     peer: number,
-    { tag = 0, deadlineMs, sequence }: MessageOptions,
-    label?: string,
+    { tag = 0, deadlineMs, sequence, label }: MessageOptions,
+    word?: string,
   ): Promise<void> {
     if (this.isRetired) return Promise.reject(destroyed(side, this))
-    if (label === undefined && !isTag(tag))
+    if (word === undefined && !isTag(tag))
       return refuse(
         `${side}: tag must be a whole number from 0 to ${lastExplicitBucket}, got ${tag}. Choose another tag.`,
       )
@@ -364,7 +366,7 @@ export class CollectiveGroup {
         sequence: sequence ?? this.reserveMessage(side, peer, tag),
         bucket: tag,
       },
-      { label, deadlineMs: deadlineMs ?? this.deadlineMs },
+      { label: word ?? label, deadlineMs: deadlineMs ?? this.deadlineMs },
     )
   }
 

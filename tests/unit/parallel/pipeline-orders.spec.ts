@@ -133,7 +133,6 @@ describe('cuts', () => {
     const model = gpt({ vocabSize: 11, blockSize: 4, layers: 2, heads: 1, width: 4 })
     expect(layersOf(model).map(([path]) => path)).toEqual([
       'transformer.wte',
-      'transformer.wpe',
       'transformer.drop',
       'transformer.h.0',
       'transformer.h.1',

@@ -176,7 +176,9 @@ describe('pipeline', () => {
     const tokens = tensorType([4, 4], 'i32')
     expect(() =>
       partsFor(ScheduleGPipe, pipe, { microBatches: 2 }, { x: tokens, y: tokens }),
-    ).toThrow('stage 1 begins at "transformer.wpe", but forward did not call it')
+    ).toThrow(
+      'pipeline: stage 1 begins at "transformer.wpe", but forward called "transformer.drop" without it',
+    )
   })
 })
 
