@@ -2,16 +2,12 @@ import { afterEach, describe, expect, test } from 'vitest'
 import { attentionMaps } from '../../../demos/text/attention-maps.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { runEagerly } from '../../../src/graph/compile/eager.ts'
-import { crossEntropy } from '../../../src/graph/functions/linear.ts'
 import type { HostData } from '../../../src/graph/memory/host-values.ts'
-import type { TracedFunction } from '../../../src/graph/plan/prepare.ts'
 import type { StepProgram } from '../../../src/graph/plan/step-program.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { randomScalarNames } from '../../../src/graph/trace/random.ts'
-import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { MultiheadAttention } from '../../../src/nn/attention.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
-import type { Gpt, GptConfig } from '../../../src/nn/gpt.ts'
 import { models } from '../../../src/nn/models.ts'
 import type { Module } from '../../../src/nn/module.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
@@ -19,7 +15,6 @@ import { tensorType } from '../../../src/util/shape.ts'
 import goldenText from '../../golden/attention.json?raw'
 import mapsText from '../../golden/attention-maps.json?raw'
 import { attentionCases, programOfAttention } from '../../support/attention-calls.ts'
-import { formulaUniform, formulaWord } from '../../support/formula-data.ts'
 import {
   allowedDistance,
   type GoldenCase,
@@ -29,6 +24,16 @@ import {
   typeOf,
   valuesOf,
 } from '../../support/golden.ts'
+import {
+  batchOf,
+  type GptRun,
+  goldenGpt,
+  length,
+  run,
+  stepTypes,
+  tokenAt,
+  trainingStep,
+} from '../../support/golden-gpt.ts'
 import { testRuntime } from '../../support/run-op.ts'
 
 // Normalisation, attention and a GPT against PyTorch's float64 results (tests/golden/attention.py), within 5 times the distance
@@ -41,19 +46,7 @@ interface MultiheadCase extends GoldenCase {
   readonly state: Record<string, GoldenTensor>
 }
 
-interface GptRun {
-  readonly config: GptConfig
-  readonly batchSize: number
-  readonly steps: number
-  readonly lr: number
-  readonly tokenSeed: number
-  readonly weights: { key: string; shape: number[]; seed: number; bound: number; base: number }[]
-  readonly losses: number[]
-  readonly distances: number[]
-  readonly finalLogits: GoldenResult
-}
-
-const golden = JSON.parse(goldenText) as { multihead: MultiheadCase[]; gpt: GptRun }
+const golden = JSON.parse(goldenText) as { multihead: MultiheadCase[] }
 
 const runtime = await testRuntime()
 afterEach(async () => (await testRuntime()).gpu.check())
@@ -149,58 +142,8 @@ describe('ops against PyTorch', () => {
 
 // --- GPT -------------------------------------------------------------------------------------------------------------
 
-const run = golden.gpt
-const length = run.config.blockSize
 /** An eager step is traced anew, so fewer of them are compared. */
 const eagerSteps = 30
-
-function goldenGpt(more: Partial<GptConfig> = {}, weights = run.weights): Gpt {
-  const model = models.gpt({ ...run.config, ...more })
-  model.loadStateDict(
-    Object.fromEntries(
-      weights.map(({ key, shape, seed, bound, base }) => {
-        const count = shape.reduce((product, size) => product * size, 1)
-        return [key, { shape, data: formulaUniform(seed, count, bound).map((u) => base + u) }]
-      }),
-    ),
-  )
-  return model
-}
-
-const tokenAt = (index: number): number =>
-  (index * 7 + (formulaWord(run.tokenSeed, index) >>> 30)) % run.config.vocabSize
-
-/** Tokens and the next ones of a step's samples [first, first + count). */
-function batchOf(step: number, first = 0, count = run.batchSize) {
-  const at = (row: number, t: number) =>
-    tokenAt((step * run.batchSize + first + row) * (length + 1) + t)
-  const cells = Array.from({ length: count * length }, (_, i) => [
-    Math.floor(i / length),
-    i % length,
-  ])
-  return {
-    tokens: Int32Array.from(cells, ([row, t]) => at(row, t)),
-    targets: Int32Array.from(cells, ([row, t]) => at(row, t + 1)),
-  }
-}
-
-const stepTypes = (rows = run.batchSize) => ({
-  tokens: tensorType([rows, length], 'i32'),
-  targets: tensorType([rows * length], 'i32'),
-})
-
-const lossOf = (model: Module, { tokens, targets }: Record<string, Tensor>): Tensor =>
-  crossEntropy(model.forward(tokens).reshape([-1, run.config.vocabSize]), targets)
-
-const trainingStep =
-  (model: Module, optimizer: AdamW): TracedFunction =>
-  (inputs) => {
-    const loss = lossOf(model, inputs)
-    optimizer.zeroGrad()
-    loss.backward()
-    optimizer.step()
-    return { loss }
-  }
 
 const bitsOf = (values: ArrayLike<number>) => [...new Uint32Array(Float32Array.from(values).buffer)]
 

@@ -1,9 +1,6 @@
 import { afterAll, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../../src/graph/functions/losses.ts'
-import type { SplitProgram } from '../../../src/graph/run/split-program.ts'
-import { gpt } from '../../../src/nn/gpt.ts'
-import { manualSeed } from '../../../src/nn/init.ts'
 import type { Module } from '../../../src/nn/module.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
 import { DataParallel } from '../../../src/parallel/data-parallel/data-parallel.ts'
@@ -13,8 +10,21 @@ import {
   ScheduleGPipe,
   ScheduleInterleaved1F1B,
 } from '../../../src/parallel/pipeline/schedule.ts'
-import { tensorType } from '../../../src/util/shape.ts'
+import {
+  convModel,
+  convOptimizer,
+  convRecipes,
+  convRuns,
+  convStep,
+  convTypes,
+} from '../../support/conv-models.ts'
 import { goldenRuns } from '../../support/formula-model.ts'
+import {
+  goldenGpt,
+  run as goldenRun,
+  batchOf as gptBatch,
+  stepTypes,
+} from '../../support/golden-gpt.ts'
 import { openDevices, plainLoss, trainSplit } from '../../support/split-model.ts'
 import { expectGolden } from '../../support/trajectory-tests.ts'
 
@@ -68,43 +78,64 @@ test("a CNN in DataParallel on 2 and 4 devices: PyTorch's losses", {
   }
 })
 
-test('a GPT in a pipeline trains to equal bits on 2 and 4 devices, by every schedule, and keeps its keys', {
+test.each(['cnn with batch norm', 'resnet18 on 32x32'])(
+  "%s with its layers on 1, 2, 3 and 4 devices: PyTorch's losses, and equal bits",
+  { timeout: 600_000 },
+  async (name) => {
+    const run = convRuns.find((one) => one.name === name)!
+    const trained = async (count: number) => {
+      const model = await convModel(run)
+      const ids = Array.from({ length: count }, (_, i) => i)
+      await pipeline(model, { stages: count, devices: ids })
+      const program = await compile(convStep(model, convOptimizer(run, model)), convTypes(run))
+      const losses: number[] = []
+      for (let step = 0; step < run.steps; step++) {
+        const batch = convRecipes[run.name].batch(step, run.batchSize)
+        losses.push((await program.run(batch)).loss[0])
+      }
+      const state = await model.stateDict()
+      program.destroy()
+      return { losses, state }
+    }
+    const one = await trained(1)
+    expectGolden(run, one.losses)
+    for (const count of [2, 3, 4]) expect(await trained(count)).toEqual(one)
+  },
+)
+
+test("PyTorch's GPT in pipelines of 2, 3 and 4 stages, by every schedule: its losses, and equal bits", {
   timeout: 600_000,
 }, async () => {
-  const [batch, length, vocabSize] = [8, 8, 17]
-  const tokens = tensorType([batch, length], 'i32')
-  const x = Int32Array.from({ length: batch * length }, (_, i) => (i * i + 3 * i) % vocabSize)
-  const y = Int32Array.from(x, (_, i) => x[(i + 1) % x.length])
-  const trained = async (count: number, Kind: typeof Schedule1F1B | typeof ScheduleGPipe) => {
-    manualSeed(5)
-    const model = gpt({ vocabSize, blockSize: length, layers: 4, heads: 2, width: 16 })
-    const keys = Object.keys(await model.stateDict())
-    const splitSpec = [1, 2, 3].slice(3 - (count - 1)).map((block) => `transformer.h.${block}`)
-    const pipe = await pipeline(model, { splitSpec })
+  const trained = async (
+    stages: number,
+    count: number,
+    Kind: typeof Schedule1F1B | typeof ScheduleGPipe | typeof ScheduleInterleaved1F1B,
+  ) => {
+    const model = goldenGpt()
+    const ids = Array.from({ length: count }, (_, i) => i)
+    const pipe = await pipeline(model, { stages, balance: 'layers', devices: ids })
     const schedule = new Kind(pipe, {
       microBatches: 4,
-      lossFn: (logits, target) => crossEntropy(logits.flatten(0, 1), target.flatten()),
+      lossFn: (logits, target) => crossEntropy(logits.flatten(0, 1), target),
     })
-    const optimizer = new AdamW(model.parameters(), { lr: 0.01 })
-    const step = await compile(
-      (given) => {
-        optimizer.zeroGrad()
-        const { loss } = schedule.step(given.x, given.y)
-        optimizer.step()
-        return { loss }
-      },
-      { x: tokens, y: tokens },
-    )
-    expect((step as unknown as SplitProgram).parts).toHaveLength(count)
+    const optimizer = new AdamW(model.parameters(), { lr: goldenRun.lr })
+    const step = await compile(({ tokens, targets }) => {
+      optimizer.zeroGrad()
+      const { loss } = schedule.step(tokens, targets)
+      optimizer.step()
+      return { loss }
+    }, stepTypes())
     const losses: number[] = []
-    for (let i = 0; i < 12; i++) losses.push((await step.run({ x, y })).loss[0])
+    for (let i = 0; i < goldenRun.steps; i++) losses.push((await step.run(gptBatch(i))).loss[0])
     const state = await model.stateDict()
-    expect(Object.keys(state)).toEqual(keys)
     step.destroy()
     return { losses, state }
   }
-  const two = await trained(2, Schedule1F1B)
-  expect(two.losses[11]).toBeLessThan(two.losses[0])
-  expect(await trained(4, Schedule1F1B)).toEqual(two)
-  expect(await trained(4, ScheduleGPipe)).toEqual(two)
+  const one = await trained(1, 1, ScheduleGPipe)
+  expectGolden(goldenRun, one.losses)
+  expect(Object.keys(one.state)).toEqual(Object.keys(await goldenGpt().stateDict()))
+  expect(await trained(2, 2, Schedule1F1B)).toEqual(one)
+  expect(await trained(3, 3, ScheduleGPipe)).toEqual(one)
+  expect(await trained(4, 4, Schedule1F1B)).toEqual(one)
+  expect(await trained(4, 2, ScheduleInterleaved1F1B)).toEqual(one)
 })
