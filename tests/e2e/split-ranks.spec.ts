@@ -1,10 +1,19 @@
 import { expect, test } from 'vitest'
 import { useLauncherFolder } from '../support/launcher-folder.ts'
-import { trainedSplit } from '../support/split-ranks.ts'
+import { type ToldSplit, trainedSplit } from '../support/split-ranks.ts'
 
 /** Models that are split over two tabs, joined by WebRTC: `tabring run` on a user's program. */
 
 useLauncherFolder()
+
+/** A rank holds its parameters, their gradients and momentum, and its program: nothing of what others have. */
+function expectOwnBytes({ elements, heldBytes, stepBytes, allHeldBytes }: ToldSplit): void {
+  const ownBytes = 3 * 4 * elements + stepBytes
+  expect(heldBytes).toBeGreaterThanOrEqual(ownBytes - stepBytes)
+  // Buckets end on a boundary of 256 bytes, each of them three times.
+  expect(heldBytes).toBeLessThan(ownBytes + 16 * 1024)
+  expect(heldBytes).toBeLessThan(allHeldBytes)
+}
 
 test.each(['model', 'pipeline'])(
   '%s parallel over two tabs ends with the bits of one',
@@ -20,6 +29,7 @@ test.each(['model', 'pipeline'])(
     expect(zero.elements + one.elements).toBe(zero.allElements)
     for (const { elements } of ranks) expect(elements).toBeGreaterThan(0)
     for (const { sentBytes } of ranks) expect(sentBytes).toBeGreaterThan(0)
+    for (const rank of ranks) expectOwnBytes(rank)
   },
 )
 
@@ -31,6 +41,7 @@ test('parameters sharded over two tabs end with the bits of DistributedDataParal
     expect(losses).toHaveLength(4)
     expect(elements / allElements).toBeCloseTo(0.5, 1)
   }
+  for (const rank of ranks) expectOwnBytes(rank)
 })
 
 test('layers divided over two tabs train as undivided ones do', async () => {

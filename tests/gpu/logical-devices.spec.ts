@@ -53,11 +53,14 @@ test('they compute alike, side by side, and share no memory', async () => {
   })
 })
 
-test('synchronize waits for what one device was given, and knows no device that is not there', async () => {
+test('synchronize waits for what one device was given, whose bytes are counted', async () => {
   const [, second] = devices as Runtime[]
   let isDone = false
   const encoder = second.gpu.device.createCommandEncoder()
+  const before = await gpu.memoryAllocated(1)
   const buffer = second.gpu.createBuffer('copied', 1 << 24, GPUBufferUsage.COPY_DST)
+  expect(await gpu.memoryAllocated(1)).toBe(before + (1 << 24))
+  expect(await gpu.memoryAllocated('cpu')).toBe(0)
   encoder.clearBuffer(buffer)
   second.gpu.submit(encoder)
   second.gpu.queue.onSubmittedWorkDone().then(() => {

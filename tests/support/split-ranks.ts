@@ -16,6 +16,10 @@ export interface ToldSplit {
   readonly elements: number
   readonly allElements: number
   readonly sentBytes: number
+  /** Of all buffers that training left on this rank's device, and of those of its program; and of the unsplit model's. */
+  readonly heldBytes: number
+  readonly stepBytes: number
+  readonly allHeldBytes: number
 }
 
 /** Trains a model that is split over tabs in one way, and the same model unsplit; returns what each rank tells. */

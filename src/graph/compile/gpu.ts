@@ -103,6 +103,12 @@ async function synchronize(spec: DeviceSpec = currentDevice()): Promise<void> {
   await runtime.gpu.wait(runtime.gpu.queue.onSubmittedWorkDone())
 }
 
+/** Returns the bytes of all buffers that this page or worker holds on a device; default: the current one. 0 for the cpu. */
+async function memoryAllocated(spec: DeviceSpec = currentDevice()): Promise<number> {
+  const runtime = await runtimeOf(spec)
+  return runtime instanceof CpuRuntime ? 0 : runtime.gpu.usedBytes
+}
+
 /**
  * Limits the bytes that each WebGPU device of this page or worker may hold; null removes the limit.
  *
@@ -130,6 +136,7 @@ export const gpu = {
     (await getDeviceProperties(spec)).hasF16,
   currentDevice,
   logicalDevices,
+  memoryAllocated,
   setDevice,
   setMemoryCap,
   setVisibleDevices,
