@@ -195,7 +195,7 @@ function Controls({ settings, link, onChange }: ControlsProps) {
           <p class="error">Not taken from the address: {given.refused.join('; ')}</p>
         )}
         <p class="quiet">
-          Over tabs:{' '}
+          Over tabs, with the training page’s networks:{' '}
           <a href={`../../?parallel=pp=${devices === 3 ? 2 : devices}`}>
             a pipeline of {devices === 3 ? 2 : devices} stages
           </a>{' '}

@@ -52,8 +52,16 @@ export function WayPanel({ state }: { state: WayState }) {
           ))}
         </tbody>
       </table>
+      {name === 'data' && <p class="quiet">{ddpWords(devices)}</p>}
     </Panel>
   )
+}
+
+/** What DistributedDataParallel would send instead: its ring's bytes, by the formula. */
+function ddpWords(devices: readonly DeviceBytes[]): string {
+  const count = devices.length
+  const bytes = (2 * devices[0].parameters * (count - 1)) / count
+  return `DistributedDataParallel copies no parameters from rank to rank before a step. Each of ${count} ranks would send ${formatBytes(bytes)}: its share of the gradients, and of the updated parameters.`
 }
 
 /** Parameters and plan of a device, beside those of the device that has most. */

@@ -8,6 +8,9 @@ import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
 import { manualSeed } from '../../src/nn/init.ts'
 import { Linear, ReLU } from '../../src/nn/layers.ts'
 import { Module, Sequential } from '../../src/nn/module.ts'
+import { packPaddedSequence, padPackedSequence } from '../../src/nn/packed-sequence.ts'
+import { LSTM } from '../../src/nn/recurrent.ts'
+import { spectralNorm } from '../../src/nn/spectral-norm.ts'
 import { Adam } from '../../src/optim/adam.ts'
 import { clipGradNorm } from '../../src/optim/clip.ts'
 import { GradScaler } from '../../src/optim/grad-scaler.ts'
@@ -178,6 +181,79 @@ describe('an MLP', () => {
     )
     const outputBytes = (run.batchSize / 2) * 10 * 4
     expect(sentBytes).toEqual([parameterBytes + outputBytes, parameterBytes + outputBytes])
+  })
+})
+
+/** An LSTM over sequences of different lengths. */
+class Ragged extends Module {
+  lstm = new LSTM(3, 4, { batchFirst: true })
+  head = new Linear(4, 2)
+
+  forward(x: Tensor, lengths: Tensor): Tensor {
+    const packed = packPaddedSequence(x, lengths, { batchFirst: true })
+    const { output: out } = this.lstm.withState(packed)
+    const options = { batchFirst: true, totalLength: x.shape[1] }
+    return this.head.forward(padPackedSequence(out, options).output)
+  }
+}
+
+describe('DataParallel', () => {
+  test('sequences of different lengths give the outputs of one device', async () => {
+    const types = { x: tensorType([6, 5, 3]), lengths: tensorType([6], 'i32') }
+    const inputs = {
+      x: Float32Array.from({ length: 90 }, (_, i) => Math.sin(i)),
+      lengths: Int32Array.of(5, 4, 4, 3, 2, 1),
+    }
+    const outputsOf = async (wrap: (model: Ragged) => Module) => {
+      manualSeed(6)
+      const model = new Ragged()
+      await model.to(0)
+      const wrapped = wrap(model)
+      const program = await compile(
+        ({ x, lengths }) => ({ y: wrapped.forward(x, lengths) as Tensor }),
+        types,
+      )
+      const { y } = await program.run(inputs)
+      program.destroy()
+      return y
+    }
+    const two = await outputsOf((model) => new DataParallel(model, { deviceIds: [0, 1] }))
+    expect(two).toEqual(await outputsOf((model) => model))
+  })
+
+  test('spectral norm keeps the vectors of the first device', async () => {
+    const trained = async (wrap: (model: Module) => Module) => {
+      manualSeed(6)
+      const model = new Sequential(spectralNorm(new Linear(6, 5)), new ReLU(), new Linear(5, 3))
+      await model.to(0)
+      const before = await model.stateDict()
+      const wrapped = wrap(model)
+      const optimizer = new SGD(model.parameters(), { lr: 0.1 })
+      const program = await compile(
+        ({ x, y }) => {
+          optimizer.zeroGrad()
+          const loss = crossEntropy(wrapped.forward(x) as Tensor, y)
+          loss.backward()
+          optimizer.step()
+          return { loss }
+        },
+        { x: tensorType([8, 6]), y: tensorType([8], 'i32') },
+      )
+      const x = Float32Array.from({ length: 48 }, (_, i) => Math.sin(i))
+      for (let i = 0; i < 5; i++)
+        await program.run({ x, y: Int32Array.from(x.slice(0, 8), (v) => (v > 0 ? 1 : 2)) })
+      const after = await model.stateDict()
+      program.destroy()
+      return { before, after }
+    }
+    const one = await trained((model) => model)
+    const two = await trained((model) => new DataParallel(model, { deviceIds: [0, 1] }))
+    expect(Object.keys(two.after)).toContain('0.weight_u')
+    expect(two.after['0.weight_u'].data).not.toEqual(two.before['0.weight_u'].data)
+    for (const [key, { data }] of Object.entries(one.after))
+      data.forEach((value, i) => {
+        expect(two.after[key].data[i]).toBeCloseTo(value, 5)
+      })
   })
 })
 

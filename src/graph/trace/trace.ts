@@ -225,6 +225,9 @@ export interface Settled {
   readonly used: Map<object, readonly Parameter[]>
 }
 
+/** Buffers' copies on one device. */
+export type BufferCopies = ReadonlyMap<GraphValue, GraphValue>
+
 /** What one call of a traced function left behind, besides the values that it returned. */
 export class Trace {
   readonly scalars = new ScalarBlock()
@@ -290,6 +293,7 @@ export class Trace {
   /** Copies of parameters and buffers, by device. */
   readonly #copies = new Map<GraphValue, Map<string, GraphValue>>()
   #copiesOn: PlacedDevice | undefined
+  #bufferCopies: BufferCopies = new Map()
   #region: Region | undefined
   #isAutocast = false
 
@@ -386,14 +390,23 @@ export class Trace {
     return copy
   }
 
-  /** Calls `fn` with copies of all parameters and buffers on a device. What it changes in buffers that lie elsewhere is lost. */
-  withCopies<T>(device: PlacedDevice, fn: () => T): T {
-    const outer = this.#copiesOn
+  /** What these buffers hold now, on a device: for `withCopies`, which may run after a change. */
+  copiesOf(buffers: readonly GraphValue[], device: PlacedDevice): BufferCopies {
+    return new Map(buffers.map((value) => [value, this.transferred(value, device)]))
+  }
+
+  /**
+   * Calls `fn` with copies of all parameters and buffers on a device. What it changes in buffers that lie elsewhere is lost. `copies`: those of
+   * buffers that are there already.
+   */
+  withCopies<T>(device: PlacedDevice, copies: BufferCopies, fn: () => T): T {
+    const outer = [this.#copiesOn, this.#bufferCopies] as const
     this.#copiesOn = device
+    this.#bufferCopies = copies
     try {
       return fn()
     } finally {
-      this.#copiesOn = outer
+      ;[this.#copiesOn, this.#bufferCopies] = outer
     }
   }
 
@@ -406,6 +419,8 @@ export class Trace {
   }
 
   #copied(value: GraphValue): GraphValue {
+    const early = this.#bufferCopies.get(value)
+    if (early) return early
     const isStored = value.leaf?.kind === 'parameter' || value.leaf?.kind === 'buffer'
     return this.#copiesOn && isStored ? this.transferred(value, this.#copiesOn) : value
   }

@@ -82,13 +82,17 @@ export interface Replica {
 /** A replica of the module for each device, like torch.nn.parallel.replicate. errors: `config.invalid` for a device that is listed twice. */
 export function replicate(module: Module, devices: readonly DeviceSpec[]): Replica[] {
   const forward = module.forward.bind(module) as (...args: unknown[]) => unknown
-  return placedDevices('replicate', devices).map((device) => ({
-    device,
-    forward: (...args) =>
-      activeTrace('replicate').withCopies(device, () =>
-        keepingAttributes(module, () => forward(...args)),
-      ),
-  }))
+  const trace = activeTrace('replicate')
+  const buffers = module.buffers().map(({ value }) => value)
+  return placedDevices('replicate', devices).map((device) => {
+    // Taken before any replica changes them.
+    const copies = trace.copiesOf(buffers, device)
+    return {
+      device,
+      forward: (...args) =>
+        trace.withCopies(device, copies, () => keepingAttributes(module, () => forward(...args))),
+    }
+  })
 }
 
 /** Takes back what `fn` sets on a module and its submodules. */
