@@ -2,6 +2,8 @@ import { describe, expect, test } from 'vitest'
 import { crossEntropy } from '../../../src/graph/functions/losses.ts'
 import { partsOf } from '../../../src/graph/plan/parts.ts'
 import { type InputTypes, planStep, traceStep } from '../../../src/graph/plan/prepare.ts'
+import type { StageTask } from '../../../src/graph/trace/stage-marks.ts'
+import { isEnd } from '../../../src/kernels/transfer/ends.ts'
 import { gpt } from '../../../src/nn/gpt.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { type Module, Sequential } from '../../../src/nn/module.ts'
@@ -14,6 +16,7 @@ import {
   ScheduleInterleaved1F1B,
   type ScheduleOptions,
 } from '../../../src/parallel/pipeline/schedule.ts'
+import { bubbleOf, simulateSchedule } from '../../../src/parallel/pipeline/simulate.ts'
 import { formatDevice } from '../../../src/util/device.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { planningTarget } from '../../support/planning-target.ts'
@@ -140,6 +143,41 @@ describe('a pipelined step', () => {
     )
     expect(tables.map(({ kind }) => kind)).toEqual(['send', 'receive', 'receive'])
   })
+})
+
+/** The tasks of a part, in the order of its nodes. */
+function tasksIn({ step: { nodes, trace } }: ReturnType<typeof partsFor>[number]): StageTask[] {
+  const tasks = nodes.flatMap((node) =>
+    isEnd(node.op) ? [] : (trace.stages!.taskOf(node, trace) ?? []),
+  )
+  const keyOf = (task: StageTask | undefined) => JSON.stringify(task)
+  return tasks.filter((task, i) => keyOf(task) !== keyOf(tasks[i - 1]))
+}
+
+describe('the order of a traced step', () => {
+  test.each([
+    ['GPipe', ScheduleGPipe, 2, 2, 4],
+    ['GPipe', ScheduleGPipe, 4, 4, 8],
+    ['1F1B', Schedule1F1B, 2, 2, 4],
+    ['1F1B', Schedule1F1B, 4, 4, 8],
+    ['interleaved', ScheduleInterleaved1F1B, 4, 2, 4],
+  ] as const)(
+    '%s of %i: idles on simulated devices for what the formula says',
+    async (_name, Kind, stages, deviceCount, microBatches) => {
+      const devices = Array.from({ length: deviceCount }, (_, i) => i)
+      const pipe = await pipeline(tower(4), { stages, balance: 'layers', devices })
+      const parts = partsFor(Kind, pipe, { microBatches })
+      const orders = parts.map(tasksIn)
+      for (const tasks of orders)
+        expect(tasks).toHaveLength((2 * microBatches * stages) / deviceCount)
+      const costs = { forwardMs: () => 1, backwardMs: () => 2, transferMs: 0 }
+      const perDevice = stages / deviceCount
+      const idle = (deviceCount - 1) / perDevice
+      const ideal = idle / (microBatches + idle)
+      const bubble = bubbleOf(simulateSchedule(orders, costs))
+      expect(Math.abs(bubble - ideal)).toBeLessThan(0.1 * ideal)
+    },
+  )
 })
 
 describe('pipeline', () => {

@@ -121,6 +121,7 @@ test('a pipeline saves the whole, and continues after a pause of any kind of run
   for (const [first, second] of [
     ['pp=2', 'pp=2'],
     ['pp=2', 'dp'],
+    ['dp', 'pp=2'],
     ['fsdp', 'pp=2'],
   ] as const) {
     const folder = seenFolder()
