@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { Command, Option } from 'commander'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { gpipeOrder } from '../src/parallel/pipeline/orders.ts'
-import { simulateSchedule } from '../src/parallel/pipeline/simulate.ts'
+import { simulateSchedule, type TaskSpan } from '../src/parallel/pipeline/simulate.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import { closeAfter } from './command/close-after.ts'
 import { adapterOption, countOf, jsonOption, saveOption } from './command/flags.ts'
@@ -11,7 +11,7 @@ import { loadNow, machineLine, today } from './command/machine.ts'
 import { note } from './command/note.ts'
 import { publish } from './command/results.ts'
 import { openHost } from './host.ts'
-import { barLines, barsAsSvg } from './split/plot.ts'
+import { barLines, barsAsSvg, stripLines } from './split/plot.ts'
 import {
   type Split,
   type SplitFacts,
@@ -38,8 +38,8 @@ interface Flags extends SplitTask {
 const warmups = 2
 const tutorialSizes = [1, 3, 5, 8, 10, 12, 20, 40, 60]
 
-/** Stated costs of the simulated devices, in forwards of a whole batch through one stage. */
-const simulated = { forward: 1, backward: 2, perTask: 0.02, transfer: 0.02 }
+/** Stated costs of the simulated devices, in shares of a step on one device. Stages take what their layers were measured to. */
+const simulated = { forward: 1 / 3, perTask: 0.003, transfer: 0.003 }
 
 const command = new Command('npm run bench -- split')
   .description(
@@ -102,7 +102,9 @@ export async function benchSplit(argv: readonly string[]): Promise<void> {
         }
       }
       const times = facts.map((one): SplitTimes => ({ ...one, stepMs: stepMs.get(one.split)! }))
-      const report = formatReport(flags, times, device, browser.version(), load)
+      note('timing the layers')
+      const shares = await page.evaluate(() => window.benchSplit.stageShares())
+      const report = formatReport(flags, times, shares, device, browser.version(), load)
       const nameParts = ['chromium', browser.version(), 'split', model]
       await publish({ report, rows: times, nameParts, title: 'split' }, flags)
       if (!flags.save) return
@@ -131,26 +133,30 @@ const barsOf = (times: readonly SplitTimes[]) =>
     deviation: deviation(stepMs),
   }))
 
-/** A step on simulated devices, relative to one device that does all of it. */
-function simulatedShare({ batch, stages }: SplitTask, split: Split): number {
-  const { forward, backward, perTask, transfer } = simulated
-  const one = stages * (forward + backward + 2 * perTask)
-  if (split === 'one') return 1
+/** A step on simulated devices; times are shares of a step on one device. */
+function simulate(
+  { batch, stages }: SplitTask,
+  shares: readonly number[],
+  split: Split,
+): readonly TaskSpan[] {
+  const { forward, perTask, transfer } = simulated
   const microBatches = batch / (sizeOf(split) ?? batch)
   const orders = Array.from({ length: stages }, (_, device) =>
     gpipeOrder({ device, deviceCount: stages, stageCount: stages, microBatches }),
   )
-  const spans = simulateSchedule(orders, {
-    forwardMs: () => forward / microBatches + perTask,
-    backwardMs: () => backward / microBatches + perTask,
+  return simulateSchedule(orders, {
+    forwardMs: (stage) => (forward * shares[stage]) / microBatches + perTask,
+    backwardMs: (stage) => ((1 - forward) * shares[stage]) / microBatches + perTask,
     transferMs: transfer,
   })
-  return Math.max(...spans.map(({ endMs }) => endMs)) / one
 }
+
+const endOf = (spans: readonly TaskSpan[]): number => Math.max(...spans.map(({ endMs }) => endMs))
 
 function formatReport(
   flags: Flags,
   times: readonly SplitTimes[],
+  shares: readonly number[],
   device: string,
   browser: string,
   load: string,
@@ -171,7 +177,7 @@ function formatReport(
       ideal.toFixed(3),
       (100 * bubble).toFixed(0),
       ((100 * ideal * oneMs) / mean(stepMs)).toFixed(0),
-      simulatedShare(flags, split).toFixed(3),
+      split === 'one' ? '1.000' : endOf(simulate(flags, shares, split)).toFixed(3),
       mib(peakBytes),
       mib(sentBytes),
       (compileMs / 1000).toFixed(1),
@@ -193,8 +199,15 @@ function formatReport(
     ],
     rows,
   )
-  const { forward, backward, perTask, transfer } = simulated
+  const { forward, perTask, transfer } = simulated
   const heading = `${today()}, Chromium ${browser}, ${device}, ${machineLine('before the run', load)}. ${model}, ${batch} samples, ${stages} logical devices of one adapter, ${repeats} steps each. They share its compute units, so the measured times show what splitting costs, and no speed-up.`
-  const costs = `Ideal: (m + p - 1) / (m · p) for m micro-batches on p devices that share nothing, of whose time the bubble is (p - 1) / (m + p - 1). Simulated devices: arithmetic with stated costs, a stage's forward of the whole batch ${forward}, backward ${backward}, each task ${perTask} more, a transfer ${transfer}.`
-  return `${heading}\n\n${table}\n\n${costs}\n\n\`\`\`text\n${barLines(barsOf(times)).join('\n')}\n\`\`\`\n`
+  const percent = (share: number) => `${Math.round(100 * share)} %`
+  const costs = `Ideal: (m + p - 1) / (m · p) for m micro-batches on p devices that share nothing, of whose time the bubble is (p - 1) / (m + p - 1). Simulated devices: arithmetic, with the stages' measured shares of a step (${shares.map(percent).join(', ')}), of which forward is ${percent(forward)}; each task takes ${percent(perTask)} of a step more, a transfer ${percent(transfer)}.`
+  const pipelined = times.map(({ split }) => split).filter((split) => typeof split === 'number')
+  const best = pipelined.toSorted(
+    (a, b) => endOf(simulate(flags, shares, a)) - endOf(simulate(flags, shares, b)),
+  )[0]
+  const spans = simulate(flags, shares, best)
+  const schedule = `On simulated devices ${nameOf(best)} are the fastest. Forward ░, backward █:\n\n\`\`\`text\n${stripLines(spans, stages).join('\n')}\n\`\`\``
+  return `${heading}\n\n${table}\n\n${costs}\n\n${schedule}\n\n\`\`\`text\n${barLines(barsOf(times)).join('\n')}\n\`\`\`\n`
 }

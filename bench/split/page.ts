@@ -4,8 +4,11 @@ import {
   compile,
   crossEntropy,
   gpu,
+  layersOf,
+  layerTimes,
   type Module,
   manualSeed,
+  type PipelineOptions,
   pipeline,
   resnet50,
   ScheduleGPipe,
@@ -28,6 +31,8 @@ declare global {
     benchSplit: {
       /** Returns the device's name. */
       open(task: SplitTask): Promise<string>
+      /** What the layers of each stage take of a step on one device. Adds up to 1. */
+      stageShares(): Promise<number[]>
       prepare(split: Split): Promise<SplitFacts>
       /** Runs a prepared step once. Returns ms. */
       run(split: Split): Promise<number>
@@ -37,6 +42,15 @@ declare global {
 
 let task: SplitTask
 
+/** Cut as the tutorial does, or by parameters. */
+function whereToCut(): PipelineOptions {
+  const { cut } = models[task.model]
+  return cut && task.stages === 2 ? { splitSpec: cut } : { stages: task.stages }
+}
+
+/** Samples with which layers are timed: fewer, so that ResNet-50 takes no more than a step. */
+const mostTimed = 12
+
 async function lossOf(model: Module, split: Split): Promise<(x: Tensor, y: Tensor) => Tensor> {
   const plain = (x: Tensor, y: Tensor) => {
     const loss = crossEntropy(model.forward(x), y)
@@ -44,9 +58,7 @@ async function lossOf(model: Module, split: Split): Promise<(x: Tensor, y: Tenso
     return loss
   }
   if (split === 'one') return plain
-  const { cut } = models[task.model]
-  const where = cut && task.stages === 2 ? { splitSpec: cut } : { stages: task.stages }
-  const pipe = await pipeline(model, where)
+  const pipe = await pipeline(model, whereToCut())
   if (split === 'layers') return plain
   const schedule = new ScheduleGPipe(pipe, {
     splitSize: sizeOf(split)!,
@@ -64,6 +76,20 @@ window.benchSplit = {
     task = given
     gpu.logicalDevices(task.stages)
     return gpu.getDeviceName(0)
+  },
+
+  async stageShares() {
+    const { make, sample } = models[task.model]
+    const input = tensorType([Math.min(task.batch, mostTimed), ...sample])
+    const model = make()
+    await model.to(0)
+    const times = await layerTimes(model, input, { repeats: 3 })
+    const paths = layersOf(model).map(([path]) => path)
+    const { stages } = await pipeline(make(), whereToCut())
+    const total = times.reduce((sum, ms) => sum + ms)
+    return stages.map(({ layers }) =>
+      layers.reduce((sum, path) => sum + times[paths.indexOf(path)] / total, 0),
+    )
   },
 
   async prepare(split) {

@@ -1,3 +1,4 @@
+import type { TaskSpan } from '../../src/parallel/pipeline/simulate.ts'
 /** A measured value with its standard deviation. */
 export interface Bar {
   readonly name: string
@@ -36,4 +37,20 @@ export function barsAsSvg(title: string, bars: readonly Bar[]): string {
   })
   const height = 52 + bars.length * rowHeight
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${left + width + 80} ${height}" font-family="sans-serif" font-size="13"><rect width="100%" height="100%" fill="#fff"/><text x="8" y="22" font-weight="bold">${escaped(title)}</text>${rows.join('')}</svg>\n`
+}
+
+const stripWidth = 72
+
+/** When each device does what, as a line of characters. */
+export function stripLines(spans: readonly TaskSpan[], devices: number): string[] {
+  const endMs = Math.max(...spans.map((span) => span.endMs))
+  return Array.from({ length: devices }, (_, device) => {
+    const cells = new Array<string>(stripWidth).fill('·')
+    for (const span of spans.filter((one) => one.device === device)) {
+      const from = Math.floor((span.startMs / endMs) * stripWidth)
+      const to = Math.max(from + 1, Math.floor((span.endMs / endMs) * stripWidth))
+      cells.fill(span.kind === 'forward' ? '░' : '█', from, to)
+    }
+    return `device ${device} ${cells.join('')}`
+  })
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { barLines, barsAsSvg } from '../../../bench/split/plot.ts'
+import { barLines, barsAsSvg, stripLines } from '../../../bench/split/plot.ts'
 import { percentMore } from '../../../bench/statistics.ts'
 
 test("the tutorial's times give its percentages", () => {
@@ -21,4 +21,19 @@ test('bars are as long as their values, in text and as an image', () => {
   expect(svg).toContain('a &lt; b')
   const widths = [...svg.matchAll(/<rect x="180"[^>]* width="([\d.]+)"/g)]
   expect(widths.map(([, width]) => Number(width))).toEqual([418.2, 209.1])
+})
+
+test('a schedule as text has a line for each device, idle before its first task', () => {
+  const task = { kind: 'forward', stage: 0, microBatch: 0 } as const
+  const lines = stripLines(
+    [
+      { ...task, device: 0, startMs: 0, endMs: 1 },
+      { ...task, kind: 'backward', device: 1, startMs: 1, endMs: 3 },
+    ],
+    2,
+  )
+  expect(lines).toEqual([
+    `device 0 ${'░'.repeat(24)}${'·'.repeat(48)}`,
+    `device 1 ${'·'.repeat(24)}${'█'.repeat(48)}`,
+  ])
 })
