@@ -118,7 +118,7 @@ test('an op whose inputs are on two devices is refused, with both', async () => 
       { x: types.x },
     ),
   ).toThrow(
-    /matmul.*argument 0 is on webgpu:0, argument 1 is on webgpu:1.*Move one of them: x\.to\("webgpu:0"\)/,
+    /matmul.*argument 0 is on webgpu:0, argument 1 \("weight"\) is on webgpu:1.*Move one of them: x\.to\("webgpu:0"\)/,
   )
 })
 
