@@ -51,9 +51,10 @@ const stateKeys: readonly (keyof GradScalerState)[] = [
  */
 export class GradScaler {
   readonly #options: Required<GradScalerOptions>
-  /** (scale, steps since it changed), and by device where a step is on several: each makes the same changes. */
+  /** (scale, steps since it changed), as it was given. */
   #kept: Float32Array<ArrayBuffer>
-  readonly #pools = new Map<string, { readonly pool: Pool; readonly device: PlacedDevice }>()
+  /** The same as steps leave it, by device where a step is on several: each makes the same changes. */
+  readonly #pools = new Map<string, Pool>()
   /** What `step` and `unscale` have done in the function being compiled. */
   readonly #steps = new WeakMap<Trace, Map<Optimizer, GraphValue>>()
   readonly #devices = new WeakMap<Trace, Map<string, PlacedDevice>>()
@@ -82,7 +83,7 @@ export class GradScaler {
   scale(loss: Tensor): Tensor {
     if (!this.#options.enabled) return loss
     const trace = activeTrace('scaler.scale')
-    const { pool } = this.#on(trace.deviceOf(loss.value), trace)
+    const pool = this.#poolOn(trace.deviceOf(loss.value), trace)
     return loss.mul(
       new TracedTensor(new GraphValue(tensorType([]), { kind: 'pool', pool, start: 0 })),
     )
@@ -109,7 +110,7 @@ export class GradScaler {
     }
     const stats = statsOf(buckets, 'l2', trace)
     const [value] = trace.emitJoint(unscale, [stats, this.#state(trace.deviceOf(stats), trace)], {})
-    for (const { device } of buckets) this.#on(device, trace)
+    for (const { device } of buckets) this.#poolOn(device, trace)
     for (const bucket of buckets) trace.controls.set(bucket, { value, maySkip: true })
     done.set(key, value)
   }
@@ -184,26 +185,34 @@ export class GradScaler {
     this.#options.backoffFactor = state.backoff_factor
     this.#options.growthInterval = state.growth_interval
     this.#kept = Float32Array.of(state.scale, state._growth_tracker)
-    for (const { pool } of this.#pools.values()) pool.write(this.#kept)
+    for (const pool of this.#pools.values()) pool.write(this.#kept)
   }
 
   #state(device: PlacedDevice | undefined, trace: Trace): GraphValue {
-    const { pool } = this.#on(device, trace)
+    const pool = this.#poolOn(device, trace)
     return new GraphValue(tensorType([2]), { kind: 'pool', pool, start: 0 })
   }
 
-  /** The state on a device that the function being compiled uses. */
-  #on(device: PlacedDevice | undefined, trace: Trace) {
+  /**
+   * The state on a device that the function being compiled uses. errors: `device.mismatch` for another device than those of a program that
+   * has run: it does not have what that one changed.
+   */
+  #poolOn(device: PlacedDevice | undefined, trace: Trace): Pool {
     const own = device ?? trace.device
     const key = formatDevice(own)
     this.#devicesIn(trace).set(key, own)
-    let state = this.#pools.get(key)
-    if (!state) {
-      state = { pool: new Pool('gradient scaler', 2, own), device: own }
-      state.pool.write(this.#kept)
-      this.#pools.set(key, state)
+    const known = this.#pools.get(key)
+    if (known) return known
+    if ([...this.#pools.values()].some(({ memory }) => memory)) {
+      throw new TabringError(
+        'device.mismatch',
+        `GradScaler: the program runs on ${key}, but the scale is on ${[...this.#pools.keys()].join(', ')}. After model.to(device), create the scaler again and load its state.`,
+      )
     }
-    return state
+    const pool = new Pool('gradient scaler', 2, own)
+    pool.write(this.#kept)
+    this.#pools.set(key, pool)
+    return pool
   }
 
   #devicesIn(trace: Trace): Map<string, PlacedDevice> {
@@ -214,8 +223,8 @@ export class GradScaler {
 
   /** As the steps of this rank left it. */
   async #read(): Promise<Float32Array> {
-    const used = [...this.#pools.values()].find(({ pool }) => pool.memory)
-    return used ? ((await used.pool.read()) as Float32Array) : this.#kept
+    const used = [...this.#pools.values()].find(({ memory }) => memory)
+    return used ? ((await used.read()) as Float32Array) : this.#kept
   }
 
   #doneIn(trace: Trace): Map<Optimizer, GraphValue> {

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../../src/graph/functions/losses.ts'
+import { type TracedFunction, traceStep } from '../../../src/graph/plan/prepare.ts'
 import { autocast } from '../../../src/graph/trace/autocast.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
@@ -66,3 +67,25 @@ test.each([2 ** 10, 2 ** 40])(
     for (const rank of ranks) expect(rank).toEqual(whole)
   },
 )
+
+test('a scaler that has run on one device is refused on another, whose state would be older', async () => {
+  const scaler = new GradScaler()
+  const stepFor = (model: Linear): TracedFunction => {
+    const optimizer = new Adam(model.parameters(), { lr: 0.01 })
+    return ({ x }) => {
+      const loss = model.forward(x).mean()
+      optimizer.zeroGrad()
+      scaler.scale(loss).backward()
+      scaler.step(optimizer)
+      scaler.update()
+      return { loss }
+    }
+  }
+  const step = await compile(stepFor(new Linear(6, 2)), { x: types.x }, { device: 'cpu' })
+  await step.run({ x: inputs.x })
+  step.destroy()
+  const other = { type: 'webgpu', index: 0 } as const
+  expect(() => traceStep(other, stepFor(new Linear(6, 2)), { x: types.x })).toThrow(
+    /GradScaler: the program runs on webgpu:0, but the scale is on cpu\. .*load its state/,
+  )
+})
