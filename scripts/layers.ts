@@ -83,13 +83,7 @@ export const allowed: Record<string, readonly string[]> = {
   'src/parallel/data-parallel': ['src/util', 'src/graph/trace', 'src/graph/functions', 'src/nn'],
   'src/parallel/by-hand': ['src/util', 'src/kernels', 'src/graph/trace'],
   'src/parallel': ['src/parallel/data-parallel', 'src/parallel/by-hand'],
-  'src/parallel/mesh': [
-    'src/util',
-    'src/graph/trace',
-    'src/peer/group',
-    'src/distributed/group',
-    'src/ddp/data-parallel/broadcast-tensors.ts',
-  ],
+  'src/parallel/mesh': ['src/util', 'src/graph/trace', 'src/peer/group', 'src/distributed/group'],
   'src/parallel/replicated': [
     'src/util',
     'src/graph/trace',

@@ -22,7 +22,7 @@ interface Card {
 
 const apart = { '3 ranks, no exchange': `?${apartQuery}` }
 
-/** In the order of the page: the demos that rooms train, and those that are pages of their own. */
+/** In the order of the page: the demos that rooms train, and those with a separate page. */
 const cards: Readonly<Record<AnyDemo, Card>> = {
   digits: {
     picture: digitsPicture,

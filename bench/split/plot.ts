@@ -1,4 +1,5 @@
 import type { TaskSpan } from '../../src/parallel/pipeline/simulate.ts'
+
 /** A measured value with its standard deviation. */
 export interface Bar {
   readonly name: string

@@ -6,7 +6,7 @@ export const meta = {
   expected: {
     /** All four take the same steps: their losses differ by no more than this, relative to one device's. */
     sameWithin: 1e-4,
-    /** Over so many steps: roundings add up. */
+    /** Over this number of steps: roundings add up. */
     withinSteps: 100,
   },
 } as const

@@ -12,9 +12,6 @@ export interface Simulated {
   readonly bubble: number
 }
 
-/** The share of their time in which devices idle, of measured spans too. range: 0 to 1. */
-export const idleShare = bubbleOf
-
 /** What one device takes for the whole step. units: ms. */
 export const oneDeviceMs = costs.forward + costs.backward + 2 * costs.perTask
 

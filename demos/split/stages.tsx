@@ -13,7 +13,7 @@ import {
 } from './simulated.ts'
 import { Strip, type StripSpan } from './strip.tsx'
 
-/** A step is played back in so many ms. */
+/** How long the playback of a step takes. units: ms. */
 const playedMs = 14_000
 
 const lanesOf = ({ spans }: Simulated, devices: number): StripSpan[][] =>

@@ -1,9 +1,8 @@
 import { formatBytes, formatMs } from '../../src/ui/parts/format.ts'
 import { Panel } from '../../src/ui/parts/panel.tsx'
-import { idleShare } from './simulated.ts'
 import { Strip, type StripSpan } from './strip.tsx'
 import type { WayState } from './use-training.ts'
-import { type DeviceBytes, type WatchedStep, ways } from './ways.ts'
+import { type DeviceBytes, idleShare, type WatchedStep, ways } from './ways.ts'
 
 /** One way: what its devices did in the newest watched step, and what they hold. */
 export function WayPanel({ state }: { state: WayState }) {
@@ -84,12 +83,7 @@ function Measured({ watched, count }: { watched: WatchedStep; count: number }) {
         toMs: Math.min(totalMs, endMs),
       })),
   )
-  const busy = lanes.flatMap((spans, device) =>
-    spans
-      .filter(({ kind }) => kind !== 'optimizer')
-      .map(({ fromMs, toMs }) => ({ device, startMs: fromMs, endMs: toMs })),
-  )
-  const words = `Measured: ${formatMs(totalMs)}, a device idles for ${Math.round(100 * idleShare(busy))} % of forward and backward`
+  const words = `Measured: ${formatMs(totalMs)}, a device idles for ${Math.round(100 * idleShare(watched))} % of forward and backward`
   return (
     <>
       <Strip words={words} lanes={lanes} lengthMs={totalMs} />

@@ -9,6 +9,7 @@ import { Adam } from '../../src/optim/adam.ts'
 import { DataParallel } from '../../src/parallel/data-parallel/data-parallel.ts'
 import { pipeline } from '../../src/parallel/pipeline/pipe.ts'
 import { Schedule1F1B, ScheduleGPipe } from '../../src/parallel/pipeline/schedule.ts'
+import { bubbleOf } from '../../src/parallel/pipeline/simulate.ts'
 import { formatDevice } from '../../src/util/device.ts'
 import { type Batch, makeNetwork, types } from './network.ts'
 import type { Settings } from './settings.ts'
@@ -51,6 +52,18 @@ export interface WatchedStep {
   readonly totalMs: number
   readonly pieces: readonly Piece[]
 }
+
+/** Of forward and backward, the share in which its devices idle. range: 0 to 1. */
+export const idleShare = ({ pieces, totalMs }: WatchedStep): number =>
+  bubbleOf(
+    pieces
+      .filter(({ phase }) => phase !== 'optimizer')
+      .map(({ device, beginMs, endMs = totalMs }) => ({
+        device,
+        startMs: beginMs,
+        endMs: Math.min(totalMs, endMs),
+      })),
+  )
 
 /** A network that is split in one way, ready to train. */
 export interface Way {

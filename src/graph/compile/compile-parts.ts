@@ -100,9 +100,8 @@ async function planParts(runtime: AnyRuntime, step: TracedStep, options: PartsOp
 const toldTransfers = (step: TracedStep, rank: number): ToldTransfer[] =>
   transfersOf(allNodes(step), rank).flatMap(({ node, tag, from, to }) => {
     const [{ type }] = node.inputs
-    const { stages } = step.trace
-    const task = stages?.taskOf(node, step.trace)
-    const into = task ? `, into ${stages!.nameOf(task)}` : ''
+    const task = step.trace.taskName(node)
+    const into = task ? `, into ${task}` : ''
     const text = `transfer ${tag} from rank ${from} to rank ${to}${into}: ${type.dtype}${formatShape(type.shape)}`
     return from === to ? [] : [{ from: from!, to: to!, text }]
   })

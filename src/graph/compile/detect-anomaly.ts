@@ -30,8 +30,8 @@ export interface AnomalyOptions {
  * Every result is copied to the host, so this takes many times as long as a step.
  * With several ranks it checks this rank's samples and sends nothing, so any rank may call it alone, between steps.
  * A function with random masks needs those of the failing run: pass its `randomStep` (`randomScalarNames`) in `scalars`.
- * errors: `graph.misuse` for random masks without it, and for a model that ranks or devices divide; `train.nan`, naming the op with its shapes, or the parameter or input that is already
- * not finite.
+ * errors: `graph.misuse` for random masks without it, and for a model that ranks or devices divide; `train.nan`, naming the op with its shapes,
+ * or the parameter or input that is already not finite.
  */
 export async function detectAnomaly(
   runtime: AnyRuntime,

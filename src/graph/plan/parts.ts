@@ -210,9 +210,8 @@ class Places {
       const which = leaf?.kind === 'parameter' ? ` ("${leaf.parameter.name}")` : ''
       return name && `argument ${at}${which} is on ${name}`
     })
-    const { stages } = this.#step.trace
-    const task = stages?.taskOf(node, this.#step.trace)
-    const where = task ? `, ${stages!.nameOf(task)}` : ''
+    const task = this.#step.trace.taskName(node)
+    const where = task ? `, ${task}` : ''
     return new TabringError(
       'device.mismatch',
       `${formatCall(node, this.#step.trace)}${where}: ${places.filter(Boolean).join(', ')}. Move one of them: x.to("${this.#nameOfValue(node.inputs[0]) ?? formatDevice(this.#step.trace.device)}").`,
@@ -232,7 +231,7 @@ class Places {
     const part = {
       nodes: receivesLate(
         stages
-          ? inTaskOrder(here, stages.order.tasksOn(device), (node) => stages.taskOf(node, trace))
+          ? inTaskOrder(here, stages.order.tasksOn(device), (node) => trace.taskOf(node))
           : here,
       ),
       joint: own(joint),
@@ -284,8 +283,7 @@ class Places {
     const isSource = formatDevice(from) === name
     const peer = isSource ? to : from
     const { number, tag } = this.#numbers.get(node)!
-    const { trace } = this.#step
-    const task = trace.stages?.taskOf(node, trace)
+    const task = this.#step.trace.taskOf(node)
     const label = task && `micro-batch ${task.microBatch}, stage ${task.stage}`
     const attrs: EndAttrs = { number, tag, peer, ...(label && { label }) }
     const end =

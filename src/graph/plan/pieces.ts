@@ -11,7 +11,7 @@ export interface Piece {
   readonly microBatch: number | undefined
   readonly beginMs: number
   /** Undefined for one that was not done when the run ended. */
-  readonly endMs: number | undefined
+  endMs: number | undefined
 }
 
 /**
@@ -40,11 +40,13 @@ export function piecesOf(
     const last = lastOn.get(device)
     const beforeMs = last ? (last.endMs ?? Number.POSITIVE_INFINITY) : Number.NEGATIVE_INFINITY
     const isSame = last?.phase === phase && last.stage === stage && last.microBatch === microBatch
-    const isWhole = last && isSame && stage !== undefined && readyMs <= beforeMs
-    const beginMs = isWhole ? last.beginMs : Math.max(readyMs, beforeMs)
+    if (last && isSame && stage !== undefined && readyMs <= beforeMs) {
+      last.endMs = endMs
+      continue
+    }
+    const beginMs = Math.max(readyMs, beforeMs)
     const piece: Piece = { device, phase, stage, microBatch, beginMs, endMs }
-    if (isWhole) pieces[pieces.indexOf(last)] = piece
-    else pieces.push(piece)
+    pieces.push(piece)
     lastOn.set(device, piece)
   }
   return pieces

@@ -111,6 +111,8 @@ export interface Prepared {
   readonly computeEnd: number
   /** The phase of each of `nodes`. */
   readonly nodePhases: readonly Phase[]
+  /** What each node that computes is for, for a run that is watched. */
+  readonly workOf: ReadonlyMap<GraphNode, Work>
   /** All dispatches by phase, in order: forward and backward as they alternate, then the optimizer's. */
   readonly phases: readonly PhaseRange[]
   readonly updates: readonly PreparedUpdate[]
@@ -297,11 +299,12 @@ export function planStep(
       end: own.length ? plan.endOfNode[own[own.length - 1]] : afterStart,
     }
   })
+  const works = worksOf(lowered, computePhases, trace)
   const stops = stopsOf({
     nodes: lowered.map(({ node }) => node),
     ends: plan.endOfNode,
     computeEnd,
-    works: worksOf(lowered, computePhases, trace),
+    works,
     fixed,
     numberOf: (meeting) => step.meetingNumbers.get(meeting)!,
     hasRanks: trace.meetings !== undefined,
@@ -318,6 +321,7 @@ export function planStep(
     fixed,
     computeEnd,
     nodePhases,
+    workOf: new Map(lowered.map(({ node }, at) => [node, works[at]])),
     phases: phaseRanges(
       lowered.map((_, i) => computePhases[i] ?? 'optimizer'),
       plan.endOfNode,
@@ -338,12 +342,12 @@ export function planStep(
 function worksOf(
   lowered: readonly LoweredNode[],
   computePhases: readonly Phase[],
-  { stages, rules, backwards }: Trace,
+  trace: Trace,
 ): Work[] {
   let task: StageTask | undefined
   return lowered.map(({ node }, at) => {
     const phase = computePhases[at] ?? 'optimizer'
-    const own = isEnd(node.op) ? undefined : stages?.taskOf(node, { rules, backwards })
+    const own = isEnd(node.op) ? undefined : trace.taskOf(node)
     task = phase === 'optimizer' ? undefined : (own ?? task)
     return { phase, task }
   })

@@ -409,7 +409,7 @@ export class CpuProgram implements StepProgram {
     inputs: ReadonlyMap<string, HostArray>,
     values: Map<GraphValue, HostArray>,
   ): Promise<void> {
-    const { trace } = this.prepared
+    const { trace, workOf } = this.prepared
     const watch = this.#watch
     for (const node of nodes) {
       const phase = this.#phases.get(node) ?? 'optimizer'
@@ -421,7 +421,7 @@ export class CpuProgram implements StepProgram {
       const isCrossing = isEnd(node.op)
       const isMeeting = isCrossing || this.#meetings.has(node)
       if (!node.op.isView && !isCrossing) {
-        watch?.enter({ phase, task: trace.stages?.taskOf(node, trace) })
+        watch?.enter(workOf.get(node)!)
         this.#compute(node, inputs, values)
       }
       if (isMeeting) watch?.leave()
@@ -450,18 +450,8 @@ export class CpuProgram implements StepProgram {
     for (const { value, start, wire, count } of given.rows)
       own.set(this.#read(value, inputs, values).subarray(start, start + count), wire)
     const { meetings } = this.prepared.trace
-    const meet = (onMet: () => void) => meetings!.meet(number, own, meeting, onMet)
-    const all = await this.#clock.exchange((onMet) =>
-      markExchange(
-        meeting,
-        this.onMark,
-      )((noted) =>
-        meet(() => {
-          noted()
-          onMet()
-        }),
-      ),
-    )
+    const exchange = markExchange(meeting, this.onMark, (run) => this.#clock.exchange(run))
+    const all = await exchange((onMet) => meetings!.meet(number, own, meeting, onMet))
     const results = new Map(node.outputs.map((value) => [value, this.#read(value, inputs, values)]))
     for (const { value, start, wire, count } of taken.rows)
       results.get(value)!.set(all.subarray(wire, wire + count), start)

@@ -8,7 +8,7 @@ import type { ProgramBuffers } from './program-buffers.ts'
 /** Runs an exchange, and times it. */
 export type RunExchange = <T>(run: (onMet: () => void) => Promise<T>) => Promise<T>
 
-const untimed: RunExchange = (run) => run(() => undefined)
+export const untimed: RunExchange = (run) => run(() => undefined)
 
 /** Where a meeting's values are read back; `free` when they have been. */
 interface Staging {

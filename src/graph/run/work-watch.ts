@@ -2,7 +2,7 @@ import type { Gpu } from '../../gpu/device.ts'
 import type { OnMark } from '../plan/step-program.ts'
 import type { Stop } from '../plan/stops.ts'
 import { isSameWork, meetingMark, type Work, workMark } from '../plan/work.ts'
-import type { RunExchange } from './meetings.ts'
+import { type RunExchange, untimed } from './meetings.ts'
 
 /** Notes when the device did each piece of a watched run, and when its meetings took place. */
 export class WorkWatch {
@@ -39,17 +39,14 @@ export class WorkWatch {
 export class HostWorkWatch {
   readonly #onMark: OnMark
   #work: Work | undefined
-  #task: Work['task']
   #count = 0
 
   constructor(onMark: OnMark) {
     this.#onMark = onMark
   }
 
-  /** Before a node is computed. What belongs to no task counts for the task before it, until the update. */
-  enter({ phase, task }: Work): void {
-    this.#task = phase === 'optimizer' ? undefined : (task ?? this.#task)
-    const work = { phase, task: this.#task }
+  /** Before a node is computed. */
+  enter(work: Work): void {
     if (this.#work && isSameWork(this.#work, work)) return
     this.leave()
     this.#work = work
@@ -69,14 +66,23 @@ export class HostWorkWatch {
   }
 }
 
-/** Runs an exchange and notes when it was launched, when all ranks had launched it, and when it ended. */
+/** Notes when an exchange was launched, when all ranks had launched it, and when it ended. `around` runs it. */
 export const markExchange =
-  (meeting: Parameters<typeof meetingMark>[0], onMark: OnMark | undefined): RunExchange =>
+  (
+    meeting: Parameters<typeof meetingMark>[0],
+    onMark: OnMark | undefined,
+    around = untimed,
+  ): RunExchange =>
   async (run) => {
     const mark = (what: 'launched' | 'met' | 'ended') =>
       onMark?.(meetingMark(meeting, what), performance.now())
     mark('launched')
-    const result = await run(() => mark('met'))
+    const result = await around((onMet) =>
+      run(() => {
+        mark('met')
+        onMet()
+      }),
+    )
     mark('ended')
     return result
   }

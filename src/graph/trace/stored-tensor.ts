@@ -35,7 +35,7 @@ export const currentLayout = (): number => layoutGeneration
 export abstract class StoredTensor<Data extends StoredData = StoredData> extends Tensor {
   /** Its state-dict key, once it belongs to a module. */
   name = ''
-  /** Set when a step over ranks is compiled: those ranks, and which of them has the contents. */
+  /** Set when a step over ranks is compiled, and by fullyShard and replicate: those ranks, and which of them has what is saved. */
   holder: { readonly ranks: Pick<RankMessages, 'broadcast'>; readonly root: number } | undefined
   #home: Home | undefined
   #host: Data

@@ -16,7 +16,7 @@ import type {
 import type { Parameter } from './parameter.ts'
 import { Region } from './region.ts'
 import { Alike } from './settings-check.ts'
-import type { StageMarks } from './stage-marks.ts'
+import type { StageMarks, StageTask } from './stage-marks.ts'
 import { emitNode, type GraphNode, type GraphValue } from './value.ts'
 
 /** A scalar that runs may give by name. */
@@ -322,6 +322,17 @@ export class Trace {
   /** This rank's number, once a data-parallel, sharded or replicated model is forwarded: which share of the samples it sees. */
   get rank(): number | undefined {
     return this.forwarded?.rank ?? this.sampleRank
+  }
+
+  /** The task that a node is part of; undefined outside of a pipeline, and for what joins several. */
+  taskOf(node: GraphNode): StageTask | undefined {
+    return this.stages?.taskOf(node, this)
+  }
+
+  /** The same in words, for errors. */
+  taskName(node: GraphNode): string | undefined {
+    const task = this.taskOf(node)
+    return task && this.stages?.nameOf(task)
   }
 
   /** Adds a node between exchange and update and returns its outputs. */

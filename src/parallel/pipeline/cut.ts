@@ -18,6 +18,19 @@ export function layersOf(module: Module, path = ''): [path: string, layer: Modul
   return layers.filter((_, at) => !isEmbedding(at) || !isEmbedding(at - 1))
 }
 
+/** Returns the place of a module in `paths`: of the last one that begins at or before it, in the order of registration. */
+export function placesBy(module: Module, paths: readonly string[]): (path: string) => number {
+  const known = [...module.namedModules()].map(([path]) => path)
+  const places = paths.map((path) => known.indexOf(path))
+  return (path) => {
+    const own = known.indexOf(path)
+    return places.findLastIndex((place) => place <= own)
+  }
+}
+
+/** The path of the module that holds a tensor. */
+export const ownerOf = (key: string): string => key.slice(0, Math.max(0, key.lastIndexOf('.')))
+
 /**
  * Returns where to cut a row of costs into `count` parts, so that the dearest part is as cheap as it can be: the first index of each part
  * but the first.

@@ -12,7 +12,7 @@ import {
 } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions, isCount } from '../../util/options.ts'
-import { cutEvenly, layersOf } from './cut.ts'
+import { cutEvenly, layersOf, ownerOf, placesBy } from './cut.ts'
 
 export interface PipelineOptions {
   /** Paths of the submodules that begin a stage, as in state-dict keys, the first stage's left out: `['layer2', 'layer3']` makes 3 stages. */
@@ -185,10 +185,8 @@ export async function pipeline(module: Module, options: PipelineOptions): Promis
     throw misfit(
       `devices has ${twice} twice. Name each once: with fewer devices than stages they take turns.`,
     )
-  /** The last stage that begins at or before a module. */
-  const stageOfModule = (path: string) =>
-    places.findLastIndex((place) => place <= known.indexOf(path))
-  const stageOf = (key: string) => stageOfModule(key.slice(0, Math.max(0, key.lastIndexOf('.'))))
+  const stageOfModule = placesBy(module, paths)
+  const stageOf = (key: string) => stageOfModule(ownerOf(key))
   const layers = layersOf(module).map(([path]) => path)
   const tensors = [...module.namedParameters(), ...module.namedBuffers()]
   const made = paths.map(
@@ -224,7 +222,10 @@ function evenPaths(
       ? balance
       : balance === 'layers'
         ? layers.map(() => 1)
-        : parameterCounts(module, layers)
+        : parameterCounts(
+            module,
+            layers.map(([path]) => path),
+          )
   if (costs.length !== layers.length) {
     throw new TabringError(
       'config.invalid',
@@ -235,22 +236,11 @@ function evenPaths(
 }
 
 /** Of each layer, what comes between it and the next one included. */
-function parameterCounts(
-  module: Module,
-  layers: readonly (readonly [path: string, layer: Module])[],
-): number[] {
-  const known = [...module.namedModules()].map(([path]) => path)
-  const places = layers.map(([path]) => known.indexOf(path))
-  const counts = layers.map(() => 0)
-  for (const [key, { count }] of module.namedParameters()) {
-    const owner = known.indexOf(key.slice(0, Math.max(0, key.lastIndexOf('.'))))
-    counts[
-      Math.max(
-        0,
-        places.findLastIndex((place) => place <= owner),
-      )
-    ] += count
-  }
+function parameterCounts(module: Module, paths: readonly string[]): number[] {
+  const placeOf = placesBy(module, paths)
+  const counts = paths.map(() => 0)
+  for (const [key, { count }] of module.namedParameters())
+    counts[Math.max(0, placeOf(ownerOf(key)))] += count
   return counts
 }
 

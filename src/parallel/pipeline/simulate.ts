@@ -74,7 +74,9 @@ export function simulateSchedule(
 }
 
 /** The share of the devices' time in which they idle, from the first start to the last end. range: 0 to 1. */
-export function bubbleOf(spans: readonly Pick<TaskSpan, 'device' | 'startMs' | 'endMs'>[]): number {
+export function bubbleOf(
+  spans: readonly { readonly device: unknown; readonly startMs: number; readonly endMs: number }[],
+): number {
   const deviceCount = new Set(spans.map(({ device }) => device)).size
   const startMs = Math.min(...spans.map((span) => span.startMs))
   const totalMs = (Math.max(...spans.map(({ endMs }) => endMs)) - startMs) * deviceCount

@@ -19,7 +19,6 @@ import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import type { DeviceMesh } from '../mesh/device-mesh.ts'
 import { groupsOf } from '../mesh/groups-of.ts'
-import { shareBuffers } from '../mesh/share-buffers.ts'
 
 export interface ReplicateOptions {
   /** The ranks: a mesh of one dimension, such as `mesh.get('dp')`. Default: all ranks of the default group. */
@@ -53,8 +52,9 @@ export async function replicate<M extends Module>(
       `replicate: ranks share "${taken.name}" already. Call it once; for replicas of shards call fullyShard with a mesh of two dimensions.`,
     )
   }
-  await broadcastTensors(group, parameters, { label: 'replicate' })
-  await shareBuffers(module.buffers(), [group], 'replicate')
+  const buffers = module.buffers()
+  await broadcastTensors(group, [...parameters, ...buffers], { label: 'replicate' })
+  for (const buffer of buffers) buffer.holder = { ranks: group, root: 0 }
   for (const parameter of parameters) {
     parameter.replicatedBy = group
     parameter.meanOver = group.size

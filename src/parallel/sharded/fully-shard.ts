@@ -20,7 +20,6 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import type { DeviceMesh } from '../mesh/device-mesh.ts'
-import { shareBuffers } from '../mesh/share-buffers.ts'
 import { ShardedParameter } from './sharded-parameter.ts'
 import { type ParameterPlace, Unit } from './unit.ts'
 
@@ -76,9 +75,13 @@ export async function fullyShard<M extends Module>(
       `fullyShard: ${module.constructor.name} ${problem}. Call it once for each layer, then once for the whole model.`,
     )
   }
-  const shards = await shardAll([...places.keys()], group, replicas)
   const buffers = module.buffers().filter(({ holder }) => !holder)
-  await shareBuffers(buffers, replicas ? [replicas, group] : [group], 'fullyShard')
+  const tensors = [...places.keys(), ...buffers]
+  const label = 'fullyShard'
+  if (replicas) await broadcastTensors(replicas, tensors, { label })
+  await broadcastTensors(group, tensors, { label })
+  for (const buffer of buffers) buffer.holder = { ranks: group, root: 0 }
+  const shards = await shardAll([...places.keys()], group, replicas)
   const unit = new Unit(group, replicas, shards, reshardAfterForward)
   for (const [parameter, found] of places) unit.takePlaces(shards.get(parameter)!, found)
   module.registerForwardPreHook(() => unit.open())
@@ -101,15 +104,12 @@ function placesIn(module: Module): Map<Parameter, ParameterPlace[]> {
   return places
 }
 
-/** The values of the mesh's first rank, divided. */
+/** This rank's part of each. */
 async function shardAll(
   parameters: readonly Parameter[],
   group: CollectiveGroup,
   replicas: CollectiveGroup | undefined,
 ): Promise<Map<Parameter, ShardedParameter>> {
-  const label = 'fullyShard'
-  if (replicas) await broadcastTensors(replicas, parameters, { label })
-  await broadcastTensors(group, parameters, { label })
   const shards = new Map<Parameter, ShardedParameter>()
   for (const parameter of parameters) {
     const shard = new ShardedParameter(parameter, await parameter.read(), group)

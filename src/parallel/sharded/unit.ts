@@ -64,7 +64,7 @@ export class Unit {
     this.#whole = undefined
   }
 
-  /** Shards and replicas of shards all have samples of their own. */
+  /** Every rank sees other samples, in all replicas of the shards. */
   get #sampleRank(): number {
     const { rank, size } = this.#group
     return (this.#replicas?.rank ?? 0) * size + rank

@@ -1,6 +1,11 @@
 import { paramDigest } from '../../ddp/hashes/param-digest.ts'
+import { stepScalar } from '../../graph/functions/linear.ts'
 import { Parameter } from '../../graph/trace/parameter.ts'
+import type { Tensor } from '../../graph/trace/tensor.ts'
+import { gradientWeight } from '../../graph/trace/trace.ts'
 import type { Module, StateDict } from '../../nn/module.ts'
+import { sumOverRanks } from '../../parallel/tensor/sums.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import type { SharedModel } from './shared-model.ts'
 
@@ -30,3 +35,9 @@ export function gathered(
     },
   }
 }
+
+/** The mean over the samples of ranks, of the mean over this rank's; inside a step. */
+export const meanOver =
+  (ranks: CollectiveGroup) =>
+  (value: Tensor): Tensor =>
+    ranks.size === 1 ? value : sumOverRanks(value.detach().mul(stepScalar(gradientWeight)), ranks)

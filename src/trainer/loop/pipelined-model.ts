@@ -1,22 +1,20 @@
-import { ofRows, stepScalar } from '../../graph/functions/linear.ts'
+import { ofRows } from '../../graph/functions/linear.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { RunOutputs } from '../../graph/plan/step-program.ts'
 import { autocast } from '../../graph/trace/autocast.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
-import { gradientWeight } from '../../graph/trace/trace.ts'
 import type { Module } from '../../nn/module.ts'
 import { initDeviceMesh } from '../../parallel/mesh/device-mesh.ts'
 import { pipeline } from '../../parallel/pipeline/pipe.ts'
 import { Schedule1F1B } from '../../parallel/pipeline/schedule.ts'
 import { replicate } from '../../parallel/replicated/replicate.ts'
-import { sumOverRanks } from '../../parallel/tensor/sums.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { formatDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import type { Task, TaskInputs } from '../settings/task.ts'
 import type { RankPart } from '../watch/run-events.ts'
-import { gathered } from './gathered.ts'
+import { gathered, meanOver } from './gathered.ts'
 import type { SharedModel } from './shared-model.ts'
 
 /** Micro-batches for each stage: the more, the less a stage idles, and the more launches a step has. */
@@ -25,8 +23,8 @@ const microBatchesPerStage = 2
 /**
  * Each rank has a stage of the model; groups of as many neighbouring ranks as there are stages are replicas.
  *
- * Gradients are sums over micro-batches, and means over replicas. errors: `config.invalid` for a number of ranks that is not a multiple of the stages, or
- * not stages times replicas.
+ * Gradients are sums over micro-batches, and means over replicas. errors: `config.invalid` for a number of ranks that is not a multiple of the
+ * stages, or not stages times replicas.
  */
 export async function pipelined(
   task: Task,
@@ -83,10 +81,7 @@ export async function pipelined(
     dataRanks: replicas,
     parts,
     rowsFor: (rows) => Math.ceil(rows / microBatches) * microBatches,
-    mean: (value) =>
-      replicas.size === 1
-        ? value
-        : sumOverRanks(value.detach().mul(stepScalar(gradientWeight)), replicas),
+    mean: meanOver(replicas),
     backward(inputs, scaler) {
       const cast = <T>(work: () => T): T => (scaler ? autocast({ dtype: 'float16' }, work) : work())
       const batch = Object.values(inputs)[0].shape[0]

@@ -1,18 +1,14 @@
-import { stepScalar } from '../../graph/functions/linear.ts'
-import { gradientWeight } from '../../graph/trace/trace.ts'
 import { ModuleList } from '../../nn/containers.ts'
 import { type Module, Sequential } from '../../nn/module.ts'
 import { initDeviceMesh } from '../../parallel/mesh/device-mesh.ts'
 import { fullyShard } from '../../parallel/sharded/fully-shard.ts'
-import { sumOverRanks } from '../../parallel/tensor/sums.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
-import { gathered } from './gathered.ts'
+import { gathered, meanOver } from './gathered.ts'
 import type { SharedModel } from './shared-model.ts'
 
 /** Each rank has a part of every layer. Begins with rank 0's values. */
 export async function sharded(module: Module, group: ProcessGroup): Promise<SharedModel> {
   const mesh = await initDeviceMesh('webgpu', [group.size], { processGroup: group })
-  const ranks = mesh.getGroup()
   for (const layer of layersOf(module)) await fullyShard(layer, { mesh })
   if (module.parameters().some(({ sharedBy }) => !sharedBy)) await fullyShard(module, { mesh })
   const parameterBytes = module.parameters().reduce((sum, { count }) => sum + 4 * count, 0)
@@ -21,7 +17,7 @@ export async function sharded(module: Module, group: ProcessGroup): Promise<Shar
     ...gathered(module),
     model: module,
     dataRanks: group,
-    mean: (value) => sumOverRanks(value.detach().mul(stepScalar(gradientWeight)), ranks),
+    mean: meanOver(mesh.getGroup()),
   }
 }
 

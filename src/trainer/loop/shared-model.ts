@@ -19,11 +19,11 @@ export interface SharedModel {
   readonly isWhole: boolean
   /** What each rank has, by rank; undefined where each has the whole model. */
   readonly held?: readonly RankPart[]
-  /** The ranks that have samples of their own. */
+  /** The ranks that divide the samples. */
   readonly dataRanks: CollectiveGroup
-  /** The ranks that have parts of a step; undefined where each computes all of its own. */
+  /** The ranks that have parts of a step; undefined where each rank computes whole steps. */
   readonly parts?: CollectiveGroup
-  /** The rows that a program must have for a batch of so many. */
+  /** The rows that a program must have for a batch of `rows`. */
   rowsFor?(rows: number): number
   /**
    * Forward and backward of a batch in parts, in float16 with a scaler: the mean loss over the samples that count, and the sum of the metric;

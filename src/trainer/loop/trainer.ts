@@ -437,7 +437,7 @@ export class Trainer {
       record: this.#record,
     }
     if (!shared.isWhole) {
-      // Gathered for the hash: from now on this rank can look by itself.
+      // Gathered for the hash: from now on this rank can answer looks.
       const whole = task.model(config, data)
       whole.loadStateDict(await shared.stateDict())
       this.#looks.begin({ ...looked, model: whole, isWhole: true })

@@ -52,7 +52,7 @@ export interface Attempt {
   /** Number of this rank's first row in the global batch. */
   readonly firstRow: number
   readonly evaluation: Evaluation
-  /** Which part of a step this rank has, from 0; 0 where it has all of its own. */
+  /** Which part of a step this rank has, from 0; 0 where it has whole steps. */
   readonly partAt: number
   /** What a step gives, on every rank. */
   readonly told: ((outputs: RunOutputs) => Promise<RunOutputs>) | undefined

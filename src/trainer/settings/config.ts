@@ -40,7 +40,7 @@ export const trainConfigSchema = v.object({
     v.pipe(
       v.string(),
       v.check(
-        (how) => /^(?:dp|fsdp|pp=(?:[2-9]|[1-9]\d)(?:,dp=[1-9]\d?)?)$/.test(how),
+        (how) => how === 'dp' || how === 'fsdp' || pipelinesOf(how) !== undefined,
         'dp, fsdp, pp=N or pp=N,dp=M',
       ),
     ),
@@ -82,7 +82,7 @@ export const canBeSaved = ({ saves, strategy }: Pick<TrainConfig, 'saves' | 'str
 
 /** The stages of each pipeline of a run, and how many pipelines: as many as the ranks allow where it is undefined. Undefined without pipelines. */
 export function pipelinesOf(parallel: string): { stages: number; replicas?: number } | undefined {
-  const [, stages, replicas] = /^pp=(\d+)(?:,dp=(\d+))?$/.exec(parallel) ?? []
+  const [, stages, replicas] = /^pp=([2-9]|[1-9]\d)(?:,dp=([1-9]\d?))?$/.exec(parallel) ?? []
   if (!stages) return undefined
   return { stages: Number(stages), ...(replicas && { replicas: Number(replicas) }) }
 }

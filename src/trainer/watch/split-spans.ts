@@ -1,34 +1,31 @@
 import { piecesOf } from '../../graph/plan/pieces.ts'
 import { meetingOfMark } from '../../graph/plan/work.ts'
-import type { SampleSpan, SpanKind, StepParts, WatchedStep } from './step-sample.ts'
+import type { SpanKind, WatchedStep } from './step-sample.ts'
 
 const kindOfMeeting = { gather: 'allGather', scatter: 'reduceScatter', sum: 'exchange' } as const
 
+/** Adds a span that takes any time. */
+export type AddSpan = (kind: SpanKind, part: number, beginMs: number, endMs: number) => void
+
 /**
- * The spans of a step that ranks split, from `fromMs` on: what the device did piece by piece, and its meetings; undefined where nothing was
- * noted of them.
+ * Adds the spans of a step that ranks split: what the device did piece by piece, from `computeMs` to `overMs`, and its meetings. Returns
+ * whether anything was noted of them.
  */
-export function splitSpans(
+export function addSplitSpans(
   marks: WatchedStep['marks'],
-  times: StepParts,
-  fromMs: number,
-): SampleSpan[] | undefined {
+  computeMs: number,
+  overMs: number,
+  add: AddSpan,
+): boolean {
   const pieces = piecesOf(marks)
-  if (pieces.length === 0) return undefined
-  const spans: SampleSpan[] = []
-  const add = (kind: SpanKind, part: number, begin: number, end: number) => {
-    if (end > begin) spans.push({ kind, part, fromMs: begin - fromMs, toMs: end - fromMs })
-  }
-  const dataMs = fromMs + times.data
-  add('data', -1, fromMs, dataMs)
-  for (const { phase, microBatch = -1, beginMs, endMs = fromMs + times.total } of pieces)
-    add(phase, microBatch, Math.max(dataMs, beginMs), endMs)
+  for (const { phase, microBatch = -1, beginMs, endMs = overMs } of pieces)
+    add(phase, microBatch, Math.max(computeMs, beginMs), endMs)
   for (const { kind, number, launchedMs, metMs = launchedMs, endedMs } of meetingsOf(marks)) {
     if (endedMs === undefined) continue
     add('wait', number, launchedMs, metMs)
     add(kind, number, metMs, endedMs)
   }
-  return spans
+  return pieces.length > 0
 }
 
 interface Meeting {

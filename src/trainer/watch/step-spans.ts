@@ -1,4 +1,4 @@
-import { splitSpans } from './split-spans.ts'
+import { type AddSpan, addSplitSpans } from './split-spans.ts'
 import type { SampleSpan, SpanKind, StepParts, WatchedStep } from './step-sample.ts'
 
 /** Steps of many parts keep their longest spans, so that a sample stays small. */
@@ -10,15 +10,14 @@ export function spansOf(
   times: StepParts,
   fromMs: number,
 ): SampleSpan[] {
-  const split = splitSpans(marks, times, fromMs)
-  if (split) return longest(split)
   const at = new Map(marks.map(({ name, atMs }) => [name, atMs]))
   const spans: SampleSpan[] = []
-  const add = (kind: SpanKind, part: number, begin: number, end: number) => {
+  const add: AddSpan = (kind, part, begin, end) => {
     if (end > begin) spans.push({ kind, part, fromMs: begin - fromMs, toMs: end - fromMs })
   }
   const computeMs = fromMs + times.data
   add('data', -1, fromMs, computeMs)
+  if (addSplitSpans(marks, computeMs, fromMs + times.total, add)) return longest(spans)
   const backwardMs = computeMs + times.forward
   add('forward', -1, computeMs, backwardMs)
   const isParted = times.forward > 0 || times.backward === 0

@@ -1,9 +1,8 @@
-import { join } from 'node:path'
 import type { BrowserContextOptions, Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { meta } from '../../../demos/split/meta.ts'
-import { violations } from '../../support/axe.ts'
-import { button, drivePages, pictures } from '../../support/page-driver.ts'
+import { button, drivePages } from '../../support/page-driver.ts'
+import { expectGoodLooks } from '../../support/page-looks.ts'
 
 /** The built page of the split network, driven as people do. */
 const driver = drivePages()
@@ -75,18 +74,5 @@ test('fits wide and narrow, light and dark; a wrong address is said', {
   expect(await page.locator('.settings .error').textContent()).toBe(
     'Not taken from the address: schedule=zigzag: expected 1f1b, gpipe',
   )
-  for (const [width, colorScheme] of [
-    [1280, 'light'],
-    [1280, 'dark'],
-    [390, 'light'],
-    [390, 'dark'],
-  ] as const) {
-    await page.setViewportSize({ width, height: 900 })
-    await page.emulateMedia({ colorScheme })
-    const path = join(pictures, `split-${width}-${colorScheme}.png`)
-    await page.screenshot({ path, fullPage: true })
-    const tooWide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
-    const found = { tooWide: Math.max(0, tooWide), inTheWay: await violations(page) }
-    expect({ path, ...found }).toEqual({ path, tooWide: 0, inTheWay: [] })
-  }
+  await expectGoodLooks(page, 'split')
 })

@@ -1,10 +1,9 @@
 import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import type { BrowserContextOptions, Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { meta } from '../../../demos/strategies/meta.ts'
-import { violations } from '../../support/axe.ts'
-import { button, drivePages, pictures, see } from '../../support/page-driver.ts'
+import { button, drivePages, see } from '../../support/page-driver.ts'
+import { expectGoodLooks } from '../../support/page-looks.ts'
 
 /** The comparison's built page, driven as people do. */
 const driver = drivePages()
@@ -15,24 +14,6 @@ async function open(query = '', options: BrowserContextOptions = {}): Promise<Pa
   const page = await driver.openTab(url, await driver.openContext({ viewport, ...options }))
   await page.locator('.chart canvas').nth(1).waitFor()
   return page
-}
-
-/** Wide and narrow, light and dark: fits, and axe finds nothing. */
-async function looks(page: Page, name: string): Promise<void> {
-  for (const [width, colorScheme] of [
-    [1280, 'light'],
-    [1280, 'dark'],
-    [390, 'light'],
-    [390, 'dark'],
-  ] as const) {
-    await page.setViewportSize({ width, height: 900 })
-    await page.emulateMedia({ colorScheme })
-    const path = join(pictures, `strategies-${name}-${width}-${colorScheme}.png`)
-    await page.screenshot({ path, fullPage: true })
-    const tooWide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
-    const found = { tooWide: Math.max(0, tooWide), inTheWay: await violations(page) }
-    expect({ path, ...found }).toEqual({ path, tooWide: 0, inTheWay: [] })
-  }
 }
 
 /** The losses of each strategy, as the page's own CSV has them. */
@@ -92,7 +73,7 @@ test('reaches its stated result: 1, 2 and 4 ranks train alike, ranks without an 
     expect((await cells(ranks)).at(-1)).toMatch(/^\w{8} equal on all$/)
   expect((await cells('2alone')).at(-1)).toMatch(/^\w{8} · \w{8} differ$/)
   expect((await cells('4'))[2]).toBe('24')
-  await looks(page, 'finished')
+  await expectGoodLooks(page, 'strategies-finished')
   await page.close()
 }, 120_000)
 
@@ -109,7 +90,7 @@ test('settings go into the address, wrong ones are named, a run can be cancelled
   await page.getByLabel('2 ranks, batch × 2').check()
   await steps.fill('2000')
   await page.waitForURL((url) => url.search === '?experiment=digits&strategies=2x&steps=2000')
-  await looks(page, 'ready')
+  await expectGoodLooks(page, 'strategies-ready')
 
   await button(page, 'Run').click()
   await page.locator('tr[data-strategy="2x"][data-stage=training]').waitFor()
