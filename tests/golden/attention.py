@@ -1,4 +1,4 @@
-"""Writes attention.json: normalisation, attention, rotary embedding, MultiheadAttention and 30 steps of a small GPT.
+"""Writes attention.json: normalisation, attention, rotary embedding, MultiheadAttention and 50 steps of a small GPT.
 
     /usr/bin/python3 tests/golden/attention.py          (torch 1.13, Debian's python3-torch; the output is committed)
 
@@ -162,7 +162,7 @@ def multihead_cases():
 # --- GPT --------------------------------------------------------------------------------------------------------------
 
 CONFIG = {"vocabSize": 65, "blockSize": 64, "layers": 2, "heads": 4, "width": 64}
-BATCH, STEPS, LR = 4, 30, 1e-3
+BATCH, STEPS, LR = 4, 50, 1e-3
 TOKEN_SEED = 301
 
 

@@ -305,14 +305,14 @@ RESNET_WIDTH = 8
 def trajectories():
     digits_evaluation, _ = formula.samples(DATA_SEEDS, EVALUATION["first"], EVALUATION["count"])
     yield trajectory(
-        "cnn with batch norm", cnn_with_batch_norm, digits, 16, 30, {"lr": 0.01, "momentum": 0.9},
+        "cnn with batch norm", cnn_with_batch_norm, digits, 16, 50, {"lr": 0.01, "momentum": 0.9},
         digits_evaluation.reshape(-1, 1, 28, 28),
     )
     yield {
         **trajectory(
             "resnet18 on 32x32",
             lambda: ResNet(BasicBlock, [2, 2, 2, 2], classes=8, small=True, width=RESNET_WIDTH),
-            colours, 4, 30, {"lr": 0.0001, "momentum": 0.9}, formula.uniform(9000, [4, 3, 32, 32], 1.0),
+            colours, 4, 50, {"lr": 0.0001, "momentum": 0.9}, formula.uniform(9000, [4, 3, 32, 32], 1.0),
         ),
         "width": RESNET_WIDTH,
     }
