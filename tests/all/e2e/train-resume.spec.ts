@@ -117,6 +117,25 @@ test('4 epochs of two tabs are 2, a folder and 2 more, bit for bit; three tabs g
   expect([...tensors.keys()].sort()).toEqual(['0.bias', '0.weight', '2.bias', '2.weight'])
 }, 240_000)
 
+test('a checkpoint of two stages continues on two replicas, and one of two replicas in two stages', async () => {
+  const two = ['--nproc-per-node', '2']
+  const whole = lossesOf(await train(...two, '--epochs', '4'))
+  for (const [first, second] of [
+    ['pp=2', 'dp'],
+    ['dp', 'pp=2'],
+  ]) {
+    const runs = join(folder, `from-${first}`)
+    await train(...two, '--parallel', first, '--epochs', '2', '--checkpoint-dir', runs)
+    const file = join(runs, 'step-8.safetensors')
+    const later = await train(...two, '--parallel', second, '--epochs', '4', '--resume', file)
+    expect(later[0]).toMatchObject({ event: 'resumed', step: 8, epoch: 2 })
+    const losses = lossesOf(later)
+    expect(losses).toHaveLength(8)
+    for (const [i, loss] of losses.entries())
+      expect(Math.abs(loss / whole[8 + i] - 1)).toBeLessThan(1e-4)
+  }
+}, 240_000)
+
 test('a run that was killed goes on from its latest checkpoint, to the same bits', async () => {
   const runs = join(folder, 'killed')
   const six = ['--nproc-per-node', '2', '--epochs', '6']

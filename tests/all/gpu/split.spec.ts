@@ -103,15 +103,16 @@ test.each(['cnn with batch norm', 'resnet18 on 32x32'])(
   },
 )
 
-test("PyTorch's GPT in pipelines of 2, 3 and 4 stages, by every schedule: its losses, and equal bits", {
+test("PyTorch's GPT in pipelines of 2, 3 and 4 stages, by every schedule, and with blocks computed again: its losses, and equal bits", {
   timeout: 600_000,
 }, async () => {
   const trained = async (
     stages: number,
     count: number,
     Kind: typeof Schedule1F1B | typeof ScheduleGPipe | typeof ScheduleInterleaved1F1B,
+    checkpoint = false,
   ) => {
-    const model = goldenGpt()
+    const model = goldenGpt({ checkpoint })
     const ids = Array.from({ length: count }, (_, i) => i)
     const pipe = await pipeline(model, { stages, balance: 'layers', devices: ids })
     const schedule = new Kind(pipe, {
@@ -135,6 +136,7 @@ test("PyTorch's GPT in pipelines of 2, 3 and 4 stages, by every schedule: its lo
   expectGolden(goldenRun, one.losses)
   expect(Object.keys(one.state)).toEqual(Object.keys(await goldenGpt().stateDict()))
   expect(await trained(2, 2, Schedule1F1B)).toEqual(one)
+  expect(await trained(2, 2, Schedule1F1B, true)).toEqual(one)
   expect(await trained(3, 3, ScheduleGPipe)).toEqual(one)
   expect(await trained(4, 4, Schedule1F1B)).toEqual(one)
   expect(await trained(4, 2, ScheduleInterleaved1F1B)).toEqual(one)
