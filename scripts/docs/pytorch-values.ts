@@ -102,6 +102,7 @@ export const withoutCounterpart: Readonly<Record<string, string>> = {
   alias: 'a second name for the same memory, so that a hook has its own gradient',
   fromScalar: "reads a step's scalar, which is a plain variable in Python",
   accumulate: 'sums the gradients of several runs, which PyTorch does with `+=`',
+  addInto: 'the same in the memory of the sum, for micro-batches of a pipeline',
   takeAccumulated: 'divides that sum by the number of runs',
   halfCopies:
     'rounds small parameters to float16, several per dispatch, with the same rounding as `map`',

@@ -36,10 +36,11 @@ export async function checkCase<A>(
   const again = await runOp(device, op, variant, call, inputs, scalars)
 
   const updated = op.updates ?? []
-  const wanted = [...expected, ...updated.map((i) => referenceInputs[i])]
-  const types = [...call.outputs, ...updated.map((i) => call.inputs[i])]
+  const outputs = op.isInPlace ? [] : call.outputs
+  const wanted = [...outputs.map((_, i) => expected[i]), ...updated.map((i) => referenceInputs[i])]
+  const types = [...outputs, ...updated.map((i) => call.inputs[i])]
   const names = [
-    ...call.outputs.map((_, i) => `output ${i}`),
+    ...outputs.map((_, i) => `output ${i}`),
     ...updated.map((i) => `updated input ${i}`),
   ]
   const words = (of: OpRun) => [...of.outputs, ...of.updated]

@@ -68,7 +68,7 @@ export async function runOp<A>(
     return { buffer, words, count, sizeBytes: Math.max(4, count * 4) }
   }
   const ins = inputs.map((values, i) => make(call.inputs[i], toWords(values, call.inputs[i])))
-  const outs = call.outputs.map((type) => make(type))
+  const outs = op.isInPlace ? [] : call.outputs.map((type) => make(type))
   const scratch = (lowering.scratch ?? []).map((type) => make(type))
   const scalarBuffer = make(
     { shape: [Math.max(1, scalars.length)], dtype: 'f32' },

@@ -1,4 +1,5 @@
 import { accumulate, takeAccumulated } from './accumulate/accumulate.ts'
+import { addInto } from './accumulate/add-into.ts'
 import { adagrad } from './adagrad/adagrad.ts'
 import { adam, adamAmsgrad } from './adam/adam.ts'
 import { alias } from './alias/alias.ts'
@@ -114,6 +115,7 @@ export const ops: readonly Op[] = [
   runningAverage,
   accumulate,
   takeAccumulated,
+  addInto,
   gradStats,
   joinStats,
   clipFactor,

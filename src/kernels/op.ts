@@ -133,6 +133,8 @@ export interface Op<Attrs = unknown> {
   readonly updates?: readonly number[]
   /** Whether the one output is the one input's memory under another shape; such an op has no dispatches. */
   readonly isView?: boolean
+  /** Whether the one output is the memory of input 0, which `updates` lists. Nothing else may read that input. */
+  readonly isInPlace?: boolean
   /** Whether it reads inputs and gradients stored as f16; the graph converts them to f32 for every other op. */
   readonly takesHalf?: boolean
   /**

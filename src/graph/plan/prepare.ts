@@ -39,6 +39,7 @@ import {
   emitNode,
   type GraphNode,
   GraphValue,
+  makerOf,
   nodesBehind,
   storageOf,
 } from '../trace/value.ts'
@@ -215,11 +216,15 @@ export function traceStep(
   for (const { node, pool } of trace.reductions) {
     fixed.set(node.outputs[0], { kind: 'pool', pool, start: 0 })
   }
+  const gradientRoots = gradientValues.map((value) => storageOf(find(value)))
+  // A dispatch cannot read and write one bucket, so a gradient that two parameters share is copied to both places.
+  const shared = new Set(gradientRoots.filter((root, i) => gradientRoots.indexOf(root) !== i))
+  const copies = new Map<GraphValue, GraphValue>()
   /** Gives a kept value its place; one that already has another, or is no op's result, is copied there. */
   const fix = (value: GraphValue, place: Place): void => {
     const final = find(value)
     const root = storageOf(final)
-    if (root.node && !fixed.has(root)) {
+    if (root.node && !fixed.has(root) && !shared.has(root)) {
       fixed.set(root, place)
       return
     }
@@ -227,9 +232,8 @@ export function traceStep(
     const list = isJoint(value) ? tracedJoint : nodes
     list.push(copy)
     fixed.set(copy.outputs[0], place)
-    gradientRoots.set(value, copy.outputs[0])
+    copies.set(value, copy.outputs[0])
   }
-  const gradientRoots = new Map<GraphValue, GraphValue>()
   for (const { bucket, gradients } of trace.updates) {
     gradients.forEach((value, i) => {
       fix(value, { kind: 'pool', pool: bucket.gradientPool, start: bucket.starts[i] })
@@ -238,8 +242,7 @@ export function traceStep(
   outputValues.forEach((value, index) => {
     fix(value, { kind: 'output', index })
   })
-  const gradientNode = (value: GraphValue): GraphNode =>
-    (gradientRoots.get(value) ?? storageOf(find(value))).node!
+  const gradientNode = (value: GraphValue): GraphNode => makerOf(copies.get(value) ?? find(value))!
   for (const { gradients, completion } of trace.updates) {
     const last = Math.max(...gradients.map((value) => nodes.indexOf(gradientNode(value))))
     if (completion.length > 0) nodes.splice(last + 1, 0, ...completion)

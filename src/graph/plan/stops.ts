@@ -13,7 +13,7 @@ import { type MeetAttrs, meet, type Parts, partOf, partsOf } from '../../kernels
 import type { Op } from '../../kernels/op.ts'
 import { type EndAttrs, isEnd, send } from '../../kernels/transfer/ends.ts'
 import type { MeetingPlace } from '../trace/exchange.ts'
-import { type GraphNode, type GraphValue, storageOf } from '../trace/value.ts'
+import { type GraphNode, type GraphValue, makerOf, storageOf } from '../trace/value.ts'
 import type { Place } from './plan.ts'
 import { isSameWork, type Work } from './work.ts'
 
@@ -123,7 +123,7 @@ function meetingStops(step: StoppedStep): (node: GraphNode, at: number) => Unlab
     Math.max(
       0,
       ...inputs.map((x) => {
-        const maker = storageOf(x).node
+        const maker = makerOf(x)
         return maker ? endOf.get(maker)! : 0
       }),
     )

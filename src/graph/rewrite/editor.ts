@@ -1,5 +1,5 @@
 import type { Op } from '../../kernels/op.ts'
-import { type GraphNode, type GraphValue, makeNode } from '../trace/value.ts'
+import { type GraphNode, type GraphValue, makeNode, sharesMemory } from '../trace/value.ts'
 
 /** A traced program: what rewrites start from. */
 export interface Program {
@@ -69,7 +69,7 @@ export class Editor {
   /** The value whose memory this one shares, behind views and replacements. */
   storageOf(value: GraphValue): GraphValue {
     let root = this.find(value)
-    while (root.node?.op.isView) root = this.find(root.node.inputs[0])
+    while (root.node && sharesMemory(root.node.op)) root = this.find(root.node.inputs[0])
     return root
   }
 
@@ -156,11 +156,18 @@ export class Editor {
 
   /**
    * Execution order: by id, but never before what a node reads; inputs are the final values. Nodes of which `isLate` says so come just
-   * before the first that reads them.
+   * before the first that reads them; ops in place just after what they take in, which then need not be kept.
    */
   ordered(isLate: (node: GraphNode) => boolean = () => false): GraphNode[] {
     const result: GraphNode[] = []
     const placed = new Set<GraphNode>()
+    const { nodes } = this
+    const takers = new Map<GraphNode | undefined, GraphNode[]>()
+    for (const node of nodes) {
+      if (!node.op.isInPlace) continue
+      const producer = this.producerOf(node.inputs[1])
+      takers.set(producer, [...(takers.get(producer) ?? []), node])
+    }
     const place = (node: GraphNode): void => {
       if (placed.has(node)) return
       placed.add(node)
@@ -170,8 +177,8 @@ export class Editor {
         if (producer) place(producer)
       }
       result.push({ ...node, inputs })
+      for (const taker of takers.get(node) ?? []) place(taker)
     }
-    const { nodes } = this
     for (const node of nodes) if (!isLate(node)) place(node)
     for (const node of nodes) place(node)
     for (const node of result) for (const output of node.outputs) output.node = node

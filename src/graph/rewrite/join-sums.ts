@@ -1,3 +1,5 @@
+import { addInto } from '../../kernels/accumulate/add-into.ts'
+import { barrier } from '../../kernels/barrier/barrier.ts'
 import { type MapAttrs, map } from '../../kernels/map/map.ts'
 import type { Op } from '../../kernels/op.ts'
 import type { ReduceAttrs } from '../../kernels/reduce/shapes.ts'
@@ -6,7 +8,7 @@ import { reshape } from '../../kernels/reshape/reshape.ts'
 import { chainShape } from '../../kernels/steps.ts'
 import { expand, sum } from '../../kernels/sum/sum.ts'
 import { countElements, sameShape } from '../../util/shape.ts'
-import type { GraphNode, GraphValue } from '../trace/value.ts'
+import { type GraphNode, type GraphValue, sharesMemory } from '../trace/value.ts'
 import { type Editor, maxBindings } from './editor.ts'
 
 // Rewrites around sums: what people write as several ops (a mean of squares, a norm) is one pass over memory.
@@ -27,6 +29,32 @@ function removeUnread(editor: Editor, node: GraphNode): void {
   for (const producer of producers) {
     if (producer?.op === (reshape as Op)) removeUnread(editor, producer)
   }
+}
+
+/**
+ * Adds to a sum in its own memory where nothing else reads it: the gradients of a pipeline's micro-batches, which backward puts barriers
+ * between. So they lie in their bucket from the first micro-batch on.
+ */
+export function addInPlace(editor: Editor): void {
+  for (const node of editor.nodes) {
+    if (node.op !== (map as Op) || !isSum(node.attrs as MapAttrs)) continue
+    const [total, x] = editor.inputsOf(node)
+    const before = editor.producerOf(total)
+    if (before?.op !== (barrier as Op) || !isReadOnce(editor, total)) continue
+    editor.replace([before, node], addInto as Op, [editor.inputsOf(before)[0], x], {}, [
+      node.outputs[0],
+    ])
+  }
+}
+
+const isSum = ({ steps, dtype }: MapAttrs): boolean =>
+  !dtype && steps.length === 1 && steps[0].fn === 'add'
+
+/** Whether the memory of a value is a program's own and is read by that value's one reader alone. */
+function isReadOnce(editor: Editor, value: GraphValue): boolean {
+  if (editor.uses(value) !== 1 || value.leaf) return false
+  const producer = editor.producerOf(value)
+  return !producer || !sharesMemory(producer.op) || isReadOnce(editor, editor.inputsOf(producer)[0])
 }
 
 /** Lets elementwise chains read what `expand` would have copied, where their shape does not depend on it. */

@@ -17,7 +17,7 @@ import { type GraphNode, GraphValue } from '../trace/value.ts'
 import { Editor, maxBindings, type Program } from './editor.ts'
 import { foldStores, foldViews } from './fold-views.ts'
 import { attrsForHalf, copiesOfParameters, joinCasts, shareCopies } from './join-casts.ts'
-import { dropExpands, joinAfterSums, joinBeforeSums } from './join-sums.ts'
+import { addInPlace, dropExpands, joinAfterSums, joinBeforeSums } from './join-sums.ts'
 
 /** What an op says about its epilogue; two inputs of its own unless told. */
 function epilogueOf({ op, outputs, attrs }: GraphNode): EpilogueRoom {
@@ -36,7 +36,7 @@ const linesOf = (steps: readonly Step[]): number =>
  * Rewrites of a traced program that save dispatches and memory traffic, none of which changes what is computed beyond rounding. None
  * moves a read past a change in place.
  *
- * 1. Aliases, which hooks stood on in backward, go.
+ * 1. Aliases, which hooks stood on in backward, go. Gradients of micro-batches are added in place (join-sums.ts).
  * 2. The gradient of a cross entropy joins the loss's own kernel.
  * 3. A bias gradient joins the weight gradient that reads the same output gradient.
  * 4. Matmuls read views where they lie and store their result with its axes in another order (fold-views.ts).
@@ -53,6 +53,7 @@ export function rewrite(program: Program): {
 } {
   const editor = new Editor(program)
   dropAliases(editor)
+  addInPlace(editor)
   joinCrossEntropy(editor)
   joinBiasGradients(editor)
   foldViews(editor)

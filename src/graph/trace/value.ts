@@ -110,11 +110,21 @@ export function nodesBehind(
   return [...seen].sort((a, b) => a.id - b.id)
 }
 
-/** The value whose memory this one shares: itself, or what a chain of views began with. */
+/** Whether an op's output is the memory of its first input. */
+export const sharesMemory = ({ isView, isInPlace }: Op): boolean => Boolean(isView || isInPlace)
+
+/** The value whose memory this one shares: itself, or what a chain of views and ops in place began with. */
 export function storageOf(value: GraphValue): GraphValue {
   let root = value
-  while (root.node?.op.isView) root = root.node.inputs[0]
+  while (root.node && sharesMemory(root.node.op)) root = root.node.inputs[0]
   return root
+}
+
+/** The node that writes the value last, behind views; undefined for a leaf. */
+export function makerOf({ node }: GraphValue): GraphNode | undefined {
+  let maker = node
+  while (maker?.op.isView) maker = maker.inputs[0].node
+  return maker
 }
 
 /** A node's use of its op, as kernels see it. */

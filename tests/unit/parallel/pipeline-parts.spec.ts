@@ -113,6 +113,34 @@ describe('a pipelined step', () => {
     }
   })
 
+  test('adds gradients of micro-batches where the bucket keeps them, not beside it', async () => {
+    const pipe = await pipeline(tower(8, 256), { stages: 2 })
+    const inputs = { x: tensorType([16, 256]), y: tensorType([16], 'i32') }
+    const layerBytes = 256 * 256 * 4
+    for (const Kind of [ScheduleGPipe, Schedule1F1B]) {
+      const peaks = peakOf(partsFor(Kind, pipe, { microBatches: 4 }, inputs))
+      // A stage has four layers. One layer's gradient at a time is beside the bucket, with activations of 4 KiB.
+      for (const peak of peaks) expect(peak).toBeLessThan(1.5 * layerBytes)
+    }
+  })
+
+  test('computes blocks under checkpoint again and keeps less', async () => {
+    const peaks = async (checkpoint: boolean) => {
+      const config = { vocabSize: 11, blockSize: 32, layers: 4, heads: 2, width: 16 }
+      const pipe = await pipeline(gpt({ ...config, checkpoint }), {
+        splitSpec: ['transformer.h.2'],
+      })
+      const tokens = tensorType([16, 32], 'i32')
+      const lossFn: ScheduleOptions['lossFn'] = (logits, y) =>
+        crossEntropy(logits.flatten(0, 1), y.flatten())
+      return peakOf(
+        partsFor(ScheduleGPipe, pipe, { microBatches: 4, lossFn }, { x: tokens, y: tokens }),
+      )
+    }
+    const [kept, computed] = [await peaks(false), await peaks(true)]
+    for (const stage of [0, 1]) expect(computed[stage]).toBeLessThan(kept[stage] / 2)
+  })
+
   test('interleaved stages lie on every n-th device', async () => {
     const pipe = await pipeline(tower(4), { stages: 4, devices: ['webgpu:0', 'webgpu:1'] })
     expect(pipe.stages.map(({ device }) => formatDevice(device))).toEqual([
@@ -162,7 +190,7 @@ describe('the order of a traced step', () => {
     ['1F1B', Schedule1F1B, 4, 4, 8],
     ['interleaved', ScheduleInterleaved1F1B, 4, 2, 4],
   ] as const)(
-    '%s of %i: idles on simulated devices for what the formula says',
+    '%s, %#: idles on simulated devices for what the formula says',
     async (_name, Kind, stages, deviceCount, microBatches) => {
       const devices = Array.from({ length: deviceCount }, (_, i) => i)
       const pipe = await pipeline(tower(4), { stages, balance: 'layers', devices })
