@@ -349,7 +349,11 @@ export const allowed: Record<string, readonly string[]> = {
     'src/optim',
     'src/parallel/data-parallel',
     'src/parallel/pipeline',
+    'src/trainer/settings',
+    'src/data/shares.ts',
     'src/ui/state/trouble.ts',
+    'demos/experiments.ts',
+    'demos/playground',
   ],
   'demos/views.ts': ['src/ui/demo/view-props.ts', 'demos/metas.ts', 'demos/*/*.tsx'],
   // What a demo shows and takes, on the page; loaded when it is asked for.

@@ -8,8 +8,12 @@ import { type Activation, activations, partsOf } from './networks.ts'
 /** Samples along each edge of a unit's picture. */
 const side = 20
 const everyMs = 1000
-/** Pictures of one row, at most, and the pixels between them. */
-const mostColumns = 8
+/** Pictures of one row, at most, and their width on the page; more, and smaller ones, where a layer has many units. */
+const grids = [
+  { mostUnits: 64, columns: 8, widthPx: 38 },
+  { mostUnits: Number.POSITIVE_INFINITY, columns: 16, widthPx: 19 },
+]
+/** Pixels between pictures. */
 const gap = 2
 
 /** What each hidden unit of the run's model gives over the plane, as it learns; asked for only where it can be seen. */
@@ -47,7 +51,8 @@ interface LayerProps {
 
 function Layer({ values, count, activation, children }: LayerProps) {
   const canvas = useRef<HTMLCanvasElement>(null)
-  const columns = Math.min(mostColumns, count)
+  const grid = grids.find(({ mostUnits }) => count <= mostUnits)!
+  const columns = Math.min(grid.columns, count)
   const rows = Math.ceil(count / columns)
   useLayoutEffect(() => {
     const context = canvas.current!.getContext('2d')!
@@ -66,7 +71,7 @@ function Layer({ values, count, activation, children }: LayerProps) {
         aria-label={`What each of the ${count} units outputs across the plane`}
         width={columns * (side + gap) - gap}
         height={rows * (side + gap) - gap}
-        style={{ width: `${columns * 38}px` }}
+        style={{ width: `${columns * grid.widthPx}px` }}
       />
       <figcaption class="quiet">{children}</figcaption>
     </>

@@ -1,6 +1,6 @@
 /** What the playground's models are made of, in their names: `tanh-8-8` has two hidden layers of 8 units; without units it is 16-16. */
 export const activations = { tanh: 'tanh', relu: 'ReLU', sigmoid: 'sigmoid' } as const
-export const hiddenLayers = ['16-16', '4', '8-8', '32-32'] as const
+export const hiddenLayers = ['16-16', '4', '8-8', '32-32', '160-160-160'] as const
 
 export type Activation = keyof typeof activations
 

@@ -1,45 +1,46 @@
+import { epochOrder } from '../../src/data/shares.ts'
 import { manualSeed } from '../../src/nn/init.ts'
-import { Linear, ReLU } from '../../src/nn/layers.ts'
-import { Sequential } from '../../src/nn/module.ts'
-import { tensorType } from '../../src/util/shape.ts'
+import type { Module } from '../../src/nn/module.ts'
+import { AdamW } from '../../src/optim/adam.ts'
+import type { TrainConfigInput } from '../../src/trainer/settings/config.ts'
+import { parseTrainConfig } from '../experiments.ts'
+import { task } from '../playground/demo.ts'
+import { meta } from '../playground/meta.ts'
+import { drawSplits } from '../playground/points.ts'
 import { batch } from './settings.ts'
 
-const width = 160
-const batchesOfAll = 4
-const points = batchesOfAll * batch
+/** The run of the playground whose steps this demo takes. */
+export const run = {
+  demo: 'playground',
+  model: 'tanh-160-160-160',
+  data: 'spiral',
+  batchSize: batch,
+} as const satisfies TrainConfigInput
+const config = parseTrainConfig(run)
 
-export const types = { x: tensorType([batch, 2]), y: tensorType([batch], 'i32') }
+const { train } = drawSplits(config.data)
+export const types = task.types(config, { train, test: train }, batch)
 
 /** Four linear layers. Every one that is made begins with the same weights. */
-export function makeNetwork(): Sequential {
-  manualSeed(0)
-  return new Sequential(
-    new Linear(2, width),
-    new ReLU(),
-    new Linear(width, width),
-    new ReLU(),
-    new Linear(width, width),
-    new ReLU(),
-    new Linear(width, 2),
-  )
+export function makeNetwork(): Module {
+  manualSeed(config.seed)
+  return task.model(config, { train, test: train })
 }
+
+export const makeOptimizer = (model: Module): AdamW =>
+  new AdamW(model.parameters(), { lr: meta.models[config.model].lr })
 
 export interface Batch {
   readonly x: Float32Array<ArrayBuffer>
   readonly y: Int32Array<ArrayBuffer>
 }
 
-/** The points of a step on two spirals, from their whole length; four steps have all points. */
+/** The points of a step, from 0; an epoch has each once. */
 export function batchOf(step: number): Batch {
-  const x = new Float32Array(2 * batch)
-  const y = new Int32Array(batch)
-  for (let row = 0; row < batch; row++) {
-    const arm = row % 2
-    const along = (2 * batchesOfAll * (row >> 1) + 2 * (step % batchesOfAll) + 1) / points
-    const angle = 3.5 * Math.PI * along + arm * Math.PI
-    x[2 * row] = along * Math.cos(angle)
-    x[2 * row + 1] = along * Math.sin(angle)
-    y[row] = arm
-  }
-  return { x, y }
+  const first = batch * step
+  const order = epochOrder(config.seed, Math.floor(first / train.count), train.count)
+  const begin = first % train.count
+  const inputs = { x: new Float32Array(2 * batch), y: new Int32Array(batch) }
+  task.fill({ train, test: train }, 'train', order.subarray(begin, begin + batch), inputs)
+  return inputs
 }

@@ -8,6 +8,7 @@ import { troubleAhead } from '../../src/ui/state/trouble.ts'
 import { Notice } from '../../src/ui/status/notice.tsx'
 import { setSwitches } from '../../src/util/switches.ts'
 import { meta } from './meta.ts'
+import { run } from './network.ts'
 import {
   batch,
   choices,
@@ -32,6 +33,10 @@ const ahead = troubleAhead({
   port: location.port,
 })
 const acts = { ...idleActs, reenter: () => location.reload() }
+
+/** The training page, about to train the same network over tabs. */
+const overTabs = (parallel: string): string =>
+  `../../?${new URLSearchParams({ ...run, batchSize: String(run.batchSize), parallel })}`
 
 /** The page: settings say how the network is split, and each way trains it. */
 export function SplitPage() {
@@ -195,11 +200,9 @@ function Controls({ settings, link, onChange }: ControlsProps) {
           <p class="error">Not taken from the address: {given.refused.join('; ')}</p>
         )}
         <p class="quiet">
-          Over tabs, with the training page’s networks:{' '}
-          <a href={`../../?parallel=pp=${devices === 3 ? 2 : devices}`}>
-            a pipeline of {devices === 3 ? 2 : devices} stages
-          </a>{' '}
-          or <a href="../../?parallel=fsdp">sharded layers</a>, with a tab or machine for each rank.
+          The same network over {devices} tabs or machines: <a href={overTabs('dp')}>replicas</a>,{' '}
+          <a href={overTabs(`pp=${devices}`)}>a pipeline</a> or{' '}
+          <a href={overTabs('fsdp')}>sharded layers</a>.
         </p>
         <ShareLink label="This page's link" link={link} />
       </div>

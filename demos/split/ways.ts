@@ -5,13 +5,12 @@ import { type Piece, piecesOf } from '../../src/graph/plan/pieces.ts'
 import { SplitProgram } from '../../src/graph/run/split-program.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import type { Module } from '../../src/nn/module.ts'
-import { Adam } from '../../src/optim/adam.ts'
 import { DataParallel } from '../../src/parallel/data-parallel/data-parallel.ts'
 import { pipeline } from '../../src/parallel/pipeline/pipe.ts'
 import { Schedule1F1B, ScheduleGPipe } from '../../src/parallel/pipeline/schedule.ts'
 import { bubbleOf } from '../../src/parallel/pipeline/simulate.ts'
 import { formatDevice } from '../../src/util/device.ts'
-import { type Batch, makeNetwork, types } from './network.ts'
+import { type Batch, makeNetwork, makeOptimizer, types } from './network.ts'
 import type { Settings } from './settings.ts'
 
 /** The four ways, in the order of the page. */
@@ -77,7 +76,7 @@ export interface Way {
 export async function makeWay(name: WayName, settings: Settings): Promise<Way> {
   const model = makeNetwork()
   const lossOf = await split(model, name, settings)
-  const optimizer = new Adam(model.parameters(), { lr: 0.003 })
+  const optimizer = makeOptimizer(model)
   const program = await compile(({ x, y }) => {
     optimizer.zeroGrad()
     const loss = lossOf(x, y)

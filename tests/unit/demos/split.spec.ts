@@ -1,7 +1,11 @@
 import { expect, test } from 'vitest'
-import { batchOf } from '../../../demos/split/network.ts'
+import { batchOf, makeNetwork, makeOptimizer, run, types } from '../../../demos/split/network.ts'
 import { batch, choices, defaults, queryOf, settingsIn } from '../../../demos/split/settings.ts'
 import { costs, momentOf, oneDeviceMs, simulated } from '../../../demos/split/simulated.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { crossEntropy } from '../../../src/graph/functions/losses.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { startTask } from '../../support/task-ranks.ts'
 
 test('an address and its settings are each other, and what it has wrong is named', () => {
   const settings = { devices: 4, schedule: 'gpipe', split: 15 } as const
@@ -24,6 +28,30 @@ test('four steps have every point once, and both arms', () => {
     for (let row = 0; row < batch; row++) points.add(`${x[2 * row]} ${x[2 * row + 1]} ${y[row]}`)
   }
   expect(points.size).toBe(480)
+})
+
+test('takes the steps of the run that its link opens', async () => {
+  const link = { ...run, steps: 6, parallel: 'dp' }
+  const { ranks, close } = await startTask(1, link, () => new CpuRuntime())
+  const [{ events }] = ranks
+  await ranks[0].end
+  close()
+  const model = makeNetwork()
+  const optimizer = makeOptimizer(model)
+  const step = await compile(
+    ({ x, y }) => {
+      optimizer.zeroGrad()
+      const loss = crossEntropy(model.forward(x), y)
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    },
+    types,
+    { device: 'cpu' },
+  )
+  const losses: number[] = []
+  for (let i = 0; i < 6; i++) losses.push((await step.run({ ...batchOf(i) })).loss[0])
+  expect(losses).toEqual(events.flatMap((one) => (one.event === 'step' ? [one.loss] : [])))
 })
 
 test.each([2, 3, 4])(
