@@ -1,7 +1,7 @@
 import type { BrowserContextOptions, Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { meta } from '../../../demos/split/meta.ts'
-import { button, drivePages } from '../../support/page-driver.ts'
+import { button, drivePages, see } from '../../support/page-driver.ts'
 import { expectGoodLooks } from '../../support/page-looks.ts'
 
 /** The built page of the split network, driven as people do. */
@@ -75,4 +75,15 @@ test('fits wide and narrow, light and dark; a wrong address is said', {
     'Not taken from the address: schedule=zigzag: expected 1f1b, gpipe',
   )
   await expectGoodLooks(page, 'split')
+})
+
+test('its link trains the same network over ranks in stages', { timeout: 240_000 }, async () => {
+  const page = await open('?devices=3')
+  const href = await page.getByRole('link', { name: 'a pipeline' }).getAttribute('href')
+  // Three ranks of one tab, as three people would be.
+  await page.goto(new URL(`${href}&ranks=3&steps=40&maxStepsPerSec=0`, page.url()).href)
+  await button(page, 'Start').click()
+  await see(page, 'Finished', 150_000)
+  const layers = page.locator('table', { hasText: 'Layers' }).first()
+  expect((await layers.textContent())!.replace(/\s+/g, ' ')).toMatch(/0.*2.*4.*6/)
 })
