@@ -62,12 +62,12 @@ const ringLinks = (size: number) =>
   )
 
 /** N groups in this page, each rank linked to each other by memory links. */
-export async function meshOf(size: number): Promise<ProcessGroup[]> {
+export async function meshOf(size: number, epoch = 1): Promise<ProcessGroup[]> {
   const pairs = ranksOf(size).flatMap((first) =>
     ranksOf(first).map((second) => [first, second] as const),
   )
   const groups = linksBetween(size, pairs).map((links, rank) =>
-    newGroup({ rank, size, epoch: 1, links, env: systemEnv }),
+    newGroup({ rank, size, epoch, links, env: systemEnv }),
   )
   await Promise.all(groups.map((group) => group.ready()))
   return groups

@@ -2,9 +2,9 @@ import type { ProcessGroup } from '../../peer/group/group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { givenData, type TrainConfig } from '../settings/config.ts'
 import type { DemoMeta } from '../settings/demo-meta.ts'
+import { shareBytes } from './share-bytes.ts'
 
-/** It travels in pieces of this size, so that people see it go. units: bytes. */
-export const pieceBytes = 2 ** 20
+const label = 'the user-supplied data'
 
 /**
  * Returns what a person gave on one of the ranks, the same bytes on all of them; null unless `config.data` is `given`. All ranks call it.
@@ -18,12 +18,10 @@ export async function shareGiven(
   config: TrainConfig,
   { given: expected }: DemoMeta,
   own: Uint8Array | undefined,
-  onProgress: (doneBytes: number, totalBytes: number) => void = () => undefined,
+  onProgress?: (doneBytes: number, totalBytes: number) => void,
 ): Promise<Uint8Array<ArrayBuffer> | null> {
   if (config.data !== givenData || !expected) return null
-  const sizes = await group.allGatherU32(Uint32Array.of(own?.length ?? 0), {
-    label: 'the user-supplied data',
-  })
+  const sizes = await group.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
   const givers = [...sizes].flatMap((size, rank) => (size > 0 ? [rank] : []))
   if (givers.length === 0) {
     throw new TabringError(
@@ -45,12 +43,5 @@ export async function shareGiven(
       `data: expected ${expected.words} of at most ${expected.mostBytes} bytes, got ${size}. Supply less of it.`,
     )
   }
-  const bytes = new Uint8Array(size)
-  if (giver === group.rank && own) bytes.set(own)
-  for (let begin = 0; group.size > 1 && begin < size; begin += pieceBytes) {
-    const end = Math.min(size, begin + pieceBytes)
-    await group.broadcast(bytes.subarray(begin, end), giver, { label: 'the user-supplied data' })
-    onProgress(end, size)
-  }
-  return bytes
+  return shareBytes(group, { giver, sizeBytes: size, own, label, onProgress })
 }

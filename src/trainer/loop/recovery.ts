@@ -3,6 +3,7 @@ import { withoutEpoch } from '../../peer/collective/failure.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { type ErrorCode, GpuError, PeerError, TabringError } from '../../util/errors.ts'
 import type { KeptStates } from '../saves/kept-state.ts'
+import { type Brought, meet, type Settled } from './meet.ts'
 
 /** How long a device that fails may take to say that it is lost. */
 const lossWordMs = 2000
@@ -16,7 +17,10 @@ const lostCode: ErrorCode = 'gpu.lost'
 /** Whether a group ended because a rank lost its device: then all ranks meet again. */
 export const isLoss = (error: PeerError | undefined): boolean => error?.code === lostCode
 
-/** Where a run goes on. */
+/** Whether a group ended because a rank went or fell silent. */
+const isRankLost = ({ code }: PeerError): boolean => code === 'peer.lost' || code === 'peer.timeout'
+
+/** Where a run continues. */
 export interface Place {
   readonly group: ProcessGroup
   readonly runtime: AnyRuntime
@@ -26,27 +30,21 @@ export interface RecoveryOptions {
   /** Opens a device in place of one that was lost; without it, a loss of this rank's device ends the run. */
   readonly reopen?: () => Promise<AnyRuntime>
   /**
-   * Joins the same ranks again, after a group that a lost device has ended; without it, a loss ends the run of several ranks.
+   * Joins the group that follows one which a loss has ended; without it, a loss ends the run of several ranks.
    *
    * An error after that is for the caller to make known in the group that this gave.
    */
   readonly regroup?: (ended: ProcessGroup) => Promise<ProcessGroup>
-}
-
-/** What ranks settle before they go on together. */
-interface Settled {
-  /** The step from which all can go on. */
-  readonly step: number
-  /** The step that is to be looked at, 0 for none. */
-  readonly suspect: number
+  /** Whether the group that follows may have other ranks: then a lost rank does not end the run. Default: the same ranks meet again. */
+  readonly isElastic?: boolean
 }
 
 /**
- * Makes a run go on after a lost device.
+ * Continues a run after a lost device, and where it is elastic after a lost rank.
  *
- * With several ranks the loss ends their group: whoever loses its device aborts it, so that nobody goes on waiting, and all ranks meet
- * again in a following epoch over the same links, settle the newest step that all have kept, and go on from there. The ranks that have a
- * new device to open take their time for it in that new group, where the others wait for them.
+ * With several ranks the loss ends their group: the rank that loses its device aborts it, so that nobody waits in vain. The ranks that are
+ * left meet in a group that follows, settle the newest step that one of them has kept (meet.ts), and continue from there. Ranks that have a
+ * new device to open do so in that group, where the others wait for them.
  */
 export class Recovery {
   /** Devices of this rank that were lost and replaced. */
@@ -70,33 +68,48 @@ export class Recovery {
   }
 
   /**
-   * Returns where to go on after `error`, and what ranks have settled; forgets states that not all ranks have.
+   * Returns where to continue after `error`, and what ranks have settled; forgets states of later steps.
    *
-   * errors: `error` itself where it is no lost device; `gpu.lost` after too many; those of opening a device and of joining.
+   * errors: `error` itself where it is no loss that a run outlives; `gpu.lost` after too many; those of opening a device and of joining.
    */
   async after(
     error: unknown,
     place: Place,
     kept: KeptStates,
-    suspect: number,
+    brought: Pick<Brought, 'suspect' | 'hasGiven'>,
   ): Promise<Place & Settled> {
-    if (place.group.size > 1) return this.#together(error, place, kept, suspect)
+    if (place.group.size > 1 || place.group.error) {
+      return this.#together(error, place, kept, brought)
+    }
     const { reopen } = this.#options
     if (!reopen || this.#losses >= mostLosses) throw error
     const reason = await lossBehind(error, place.runtime)
     if (reason === undefined) throw error
     this.#losses++
     this.lostDevices++
-    const [step] = kept.steps
+    const [step = 0] = kept.steps
     tellLoss(`the device was lost (${reason}).`, step)
-    return { ...place, runtime: await reopen(), step, suspect }
+    const { suspect } = brought
+    return {
+      ...place,
+      runtime: await reopen(),
+      step,
+      suspect,
+      losses: this.#losses,
+      giver: undefined,
+    }
+  }
+
+  #follows(error: PeerError | undefined): error is PeerError {
+    if (!error) return false
+    return isLoss(error) || (this.#options.isElastic === true && isRankLost(error))
   }
 
   async #together(
     error: unknown,
     { group, runtime }: Place,
     kept: KeptStates,
-    suspect: number,
+    brought: Pick<Brought, 'suspect' | 'hasGiven'>,
   ): Promise<Place & Settled> {
     const { regroup, reopen } = this.#options
     const reason = group.error ? undefined : await lossBehind(error, runtime)
@@ -109,13 +122,13 @@ export class Recovery {
       }
       group.abort(new PeerError(lostCode, text))
     }
-    if (!regroup || !group.error || !isLoss(group.error)) throw error
+    if (!regroup || !this.#follows(group.error)) throw error
     const loss = withoutEpoch(group.error.message, group.epoch)
-    this.#losses++
+    if (isLoss(group.error)) this.#losses++
     const next = await regroup(group)
     let current = runtime
     try {
-      const settled = await settle(next, kept.steps, this.#losses, suspect)
+      const settled = await meet(next, kept, { ...brought, losses: this.#losses })
       this.#losses = settled.losses
       if (settled.losses > mostLosses) {
         // All ranks say so: the first to throw ends the group for those that are still settling.
@@ -125,7 +138,6 @@ export class Recovery {
           `device: the ${group.size} ranks lost GPU devices ${settled.losses} times without progress in training, at most ${mostLosses} times are allowed; ${loss} Close other pages that use the GPU, or start again with a smaller batch or without that rank.`,
         )
       }
-      kept.backTo(settled.step)
       tellLoss(loss, settled.step)
       if (await isGone(current)) {
         if (!reopen) throw error
@@ -134,9 +146,9 @@ export class Recovery {
       }
       return { group: next, runtime: current, ...settled }
     } catch (thrown) {
-      // Another device went while ranks were meeting.
-      if (isLoss(next.error)) {
-        return this.#together(thrown, { group: next, runtime: current }, kept, suspect)
+      // Another loss while ranks were meeting.
+      if (this.#follows(next.error)) {
+        return this.#together(thrown, { group: next, runtime: current }, kept, brought)
       }
       throw thrown
     }
@@ -166,24 +178,4 @@ async function isGone(runtime: AnyRuntime): Promise<boolean> {
   const answer = queue.onSubmittedWorkDone().catch(() => undefined)
   const stays = answer.then(() => later(lossAfterAnswerMs))
   return (await Promise.race([lost, stays])) !== undefined
-}
-
-/** Tells all ranks what this one has, and returns what they have in common: the same on each. errors: the group's. */
-async function settle(
-  group: ProcessGroup,
-  steps: readonly number[],
-  losses: number,
-  suspect: number,
-): Promise<Settled & { losses: number }> {
-  const own = Uint32Array.of(losses, suspect, ...steps)
-  const all = await group.allGatherU32(own, { label: 'the lost device' })
-  const ranks = Array.from({ length: group.size }, (_, rank) =>
-    all.subarray(rank * own.length, (rank + 1) * own.length),
-  )
-  const stepsOf = ranks.map((told) => [...told.subarray(2)])
-  return {
-    losses: Math.max(...ranks.map(([count]) => count)),
-    suspect: Math.max(...ranks.map(([, step]) => step)),
-    step: Math.max(...stepsOf[0].filter((step) => stepsOf.every((own) => own.includes(step)))),
-  }
 }

@@ -34,6 +34,7 @@ import { tellCollective } from '../watch/log-collective.ts'
 import { Looks } from '../watch/looks.ts'
 import type { RunEvent, RunRecord, TrainerResult } from '../watch/run-events.ts'
 import { shareGiven } from './given-data.ts'
+import { meet } from './meet.ts'
 import { Patience } from './phase-timeouts.ts'
 import { Recovery, type RecoveryOptions } from './recovery.ts'
 import { settleRecord } from './settle-record.ts'
@@ -53,6 +54,8 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly checkpoints?: CheckpointPlace
   /** What a person gave on this rank, if `config.data` is `given`; the other ranks get it from here. */
   readonly given?: Uint8Array
+  /** Whether the run is on already: this rank gets its state, and what a person gave, from the others. Default false. */
+  readonly joins?: boolean
   /** What the same ranks measured of the same links in an earlier run: where all have the same, this one goes by it, and so to the same bits. */
   readonly linksBefore?: LinkMeasurement
 }
@@ -87,6 +90,8 @@ export class Trainer {
   readonly #kept = new KeptStates()
   /** The checkpoint that this run goes on from. */
   #resumed: ResumedRun | undefined
+  /** What a person gave, where the run trains on it. */
+  #given: Uint8Array<ArrayBuffer> | null = null
   /** When training began, in the first attempt. */
   #beganMs: number | undefined
   #hasToldResume = false
@@ -106,13 +111,15 @@ export class Trainer {
       now: () => performance.now(),
     })
     this.#loop = new TrainingLoop(options, this.#looks, this.#saves)
-    const { reopen, regroup } = options
+    const { reopen, regroup, isElastic } = options
     const regroupHere = async (ended: ProcessGroup) => {
       this.#group = await regroup!(ended)
       this.#patience = new Patience(this.#group)
+      // Measured between other ranks.
+      if (isElastic) this.#links = undefined
       return this.#group
     }
-    this.#recovery = new Recovery({ reopen, regroup: regroup && regroupHere })
+    this.#recovery = new Recovery({ reopen, regroup: regroup && regroupHere, isElastic })
   }
 
   /** errors: `config.invalid`, `data.*`, `gpu.*`, `peer.*`, `train.*`. A failure here is made known to all ranks. */
@@ -205,7 +212,7 @@ export class Trainer {
   }
 
   async #train(): Promise<TrainerResult> {
-    const { config, task, baseUrl, onEvent } = this.#options
+    const { config, task, baseUrl, onEvent, joins } = this.#options
     const group = this.#group
     if (config.batchSize < group.size) {
       throw new TabringError(
@@ -214,19 +221,16 @@ export class Trainer {
       )
     }
     onEvent({ event: 'phase', phase: 'load', rank: group.rank })
-    const given = await shareGiven(
-      group,
-      config,
-      task.meta,
-      this.#options.given,
-      (doneBytes, totalBytes) =>
-        onEvent({ event: 'given', doneBytes, totalBytes, rank: group.rank }),
-    )
-    const data = await task.load({ config, given, baseUrl })
-    if (config.resume) {
+    if (joins) {
+      const { suspect } = await meet(group, this.#kept, { suspect: 0, losses: 0, hasGiven: false })
+      this.#loop.suspect = suspect
+    }
+    this.#given = await this.#shareGiven(this.#options.given)
+    const data = await task.load({ config, given: this.#given, baseUrl })
+    // A rank that joins has its state from the others.
+    if (config.resume && !joins) {
       const { resumeRun } = await checkpointing()
       this.#resumed = await resumeRun(group, config, task.meta, data.train.count, this.#checkpoints)
-      this.#kept.firstStep = this.#resumed.progress.step
     }
     for (;;) {
       try {
@@ -235,6 +239,15 @@ export class Trainer {
         await this.#recover(error)
       }
     }
+  }
+
+  /** errors: those of `shareGiven`. */
+  #shareGiven(own: Uint8Array | undefined): Promise<Uint8Array<ArrayBuffer> | null> {
+    const { config, task, onEvent } = this.#options
+    const group = this.#group
+    return shareGiven(group, config, task.meta, own, (doneBytes, totalBytes) =>
+      onEvent({ event: 'given', doneBytes, totalBytes, rank: group.rank }),
+    )
   }
 
   /** Makes the next attempt possible after `error`, or throws it. */
@@ -249,9 +262,14 @@ export class Trainer {
       // A gradient that is not finite shows in the loss of the next step, so the step before is looked at too.
       this.#kept.backTo(this.#loop.suspect - 2)
     } else {
-      const next = await this.#recovery.after(error, place, this.#kept, this.#loop.suspect)
+      const { suspect } = this.#loop
+      const brought = { suspect, hasGiven: this.#given !== null }
+      const next = await this.#recovery.after(error, place, this.#kept, brought)
       this.#runtime = next.runtime
       this.#loop.suspect = next.suspect
+      const { giver } = next
+      if (giver !== undefined)
+        await this.#shareGiven(giver === next.group.rank ? this.#given! : undefined)
     }
     this.#patience.forSetup()
     // What a step may still give to the device must not meet buffers that are gone.
@@ -346,6 +364,7 @@ export class Trainer {
     const { newest } = this.#kept
     if (newest) restoreState(parts, newest)
     else await this.#resume(parts, this.#record)
+    if (!newest && this.#resumed) await keep(this.#start)
     await check?.compare(replicas, this.#start.step)
     const { slice } = draws
     const looked = { config, data, rank, worldSize: size, slice, runtime }

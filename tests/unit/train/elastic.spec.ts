@@ -1,0 +1,141 @@
+import { afterEach, expect, test, vi } from 'vitest'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
+import { task } from '../../../demos/playground/demo.ts'
+import { pointsToBytes } from '../../../demos/playground/given-points.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
+import { Trainer } from '../../../src/trainer/loop/trainer.ts'
+import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
+import type { Task } from '../../../src/trainer/settings/task.ts'
+import type { RunEvent, TrainerResult } from '../../../src/trainer/watch/run-events.ts'
+import { seenFolder } from '../../support/checkpoint-folders.ts'
+import { ElasticRoom } from '../../support/elastic-room.ts'
+import { lossesOf, type RankEnd, resultsOf, trainRanks } from '../../support/train-ranks.ts'
+
+// A run continues with the ranks that are left, and with those that come, from the newest state that one of them has kept.
+
+const settings = {
+  demo: 'playground',
+  model: 'tanh-8-8',
+  data: 'xor',
+  batchSize: 24,
+  bucketCapMb: 0.3,
+} as const satisfies TrainConfigInput
+afterEach(() => vi.restoreAllMocks())
+
+interface Member {
+  readonly end: Promise<RankEnd>
+  /** As a tab that is closed. */
+  kill(): void
+  /** Resolves after that step. */
+  after(step: number): Promise<void>
+}
+
+/** A rank that trains with the members of a room. */
+function enter(
+  room: ElasticRoom,
+  name: string,
+  input: TrainConfigInput,
+  options: { joins?: boolean; given?: Uint8Array } = {},
+): Member {
+  const events: RunEvent[] = []
+  let group: ProcessGroup | undefined
+  const waiting: { step: number; resolve(): void }[] = []
+  const next = async () => {
+    group = await room.next(name)
+    return group
+  }
+  const train = async (): Promise<TrainerResult> => {
+    const trainer = new Trainer({
+      task: task as Task,
+      runtime: new CpuRuntime(),
+      group: await next(),
+      regroup: next,
+      isElastic: true,
+      config: parseTrainConfig({ ...settings, ...input }),
+      baseUrl: 'https://data.example/',
+      ...options,
+      onEvent: (event) => {
+        events.push(event)
+        if (event.event !== 'step') return
+        for (const { step, resolve } of waiting) if (step === event.step) resolve()
+      },
+    })
+    return trainer.run().finally(() => trainer.destroy())
+  }
+  return {
+    end: train().then(
+      (result) => ({ result, events }),
+      (reason: unknown) => ({ reason, events }),
+    ),
+    kill: () => group?.destroy(),
+    after: (step) => new Promise((resolve) => waiting.push({ step, resolve })),
+  }
+}
+
+const warned = () => vi.spyOn(console, 'warn').mockImplementation(() => undefined)
+
+/** The losses of `steps` steps, the last ten of them on `size` ranks that continue from a checkpoint of `before`. */
+async function expected(before: number, size: number, steps: number) {
+  const folder = seenFolder()
+  const own = (run: number, input: TrainConfigInput) =>
+    trainRanks(
+      run,
+      { ...settings, ...input },
+      () => new CpuRuntime(),
+      () => ({ folder: async () => folder }),
+      task as Task,
+    )
+  const first = await own(before, { steps: 50, checkpointEvery: 50 })
+  const second = await own(size, { steps, checkpointEvery: 0, resume: 'latest' })
+  resultsOf(first)
+  const [{ paramHash }] = resultsOf(second)
+  return { losses: [...lossesOf(first[0]), ...lossesOf(second[0])], paramHash }
+}
+
+test('a lost rank does not end the run: the others continue from the newest kept state', async () => {
+  const wanted = await expected(3, 2, 60)
+  const warn = warned()
+  const room = new ElasticRoom(['a', 'b', 'c'])
+  const [a, b, c] = ['a', 'b', 'c'].map((name) => enter(room, name, { steps: 60 }))
+  await b.after(54)
+  room.become(['a', 'c'])
+  b.kill()
+  expect((await b.end).reason).toBeDefined()
+  const ends = [await a.end, await c.end]
+  for (const { paramHash, steps } of resultsOf(ends)) {
+    expect(steps).toBe(60)
+    expect(paramHash).toBe(wanted.paramHash)
+  }
+  // A step that is done again is not told again; its loss may have other roundings.
+  const losses = lossesOf(ends[0])
+  expect(losses).toHaveLength(60)
+  expect(losses.slice(0, 50)).toEqual(wanted.losses.slice(0, 50))
+  expect(losses.slice(-4)).toEqual(wanted.losses.slice(-4))
+  const told = warn.mock.calls.map(([text]) => String(text))
+  expect(told).toEqual([
+    expect.stringMatching(/^tabring: rank 0 lost rank 1: .* Training resumes from step 50\.$/),
+    expect.stringMatching(/^tabring: rank [02] lost rank 1: .* Training resumes from step 50\.$/),
+  ])
+})
+
+test('a rank that comes takes the state from those that stayed, and the points that a person gave', async () => {
+  warned()
+  const given = pointsToBytes(
+    Array.from({ length: 40 }, (_, i) => [Math.cos(i), Math.sin(i * 2), i % 2]).flat(),
+  )
+  const input = { data: 'given', steps: 70 } as const
+  const room = new ElasticRoom(['a', 'b'])
+  const a = enter(room, 'a', input, { given })
+  const b = enter(room, 'b', input)
+  await a.after(52)
+  room.become(['b', 'c', 'd'])
+  a.kill()
+  const c = enter(room, 'c', input, { joins: true })
+  const d = enter(room, 'd', input, { joins: true })
+  const ends = await Promise.all([b.end, c.end, d.end])
+  const results = resultsOf(ends)
+  expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
+  expect(lossesOf(ends[1])).toHaveLength(20)
+  expect(lossesOf(ends[1]).slice(-10)).toEqual(lossesOf(ends[0]).slice(-10))
+})
