@@ -25,6 +25,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *    <- start                     everyone's are: go
  *    done ->                      my part of the run has ended well
  *    <- finished | abort          the epoch is over
+ *    <- assign, <- start          in an elastic run also later: who is left, or has come, continues in another epoch
  *    store ->, <- stored          the room's store, at any time: store/store-messages.ts
  *    ice ->, <- ice               ICE servers with fresh credentials, at any time
  *    ping ->, <- pong             a tab measures its round trip; pings of the server's own run the other way
@@ -39,7 +40,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
-export const protocolVersion = 6
+export const protocolVersion = 7
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
@@ -77,6 +78,9 @@ export const limits = {
   authenticateMs: 10_000,
   /** From `assign` until every rank is ready. */
   readyMs: 20_000,
+  /** In an elastic run: from the loss of a link until ranks that have not answered are left out; from a newcomer until it gets a rank. */
+  doubtMs: 1_500,
+  joinMs: 1_000,
   /** The server pings this often and drops a connection that it has not heard from for `goneMs`. */
   pingMs: 5_000,
   goneMs: 15_000,
@@ -250,7 +254,12 @@ export const clientMessageSchema = v.variant('type', [
   v.strictObject({ type: v.literal('handOver'), id: memberIdSchema }),
   v.strictObject({ type: v.literal('remove'), id: memberIdSchema }),
   v.strictObject({ type: v.literal('reach'), to: memberIdSchema, box: boxSchema }),
-  v.strictObject({ type: v.literal('start'), settings: json(limits.settingsBytes) }),
+  v.strictObject({
+    type: v.literal('start'),
+    settings: json(limits.settingsBytes),
+    /** Whether the run continues when a rank is lost, and takes in who comes. Default false. */
+    isElastic: v.optional(v.boolean()),
+  }),
   v.strictObject({
     type: v.literal('signal'),
     epoch: epochSchema,
@@ -337,6 +346,8 @@ export const serverMessageSchema = v.variant('type', [
   v.object({
     type: v.literal('assign'),
     epoch: epochSchema,
+    /** Of an elastic run: the epoch with which it began. It continues in later ones. */
+    run: v.optional(epochSchema),
     rank: rankSchema,
     worldSize: whole(1, limits.membersPerRoom),
     /** By rank. */

@@ -13,8 +13,9 @@ import {
 } from '../room/messages.ts'
 import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
-import { type Member, Room, withoutRelay } from './room.ts'
+import { type Member, Room } from './room.ts'
 import type { RelaySockets } from './room-relay.ts'
+import { withoutRelay } from './room-run.ts'
 
 export type { Limits } from '../room/messages.ts'
 export { linkKind } from '../room/topology.ts'
@@ -186,6 +187,8 @@ export class Rendezvous {
       return
     }
     const message = parsed.message
+    const { place } = connection
+    if (place?.member) place.room.heard(place.member)
     if (!this.takeToken(connection, message) || message.type === 'pong') return
     if (message.type === 'ping') {
       this.send(connection.id, { type: 'pong' })
@@ -273,6 +276,7 @@ export class Rendezvous {
         if (dismissed) this.end(dismissed, 'removed', text, null, text)
       },
       held: this.held,
+      heardAtMs: (id) => this.connections.get(id)?.heardAtMs ?? 0,
       iceServers: (id) => this.iceServers(id),
       relay: this.host.relay ?? null,
     })

@@ -1,0 +1,460 @@
+import type { Env } from '../../util/env.ts'
+import { without, withoutEpoch } from '../collective/failure.ts'
+import { meshLimit } from '../room/edges.ts'
+import type { IceServer } from '../room/ice-servers.ts'
+import type {
+  AssignedLink,
+  ClientMessage,
+  JsonValue,
+  Limits,
+  MessageOf,
+  RoomState,
+  ServerMessage,
+} from '../room/messages.ts'
+import type { Refusal } from '../room/refusals.ts'
+import { planLinks } from '../room/topology.ts'
+import type { Member } from './room.ts'
+
+/** What names its epoch, and what else a member may say. */
+export type EpochMessage = MessageOf<'signal' | 'ready' | 'linkDown' | 'abort' | 'done'>
+
+/** What a run needs of its room. */
+export interface RunRoom {
+  readonly env: Env
+  readonly limits: Limits
+  readonly hasRelay: boolean
+  /** In order of joining, the maker first. */
+  members(): readonly Member[]
+  send(member: Member, message: ServerMessage): void
+  refuse(
+    member: Member,
+    code: Refusal,
+    text: string,
+    about: ClientMessage['type'],
+    isFatal?: boolean,
+  ): void
+  /** When anything came from the member. */
+  heardAtMs(member: Member): number
+  iceServers(connectionId: string): IceServer[]
+  /** The state, the epoch or the ranks are others. */
+  changed(): void
+  /** The run is over. */
+  ended(): void
+}
+
+interface Rank {
+  readonly member: Member
+  readonly links: AssignedLink[]
+  isReady: boolean
+  isDone: boolean
+  boxChars: number
+}
+
+/** For those who ask for a relay where there is none. */
+export const withoutRelay =
+  'this server has no relay. Start it with --relay, or the Vite plugin with relay: true.'
+
+type LinkPlan = { readonly links: AssignedLink[][] }
+type Refused = { readonly code: Refusal; readonly text: string }
+
+/**
+ * The runs of a room, one after the other: their epochs and ranks.
+ *
+ *   LOBBY -start-> ASSIGNED(epoch) -all ready-> RUNNING -all done-> FINISHED
+ *                     |  lost rank, linkDown, abort, 20 s  |
+ *                     +-------------> FAILED <-------------+        start again: ASSIGNED(epoch + 1)
+ *
+ * - A rank that says bye, or whose socket ends before the run is RUNNING, fails the run at once.
+ * - A socket that ends without bye while RUNNING leaves its rank detached: the ring itself needs no server, so the run continues until a
+ *   neighbour reports that link down too (FAILED), or everyone still attached is done (FINISHED). There is no way back into a run for a
+ *   detached rank. Once every rank is detached the run counts as FAILED: they leave the room to who waits in it.
+ *
+ * An elastic run that has once been RUNNING does not fail by a lost rank:
+ *
+ *   RUNNING -lost rank, newcomer-> ASSIGNED(epoch + 1, the same run) -all ready-> RUNNING
+ *
+ * - The members that are here get ranks in the room's order. Whose socket ends is lost. Where a link ends, all are asked, and who does not
+ *   answer within `doubtMs` is left out until it is heard again.
+ * - In the next epoch who is not ready in time is left out likewise; of two that cannot be linked the newcomer is, else the higher rank, for the
+ *   rest of the run.
+ * - An abort of a rank ends the run for all, as ever.
+ */
+export class RoomRun {
+  state: RoomState = 'lobby'
+  /** Of the current or last run; 0 before the first. */
+  epoch = 0
+  private ranks: Rank[] = []
+  private settings: JsonValue = null
+  /** The epoch with which the run began. */
+  private first = 0
+  private isElastic = false
+  /** It has been RUNNING. */
+  private hasBegun = false
+  /** Of the epoch that ran last, while the one that follows is ASSIGNED: they may be done with it. */
+  private before: { epoch: number; ranks: Rank[] } | null = null
+  /** Members of the room that are no ranks of this run: until they are heard again, or to its end. */
+  private readonly silent = new Map<Member, number>()
+  private readonly barred = new Set<Member>()
+  private cancelReady: () => void = () => undefined
+  /** The look at ranks that may be lost, a regrouping that is due. */
+  private cancelDue: (() => void) | null = null
+
+  constructor(private readonly room: RunRoom) {}
+
+  get isOn(): boolean {
+    return this.state === 'assigned' || this.state === 'running'
+  }
+
+  rankOf(member: Member): number {
+    return this.ranks.findIndex((one) => one.member === member)
+  }
+
+  nameOf(rank: number): string {
+    return `rank ${rank} (${this.ranks[rank].member.info.name})`
+  }
+
+  /** Whether the others wait for something of this rank. */
+  isOwed(rank: number): boolean {
+    return rank >= 0 && !this.ranks[rank].isDone
+  }
+
+  /** Whether a rank whose socket ends without a bye stays in the run. */
+  get keepsDetached(): boolean {
+    return this.state === 'running' && !this.isElastic
+  }
+
+  /** The links of a run with these members, or why there can be none. */
+  planFor(members: readonly Member[]): LinkPlan | Refused {
+    const plan = planLinks(
+      members.map((one) => one.info),
+      this.room.hasRelay,
+    )
+    if ('apart' in plan) {
+      const [a, b] = plan.apart
+      const asked = [a, b].map((rank) => members[rank].info.transport)
+      const text = asked.includes('port')
+        ? `ranks ${a} and ${b} do not share a browser, but transport "port" was requested. Use "auto" or "webrtc".`
+        : `ranks ${a} and ${b} request transports "${asked.join('" and "')}". Use the same for both.`
+      return { code: 'no-transport', text }
+    }
+    if (!this.room.hasRelay && plan.links.flat().some(({ kind }) => kind === 'relay')) {
+      return {
+        code: 'no-relay',
+        text: `transport "relay" was requested, but ${withoutRelay}`,
+      }
+    }
+    return plan
+  }
+
+  start({ links }: LinkPlan, settings: JsonValue, isElastic: boolean): void {
+    this.settings = settings
+    this.isElastic = isElastic
+    this.hasBegun = false
+    this.first = this.epoch + 1
+    this.assign(this.room.members(), links)
+  }
+
+  private assign(members: readonly Member[], links: AssignedLink[][]): void {
+    this.epoch++
+    this.state = 'assigned'
+    this.ranks = members.map((member, rank) => ({
+      member,
+      links: links[rank],
+      isReady: false,
+      isDone: false,
+      boxChars: 0,
+    }))
+    const { limits, env } = this.room
+    const mayFallBack = links.flat().some(({ canRelay }) => canRelay)
+    // Then a link is tried one way after the other.
+    const readyMs = limits.readyMs + (mayFallBack ? limits.relayWaitMs : 0)
+    this.cancelReady = env.after(readyMs, () => this.endWait(readyMs))
+    const { epoch, first: run } = this
+    const worldSize = members.length
+    // Links need nothing of what was measured, and the message of a full room must fit.
+    const told = members.map(({ id, info: { measured: _, ...info } }) => ({ id, ...info }))
+    for (const [rank, { member, links: own }] of this.ranks.entries()) {
+      if (own.some(({ kind }) => kind === 'webrtc')) this.sendIceServers(member)
+      this.room.send(member, {
+        type: 'assign',
+        epoch,
+        ...(this.isElastic && { run }),
+        rank,
+        worldSize,
+        members: told,
+        links: own,
+      })
+    }
+    this.room.changed()
+  }
+
+  private sendIceServers(member: Member): void {
+    const { connectionId } = member
+    if (connectionId === null) return
+    const iceServers = this.room.iceServers(connectionId)
+    if (iceServers.length > 0) this.room.send(member, { type: 'ice', iceServers })
+  }
+
+  /** Not all ranks have their links. */
+  private endWait(readyMs: number): void {
+    const late = this.ranks.flatMap((one, rank) => (one.isReady ? [] : [rank]))
+    const names = late.map((rank) => this.nameOf(rank)).join(', ')
+    const text = `not every rank had its links within ${readyMs} ms: missing ${names}.`
+    if (!this.hasBegun) {
+      this.fail(late[0], `${text} Check those tabs and start again.`)
+      return
+    }
+    for (const rank of late) this.leaveOut(this.ranks[rank].member, text, false)
+    this.regroup()
+  }
+
+  // --- an elastic run ---
+
+  /** A rank has left, or its connection has ended: `text` says why. */
+  lost(rank: number, text: string): void {
+    const who = this.nameOf(rank)
+    if (this.isElastic && this.hasBegun) this.regroup()
+    else this.fail(rank, `${who} is gone: ${text}. Start again without it, or once it is back.`)
+  }
+
+  /** Somebody is in the room who has no rank in it. */
+  newcomers(): void {
+    if (this.state !== 'running' || !this.isElastic || this.cancelDue) return
+    if (this.members().length === this.ranks.length) return
+    this.cancelDue = this.room.env.after(this.room.limits.joinMs, () => this.regroup())
+  }
+
+  /** A message of a member has come. */
+  heard(member: Member): void {
+    const sinceMs = this.silent.get(member)
+    if (sinceMs === undefined || this.room.heardAtMs(member) <= sinceMs) return
+    this.silent.delete(member)
+    this.newcomers()
+  }
+
+  /** Those that would have ranks now: who has one first, and newcomers up to the number that can all be linked. */
+  private members(): Member[] {
+    const known = new Set([...(this.before?.ranks ?? []), ...this.ranks].map((one) => one.member))
+    let count = 0
+    const here = this.room
+      .members()
+      .filter((one) => one.connectionId && !this.silent.has(one) && !this.barred.has(one))
+    const stay = here.filter((one) => known.has(one)).length
+    return here.filter((one) => known.has(one) || stay + ++count <= meshLimit)
+  }
+
+  /** The same run in a new epoch, with those who are here. */
+  private regroup(): void {
+    this.clearTimers()
+    this.before ??= { epoch: this.epoch, ranks: this.ranks }
+    const { ranks } = this.before
+    const members = this.members()
+    const known = members.filter((one) => ranks.some(({ member }) => member === one))
+    for (const some of [members, known]) {
+      const plan = this.planFor(some)
+      if ('code' in plan || some.length === 0) continue
+      this.assign(some, plan.links)
+      return
+    }
+    this.fail(0, 'the run cannot continue: no rank of it is left in the room. Start again.')
+  }
+
+  /** A link between two ranks has ended: whoever does not answer now is left out. */
+  private doubt(): void {
+    if (this.cancelDue) return
+    const { env, limits } = this.room
+    const askedAtMs = env.now()
+    for (const { member } of this.ranks) this.room.send(member, { type: 'ping' })
+    this.cancelDue = env.after(limits.doubtMs, () => {
+      for (const [rank, { member }] of this.ranks.entries())
+        if (this.room.heardAtMs(member) < askedAtMs)
+          this.leaveOut(
+            member,
+            `${this.nameOf(rank)} did not answer within ${limits.doubtMs} ms.`,
+            false,
+          )
+      this.regroup()
+    })
+  }
+
+  private leaveOut(member: Member, text: string, isForGood: boolean): void {
+    if (isForGood) this.barred.add(member)
+    else this.silent.set(member, this.room.env.now())
+    const { epoch } = this
+    const whole = `epoch ${epoch}: the run continues without this tab: ${text}`
+    this.room.send(member, { type: 'abort', epoch, rank: null, text: whole })
+  }
+
+  /** A rank is done with the epoch before: the run is over once all its ranks are; else it continues without those that are. */
+  private doneBefore(member: Member): void {
+    const { before } = this
+    const own = before?.ranks.find((one) => one.member === member)
+    if (!before || !own) return
+    own.isDone = true
+    const attached = before.ranks.filter((one) => one.member.connectionId)
+    if (attached.every(({ isDone }) => isDone)) {
+      this.end('finished')
+      return
+    }
+    this.cancelDue ??= this.room.env.after(this.room.limits.joinMs, () => {
+      for (const one of before.ranks) {
+        if (!one.isDone || this.barred.has(one.member)) continue
+        this.barred.add(one.member)
+        this.room.send(one.member, { type: 'finished', epoch: before.epoch })
+      }
+      this.regroup()
+    })
+  }
+
+  // --- what ranks say ---
+
+  receive(member: Member, message: EpochMessage): void {
+    const rank = this.rankOf(member)
+    if (message.type === 'done' && this.before?.epoch === message.epoch) {
+      this.doneBefore(member)
+      return
+    }
+    if (!this.isOn || message.epoch !== this.epoch || rank < 0) {
+      // Common and harmless: the message crossed the end of its epoch.
+      const now = this.isOn ? `${this.epoch}${rank < 0 ? ', which you are not in' : ''}` : 'none'
+      const text = `expected the current epoch (${now}), got ${message.epoch}.`
+      this.room.refuse(member, 'wrong-epoch', text, message.type)
+      return
+    }
+    const mine = this.ranks[rank]
+    switch (message.type) {
+      case 'signal':
+        this.passBox(rank, message)
+        return
+      case 'ready':
+        if (this.state !== 'assigned') return
+        mine.isReady = true
+        if (this.ranks.every((one) => one.isReady)) this.begin()
+        return
+      case 'linkDown':
+        this.linkDown(rank, message)
+        return
+      case 'abort': {
+        const text = withoutEpoch(message.text, this.epoch)
+        const why = without(`rank ${rank} `, text)
+        this.fail(rank, `${this.nameOf(rank)}${why === text ? ':' : ''} ${why}`)
+        return
+      }
+      case 'done':
+        if (this.state !== 'running') {
+          const text = 'done arrived before the run had started.'
+          this.room.refuse(member, 'wrong-state', text, 'done')
+          return
+        }
+        mine.isDone = true
+        this.finishIfDone()
+    }
+  }
+
+  private begin(): void {
+    this.clearTimers()
+    this.state = 'running'
+    this.hasBegun = true
+    this.before = null
+    this.sendToRanks({ type: 'start', epoch: this.epoch, settings: this.settings })
+    this.room.changed()
+    this.newcomers()
+  }
+
+  private linkDown(rank: number, { peerRank, text }: MessageOf<'linkDown'>): void {
+    if (!this.hasLink(rank, peerRank, 'linkDown')) return
+    // A rank that is done may go: what it owed the others has been sent.
+    if (this.ranks[peerRank].isDone) return
+    const peer = this.nameOf(peerRank)
+    const why = `${this.nameOf(rank)} lost its link to ${peer}: ${without(`link to ${peer}: `, text)}`
+    if (!this.isElastic || !this.hasBegun) this.fail(peerRank, why)
+    else if (this.state === 'running') this.doubt()
+    else {
+      const wasIn = (at: number) =>
+        this.before!.ranks.some(({ member }) => member === this.ranks[at].member)
+      const out = [rank, peerRank].find((at) => !wasIn(at)) ?? Math.max(rank, peerRank)
+      this.leaveOut(this.ranks[out].member, why, true)
+      this.regroup()
+    }
+  }
+
+  private passBox(from: number, { to, attempt, box }: MessageOf<'signal'>): void {
+    const { member } = this.ranks[from]
+    const mostBoxChars = this.room.limits.boxCharsPerLink * this.ranks[from].links.length
+    if (!this.hasLink(from, to, 'signal')) return
+    this.ranks[from].boxChars += box.length
+    if (this.ranks[from].boxChars > mostBoxChars) {
+      const text = `at most ${mostBoxChars} characters of signals are allowed in an epoch. Do not send data through signaling.`
+      this.room.refuse(member, 'too-large', text, 'signal', true)
+      return
+    }
+    const { epoch } = this
+    this.room.send(this.ranks[to].member, { type: 'signal', epoch, from, attempt, box })
+  }
+
+  /** Refuses a message about a rank that `rank` has no link to. */
+  private hasLink(rank: number, peerRank: number, about: ClientMessage['type']): boolean {
+    const { member, links } = this.ranks[rank]
+    if (links.some((link) => link.peerRank === peerRank)) return true
+    const text = `this rank has no link to rank ${peerRank}.`
+    this.room.refuse(member, 'unknown-rank', text, about)
+    return false
+  }
+
+  finishIfDone(): void {
+    const attached = this.ranks.filter((one) => one.member.connectionId)
+    // Nobody is left who could report an end, and who waits here must not wait for ever.
+    if (attached.length === 0) this.end('failed')
+    else if (attached.every((one) => one.isDone)) this.end('finished')
+  }
+
+  private fail(rank: number, text: string): void {
+    const { epoch, before } = this
+    const whole = `epoch ${epoch}: ${text}`
+    this.sendToRanks({ type: 'abort', epoch, rank, text: whole })
+    for (const { member } of before?.ranks ?? [])
+      if (this.rankOf(member) < 0)
+        this.room.send(member, { type: 'abort', epoch: before!.epoch, rank, text: whole })
+    this.end('failed')
+  }
+
+  private end(state: 'finished' | 'failed'): void {
+    const { before, epoch } = this
+    if (state === 'finished') {
+      for (const { member } of (before ?? { ranks: this.ranks }).ranks)
+        this.room.send(member, { type: 'finished', epoch: before?.epoch ?? epoch })
+      const text = `epoch ${epoch}: the run has ended before this tab could join it.`
+      for (const { member } of before ? this.ranks : [])
+        if (!before!.ranks.some((one) => one.member === member))
+          this.room.send(member, { type: 'abort', epoch, rank: null, text })
+    }
+    this.state = state
+    this.clear()
+    this.room.ended()
+  }
+
+  /** Nobody is in the room. */
+  reset(): void {
+    if (this.isOn) this.state = 'failed'
+    this.clear()
+  }
+
+  private clear(): void {
+    this.clearTimers()
+    this.ranks = []
+    this.before = null
+    this.settings = null
+    this.silent.clear()
+    this.barred.clear()
+  }
+
+  private clearTimers(): void {
+    this.cancelReady()
+    this.cancelDue?.()
+    this.cancelDue = null
+  }
+
+  private sendToRanks(message: ServerMessage): void {
+    for (const { member } of this.ranks) this.room.send(member, message)
+  }
+}
