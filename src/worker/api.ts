@@ -42,6 +42,10 @@ export interface Membership {
   worldSize: number
   /** By rank: which machine it counts to, the same on all ranks; default: nobody knows. */
   machines?: readonly number[]
+  /** Whether the run continues when a rank is lost, in the membership that `continueAs` brings. Default false. */
+  isElastic?: boolean
+  /** Whether it is on already, and this rank gets its state from the others. Default false. */
+  joins?: boolean
   /** Who has which rank, the same on all ranks: runs in a row with the same ones measure the links once. Default: each run does. */
   who?: string
 }
@@ -87,6 +91,12 @@ export interface ComputeApi {
     checkpoints?: CheckpointAddress,
     given?: Uint8Array,
   ): Promise<RunResult>
+  /** All ranks of an elastic run keep their state after one of the next steps and wait for `continueAs`. A no-op where it waits already. */
+  regroupSoon(): Promise<void>
+  /** The membership in which an elastic run continues, over links that were added; resolves when it does, or has ended. */
+  continueAs(membership: Membership): Promise<void>
+  /** No membership will come: a rank that is lost ends the run. */
+  cannotRegroup(): Promise<void>
   /** Asks for a pause of the run: all ranks begin it after the same step, told by `paused`. A no-op when nothing runs. */
   pause(): Promise<void>
   /** Takes back what `pause` asked for: when all that asked have, all ranks go on, told by `continued`. */

@@ -13,9 +13,9 @@ import {
 } from '../room/messages.ts'
 import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
-import { type Member, Room } from './room.ts'
+import { Room } from './room.ts'
 import type { RelaySockets } from './room-relay.ts'
-import { withoutRelay } from './room-run.ts'
+import { type Member, withoutRelay } from './room-run.ts'
 
 export type { Limits } from '../room/messages.ts'
 export { linkKind } from '../room/topology.ts'

@@ -7,13 +7,26 @@ import type {
   ClientMessage,
   JsonValue,
   Limits,
+  MemberInfo,
   MessageOf,
   RoomState,
   ServerMessage,
 } from '../room/messages.ts'
 import type { Refusal } from '../room/refusals.ts'
+import type { TokenBucket } from '../room/token-bucket.ts'
 import { planLinks } from '../room/topology.ts'
-import type { Member } from './room.ts'
+
+/** Of a room. */
+export interface Member {
+  readonly id: string
+  info: MemberInfo
+  /** Null once detached. */
+  connectionId: string | null
+  /** For the server alone: what it came with to be known by when it comes again. */
+  readonly token: string | null
+  /** Of its boxes between runs. */
+  readonly reaches: TokenBucket
+}
 
 /** What names its epoch, and what else a member may say. */
 export type EpochMessage = MessageOf<'signal' | 'ready' | 'linkDown' | 'abort' | 'done'>

@@ -12,7 +12,7 @@ import { type Refusal, removedBy } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 import { ringNeighbours } from '../room/topology.ts'
 import { type RelaySockets, RoomRelay } from './room-relay.ts'
-import { type EpochMessage, RoomRun } from './room-run.ts'
+import { type EpochMessage, type Member, RoomRun } from './room-run.ts'
 import { RoomStore } from './room-store.ts'
 
 /** What a room needs from the server around it. */
@@ -39,17 +39,6 @@ export interface RoomHost {
   iceServers(connectionId: string): IceServer[]
   /** Null: this server relays no links. */
   readonly relay: RelaySockets | null
-}
-
-export interface Member {
-  readonly id: string
-  info: MemberInfo
-  /** Null once detached. */
-  connectionId: string | null
-  /** For the server alone: what it came with to be known by when it comes again. */
-  readonly token: string | null
-  /** Of its boxes between runs. */
-  readonly reaches: TokenBucket
 }
 
 export type RoomMessage =

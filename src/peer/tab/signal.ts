@@ -170,9 +170,9 @@ export class SignalClient {
     return this.connection.askIceServers()
   }
 
-  /** Starts a run with everyone in the room; the maker's act. A refusal comes as `refused`. */
-  start(settings: JsonValue): void {
-    this.connection.send({ type: 'start', settings })
+  /** Starts a run with everyone in the room; the maker's act. `isElastic`: see the message. A refusal comes as `refused`. */
+  start(settings: JsonValue, isElastic = false): void {
+    this.connection.send({ type: 'start', settings, ...(isElastic && { isElastic }) })
   }
 
   /** Seals `data` for one neighbour and sends it. Signals keep their order. */

@@ -18,7 +18,11 @@ const lostCode: ErrorCode = 'gpu.lost'
 export const isLoss = (error: PeerError | undefined): boolean => error?.code === lostCode
 
 /** Whether a group ended because a rank went or fell silent. */
-const isRankLost = ({ code }: PeerError): boolean => code === 'peer.lost' || code === 'peer.timeout'
+export const isRankLost = (error: unknown): boolean =>
+  error instanceof PeerError && (error.code === 'peer.lost' || error.code === 'peer.timeout')
+
+/** Between two steps all ranks have kept their state, to continue in another group. */
+export class Regrouping extends Error {}
 
 /** Where a run continues. */
 export interface Place {
@@ -78,7 +82,7 @@ export class Recovery {
     kept: KeptStates,
     brought: Pick<Brought, 'suspect' | 'hasGiven'>,
   ): Promise<Place & Settled> {
-    if (place.group.size > 1 || place.group.error) {
+    if (place.group.size > 1 || place.group.error || error instanceof Regrouping) {
       return this.#together(error, place, kept, brought)
     }
     const { reopen } = this.#options
@@ -112,7 +116,8 @@ export class Recovery {
     brought: Pick<Brought, 'suspect' | 'hasGiven'>,
   ): Promise<Place & Settled> {
     const { regroup, reopen } = this.#options
-    const reason = group.error ? undefined : await lossBehind(error, runtime)
+    const isPlanned = error instanceof Regrouping
+    const reason = group.error || isPlanned ? undefined : await lossBehind(error, runtime)
     if (reason !== undefined) {
       const text = `rank ${group.rank} lost its device (${reason}).`
       if (!regroup) {
@@ -122,8 +127,8 @@ export class Recovery {
       }
       group.abort(new PeerError(lostCode, text))
     }
-    if (!regroup || !this.#follows(group.error)) throw error
-    const loss = withoutEpoch(group.error.message, group.epoch)
+    if (!regroup || !(isPlanned || this.#follows(group.error))) throw error
+    const loss = group.error && withoutEpoch(group.error.message, group.epoch)
     if (isLoss(group.error)) this.#losses++
     const next = await regroup(group)
     let current = runtime
@@ -138,7 +143,7 @@ export class Recovery {
           `device: the ${group.size} ranks lost GPU devices ${settled.losses} times without progress in training, at most ${mostLosses} times are allowed; ${loss} Close other pages that use the GPU, or start again with a smaller batch or without that rank.`,
         )
       }
-      tellLoss(loss, settled.step)
+      if (loss !== undefined) tellLoss(loss, settled.step)
       if (await isGone(current)) {
         if (!reopen) throw error
         this.lostDevices++

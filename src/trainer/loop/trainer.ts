@@ -36,7 +36,7 @@ import type { RunEvent, RunRecord, TrainerResult } from '../watch/run-events.ts'
 import { shareGiven } from './given-data.ts'
 import { meet } from './meet.ts'
 import { Patience } from './phase-timeouts.ts'
-import { Recovery, type RecoveryOptions } from './recovery.ts'
+import { isLoss, Recovery, type RecoveryOptions } from './recovery.ts'
 import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
 import { replicated, type SharedModel } from './shared-model.ts'
@@ -115,8 +115,11 @@ export class Trainer {
     const regroupHere = async (ended: ProcessGroup) => {
       this.#group = await regroup!(ended)
       this.#patience = new Patience(this.#group)
-      // Measured between other ranks.
-      if (isElastic) this.#links = undefined
+      if (isElastic && !isLoss(ended.error)) {
+        this.#loop.isRegroupAsked = false
+        // Measured between other ranks.
+        this.#links = undefined
+      }
       return this.#group
     }
     this.#recovery = new Recovery({ reopen, regroup: regroup && regroupHere, isElastic })
@@ -175,6 +178,11 @@ export class Trainer {
     this.#loop.pause.passStep()
   }
 
+  /** In an elastic run: after one of the next steps all ranks keep their state and continue in the group that `regroup` gives. */
+  regroupSoon(): void {
+    this.#loop.isRegroupAsked = true
+  }
+
   /**
    * Saves a checkpoint in this rank's place for them, which stays until a person removes it: behind one of the next steps, on all ranks the
    * same, or as the run stands in a pause and behind its last step. Where `canBeSaved`.
@@ -222,8 +230,13 @@ export class Trainer {
     }
     onEvent({ event: 'phase', phase: 'load', rank: group.rank })
     if (joins) {
-      const { suspect } = await meet(group, this.#kept, { suspect: 0, losses: 0, hasGiven: false })
+      const { suspect, step } = await meet(group, this.#kept, {
+        suspect: 0,
+        losses: 0,
+        hasGiven: false,
+      })
       this.#loop.suspect = suspect
+      onEvent({ event: 'regrouped', step, worldSize: group.size, rank: group.rank })
     }
     this.#given = await this.#shareGiven(this.#options.given)
     const data = await task.load({ config, given: this.#given, baseUrl })
@@ -252,7 +265,7 @@ export class Trainer {
 
   /** Makes the next attempt possible after `error`, or throws it. */
   async #recover(error: unknown): Promise<void> {
-    const { config, signal } = this.#options
+    const { config, signal, isElastic, onEvent } = this.#options
     if (signal?.aborted) throw error
     const place = { group: this.#group, runtime: this.#runtime }
     const isNan = error instanceof TabringError && error.code === 'train.nan' && !place.group.error
@@ -267,9 +280,13 @@ export class Trainer {
       const next = await this.#recovery.after(error, place, this.#kept, brought)
       this.#runtime = next.runtime
       this.#loop.suspect = next.suspect
-      const { giver } = next
+      const { giver, group } = next
+      if (isElastic && group !== place.group) {
+        const { rank, size: worldSize } = group
+        onEvent({ event: 'regrouped', step: next.step, worldSize, rank })
+      }
       if (giver !== undefined)
-        await this.#shareGiven(giver === next.group.rank ? this.#given! : undefined)
+        await this.#shareGiven(giver === group.rank ? this.#given! : undefined)
     }
     this.#patience.forSetup()
     // What a step may still give to the device must not meet buffers that are gone.

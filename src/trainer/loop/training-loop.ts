@@ -25,6 +25,7 @@ import { endIfAnyFound } from './anomalies.ts'
 import { Pace } from './pace.ts'
 import { Pause } from './pause.ts'
 import type { Patience } from './phase-timeouts.ts'
+import { Regrouping } from './recovery.ts'
 import { randomScalarsFor } from './training-step.ts'
 
 /** With one rank, steps that may be under way on the device while the next batch is made. */
@@ -100,6 +101,8 @@ export class TrainingLoop {
   readonly #looks: Looks
   readonly #saves: Saves
   readonly #pace: Pace
+  /** Whether all ranks are to continue in another group after the next step; it counts on rank 0. */
+  isRegroupAsked = false
   /** The step that was looked at, op by op; 0 for none. */
   #lookedAt = 0
   /** The last step that was told of. */
@@ -245,7 +248,8 @@ export class TrainingLoop {
       const isHeld = canBeSaved(config) && (isPaused || isLast)
       const isSaved = isDueNow || isHeld || wish.isForSave
       const isLookedAt = gaps.isWaiting && !isLast
-      const isBetween = isEvaluated || isKept || isSaved || isCompared
+      const isRegrouped = wish.isForRegroup && !isLast
+      const isBetween = isEvaluated || isKept || isSaved || isCompared || isRegrouped
       if (isBetween || isPaused || isLookedAt) await this.#drain()
       if (isCompared) await check?.compare(replicas, number)
       let isBest = false
@@ -265,7 +269,7 @@ export class TrainingLoop {
         }
       }
       const progress = { step: number, samples, loss, value, best }
-      if (isKept) await attempt.keep(progress)
+      if (isKept || isRegrouped) await attempt.keep(progress)
       if (isSaved) {
         patience.forSetup()
         await attempt.save(progress, {
@@ -277,6 +281,7 @@ export class TrainingLoop {
       this.#looks.step = number
       if (isPaused) await this.#hold(group, number)
       if (isLookedAt) await gaps.one()
+      if (isRegrouped) throw new Regrouping(`after step ${number}`)
     }
     await live.finish()
     if (first.step === totalSteps) {
@@ -296,35 +301,33 @@ export class TrainingLoop {
   }
 
   /**
-   * Tells the other ranks with the step that begins whether a pause or a save is asked for here; what it returns gives whether any rank did,
-   * the same on all of them, once the step has ended.
+   * Tells the other ranks with the step that begins what is asked for here; what it returns gives what any rank asks for, the same on all of
+   * them, once the step has ended.
    */
   #agree({ group, replicas, step }: Attempt): () => Promise<Wishes> {
     const { pause } = this
     const saves = this.#saves
+    const own: Wishes = {
+      isForPause: pause.isAsked,
+      isForSave: saves.isWanted && replicas === group,
+      isForRegroup: this.isRegroupAsked && group.rank === 0,
+    }
     if (group.size === 1) {
-      return async () => ({ isForPause: pause.isAsked, isForSave: saves.isWanted })
+      return async () => ({
+        isForPause: pause.isAsked,
+        isForSave: saves.isWanted,
+        isForRegroup: this.isRegroupAsked,
+      })
     }
     const { exchange } = step.prepared.trace
     if (replicas === group && exchange) {
-      exchange.ownWord = (pause.isAsked ? 1 : 0) + (saves.isWanted ? saveWord : 0)
-      return async () => {
-        const word = exchange.joinedWord
-        return { isForPause: word % saveWord > 0, isForSave: word >= saveWord }
-      }
+      exchange.ownWord = wordOf(own)
+      return async () => wishesIn(exchange.joinedWord)
     }
     // Ranks whose steps carry no such word keep in step by this: looks, pauses and saves are behind the same step on all.
-    const isForSave = saves.isWanted && replicas === group
-    const own = Uint32Array.of((pause.isAsked ? 1 : 0) + (isForSave ? saveWord : 0))
-    const told = group.allGatherU32(own, { label: 'the wishes' })
+    const told = group.allGatherU32(Uint32Array.of(wordOf(own)), { label: 'the wishes' })
     told.catch(() => undefined)
-    return async () => {
-      const words = await told
-      return {
-        isForPause: words.some((word) => word % saveWord > 0),
-        isForSave: words.some((word) => word >= saveWord),
-      }
-    }
+    return async () => wishesIn((await told).reduce((sum, word) => sum + word, 0))
   }
 
   async #hold(group: ProcessGroup, step: number): Promise<void> {
@@ -360,10 +363,27 @@ export class TrainingLoop {
 interface Wishes {
   readonly isForPause: boolean
   readonly isForSave: boolean
+  readonly isForRegroup: boolean
 }
 
-/** A rank's wish for a save, in the word that ranks add up; one for a pause counts 1. There are fewer ranks than that. */
-const saveWord = 4096
+/**
+ * A rank's wishes in the word that ranks add up, as float32 where it travels with gradients: one for a pause counts 1, for a save 4096. Up to 2047
+ * ranks have wishes; rank 0 alone asks for another group.
+ */
+const saveWord = 2 ** 12
+const regroupWord = 2 ** 23
+
+const wordOf = ({ isForPause, isForSave, isForRegroup }: Wishes): number =>
+  (isForPause ? 1 : 0) + (isForSave ? saveWord : 0) + (isForRegroup ? regroupWord : 0)
+
+function wishesIn(sum: number): Wishes {
+  const rest = sum % regroupWord
+  return {
+    isForPause: rest % saveWord > 0,
+    isForSave: rest >= saveWord,
+    isForRegroup: sum >= regroupWord,
+  }
+}
 
 /** What this rank's gradients count for. */
 function weightOf(

@@ -46,6 +46,8 @@ export const trainConfigSchema = v.object({
     ),
     'dp',
   ),
+  /** Whether the run continues when a rank is lost, and takes in who comes, where `canBeElastic`. */
+  elastic: v.optional(v.boolean(), false),
   /** `own-slice`: each rank draws from its own contiguous part of the data, in the data's own order. */
   partition: v.optional(v.picklist(['shuffled', 'own-slice']), 'shuffled'),
   /** Undefined means that the group's links are measured. */
@@ -79,6 +81,14 @@ export const totalStepsOf = ({ steps, epochs, batchSize }: TrainConfig, samples:
 /** Whether ranks may save a run when they want to. Replicas that differ are no one run. */
 export const canBeSaved = ({ saves, strategy }: Pick<TrainConfig, 'saves' | 'strategy'>): boolean =>
   saves !== 'none' && strategy !== 'alone'
+
+/** Whether a run continues with other ranks: it was asked to, and each rank has the whole of one model. */
+export const canBeElastic = ({
+  elastic,
+  parallel,
+  strategy,
+}: Pick<TrainConfig, 'elastic' | 'parallel' | 'strategy'>): boolean =>
+  elastic && parallel === 'dp' && strategy === 'ddp'
 
 /** The stages of each pipeline of a run, and how many pipelines: as many as the ranks allow where it is undefined. Undefined without pipelines. */
 export function pipelinesOf(parallel: string): { stages: number; replicas?: number } | undefined {

@@ -75,6 +75,8 @@ export type RunEvent =
       rank: number
     }
   | { event: 'continued'; step: number; pausedMs: number; rank: number }
+  /** An elastic run continues after that step in another group: ranks were lost, or have come. Told by every rank. */
+  | { event: 'regrouped'; step: number; worldSize: number; rank: number }
   | {
       /** The run goes on from a checkpoint; told by every rank. */
       event: 'resumed'

@@ -66,6 +66,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       proposed = ''
       dispatch({ type: 'assigned', assignment, startedAtMs: Date.now() })
     },
+    onRegrouped: (assignment) => dispatch({ type: 'regrouped', assignment }),
     onLinked: (peerRank, kind) => dispatch({ type: 'linked', peerRank, kind }),
     onConfig: (config) => dispatch({ type: 'config', config }),
     onEvent: (event, atMs) => {

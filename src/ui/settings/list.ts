@@ -149,6 +149,13 @@ export const settings: readonly Setting[] = [
     isAdvanced: true,
   },
   {
+    key: 'elastic',
+    label: 'Continue without lost tabs',
+    kind: 'switch',
+    hint: 'A tab that closes or stops answering does not end the run, and who opens the link joins it. With whole replicas only.',
+    isAdvanced: true,
+  },
+  {
     key: 'saves',
     label: 'Save the run',
     kind: 'choice',

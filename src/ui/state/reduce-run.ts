@@ -1,3 +1,4 @@
+import type { Assignment } from '../../peer/room/messages.ts'
 import type { StepParts } from '../../trainer/watch/run-events.ts'
 import type { RunEvent } from '../../worker/api.ts'
 import { append, last } from '../parts/series.ts'
@@ -12,6 +13,7 @@ export type RunAction = Extract<
   {
     type:
       | 'linked'
+      | 'regrouped'
       | 'config'
       | 'event'
       | 'finished'
@@ -33,6 +35,8 @@ export function reduceRun(run: Run, action: RunAction): Run {
   }
   if (run.end) return run // the first end is the one shown; what comes late belongs to no run
   switch (action.type) {
+    case 'regrouped':
+      return inGroup(run, action.assignment)
     case 'linked':
       return { ...run, ways: { ...run.ways, [action.peerRank]: action.kind } }
     case 'config':
@@ -55,6 +59,23 @@ export function reduceRun(run: Run, action: RunAction): Run {
       const { code, text } = action
       return { ...run, end: { kind: isStop(text) ? 'stopped' : 'failed', code, text } }
     }
+  }
+}
+
+/** The run in the group in which it continues. */
+function inGroup(run: Run, { epoch, rank, worldSize, members, links }: Assignment): Run {
+  const without = (some: Assignment['members'], others: Assignment['members']) =>
+    some.filter(({ id }) => !others.some((one) => one.id === id)).map(({ name }) => name)
+  const change = { left: without(run.members, members), came: without(members, run.members) }
+  return {
+    ...run,
+    epoch,
+    rank,
+    worldSize,
+    members,
+    peers: links.map(({ peerRank }) => peerRank),
+    ways: Object.fromEntries(links.map(({ peerRank, kind }) => [peerRank, kind])),
+    changes: [...run.changes, change],
   }
 }
 
@@ -82,6 +103,8 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       return { ...run, given: { doneBytes: event.doneBytes, totalBytes: event.totalBytes } }
     case 'divided':
       return { ...run, held: event.held }
+    case 'regrouped':
+      return { ...run, regrouped: { step: event.step, worldSize: event.worldSize } }
     case 'resumed':
       return {
         ...run,

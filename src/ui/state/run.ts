@@ -88,6 +88,13 @@ export interface Run {
   readonly testedMs: number
   /** The checkpoint that the run goes on from, as rank 0 tells of it. */
   readonly resumed: { readonly step: number; readonly differences: readonly string[] } | null
+  /** Who has left an elastic run and who has come, group by group, by name. */
+  readonly changes: readonly {
+    readonly left: readonly string[]
+    readonly came: readonly string[]
+  }[]
+  /** The step after which an elastic run continued in another group, the newest time; null before. */
+  readonly regrouped: { readonly step: number; readonly worldSize: number } | null
   /** All ranks hold behind this step; by those ranks. */
   readonly paused: { readonly step: number; readonly by: readonly number[] } | null
   /** One step is let pass: the pause goes on behind it, and the page shows it all the while. */
@@ -174,6 +181,8 @@ export function newRun(
     tests: [],
     testedMs: 0,
     resumed: null,
+    regrouped: null,
+    changes: [],
     paused: null,
     isStepping: false,
     pausedMs: 0,

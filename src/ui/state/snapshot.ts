@@ -83,6 +83,7 @@ export type Action =
   | { type: 'proposed'; config: TrainConfig | null }
   | RunsAction
   | { type: 'assigned'; assignment: Assignment; startedAtMs: number }
+  | { type: 'regrouped'; assignment: Assignment }
   | { type: 'linked'; peerRank: number; kind: AssignedLink['kind'] }
   | { type: 'config'; config: TrainConfig }
   | { type: 'event'; event: RunEvent; atMs: number }

@@ -34,6 +34,7 @@ import type {
 } from '../api.ts'
 import { keepErrorCodes } from '../error-transfer.ts'
 import { EventBatches } from './event-batches.ts'
+import { Memberships } from './memberships.ts'
 
 const reopenAttempts = 20
 const reopenDelayMs = 500
@@ -52,6 +53,8 @@ class ComputeWorker implements ComputeApi {
   #group: ProcessGroup | undefined
   #trainer: Trainer | undefined
   #abort: AbortController | undefined
+  /** Of the newest run. */
+  #memberships: Memberships | undefined
   /** The newest run, until its very end. */
   #run: Promise<RunResult> | undefined
   /** What the newest run has measured, and of which ranks' links. */
@@ -115,7 +118,7 @@ class ComputeWorker implements ComputeApi {
   }
 
   async train(
-    { epoch, rank, worldSize, machines, who }: Membership,
+    membership: Membership,
     config: TrainConfig,
     baseUrl: string,
     onEvents: (events: readonly TimedEvent[]) => void,
@@ -128,15 +131,18 @@ class ComputeWorker implements ComputeApi {
         'train: a run is already in progress. Abort it, or wait until it ends.',
       )
     }
+    const { rank, isElastic = false, joins = false } = membership
     nameSpans(rank, `rank ${rank}`)
     const batches = new EventBatches(onEvents)
     this.#abort = new AbortController()
     const { signal } = this.#abort
-    const links = this.#links.get(epoch) ?? new Map<number, Link>()
-    this.#links.delete(epoch)
+    const memberships = new Memberships(membership)
+    this.#memberships = memberships
+    let links = this.#takeLinks(membership)
     const before = this.#run
-    const ways =
+    const waysOf = ({ who }: Membership) =>
       who && [who, ...[...links].map(([peer, { kind }]) => `${peer} ${kind}`).sort()].join()
+    const ways = waysOf(membership)
     const run = async (): Promise<RunResult> => {
       // An aborted run may still be compiling; what it holds is freed when it has come to its end.
       await before?.catch(() => undefined)
@@ -146,27 +152,54 @@ class ComputeWorker implements ComputeApi {
       const training = await this.#loadTraining()
       const task = await training.taskOf(config, this.#tasks)
       let trainer: Trainer | undefined
-      const ring = new training.Rejoining({
-        epoch,
-        links,
-        follows: training.isLoss,
-        join: async (current, own) => {
-          this.#dropGroup()
-          this.#group = await training.makeDefault(() =>
-            training.joinLinks({
-              rank,
-              worldSize,
-              epoch: current,
-              links: own,
-              machines,
-              helloMs: current === epoch ? undefined : rejoinTimeoutMs,
-              onspan: (span) => trainer?.onSpan(span),
-            }),
-          )
-          signal.throwIfAborted()
-          return this.#group
-        },
-      })
+      // Others may still be in a step of the group before.
+      const ringOf = ({ epoch, rank, worldSize, machines }: Membership, isStart = false) =>
+        new training.Rejoining({
+          epoch,
+          links,
+          follows: training.isLoss,
+          join: async (current, own) => {
+            this.#dropGroup()
+            this.#group = await training.makeDefault(() =>
+              training.joinLinks({
+                rank,
+                worldSize,
+                epoch: current,
+                links: own,
+                machines,
+                helloMs: isStart && current === epoch ? undefined : rejoinTimeoutMs,
+                onspan: (span) => trainer?.onSpan(span),
+              }),
+            )
+            signal.throwIfAborted()
+            return this.#group
+          },
+        })
+      let ring = ringOf(membership, !joins)
+      /** The group of the next membership; of one after it where a rank of that is lost meanwhile. */
+      const regroup = async (ended: ProcessGroup): Promise<ProcessGroup> => {
+        if (!isElastic) return ring.after(ended)
+        if (training.isLoss(ended.error)) {
+          const again = await ring.after(ended).catch((error) => {
+            if (!training.isRankLost(error)) throw error
+          })
+          if (again) return again
+        }
+        for (;;) {
+          const next = await Promise.race([memberships.next(ended.error), rejectOnAbort(signal)])
+          closeAll(links, 'the run continues over other links')
+          links = this.#takeLinks(next)
+          ring = ringOf(next)
+          nameSpans(next.rank, `rank ${next.rank}`)
+          try {
+            const group = await ring.first()
+            memberships.joined()
+            return group
+          } catch (error) {
+            if (signal.aborted || !training.isRankLost(error)) throw error
+          }
+        }
+      }
       let runtime = await this.#openRuntime()
       signal.throwIfAborted()
       const group = await ring.first()
@@ -176,7 +209,9 @@ class ComputeWorker implements ComputeApi {
           runtime = await this.#reopenRuntime()
           return runtime
         },
-        regroup: (ended) => ring.after(ended),
+        regroup,
+        isElastic,
+        joins,
         group,
         config,
         task,
@@ -204,7 +239,20 @@ class ComputeWorker implements ComputeApi {
     } finally {
       batches.flush()
       this.#abort = undefined
+      memberships.joined()
     }
+  }
+
+  async regroupSoon(): Promise<void> {
+    if (this.#abort) this.#trainer?.regroupSoon()
+  }
+
+  async continueAs(membership: Membership): Promise<void> {
+    if (this.#abort) await this.#memberships?.give(membership)
+  }
+
+  async cannotRegroup(): Promise<void> {
+    this.#memberships?.close()
   }
 
   async leave(): Promise<void> {
@@ -307,12 +355,19 @@ class ComputeWorker implements ComputeApi {
   async dropLinks(epoch: number): Promise<void> {
     const links = this.#links.get(epoch)
     this.#links.delete(epoch)
-    for (const link of links?.values() ?? []) link.close('the run did not start')
+    closeAll(links ?? new Map(), 'the run did not start')
+  }
+
+  /** The links of an epoch that begins; of earlier ones that have not begun there is no more need. */
+  #takeLinks({ epoch }: Membership): Map<number, Link> {
+    const links = this.#links.get(epoch) ?? new Map<number, Link>()
+    this.#links.delete(epoch)
+    return links
   }
 
   #end(links: Map<number, Link>): void {
     this.#dropGroup()
-    for (const link of links.values()) link.close('the run is over')
+    closeAll(links, 'the run is over')
   }
 
   /** Without a goodbye's wait: the others have left, or been told. */
@@ -350,6 +405,10 @@ class ComputeWorker implements ComputeApi {
     })
     return this.#runtime
   }
+}
+
+function closeAll(links: ReadonlyMap<number, Link>, why: string): void {
+  for (const link of links.values()) link.close(why)
 }
 
 type Training = typeof import('./training.ts')

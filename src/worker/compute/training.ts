@@ -8,7 +8,7 @@ export { destroyProcessGroup, makeDefault } from '../../distributed/group/defaul
 export { joinLinks } from '../../distributed/link/join-links.ts'
 export { openTuneStore } from '../../graph/tune/tune-store.ts'
 export { Rejoining } from '../../peer/group/rejoin.ts'
-export { isLoss } from '../../trainer/loop/recovery.ts'
+export { isLoss, isRankLost } from '../../trainer/loop/recovery.ts'
 export { Trainer } from '../../trainer/loop/trainer.ts'
 
 /** errors: `config.invalid` for a demo that this page does not have. */

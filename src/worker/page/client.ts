@@ -74,6 +74,9 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
     dropLinks: (epoch) => race(remote.dropLinks(epoch)),
     train: (membership, config, baseUrl, onEvents, ...rest) =>
       race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvents), ...rest)),
+    regroupSoon: () => race(remote.regroupSoon()),
+    continueAs: (membership) => race(remote.continueAs(membership)),
+    cannotRegroup: () => race(remote.cannotRegroup()),
     pause: () => race(remote.pause()),
     goOn: () => race(remote.goOn()),
     oneStep: () => race(remote.oneStep()),

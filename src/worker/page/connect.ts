@@ -52,6 +52,8 @@ export interface RingLinks {
   readonly connected: Promise<void>
   /** Read before `close`: a closed connection keeps its last counts only. */
   stats(): Promise<RingStats>
+  /** Another epoch takes this one's place: its links may end. */
+  letGo(): void
   /** Ends all connections; idempotent. Wait for `finished` or `abort` first: an open neighbour counts a close as a loss. */
   close(): void
 }
@@ -270,7 +272,10 @@ export function formLinks(options: FormLinksOptions): RingLinks {
       links,
     }
   }
-  return { connected, stats, close }
+  const letGo = () => {
+    isFinished = true
+  }
+  return { connected, stats, letGo, close }
 }
 
 /** Says goodbye when the tab closes or navigates, so the others learn it at once. Returns a function that undoes it. */

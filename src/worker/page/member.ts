@@ -12,13 +12,24 @@ import { machinesOf } from '../../peer/room/topology.ts'
 import { loadWebRtc } from '../../peer/tab/late-connection.ts'
 import { type LocalPorts, openLocalPorts } from '../../peer/tab/local-ports.ts'
 import { SignalClient, signalUrl } from '../../peer/tab/signal.ts'
-import type { TrainConfig, TrainConfigInput } from '../../trainer/settings/config.ts'
+import {
+  canBeElastic,
+  type TrainConfig,
+  type TrainConfigInput,
+} from '../../trainer/settings/config.ts'
 import type { Experiments } from '../../trainer/settings/experiments.ts'
 import type { DeviceType } from '../../util/device.ts'
 import { messageOf, PeerError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 import { givenSwitches } from '../../util/switches.ts'
-import type { AdapterFacts, CheckpointAddress, ComputeApi, RunEvent, RunResult } from '../api.ts'
+import type {
+  AdapterFacts,
+  CheckpointAddress,
+  ComputeApi,
+  Membership,
+  RunEvent,
+  RunResult,
+} from '../api.ts'
 import { type ComputeClient, type StartWorker, startCompute } from './client.ts'
 import { formLinks, leaveOnPageHide, type RingLinks, type RingStats } from './connect.ts'
 import { SelfMeasures } from './self-measures.ts'
@@ -59,6 +70,8 @@ export interface RoomMemberOptions {
   /** What the maker, another tab, would start now; null for settings that this page does not know. */
   onProposed?: (config: TrainConfig | null) => void
   onAssigned?: (assignment: Assignment) => void
+  /** The run continues in another group: ranks were lost, or have come. */
+  onRegrouped?: (assignment: Assignment) => void
   /** A link to a neighbour is up, and which way it goes. */
   onLinked?: (peerRank: number, kind: AssignedLink['kind']) => void
   onConfig?: (config: TrainConfig) => void
@@ -87,6 +100,8 @@ export class RoomMember {
   #ports: LocalPorts | null = null
   #ring: RingLinks | undefined
   #assignment: Assignment | undefined
+  /** The group in which the run is to continue, while its links form. */
+  #next: { readonly assignment: Assignment; readonly ring: RingLinks } | undefined
   /** By which words the room's run was ended, until the worker has come to its end. */
   #abortText: string | undefined
   /** Tells of the run's good end, while the worker leaves it. */
@@ -157,7 +172,9 @@ export class RoomMember {
     client.on('proposed', (settings) => this.#options.onProposed?.(this.#knownConfig(settings)))
     client.on('assign', (assignment) => this.#connect(assignment))
     client.on('reach', (reach) => this.#measures?.receive(reach))
-    client.on('start', ({ epoch, settings }) => this.#run(epoch, settings))
+    client.on('start', ({ epoch, settings }) =>
+      this.#next?.assignment.epoch === epoch ? this.#continue() : this.#run(epoch, settings),
+    )
     client.on('abort', ({ epoch, text }) => this.#abort(epoch, text))
     client.on('refused', (error) => {
       this.#hasStarted = false
@@ -173,6 +190,7 @@ export class RoomMember {
       if (!this.#assignment) this.#hasStarted = false
       this.#endMeasures()
       if (this.#assignment && !this.#isRunning) this.#fail(error)
+      this.#compute.api.cannotRegroup().catch(() => undefined)
       this.#options.onServerLost?.(error)
     })
     leaveOnPageHide(client)
@@ -247,7 +265,9 @@ export class RoomMember {
     if (this.#hasStarted || this.#assignment) return
     this.#hasStarted = true
     this.#marks.begin('pressed')
-    this.#requireClient().start(this.#parse(config) as unknown as JsonValue)
+    const parsed = this.#parse(config)
+    const settings = parsed as unknown as JsonValue
+    this.#requireClient().start(settings, canBeElastic(parsed))
   }
 
   /** Asks for a pause: all ranks begin it after the same step, told by the event `paused`. For the maker. */
@@ -267,7 +287,7 @@ export class RoomMember {
 
   /** Ends the run on all ranks. */
   stop(reason: string): void {
-    if (this.#assignment) this.#client?.abort(this.#assignment.epoch, reason)
+    if (this.#assignment) this.#client?.abort(this.#newestEpoch, reason)
     this.#compute.api.abort(reason).catch(() => undefined)
   }
 
@@ -278,6 +298,7 @@ export class RoomMember {
     this.#endMeasures()
     this.#client?.bye()
     this.#ring?.close()
+    this.#next?.ring.close()
     this.#ports?.close()
     this.#compute.terminate()
   }
@@ -302,6 +323,11 @@ export class RoomMember {
   }
 
   #connect(assignment: Assignment): void {
+    const { run } = assignment
+    if (run !== undefined && this.#isRunning && this.#assignment?.run === run) {
+      this.#follow(assignment)
+      return
+    }
     this.#endBefore()
     this.#assignment = assignment
     this.#rank = assignment.rank
@@ -313,7 +339,13 @@ export class RoomMember {
     })
     this.#measures?.runBegan()
     this.#options.onAssigned?.(assignment)
-    const ring = formLinks({
+    const ring = this.#formLinks(assignment)
+    this.#ring = ring
+    ring.connected.catch((error) => this.#fail(error, assignment.epoch))
+  }
+
+  #formLinks(assignment: Assignment): RingLinks {
+    return formLinks({
       client: this.#requireClient(),
       assignment,
       ports: this.#ports,
@@ -324,8 +356,38 @@ export class RoomMember {
         if (this.#assignment === assignment) this.#options.onLinked?.(peerRank, kind)
       },
     })
+  }
+
+  /** The run is to continue in another group: its links form, while the one that is on comes to its end. */
+  #follow(assignment: Assignment): void {
+    tell(1, 'room', () => `epoch ${assignment.epoch}: continues with ${assignment.worldSize} ranks`)
+    this.#next?.ring.close()
+    this.#ring?.letGo()
+    const ring = this.#formLinks(assignment)
+    this.#next = { assignment, ring }
+    // The server has been told.
+    ring.connected.catch(() => undefined)
+    this.compute.regroupSoon().catch(() => undefined)
+  }
+
+  /** All links of the group that follows are up. */
+  #continue(): void {
+    const { assignment, ring } = this.#next!
+    const before = this.#ring
+    this.#next = undefined
+    this.#assignment = assignment
     this.#ring = ring
-    ring.connected.catch((error) => this.#fail(error, assignment.epoch))
+    this.#rank = assignment.rank
+    this.#options.onRegrouped?.(assignment)
+    this.compute
+      .continueAs(membershipOf(assignment))
+      .catch(() => undefined)
+      .then(() => before?.close())
+  }
+
+  /** In which the server knows this tab. */
+  get #newestEpoch(): number {
+    return (this.#next?.assignment ?? this.#assignment)!.epoch
   }
 
   /** The room's run before is over, and the worker has not come to its end yet: it ends here, in the words in which it was ended. */
@@ -342,10 +404,15 @@ export class RoomMember {
     const assignment = this.#assignment
     const ring = this.#ring
     if (!assignment || !ring || assignment.epoch !== epoch) return
-    const { rank, worldSize, members } = assignment
     const client = this.#requireClient()
+    const { run } = assignment
+    /** The one in which the run is now: an elastic one continues in others. */
+    const current = (): Assignment | undefined => {
+      const now = this.#assignment
+      return now === assignment || (run !== undefined && now?.run === run) ? now : undefined
+    }
     // From now on: the others may be done, or fail, before this rank is.
-    const others = this.#othersEnd(client, epoch)
+    const others = this.#othersEnd(client, (of) => of === current()?.epoch)
     this.#isRunning = true
     this.#marks.mark('sent')
     try {
@@ -353,17 +420,15 @@ export class RoomMember {
       this.#options.onConfig?.(config)
       const result = await this.compute.train(
         {
-          epoch,
-          rank,
-          worldSize,
-          machines: machinesOf(members),
-          who: members.map(({ id }) => id).join(),
+          ...membershipOf(assignment),
+          isElastic: run !== undefined,
+          joins: run !== undefined && run !== epoch,
         },
         config,
         location.href,
         (events) => {
           for (const { event, atMs } of events) {
-            if (this.#assignment?.epoch !== epoch) return
+            if (!current()) return
             this.#marks.take(event, atMs)
             this.#options.onEvent?.(event, atMs)
           }
@@ -371,30 +436,36 @@ export class RoomMember {
         this.#options.checkpoints,
         this.#hasStarted ? this.#given.get(config.demo) : undefined,
       )
-      const stats = await ring.stats()
-      client.done(epoch)
+      const last = current()
+      const lastRing = this.#ring ?? ring
+      const stats = await lastRing.stats()
+      if (last) client.done(last.epoch)
       await others.ended
-      if (this.#assignment?.epoch !== epoch) {
-        ring.close()
+      if (!last || current() !== last) {
+        lastRing.close()
         return
       }
       // Once: the room's next run may begin before the worker has left this one.
       const end = () => {
         this.#endWell = undefined
-        ring.close()
+        lastRing.close()
+        this.#dropNext()
         this.#assignment = undefined
         this.#isRunning = false
         this.#hasStarted = false
         this.#measures?.runEnded()
-        tell(1, 'room', () => `epoch ${epoch}: ended well`)
+        tell(1, 'room', () => `epoch ${last.epoch}: ended well`)
+        const { rank, worldSize } = last
         this.#options.onEnd?.({ ok: true, rank, worldSize, result, ring: stats })
       }
       this.#endWell = end
       await this.compute.leave()
       if (this.#endWell === end) end()
     } catch (thrown) {
-      client.abort(epoch, messageOf(thrown).slice(0, 300))
-      this.#fail(thrown, epoch)
+      if (current()) {
+        client.abort(this.#newestEpoch, messageOf(thrown).slice(0, 300))
+        this.#fail(thrown)
+      }
     } finally {
       others.stop()
     }
@@ -405,15 +476,18 @@ export class RoomMember {
    *
    * A connection that closes earlier would count as a loss at a neighbour, and take its channel's statistics along.
    */
-  #othersEnd(client: SignalClient, epoch: number): { ended: Promise<void>; stop: () => void } {
+  #othersEnd(
+    client: SignalClient,
+    isOwn: (epoch: number) => boolean,
+  ): { ended: Promise<void>; stop: () => void } {
     let finish!: () => void
     const ended = new Promise<void>((resolve) => {
       finish = resolve
     })
     if (this.#isServerLost) finish()
     const listening = [
-      client.on('finished', (finished) => finished.epoch === epoch && finish()),
-      client.on('abort', (aborted) => aborted.epoch === epoch && finish()),
+      client.on('finished', ({ epoch }) => isOwn(epoch) && finish()),
+      client.on('abort', ({ epoch }) => isOwn(epoch) && finish()),
       client.on('lost', finish),
     ]
     return {
@@ -432,7 +506,7 @@ export class RoomMember {
   #died(error: Error): void {
     if (this.#isClosed) return
     const client = this.#client
-    if (this.#assignment) client?.abort(this.#assignment.epoch, messageOf(error).slice(0, 300))
+    if (this.#assignment) client?.abort(this.#newestEpoch, messageOf(error).slice(0, 300))
     this.#fail(error)
     this.#endMeasures()
     client?.bye()
@@ -449,10 +523,18 @@ export class RoomMember {
   }
 
   #abort(epoch: number, text: string): void {
-    if (this.#assignment?.epoch !== epoch) return
+    if (this.#assignment?.epoch !== epoch && this.#next?.assignment.epoch !== epoch) return
     this.#abortText = text
     if (this.#isRunning) this.compute.abort(text).catch(() => undefined)
     else this.#fail(new PeerError('peer.aborted', text))
+  }
+
+  #dropNext(): void {
+    if (!this.#next) return
+    const { assignment, ring } = this.#next
+    this.#next = undefined
+    ring.close()
+    this.#compute.api.dropLinks(assignment.epoch).catch(() => undefined)
   }
 
   /** Ends the current assignment, once, with the first error. An error of another epoch ends nothing. */
@@ -467,10 +549,19 @@ export class RoomMember {
     this.#isRunning = false
     this.#hasStarted = false
     this.#ring?.close()
+    this.#dropNext()
     this.#measures?.runEnded()
     this.#options.onEnd?.({ ok: false, rank, error })
   }
 }
+
+const membershipOf = ({ epoch, rank, worldSize, members }: Assignment): Membership => ({
+  epoch,
+  rank,
+  worldSize,
+  machines: machinesOf(members),
+  who: members.map(({ id }) => id).join(),
+})
 
 const toError = (thrown: unknown): Error =>
   thrown instanceof Error ? thrown : new Error(String(thrown))

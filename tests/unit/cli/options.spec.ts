@@ -66,6 +66,7 @@ test('every option arrives', () => {
       strategy: 'alone',
       parallel: 'dp',
       partition: 'own-slice',
+      elastic: false,
       evaluateEvery: 3,
       saves: 'none',
       model: 'cnn',
@@ -166,6 +167,7 @@ test('help names every option', () => {
 
 /** Settings of the page alone. */
 const withoutFlag = {
+  elastic: 'a command opens the tabs that it needs; --max-restarts says whether it does so again',
   maxStepsPerSec: 'a command has nobody who watches',
   saves: '--checkpoint-dir says whether the command saves',
 }

@@ -1,0 +1,48 @@
+import type { PeerError } from '../../util/errors.ts'
+import type { Membership } from '../api.ts'
+
+/** The memberships of an elastic run, one after the other, as they come from the page and as the run comes to need them. */
+export class Memberships {
+  #epoch: number
+  #newest: Membership | undefined
+  #isClosed = false
+  /** Called when a membership has come, or none will. */
+  #wake: () => void = () => undefined
+  #given: (() => void)[] = []
+
+  constructor({ epoch }: Membership) {
+    this.#epoch = epoch
+  }
+
+  /** A membership has come; resolves when the run is in it, or in a later one, or has ended. */
+  give(membership: Membership): Promise<void> {
+    this.#newest = membership
+    this.#wake()
+    return new Promise((resolve) => this.#given.push(resolve))
+  }
+
+  /** None will come. */
+  close(): void {
+    this.#isClosed = true
+    this.#wake()
+  }
+
+  /** The newest one that the run was not in yet. errors: `ended` where none will come. */
+  async next(ended: PeerError | undefined): Promise<Membership> {
+    for (;;) {
+      if (this.#newest && this.#newest.epoch > this.#epoch) {
+        this.#epoch = this.#newest.epoch
+        return this.#newest
+      }
+      if (this.#isClosed) throw ended ?? new Error('no membership follows')
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve
+      })
+    }
+  }
+
+  /** The run is in the membership that it took last, or has ended. */
+  joined(): void {
+    for (const resolve of this.#given.splice(0)) resolve()
+  }
+}
