@@ -202,7 +202,8 @@ function formatReport(
   const { forward, perTask, transfer } = simulated
   const heading = `${today()}, Chromium ${browser}, ${device}, ${machineLine('before the run', load)}. ${model}, ${batch} samples, ${stages} logical devices of one adapter, ${repeats} steps each. They share its compute units, so the measured times show what splitting costs, and no speed-up.`
   const percent = (share: number) => `${Math.round(100 * share)} %`
-  const costs = `Ideal: (m + p - 1) / (m · p) for m micro-batches on p devices that share nothing, of whose time the bubble is (p - 1) / (m + p - 1). Simulated devices: arithmetic, with the stages' measured shares of a step (${shares.map(percent).join(', ')}), of which forward is ${percent(forward)}; each task takes ${percent(perTask)} of a step more, a transfer ${percent(transfer)}.`
+  const exact = (share: number) => `${Number((100 * share).toPrecision(2))} %`
+  const costs = `Ideal: (m + p - 1) / (m · p) for m micro-batches on p devices that share nothing, of whose time the bubble is (p - 1) / (m + p - 1). Simulated devices: arithmetic, with the stages' measured shares of a step (${shares.map(percent).join(', ')}), of which forward is ${percent(forward)}; each task takes ${exact(perTask)} of a step more, a transfer ${exact(transfer)}.`
   const pipelined = times.map(({ split }) => split).filter((split) => typeof split === 'number')
   const best = pipelined.toSorted(
     (a, b) => endOf(simulate(flags, shares, a)) - endOf(simulate(flags, shares, b)),

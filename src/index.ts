@@ -375,6 +375,7 @@ export {
 export type { PlanOptions } from './graph/plan/plan.ts'
 export type { InputTypes, Outputs, PrepareOptions, TracedFunction } from './graph/plan/prepare.ts'
 export type {
+  DeviceMemory,
   ProgramMemory,
   RunInput,
   RunInputs,

@@ -61,6 +61,8 @@ const deviation = 0.02
 export class Conv1D extends Module {
   readonly weight: Parameter
   readonly bias: Parameter
+  /** Equal parts of the output that ranks divide one by one: queries, keys and values are 3. */
+  blocks = 1
 
   constructor(inFeatures: number, outFeatures: number, weightDeviation = deviation) {
     super()
@@ -90,6 +92,8 @@ class Attention extends Module {
     super()
     const { width, heads, dropout = 0 } = config
     this.c_attn = new Conv1D(width, 3 * width)
+    // Queries, keys and values.
+    this.c_attn.blocks = 3
     this.c_proj = new Conv1D(width, width, residualDeviation(config))
     this.#headWidth = width / heads
     this.#heads = heads
@@ -103,6 +107,12 @@ class Attention extends Module {
     const projected = this.c_attn.forward(x)
     // Of tensor parallel ranks each has some of the heads.
     const heads = projected.shape[1] / (3 * this.#headWidth)
+    if (!Number.isInteger(heads)) {
+      throw new TabringError(
+        'graph.misuse',
+        `gpt: the ranks cannot divide ${this.#heads} heads equally. Choose a number of heads that is a multiple of the ranks.`,
+      )
+    }
     if (drops && heads !== this.#heads) {
       throw new TabringError(
         'graph.misuse',

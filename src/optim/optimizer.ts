@@ -108,6 +108,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   step(): void {
     const trace = activeTrace('optimizer.step')
     const isUpdate = trace.accumulation?.part !== 'add'
+    this.#refuseDivided()
     this.fillUnused(trace)
     const updated: Cohort[] = []
     for (const [at, group] of this.paramGroups.entries()) {
@@ -322,6 +323,17 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
 
   /** Checks the settings. errors: `config.invalid` for values that the update rule does not allow. */
   protected abstract check(settings: Settings): void
+
+  /** errors: `graph.misuse` for a parameter that was divided over ranks since it was listed: its part would never be updated. */
+  #refuseDivided(): void {
+    const all = this.paramGroups.flatMap(({ params }) => params)
+    const divided = all.find(({ dividedBy }) => dividedBy)
+    if (!divided) return
+    throw new TabringError(
+      'graph.misuse',
+      `optimizer.step: ${divided.dividedBy} has divided "${divided.name}" over ranks since ${this.constructor.name} was created. Create the optimizer afterwards.`,
+    )
+  }
 
   /** Runs of the step being compiled are refused while the group's settings ask for another step. */
   #refuseChanges(group: ParamGroup<Settings>, trace: Trace): void {

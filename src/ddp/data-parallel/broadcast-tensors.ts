@@ -1,6 +1,10 @@
 import type { StoredTensor } from '../../graph/trace/stored-tensor.ts'
 import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { gatherJson } from '../../peer/group/gather-json.ts'
+import { PeerError } from '../../util/errors.ts'
+import { firstDifference } from '../../util/first-difference.ts'
+import { formatShape } from '../../util/shape.ts'
 
 /** Copies rank 0's contents of the tensors to all ranks, as one message. errors: the group's. */
 export async function broadcastTensors(
@@ -25,4 +29,25 @@ export async function broadcastTensors(
     tensor.assign(array.slice(start, start + tensor.count))
     start += tensor.count
   }
+}
+
+/**
+ * The same, of tensors whose names, types and shapes are compared first: `where` is what errors begin with. All ranks call it.
+ *
+ * errors: `peer.mismatch`, the same on all ranks, naming the first that differs; the group's.
+ */
+export async function broadcastModel(
+  where: string,
+  group: CollectiveGroup,
+  tensors: readonly StoredTensor[],
+): Promise<void> {
+  if (group.size === 1) return
+  const own = tensors.map(({ name, dtype, shape }) => `"${name}" ${dtype}${formatShape(shape)}`)
+  const told = await gatherJson(where, group, own)
+  const difference = firstDifference(told, 'nothing', group.ranks)
+  if (!difference) return broadcastTensors(group, tensors, { label: where })
+  throw new PeerError(
+    'peer.mismatch',
+    `${where}: ranks have different models: ${difference.told}. Create the same model on all ranks.`,
+  )
 }

@@ -92,7 +92,7 @@ async function planParts(runtime: AnyRuntime, step: TracedStep, options: PartsOp
   )
   if (group) await agreeOnTransfers(group, toldTransfers(step, own!))
   const meetings = parts.flatMap(({ prepared }) => prepared.meetings)
-  const groups = [group ?? [], await agreeOnMeetings(trace.groups, meetings)].flat()
+  const groups = [group ?? [], await agreeOnMeetings(trace.groups, meetings, trace.alike)].flat()
   return { parts, isOwn, groups }
 }
 

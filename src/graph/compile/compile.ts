@@ -136,7 +136,11 @@ async function compileOn(
   if (!exchange || updates.length === 0) {
     if (prepared.meetings.length > 0) await forwarded?.ready
     if (forwarded) return create()
-    const groups = await agreeOnMeetings(prepared.trace.groups, prepared.meetings)
+    const groups = await agreeOnMeetings(
+      prepared.trace.groups,
+      prepared.meetings,
+      prepared.trace.alike,
+    )
     return failingTogether(await endingAll(groups, 'could not compile a step', create), groups)
   }
   const number = exchange.countProgram()

@@ -3,24 +3,26 @@ import { agree } from '../plan/agreement.ts'
 import type { StepProgram } from '../plan/step-program.ts'
 import type { PreparedMeeting } from '../plan/stops.ts'
 import type { CompilingRanks, StepGroups } from '../trace/exchange.ts'
+import type { Alike } from '../trace/settings-check.ts'
 
 /**
- * Compares the meetings of each group with its other ranks.
+ * Compares the meetings of each group, and the settings of optimizers, with its other ranks.
  *
  * Returns the groups that meet. errors: those of `agree`.
  */
 export async function agreeOnMeetings(
   groups: StepGroups | undefined,
   meetings: readonly PreparedMeeting[],
+  alike: Alike,
 ): Promise<CompilingRanks[]> {
   if (!groups) return []
   const numbers = [...new Set(meetings.map(({ group }) => group))].sort((a, b) => a - b)
   for (const number of numbers) {
     const own = meetings.filter(({ group }) => group === number)
-    await agree(
-      groups.groups[number - 1],
-      own.map((one) => `collective ${one.number}: ${one.meeting} ${one.given.length} elements`),
-    )
+    await agree(groups.groups[number - 1], [
+      ...own.map((one) => `collective ${one.number}: ${one.meeting} ${one.given.length} elements`),
+      ...alike.lines,
+    ])
   }
   return numbers.map((number) => groups.groups[number - 1])
 }

@@ -42,22 +42,30 @@ export function stepScalar(name: string, initial = 0): ScalarSlot {
 }
 
 /** Returns the step scalar `count`: the number of leading samples that count in a padded batch; all if a run does not set it. */
-export const sampleCount = (): ScalarSlot =>
-  activeTrace('sampleCount').countOfPart ?? stepScalar('count', 2 ** 24)
+export function sampleCount(): ScalarSlot {
+  const trace = activeTrace('sampleCount')
+  trace.isCountRead = true
+  return trace.countOfPart ?? stepScalar('count', 2 ** 24)
+}
 
 /**
  * Returns what `work` traces for rows [first, first + rows) of the batch: there `sampleCount` is how many of these count.
  *
- * `share` is the part that they have of all that count.
+ * `share` is the part that they have of all that count, of `batch` rows at most.
  */
-export function ofRows<T>(first: number, rows: number, work: (share: ScalarSlot) => T): T {
+export function ofRows<T>(
+  first: number,
+  rows: number,
+  work: (share: ScalarSlot) => T,
+  batch = Number.POSITIVE_INFINITY,
+): T {
   const trace = activeTrace('sampleCount')
   const { scalars } = trace
   const all = sampleCount()
   const counted = () => Math.min(rows, Math.max(0, scalars.value(all) - first))
   const outer = trace.countOfPart
   trace.countOfPart = scalars.add(counted)
-  const share = scalars.add(() => counted() / Math.max(1, scalars.value(all)))
+  const share = scalars.add(() => counted() / Math.max(1, Math.min(batch, scalars.value(all))))
   try {
     return work(share)
   } finally {

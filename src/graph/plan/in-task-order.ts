@@ -38,6 +38,11 @@ export function inTaskOrder(
       firstRead.set(maker, Math.min(at, firstRead.get(maker) ?? Number.POSITIVE_INFINITY))
     }
   }
+  // A gradient may need what comes later than its task, as that of a loss over several micro-batches does.
+  for (const node of nodes) {
+    const made = makersFor(node).map((maker) => position.get(maker)!)
+    position.set(node, Math.max(position.get(node)!, ...made))
+  }
   return nodes
     .map((node, order) => ({ node, order, at: position.get(node)! }))
     .sort((a, b) => a.at - b.at || a.order - b.order)

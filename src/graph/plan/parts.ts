@@ -283,9 +283,11 @@ class Places {
     const isSource = formatDevice(from) === name
     const peer = isSource ? to : from
     const { number, tag } = this.#numbers.get(node)!
-    const task = this.#step.trace.taskOf(node)
-    const label = task && `micro-batch ${task.microBatch}, stage ${task.stage}`
-    const attrs: EndAttrs = { number, tag, peer, ...(label && { label }) }
+    const { trace } = this.#step
+    const of = trace.taskOf(node)
+    const label = of && `micro-batch ${of.microBatch}, stage ${of.stage}`
+    const task = trace.taskName(node)
+    const attrs: EndAttrs = { number, tag, peer, ...(label && { label, task }) }
     const end =
       ends.get(name) ??
       (isSource

@@ -73,6 +73,15 @@ export interface ProgramMemory {
   readonly deviceBytes: number
   /** Total size of the buffers for inputs, outputs, scalars and readback. */
   readonly ioBytes: number
+  /** Of a step over several devices: the same for each that this rank has, and what it sends per step. */
+  readonly byDevice?: readonly DeviceMemory[]
+}
+
+/** What a step takes on one of its devices. */
+export interface DeviceMemory extends Pick<ProgramMemory, 'peakBytes' | 'deviceBytes' | 'ioBytes'> {
+  /** As in `webgpu:0`. */
+  readonly device: string
+  readonly sentBytes: number
 }
 
 /** What a program was made of, on however many devices. */

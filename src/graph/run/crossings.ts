@@ -1,5 +1,6 @@
 import type { Gpu } from '../../gpu/device.ts'
 import { mapped } from '../../gpu/readback.ts'
+import { PeerError } from '../../util/errors.ts'
 import { bytesOf } from '../../util/shape.ts'
 import type { Prepared } from '../plan/prepare.ts'
 import type { PreparedCrossing } from '../plan/stops.ts'
@@ -16,8 +17,15 @@ export interface RankEnd {
   /** Its place in the group. */
   readonly rank: number
   readonly sizeBytes: number
-  /** What errors call it, in a pipeline. */
+  /** In a pipeline: as messages are labelled, and what errors call it. */
   readonly label?: string
+  readonly task?: string
+}
+
+/** The error of a message with the layers of its stage. */
+function named(error: unknown, { label, task }: RankEnd): unknown {
+  if (!(error instanceof PeerError) || !label || !task) return error
+  return new PeerError(error.code, error.message.replaceAll(label, task), { cause: error })
 }
 
 /** One value on its way. */
@@ -52,13 +60,15 @@ export class Wires {
   constructor(remote: readonly RankEnd[] = [], messages?: RankMessages) {
     this.#messages = messages
     this.#sent = new Map(remote.flatMap((end) => (end.kind === 'send' ? [[end.number, end]] : [])))
-    for (const { kind, number, tag, rank, sizeBytes, label } of remote) {
+    for (const one of remote) {
+      const { kind, number, tag, rank, sizeBytes, label } = one
       if (kind === 'send') continue
       const contents = new Uint8Array(sizeBytes)
       const { resolve, reject } = this.#end(number)
-      messages!
-        .recv(contents, rank, { tag: tag % tagCount, ...(label && { label }) })
-        .then(() => resolve(contents), reject)
+      messages!.recv(contents, rank, { tag: tag % tagCount, ...(label && { label }) }).then(
+        () => resolve(contents),
+        (error) => reject(named(error, one)),
+      )
     }
   }
 
@@ -71,6 +81,8 @@ export class Wires {
       await this.#messages!.send(contents, end.rank, {
         tag: tag % tagCount,
         ...(label && { label }),
+      }).catch((error) => {
+        throw named(error, end)
       })
     }
   }

@@ -1,4 +1,5 @@
 import { formatDevice, type PlacedDevice } from '../../util/device.ts'
+import { GpuError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 import { bytesOf } from '../../util/shape.ts'
 import { type Phase, phases } from '../plan/phases.ts'
@@ -75,7 +76,7 @@ export class SplitProgram implements StepProgram {
     this.#messages = messages
     this.#remote = all.flatMap(({ crossings }) =>
       crossings.flatMap(({ kind, values }) =>
-        values.flatMap(({ number, tag, peer: { rank }, label, value }) =>
+        values.flatMap(({ number, tag, peer: { rank }, label, task, value }) =>
           rank === undefined || rank === messages?.ranks[messages.rank]
             ? []
             : [
@@ -85,7 +86,7 @@ export class SplitProgram implements StepProgram {
                   tag,
                   rank: messages!.ranks.indexOf(rank),
                   sizeBytes: bytesOf(value.type),
-                  ...(label && { label }),
+                  ...(label && { label, task }),
                 },
               ],
         ),
@@ -116,7 +117,7 @@ export class SplitProgram implements StepProgram {
     )
   }
 
-  /** The sums over all devices; `parts` has those of each. */
+  /** The sums over all devices of this rank, and those of each. */
   get memory(): ProgramMemory {
     const all = this.parts.map(({ program }) => program.memory)
     const sum = (of: (memory: ProgramMemory) => number) =>
@@ -126,6 +127,13 @@ export class SplitProgram implements StepProgram {
       lowerBoundBytes: sum(({ lowerBoundBytes }) => lowerBoundBytes),
       deviceBytes: sum(({ deviceBytes }) => deviceBytes),
       ioBytes: sum(({ ioBytes }) => ioBytes),
+      byDevice: this.parts.map(({ device, sentBytes, program: { memory } }) => ({
+        device: formatDevice(device),
+        peakBytes: memory.peakBytes,
+        deviceBytes: memory.deviceBytes,
+        ioBytes: memory.ioBytes,
+        sentBytes,
+      })),
     }
   }
 
@@ -160,7 +168,8 @@ export class SplitProgram implements StepProgram {
           : onMark
       try {
         return await program.runPart(own, this.#scalars, wires)
-      } catch (error) {
+      } catch (thrown) {
+        const error = this.#namingDevice(thrown, device)
         wires.fail(error)
         throw error
       }
@@ -173,6 +182,15 @@ export class SplitProgram implements StepProgram {
     this.times = meanTimes(this.parts, endedMs - beganMs)
     noteTimes(outputs, { parts: this.times, beganMs, endedMs })
     return outputs
+  }
+
+  /** An error of a GPU with the device that it is of, and what that computes of a pipeline. */
+  #namingDevice(thrown: unknown, device: PlacedDevice): unknown {
+    if (!(thrown instanceof GpuError)) return thrown
+    const stages = this.prepared.trace.stages?.stagesOn(device)
+    const where = `${formatDevice(device)}${stages ? `, ${stages}` : ''}`
+    const text = thrown.message.replace(/^device: /, '')
+    return new GpuError(thrown.code, `device ${where}: ${text}`, { cause: thrown })
   }
 
   async shadow(): Promise<void> {

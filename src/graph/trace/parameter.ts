@@ -20,6 +20,8 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   replicatedBy: RankGroup | undefined
   /** Set by `replicate` and fullyShard: how many ranks, each with its own samples, its gradient is a mean over. */
   meanOver = 1
+  /** The function that put this rank's part of it in its place. */
+  #dividedBy: string | undefined
 
   constructor(shape: Shape, data: Float32Array<ArrayBuffer>) {
     const type = tensorType(shape)
@@ -38,6 +40,17 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   override requiresGrad_(requiresGrad = true): this {
     this.#requiresGrad = requiresGrad
     return this
+  }
+
+  /** Frees it: `by` has put this rank's part of it in its place. */
+  giveWayTo(by: string): void {
+    this.#dividedBy = by
+    this.release()
+  }
+
+  /** The function that put a part in its place; undefined for a parameter that is whole or is such a part. */
+  get dividedBy(): string | undefined {
+    return this.#dividedBy
   }
 
   protected override like(data: Float32Array<ArrayBuffer>): this {

@@ -16,6 +16,7 @@ export interface AlikeNumbers {
   }
 }
 
+const none = new Float32Array()
 const digits = 8
 /** How many words a rank tells the others of its numbers: each digit of a hash, and its square. */
 export const alikeWords = 2 * digits
@@ -56,6 +57,20 @@ export class Alike {
   /** What compiling has fixed, in order. */
   get fixed(): string[] {
     return this.#all.flatMap(({ of, fixed }) => (fixed === undefined ? [] : [`${of}: ${fixed}`]))
+  }
+
+  /** The same, and the settings as they are, in words. */
+  get lines(): string[] {
+    const settings = this.#all.flatMap(({ of, settings, read }) =>
+      settings
+        ? [
+            `${of}: ${read(none)
+              .map(([name, value]) => `${name} ${value}`)
+              .join(', ')}`,
+          ]
+        : [],
+    )
+    return [...this.fixed, ...settings]
   }
 
   /** The settings as they are, one after the other. */

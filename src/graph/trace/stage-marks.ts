@@ -48,6 +48,12 @@ export class StageMarks {
     return `${kind} of micro-batch ${microBatch} in ${this.#stageNames[stage] ?? `stage ${stage}`}`
   }
 
+  /** The stages of a device in words; empty for a device without a stage. */
+  stagesOn(device: PlacedDevice): string {
+    const stages = new Set(this.order.tasksOn(device).map(({ stage }) => stage))
+    return [...stages].map((stage) => this.#stageNames[stage] ?? `stage ${stage}`).join(', ')
+  }
+
   /** Nodes with numbers from `id` on are forward of this stage and micro-batch. */
   begin(id: number, stage: number, microBatch: number): void {
     this.#marks.push({ from: id, task: { kind: 'forward', stage, microBatch } })

@@ -1,4 +1,5 @@
 import { map } from '../../kernels/map/map.ts'
+import { meet } from '../../kernels/meet/meet.ts'
 import type { Op, ScalarSlot } from '../../kernels/op.ts'
 import { type TransferAttrs, transfer } from '../../kernels/transfer/transfer.ts'
 import { formatDevice, type PlacedDevice, placedDevice, sameDevice } from '../../util/device.ts'
@@ -17,7 +18,7 @@ import type { Parameter } from './parameter.ts'
 import { Region } from './region.ts'
 import { Alike } from './settings-check.ts'
 import type { StageMarks, StageTask } from './stage-marks.ts'
-import { emitNode, type GraphNode, type GraphValue } from './value.ts'
+import { emitNode, type GraphNode, type GraphValue, storageOf } from './value.ts'
 
 /** A scalar that runs may give by name. */
 export interface NamedScalar {
@@ -244,6 +245,8 @@ export class Trace {
   readonly effects: GraphNode[] = []
   /** The number of samples that count in the part of the batch that is being traced; undefined where that is the batch. */
   countOfPart: ScalarSlot | undefined
+  /** Whether anything has asked for it. */
+  isCountRead = false
   /** Whether this rank's function sends to other ranks' functions, which may differ from it: `parallel.send` and `recv`. */
   sendsByHand = false
   /** Nodes over all buckets between exchange and update, in order: norms, clipping, loss scaling. */
@@ -364,6 +367,8 @@ export class Trace {
   /** Adds a node and returns its outputs. What is stored as f16 comes as f32 to ops that do not read it. */
   emit<A>(op: Op<A>, given: readonly GraphValue[], attrs: A): GraphValue[] {
     const read = op === (transfer as Op) ? given : given.map((value) => this.#copied(value))
+    const takesShards = op === (meet as Op) || op.isView || op.updates
+    if (!takesShards) refuseShards(read, op.name)
     const takesAll = op.takesHalf || op.isView
     const inputs = takesAll ? read : read.map((value) => this.toFloat(value))
     const node = emitNode(op as Op, inputs, attrs)
@@ -512,5 +517,17 @@ export function withTrace<T>(trace: Trace, body: () => T): T {
     return body()
   } finally {
     active = undefined
+  }
+}
+
+/** errors: `graph.misuse` for this rank's part of a parameter: a rank would take it for the whole. */
+function refuseShards(inputs: readonly GraphValue[], op: string): void {
+  for (const value of inputs) {
+    const { leaf } = storageOf(value)
+    if (leaf?.kind !== 'parameter' || !leaf.parameter.isShard) continue
+    throw new TabringError(
+      'graph.misuse',
+      `${op}: "${leaf.parameter.name}" is sharded over ranks, and whole only in forward of the module that fullyShard was called for. Read it there, or call fullyShard for the module whose method reads it.`,
+    )
   }
 }

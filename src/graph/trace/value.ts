@@ -8,6 +8,8 @@ import type { Pool } from '../memory/pool.ts'
 export interface StoredLeaf {
   readonly name: string
   readonly requiresGrad: boolean
+  /** Whether this rank has a part of it, which ops take only gathered with the others'. */
+  readonly isShard?: boolean
   /** Where it is, or to which device it was moved; undefined until a program or `to` decides. */
   readonly device: PlacedDevice | undefined
   /** Where it lives in this memory, making a place for it if it has none. */

@@ -8,8 +8,10 @@ export interface EndAttrs {
   readonly tag: number
   /** The device at the other end. */
   readonly peer: PlacedDevice
-  /** What errors call it: in a pipeline, for which micro-batch and stage. The same at both ends. */
+  /** In a pipeline, for which micro-batch and stage: short, as messages are labelled, and the same at both ends. */
   readonly label?: string
+  /** What errors call it instead, with the stage's layers. */
+  readonly task?: string
 }
 
 const nothing = { name: 'naive', lower: () => ({ dispatches: [] }) } as const

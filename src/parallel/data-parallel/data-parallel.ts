@@ -26,8 +26,8 @@ export interface DataParallelOptions {
  *
  * In each step the first device copies the parameters to the others, takes the outputs, and sums the gradients into its own parameters,
  * which alone are updated; DistributedDataParallel copies no parameters, and is faster where tabs or machines train together. The module's
- * keys get the prefix `module.`. Scalar outputs become a vector of one for each device. On the CPU, and with fewer than two shares, the
- * module runs once.
+ * keys get the prefix `module.`. Scalar outputs become a vector of one for each device. On the CPU, and with one device or none, the module
+ * itself runs.
  * errors: `device.mismatch` for a parameter or buffer that is not on `deviceIds[0]`; those of scatter and gather.
  */
 export class DataParallel extends Module {
@@ -47,6 +47,12 @@ export class DataParallel extends Module {
       outputDevice: true,
       dim: true,
     })
+    if (!Array.isArray(deviceIds)) {
+      throw new TabringError(
+        'config.invalid',
+        `DataParallel: expected deviceIds as a list of devices, got ${deviceIds}. Pass { deviceIds: [0, 1] }.`,
+      )
+    }
     this.module = module
     this.#devices = deviceIds.map((spec) => placedDevice(spec))
     this.#outputDevice = outputDevice === undefined ? this.#devices[0] : placedDevice(outputDevice)
@@ -81,6 +87,7 @@ export function dataParallel(
     )
   }
   const shares = scatter(args, deviceIds, dim)
+  if (deviceIds.length === 1) return forward(...shares[0])
   const replicas = replicate(module, deviceIds.slice(0, shares.length))
   return gather(parallelApply(replicas, shares), outputDevice, dim)
 }

@@ -1,4 +1,6 @@
 import { Tensor } from '../../graph/trace/tensor.ts'
+import { ShapeError } from '../../util/errors.ts'
+import { kindOf } from '../../util/kind-of.ts'
 
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
@@ -13,21 +15,63 @@ export function mapTensors(value: unknown, replace: (tensor: Tensor) => unknown)
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inside(item)]))
 }
 
-/** Joins values of one structure: tensors that stand in the same place go to `join`; of everything else the first is taken. */
+/**
+ * Joins values of one structure: tensors that stand in the same place go to `join`; of numbers, texts and the like, which must be equal, the
+ * first is taken.
+ *
+ * errors: `shape.unsupported` for values of other structures, unequal numbers, and objects of classes.
+ */
 export function zipTensors(
   values: readonly unknown[],
   join: (tensors: readonly Tensor[]) => Tensor,
 ): unknown {
   const [first] = values
-  if (first instanceof Tensor) return join(values as Tensor[])
-  const at = (pick: (value: never) => unknown) => zipTensors((values as never[]).map(pick), join)
-  if (Array.isArray(first)) return first.map((_, i) => at((value: unknown[]) => value[i]))
-  if (first instanceof Map) {
-    const keys = [...first.keys()]
-    return new Map(keys.map((key) => [key, at((value: Map<unknown, unknown>) => value.get(key))]))
+  const refuse = (what: string) =>
+    new ShapeError(
+      'shape.unsupported',
+      `gather: ${what}. Return tensors, or arrays, maps and plain objects of tensors, of one structure for each share.`,
+    )
+  const inside = (parts: readonly (readonly unknown[])[], what: string) => {
+    if (parts.some((own) => own.length !== parts[0].length))
+      throw refuse(
+        `the replicas returned ${what} of ${parts.map((own) => own.length).join(', ')} parts`,
+      )
+    return parts[0].map((_, i) =>
+      zipTensors(
+        parts.map((own) => own[i]),
+        join,
+      ),
+    )
   }
-  if (!isRecord(first)) return first
-  return Object.fromEntries(
-    Object.keys(first).map((key) => [key, at((value: Record<string, unknown>) => value[key])]),
-  )
+  if (values.every((value) => value instanceof Tensor)) return join(values as Tensor[])
+  if (values.every((value) => Array.isArray(value))) return inside(values, 'arrays')
+  if (values.every((value) => value instanceof Map)) {
+    const maps = values as Map<unknown, unknown>[]
+    const keys = [...maps[0].keys()]
+    return new Map(
+      inside(
+        maps.map((map) => [...map].map(([, value]) => value)),
+        'maps',
+      ).map((value, i) => [keys[i], value]),
+    )
+  }
+  if (values.every(isRecord)) {
+    const keys = Object.keys(first as object)
+    const parts = values.map((value) => {
+      const own = value as Record<string, unknown>
+      const missing = keys.find((key) => !(key in own))
+      if (missing !== undefined)
+        throw refuse(`a replica returned no "${missing}", and the first did`)
+      return [...keys, ...Object.keys(own).filter((key) => !keys.includes(key))].map(
+        (key) => own[key],
+      )
+    })
+    return Object.fromEntries(inside(parts, 'objects').map((value, i) => [keys[i], value]))
+  }
+  if (typeof first !== 'object' && typeof first !== 'function') {
+    if (values.every((value) => Object.is(value, first))) return first
+    throw refuse(`the replicas returned ${values.map(String).join(', ')} in one place`)
+  }
+  if (values.every((value) => value === null)) return null
+  throw refuse(`a replica returned ${kindOf(values.find((value) => !isRecord(value)) ?? first)}`)
 }

@@ -1,3 +1,4 @@
+import { ofRows } from '../../graph/functions/linear.ts'
 import { cat } from '../../graph/functions/shape.ts'
 import { StageMarks, type StageOrder, type StageTask } from '../../graph/trace/stage-marks.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
@@ -36,6 +37,21 @@ export interface MicroBatchWork {
 function cutBatch(x: Tensor, parts: number): Tensor[] {
   const length = x.shape[0] / parts
   return Array.from({ length: parts }, (_, i) => x.narrow(0, i * length, length))
+}
+
+/** The part of the batch's mean loss that one micro-batch has: by its samples that count, where the loss goes by `sampleCount`. */
+function shareOfLoss(lossOf: () => Tensor, at: number, rows: number, batch: number): Tensor {
+  const trace = activeTrace('schedule.step')
+  return ofRows(
+    at * rows,
+    rows,
+    (share) => {
+      trace.isCountRead = false
+      const loss = lossOf()
+      return loss.mul(trace.isCountRead ? share : rows / batch)
+    },
+    batch,
+  )
 }
 
 /** How a pipeline trains on micro-batches: called inside a compiled function, once. */
@@ -80,9 +96,10 @@ export abstract class Schedule {
       const inputs = cutBatch(x, microBatches)
       const targets = cutBatch(target, microBatches)
       const { module, devices } = this.pipe
+      const rows = x.shape[0] / microBatches
       return {
         forward: (at) => module.forward(inputs[at].to(devices[0])) as Tensor,
-        loss: (output, at) => lossFn(output, targets[at]).mul(1 / microBatches),
+        loss: (output, at) => shareOfLoss(() => lossFn(output, targets[at]), at, rows, x.shape[0]),
         ...(scaled && { scaled }),
       }
     })
@@ -116,7 +133,8 @@ export abstract class Schedule {
 
   /** Forward of all micro-batches: the outputs as if the batch had been whole. errors: as `step`. */
   forward(x: Tensor): Tensor {
-    const { marks, microBatches } = this.#begin(x.shape[0])
+    // A loss over all micro-batches begins its backward after the last forward.
+    const { marks, microBatches } = this.#begin(x.shape[0], gpipeOrder)
     const { module, devices } = this.pipe
     const outputs = cutBatch(x, microBatches).map((input, at) =>
       this.pipe.run(() => module.forward(input.to(devices[0])) as Tensor, at, marks),
@@ -138,13 +156,13 @@ export abstract class Schedule {
     )
   }
 
-  #orderOf(device: number, microBatches: number): StageTask[] {
+  #orderOf(device: number, microBatches: number, order = this.order): StageTask[] {
     const { devices, stages } = this.pipe
     const counts = { deviceCount: devices.length, stageCount: stages.length, microBatches }
-    return this.order({ device, ...counts })
+    return order({ device, ...counts })
   }
 
-  #begin(batch: number) {
+  #begin(batch: number, taskOrder = this.order) {
     const trace = activeTrace(this.constructor.name)
     if (trace.stages) throw this.#misuse('the function has a schedule already. Call one, once')
     const { splitSize = batch / this.#options.microBatches! } = this.#options
@@ -159,7 +177,7 @@ export abstract class Schedule {
       overlapsSends: this.#options.overlapsSends ?? true,
       tasksOn: (device) => {
         const at = this.pipe.devices.findIndex((own) => sameDevice(own, device))
-        return at < 0 ? [] : this.#orderOf(at, microBatches)
+        return at < 0 ? [] : this.#orderOf(at, microBatches, taskOrder)
       },
     }
     const marks = new StageMarks(order, this.pipe.stages.map(nameOfStage))

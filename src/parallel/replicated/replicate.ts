@@ -11,7 +11,7 @@
  * bytes: each rank sends 2 (N-1)/N of its parameters once a step, however many micro-batches there are.
  * source: torch.distributed._composable.replicate.
  */
-import { broadcastTensors } from '../../ddp/data-parallel/broadcast-tensors.ts'
+import { broadcastModel } from '../../ddp/data-parallel/broadcast-tensors.ts'
 import { getProcessGroup } from '../../distributed/group/default-group.ts'
 import { activeTrace } from '../../graph/trace/trace.ts'
 import type { Module } from '../../nn/module.ts'
@@ -53,7 +53,7 @@ export async function replicate<M extends Module>(
     )
   }
   const buffers = module.buffers()
-  await broadcastTensors(group, [...parameters, ...buffers], { label: 'replicate' })
+  await broadcastModel('replicate', group, [...parameters, ...buffers])
   for (const buffer of buffers) buffer.holder = { ranks: group, root: 0 }
   for (const parameter of parameters) {
     parameter.replicatedBy = group

@@ -12,7 +12,7 @@
  * bytes: each rank sends (N-1)/N of the parameters 3 times a step: twice gathered, once as gradients; DDP sends 2 times.
  * source: torch.distributed.fsdp.fully_shard (FSDP2); Rajbhandari et al., "ZeRO", arXiv 1910.02054.
  */
-import { broadcastTensors } from '../../ddp/data-parallel/broadcast-tensors.ts'
+import { broadcastModel } from '../../ddp/data-parallel/broadcast-tensors.ts'
 import { getProcessGroup } from '../../distributed/group/default-group.ts'
 import { Parameter } from '../../graph/trace/parameter.ts'
 import type { Module } from '../../nn/module.ts'
@@ -67,6 +67,8 @@ export async function fullyShard<M extends Module>(
   }
   const replicas = mesh?.shape.length === 2 ? mesh.getGroup(0) : undefined
   const group = mesh ? mesh.getGroup(replicas ? 1 : 0) : getProcessGroup('fullyShard')
+  // Errors name them.
+  module.parameters()
   const places = placesIn(module)
   if (units.has(module) || places.size === 0) {
     const problem = units.has(module) ? 'is already sharded' : 'has no parameters left to shard'
@@ -75,11 +77,17 @@ export async function fullyShard<M extends Module>(
       `fullyShard: ${module.constructor.name} ${problem}. Call it once for each layer, then once for the whole model.`,
     )
   }
+  const taken = [...places.keys()].find(({ meanOver, sharedBy }) => meanOver > 1 || sharedBy)
+  if (taken) {
+    throw new TabringError(
+      'graph.misuse',
+      `fullyShard: ranks share "${taken.name}" already, by replicate or parallelizeModule. For replicas of shards call fullyShard alone, with a mesh of two dimensions.`,
+    )
+  }
   const buffers = module.buffers().filter(({ holder }) => !holder)
   const tensors = [...places.keys(), ...buffers]
-  const label = 'fullyShard'
-  if (replicas) await broadcastTensors(replicas, tensors, { label })
-  await broadcastTensors(group, tensors, { label })
+  if (replicas) await broadcastModel('fullyShard', replicas, tensors)
+  await broadcastModel('fullyShard', group, tensors)
   for (const buffer of buffers) buffer.holder = { ranks: group, root: 0 }
   const shards = await shardAll([...places.keys()], group, replicas)
   const unit = new Unit(group, replicas, shards, reshardAfterForward)
@@ -115,7 +123,7 @@ async function shardAll(
     const shard = new ShardedParameter(parameter, await parameter.read(), group)
     shard.replicatedBy = replicas
     shard.meanOver = group.size * (replicas?.size ?? 1)
-    parameter.release()
+    parameter.giveWayTo('fullyShard')
     shards.set(parameter, shard)
   }
   return shards

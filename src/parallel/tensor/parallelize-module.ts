@@ -12,7 +12,7 @@
  * bytes: each rank sends 2 (N-1)/N of the output of each pair in forward, and of its input in backward.
  * source: torch.distributed.tensor.parallel; Shoeybi et al., "Megatron-LM", arXiv 1909.08053.
  */
-import { broadcastTensors } from '../../ddp/data-parallel/broadcast-tensors.ts'
+import { broadcastModel } from '../../ddp/data-parallel/broadcast-tensors.ts'
 import type { Module } from '../../nn/module.ts'
 import { TabringError } from '../../util/errors.ts'
 import type { DeviceMesh } from '../mesh/device-mesh.ts'
@@ -58,7 +58,7 @@ export async function parallelizeModule<M extends Module>(
         .join(', ')}.`,
     )
   })
-  await broadcastTensors(group, module.parameters(), { label: 'parallelizeModule' })
+  await broadcastModel('parallelizeModule', group, module.parameters())
   for (const { path, layer, style } of layers) await style.apply({ path, module: layer, group })
   return module
 }

@@ -26,26 +26,34 @@ export interface Layer {
 export interface ColwiseParallelOptions {
   /**
    * Into how many equal parts the output features fall, of which each rank gets a piece: 3 for queries, keys and values in one projection.
-   * Default 1.
+   * Default: what the layer says of itself, as that of a `gpt` does, else 1.
    */
   readonly blocks?: number
 }
 
 /** Divides a linear layer's output features over the ranks. Each reads the whole input, and has its part of the output. */
 export class ColwiseParallel implements ParallelStyle {
-  readonly #blocks: number
+  readonly #blocks: number | undefined
 
   constructor(options: ColwiseParallelOptions = {}) {
-    const { blocks = 1 } = checkOptions('ColwiseParallel', options, { blocks: true })
-    checkNumber('ColwiseParallel', 'blocks', blocks, isCount, 'a whole number above 0')
+    const { blocks } = checkOptions('ColwiseParallel', options, { blocks: true })
+    checkNumber('ColwiseParallel', 'blocks', blocks ?? 1, isCount, 'a whole number above 0')
     this.#blocks = blocks
   }
 
   /** @internal */
   async apply(layer: Layer): Promise<void> {
-    const { module, group } = layer
+    const { module, group, path } = layer
     const { weight, bias, outputAxis } = matrixOf(layer)
-    const cutAt = (axis: number): Cut => ({ axis, blocks: this.#blocks })
+    const own = module instanceof Conv1D ? module.blocks : 1
+    const blocks = this.#blocks ?? own
+    if (own > 1 && blocks !== own) {
+      throw new TabringError(
+        'graph.misuse',
+        `parallelizeModule: the output of "${path}" has ${own} blocks, got blocks ${blocks}. Omit blocks.`,
+      )
+    }
+    const cutAt = (axis: number): Cut => ({ axis, blocks })
     await split(layer, 'weight', weight, cutAt(outputAxis))
     if (bias) await split(layer, 'bias', bias, cutAt(0))
     module.registerForwardPreHook((_, [x, ...others]) => [
@@ -113,7 +121,7 @@ async function split(
     )
   }
   const slice = new SplitParameter(parameter, await parameter.read(), group, cut)
-  parameter.release()
+  parameter.giveWayTo('parallelizeModule')
   hold(module, name, () => slice)
 }
 

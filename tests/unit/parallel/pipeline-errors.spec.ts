@@ -112,7 +112,7 @@ test('a rank that fails in a step is named, with the micro-batch that another wa
     batch: (rank) => (rank === 0 ? { ...inputs, x: new Float32Array(3) } : inputs),
   })
   expect(errors[0]).toMatch(/input "x" .*24/)
-  expect(errors[1]).toContain('micro-batch 0, stage 1')
+  expect(errors[1]).toContain('forward of micro-batch 0 in stage 1 ("2" to "3")')
   expect(errors[1]).toContain('rank 0')
 })
 

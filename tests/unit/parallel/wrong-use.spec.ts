@@ -1,0 +1,270 @@
+import { describe, expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { crossEntropy, sampleCount } from '../../../src/graph/functions/linear.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
+import { gpt } from '../../../src/nn/gpt.ts'
+import { manualSeed } from '../../../src/nn/init.ts'
+import { Linear, ReLU } from '../../../src/nn/layers.ts'
+import { Module, Sequential } from '../../../src/nn/module.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { zipTensors } from '../../../src/parallel/data-parallel/nested.ts'
+import { initDeviceMesh } from '../../../src/parallel/mesh/device-mesh.ts'
+import { pipeline } from '../../../src/parallel/pipeline/pipe.ts'
+import {
+  Schedule1F1B,
+  ScheduleGPipe,
+  ScheduleInterleaved1F1B,
+} from '../../../src/parallel/pipeline/schedule.ts'
+import { replicate } from '../../../src/parallel/replicated/replicate.ts'
+import { fullyShard } from '../../../src/parallel/sharded/fully-shard.ts'
+import { parallelizeModule } from '../../../src/parallel/tensor/parallelize-module.ts'
+import { ColwiseParallel, RowwiseParallel } from '../../../src/parallel/tensor/styles.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
+
+// What PyTorch users write, or forget, and what would give wrong numbers without a word.
+
+const types = { x: tensorType([4, 3]), y: tensorType([4], 'i32') }
+const inputs = {
+  x: Float32Array.from({ length: 12 }, (_, i) => Math.sin(i)),
+  y: Int32Array.of(0, 1, 1, 0),
+}
+
+const errorsOf = async (work: (group: ProcessGroup) => Promise<unknown>, size = 2) =>
+  (await onRanks(size, work)).map((one) =>
+    one.status === 'rejected' ? String(one.reason.message) : 'no error',
+  )
+
+function tower(): Sequential {
+  manualSeed(4)
+  return new Sequential(new Linear(3, 4), new ReLU(), new Linear(4, 2))
+}
+
+describe('a schedule', () => {
+  test.each([ScheduleGPipe, Schedule1F1B, ScheduleInterleaved1F1B])(
+    'a loss over all micro-batches trains as the whole batch does: %o',
+    async (Kind) => {
+      const trained = async (group?: ProcessGroup) => {
+        const model = tower()
+        const devices = group ? ['rank:0/cpu', 'rank:1/cpu'] : ['cpu']
+        const pipe = await pipeline(model, { stages: devices.length, balance: 'layers', devices })
+        const schedule = new Kind(pipe, { microBatches: 2 })
+        const optimizer = new SGD(model.parameters(), { lr: 0.5 })
+        const step = await compile(
+          ({ x, y }) => {
+            optimizer.zeroGrad()
+            const loss = crossEntropy(group ? schedule.forward(x) : model.forward(x), y)
+            loss.backward()
+            optimizer.step()
+            return { loss }
+          },
+          types,
+          { device: 'cpu', ...(group && { group }) },
+        )
+        for (let i = 0; i < 3; i++) await step.run(inputs)
+        step.destroy()
+        return model.stateDict()
+      }
+      const whole = await trained()
+      for (const state of (await onRanks(2, trained)).map(resultOf)) {
+        for (const [key, { data }] of Object.entries(whole))
+          for (const [i, value] of data.entries()) expect(state[key].data[i]).toBeCloseTo(value, 6)
+      }
+    },
+  )
+
+  test.each([4, 3, 2, 1])(
+    '%i samples that count give the loss of the whole model',
+    async (count) => {
+      const lossOf = async (microBatches: number) => {
+        const model = tower()
+        const pipe = await pipeline(model, { stages: 1, devices: ['cpu'] })
+        const lossFn = (output: Tensor, target: Tensor) =>
+          crossEntropy(output, target, { count: sampleCount() })
+        const schedule = new ScheduleGPipe(pipe, { microBatches, lossFn })
+        const step = await compile(({ x, y }) => ({ loss: schedule.step(x, y).loss }), types, {
+          device: 'cpu',
+        })
+        const { loss } = await step.run(inputs, { count })
+        step.destroy()
+        return loss[0]
+      }
+      expect(await lossOf(2)).toBeCloseTo(await lossOf(1), 6)
+    },
+  )
+})
+
+describe('sharded and replicated parameters', () => {
+  test('replicate, then fullyShard, is refused', async () => {
+    const errors = await errorsOf(async (processGroup) => {
+      const mesh = await initDeviceMesh('cpu', [2, 2], {
+        meshDimNames: ['dp', 'shard'],
+        processGroup,
+      })
+      const model = tower()
+      await replicate(model, { mesh: mesh.get('dp') })
+      await fullyShard(model, { mesh: mesh.get('shard') })
+    }, 4)
+    for (const error of errors)
+      expect(error).toMatch(/^fullyShard: ranks share "0\.weight" already, by replicate/)
+  })
+
+  test.each(['fullyShard', 'replicate', 'parallelizeModule'])(
+    '%s names a shape that differs between ranks',
+    async (way) => {
+      const errors = await errorsOf(async (processGroup) => {
+        const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+        const model = new Sequential(
+          processGroup.rank ? new Linear(4, 2, { bias: false }) : new Linear(2, 4, { bias: false }),
+        )
+        if (way === 'fullyShard') await fullyShard(model, { mesh })
+        else if (way === 'replicate') await replicate(model, { mesh })
+        else await parallelizeModule(model, mesh, { 0: new ColwiseParallel() })
+      })
+      for (const error of errors)
+        expect(error).toBe(
+          `${way}: ranks have different models: "0.weight" f32[4, 2] on rank 0, "0.weight" f32[2, 4] on rank 1. Create the same model on all ranks.`,
+        )
+    },
+  )
+
+  test('optimizers with other settings are named when the step is compiled', async () => {
+    const errors = await errorsOf(async (processGroup) => {
+      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const model = await replicate(tower(), { mesh })
+      const optimizer = new SGD(model.parameters(), { lr: 0.1 + 0.1 * processGroup.rank })
+      await compile(
+        ({ x, y }) => {
+          optimizer.zeroGrad()
+          crossEntropy(model.forward(x), y).backward()
+          optimizer.step()
+          return {}
+        },
+        types,
+        { device: 'cpu' },
+      )
+    })
+    for (const error of errors)
+      expect(error).toMatch(
+        /ranks disagree about the step: SGD, group 0: lr 0\.1.* on rank 0, .*lr 0\.2.* on rank 1/,
+      )
+  })
+
+  test('a shard read outside of forward is refused', async () => {
+    class Scaled extends Module {
+      scale = new Parameter([3], Float32Array.of(1, 5, 2))
+      forward(x: Tensor): Tensor {
+        return x.mul(this.scale)
+      }
+      other(x: Tensor): Tensor {
+        return x.mul(this.scale)
+      }
+    }
+    const errors = await errorsOf(async (processGroup) => {
+      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const model = await fullyShard(new Scaled(), { mesh })
+      await compile(({ x }) => ({ y: model.other(x) }), { x: types.x }, { device: 'cpu' })
+    })
+    for (const error of errors)
+      expect(error).toContain('"scale" is sharded over ranks, and whole only in forward')
+  })
+
+  test.each(['fullyShard', 'parallelizeModule'])(
+    'an optimizer that was made before %s is refused',
+    async (way) => {
+      const errors = await errorsOf(async (processGroup) => {
+        const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+        const model = tower()
+        const optimizer = new SGD(model.parameters(), { lr: 0.1 })
+        if (way === 'fullyShard') await fullyShard(model, { mesh })
+        else
+          await parallelizeModule(model, mesh, {
+            0: new ColwiseParallel(),
+            2: new RowwiseParallel(),
+          })
+        await compile(
+          ({ x, y }) => {
+            const loss = crossEntropy(model.forward(x), y)
+            loss.backward()
+            optimizer.step()
+            return { loss }
+          },
+          types,
+          { device: 'cpu' },
+        )
+      })
+      for (const error of errors)
+        expect(error).toContain(
+          `optimizer.step: ${way} has divided "0.weight" over ranks since SGD was created. Create the optimizer afterwards.`,
+        )
+    },
+  )
+})
+
+describe('divided attention', () => {
+  const tokens = tensorType([2, 4], 'i32')
+  const forward = (heads: number, blocks?: number) => async (processGroup: ProcessGroup) => {
+    manualSeed(1)
+    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const model = gpt({ vocabSize: 7, blockSize: 4, layers: 1, heads, width: 12 })
+    await parallelizeModule(model, mesh, {
+      'transformer.h.*.attn.c_attn': new ColwiseParallel({ blocks }),
+      'transformer.h.*.attn.c_proj': new RowwiseParallel(),
+    })
+    const step = await compile(
+      ({ x }) => ({ y: model.forward(x) }),
+      { x: tokens },
+      { device: 'cpu' },
+    )
+    const { y } = await step.run({ x: Int32Array.of(0, 1, 2, 3, 4, 5, 6, 0) })
+    return [...y]
+  }
+
+  test('heads that the ranks do not divide are refused', async () => {
+    for (const error of await errorsOf(forward(3)))
+      expect(error).toContain('gpt: the ranks cannot divide 3 heads equally')
+  })
+
+  test('queries, keys and values are divided without being told', async () => {
+    const told = await onRanks(2, forward(2, 3))
+    const untold = await onRanks(2, forward(2))
+    expect(untold.map(resultOf)).toEqual(told.map(resultOf))
+    for (const error of await errorsOf(forward(2, 1)))
+      expect(error).toContain('has 3 blocks, got blocks 1. Omit blocks.')
+  })
+})
+
+describe('what replicas of DataParallel return', () => {
+  const join = () => {
+    throw new Error('no tensors here')
+  }
+  class Out {
+    readonly n = 3
+  }
+
+  test.each([
+    [[new Out(), new Out()], 'a replica returned an object with n'],
+    [[[1], [1, 2]], 'the replicas returned arrays of 1, 2 parts'],
+    [[{ a: 1 }, { b: 1 }], 'a replica returned no "a", and the first did'],
+    [[3, 2], 'the replicas returned 3, 2 in one place'],
+  ])('%j is refused', (values, text) => {
+    expect(() => zipTensors(values, join)).toThrow(text)
+  })
+
+  test('equal numbers and nothing are kept', () => {
+    expect(
+      zipTensors(
+        [
+          { n: 3, none: null },
+          { n: 3, none: null },
+        ],
+        join,
+      ),
+    ).toEqual({
+      n: 3,
+      none: null,
+    })
+  })
+})
