@@ -337,8 +337,20 @@ describe('a part that fails', () => {
     const step = await compile(({ x }) => ({ out: model.forward(x) }), types)
     const x = new Float32Array(40).fill(1)
     await step.run({ x })
+    const staged = new Sequential(new Linear(10, 10), new Linear(10, 5))
+    const pipe = await pipeline(staged, { stages: 2, devices: [0, 2] })
+    const schedule = new Schedule1F1B(pipe, { microBatches: 2, lossFn: (out) => out.sum() })
+    const pipelined = await compile(({ x }) => ({ loss: schedule.step(x, x).loss }), types)
+    await pipelined.run({ x })
     lose(devices[2].gpu.device)
-    await expect(step.run({ x })).rejects.toMatchObject({ code: 'gpu.lost' })
-    await expect(step.run({ x })).rejects.toMatchObject({ code: 'gpu.lost' })
+    for (const _ of [1, 2])
+      await expect(step.run({ x })).rejects.toMatchObject({
+        code: 'gpu.lost',
+        message: expect.stringMatching(/^device webgpu:2: lost /),
+      })
+    await expect(pipelined.run({ x })).rejects.toMatchObject({
+      code: 'gpu.lost',
+      message: expect.stringMatching(/^device webgpu:2, stage 1 \("1"\): lost /),
+    })
   })
 })

@@ -1,7 +1,7 @@
 import { compile } from '../../graph/compile/compile.ts'
 import { piecesOf } from '../../graph/plan/pieces.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
-import { normalNumbers } from '../../nn/init.ts'
+import { getRngState, normalNumbers, setRngState } from '../../nn/init.ts'
 import type { Module } from '../../nn/module.ts'
 import { SGD } from '../../optim/sgd.ts'
 import { TabringError } from '../../util/errors.ts'
@@ -38,9 +38,16 @@ export async function layerTimes(
       `layerTimes: repeats must be a whole number above 0, got ${repeats}. The default is 5.`,
     )
   }
+  if (!module.parameters().some(({ requiresGrad }) => requiresGrad)) {
+    throw new TabringError(
+      'graph.misuse',
+      'layerTimes: no parameter requires a gradient, so there is no backward to time. Measure before freezing.',
+    )
+  }
   const layers = layersOf(module)
   const devices = [module.parameters()[0]?.device ?? 'webgpu:0'] as const
   const before = await module.stateDict()
+  const random = getRngState()
   const pipe = await pipeline(module, {
     splitSpec: layers.slice(1).map(([path]) => path),
     devices,
@@ -70,7 +77,8 @@ export async function layerTimes(
   } finally {
     step.destroy()
     pipe.release()
-    await module.loadStateDict(before)
+    module.loadStateDict(before)
+    setRngState(random)
   }
   return layers.map((_, stage) => median(runs.map((times) => times[stage])))
 }

@@ -179,6 +179,7 @@ export async function pipeline(module: Module, options: PipelineOptions): Promis
   const placed = (devices ?? paths.map((_, index) => `webgpu:${index}`)).map((spec) =>
     placedDevice(spec),
   )
+  if (placed.length === 0) throw misfit('devices is empty. Name at least one, or omit it.')
   const names = placed.map(formatDevice)
   const twice = names.find((name, at) => names.indexOf(name) !== at)
   if (twice)
@@ -216,6 +217,8 @@ function evenPaths(
       `pipeline: expected splitSpec or a number of stages above 0, got ${stages}. Pass { stages: 2 } or { splitSpec: ['layer2'] }.`,
     )
   }
+  if (typeof balance === 'string' && balance !== 'parameters' && balance !== 'layers')
+    throw misfit(`balance must be "parameters", "layers" or costs, got "${balance}".`)
   const layers = layersOf(module)
   const costs =
     typeof balance === 'object'
@@ -232,6 +235,9 @@ function evenPaths(
       `pipeline: balance has ${costs.length} costs, but the module has ${layers.length} layers: ${layers.map(([path]) => path).join(', ')}. Pass a cost for each.`,
     )
   }
+  const wrong = costs.findIndex((cost) => !(Number.isFinite(cost) && cost >= 0))
+  if (wrong >= 0)
+    throw misfit(`balance[${wrong}] must be a number of 0 or more, got ${costs[wrong]}.`)
   return cutEvenly(costs, stages).map((at) => layers[at][0])
 }
 

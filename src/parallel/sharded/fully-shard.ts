@@ -104,6 +104,12 @@ function placesIn(module: Module): Map<Parameter, ParameterPlace[]> {
   for (const owner of module.modules()) {
     for (const [name, value] of Object.entries(owner)) {
       if (!(value instanceof Parameter) || value instanceof ShardedParameter) continue
+      if (value.dividedBy) {
+        throw new TabringError(
+          'graph.misuse',
+          `fullyShard: "${name}" of ${owner.constructor.name} is "${value.name}", which another call has sharded without it. Call fullyShard once, for a module that has all the layers that share a weight.`,
+        )
+      }
       const found = places.get(value) ?? []
       found.push({ owner, name })
       places.set(value, found)

@@ -172,7 +172,9 @@ describe('fullyShard', () => {
     })
     for (const [again, mixed] of ended.map(resultOf)) {
       expect(again).toContain('fullyShard: Linear is already sharded.')
-      expect(mixed).toContain('backward: ranks average the gradient of "", but not that of ""')
+      expect(mixed).toContain(
+        'backward: ranks average the gradient of "weight", but not that of ""',
+      )
     }
   })
 })

@@ -195,6 +195,13 @@ describe('the order of a traced step', () => {
       const devices = Array.from({ length: deviceCount }, (_, i) => i)
       const pipe = await pipeline(tower(4), { stages, balance: 'layers', devices })
       const parts = partsFor(Kind, pipe, { microBatches })
+      for (const { plan } of parts) {
+        const made = new Set<unknown>()
+        for (const { inputs: read, outputs } of plan.nodes) {
+          for (const value of read) expect(value.node === undefined || made.has(value)).toBe(true)
+          for (const value of outputs) made.add(value)
+        }
+      }
       const orders = parts.map(tasksIn)
       for (const tasks of orders)
         expect(tasks).toHaveLength((2 * microBatches * stages) / deviceCount)
@@ -232,6 +239,10 @@ describe('pipeline', () => {
     [{ stages: 9 }, '9 stages are more than the 4 layers'],
     [{ stages: 0 }, 'a number of stages above 0, got 0'],
     [{ stages: 2, balance: [1, 2] }, 'balance has 2 costs, but the module has 4 layers'],
+    [{ stages: 2, balance: [Number.NaN, 1, 1, 1] }, 'balance[0] must be a number of 0 or more'],
+    [{ stages: 2, balance: [1, -5, 1, 1] }, 'balance[1] must be a number of 0 or more, got -5'],
+    [{ stages: 2, balance: 'time' as 'layers' }, 'balance must be "parameters", "layers" or costs'],
+    [{ stages: 2, devices: [] }, 'devices is empty'],
   ])('refuses %j', async (options, text) => {
     await expect(cut(options)).rejects.toThrow(text)
   })

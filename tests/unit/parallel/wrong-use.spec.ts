@@ -111,6 +111,19 @@ describe('sharded and replicated parameters', () => {
       expect(error).toMatch(/^fullyShard: ranks share "0\.weight" already, by replicate/)
   })
 
+  test('a weight that two calls of fullyShard would divide is named', async () => {
+    const errors = await errorsOf(async (processGroup) => {
+      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const model = new Sequential(new Linear(3, 3), new Linear(3, 3))
+      const [[, first], [, second]] = model.children()
+      Reflect.set(second, 'weight', Reflect.get(first, 'weight'))
+      await fullyShard(first, { mesh })
+      await fullyShard(model, { mesh })
+    })
+    for (const error of errors)
+      expect(error).toMatch(/^fullyShard: "weight" of Linear is ".*weight", which another call has/)
+  })
+
   test.each(['fullyShard', 'replicate', 'parallelizeModule'])(
     '%s names a shape that differs between ranks',
     async (way) => {
