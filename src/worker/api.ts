@@ -91,8 +91,11 @@ export interface ComputeApi {
     checkpoints?: CheckpointAddress,
     given?: Uint8Array,
   ): Promise<RunResult>
-  /** All ranks of an elastic run keep their state after one of the next steps and wait for `continueAs`. A no-op where it waits already. */
-  regroupSoon(): Promise<void>
+  /**
+   * An elastic run is to continue in another group: all ranks keep their state after one of the next steps and wait for `continueAs`. Where
+   * ranks are `lost`, which names them, they wait at once.
+   */
+  regroupSoon(lost?: string): Promise<void>
   /** The membership in which an elastic run continues, over links that were added; resolves when it does, or has ended. */
   continueAs(membership: Membership): Promise<void>
   /** No membership will come: a rank that is lost ends the run. */

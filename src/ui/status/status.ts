@@ -66,7 +66,9 @@ export function statusOf(snapshot: Snapshot): Status {
     return {
       tone: 'idle',
       title: 'A run is in progress',
-      text: `This tab joined late. It gets a rank when ${makerName(snapshot)} starts the next run.`,
+      text: snapshot.proposed?.elastic
+        ? 'This tab joins it within seconds.'
+        : `This tab joined late. It gets a rank when ${makerName(snapshot)} starts the next run.`,
     }
   }
   if (run?.end?.kind === 'finished') {
@@ -161,13 +163,25 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
             : `${ranks} share the ${batch} of every step.`
       const differences = run.resumed?.differences ?? []
       return {
-        ...say(`${how}${resumedWords(run)}${lost}`),
+        ...say(`${how}${resumedWords(run)}${changeWords(run)}${lost}`),
         ...(differences.length > 0 && {
           more: { summary: 'What differs', text: differences.join('; ') },
         }),
       }
     }
   }
+}
+
+/** Who left an elastic run last, who joined it, and from which step it continued. */
+function changeWords({ changes, regrouped }: Run): string {
+  if (!regrouped) return ''
+  const { left, came } = changes.at(-1) ?? { left: [], came: [] }
+  if (left.length + came.length === 0) return ` This tab joined after step ${regrouped.step}.`
+  const who = [
+    ...(left.length > 0 ? [`${left.join(', ')} left`] : []),
+    ...(came.length > 0 ? [`${came.join(', ')} joined`] : []),
+  ].join('; ')
+  return ` ${who}: the run continued from step ${regrouped.step}.`
 }
 
 /** Which of this rank's links are up, and whom the others wait for. */

@@ -243,8 +243,11 @@ class ComputeWorker implements ComputeApi {
     }
   }
 
-  async regroupSoon(): Promise<void> {
-    if (this.#abort) this.#trainer?.regroupSoon()
+  async regroupSoon(lost?: string): Promise<void> {
+    if (!this.#abort) return
+    // A link may take seconds to notice.
+    if (lost !== undefined) this.#group?.abort(new PeerError('peer.lost', lost))
+    else this.#trainer?.regroupSoon()
   }
 
   async continueAs(membership: Membership): Promise<void> {

@@ -74,7 +74,7 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
     dropLinks: (epoch) => race(remote.dropLinks(epoch)),
     train: (membership, config, baseUrl, onEvents, ...rest) =>
       race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvents), ...rest)),
-    regroupSoon: () => race(remote.regroupSoon()),
+    regroupSoon: (lost) => race(remote.regroupSoon(lost)),
     continueAs: (membership) => race(remote.continueAs(membership)),
     cannotRegroup: () => race(remote.cannotRegroup()),
     pause: () => race(remote.pause()),

@@ -367,7 +367,7 @@ export class RoomMember {
     this.#next = { assignment, ring }
     // The server has been told.
     ring.connected.catch(() => undefined)
-    this.compute.regroupSoon().catch(() => undefined)
+    this.compute.regroupSoon(lostWords(this.#assignment!, assignment)).catch(() => undefined)
   }
 
   /** All links of the group that follows are up. */
@@ -553,6 +553,15 @@ export class RoomMember {
     this.#measures?.runEnded()
     this.#options.onEnd?.({ ok: false, rank, error })
   }
+}
+
+/** The ranks of a group that are not in the one that follows it; undefined where all are. */
+function lostWords({ members }: Assignment, next: Assignment): string | undefined {
+  const lost = members.flatMap(({ id, name }, rank) =>
+    next.members.some((one) => one.id === id) ? [] : [`rank ${rank} (${name})`],
+  )
+  if (lost.length === 0) return undefined
+  return `${lost.join(', ')} ${lost.length === 1 ? 'is' : 'are'} gone.`
 }
 
 const membershipOf = ({ epoch, rank, worldSize, members }: Assignment): Membership => ({
