@@ -122,7 +122,7 @@ export function storageOf(value: GraphValue): GraphValue {
   return root
 }
 
-/** The node that writes the value last, behind views; undefined for a leaf. */
+/** The node that writes the value last, through views; undefined for a leaf. */
 export function makerOf({ node }: GraphValue): GraphNode | undefined {
   let maker = node
   while (maker?.op.isView) maker = maker.inputs[0].node

@@ -22,7 +22,7 @@ const flatVariant = ({ name, when, lower }: Variant<UpdateAttrs>): Variant<NoAtt
   lower: (call) => lower(flatCall(call)),
 })
 
-/** total + x, in the memory of total. shape: total, x, y alike */
+/** total + x, in the memory of total. shape: of total, x and the result, the same */
 export const addInto = defineOp<NoAttrs>({
   name: 'addInto',
   isInPlace: true,

@@ -25,7 +25,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *    <- start                     everyone's are: go
  *    done ->                      my part of the run has ended well
  *    <- finished | abort          the epoch is over
- *    <- assign, <- start          in an elastic run also later: who is left, or has come, continues in another epoch
+ *    <- assign, <- start          in an elastic run also later: the ranks that are left, and newcomers, continue in another epoch
  *    store ->, <- stored          the room's store, at any time: store/store-messages.ts
  *    ice ->, <- ice               ICE servers with fresh credentials, at any time
  *    ping ->, <- pong             a tab measures its round trip; pings of the server's own run the other way
@@ -257,7 +257,7 @@ export const clientMessageSchema = v.variant('type', [
   v.strictObject({
     type: v.literal('start'),
     settings: json(limits.settingsBytes),
-    /** Whether the run continues when a rank is lost, and takes in who comes. Default false. */
+    /** Whether the run continues when a rank is lost, and admits newcomers. Default false. */
     isElastic: v.optional(v.boolean()),
   }),
   v.strictObject({

@@ -86,11 +86,11 @@ type Refused = { readonly code: Refusal; readonly text: string }
  *
  *   RUNNING -lost rank, newcomer-> ASSIGNED(epoch + 1, the same run) -all ready-> RUNNING
  *
- * - The members that are here get ranks in the room's order. Whose socket ends is lost. Where a link ends, all are asked, and who does not
- *   answer within `doubtMs` is left out until it is heard again.
- * - In the next epoch who is not ready in time is left out likewise; of two that cannot be linked the newcomer is, else the higher rank, for the
- *   rest of the run.
- * - An abort of a rank ends the run for all, as ever.
+ * - The members in the room get ranks in its order. A rank whose socket ends is lost. Where a link ends, all are asked, and those that do not
+ *   answer within `doubtMs` are left out until they are heard again.
+ * - Ranks that are not ready in time are left out in the same way. Of two that cannot be linked the newcomer is left out, or the higher rank, for
+ *   the rest of the run.
+ * - An abort of a rank ends the run for all.
  */
 export class RoomRun {
   state: RoomState = 'lobby'
@@ -230,7 +230,7 @@ export class RoomRun {
     else this.fail(rank, `${who} is gone: ${text}. Start again without it, or once it is back.`)
   }
 
-  /** Somebody is in the room who has no rank in it. */
+  /** Admits members that have no rank, soon. */
   newcomers(): void {
     if (this.state !== 'running' || !this.isElastic || this.cancelDue) return
     if (this.members().length === this.ranks.length) return
@@ -272,7 +272,7 @@ export class RoomRun {
     this.fail(0, 'the run cannot continue: no rank of it is left in the room. Start again.')
   }
 
-  /** A link between two ranks has ended: whoever does not answer now is left out. */
+  /** A link between two ranks has ended: ranks that do not answer now are left out. */
   private doubt(): void {
     if (this.cancelDue) return
     const { env, limits } = this.room
@@ -416,7 +416,7 @@ export class RoomRun {
 
   finishIfDone(): void {
     const attached = this.ranks.filter((one) => one.member.connectionId)
-    // Nobody is left who could report an end, and who waits here must not wait for ever.
+    // No rank is left to report an end, and members that wait here must not wait forever.
     if (attached.length === 0) this.end('failed')
     else if (attached.every((one) => one.isDone)) this.end('finished')
   }

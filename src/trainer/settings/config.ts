@@ -46,7 +46,7 @@ export const trainConfigSchema = v.object({
     ),
     'dp',
   ),
-  /** Whether the run continues when a rank is lost, and takes in who comes, where `canBeElastic`. */
+  /** Whether the run continues when a rank is lost, and admits newcomers, where `canBeElastic`. */
   elastic: v.optional(v.boolean(), false),
   /** `own-slice`: each rank draws from its own contiguous part of the data, in the data's own order. */
   partition: v.optional(v.picklist(['shuffled', 'own-slice']), 'shuffled'),

@@ -152,7 +152,7 @@ export const settings: readonly Setting[] = [
     key: 'elastic',
     label: 'Continue without lost tabs',
     kind: 'switch',
-    hint: 'A tab that closes or stops answering does not end the run, and who opens the link joins it. With whole replicas only.',
+    hint: 'A tab that closes or stops answering does not end the run, and a tab that opens the link joins it. With whole replicas only.',
     isAdvanced: true,
   },
   {

@@ -2,7 +2,7 @@ import { beforeEach, expect, it } from 'vitest'
 import { limits } from '../../../src/peer/room/messages.ts'
 import { RendezvousWorld } from '../../support/rendezvous-world.ts'
 
-/** Runs that continue when a rank is lost, and take in who comes. */
+/** Runs that continue when a rank is lost, and admit newcomers. */
 
 let world: RendezvousWorld
 beforeEach(() => {
@@ -52,7 +52,7 @@ it('the maker may go: the next one is rank 0', async () => {
   expect(world.last('t1', 'assign')).toMatchObject({ epoch: 2, rank: 0, worldSize: 2 })
 })
 
-it('where a link ends, who does not answer is left out, and comes back when it is heard again', async () => {
+it('where a link ends, a rank that does not answer is left out until it is heard again', async () => {
   await begun(3)
   world.deaf.add('t1')
   world.say('t0', { type: 'linkDown', epoch: 1, peerRank: 1, text: 'silent' })
@@ -86,7 +86,7 @@ it('where a link ends and all answer, they are linked anew', async () => {
   expect(world.last('t1', 'start').epoch).toBe(2)
 })
 
-it('takes in who comes; who cannot be linked is left out for the rest of the run', async () => {
+it('admits a newcomer; one that cannot be linked is left out for the rest of the run', async () => {
   const ids = await begun(2)
   world.join('late')
   await world.tick()
@@ -105,7 +105,7 @@ it('takes in who comes; who cannot be linked is left out for the rest of the run
   expect(world.last('t0', 'assign').epoch).toBe(3)
 })
 
-it('who is not ready in time is left out', async () => {
+it('a rank that is not ready in time is left out', async () => {
   const ids = await begun(3)
   world.say('t2', { type: 'bye' })
   ready(['t0'])
@@ -115,7 +115,7 @@ it('who is not ready in time is left out', async () => {
   expect(ids).toHaveLength(3)
 })
 
-it('ranks that are done with the epoch before end the run; who was to join is told', async () => {
+it('ranks that are done with the epoch before end the run; a newcomer is told', async () => {
   const ids = await begun(2)
   world.join('late')
   await world.env.advance(limits.joinMs)
@@ -152,7 +152,7 @@ it('an abort ends it for all, and a loss before it has begun too', async () => {
   expect(await world.state('t0')).toBe('failed')
 })
 
-it('a rank alone continues, and takes in who comes', async () => {
+it('a rank alone continues, and admits a newcomer', async () => {
   await begun(2)
   world.say('t0', { type: 'bye' })
   expect(world.last('t1', 'assign')).toMatchObject({ epoch: 2, rank: 0, worldSize: 1 })
