@@ -31,43 +31,23 @@ export function zipTensors(
       'shape.unsupported',
       `gather: ${what}. Return tensors, or arrays, maps and plain objects of tensors, of one structure for each share.`,
     )
-  const inside = (parts: readonly (readonly unknown[])[], what: string) => {
-    if (parts.some((own) => own.length !== parts[0].length))
-      throw refuse(
-        `the replicas returned ${what} of ${parts.map((own) => own.length).join(', ')} parts`,
-      )
-    return parts[0].map((_, i) =>
-      zipTensors(
-        parts.map((own) => own[i]),
-        join,
-      ),
-    )
-  }
+  const at = (parts: readonly unknown[]) => zipTensors(parts, join)
   if (values.every((value) => value instanceof Tensor)) return join(values as Tensor[])
-  if (values.every((value) => Array.isArray(value))) return inside(values, 'arrays')
-  if (values.every((value) => value instanceof Map)) {
-    const maps = values as Map<unknown, unknown>[]
-    const keys = [...maps[0].keys()]
-    return new Map(
-      inside(
-        maps.map((map) => [...map].map(([, value]) => value)),
-        'maps',
-      ).map((value, i) => [keys[i], value]),
-    )
+  if (values.every((value) => Array.isArray(value))) {
+    const lengths = values.map(({ length }) => length)
+    if (lengths.some((length) => length !== lengths[0]))
+      throw refuse(`the replicas returned arrays of ${lengths.join(', ')} parts`)
+    return values[0].map((_, i) => at(values.map((own) => own[i])))
   }
-  if (values.every(isRecord)) {
-    const keys = Object.keys(first as object)
-    const parts = values.map((value) => {
-      const own = value as Record<string, unknown>
-      const missing = keys.find((key) => !(key in own))
-      if (missing !== undefined)
-        throw refuse(`a replica returned no "${missing}", and the first did`)
-      return [...keys, ...Object.keys(own).filter((key) => !keys.includes(key))].map(
-        (key) => own[key],
-      )
-    })
-    return Object.fromEntries(inside(parts, 'objects').map((value, i) => [keys[i], value]))
+  const keyed = (maps: readonly Map<unknown, unknown>[]) => {
+    const keys = [...new Set(maps.flatMap((map) => [...map.keys()]))]
+    const missing = keys.find((key) => !maps.every((map) => map.has(key)))
+    if (missing !== undefined) throw refuse(`not all replicas returned "${missing}"`)
+    return keys.map((key) => [key, at(maps.map((map) => map.get(key)))] as const)
   }
+  if (values.every((value) => value instanceof Map)) return new Map(keyed(values))
+  if (values.every(isRecord))
+    return Object.fromEntries(keyed(values.map((value) => new Map(Object.entries(value)))))
   if (typeof first !== 'object' && typeof first !== 'function') {
     if (values.every((value) => Object.is(value, first))) return first
     throw refuse(`the replicas returned ${values.map(String).join(', ')} in one place`)

@@ -260,10 +260,17 @@ describe('what replicas of DataParallel return', () => {
   test.each([
     [[new Out(), new Out()], 'a replica returned an object with n'],
     [[[1], [1, 2]], 'the replicas returned arrays of 1, 2 parts'],
-    [[{ a: 1 }, { b: 1 }], 'a replica returned no "a", and the first did'],
+    [[{ a: 1 }, { b: 1 }], 'not all replicas returned "a"'],
+    [[new Map([['a', 1]]), new Map([['b', 1]])], 'not all replicas returned "a"'],
     [[3, 2], 'the replicas returned 3, 2 in one place'],
   ])('%j is refused', (values, text) => {
     expect(() => zipTensors(values, join)).toThrow(text)
+  })
+
+  test('maps are joined by their keys, in whatever order', () => {
+    const [one, other] = [['a', 1] as const, ['b', 2] as const]
+    const joined = zipTensors([new Map([one, other]), new Map([other, one])], join)
+    expect(joined).toEqual(new Map([one, other]))
   })
 
   test('equal numbers and nothing are kept', () => {
