@@ -361,7 +361,7 @@ export class RoomMember {
   /** The run is to continue in another group: its links form, while the one that is on comes to its end. */
   #follow(assignment: Assignment): void {
     tell(1, 'room', () => `epoch ${assignment.epoch}: continues with ${assignment.worldSize} ranks`)
-    this.#next?.ring.close()
+    this.#dropNext()
     this.#ring?.letGo()
     const ring = this.#formLinks(assignment)
     this.#next = { assignment, ring }
