@@ -343,7 +343,6 @@ export const allowed: Record<string, readonly string[]> = {
     'src/graph/compile',
     'src/graph/functions',
     'src/graph/plan',
-    'src/graph/run',
     'src/graph/trace',
     'src/nn',
     'src/optim',

@@ -18,13 +18,13 @@ export const run = {
 } as const satisfies TrainConfigInput
 const config = parseTrainConfig(run)
 
-const { train } = drawSplits(config.data)
-export const types = task.types(config, { train, test: train }, batch)
+const data = drawSplits(config.data)
+export const types = task.types(config, data, batch)
 
 /** Four linear layers. Every one that is made begins with the same weights. */
 export function makeNetwork(): Module {
   manualSeed(config.seed)
-  return task.model(config, { train, test: train })
+  return task.model(config, data)
 }
 
 export const makeOptimizer = (model: Module): AdamW =>
@@ -37,10 +37,11 @@ export interface Batch {
 
 /** The points of a step, from 0; an epoch has each once. */
 export function batchOf(step: number): Batch {
+  const { count } = data.train
   const first = batch * step
-  const order = epochOrder(config.seed, Math.floor(first / train.count), train.count)
-  const begin = first % train.count
+  const order = epochOrder(config.seed, Math.floor(first / count), count)
+  const begin = first % count
   const inputs = { x: new Float32Array(2 * batch), y: new Int32Array(batch) }
-  task.fill({ train, test: train }, 'train', order.subarray(begin, begin + batch), inputs)
+  task.fill(data, 'train', order.subarray(begin, begin + batch), inputs)
   return inputs
 }

@@ -2,7 +2,6 @@ import { compile } from '../../src/graph/compile/compile.ts'
 import { gpu } from '../../src/graph/compile/gpu.ts'
 import { crossEntropy } from '../../src/graph/functions/losses.ts'
 import { type Piece, piecesOf } from '../../src/graph/plan/pieces.ts'
-import { SplitProgram } from '../../src/graph/run/split-program.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import type { Module } from '../../src/nn/module.ts'
 import { DataParallel } from '../../src/parallel/data-parallel/data-parallel.ts'
@@ -83,19 +82,20 @@ export async function makeWay(name: WayName, settings: Settings): Promise<Way> {
     optimizer.step()
     return { loss }
   }, types)
-  const parts = program instanceof SplitProgram ? program.parts : undefined
-  const names = Array.from({ length: parts ? settings.devices : 1 }, (_, i) => `webgpu:${i}`)
-  const devices = names.map((device): DeviceBytes => {
-    const part = parts?.find((one) => formatDevice(one.device) === device)
-    return {
-      parameters: model
-        .parameters()
-        .filter((parameter) => formatDevice(parameter.device!) === device)
-        .reduce((sum, { count }) => sum + 4 * count, 0),
-      plan: (part?.program ?? program).memory.peakBytes,
-      sent: part?.sentBytes ?? 0,
-    }
-  })
+  const { byDevice, peakBytes } = program.memory
+  const onOne = { device: 'webgpu:0', peakBytes, sentBytes: 0 }
+  const devices = (byDevice ?? [onOne])
+    .toSorted((a, b) => a.device.localeCompare(b.device))
+    .map(
+      ({ device, peakBytes: plan, sentBytes: sent }): DeviceBytes => ({
+        parameters: model
+          .parameters()
+          .filter((parameter) => formatDevice(parameter.device!) === device)
+          .reduce((sum, { count }) => sum + 4 * count, 0),
+        plan,
+        sent,
+      }),
+    )
   return {
     devices,
     async step(batch, onWatched) {
@@ -106,7 +106,7 @@ export async function makeWay(name: WayName, settings: Settings): Promise<Way> {
       // A device without outputs may still compute, and the next way's step is timed too.
       for (let device = 0; device < devices.length; device++) await gpu.synchronize(device)
       const totalMs = performance.now() - beganMs
-      onWatched?.({ totalMs, pieces: parts ? shifted(piecesOf(marks), beganMs) : [] })
+      onWatched?.({ totalMs, pieces: byDevice ? shifted(piecesOf(marks), beganMs) : [] })
       return loss[0]
     },
     destroy: () => program.destroy(),

@@ -106,7 +106,7 @@ export class RoomRun {
   /** Of the epoch that ran last, while the one that follows is ASSIGNED: they may be done with it. */
   private before: { epoch: number; ranks: Rank[] } | null = null
   /** Members of the room that are no ranks of this run: until they are heard again, or to its end. */
-  private readonly silent = new Map<Member, number>()
+  private readonly silent = new Set<Member>()
   private readonly barred = new Set<Member>()
   private cancelReady: () => void = () => undefined
   /** The look at ranks that may be lost, a regrouping that is due. */
@@ -239,21 +239,18 @@ export class RoomRun {
 
   /** A message of a member has come. */
   heard(member: Member): void {
-    const sinceMs = this.silent.get(member)
-    if (sinceMs === undefined || this.room.heardAtMs(member) <= sinceMs) return
-    this.silent.delete(member)
-    this.newcomers()
+    if (this.silent.delete(member)) this.newcomers()
   }
 
   /** Those that would have ranks now: who has one first, and newcomers up to the number that can all be linked. */
   private members(): Member[] {
     const known = new Set([...(this.before?.ranks ?? []), ...this.ranks].map((one) => one.member))
-    let count = 0
     const here = this.room
       .members()
       .filter((one) => one.connectionId && !this.silent.has(one) && !this.barred.has(one))
-    const stay = here.filter((one) => known.has(one)).length
-    return here.filter((one) => known.has(one) || stay + ++count <= meshLimit)
+    const places = meshLimit - here.filter((one) => known.has(one)).length
+    const admitted = here.filter((one) => !known.has(one)).slice(0, Math.max(0, places))
+    return here.filter((one) => known.has(one) || admitted.includes(one))
   }
 
   /** The same run in a new epoch, with those who are here. */
@@ -291,8 +288,8 @@ export class RoomRun {
   }
 
   private leaveOut(member: Member, text: string, isForGood: boolean): void {
-    if (isForGood) this.barred.add(member)
-    else this.silent.set(member, this.room.env.now())
+    const outside = isForGood ? this.barred : this.silent
+    outside.add(member)
     const { epoch } = this
     const whole = `epoch ${epoch}: the run continues without this tab: ${text}`
     this.room.send(member, { type: 'abort', epoch, rank: null, text: whole })

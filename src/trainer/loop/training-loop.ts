@@ -307,18 +307,13 @@ export class TrainingLoop {
   #agree({ group, replicas, step }: Attempt): () => Promise<Wishes> {
     const { pause } = this
     const saves = this.#saves
-    const own: Wishes = {
+    const wishes = (): Wishes => ({
       isForPause: pause.isAsked,
       isForSave: saves.isWanted && replicas === group,
       isForRegroup: this.isRegroupAsked && group.rank === 0,
-    }
-    if (group.size === 1) {
-      return async () => ({
-        isForPause: pause.isAsked,
-        isForSave: saves.isWanted,
-        isForRegroup: this.isRegroupAsked,
-      })
-    }
+    })
+    if (group.size === 1) return async () => wishes()
+    const own = wishes()
     const { exchange } = step.prepared.trace
     if (replicas === group && exchange) {
       exchange.ownWord = wordOf(own)

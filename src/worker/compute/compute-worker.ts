@@ -140,9 +140,9 @@ class ComputeWorker implements ComputeApi {
     this.#memberships = memberships
     let links = this.#takeLinks(membership)
     const before = this.#run
-    const waysOf = ({ who }: Membership) =>
+    const { who } = membership
+    const ways =
       who && [who, ...[...links].map(([peer, { kind }]) => `${peer} ${kind}`).sort()].join()
-    const ways = waysOf(membership)
     const run = async (): Promise<RunResult> => {
       // An aborted run may still be compiling; what it holds is freed when it has come to its end.
       await before?.catch(() => undefined)
@@ -361,7 +361,7 @@ class ComputeWorker implements ComputeApi {
     closeAll(links ?? new Map(), 'the run did not start')
   }
 
-  /** The links of an epoch that begins; of earlier ones that have not begun there is no more need. */
+  /** The links of an epoch that begins. */
   #takeLinks({ epoch }: Membership): Map<number, Link> {
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.delete(epoch)

@@ -77,7 +77,7 @@ it('where a link ends, a rank that does not answer is left out until it is heard
   }
 })
 
-it('where a link ends and all answer, they are linked anew', async () => {
+it('where a link ends and all answer, they get new links', async () => {
   const ids = await begun(2)
   world.say('t0', { type: 'linkDown', epoch: 1, peerRank: 1, text: 'ICE failed' })
   await world.env.advance(limits.doubtMs)
@@ -115,7 +115,7 @@ it('a rank that is not ready in time is left out', async () => {
   expect(ids).toHaveLength(3)
 })
 
-it('ranks that are done with the epoch before end the run; a newcomer is told', async () => {
+it('ranks that are done with the epoch before end the run; a newcomer hears why', async () => {
   const ids = await begun(2)
   world.join('late')
   await world.env.advance(limits.joinMs)
