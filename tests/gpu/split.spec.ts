@@ -2,6 +2,7 @@ import { afterAll, describe, expect, test, vi } from 'vitest'
 import { compile } from '../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../src/graph/functions/losses.ts'
 import { piecesOf } from '../../src/graph/plan/pieces.ts'
+import type { RunInputs } from '../../src/graph/plan/step-program.ts'
 import { autocast } from '../../src/graph/trace/autocast.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
@@ -25,6 +26,7 @@ import { formulaUniform, formulaWord } from '../support/formula-data.ts'
 import { goldenRuns } from '../support/formula-model.ts'
 import { allowedDistance, largestDistance } from '../support/golden.ts'
 import { losableDevices } from '../support/losable-devices.ts'
+import { onRanks, resultOf } from '../support/ranks-of-one.ts'
 import { type LossOf, openDevices, plainLoss, trainSplit } from '../support/split-model.ts'
 import { expectGolden } from '../support/trajectory-tests.ts'
 
@@ -85,17 +87,36 @@ describe("the tutorial's toy model", () => {
     for (let run = 0; run < 10; run++) losses.push((await step.run(inputs)).loss[0])
     const state = await model.stateDict()
     const scale = await scaler.getScale()
+    const { memory } = step
     step.destroy()
-    return { losses, state, scale }
+    return { losses, state, scale, memory }
   }
+
+  test('reports the memory of each device, and what it sends: the hidden layer, and its gradient', async () => {
+    const { memory } = await trained(1, false)
+    const { byDevice = [], ...sums } = memory
+    expect(byDevice.map(({ device, sentBytes }) => [device, sentBytes])).toEqual([
+      ['webgpu:0', 4 * batch * 10],
+      ['webgpu:1', 4 * batch * 10],
+    ])
+    for (const key of ['peakBytes', 'deviceBytes', 'ioBytes'] as const) {
+      for (const one of byDevice) expect(one[key]).toBeGreaterThan(0)
+      expect(byDevice[0][key] + byDevice[1][key]).toBe(sums[key])
+    }
+    expect((await trained(0, false)).memory.byDevice).toBeUndefined()
+  })
+
+  type Trained = Awaited<ReturnType<typeof trained>>
+  const bitsOf = ({ memory: _, ...bits }: Trained) => bits
+  const expectSame = (a: Trained, b: Trained) => expect(bitsOf(a)).toEqual(bitsOf(b))
 
   test('in float16 with loss scaling on two devices: the bits of one, skipped updates included', async () => {
     const one = await trained(0, true, 2 ** 60)
     expect(one.scale).toBe(2 ** 50)
     const fits = await trained(0, true, 2 ** 10)
     expect(fits.losses[9]).toBeLessThan(fits.losses[0])
-    expect(await trained(1, true, 2 ** 60)).toEqual(one)
-    expect(await trained(1, true, 2 ** 10)).toEqual(fits)
+    expectSame(await trained(1, true, 2 ** 60), one)
+    expectSame(await trained(1, true, 2 ** 10), fits)
   })
 
   test.each([false, true])(
@@ -103,7 +124,7 @@ describe("the tutorial's toy model", () => {
     async (clips) => {
       const one = await trained(0, clips)
       const two = await trained(1, clips)
-      expect(two).toEqual(one)
+      expectSame(two, one)
       expect(two.losses[9]).toBeLessThan(two.losses[0])
     },
   )
@@ -221,7 +242,7 @@ describe('DataParallel', () => {
     expect(two).toEqual(await outputsOf((model) => model))
   })
 
-  test('spectral norm keeps the vectors of the first device', async () => {
+  test('spectral norm keeps the vectors of the first device, and is itself on one', async () => {
     const trained = async (wrap: (model: Module) => Module) => {
       manualSeed(6)
       const model = new Sequential(spectralNorm(new Linear(6, 5)), new ReLU(), new Linear(5, 3))
@@ -248,6 +269,8 @@ describe('DataParallel', () => {
     }
     const one = await trained((model) => model)
     const two = await trained((model) => new DataParallel(model, { deviceIds: [0, 1] }))
+    const alone = await trained((model) => new DataParallel(model, { deviceIds: [0] }))
+    expect(alone.after).toEqual(one.after)
     expect(Object.keys(two.after)).toContain('0.weight_u')
     expect(two.after['0.weight_u'].data).not.toEqual(two.before['0.weight_u'].data)
     for (const [key, { data }] of Object.entries(one.after))
@@ -352,5 +375,44 @@ describe('a part that fails', () => {
       code: 'gpu.lost',
       message: expect.stringMatching(/^device webgpu:2, stage 1 \("1"\): lost /),
     })
+  })
+
+  test('ends the run on all ranks when a device is lost in the middle of it', async () => {
+    const errors = await onRanks(2, async (group) => {
+      manualSeed(1)
+      const model = new Sequential(new Linear(10, 10), new ReLU(), new Linear(10, 5))
+      const pipe = await pipeline(model, {
+        splitSpec: ['2'],
+        devices: ['rank:0/webgpu:0', 'rank:1/webgpu:1'],
+      })
+      const schedule = new Schedule1F1B(pipe, { microBatches: 4, lossFn: crossEntropy })
+      const optimizer = new SGD(model.parameters(), { lr: 0.1 })
+      const step = await compile(
+        ({ x, y }) => {
+          optimizer.zeroGrad()
+          const { loss } = schedule.step(x, y)
+          optimizer.step()
+          return { loss }
+        },
+        { x: tensorType([8, 10]), y: tensorType([8], 'i32') },
+        { device: 'webgpu:0', group },
+      )
+      const x = new Float32Array(80).fill(1)
+      const y = new Int32Array(8)
+      const inputs: RunInputs = group.rank === 0 ? { x } : { y }
+      await step.run(inputs)
+      // The second stage's device goes as soon as it has begun the second of four micro-batches.
+      if (group.rank === 1)
+        step.onMark = (name) => {
+          if (/forward of micro-batch 1, stage 1: ready/.test(name)) lose(devices[1].gpu.device)
+        }
+      return step.run(inputs).then(
+        () => 'no error',
+        ({ code, message }) => `${code}: ${message}`,
+      )
+    })
+    const [first, second] = errors.map(resultOf)
+    expect(second).toMatch(/^gpu\.lost: device rank:1\/webgpu:1, stage 1 \("2"\): lost /)
+    expect(first).toMatch(/rank 1.*stage 1 \("2"\): lost /s)
   })
 })

@@ -43,3 +43,28 @@ export async function trainedCapped(way: string, tabs: number, cap?: string) {
   )
   return { code, losses, stderr: run.told.stderr }
 }
+
+/** A rank holds its parameters, their gradients and momentum, and its program: nothing of what others have. */
+export function expectOwnBytes({ elements, heldBytes, stepBytes, allHeldBytes }: ToldSplit): void {
+  const ownBytes = 3 * 4 * elements + stepBytes
+  expect(heldBytes).toBeGreaterThanOrEqual(ownBytes - stepBytes)
+  // Buckets end on a boundary of 256 bytes, each of them three times.
+  expect(heldBytes).toBeLessThan(ownBytes + 16 * 1024)
+  expect(heldBytes).toBeLessThan(allHeldBytes)
+}
+
+/** The two ranks of a model that is split by its layers together have the parameters, losses and bits of one. */
+export async function endsAsOne(way: 'model' | 'pipeline'): Promise<void> {
+  const ranks = await trainedSplit(way, 2)
+  expect(ranks.map(({ differing }) => differing)).toEqual([[], []])
+  const [zero, one] = ranks
+  for (const { keys, allKeys } of ranks) expect(keys).toEqual(allKeys)
+  // The loss is where the last layers are.
+  expect(zero.losses).toEqual([])
+  expect(one.losses).toEqual(one.expected)
+  expect(one.losses).toHaveLength(4)
+  expect(zero.elements + one.elements).toBe(zero.allElements)
+  for (const { elements } of ranks) expect(elements).toBeGreaterThan(0)
+  for (const { sentBytes } of ranks) expect(sentBytes).toBeGreaterThan(0)
+  for (const rank of ranks) expectOwnBytes(rank)
+}

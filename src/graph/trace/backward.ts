@@ -7,6 +7,7 @@ import { reshape } from '../../kernels/reshape/reshape.ts'
 import { comparisons } from '../../kernels/scalar/arithmetic.ts'
 import { TabringError } from '../../util/errors.ts'
 import type { DType } from '../../util/shape.ts'
+import { refuseDivided } from './divided.ts'
 import type { Parameter } from './parameter.ts'
 import { Recomputation } from './region.ts'
 import { gradientWeight, type Trace } from './trace.ts'
@@ -55,6 +56,7 @@ function addGradients(
 ): void {
   const { scalars, gradients, tensorGradients } = trace
   refuseMixedRanks(trace, [...parameters.keys()])
+  refuseDivided(output, parameters)
   for (const [parameter, gradient] of parameters) {
     trace.reached.add(parameter)
     // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.

@@ -10,6 +10,8 @@ export interface StoredLeaf {
   readonly requiresGrad: boolean
   /** Whether this rank has a part of it, which ops take only gathered with the others'. */
   readonly isShard?: boolean
+  /** The ranks that have the other parts of it. */
+  readonly sharedBy?: { readonly size: number } | undefined
   /** Where it is, or to which device it was moved; undefined until a program or `to` decides. */
   readonly device: PlacedDevice | undefined
   /** Where it lives in this memory, making a place for it if it has none. */

@@ -1,8 +1,20 @@
 import { expect, test } from 'vitest'
 import { useLauncherFolder } from '../../support/launcher-folder.ts'
-import { trainedCapped, trainedSplit } from '../../support/split-ranks.ts'
+import { endsAsOne, trainedCapped, trainedSplit } from '../../support/split-ranks.ts'
 
 useLauncherFolder()
+
+test('layers on two tabs end with the bits of one', () => endsAsOne('model'))
+
+test('layers divided over two tabs train as undivided ones do', async () => {
+  const ranks = await trainedSplit('tensor', 2)
+  for (const { keys, allKeys, losses, expected, elements, allElements } of ranks) {
+    expect(keys).toEqual(allKeys)
+    expect(losses).toEqual(ranks[0].losses)
+    for (const [i, loss] of losses.entries()) expect(loss).toBeCloseTo(expected[i], 5)
+    expect(elements).toBeLessThan(0.75 * allElements)
+  }
+})
 
 test('two pipelines over four tabs end with the bits of two tabs with the whole model each', async () => {
   const ranks = await trainedSplit('grid', 4)

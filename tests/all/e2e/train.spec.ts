@@ -26,6 +26,12 @@ test('2 tabs over webrtc train one model and follow one tab', async () => {
   })
 })
 
+test('3 tabs over ports train one model, to the bits of three over WebRTC', async () => {
+  const ends = await results(3, 'port', config)
+  const hashes = [...ends, ...(await overWebRtc(3))].map(({ result }) => result.paramHash)
+  expect(new Set(hashes).size).toBe(1)
+})
+
 test('where data channels cannot go to a worker the page pumps them, to the same bits', async () => {
   const ends = await results(2, 'webrtc', config, refuseChannels)
   const hashes = [...ends, ...(await overWebRtc(2))].map(({ result }) => result.paramHash)

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
-import { manualSeed } from '../../../src/nn/init.ts'
+import { getRngState, manualSeed } from '../../../src/nn/init.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Sequential } from '../../../src/nn/module.ts'
 import { layerTimes } from '../../../src/parallel/pipeline/layer-times.ts'
@@ -21,13 +21,15 @@ async function model(): Promise<Sequential> {
   return made
 }
 
-test('layerTimes finds the layer that takes longest, and leaves the model as it was', async () => {
+test('layerTimes finds the layer that takes longest, and leaves the model and random numbers as they were', async () => {
   const own = await model()
   const before = await own.stateDict()
+  const random = getRngState()
   const times = await layerTimes(own, tensorType([32, 8]), { repeats: 3 })
   expect(times).toHaveLength(6)
   expect(times.indexOf(Math.max(...times))).toBe(3)
   expect(await own.stateDict()).toEqual(before)
+  expect(getRngState()).toEqual(random)
 
   const pipe = await pipeline(own, { stages: 3, balance: times, devices: ['cpu'] })
   expect(pipe.stages.map(({ layers }) => layers)).toEqual([['0', '1', '2'], ['3'], ['4', '5']])

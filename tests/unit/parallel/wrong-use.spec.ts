@@ -7,6 +7,7 @@ import { gpt } from '../../../src/nn/gpt.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Module, Sequential } from '../../../src/nn/module.ts'
+import { LayerNorm } from '../../../src/nn/normalization.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { zipTensors } from '../../../src/parallel/data-parallel/nested.ts'
 import { initDeviceMesh } from '../../../src/parallel/mesh/device-mesh.ts'
@@ -40,6 +41,19 @@ const errorsOf = async (work: (group: ProcessGroup) => Promise<unknown>, size = 
 function tower(): Sequential {
   manualSeed(4)
   return new Sequential(new Linear(3, 4), new ReLU(), new Linear(4, 2))
+}
+
+async function backwardOf(model: Sequential): Promise<void> {
+  const step = await compile(
+    ({ x, y }) => {
+      const loss = crossEntropy(model.forward(x) as Tensor, y)
+      loss.backward()
+      return { loss }
+    },
+    types,
+    { device: 'cpu' },
+  )
+  step.destroy()
 }
 
 describe('a schedule', () => {
@@ -214,6 +228,37 @@ describe('sharded and replicated parameters', () => {
         )
     },
   )
+})
+
+describe('divided layers', () => {
+  test.each([
+    ['nothing between them', [], 'no error'],
+    ['activations between them', [() => new ReLU()], 'no error'],
+    ['a normalization between them', [() => new LayerNorm(4)], '"1.weight" is not divided'],
+  ])('with %s: backward on both ranks', async (_, between, expected) => {
+    const errors = await errorsOf(async (processGroup) => {
+      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const middle = between.map((make) => make())
+      const model = new Sequential(new Linear(3, 8), ...middle, new Linear(8, 2))
+      await parallelizeModule(model, mesh, {
+        0: new ColwiseParallel(),
+        [1 + between.length]: new RowwiseParallel(),
+      })
+      await backwardOf(model)
+    })
+    for (const error of errors) expect(error).toContain(expected)
+  })
+
+  test('a loss of one part of them is refused', async () => {
+    const errors = await errorsOf(async (processGroup) => {
+      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const model = new Sequential(new Linear(3, 8), new Linear(8, 4))
+      await parallelizeModule(model, mesh, { 1: new ColwiseParallel() })
+      await backwardOf(model)
+    })
+    for (const error of errors)
+      expect(error).toContain('the loss is computed from a part of a divided layer')
+  })
 })
 
 describe('divided attention', () => {

@@ -138,9 +138,9 @@ test.each<[string, number, number, Register]>([
   }
 })
 
-test.each([4, 5])('%d ranks: every hook is in the band of the plain run', async (size) => {
+test('5 ranks: every hook is in the band of the plain run', async () => {
   const end = async (register?: Register) => {
-    const ranks = await classifiersOf(await meshOf(size), runtime, register)
+    const ranks = await classifiersOf(await meshOf(5), runtime, register)
     const loss = await train(ranks, 25)
     const [first, ...others] = await parametersOf(ranks)
     endAll(ranks)

@@ -1,49 +1,31 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { task as text } from '../../../demos/text/demo.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
-import type { Task } from '../../../src/trainer/settings/task.ts'
-import { type SeenFolder, seenFolder } from '../../support/checkpoint-folders.ts'
+import { trainDigits } from '../../support/digit-ranks.ts'
 import { serveDigits } from '../../support/served-digits.ts'
-import { lossesOf, resultsOf, trainRanks } from '../../support/train-ranks.ts'
+import { lossesOf, resultsOf } from '../../support/train-ranks.ts'
 
-// The built-in training with a model that is divided over ranks, on the CPU: 36 samples in batches of 15, so that an epoch is 3 steps, the last
-// one short, and the last rank of 3 has no sample in it.
+// The built-in training with a model that is divided over ranks. tests/all/unit/train/parallel-run.spec.ts has more ranks and continued runs.
 
-const settings = { batchSize: 15, bucketCapMb: 0.3, hashEvery: 2, seed: 3 } as const
 beforeEach(() => serveDigits(36, (_, i) => (i * 7919) % 251))
 afterEach(() => vi.restoreAllMocks())
 
-const train = (size: number, input: TrainConfigInput, folder?: SeenFolder) =>
-  trainRanks(
-    size,
-    { ...settings, ...input },
-    () => new CpuRuntime(),
-    () => folder && { folder: async () => folder },
-  )
-
-test.each(['adamw', 'sgd'] as const)(
-  'two sharded ranks with %s end with the bits of two whole ones, evaluations included',
-  async (optimizer) => {
-    const whole = await train(2, { optimizer, epochs: 2 })
-    const sharded = await train(2, { optimizer, epochs: 2, parallel: 'fsdp' })
-    const [expected] = resultsOf(whole)
-    for (const [rank, result] of resultsOf(sharded).entries()) {
-      expect(result.paramHash).toBe(expected.paramHash)
-      expect(result.testAccuracy).toBe(expected.testAccuracy)
-      expect(result.heldOutLoss).toBeCloseTo(expected.heldOutLoss, 5)
-      const losses = lossesOf(sharded[rank])
-      expect(losses).toHaveLength(6)
-      for (const [i, loss] of lossesOf(whole[rank]).entries())
-        expect(losses[i]).toBeCloseTo(loss, 5)
-    }
-  },
-  60_000,
-)
+test('two sharded ranks end with the bits of two whole ones, evaluations included', async () => {
+  const whole = await trainDigits(2, { epochs: 2 })
+  const sharded = await trainDigits(2, { epochs: 2, parallel: 'fsdp' })
+  const [expected] = resultsOf(whole)
+  for (const [rank, result] of resultsOf(sharded).entries()) {
+    expect(result.paramHash).toBe(expected.paramHash)
+    expect(result.testAccuracy).toBe(expected.testAccuracy)
+    expect(result.heldOutLoss).toBeCloseTo(expected.heldOutLoss, 5)
+    const losses = lossesOf(sharded[rank])
+    expect(losses).toHaveLength(6)
+    for (const [i, loss] of lossesOf(whole[rank]).entries()) expect(losses[i]).toBeCloseTo(loss, 5)
+  }
+}, 60_000)
 
 test('three sharded ranks, of which one has no sample in a short step, follow one rank', async () => {
-  const [one] = await train(1, { epochs: 2 })
-  const three = await train(3, { epochs: 2, parallel: 'fsdp' })
+  const [one] = await trainDigits(1, { epochs: 2 })
+  const three = await trainDigits(3, { epochs: 2, parallel: 'fsdp' })
   const results = resultsOf(three)
   expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
   for (const rank of three) {
@@ -52,119 +34,58 @@ test('three sharded ranks, of which one has no sample in a short step, follow on
   }
 }, 60_000)
 
-test('a sharded run continues whole, and a whole one sharded, to the bits of a run without a break', async () => {
-  const [whole] = resultsOf(await train(2, { epochs: 4 }))
-  for (const [first, second] of [
-    ['fsdp', 'dp'],
-    ['dp', 'fsdp'],
-  ] as const) {
-    const folder = seenFolder()
-    resultsOf(await train(2, { epochs: 2, checkpointEvery: 0, parallel: first }, folder))
-    const next = { epochs: 4, checkpointEvery: 0, resume: 'latest', parallel: second } as const
-    for (const { paramHash } of resultsOf(await train(2, next, folder)))
-      expect(paramHash).toBe(whole.paramHash)
-  }
-}, 60_000)
-
 test('float16 with loss scaling trains sharded too', async () => {
   const settings = { epochs: 2, precision: 'float16' } as const
-  const whole = await train(2, settings)
-  const sharded = await train(2, { ...settings, parallel: 'fsdp' })
+  const whole = await trainDigits(2, settings)
+  const sharded = await trainDigits(2, { ...settings, parallel: 'fsdp' })
   const [expected] = resultsOf(whole)
   for (const { paramHash } of resultsOf(sharded)) expect(paramHash).toBe(expected.paramHash)
 }, 60_000)
 
-test.each([2, 4])(
-  'float16 with loss scaling trains %i ranks in stages too',
-  async (size) => {
-    const settings = { epochs: 2, precision: 'float16' } as const
-    const [one] = await train(1, settings)
-    const ranks = await train(size, { ...settings, parallel: 'pp=2' })
-    const results = resultsOf(ranks)
-    expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
-    for (const rank of ranks)
-      for (const [i, loss] of lossesOf(one).entries())
-        expect(lossesOf(rank)[i]).toBeCloseTo(loss, 2)
-  },
-  60_000,
-)
+test('float16 with loss scaling trains 2 ranks in stages too', async () => {
+  const settings = { epochs: 2, precision: 'float16' } as const
+  const [one] = await trainDigits(1, settings)
+  const ranks = await trainDigits(2, { ...settings, parallel: 'pp=2' })
+  const results = resultsOf(ranks)
+  expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
+  for (const rank of ranks)
+    for (const [i, loss] of lossesOf(one).entries()) expect(lossesOf(rank)[i]).toBeCloseTo(loss, 2)
+}, 60_000)
 
 test('replicas that exchange nothing cannot be sharded', () =>
-  expect(train(2, { strategy: 'alone', parallel: 'fsdp' })).rejects.toThrow(
+  expect(trainDigits(2, { strategy: 'alone', parallel: 'fsdp' })).rejects.toThrow(
     "parallel: not available with the strategy 'alone'",
   ))
 
-test.each([2, 4])(
-  '%i ranks in pipelines of 2 stages follow one rank, and agree',
-  async (size) => {
-    const [one] = await train(1, { epochs: 2 })
-    const [alone] = resultsOf([one])
-    const ranks = await train(size, { epochs: 2, parallel: 'pp=2' })
-    const results = resultsOf(ranks)
-    expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
-    expect(results.reduce((sum, { samples }) => sum + samples, 0)).toBe(alone.samples)
-    for (const [i, rank] of ranks.entries()) {
-      const losses = lossesOf(rank)
-      expect(losses).toHaveLength(6)
-      for (const [at, loss] of lossesOf(one).entries()) expect(losses[at]).toBeCloseTo(loss, 4)
-      const { heldOutLoss, testAccuracy, trainValue } = results[i]
-      expect(heldOutLoss).toBeCloseTo(alone.heldOutLoss, 4)
-      expect(testAccuracy).toBeCloseTo(alone.testAccuracy, 6)
-      expect(trainValue).toBeCloseTo(alone.trainValue, 6)
-    }
-  },
-  60_000,
-)
-
-test('a pipeline saves the whole, and continues after a pause of any kind of run', async () => {
-  const [whole] = resultsOf(await train(2, { epochs: 4, parallel: 'pp=2' }))
-  for (const [first, second] of [
-    ['pp=2', 'pp=2'],
-    ['pp=2', 'dp'],
-    ['dp', 'pp=2'],
-    ['fsdp', 'pp=2'],
-  ] as const) {
-    const folder = seenFolder()
-    resultsOf(await train(2, { epochs: 2, checkpointEvery: 0, parallel: first }, folder))
-    const next = { epochs: 4, checkpointEvery: 0, resume: 'latest', parallel: second } as const
-    for (const { paramHash, loss } of resultsOf(await train(2, next, folder))) {
-      if (first === second) expect(paramHash).toBe(whole.paramHash)
-      expect(loss).toBeCloseTo(whole.loss, 4)
-    }
+test('2 ranks in a pipeline of 2 stages follow one rank, and agree', async () => {
+  const [one] = await trainDigits(1, { epochs: 2 })
+  const [alone] = resultsOf([one])
+  const ranks = await trainDigits(2, { epochs: 2, parallel: 'pp=2' })
+  const results = resultsOf(ranks)
+  expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
+  expect(results.reduce((sum, { samples }) => sum + samples, 0)).toBe(alone.samples)
+  for (const [i, rank] of ranks.entries()) {
+    const losses = lossesOf(rank)
+    expect(losses).toHaveLength(6)
+    for (const [at, loss] of lossesOf(one).entries()) expect(losses[at]).toBeCloseTo(loss, 4)
+    const { heldOutLoss, testAccuracy, trainValue } = results[i]
+    expect(heldOutLoss).toBeCloseTo(alone.heldOutLoss, 4)
+    expect(testAccuracy).toBeCloseTo(alone.testAccuracy, 6)
+    expect(trainValue).toBeCloseTo(alone.trainValue, 6)
   }
 }, 60_000)
 
 test('pipelines that do not fit the ranks are refused on all', async () => {
   const refused = async (size: number, input: TrainConfigInput) =>
-    (await train(size, { epochs: 1, ...input })).map(({ reason }) => String(reason))
+    (await trainDigits(size, { epochs: 1, ...input })).map(({ reason }) => String(reason))
   for (const reason of await refused(3, { parallel: 'pp=2' }))
     expect(reason).toContain('2 stages do not divide 3 ranks')
   for (const reason of await refused(2, { parallel: 'pp=2,dp=2' }))
     expect(reason).toContain('pp=2,dp=2 needs 4 ranks, got 2')
 })
 
-test('a GPT, whose output layer reads the table of the input, trains sharded and in stages', async () => {
-  const settings = { demo: 'text', data: 'story', steps: 2, batchSize: 4 } as const
-  const run = async (size: number, input: TrainConfigInput = {}) =>
-    resultsOf(
-      await trainRanks(
-        size,
-        { ...settings, ...input },
-        () => new CpuRuntime(),
-        () => undefined,
-        text as unknown as Task,
-      ),
-    )
-  const [one] = await run(1)
-  for (const parallel of ['fsdp', 'pp=2'])
-    for (const { loss, heldOutLoss } of await run(2, { parallel })) {
-      expect(loss).toBeCloseTo(one.loss, 4)
-      expect(heldOutLoss).toBeCloseTo(one.heldOutLoss, 4)
-    }
-}, 120_000)
-
 test('samples of a pipeline show each micro-batch in the order of 1F1B, and what each rank holds', async () => {
-  const ranks = await train(2, { epochs: 4, parallel: 'pp=2' })
+  const ranks = await trainDigits(2, { epochs: 4, parallel: 'pp=2' })
   resultsOf(ranks)
   for (const { events } of ranks) {
     const divided = events.filter((event) => event.event === 'divided')
@@ -193,7 +114,7 @@ test('samples of a pipeline show each micro-batch in the order of 1F1B, and what
 }, 60_000)
 
 test('samples of a sharded run show when layers are gathered and gradients summed', async () => {
-  const ranks = await train(2, { epochs: 4, parallel: 'fsdp' })
+  const ranks = await trainDigits(2, { epochs: 4, parallel: 'fsdp' })
   const { events } = ranks[0]
   const held = events.find((event) => event.event === 'divided')?.held
   expect(held).toHaveLength(2)
