@@ -110,6 +110,7 @@ async function train(
             hasSaved ||= event.event === 'checkpoint'
             reporter.event(event)
           },
+          onNotice: (line) => reporter.note(line),
           switches,
           onLine: (line) => reporter.note(line),
           onTrace: trace ? (json) => spans.push(...JSON.parse(json)) : undefined,

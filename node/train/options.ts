@@ -155,6 +155,10 @@ function defineCommand(): Command {
       "evaluate on held-out samples every n steps, in addition to each epoch's end",
       wholeNumber(1),
     )
+    .option(
+      '--no-elastic',
+      'end when a tab is lost, instead of continuing without it while another one joins',
+    )
     .option('--seed <n>', 'seed of the parameters and of the order of samples', wholeNumber(0), 0)
     .option('--out <file>', 'write the trained weights to this file, as .safetensors')
     .option(

@@ -68,7 +68,8 @@ class JsonReporter implements Reporter {
       const { step, epoch, loss, metric, value } = event
       this.#print({ event: 'evaluation', step, epoch, loss, metric, value, rank: 0 })
     }
-    if (event.event === 'resumed' || event.event === 'checkpoint') this.#print(event)
+    const told = ['resumed', 'checkpoint', 'regrouped']
+    if (told.includes(event.event)) this.#print(event)
   }
 
   done(results: RankResult[]): void {
@@ -154,6 +155,8 @@ abstract class PeopleReporter implements Reporter {
     if (event.event === 'phase') this.phase(phaseNames[event.phase] ?? event.phase)
     if (event.event === 'evaluation') this.evaluation(event)
     if (event.event === 'resumed') this.#resumed(event)
+    if (event.event === 'regrouped')
+      this.note(`continuing from step ${event.step}, world size ${event.worldSize}`)
     if (event.event === 'checkpoint') {
       this.#latest = event.name
       if (event.isBest) this.#best = event.name

@@ -45,6 +45,8 @@ export type TabEvent =
       rank: number
     }
   | { event: 'checkpoint'; step: number; name: string; isBest: boolean; rank: number }
+  /** The run continues after that step with other ranks. */
+  | { event: 'regrouped'; step: number; worldSize: number; rank: number }
 
 /** What a tab tells at its end, through `__tabringDone`; fields beyond these pass unread. */
 const doneSchema = v.variant('ok', [
@@ -85,9 +87,32 @@ export type TabDone = v.InferOutput<typeof doneSchema>
 export type RankResult = Omit<Extract<TabDone, { ok: true }>, 'ok'>
 
 interface TabState {
+  /** Null before the run has begun in it. */
   rank: number | null
   doing: string
   done: RankResult | null
+  /** It was opened while the others trained. */
+  readonly joins: boolean
+  /** It counts no more: it was lost, and the others continue. */
+  isGone: boolean
+}
+
+const newTab = (joins: boolean): TabState => ({
+  rank: null,
+  doing: 'opening',
+  done: null,
+  joins,
+  isGone: false,
+})
+
+export interface TabGroupOptions {
+  readonly worldSize: number
+  readonly timeoutMs: number
+  readonly onEvent: (event: TabEvent) => void
+  /** All ranks must end with equal parameters. Default: true. */
+  readonly hasOneModel?: boolean
+  /** The run is elastic: it continues without a tab that is lost, which this tells of. Without it a lost tab ends the run. */
+  readonly onLost?: (text: string) => void
 }
 
 /** How long the other ranks may still report after the first failure: theirs may be the cause. */
@@ -110,8 +135,7 @@ export class TabGroup {
   /** Resolves when any tab has sent an event. */
   readonly firstWord: Promise<void>
   readonly #tabs: TabState[]
-  readonly #listener: (event: TabEvent) => void
-  readonly #hasOneModel: boolean
+  readonly #options: TabGroupOptions
   readonly #failures: { error: Error; distance: number }[] = []
   #hearFirstWord!: () => void
   #resolve!: (results: RankResult[]) => void
@@ -120,20 +144,10 @@ export class TabGroup {
   #timer: NodeJS.Timeout | undefined
   readonly #watchdog: NodeJS.Timeout
 
-  /** `hasOneModel`: all ranks must end with equal parameters. */
-  constructor(
-    worldSize: number,
-    timeoutMs: number,
-    listener: (event: TabEvent) => void,
-    hasOneModel = true,
-  ) {
-    this.#hasOneModel = hasOneModel
-    this.#tabs = Array.from({ length: worldSize }, () => ({
-      rank: null,
-      doing: 'opening',
-      done: null,
-    }))
-    this.#listener = listener
+  constructor(options: TabGroupOptions) {
+    const { worldSize, timeoutMs } = options
+    this.#options = options
+    this.#tabs = Array.from({ length: worldSize }, () => newTab(false))
     this.finished = new Promise((resolve, reject) => {
       this.#resolve = resolve
       this.#reject = reject
@@ -148,8 +162,14 @@ export class TabGroup {
 
   /** `rank 2`, or `tab 3 of 4` as long as it has no rank. */
   nameOf(tab: number): string {
-    const { rank } = this.#tabs[tab]
-    return rank === null ? `tab ${tab + 1} of ${this.#tabs.length}` : `rank ${rank}`
+    const { rank, joins } = this.#tabs[tab]
+    if (rank !== null) return `rank ${rank}`
+    return joins ? 'the new tab' : `tab ${tab + 1} of ${this.#options.worldSize}`
+  }
+
+  /** Counts another tab, which joins the run; returns its number. */
+  add(): number {
+    return this.#tabs.push(newTab(true)) - 1
   }
 
   /** Whether the tab has said that its part ended well. */
@@ -166,7 +186,7 @@ export class TabGroup {
     state.rank = event.rank
     if (event.event === 'phase') state.doing = event.phase
     if (event.event === 'step') state.doing = `step ${event.step}`
-    this.#listener(event)
+    this.#options.onEvent(event)
   }
 
   /** Takes the end that `tab` reports. */
@@ -187,11 +207,21 @@ export class TabGroup {
     const { rank, result, bytesSent, links } = done
     this.#tabs[tab].done = { rank, result, bytesSent, links }
     this.#tabs[tab].doing = 'done'
-    if (this.#failures.length === 0 && this.#tabs.every((state) => state.done)) this.#succeed()
+    this.#succeedIfDone()
+  }
+
+  /** Takes the loss of `tab`: an elastic run that has begun continues with the others. Else it is a failure. */
+  lose(tab: number, text: string): void {
+    const state = this.#tabs[tab]
+    const hasOthers = this.#tabs.some((one) => one !== state && !one.isGone && one.rank !== null)
+    if (hasOthers && (state.rank !== null || state.joins) && this.#goesOn(tab, text)) return
+    this.fail(tab, 'worker.dead', text)
   }
 
   /** Takes a failure of `tab`. The run is over; a moment later the failure nearest to the cause is the one told. */
   fail(tab: number, code: string, message: string): void {
+    const { joins, isGone, rank } = this.#tabs[tab]
+    if (isGone || (joins && rank === null && this.#goesOn(tab, message))) return
     const known = Object.hasOwn(errorCodes, code) ? (code as ErrorCode) : 'peer.lost'
     const name = this.nameOf(tab)
     const text = message.startsWith(`${name}:`) ? message : `${name}: ${message}`
@@ -221,11 +251,26 @@ export class TabGroup {
     this.#reject(this.#failures.find((failure) => failure.distance === nearest)!.error)
   }
 
-  #succeed(): void {
+  /** Whether the run continues without the tab. */
+  #goesOn(tab: number, text: string): boolean {
+    const { onLost } = this.#options
+    if (!onLost || this.#failures.length > 0) return false
+    this.#tabs[tab].isGone = true
+    onLost(`${this.nameOf(tab)}: ${oneLine(text)}`)
+    this.#succeedIfDone()
+    return true
+  }
+
+  #succeedIfDone(): void {
+    const waited = this.#tabs.filter(
+      ({ isGone, joins, rank }) => !isGone && !(joins && rank === null),
+    )
+    if (this.#failures.length > 0 || !waited.every(({ done }) => done)) return
     this.stop()
-    const results = this.#tabs.map((state) => state.done!).sort((a, b) => a.rank - b.rank)
+    const results = waited.map(({ done }) => done!).sort((a, b) => a.rank - b.rank)
     const hashes = new Set(results.map(({ result }) => result.paramHash))
-    if (hashes.size === 1 || !this.#hasOneModel) this.#resolve(results)
+    const { hasOneModel = true } = this.#options
+    if (hashes.size === 1 || !hasOneModel) this.#resolve(results)
     else
       this.#reject(
         new TabringError(
@@ -240,7 +285,7 @@ export class TabGroup {
     if (silentMs < timeoutMs) return
     const waiting = this.#tabs
       .map((state, tab) => ({ ...state, name: this.nameOf(tab) }))
-      .filter((state) => !state.done)
+      .filter((state) => !state.done && !state.isGone)
       .map((state) => `${state.name} (${state.doing})`)
     this.failAll(
       new PeerError(

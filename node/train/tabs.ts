@@ -1,6 +1,6 @@
 import type { Browser, Download, Page } from 'playwright'
 import { formatFragment, newRoomLink, type RoomLink } from '../../src/peer/room/secret.ts'
-import type { TrainConfig } from '../../src/trainer/settings/config.ts'
+import { canBeElastic, type TrainConfig } from '../../src/trainer/settings/config.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
 import type { CheckpointAddress } from '../../src/worker/api.ts'
@@ -27,6 +27,8 @@ export interface TabsOptions {
   /** Ends the run with the signal's reason. */
   signal: AbortSignal
   onEvent: (event: TabEvent) => void
+  /** Takes words for people: a tab was lost. */
+  onNotice?: (line: string) => void
   /** Switches of the tabs; what they tell goes to `onLine`. */
   switches?: SwitchInputs
   onLine?: (line: string) => void
@@ -35,6 +37,8 @@ export interface TabsOptions {
 }
 
 const pageTimeoutMs = 30_000
+/** Tabs that are opened in place of lost ones, in one run: what ends each tab soon is no accident. */
+const mostReplaced = 3
 /** How long rank 0 may take to hand over the weights after it has reported its end. */
 const downloadTimeoutMs = 30_000
 
@@ -45,17 +49,35 @@ const downloadTimeoutMs = 30_000
  * a browser context of its own, as tabs on different machines would: no shared storage, no shared worker.
  * Contract with the page: see `tabAddress`; it calls `__tabringEvent` and `__tabringDone`, and with `save=1` rank 0 offers
  * its weights as a download before or after it calls `__tabringDone`.
+ * An elastic run continues without a tab that is lost once it has begun, and another tab joins it in its place.
  * errors: one line that names the rank: what the tab reported, a crash, an uncaught error, silence; or the signal's reason.
  * Tabs stay open after a failure: the caller closes the browser.
  */
 export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   const { browser, worldSize, signal } = options
-  const group = new TabGroup(
+  const { timeoutMs, onEvent, config } = options
+  const fragment = formatFragment(options.room ?? newRoomLink())
+  const group = new TabGroup({
     worldSize,
-    options.timeoutMs,
-    options.onEvent,
-    options.config.strategy !== 'alone',
-  )
+    timeoutMs,
+    onEvent,
+    hasOneModel: config.strategy !== 'alone',
+    ...(canBeElastic(config) && { onLost: (text) => replace(text) }),
+  })
+  let replaced = 0
+  /** Opens another tab in place of one that was lost, which joins the run. */
+  const replace = (text: string) => {
+    const mayReplace = replaced++ < mostReplaced
+    const next = mayReplace ? ', and another tab joins them' : ''
+    options.onNotice?.(`${text} The others continue${next}.`)
+    if (!mayReplace) return
+    const tab = group.add()
+    const open = async () => {
+      const page = await preparePage(options, tab, group, downloads)
+      await openPage(page, tabAddress(options.url, fragment, 'join', options), tab, group)
+    }
+    open().catch((thrown) => group.lose(tab, messageOf(thrown)))
+  }
   const onAbort = () => group.failAll(signal.reason)
   const onDisconnected = () => group.failAll(new TabringError('peer.lost', browserGone))
   signal.addEventListener('abort', onAbort)
@@ -65,7 +87,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   try {
     signal.throwIfAborted()
     preparing
-      .then((pages) => openTabs(pages, options, group))
+      .then((pages) => openTabs(pages, fragment, options, group))
       .catch((thrown) => group.failAll(thrown))
     const results = await group.finished
     if (options.saveTo !== undefined) await save(downloads, options.saveTo, signal)
@@ -118,8 +140,12 @@ function prepareTabs(options: TabsOptions, group: TabGroup, downloads: Downloads
 }
 
 /** Loads the maker's page, and the joiners' as soon as its room is there. */
-async function openTabs(pages: Page[], options: TabsOptions, group: TabGroup): Promise<void> {
-  const fragment = formatFragment(options.room ?? newRoomLink())
+async function openTabs(
+  pages: Page[],
+  fragment: string,
+  options: TabsOptions,
+  group: TabGroup,
+): Promise<void> {
   const address = (role: 'host' | 'join') => tabAddress(options.url, fragment, role, options)
   const [maker, ...joiners] = pages
   const roomIsThere = seesRoom(maker)
@@ -149,7 +175,7 @@ async function preparePage(
   downloads: Downloads,
 ): Promise<Page> {
   const page = await (await ownContext(browser)).newPage()
-  const lose = (text: string) => group.fail(tab, 'worker.dead', text)
+  const lose = (text: string) => group.lose(tab, text)
   const loseUnlessDone = (text: string) => {
     if (!group.isDone(tab)) lose(text)
   }

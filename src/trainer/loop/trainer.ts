@@ -90,6 +90,9 @@ export class Trainer {
   readonly #kept = new KeptStates()
   /** The checkpoint that this run goes on from. */
   #resumed: ResumedRun | undefined
+  #data: TaskData | undefined
+  /** Of a rank that joins: it has what the others have kept. */
+  #hasMet = false
   /** What a person gave, where the run trains on it. */
   #given: Uint8Array<ArrayBuffer> | null = null
   /** When training began, in the first attempt. */
@@ -113,15 +116,21 @@ export class Trainer {
     this.#loop = new TrainingLoop(options, this.#looks, this.#saves)
     const { reopen, regroup, isElastic } = options
     const regroupHere = async (ended: ProcessGroup) => {
+      const { error } = ended
+      const hasOtherRanks = isElastic && !isLoss(error)
+      if (hasOtherRanks && error)
+        options.onEvent({ event: 'lost', text: error.message, rank: ended.rank })
       this.#group = await regroup!(ended)
       this.#patience = new Patience(this.#group)
-      if (isElastic && !isLoss(ended.error)) {
+      this.#tellSilence()
+      if (hasOtherRanks) {
         this.#loop.isRegroupAsked = false
         // Measured between other ranks.
         this.#links = undefined
       }
       return this.#group
     }
+    this.#tellSilence()
     this.#recovery = new Recovery({ reopen, regroup: regroup && regroupHere, isElastic })
   }
 
@@ -220,47 +229,60 @@ export class Trainer {
   }
 
   async #train(): Promise<TrainerResult> {
-    const { config, task, baseUrl, onEvent, joins } = this.#options
-    const group = this.#group
-    if (config.batchSize < group.size) {
+    const { config } = this.#options
+    const { size } = this.#group
+    if (config.batchSize < size) {
       throw new TabringError(
         'config.invalid',
-        `batchSize: expected at least one sample for each of the ${group.size} ranks, got ${config.batchSize}. Use a larger batch or fewer ranks.`,
+        `batchSize: expected at least one sample for each of the ${size} ranks, got ${config.batchSize}. Use a larger batch or fewer ranks.`,
       )
-    }
-    onEvent({ event: 'phase', phase: 'load', rank: group.rank })
-    if (joins) {
-      const { suspect, step } = await meet(group, this.#kept, {
-        suspect: 0,
-        losses: 0,
-        hasGiven: false,
-      })
-      this.#loop.suspect = suspect
-      onEvent({ event: 'regrouped', step, worldSize: group.size, rank: group.rank })
-    }
-    this.#given = await this.#shareGiven(this.#options.given)
-    const data = await task.load({ config, given: this.#given, baseUrl })
-    // A rank that joins has its state from the others.
-    if (config.resume && !joins) {
-      const { resumeRun } = await checkpointing()
-      this.#resumed = await resumeRun(group, config, task.meta, data.train.count, this.#checkpoints)
     }
     for (;;) {
       try {
-        return await this.#onDevice(data)
+        return await this.#onDevice(await this.#load())
       } catch (error) {
         await this.#recover(error)
       }
     }
   }
 
+  /** What the ranks of a group need before they make a model; what an earlier group has of it stays. */
+  async #load(): Promise<TaskData> {
+    const { config, task, baseUrl, onEvent, joins, given } = this.#options
+    const group = this.#group
+    const { rank, size: worldSize } = group
+    if (!this.#data) onEvent({ event: 'phase', phase: 'load', rank })
+    if (joins && !this.#hasMet) {
+      const brought = { suspect: 0, losses: 0, hasGiven: false }
+      const { suspect, step } = await meet(group, this.#kept, brought)
+      this.#hasMet = true
+      this.#loop.suspect = suspect
+      onEvent({ event: 'regrouped', step, worldSize, rank })
+    }
+    if (this.#given === null) await this.#shareGiven(given)
+    this.#data ??= await task.load({ config, given: this.#given, baseUrl })
+    if (config.resume && !this.#kept.newest) {
+      const { resumeRun } = await checkpointing()
+      const { count } = this.#data.train
+      this.#resumed = await resumeRun(group, config, task.meta, count, this.#checkpoints)
+    }
+    return this.#data
+  }
+
   /** errors: those of `shareGiven`. */
-  #shareGiven(own: Uint8Array | undefined): Promise<Uint8Array<ArrayBuffer> | null> {
+  async #shareGiven(own: Uint8Array | undefined): Promise<void> {
     const { config, task, onEvent } = this.#options
     const group = this.#group
-    return shareGiven(group, config, task.meta, own, (doneBytes, totalBytes) =>
+    this.#given = await shareGiven(group, config, task.meta, own, (doneBytes, totalBytes) =>
       onEvent({ event: 'given', doneBytes, totalBytes, rank: group.rank }),
     )
+  }
+
+  /** Tells which neighbours fall silent in the current group. */
+  #tellSilence(): void {
+    const group = this.#group
+    group.onsuspect = (who, isSilent) =>
+      this.#options.onEvent({ event: 'silent', who, isSilent, rank: group.rank })
   }
 
   /** Makes the next attempt possible after `error`, or throws it. */
@@ -280,6 +302,7 @@ export class Trainer {
       const next = await this.#recovery.after(error, place, this.#kept, brought)
       this.#runtime = next.runtime
       this.#loop.suspect = next.suspect
+      this.#hasMet = true
       const { giver, group } = next
       if (isElastic && group !== place.group) {
         const { rank, size: worldSize } = group

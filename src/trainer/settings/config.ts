@@ -47,7 +47,7 @@ export const trainConfigSchema = v.object({
     'dp',
   ),
   /** Whether the run continues when a rank is lost, and admits newcomers, where `canBeElastic`. */
-  elastic: v.optional(v.boolean(), false),
+  elastic: v.optional(v.boolean(), true),
   /** `own-slice`: each rank draws from its own contiguous part of the data, in the data's own order. */
   partition: v.optional(v.picklist(['shuffled', 'own-slice']), 'shuffled'),
   /** Undefined means that the group's links are measured. */

@@ -75,6 +75,10 @@ export type RunEvent =
       rank: number
     }
   | { event: 'continued'; step: number; pausedMs: number; rank: number }
+  /** A linked rank has been silent for some seconds, or is heard again. */
+  | { event: 'silent'; who: number; isSilent: boolean; rank: number }
+  /** An elastic run has lost a rank and waits for its next group; `text` says which one, and why. */
+  | { event: 'lost'; text: string; rank: number }
   /** An elastic run continues after that step in another group: ranks were lost, or have come. Told by every rank. */
   | { event: 'regrouped'; step: number; worldSize: number; rank: number }
   | {

@@ -104,7 +104,18 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'divided':
       return { ...run, held: event.held }
     case 'regrouped':
-      return { ...run, regrouped: { step: event.step, worldSize: event.worldSize } }
+      return {
+        ...run,
+        regrouped: { step: event.step, worldSize: event.worldSize },
+        lossText: null,
+        silent: [],
+      }
+    case 'lost':
+      return { ...run, lossText: event.text }
+    case 'silent': {
+      const others = run.silent.filter((rank) => rank !== event.who)
+      return { ...run, silent: event.isSilent ? [...others, event.who] : others }
+    }
     case 'resumed':
       return {
         ...run,

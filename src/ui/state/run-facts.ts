@@ -1,3 +1,4 @@
+import { lostRankIn } from '../../peer/collective/failure.ts'
 import type { Run } from './run.ts'
 import type { Snapshot } from './snapshot.ts'
 
@@ -52,13 +53,7 @@ function outsideRanks({ run, lobby }: Snapshot): readonly number[] {
 export function lostRanks(snapshot: Snapshot): readonly number[] {
   const { run } = snapshot
   if (!run?.end || run.end.kind === 'finished' || !run.end.code.startsWith('peer.')) return []
-  const named = namedLost(run.end.text)
+  const named = lostRankIn(run.end.text)
   if (named === null) return outsideRanks(snapshot)
   return named < run.members.length ? [named] : []
-}
-
-/** The rank that a failure says is gone or lost; null for none. */
-export function namedLost(text: string): number | null {
-  const named = /\brank (\d+) \(.*?\) is gone|\blost rank (\d+)/.exec(text)
-  return named && Number(named[1] ?? named[2])
 }

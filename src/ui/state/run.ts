@@ -95,6 +95,10 @@ export interface Run {
   }[]
   /** The step after which an elastic run continued in another group, the newest time; null before. */
   readonly regrouped: { readonly step: number; readonly worldSize: number } | null
+  /** Of the loss for which an elastic run waits for its next group; null while it trains. */
+  readonly lossText: string | null
+  /** Linked ranks that have not answered for some seconds. */
+  readonly silent: readonly number[]
   /** All ranks hold behind this step; by those ranks. */
   readonly paused: { readonly step: number; readonly by: readonly number[] } | null
   /** One step is let pass: the pause goes on behind it, and the page shows it all the while. */
@@ -182,6 +186,8 @@ export function newRun(
     testedMs: 0,
     resumed: null,
     regrouped: null,
+    lossText: null,
+    silent: [],
     changes: [],
     paused: null,
     isStepping: false,

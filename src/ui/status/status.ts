@@ -1,3 +1,4 @@
+import { lostRankIn } from '../../peer/collective/failure.ts'
 import { meshLimit } from '../../peer/room/edges.ts'
 import { isRemoval } from '../../peer/room/refusals.ts'
 import { givenData } from '../../trainer/settings/config.ts'
@@ -15,7 +16,7 @@ import {
   tabCount,
 } from '../state/room-facts.ts'
 import type { Phase, Run } from '../state/run.ts'
-import { goneRanks, hasOwnModels, isRunning, namedLost } from '../state/run-facts.ts'
+import { goneRanks, hasOwnModels, isRunning } from '../state/run-facts.ts'
 import { continued, startsFrom } from '../state/save-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { stoppedBy } from '../state/stop-words.ts'
@@ -134,6 +135,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       text: `By ${by}, after step ${run.paused.step}. All ranks keep their links.`,
     }
   }
+  if (run.lossText !== null) return say(waitingWords(run, run.lossText))
   switch (run.phase) {
     case 'connect':
       return say(
@@ -163,13 +165,27 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
             : `${ranks} share the ${batch} of every step.`
       const differences = run.resumed?.differences ?? []
       return {
-        ...say(`${how}${resumedWords(run)}${changeWords(run)}${lost}`),
+        ...say(`${how}${resumedWords(run)}${changeWords(run)}${silentWords(run)}${lost}`),
         ...(differences.length > 0 && {
           more: { summary: 'What differs', text: differences.join('; ') },
         }),
       }
     }
   }
+}
+
+/** Of an elastic run that has lost a rank and forms its next group. */
+function waitingWords({ members }: Run, text: string): string {
+  const rank = lostRankIn(text)
+  const who = rank === null ? 'A rank' : `Rank ${rank} (${members[rank]?.name})`
+  return `${who} was lost. The other ranks are linking again, to continue from the newest state that they have.`
+}
+
+/** Who has not answered for seconds: soon the run continues, or ends, without them. */
+function silentWords({ silent, members }: Run): string {
+  if (silent.length === 0) return ''
+  const who = silent.map((rank) => `rank ${rank} (${members[rank]?.name})`).join(', ')
+  return ` No answer from ${who} for more than 3 seconds.`
 }
 
 /** Who left an elastic run last, who joined it, and from which step it continued. */
@@ -272,7 +288,7 @@ function lossWords(
   { code, text }: { readonly code: string; readonly text: string },
 ): string | null {
   // The server tells the end of a run in words, and the ranks in a code.
-  const isLoss = code === 'peer.lost' || (code.startsWith('peer.') && namedLost(text) !== null)
+  const isLoss = code === 'peer.lost' || (code.startsWith('peer.') && lostRankIn(text) !== null)
   if (!isLoss || goneRanks(snapshot).length === 0) return null
   const when = run.step > 0 ? `at step ${run.step}` : 'before its first step'
   const next = isMaker(snapshot)

@@ -239,7 +239,7 @@ class ComputeWorker implements ComputeApi {
     } finally {
       batches.flush()
       this.#abort = undefined
-      memberships.joined()
+      memberships.end()
     }
   }
 

@@ -8,7 +8,7 @@ export class Memberships {
   #isClosed = false
   /** Called when a membership has come, or none will. */
   #wake: () => void = () => undefined
-  #given: (() => void)[] = []
+  #given: { readonly epoch: number; readonly resolve: () => void }[] = []
 
   constructor({ epoch }: Membership) {
     this.#epoch = epoch
@@ -18,7 +18,7 @@ export class Memberships {
   give(membership: Membership): Promise<void> {
     this.#newest = membership
     this.#wake()
-    return new Promise((resolve) => this.#given.push(resolve))
+    return new Promise((resolve) => this.#given.push({ epoch: membership.epoch, resolve }))
   }
 
   /** None will come. */
@@ -41,8 +41,14 @@ export class Memberships {
     }
   }
 
-  /** The run is in the membership that it took last, or has ended. */
+  /** The run is in the membership that it took last. */
   joined(): void {
-    for (const resolve of this.#given.splice(0)) resolve()
+    for (const { epoch, resolve } of this.#given) if (epoch <= this.#epoch) resolve()
+    this.#given = this.#given.filter(({ epoch }) => epoch > this.#epoch)
+  }
+
+  /** The run has ended. */
+  end(): void {
+    for (const { resolve } of this.#given.splice(0)) resolve()
   }
 }

@@ -1,3 +1,4 @@
+import { lostRankIn } from '../../peer/collective/failure.ts'
 import type {
   AssignedLink,
   Assignment,
@@ -100,6 +101,8 @@ export class RoomMember {
   #ports: LocalPorts | null = null
   #ring: RingLinks | undefined
   #assignment: Assignment | undefined
+  /** Where the worker trains: it may still be in the group before `#assignment`. */
+  #trainsIn: Assignment | undefined
   /** The group in which the run is to continue, while its links form. */
   #next: { readonly assignment: Assignment; readonly ring: RingLinks } | undefined
   /** By which words the room's run was ended, until the worker has come to its end. */
@@ -358,6 +361,13 @@ export class RoomMember {
     })
   }
 
+  /** The worker has noticed a loss, by silence perhaps, which the page's own connections do not see. */
+  #tellLost({ epoch, links }: Assignment, text: string): void {
+    const named = lostRankIn(text)
+    const { peerRank } = links.find((link) => link.peerRank === named) ?? links[0]
+    this.#client?.linkDown(epoch, peerRank, text.slice(0, 300))
+  }
+
   /** The run is to continue in another group: its links form, while the one that is on comes to its end. */
   #follow(assignment: Assignment): void {
     tell(1, 'room', () => `epoch ${assignment.epoch}: continues with ${assignment.worldSize} ranks`)
@@ -367,7 +377,7 @@ export class RoomMember {
     this.#next = { assignment, ring }
     // The server has been told.
     ring.connected.catch(() => undefined)
-    this.compute.regroupSoon(lostWords(this.#assignment!, assignment)).catch(() => undefined)
+    this.compute.regroupSoon(lostWords(this.#trainsIn!, assignment)).catch(() => undefined)
   }
 
   /** All links of the group that follows are up. */
@@ -381,6 +391,9 @@ export class RoomMember {
     this.#options.onRegrouped?.(assignment)
     this.compute
       .continueAs(membershipOf(assignment))
+      .then(() => {
+        this.#trainsIn = assignment
+      })
       .catch(() => undefined)
       .then(() => before?.close())
   }
@@ -414,6 +427,7 @@ export class RoomMember {
     // From now on: the others may be done, or fail, before this rank is.
     const others = this.#othersEnd(client, (of) => of === current()?.epoch)
     this.#isRunning = true
+    this.#trainsIn = assignment
     this.#marks.mark('sent')
     try {
       const config = this.#parse(settings)
@@ -428,7 +442,9 @@ export class RoomMember {
         location.href,
         (events) => {
           for (const { event, atMs } of events) {
-            if (!current()) return
+            const now = current()
+            if (!now) return
+            if (event.event === 'lost') this.#tellLost(now, event.text)
             this.#marks.take(event, atMs)
             this.#options.onEvent?.(event, atMs)
           }

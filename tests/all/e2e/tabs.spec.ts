@@ -68,7 +68,7 @@ async function run(next: Act, changes: Partial<TabsOptions> = {}) {
     browser,
     url,
     worldSize,
-    config: parseTrainConfig({ steps: 3 }),
+    config: parseTrainConfig({ steps: 3, elastic: false }),
     timeoutMs: 20_000,
     signal: new AbortController().signal,
     onEvent: (event) => events.push(event),

@@ -158,7 +158,7 @@ test('a run that was killed goes on from its latest checkpoint, to the same bits
   const port = await freePort()
   const browser = { TABRING_BROWSER: await debuggedBrowser(folder, port) }
   const kept = ['--checkpoint-dir', join(folder, 'crashed'), '--checkpoint-every', '2']
-  const crashed = start([...six, ...kept, '--max-restarts', '1'], browser)
+  const crashed = start([...six, ...kept, '--max-restarts', '1', '--no-elastic'], browser)
   await prints(crashed, '"name":"step-6.safetensors"')
   ;(await debugTab(port, 'Tabring rank')).crash()
   const lines = await ended(crashed)

@@ -39,7 +39,7 @@ test('every option arrives', () => {
     '--nproc-per-node 3 --data some/dir --model cnn --epochs 2 --steps 7 --batch-size 30 --optimizer sgd --lr 0.1 --seed 5 ' +
     '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5 ' +
     '--demo digits --precision float16 --strategy alone --parallel dp --partition own-slice --evaluate-every 3 ' +
-    '--device cpu --debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
+    '--no-elastic --device cpu --debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
   expect(optionsOf(...argv.split(' '))).toEqual({
     worldSize: 3,
     dataFolder: 'some/dir',
@@ -161,13 +161,13 @@ test('help names every option', () => {
     'keep-last',
     'resume',
     'max-restarts',
+    'no-elastic',
   ])
     expect(text).toContain(`--${name}`)
 })
 
 /** Settings of the page alone. */
 const withoutFlag = {
-  elastic: 'a command opens the tabs that it needs; --max-restarts says whether it does so again',
   maxStepsPerSec: 'a command has nobody who watches',
   saves: '--checkpoint-dir says whether the command saves',
 }
@@ -176,7 +176,10 @@ test('every setting of the training has a flag', () => {
   const parsed = parseOptions(['--help'])
   const text = parsed.kind === 'help' ? parsed.text : ''
   const flagOf = (key: string) =>
-    `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
+    `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`.replace(
+      '--',
+      '--(no-)?',
+    )
   const missing = Object.keys(trainConfigSchema.entries).filter(
     (key) => !new RegExp(`${flagOf(key)}\\b`).test(text),
   )

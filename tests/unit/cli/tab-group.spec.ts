@@ -35,7 +35,11 @@ const done = (rank: number) =>
 
 test('words may come as JSON text or as objects, and results are ordered by rank', async () => {
   const heard: unknown[] = []
-  const group = new TabGroup(2, 1000, (event) => heard.push(event))
+  const group = new TabGroup({
+    worldSize: 2,
+    timeoutMs: 1000,
+    onEvent: (event) => heard.push(event),
+  })
   group.event(0, '{"event":"phase","phase":"load","rank":1}')
   expect([group.nameOf(0), group.nameOf(1)]).toEqual(['rank 1', 'tab 2 of 2'])
   group.done(0, done(1))
@@ -47,7 +51,7 @@ test('words may come as JSON text or as objects, and results are ordered by rank
 })
 
 test('the failure nearest to the cause is told, whatever the order of arrival', async () => {
-  const group = new TabGroup(3, 60_000, ignore)
+  const group = new TabGroup({ worldSize: 3, timeoutMs: 60_000, onEvent: ignore })
   group.done(0, failed(0, 'peer.aborted', 'rank 2 gave up'))
   group.done(1, failed(1, 'peer.lost', 'the link to rank 2 ended'))
   group.done(2, failed(2, 'gpu.lost', 'device lost\n    at somewhere.js:1'))
@@ -61,18 +65,70 @@ test('the failure nearest to the cause is told, whatever the order of arrival', 
 })
 
 test('a report that cannot be read is a failure of its tab', async () => {
-  const group = new TabGroup(1, 60_000, ignore)
+  const group = new TabGroup({ worldSize: 1, timeoutMs: 60_000, onEvent: ignore })
   group.done(0, { ok: true, rank: 0 })
   await vi.advanceTimersByTimeAsync(1000)
   await expect(group.finished).rejects.toThrow('tab 1 of 1: its result is invalid: bad')
 })
 
 test('words put the silence off', async () => {
-  const group = new TabGroup(1, 4000, ignore)
+  const group = new TabGroup({ worldSize: 1, timeoutMs: 4000, onEvent: ignore })
   for (let i = 0; i < 5; i++) {
     await vi.advanceTimersByTimeAsync(3000)
     group.event(0, { event: 'phase', phase: 'train', rank: 0 })
   }
   await vi.advanceTimersByTimeAsync(5100)
   await expect(group.finished).rejects.toMatchObject({ code: 'peer.timeout' })
+})
+
+const begun = (rank: number) => ({ event: 'phase', phase: 'load', rank })
+
+test('an elastic run ends well without a tab that was lost, and with one that joined', async () => {
+  const told: string[] = []
+  const onLost = (text: string) => told.push(text)
+  const group = new TabGroup({ worldSize: 3, timeoutMs: 60_000, onEvent: ignore, onLost })
+  for (const tab of [0, 1, 2]) group.event(tab, begun(tab))
+  group.lose(1, 'its tab crashed.')
+  const joiner = group.add()
+  group.event(joiner, begun(2))
+  // It crashed, and says no more; its rank is another's.
+  group.done(1, failed(1, 'peer.lost', 'late'))
+  for (const [tab, rank] of [0, 1, 2].map((rank) => [[0, 2, joiner][rank], rank]))
+    group.done(tab, done(rank))
+  expect((await group.finished).map(({ rank }) => rank)).toEqual([0, 1, 2])
+  expect(told).toEqual(['rank 1: its tab crashed.'])
+})
+
+test('an elastic run does not wait for a tab that has not joined, nor end by its failure', async () => {
+  const told: string[] = []
+  const onLost = (text: string) => told.push(text)
+  const group = new TabGroup({ worldSize: 2, timeoutMs: 60_000, onEvent: ignore, onLost })
+  for (const tab of [0, 1]) group.event(tab, begun(tab))
+  group.lose(1, 'its tab crashed.')
+  const first = group.add()
+  group.done(first, failed(null, 'gpu.unavailable', 'no adapter'))
+  group.add()
+  group.done(0, done(0))
+  expect(await group.finished).toHaveLength(1)
+  expect(told).toEqual(['rank 1: its tab crashed.', 'the new tab: no adapter'])
+})
+
+test.each([
+  ['a run that is not elastic', undefined, [begun(0), begun(1)]],
+  ['a run that has not begun', ignore, []],
+  ['the last tab', ignore, [undefined, begun(1)]],
+])('the loss of a tab ends %s', async (_, onLost, words) => {
+  const group = new TabGroup({
+    worldSize: 2,
+    timeoutMs: 60_000,
+    onEvent: ignore,
+    ...(onLost && { onLost }),
+  })
+  for (const [tab, word] of words.entries()) if (word) group.event(tab, word)
+  group.lose(1, 'its tab crashed.')
+  await vi.advanceTimersByTimeAsync(1000)
+  await expect(group.finished).rejects.toMatchObject({
+    code: 'worker.dead',
+    message: expect.stringContaining('its tab crashed.'),
+  })
 })
