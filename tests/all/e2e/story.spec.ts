@@ -37,7 +37,9 @@ const picture = async (page: Page, name: string) => {
 
 it('five tabs learn, pause and go on; one is reloaded, one closed; four finish with equal weights', async () => {
   const { served, openTab } = driver
-  const maker = await openTab(`${served.localUrl}?demo=playground&data=xor&steps=100000&elastic=false`)
+  const maker = await openTab(
+    `${served.localUrl}?demo=playground&data=xor&steps=100000&elastic=false`,
+  )
   await see(maker, 'Alone in the room')
   const link = await invite(maker)
   const guests = await Promise.all(Array.from({ length: 4 }, () => openTab(link)))

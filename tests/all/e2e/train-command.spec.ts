@@ -2,7 +2,8 @@ import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { browserWith } from '../../support/debugged-browser.ts'
+import { browserWith, debuggedBrowser, debugTab } from '../../support/debugged-browser.ts'
+import { freePort } from '../../support/free-port.ts'
 import { testOnRealData } from '../../support/real-data.ts'
 import { useTrainFolder } from '../../support/train-folder.ts'
 import { type Done, mlpBytes, trainWithJson } from '../../support/train-json.ts'
@@ -97,3 +98,33 @@ for (const { model, epochs, least } of [
     300_000,
   )
 }
+
+test('a tab that crashes does not end the run: the others continue, another tab joins, and all agree', async () => {
+  const port = await freePort()
+  const { child, told } = folder.start(
+    { TABRING_BROWSER: await debuggedBrowser(folder.path, port) },
+    ...['--json', '--adapter', 'software', '--nproc-per-node', '3', '--steps', '400'],
+  )
+  const ended = once(child, 'close')
+  await new Promise<void>((resolve) =>
+    child.stdout.on('data', () => told.stdout.includes('"step":60,') && resolve()),
+  )
+  ;(await debugTab(port, 'Tabring rank')).crash()
+  const [code] = await ended
+  expect(code, told.stderr).toBe(0)
+  expect(told.stderr).toMatch(
+    /train: rank \d: its tab crashed\..* The others continue, and another tab joins them\.\n/,
+  )
+  const lines = told.stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+  const groups = lines.filter(({ event }) => event === 'regrouped')
+  expect(groups.map(({ worldSize }) => worldSize)).toEqual([2, 3])
+  expect(groups[0].step).toBeGreaterThanOrEqual(50)
+  expect(groups[1].step).toBeGreaterThanOrEqual(groups[0].step)
+  const done: Done = lines.at(-1)
+  expect(done).toMatchObject({ event: 'done', steps: 400, worldSize: 3 })
+  expect(new Set(done.paramHashes).size).toBe(1)
+  expect(done.testAccuracy).toBeGreaterThan(0.8)
+}, 240_000)
