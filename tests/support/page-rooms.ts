@@ -65,6 +65,8 @@ export function driveRooms() {
   }
   return {
     served,
+    /** There once tests run. */
+    browser: () => driver.browser,
     contexts,
     openContext,
     openTab,

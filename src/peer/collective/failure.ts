@@ -45,12 +45,6 @@ export function lostText(rank: number, peerRank: number, { why, detail }: LinkEn
   return `rank ${rank} lost rank ${peerRank}: ${how}. Start again without it, or reload all tabs.`
 }
 
-/** The rank that a failure says is gone or lost; null for none. */
-export function lostRankIn(text: string): number | null {
-  const named = /\brank (\d+) \(.*?\) is gone|\blost rank (\d+)/.exec(text)
-  return named && Number(named[1] ?? named[2])
-}
-
 /** `text` for a place that names the epoch itself: without the room's `epoch 1: ` in front. */
 export const withoutEpoch = (text: string, epoch: number): string =>
   without(`epoch ${epoch}: `, text)

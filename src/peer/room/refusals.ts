@@ -53,3 +53,9 @@ export class SignalError extends PeerError {
     this.refusal = refusal
   }
 }
+
+/** The rank that a failure says is gone or lost; null for none. */
+export function lostRankIn(text: string): number | null {
+  const named = /\brank (\d+) \(.*?\) is gone|\blost rank (\d+)/.exec(text)
+  return named && Number(named[1] ?? named[2])
+}

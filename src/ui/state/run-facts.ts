@@ -1,4 +1,4 @@
-import { lostRankIn } from '../../peer/collective/failure.ts'
+import { lostRankIn } from '../../peer/room/refusals.ts'
 import type { Run } from './run.ts'
 import type { Snapshot } from './snapshot.ts'
 

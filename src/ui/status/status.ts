@@ -1,7 +1,6 @@
-import { lostRankIn } from '../../peer/collective/failure.ts'
 import { meshLimit } from '../../peer/room/edges.ts'
-import { isRemoval } from '../../peer/room/refusals.ts'
-import { givenData } from '../../trainer/settings/config.ts'
+import { isRemoval, lostRankIn } from '../../peer/room/refusals.ts'
+import { canBeElastic, givenData, type TrainConfig } from '../../trainer/settings/config.ts'
 import type { ErrorCode } from '../../util/errors.ts'
 import { formatBytes, formatMany, formatMetric, formatSeconds } from '../parts/format.ts'
 import type { Tone } from '../parts/lamp.tsx'
@@ -67,9 +66,10 @@ export function statusOf(snapshot: Snapshot): Status {
     return {
       tone: 'idle',
       title: 'A run is in progress',
-      text: snapshot.proposed?.elastic
-        ? 'This tab joins it within seconds.'
-        : `This tab joined late. It gets a rank when ${makerName(snapshot)} starts the next run.`,
+      text:
+        snapshot.proposed && admits(snapshot.proposed)
+          ? 'This tab joins it within seconds.'
+          : `This tab joined late. It gets a rank when ${makerName(snapshot)} starts the next run.`,
     }
   }
   if (run?.end?.kind === 'finished') {
@@ -174,6 +174,13 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
   }
 }
 
+/** Whether a run with these settings admits tabs that come later. */
+const admits = ({
+  elastic = true,
+  parallel = 'dp',
+  strategy = 'ddp',
+}: Partial<TrainConfig>): boolean => canBeElastic({ elastic, parallel, strategy })
+
 /** Of an elastic run that has lost a rank and forms its next group. */
 function waitingWords({ members }: Run, text: string): string {
   const rank = lostRankIn(text)
@@ -258,12 +265,14 @@ function lobbyStatus(snapshot: Snapshot): Status {
     }
   }
   const from = startsFrom(snapshot)
+  const { config } = checkedDraft(snapshot)
+  const later = config && admits(config) ? 'joins the run' : 'waits for the next run'
   return {
     tone: 'idle',
     title: `Ready with ${formatMany(count, 'rank')}`,
     text: from
       ? `Start once everyone is here. The run resumes from ${from}, as chosen under Checkpoints.`
-      : 'Start once everyone is here. Anyone who joins later waits for the next run.',
+      : `Start once everyone is here. Anyone who opens the link later ${later}.`,
   }
 }
 

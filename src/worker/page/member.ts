@@ -1,4 +1,3 @@
-import { lostRankIn } from '../../peer/collective/failure.ts'
 import type {
   AssignedLink,
   Assignment,
@@ -7,7 +6,7 @@ import type {
   MemberInfo,
   TransportChoice,
 } from '../../peer/room/messages.ts'
-import { removedBy, removerIn, SignalError } from '../../peer/room/refusals.ts'
+import { lostRankIn, removedBy, removerIn, SignalError } from '../../peer/room/refusals.ts'
 import type { RoomLink } from '../../peer/room/secret.ts'
 import { machinesOf } from '../../peer/room/topology.ts'
 import { loadWebRtc } from '../../peer/tab/late-connection.ts'

@@ -1,12 +1,13 @@
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
-import { button, hashOf, invite, see } from '../../support/page-driver.ts'
+import { seededRandom } from '../../../src/util/virtual-env.ts'
+import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 
 // A room trains on, without a click, when tabs close, crash and come.
 
-const { openRoom, openTab, picture } = driveRooms()
-const query = '?epochs=1&steps=240&maxStepsPerSec=20&elastic=true'
+const { openRoom, openTab, openContext, browser, picture } = driveRooms()
+const query = '?epochs=1&steps=240&maxStepsPerSec=20'
 
 const stepOf = async (page: Page): Promise<number> =>
   Number.parseInt((await page.locator('.progress-words').textContent()) ?? '0', 10)
@@ -31,7 +32,9 @@ test.each([
     await expect
       .poll(() => words(pages[0]), { timeout: 30_000 })
       .toMatch(/left: the run continued from step 50\.$/)
-    console.log(`trains on ${Date.now() - closedAtMs} ms after the tab closed`)
+    const ms = Date.now() - closedAtMs
+    console.log(`trains on ${ms} ms after the tab closed`)
+    expect(ms).toBeLessThan(5000)
     await Promise.all(others.map((page) => see(page, 'Finished', 120_000)))
     const hashes = await Promise.all(others.map(hashOf))
     expect(hashes[1]).toBe(hashes[0])
@@ -56,4 +59,69 @@ test('a tab that opens the link joins the run; another crashes; the rest finish'
   await crashed
   await Promise.all([pages[0], late].map((page) => see(page, 'Finished', 120_000)))
   expect(await hashOf(late)).toBe(await hashOf(pages[0]))
+}, 240_000)
+
+/** Ids of the browser's renderer processes. */
+async function renderers(): Promise<number[]> {
+  const session = await browser().newBrowserCDPSession()
+  const { processInfo } = await session.send('SystemInfo.getProcessInfo')
+  await session.detach()
+  return processInfo.flatMap(({ type, id }) => (type === 'renderer' ? [id] : []))
+}
+
+/** Sends a signal to a process; one that the browser kept in reserve may be gone. */
+function signal(id: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(id, name)
+  } catch {
+    // gone
+  }
+}
+
+const seed = Number(process.env.TABRING_SEED ?? 1)
+
+test('tabs close, crash, stop answering and come at random steps: the rest reach the goal', async () => {
+  const random = seededRandom(seed)
+  const steps = Array.from({ length: 4 }, () => 20 + Math.floor(160 * random())).sort(
+    (a, b) => a - b,
+  )
+  console.log(`seed ${seed}: at steps ${steps}`)
+  const pages = await openRoom(3, '?demo=digits&steps=200&maxStepsPerSec=20')
+  const [maker, second] = pages
+  const link = await invite(maker)
+  const before = new Set(await renderers())
+  const stopped = await openTab(await openContext(), link)
+  await seeMembers(maker, 4)
+  const own = (await renderers()).filter((id) => !before.has(id))
+  expect(own).not.toEqual([])
+  await button(maker, 'Start').click()
+  const tellsLeft = (page: Page, text: RegExp) =>
+    expect.poll(() => words(page), { timeout: 60_000 }).toMatch(text)
+  try {
+    await reaches(maker, steps[0])
+    await second.close()
+    await tellsLeft(maker, / left: the run continued from step \d+\.$/)
+    await reaches(maker, steps[1])
+    for (const id of own) signal(id, 'SIGSTOP')
+    const stoppedAtMs = Date.now()
+    await tellsLeft(maker, /No answer from rank \d \(.+\) for more than 3 seconds\./)
+    console.log(`silence shown ${Date.now() - stoppedAtMs} ms after the tab stopped`)
+    await tellsLeft(maker, /was lost\. The other ranks are linking again/)
+    const lostAtMs = Date.now()
+    await tellsLeft(maker, / left: the run continued from step \d+\.$/)
+    console.log(`lost after ${lostAtMs - stoppedAtMs} ms, trains ${Date.now() - lostAtMs} ms later`)
+    expect(Date.now() - lostAtMs).toBeLessThan(5000)
+    await reaches(maker, steps[2])
+    const late = await openTab(maker.context(), link)
+    await tellsLeft(maker, / joined: the run continued from step \d+\.$/)
+    await reaches(maker, steps[3])
+    pages[2].goto('chrome://crash').catch(() => undefined) // never answers
+    await tellsLeft(maker, / left: the run continued from step \d+\.$/)
+    await Promise.all([maker, late].map((page) => see(page, 'Finished', 120_000)))
+    expect(await hashOf(late)).toBe(await hashOf(maker))
+    expect(await words(maker)).toMatch(/^9\d\.\d+ % of the test samples are right/)
+  } finally {
+    for (const id of own) signal(id, 'SIGKILL')
+    await stopped.close().catch(() => undefined)
+  }
 }, 240_000)
