@@ -26,6 +26,7 @@ import { crossEntropyRows, crossEntropyRowsGrad } from './cross-entropy-rows/cro
 import { cumsum } from './cumsum/cumsum.ts'
 import { detach } from './detach/detach.ts'
 import { dropout } from './dropout/dropout.ts'
+import { encode } from './encode/encode.ts'
 import { fromScalar } from './from-scalar/from-scalar.ts'
 import { gather, scatterAdd } from './gather/gather.ts'
 import { clipFactor, joinStats, withoutFactor } from './grad-clip/clip-factor.ts'
@@ -155,6 +156,7 @@ export const ops: readonly Op[] = [
   norm,
   normGrad,
   dropout,
+  encode,
   attention,
   attentionGrad,
   rotary,
