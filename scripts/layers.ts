@@ -272,6 +272,21 @@ export const allowed: Record<string, readonly string[]> = {
     'src/trainer/settings',
     'src/trainer/watch',
   ],
+  'src/trainer/exact': [
+    'src/util',
+    'src/data/shares.ts',
+    'src/kernels',
+    'src/graph/memory',
+    'src/graph/trace',
+    'src/graph/functions',
+    'src/graph/plan',
+    'src/graph/compile',
+    'src/nn',
+    'src/optim',
+    'src/peer/group',
+    'src/trainer/settings',
+    'src/trainer/evaluate',
+  ],
   'src/trainer/loop': [
     'src/util',
     'src/kernels',
@@ -293,6 +308,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/trainer/watch',
     'src/trainer/saves',
     'src/trainer/evaluate',
+    'src/trainer/exact',
   ],
 
   // What a demo is before it is loaded: the page, the worker and the command line read it.

@@ -159,6 +159,13 @@ function defineCommand(): Command {
       '--no-elastic',
       'end when a tab is lost, instead of continuing without it while another one joins',
     )
+    .option('--exact', 'the same bits on any number of tabs, whatever tabs are lost or join')
+    .option(
+      '--virtual-workers <n>',
+      'with --exact: into how many parts the batch falls, 1 to 64; they decide the bits',
+      wholeNumber(1, 64),
+      8,
+    )
     .option('--seed <n>', 'seed of the parameters and of the order of samples', wholeNumber(0), 0)
     .option('--out <file>', 'write the trained weights to this file, as .safetensors')
     .option(

@@ -101,6 +101,7 @@ export const withoutCounterpart: Readonly<Record<string, string>> = {
   barrier: 'orders ops, changes nothing',
   alias: 'a second name for the same memory, so that a hook has its own gradient',
   fromScalar: "reads a step's scalar, which is a plain variable in Python",
+  encode: 'gradients as whole numbers, whose sums have the same bits in any order',
   accumulate: 'sums the gradients of several runs, which PyTorch does with `+=`',
   addInto: 'the same in the memory of the sum, for micro-batches of a pipeline',
   takeAccumulated: 'divides that sum by the number of runs',

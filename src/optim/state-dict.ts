@@ -63,9 +63,11 @@ export function groupFromDict(
     )
   }
   const implementation = ['params', 'foreach', 'capturable', 'differentiable', 'fused']
+  // Of exact/exact-optimizer.ts.
+  const exact = ['exact_steps', 'exact_exponents']
   const taken: Record<string, unknown> = {}
   for (const [key, value] of Object.entries(saved)) {
-    if (implementation.includes(key)) continue
+    if (implementation.includes(key) || exact.includes(key)) continue
     const name = toCamel(key)
     if (settings.includes(name)) {
       if (kindOf(value) !== kindOf(group[name])) {

@@ -1,4 +1,3 @@
-import type { DistributedDataParallel } from '../../ddp/data-parallel/data-parallel.ts'
 import { paramDigest } from '../../ddp/hashes/param-digest.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { RunOutputs } from '../../graph/plan/step-program.ts'
@@ -43,13 +42,17 @@ export interface SharedModel {
   stateDict(): Promise<StateDict>
 }
 
-/** Each rank has the whole model; outputs of a step are means over ranks by themselves. */
-export const replicated = (ddp: DistributedDataParallel): SharedModel => ({
-  model: ddp,
-  module: ddp.module,
+/** Each rank has the whole model; outputs of a step are means over ranks by themselves. `model`: what a step calls. */
+export const replicated = (
+  model: Module,
+  module: Module,
+  dataRanks: CollectiveGroup,
+): SharedModel => ({
+  model,
+  module,
   isWhole: true,
-  dataRanks: ddp.processGroup,
+  dataRanks,
   mean: (value) => value,
-  digest: (runtime) => paramDigest(ddp.module.parameters(), runtime),
-  stateDict: () => ddp.module.stateDict(),
+  digest: (runtime) => paramDigest(module.parameters(), runtime),
+  stateDict: () => module.stateDict(),
 })

@@ -10,6 +10,7 @@ import type { TuneStore } from '../../kernels/tune.ts'
 import { manualSeed } from '../../nn/init.ts'
 import type { StateDict } from '../../nn/module.ts'
 import type { GradScaler } from '../../optim/grad-scaler.ts'
+import { Optimizer } from '../../optim/optimizer.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { type CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import { type LinkMeasurement, measureLinks } from '../../peer/group/measure-links.ts'
@@ -17,6 +18,7 @@ import { PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { Evaluation } from '../evaluate/evaluate.ts'
 import { planDraws, ShareBatches } from '../evaluate/share-batches.ts'
+import type { ExactRun } from '../exact/exact-run.ts'
 import {
   beginning,
   KeptStates,
@@ -41,7 +43,7 @@ import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
 import { replicated, type SharedModel } from './shared-model.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
-import { makeOptimizer, trainingStep } from './training-step.ts'
+import { forwardOf, makeOptimizer, trainingStep } from './training-step.ts'
 
 export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly runtime: AnyRuntime
@@ -338,19 +340,23 @@ export class Trainer {
     const { dataRanks, parts: partRanks } = shared
     // With the strategy `alone` each has a share of the batch, too.
     const at = config.strategy === 'alone' ? group : dataRanks
-    const draws = planDraws(config, data.train.count, at.rank, at.size)
+    const exact = await this.#exact(data, shared)
+    const draws = exact?.draws ?? planDraws(config, data.train.count, at.rank, at.size)
     const share = draws.shares[at.rank]
-    const rowsOf = draws.shares.map(({ rows }) => shared.rowsFor?.(rows) ?? rows)
+    const rowsOf = draws.shares.map(({ rows }) => exact?.rows ?? shared.rowsFor?.(rows) ?? rows)
     const ownRows = rowsOf[at.rank]
 
     phase('compile')
-    const optimizer = makeOptimizer(task, shared, config)
+    const optimizer = exact?.optimizer ?? makeOptimizer(task, shared, config)
     const scaler = config.precision === 'float16' ? await newScaler() : undefined
     // Loaded beside the compilation: before the first step, and not between two.
     const saving = config.checkpointEvery || canBeSaved(config) ? checkpointing() : undefined
     saving?.catch(() => undefined)
     const parts: RunParts = { model: shared.module, optimizer, scaler }
-    const stepFunction = trainingStep(task, shared, optimizer, scaler)
+    const stepFunction =
+      optimizer instanceof Optimizer
+        ? trainingStep(task, shared, optimizer, scaler)
+        : forwardOf(task, shared)
     const types = task.types(config, data, ownRows)
     runtime.variants = await settleVariants(
       { ...this.#options, group, runtime },
@@ -358,10 +364,8 @@ export class Trainer {
       (rows) => prepare(runtime, stepFunction, task.types(config, data, rows)),
       this.#record?.measured,
     )
-    const step = await compile(stepFunction, types, {
-      runtime,
-      ...(partRanks && { group: partRanks }),
-    })
+    const step = await (exact?.compile(runtime, stepFunction, types) ??
+      compile(stepFunction, types, { runtime, ...(partRanks && { group: partRanks }) }))
     this.#program = step
     this.#resources.push(step)
     await saving
@@ -379,7 +383,7 @@ export class Trainer {
     })
     this.#resources.push(evaluation)
     const check =
-      replicas.size > 1 && shared.isWhole
+      replicas.size > 1 && shared.isWhole && !exact
         ? await ReplicaCheck.create(runtime, optimizer.buckets)
         : undefined
     if (check) this.#resources.push(check)
@@ -429,7 +433,12 @@ export class Trainer {
       replicas,
       patience: this.#patience,
       step,
-      batches: new ShareBatches(task, data, draws, types),
+      batches: new ShareBatches(
+        task,
+        data,
+        draws,
+        exact ? task.types(config, data, share.rows) : types,
+      ),
       firstRow: share.offset,
       evaluation,
       partAt: partRanks?.rank ?? 0,
@@ -458,7 +467,7 @@ export class Trainer {
       },
       look: async (inputs, scalars) => {
         // One rank alone has a part of the parameters.
-        if (!shared.isWhole) return undefined
+        if (!shared.isWhole || exact) return undefined
         try {
           const { detectAnomaly } = await loadPart(
             'the search for the op that gave NaN',
@@ -524,6 +533,7 @@ export class Trainer {
       const { pipelined } = await loadPart('pipelines', () => import('./pipelined-model.ts'))
       return pipelined(task, model, replicas, pipelines, this.#runtime)
     }
+    if (config.exact) return replicated(model, model, replicas)
     const ddp = new DistributedDataParallel(model, {
       processGroup: replicas,
       // Buckets of another size would give other bits.
@@ -533,7 +543,15 @@ export class Trainer {
       }),
     })
     await ddp.ready
-    return replicated(ddp)
+    return replicated(ddp, ddp.module, ddp.processGroup)
+  }
+
+  /** Undefined for a run without `exact`. */
+  async #exact(data: TaskData, { module }: SharedModel): Promise<ExactRun | undefined> {
+    const { config, task } = this.#options
+    if (!config.exact) return undefined
+    const { exactRun } = await loadPart('exact training', () => import('../exact/exact-run.ts'))
+    return exactRun(task, module, config, data.train.count, this.#group)
   }
 
   /** Where the loop begins: at the newest kept state, at the checkpoint, or at the very beginning. */

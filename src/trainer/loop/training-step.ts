@@ -50,6 +50,15 @@ export const trainingStep =
     return { loss: shared.mean(loss), ...(metric && { metric: shared.mean(metric) }) }
   }
 
+/** The loss and metric of `trainingStep`, without backward. */
+export const forwardOf =
+  (task: Task, { model }: SharedModel): TracedFunction =>
+  (inputs) => {
+    const output = task.forward(model, inputs)
+    const metric = meanOf(task.measure?.(output, inputs))
+    return { loss: task.loss(output, inputs), ...(metric && { metric }) }
+  }
+
 const meanOf = (sum: Tensor | undefined): Tensor | undefined =>
   sum?.div(elementwise('clampMin', sampleCount(), 1))
 

@@ -62,7 +62,9 @@ export class KeptStates {
 /** What a run's next step changes, but for what it is given. */
 export interface RunParts {
   readonly model: Module
-  readonly optimizer: Optimizer
+  readonly optimizer: Pick<Optimizer, 'stateDict' | 'loadStateDict'> & {
+    readonly paramGroups: readonly { lr: number }[]
+  }
   /** In float16. */
   readonly scaler?: GradScaler
 }

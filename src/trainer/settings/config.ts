@@ -48,6 +48,10 @@ export const trainConfigSchema = v.object({
   ),
   /** Whether the run continues when a rank is lost, and admits newcomers, where `canBeElastic`. */
   elastic: v.optional(v.boolean(), true),
+  /** Whether the result is the same bits on any number of ranks: `trainer/exact`. */
+  exact: v.optional(v.boolean(), false),
+  /** With `exact`: into how many parts the batch falls; they decide the bits, not the ranks. */
+  virtualWorkers: v.optional(v.pipe(count(1), v.maxValue(64)), 8),
   /** `own-slice`: each rank draws from its own contiguous part of the data, in the data's own order. */
   partition: v.optional(v.picklist(['shuffled', 'own-slice']), 'shuffled'),
   /** Undefined means that the group's links are measured. */

@@ -99,6 +99,8 @@ export function configOf(demo: string, meta: DemoMeta, input: TrainConfigInput):
   }
   const apart = withAlone(config)
   if (apart) throw refused(apart, config[apart], "not available with the strategy 'alone'")
+  const inexact = withExact(config)
+  if (inexact) throw refused(inexact, config[inexact], 'not available with exact')
   return config
 }
 
@@ -108,6 +110,21 @@ const plain: Record<string, unknown> = v.parse(trainConfigSchema, {
   model: '-',
   data: '-',
 })
+
+/** A setting that makes a run's bits depend on its ranks. */
+export const withExact = ({
+  exact,
+  strategy,
+  parallel,
+  partition,
+  precision,
+}: Pick<TrainConfig, 'exact' | 'strategy' | 'parallel' | 'partition' | 'precision'>) => {
+  if (!exact) return undefined
+  if (strategy !== 'ddp') return 'strategy'
+  if (parallel !== 'dp') return 'parallel'
+  if (partition !== 'shuffled') return 'partition'
+  return precision === 'float32' ? undefined : 'precision'
+}
 
 /** A setting that does not go with replicas that differ: a file has one of them. */
 export const withAlone = ({

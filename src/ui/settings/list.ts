@@ -156,6 +156,20 @@ export const settings: readonly Setting[] = [
     isAdvanced: true,
   },
   {
+    key: 'exact',
+    label: 'Same bits on any tabs',
+    kind: 'switch',
+    hint: 'The weights are the same bits on any number of tabs, whatever tabs are lost or join. Steps take longer. With AdamW or SGD in float32, and whole replicas.',
+    isAdvanced: true,
+  },
+  {
+    key: 'virtualWorkers',
+    label: 'Virtual workers',
+    kind: 'number',
+    hint: 'For the same bits on any tabs: into how many parts the batch falls. They decide the bits, and tabs share them.',
+    isAdvanced: true,
+  },
+  {
     key: 'saves',
     label: 'Save the run',
     kind: 'choice',

@@ -39,7 +39,7 @@ test('every option arrives', () => {
     '--nproc-per-node 3 --data some/dir --model cnn --epochs 2 --steps 7 --batch-size 30 --optimizer sgd --lr 0.1 --seed 5 ' +
     '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5 ' +
     '--demo digits --precision float16 --strategy alone --parallel dp --partition own-slice --evaluate-every 3 ' +
-    '--no-elastic --device cpu --debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
+    '--no-elastic --virtual-workers 5 --device cpu --debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
   expect(optionsOf(...argv.split(' '))).toEqual({
     worldSize: 3,
     dataFolder: 'some/dir',
@@ -67,7 +67,9 @@ test('every option arrives', () => {
       parallel: 'dp',
       partition: 'own-slice',
       elastic: false,
+      virtualWorkers: 5,
       evaluateEvery: 3,
+      exact: false,
       saves: 'none',
       model: 'cnn',
       data: dataMount,

@@ -1,0 +1,192 @@
+import type { Parameter } from '../../graph/trace/parameter.ts'
+import { blockElements, blocksOf } from '../../kernels/encode/encode.ts'
+import { TabringError } from '../../util/errors.ts'
+import type { OptimizerStateDict, SettingValue, StateEntry, StateTensor } from '../state-dict.ts'
+import { adamOnHost, decode, sgdOnHost } from './host-update.ts'
+
+type Floats = Float32Array<ArrayBuffer>
+
+export type ExactSettings =
+  | {
+      readonly kind: 'adamw'
+      readonly lr: number
+      readonly betas: readonly [number, number]
+      readonly eps: number
+      readonly weightDecay: number
+    }
+  | { readonly kind: 'sgd'; readonly lr: number; readonly momentum: number }
+
+const { fround } = Math
+
+const stateNames = { adamw: ['exp_avg', 'exp_avg_sq'], sgd: ['momentum_buffer'] } as const
+
+/**
+ * AdamW or SGD with momentum, on the host: every rank updates all parameters from the same sums, and all get the same bits.
+ *
+ * Its state dict has PyTorch's layout and keys, and besides the exponents of the gradients' blocks, which the next step's bits depend on.
+ * memory: 12 or 8 bytes a parameter, on the host.
+ */
+export class ExactOptimizer {
+  /** For those that ask what travels together: nothing does by parameter. */
+  readonly buckets: readonly never[] = []
+  /** Its one group of parameters; a learning rate that is set here counts from the next step on. */
+  readonly paramGroups: readonly [{ lr: number }]
+  readonly #settings: ExactSettings
+  readonly #parameters: readonly Parameter[]
+  /** The parameters' contents; read from the device before the first update. */
+  #values: Floats[] | undefined
+  readonly #states: Floats[][]
+  readonly #gradient: Floats
+  #exponents: Int32Array<ArrayBuffer> | undefined
+  #steps = 0
+  /** betas ** steps, by multiplication: engines differ in powers. */
+  #powers: [number, number] = [1, 1]
+
+  constructor(parameters: readonly Parameter[], settings: ExactSettings) {
+    this.#parameters = parameters
+    this.#settings = settings
+    this.paramGroups = [{ lr: settings.lr }]
+    this.#states = parameters.map(({ count }) =>
+      stateNames[settings.kind].map(() => new Float32Array(count)),
+    )
+    this.#gradient = new Float32Array(Math.max(0, ...parameters.map(({ count }) => count)))
+  }
+
+  get parameters(): readonly Parameter[] {
+    return this.#parameters
+  }
+
+  /** Of all blocks of all parameters, in order; undefined before any gradient was seen. */
+  get exponents(): Int32Array<ArrayBuffer> | undefined {
+    return this.#exponents
+  }
+  set exponents(exponents: Int32Array<ArrayBuffer>) {
+    this.#exponents = exponents
+  }
+
+  /** The parameters' contents; call it before `begin`. errors: `device.mismatch`, `gpu.*`. */
+  async read(): Promise<readonly Floats[]> {
+    this.#values ??= await Promise.all(
+      this.#parameters.map(async (parameter) => (await parameter.read()) as Floats),
+    )
+    return this.#values
+  }
+
+  /** Begins a step. */
+  begin(): void {
+    this.#advance()
+  }
+
+  #advance(): void {
+    this.#steps++
+    if (this.#settings.kind !== 'adamw') return
+    const { betas } = this.#settings
+    this.#powers = [this.#powers[0] * betas[0], this.#powers[1] * betas[1]]
+  }
+
+  /**
+   * Updates parameter `i`, on the host and on the device, by what all ranks have summed. `count`: the samples in it.
+   *
+   * `exponents`: of the blocks of this parameter, by which the sums were encoded.
+   */
+  update(i: number, sums: Int32Array, exponents: Int32Array, count: number): void {
+    const settings = this.#settings
+    const values = this.#values![i]
+    const gradient = this.#gradient.subarray(0, values.length)
+    decode(sums, exponents, blockElements, count, gradient)
+    const [first, second] = this.#states[i]
+    const [{ lr }] = this.paramGroups
+    if (settings.kind === 'sgd') {
+      sgdOnHost(values, gradient, first, {
+        momentum: fround(settings.momentum),
+        lr: fround(lr),
+      })
+    } else {
+      const { eps, weightDecay } = settings
+      const [beta1, beta2] = settings.betas
+      const [left1, left2] = this.#powers.map((power) => 1 - power)
+      adamOnHost(values, gradient, first, second, {
+        decay: fround(1 - lr * weightDecay),
+        beta1: fround(beta1),
+        oneMinusBeta1: fround(1 - beta1),
+        beta2: fround(beta2),
+        oneMinusBeta2: fround(1 - beta2),
+        stepSize: fround((lr * Math.sqrt(left2)) / left1),
+        eps: fround(eps * Math.sqrt(left2)),
+      })
+    }
+    this.#parameters[i].assign(values)
+  }
+
+  /** What has not been updated is missing, as in PyTorch. */
+  async stateDict(): Promise<OptimizerStateDict> {
+    const settings = this.#settings
+    const names = stateNames[settings.kind]
+    const tensorsOf = (i: number) =>
+      names.map((name, at): [string, StateTensor] => {
+        const { shape } = this.#parameters[i]
+        return [name, { shape, data: this.#states[i][at].slice() }]
+      })
+    const params = this.#parameters.map((_, i) => i)
+    const entries = params.map((i): [number, StateEntry] => {
+      const tensors: StateEntry = Object.fromEntries(tensorsOf(i))
+      return [i, settings.kind === 'adamw' ? { step: this.#steps, ...tensors } : tensors]
+    })
+    return {
+      state: this.#steps > 0 ? Object.fromEntries(entries) : {},
+      param_groups: [
+        {
+          ...inPyTorch(settings),
+          lr: this.paramGroups[0].lr,
+          params,
+          exact_steps: this.#steps,
+          exact_exponents: [...(this.#exponents ?? [])],
+        },
+      ],
+    }
+  }
+
+  /**
+   * Loads what `stateDict` gave, on any ranks. The state of AdamW or SGD does too; then the next step measures its gradients first.
+   *
+   * errors: `data.malformed` for a state of other parameters, or of another optimizer.
+   */
+  loadStateDict({ state, param_groups: [group] }: OptimizerStateDict): void {
+    const names = stateNames[this.#settings.kind]
+    const refuse = (problem: string) =>
+      new TabringError(
+        'data.malformed',
+        `loadStateDict: ${problem}. Load the state of the same model and optimizer.`,
+      )
+    const saved = Object.values(state).map(({ step }) => Number(step ?? 1))
+    const { exact_steps: steps = Math.max(0, ...saved), exact_exponents: exponents = [] } = group
+    const blocks = this.#parameters.reduce((sum, { count }) => sum + blocksOf(count), 0)
+    const isOfBlocks = Array.isArray(exponents) && [0, blocks].includes(exponents.length)
+    if (typeof steps !== 'number' || !isOfBlocks)
+      throw refuse(`expected exact_steps and exact_exponents of ${blocks} blocks`)
+    for (const [i, { name, count }] of this.#parameters.entries()) {
+      for (const [at, key] of names.entries()) {
+        const tensor = state[i]?.[key]
+        if (steps === 0 && tensor === undefined) continue
+        if (typeof tensor !== 'object' || tensor?.data.length !== count)
+          throw refuse(`${key} of "${name}" must have ${count} elements`)
+        this.#states[i][at].set(tensor.data)
+      }
+    }
+    this.#exponents = exponents.length > 0 ? Int32Array.from(exponents) : undefined
+    this.#values = undefined
+    this.#steps = 0
+    this.#powers = [1, 1]
+    while (this.#steps < steps) this.#advance()
+  }
+}
+
+/** The settings besides the learning rate, with PyTorch's names, and its own for what is always off. */
+function inPyTorch(settings: ExactSettings): Record<string, SettingValue> {
+  if (settings.kind === 'sgd') {
+    const { momentum } = settings
+    return { momentum, dampening: 0, weight_decay: 0, nesterov: false }
+  }
+  const { betas, eps, weightDecay } = settings
+  return { betas, eps, weight_decay: weightDecay, amsgrad: false }
+}

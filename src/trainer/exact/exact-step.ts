@@ -1,0 +1,355 @@
+import { compile } from '../../graph/compile/compile.ts'
+import { stepScalar } from '../../graph/functions/linear.ts'
+import { alignInPool, Pool } from '../../graph/memory/pool.ts'
+import { type AnyRuntime, Runtime } from '../../graph/memory/runtime.ts'
+import type { InputTypes, TracedFunction } from '../../graph/plan/prepare.ts'
+import {
+  copyInputs,
+  noTimes,
+  noteTimes,
+  type OnMark,
+  type ProgramMemory,
+  type RunInputs,
+  type RunOutputs,
+  runTimesOf,
+  type StepProgram,
+  type StepTimes,
+} from '../../graph/plan/step-program.ts'
+import { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
+import { randomScalarNames } from '../../graph/trace/random.ts'
+import { activeTrace, gradientWeight } from '../../graph/trace/trace.ts'
+import { blocksOf, encode } from '../../kernels/encode/encode.ts'
+import { formatHash, hashWords } from '../../kernels/hash/hash-words.ts'
+import type { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { TabringError } from '../../util/errors.ts'
+import { countElements } from '../../util/shape.ts'
+import type { BatchArrays } from '../settings/task.ts'
+import { judge, startExponent } from './exponents.ts'
+import { Tail } from './tail.ts'
+import type { VirtualWorkers } from './virtual-workers.ts'
+
+/** Elements that travel in one collective. */
+const pieceElements = 2 ** 18
+/** A step that is done again this often has gradients that are no numbers, or too large for any. */
+const mostAttempts = 12
+
+export interface ExactStepOptions {
+  readonly runtime: AnyRuntime
+  readonly group: CollectiveGroup
+  readonly optimizer: ExactOptimizer
+  readonly workers: VirtualWorkers
+  /** Of all ranks. */
+  readonly virtualWorkers: number
+  /** Gives the mean `loss` over one virtual worker's rows, and perhaps a `metric`; traced once. */
+  readonly forward: TracedFunction
+  /** Of its rows. */
+  readonly types: InputTypes
+}
+
+/**
+ * A training step whose result is the same bits on any number of ranks.
+ *
+ *     replay v0 ─ encode ┐                      ┌ update all parameters, on the host
+ *     replay v1 ─ encode ┼ sums ── all-reduce ──┤
+ *     replay v2 ─ encode ┘ of i32               └ loss, metric, running statistics
+ *
+ * A virtual worker is one replay of one compiled program, so its bits do not depend on the rank that runs it; its gradients become whole
+ * numbers (kernels/encode), whose sum does not depend on an order; and all ranks update all parameters from that sum in specified arithmetic.
+ * The label of the all-reduce has the hash of the parameters before the step: ranks that differ are found before they add anything.
+ * A step whose sums may not fit is done again with other exponents, by all ranks.
+ * bytes: each rank sends 2 (N-1)/N of 4 bytes a parameter, and of a block's mark per 256 of them.
+ */
+export class ExactStep implements StepProgram {
+  readonly #options: ExactStepOptions
+  readonly #program: StepProgram
+  readonly #sums: Pool
+  readonly #exponents: Pool
+  readonly #places: readonly Place[]
+  readonly #tail: Tail
+  /** How many times steps were done again. */
+  repeats = 0
+  times: StepTimes = noTimes
+  #last: Promise<unknown> = Promise.resolve()
+
+  private constructor(
+    options: ExactStepOptions,
+    program: StepProgram,
+    { sums, exponents, places }: Layout,
+  ) {
+    this.#options = options
+    this.#program = program
+    this.#sums = sums
+    this.#exponents = exponents
+    this.#places = places
+    this.#tail = new Tail(options.virtualWorkers, trackedIn(program))
+  }
+
+  /** Compiles the program of a virtual worker. errors: those of `compile`. */
+  static async create(options: ExactStepOptions): Promise<ExactStep> {
+    const { runtime, optimizer, forward, types } = options
+    const layout = layOut(optimizer, runtime)
+    const traced: TracedFunction = (inputs) => {
+      const outputs = forward(inputs)
+      outputs.loss.backward()
+      const first = stepScalar('isFirstReplay')
+      for (const place of layout.places) {
+        const { parameter, total, marks, exponents } = place
+        const { grad } = parameter
+        place.isUsed = grad !== undefined
+        if (grad)
+          activeTrace('encode').emit(
+            encode,
+            [total.value, marks.value, grad.value, exponents.value],
+            { first },
+          )
+      }
+      return outputs
+    }
+    return new ExactStep(options, await compile(traced, types, { runtime }), layout)
+  }
+
+  get prepared() {
+    return this.#program.prepared
+  }
+  get encodeMs(): number {
+    return this.#program.encodeMs
+  }
+  get memory(): ProgramMemory {
+    return this.#program.memory
+  }
+  get dispatchCount(): number {
+    return this.#program.dispatchCount
+  }
+  get onMark(): OnMark | undefined {
+    return this.#program.onMark
+  }
+  set onMark(onMark: OnMark | undefined) {
+    this.#program.onMark = onMark
+  }
+
+  check(): void {
+    // The program checks each replay.
+  }
+
+  async shadow(): Promise<void> {
+    await this.run({}, { count: 0 })
+  }
+
+  destroy(): void {
+    this.#program.destroy()
+    this.#sums.destroy()
+    this.#exponents.destroy()
+  }
+
+  /** `inputs`: the rows of all virtual workers of this rank, in order. `count`: how many of them are samples, the first ones. */
+  run(inputs: RunInputs, scalars: Readonly<Record<string, number>> = {}): Promise<RunOutputs> {
+    const own = copyInputs(inputs, Object.keys(this.#options.types))
+    const run = this.#last.then(() => this.#run(own, { ...scalars }))
+    this.#last = run.catch(() => undefined)
+    return run
+  }
+
+  async #run(inputs: RunInputs, scalars: Record<string, number>): Promise<RunOutputs> {
+    const beganMs = performance.now()
+    const { optimizer, group } = this.#options
+    const values = await optimizer.read()
+    await this.#tail.readBuffers()
+    const label = `exact ${formatHash(hashWords(wordsOf(values)))}`
+    const places = this.#places
+    const blocks = places.reduce((sum, { marks }) => sum + marks.count, 0)
+    let isMeasuring = optimizer.exponents === undefined
+    let exponents = optimizer.exponents ?? new Int32Array(blocks).fill(startExponent)
+    const times = { ...noTimes }
+    for (let attempt = 1; ; attempt++) {
+      const words = await this.#compute(inputs, scalars, exponents, times)
+      const sentMs = performance.now()
+      await this.#sum(words, group, label)
+      times.wire += performance.now() - sentMs
+      const sums = words.subarray(0, this.#sums.elements)
+      const told = this.#tail.read(words.subarray(this.#sums.elements))
+      const judged = judge(marksIn(sums, places, blocks), exponents, isMeasuring)
+      if (!judged.isSaturated && !isMeasuring) {
+        const updateMs = performance.now()
+        optimizer.begin()
+        optimizer.exponents = judged.exponents
+        for (const [i, place] of places.entries()) {
+          if (!place.isUsed) continue
+          const own = sums.subarray(place.start, place.start + place.parameter.count)
+          optimizer.update(i, own, exponentsOf(place, exponents), told.count)
+        }
+        this.#tail.assignBuffers()
+        times.optimizer += performance.now() - updateMs
+        this.times = times
+        const outputs: RunOutputs = {
+          loss: Float32Array.of(told.loss),
+          ...(told.hasMetric && { metric: Float32Array.of(told.metric) }),
+        }
+        noteTimes(outputs, { parts: times, beganMs, endedMs: performance.now() })
+        return outputs
+      }
+      if (attempt === mostAttempts || !Number.isFinite(told.loss)) {
+        throw new TabringError(
+          'train.nan',
+          `exact: gradients are not finite, or too large (loss ${told.loss}). Lower the learning rate, or check the data for values that are not numbers.`,
+        )
+      }
+      this.repeats++
+      isMeasuring = judged.isSaturated && isMeasuring
+      exponents = judged.exponents
+    }
+  }
+
+  /** This rank's virtual workers, one after the other: its sums, marks and tail. */
+  async #compute(
+    inputs: RunInputs,
+    scalars: Readonly<Record<string, number>>,
+    exponents: Int32Array<ArrayBuffer>,
+    times: { -readonly [key in keyof StepTimes]: number },
+  ): Promise<Int32Array<ArrayBuffer>> {
+    const { workers, types } = this.#options
+    const { rows, first, count } = workers
+    const words = new Int32Array(this.#sums.elements + this.#tail.length)
+    const tail = words.subarray(this.#sums.elements)
+    const samples = scalars.count ?? 0
+    for (const place of this.#places)
+      this.#exponents.write(exponentsOf(place, exponents), place.exponentsStart)
+    let isFirst = true
+    for (let i = 0; i < count; i++) {
+      const own = Math.min(rows, Math.max(0, samples - i * rows))
+      if (own === 0) break
+      const outputs = await this.#program.run(rowsOf(inputs, types, i), {
+        ...scalars,
+        ...(randomScalarNames.sample in scalars && {
+          [randomScalarNames.sample]: scalars[randomScalarNames.sample] + i * rows,
+        }),
+        count: own,
+        [gradientWeight]: own,
+        isFirstReplay: isFirst ? 1 : 0,
+      })
+      isFirst = false
+      const { parts } = runTimesOf(outputs)
+      times.forward += parts.forward
+      times.backward += parts.backward
+      await this.#tail.write(tail, first + i, own, outputs)
+    }
+    if (!isFirst) {
+      const all = await this.#sums.read(0, this.#sums.elements, 'i32')
+      words.set(all as Int32Array<ArrayBuffer>)
+    }
+    return words
+  }
+
+  async #sum(words: Int32Array<ArrayBuffer>, group: CollectiveGroup, label: string): Promise<void> {
+    if (group.size === 1) return
+    const pieces: Promise<void>[] = []
+    for (let begin = 0; begin < words.length; begin += pieceElements)
+      pieces.push(group.allReduce(words.subarray(begin, begin + pieceElements), { label }))
+    await Promise.all(pieces)
+  }
+}
+
+/** Where a parameter's sums, marks and exponents are. */
+interface Place {
+  readonly parameter: ExactOptimizer['parameters'][number]
+  readonly start: number
+  readonly marksStart: number
+  readonly exponentsStart: number
+  /** First of its blocks among those of all parameters. */
+  readonly block: number
+  readonly total: ModuleBuffer
+  readonly marks: ModuleBuffer
+  readonly exponents: ModuleBuffer
+  /** Whether it gets a gradient. */
+  isUsed: boolean
+}
+
+interface Layout {
+  readonly sums: Pool
+  readonly exponents: Pool
+  readonly places: Place[]
+}
+
+/** One pool for what is read back in a step, one for what is written. */
+function layOut({ parameters }: ExactOptimizer, runtime: AnyRuntime): Layout {
+  const memory = runtime instanceof Runtime ? runtime.gpu : 'host'
+  let sumsLength = 0
+  let exponentsLength = 0
+  let block = 0
+  const take = (count: number) => {
+    const start = sumsLength
+    sumsLength += alignInPool(count)
+    return start
+  }
+  const zeros = (count: number) => new ModuleBuffer([count], new Int32Array(count))
+  const places = parameters.map((parameter) => {
+    const { count } = parameter
+    const blocks = blocksOf(count)
+    const place = {
+      parameter,
+      start: take(count),
+      marksStart: take(blocks),
+      exponentsStart: exponentsLength,
+      block,
+      total: zeros(count),
+      marks: zeros(blocks),
+      exponents: zeros(blocks),
+      isUsed: false,
+    }
+    exponentsLength += alignInPool(blocks)
+    block += blocks
+    return place
+  })
+  const sums = new Pool('sums of whole numbers', sumsLength).allocate(memory)
+  const exponents = new Pool('exponents', exponentsLength).allocate(memory)
+  for (const { total, marks, exponents: own, start, marksStart, exponentsStart } of places) {
+    total.moveTo({ pool: sums, start })
+    marks.moveTo({ pool: sums, start: marksStart })
+    own.moveTo({ pool: exponents, start: exponentsStart })
+  }
+  return { sums, exponents, places }
+}
+
+const exponentsOf = ({ block, exponents: { count } }: Place, all: Int32Array<ArrayBuffer>) =>
+  all.subarray(block, block + count)
+
+function marksIn(sums: Int32Array, places: readonly Place[], blocks: number): Int32Array {
+  const all = new Int32Array(blocks)
+  for (const { block, marksStart, marks } of places)
+    all.set(sums.subarray(marksStart, marksStart + marks.count), block)
+  return all
+}
+
+/** The rows of this rank's virtual worker number `i`. */
+function rowsOf(inputs: RunInputs, types: InputTypes, i: number): RunInputs {
+  return Object.fromEntries(
+    Object.entries(types).map(([name, { shape }]) => {
+      const count = countElements(shape)
+      const all = inputs[name] as BatchArrays[string]
+      return [name, all.subarray(i * count, (i + 1) * count)]
+    }),
+  ) as RunInputs
+}
+
+/** The module's buffers that a program changes, such as running statistics. */
+function trackedIn({ prepared }: StepProgram): ModuleBuffer[] {
+  const found = new Set<ModuleBuffer>()
+  for (const { op, inputs } of prepared.nodes) {
+    if (op === encode) continue
+    for (const at of op.updates ?? []) {
+      const { leaf } = inputs[at]
+      if (leaf?.kind === 'buffer') found.add(leaf.buffer as ModuleBuffer)
+    }
+  }
+  return [...found]
+}
+
+const wordsOf = (values: readonly Float32Array<ArrayBuffer>[]): Uint32Array => {
+  const all = new Uint32Array(values.reduce((sum, { length }) => sum + length, 0))
+  let at = 0
+  for (const own of values) {
+    all.set(new Uint32Array(own.buffer, own.byteOffset, own.length), at)
+    at += own.length
+  }
+  return all
+}

@@ -1,0 +1,39 @@
+import { shiftOf } from '../../optim/exact/host-update.ts'
+
+/** Where nothing has been measured yet: gradients up to 2^8 fit, and the step is done again by what they are. */
+export const startExponent = 8
+/** A sum whose marks reach this may not fit into 32 bits. */
+const mostMarks = 2 ** 23
+/** Blocks are held within this many bits of the largest: nearly zero ones wake up all at once. */
+const deepest = 12
+
+/** What a step's marks say. */
+export interface Judged {
+  /** The exponents of the next step, or of this step's next attempt. */
+  readonly exponents: Int32Array<ArrayBuffer>
+  /** Some sums may not have fit: the step is done again. */
+  readonly isSaturated: boolean
+}
+
+/**
+ * Judges the marks of all blocks, which are equal on all ranks, so that all judge the same.
+ *
+ * An exponent e says that the magnitudes of a block's gradients, summed over the virtual workers, were at most 2^e. It rises at once, and
+ * falls by one bit a step, so that a block that is quiet for a step keeps its room. `isMeasuring`: the exponents were a guess, and fall at once.
+ */
+export function judge(marks: Int32Array, exponents: Int32Array, isMeasuring = false): Judged {
+  const next = new Int32Array(exponents.length)
+  let isSaturated = false
+  let largest = -Infinity
+  for (const [block, mark] of marks.entries()) {
+    const exponent = exponents[block]
+    if (mark >= mostMarks) isSaturated = true
+    // mark 2^8 bounds the sum of magnitudes after the shift.
+    const bound = 32 - Math.clz32(Math.max(1, mark) - 1) + 8 - shiftOf(exponent)
+    next[block] = isMeasuring ? bound : Math.max(bound, exponent - 1)
+    largest = Math.max(largest, next[block])
+  }
+  for (const [block, exponent] of next.entries())
+    next[block] = Math.min(126, Math.max(exponent, largest - deepest, -99))
+  return { exponents: next, isSaturated }
+}

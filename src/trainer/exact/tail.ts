@@ -1,0 +1,105 @@
+import type { StoredData } from '../../graph/memory/pool.ts'
+import type { RunOutputs } from '../../graph/plan/step-program.ts'
+import type { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
+
+/** What all virtual workers tell besides their gradients. */
+export interface Told {
+  /** Samples of all. */
+  readonly count: number
+  /** Means over them. */
+  readonly loss: number
+  readonly metric: number
+  readonly hasMetric: boolean
+}
+
+/** Samples, the bits of loss and metric, whether there is a metric. */
+const numbers = 4
+
+/**
+ * Words that travel with the sums: each virtual worker has its own, which it alone writes, so that adding whole numbers puts them together.
+ *
+ * Running statistics are among them: each virtual worker changes those from before the step by its own rows, and the mean of what they come
+ * to is what all ranks have after it.
+ */
+export class Tail {
+  readonly #virtualWorkers: number
+  readonly #buffers: readonly ModuleBuffer[]
+  readonly #words: number
+  /** The buffers as they are between two steps. */
+  #before: StoredData[] | undefined
+  #after: StoredData[] = []
+
+  constructor(virtualWorkers: number, buffers: readonly ModuleBuffer[]) {
+    this.#virtualWorkers = virtualWorkers
+    this.#buffers = buffers
+    this.#words = numbers + buffers.reduce((sum, { count }) => sum + count, 0)
+  }
+
+  get length(): number {
+    return this.#virtualWorkers * this.#words
+  }
+
+  /** Reads what the buffers are before the first step. */
+  async readBuffers(): Promise<void> {
+    this.#before ??= await Promise.all(this.#buffers.map((buffer) => buffer.read()))
+  }
+
+  /** Takes what one virtual worker's replay gave, and makes the buffers what they were before it. */
+  async write(
+    tail: Int32Array<ArrayBuffer>,
+    worker: number,
+    count: number,
+    { loss, metric }: RunOutputs,
+  ): Promise<void> {
+    const own = tail.subarray(worker * this.#words, (worker + 1) * this.#words)
+    own[0] = count
+    own[1] = bitsOf(Float32Array.of(loss[0]))[0]
+    if (metric) own[2] = bitsOf(Float32Array.of(metric[0]))[0]
+    own[3] = metric ? 1 : 0
+    let at = numbers
+    for (const [i, buffer] of this.#buffers.entries()) {
+      own.set(bitsOf(await buffer.read()), at)
+      buffer.assign(this.#before![i])
+      at += buffer.count
+    }
+  }
+
+  /** What all told, in the order of the virtual workers. */
+  read(tail: Int32Array<ArrayBuffer>): Told {
+    const all = Array.from({ length: this.#virtualWorkers }, (_, worker) =>
+      tail.subarray(worker * this.#words, (worker + 1) * this.#words),
+    ).filter(([count]) => count > 0)
+    const float = (word: number) => new Float32Array(Int32Array.of(word).buffer)[0]
+    let samples = 0
+    let loss = 0
+    let metric = 0
+    for (const [count, lossBits, metricBits] of all) {
+      samples += count
+      loss += count * float(lossBits)
+      metric += count * float(metricBits)
+    }
+    let at = numbers
+    this.#after = this.#buffers.map((buffer) => {
+      const words = all.map((own) => own.slice(at, at + buffer.count))
+      at += buffer.count
+      if (buffer.dtype === 'i32') return words[0]
+      const floats = words.map(({ buffer: bytes }) => new Float32Array(bytes))
+      return Float32Array.from(floats[0], (_, i) => {
+        let sum = 0
+        for (const own of floats) sum += own[i]
+        return sum / floats.length
+      })
+    })
+    const hasMetric = all.some(([, , , has]) => has === 1)
+    return { count: samples, loss: loss / samples, metric: metric / samples, hasMetric }
+  }
+
+  /** Makes the buffers what `read` found, once the step counts. */
+  assignBuffers(): void {
+    for (const [i, buffer] of this.#buffers.entries()) buffer.assign(this.#after[i] as never)
+    this.#before = this.#after
+  }
+}
+
+const bitsOf = (data: StoredData): Int32Array<ArrayBuffer> =>
+  new Int32Array(data.buffer, data.byteOffset, data.length)
