@@ -19,6 +19,7 @@ import {
   Unsettled,
 } from '../../graph/trace/exchange.ts'
 import type { Parameter } from '../../graph/trace/parameter.ts'
+import { settingsError } from '../../graph/trace/settings-check.ts'
 import type { AlgorithmChoice } from '../../peer/algorithms/algorithm-choice.ts'
 import { chunkRange } from '../../peer/algorithms/plan.ts'
 import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
@@ -438,14 +439,6 @@ function checkMeetings(
       )
     }
   }
-}
-
-function settingsError(all: readonly (readonly string[])[]): PeerError {
-  const difference = firstDifference(all, 'nothing')
-  return new PeerError(
-    'peer.mismatch',
-    `optimizer.step: ranks disagree about the optimizer's settings: ${difference?.told ?? 'they differ'}. Each rank updates a part of the weights for all ranks, so nothing was updated. Set the same values on all ranks; a scheduler that reads a loss needs the same loss on all ranks, for example their mean.`,
-  )
 }
 
 function unusedError(unusedOf: readonly (readonly string[])[]): TabringError {

@@ -211,5 +211,5 @@ export function fillScalars(
   trace.weighing?.begin(inputs, isCounted)
   if (isCounted) for (const before of trace.beforeStep) before()
   trace.scalars.fill(values)
-  if (isCounted && trace.weighing) trace.alike.note(values)
+  if (isCounted && (trace.weighing || trace.groups)) trace.alike.note(values)
 }

@@ -8,6 +8,8 @@ import { GraphValue } from './value.ts'
 /** A tensor that training updates by its gradient. */
 export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   readonly value: GraphValue
+  /** Whether it is this rank's part of a parameter that `fullyShard` has divided. */
+  readonly isShard: boolean = false
   #requiresGrad = true
   /** Set by DistributedDataParallel: how gradients are summed over ranks. */
   exchange: GradientExchange<Parameter> | undefined

@@ -1,3 +1,6 @@
+import { PeerError } from '../../util/errors.ts'
+import { firstDifference } from '../../util/first-difference.ts'
+
 /** A number of an update, by its name. */
 export type NamedNumber = readonly [name: string, value: unknown]
 
@@ -123,4 +126,16 @@ export function areUnlike(sums: ArrayLike<number>, size: number): boolean {
     if (sums[i] * sums[i] !== size * sums[i + 1]) return true
   }
   return false
+}
+
+/** `told`: the numbers of each rank. `ranks`: default from 0 up. */
+export function settingsError(
+  told: readonly (readonly string[])[],
+  ranks?: readonly number[],
+): PeerError {
+  const difference = firstDifference(told, 'nothing', ranks)
+  return new PeerError(
+    'peer.mismatch',
+    `optimizer.step: ranks disagree about the optimizer's settings: ${difference?.told ?? 'they differ'}. The ranks would train different models, so nothing was updated. Set the same values on all ranks; a scheduler that reads a loss needs the same loss on all ranks, for example their mean.`,
+  )
 }

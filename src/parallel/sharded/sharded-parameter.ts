@@ -10,7 +10,7 @@ type Floats = Float32Array<ArrayBuffer>
  * Optimizers and state dicts take it for the parameter. shape: [ceil(elements / N)]
  */
 export class ShardedParameter extends Parameter {
-  readonly isShard = true
+  override readonly isShard = true
   readonly #group: CollectiveGroup
   readonly #shape: Shape
 

@@ -11,6 +11,12 @@ export interface GroupMeeting {
 /** Of the keys of a step's meetings. */
 export const firstMeetingKey = 54_000
 
+/** A group with the number that it has for a step. Meetings of the step have keys from `firstMeetingKey` up. */
+export interface StepGroup {
+  readonly group: CollectiveGroup
+  readonly sequence: number
+}
+
 /** A group that meets in the middle of steps. */
 interface MeetingGroup {
   readonly group: CollectiveGroup
@@ -23,6 +29,14 @@ interface MeetingGroup {
 /** The groups whose ranks meet in the middle of a step, by number from 1 on; each numbers its steps. */
 export class GroupMeetings {
   readonly #groups: MeetingGroup[] = []
+  readonly #agree: ((groups: readonly StepGroup[]) => Promise<void>) | undefined
+  /** Of the step under way. */
+  #agreed: Promise<void> | undefined
+
+  /** `agree`: called at the start of each step with its groups; all meetings of the step wait for it, and fail with it. */
+  constructor(agree?: (groups: readonly StepGroup[]) => Promise<void>) {
+    this.#agree = agree
+  }
 
   /** The number of a group. errors: `graph.misuse` for what is no process group. */
   numberOf(group: object): number {
@@ -49,11 +63,15 @@ export class GroupMeetings {
 
   /** Called once at the start of each step. */
   beginStep(): void {
-    for (const one of this.#groups) if (one.isExpected) one.sequence = one.group.takeSequence()
+    const expected = this.#groups.filter(({ isExpected }) => isExpected)
+    for (const one of expected) one.sequence = one.group.takeSequence()
+    this.#agreed = this.#agree?.(expected.map(({ group, sequence }) => ({ group, sequence })))
+    // The meetings fail with it.
+    this.#agreed?.catch(() => undefined)
   }
 
   /** What the ranks make of their values, see `StepMeetings`. errors: the group's. */
-  meet(
+  async meet(
     index: number,
     values: Float32Array<ArrayBuffer>,
     { meeting, group: number }: GroupMeeting,
@@ -61,12 +79,10 @@ export class GroupMeetings {
     options: CollectiveOptions = {},
   ): Promise<Float32Array<ArrayBuffer>> {
     const { group, sequence } = this.#groups[number - 1]
-    return meetIn(group, values, meeting, {
-      ...options,
-      sequence,
-      bucket: firstMeetingKey + index,
-      onstarted,
-    })
+    const key = { sequence, bucket: firstMeetingKey + index, onstarted }
+    const met = meetIn(group, values, meeting, { ...options, ...key })
+    const [result] = await Promise.all([met, this.#agreed])
+    return result
   }
 }
 

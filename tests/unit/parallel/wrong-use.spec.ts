@@ -179,6 +179,71 @@ describe('sharded and replicated parameters', () => {
       )
   })
 
+  describe('in a step', () => {
+    const replicas = 'fullyShard on a mesh of two dimensions'
+    const ways = ['replicate', 'fullyShard', replicas, 'parallelizeModule']
+
+    /** How a second step ends on each rank, before which the first one trained; 'moved' if it changed parameters all the same. */
+    async function secondStep(
+      way: string,
+      change: (optimizer: SGD, rank: number) => Record<string, number>,
+    ): Promise<string[]> {
+      const work = async (processGroup: ProcessGroup) => {
+        const shape = way === replicas ? [2, 2] : [2]
+        const mesh = await initDeviceMesh('cpu', shape, { processGroup })
+        const model = tower()
+        const plan = { 0: new ColwiseParallel(), 2: new RowwiseParallel() }
+        if (way === 'replicate') await replicate(model, { mesh })
+        else if (way === 'parallelizeModule') await parallelizeModule(model, mesh, plan)
+        else await fullyShard(model, { mesh })
+        const optimizer = new SGD(model.parameters(), { lr: 0.5 })
+        const step = await compile(
+          ({ x, y }) => {
+            optimizer.zeroGrad()
+            crossEntropy(model.forward(x), y).backward()
+            optimizer.step()
+            return {}
+          },
+          types,
+          { device: 'cpu' },
+        )
+        await step.run(inputs)
+        const read = () => Promise.all(model.parameters().map((one) => one.read()))
+        const before = await read()
+        const scalars = change(optimizer, processGroup.rank)
+        const error = await step.run(inputs, scalars).then(() => 'no error', String)
+        const isMoved = JSON.stringify(await read()) !== JSON.stringify(before)
+        return error !== 'no error' && isMoved ? 'moved' : error
+      }
+      return (await onRanks(way === replicas ? 4 : 2, work)).map(resultOf)
+    }
+
+    test.each(ways)('%s names a learning rate that one rank has changed', async (way) => {
+      const errors = await secondStep(way, (optimizer, rank) => {
+        optimizer.paramGroups[0].lr = rank === 1 ? 1.5 : 0.5
+        return {}
+      })
+      expect(errors.slice(0, 2).join()).toMatch(/lr 0\.5 .* on rank 0, lr 1\.5 .* on rank 1\. /)
+      for (const error of errors) expect(error).toMatch(/disagree about the optimizer's settings/)
+    })
+
+    test.each(ways.slice(0, 3))('%s takes only weights that add up to 1', async (way) => {
+      const weightOf = (rank: number, sum: number) => ({
+        gradientWeight: way === replicas ? (rank * sum) / 6 : rank ? 0.75 * sum : 0.25 * sum,
+      })
+      for (const error of await secondStep(way, (_, rank) => weightOf(rank, 1)))
+        expect(error).toBe('no error')
+      for (const error of await secondStep(way, (_, rank) => weightOf(rank, 1.5)))
+        expect(error).toMatch(/gradientWeight: the weights of the [24] ranks .* to 1, got 1\.5\. /)
+    })
+
+    test('replicate refuses a weight that only one rank passes', async () => {
+      const weightOf = (rank: number): Record<string, number> => (rank ? { gradientWeight: 1 } : {})
+      for (const error of await secondStep('replicate', (_, rank) => weightOf(rank)))
+        expect(error).toContain('gradientWeight: all ranks must pass it, or none, but 1 of 2 ranks')
+    })
+  })
+
   test('a shard read outside of forward is refused', async () => {
     class Scaled extends Module {
       scale = new Parameter([3], Float32Array.of(1, 5, 2))

@@ -1,0 +1,59 @@
+import { settingsError } from '../../graph/trace/settings-check.ts'
+import { gradientWeight, type Trace } from '../../graph/trace/trace.ts'
+import { gatherJson } from '../../peer/group/gather-json.ts'
+import type { StepGroup } from '../../peer/group/group-meetings.ts'
+import { TabringError } from '../../util/errors.ts'
+
+const keys = { words: 0, numbers: 1 } as const
+
+/** What a sum of weights may be off by: users divide in floats. */
+const weightTolerance = 1e-4
+
+/**
+ * Compares, as a step with updates begins, the optimizer's settings in each of its groups, and checks that gradient weights add up to 1 over
+ * the groups that average gradients.
+ *
+ * cost: an all-gather of 18 words in each group, beside forward. errors: on all ranks, before anything is updated: `peer.mismatch` for
+ * settings that differ; `graph.misuse` for weights that do not add up, or that only some ranks gave.
+ */
+export async function agreeOnStep(trace: Trace, groups: readonly StepGroup[]): Promise<void> {
+  const { alike, scalars, updates } = trace
+  if (updates.length === 0) return
+  const settings = alike.words()
+  const numbers = alike.told()()
+  const isWeighed = scalars.has(gradientWeight) && scalars.wasSet(gradientWeight)
+  const given = isWeighed ? scalars.valueOf(gradientWeight) : 0
+  const parameters = updates.flatMap(({ bucket }) => bucket.parameters)
+  let weight = given
+  let averaged = 1
+  for (const { group, sequence } of groups) {
+    const averages = parameters.some(
+      (one) => one.replicatedBy === group || (one.isShard && one.sharedBy === group),
+    )
+    const own = Float32Array.of(...settings, Number(isWeighed), weight)
+    const all = await group.allGatherConcat(own, { sequence, bucket: keys.words })
+    const rows = group.ranks.map((_, i) => all.subarray(i * own.length, (i + 1) * own.length))
+    // Ranks that see the same samples weigh them the same.
+    const compared = averages ? settings.length : own.length
+    if (rows.some((row) => row.subarray(0, compared).some((word, i) => word !== rows[0][i]))) {
+      const own = averages ? numbers : [...numbers, `gradientWeight ${isWeighed ? given : 'none'}`]
+      const key = { sequence, bucket: keys.numbers }
+      throw settingsError(await gatherJson('optimizer settings', group, own, key), group.ranks)
+    }
+    if (!averages) continue
+    const weighed = rows.filter((row) => row[settings.length] === 1).length
+    if (weighed > 0 && weighed < group.size) {
+      throw new TabringError(
+        'graph.misuse',
+        `${gradientWeight}: all ranks must pass it, or none, but ${weighed} of ${group.size} ranks passed it. Pass it on all of them, or remove it.`,
+      )
+    }
+    weight = rows.reduce((sum, row) => sum + row[settings.length + 1], 0)
+    averaged *= group.size
+  }
+  if (!isWeighed || averaged === 1 || Math.abs(weight - 1) <= weightTolerance) return
+  throw new TabringError(
+    'graph.misuse',
+    `${gradientWeight}: the weights of the ${averaged} ranks must add up to 1, got ${Number(weight.toPrecision(6))}. On each rank, divide its number of samples by the total over all ranks, or remove it.`,
+  )
+}
