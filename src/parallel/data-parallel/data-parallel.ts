@@ -89,5 +89,5 @@ export function dataParallel(
   const shares = scatter(args, deviceIds, dim)
   if (deviceIds.length === 1) return forward(...shares[0])
   const replicas = replicate(module, deviceIds.slice(0, shares.length))
-  return gather(parallelApply(replicas, shares), outputDevice, dim)
+  return gather(parallelApply(replicas, shares, dim), outputDevice, dim)
 }

@@ -8,6 +8,7 @@
  *
  * cost per step: all parameters to each other device, its share of x and of the outputs, and all its gradients back.
  */
+import { ofRows } from '../../graph/functions/linear.ts'
 import { cat, chunk } from '../../graph/functions/shape.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import { activeTrace } from '../../graph/trace/trace.ts'
@@ -109,10 +110,15 @@ function keepingAttributes<T>(module: Module, fn: () => T): T {
   }
 }
 
-/** Calls each replica with its arguments, like torch.nn.parallel.parallel_apply; the devices work at the same time. */
+/**
+ * Calls each replica with its arguments, like torch.nn.parallel.parallel_apply; the devices work at the same time.
+ *
+ * `dim`: the axis of the batch. Each replica's `sampleCount` is how many rows of its first tensor count.
+ */
 export function parallelApply(
   replicas: readonly Replica[],
   args: readonly (readonly unknown[])[],
+  dim = 0,
 ): unknown[] {
   if (replicas.length !== args.length) {
     throw new TabringError(
@@ -120,7 +126,24 @@ export function parallelApply(
       `parallelApply: ${replicas.length} replicas, but arguments for ${args.length}. Replicate to as many devices as scatter used.`,
     )
   }
-  return replicas.map((replica, i) => replica.forward(...args[i]))
+  let first = 0
+  return replicas.map((replica, i) => {
+    const forward = () => replica.forward(...args[i])
+    const rows = rowsOf(args[i], dim)
+    if (rows === undefined) return forward()
+    first += rows
+    return ofRows(first - rows, rows, forward)
+  })
+}
+
+/** Those of the first tensor, if there is one. */
+function rowsOf(args: readonly unknown[], dim: number): number | undefined {
+  let rows: number | undefined
+  mapTensors([...args], (tensor) => {
+    rows ??= tensor.shape.at(dim)
+    return tensor
+  })
+  return rows
 }
 
 /**

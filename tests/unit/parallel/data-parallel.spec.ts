@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest'
+import { sampleCount } from '../../../src/graph/functions/linear.ts'
 import { crossEntropy } from '../../../src/graph/functions/losses.ts'
 import { partsOf } from '../../../src/graph/plan/parts.ts'
 import { type InputTypes, planStep, traceStep } from '../../../src/graph/plan/prepare.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
+import type { ScalarSlot } from '../../../src/kernels/op.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { Module } from '../../../src/nn/module.ts'
@@ -157,6 +159,27 @@ describe('DataParallel', () => {
     const [one, two] = partsFor(new DataParallel(new Counting(), { deviceIds: [0, 1] }))
     const changes = ({ nodes }: typeof one) => nodes.some(({ op }) => op.updates?.length)
     expect([changes(one), changes(two)]).toEqual([true, false])
+  })
+
+  test.each([
+    [0, [0, 0]],
+    [4, [3, 1]],
+    [6, [3, 3]],
+    [undefined, [3, 3]],
+  ])('divides the samples that count among the devices: %s', (count, expected) => {
+    class Losses extends Module {
+      layer = new Linear(4, 3)
+      forward(x: Tensor, y: Tensor): Tensor {
+        return crossEntropy(this.layer.forward(x), y, { count: sampleCount() })
+      }
+    }
+    const model = new DataParallel(new Losses(), { deviceIds: [0, 1] })
+    const { nodes, trace } = traceStep(gpu0, ({ x, y }) => ({ losses: model.forward(x, y) }), types)
+    trace.scalars.begin(count === undefined ? {} : { count })
+    const counts = nodes.flatMap(({ op, attrs }) =>
+      op.name === 'crossEntropy' ? [(attrs as { count: ScalarSlot }).count] : [],
+    )
+    expect(counts.map((slot) => trace.scalars.value(slot))).toEqual(expected)
   })
 
   test('prefixes keys with module, as in PyTorch', async () => {
