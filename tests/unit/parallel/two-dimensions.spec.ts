@@ -12,6 +12,8 @@ import { pipeline } from '../../../src/parallel/pipeline/pipe.ts'
 import { Schedule1F1B } from '../../../src/parallel/pipeline/schedule.ts'
 import { replicate } from '../../../src/parallel/replicated/replicate.ts'
 import { fullyShard } from '../../../src/parallel/sharded/fully-shard.ts'
+import { parallelizeModule } from '../../../src/parallel/tensor/parallelize-module.ts'
+import { ColwiseParallel, RowwiseParallel } from '../../../src/parallel/tensor/styles.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
@@ -20,7 +22,6 @@ import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
 
 const config = { vocabSize: 11, blockSize: 5, layers: 2, heads: 2, width: 6 }
 const samples = 2
-const shares = 2
 const typesOf = (count: number) => ({
   x: tensorType([count, config.blockSize], 'i32'),
   y: tensorType([count, config.blockSize], 'i32'),
@@ -62,6 +63,8 @@ async function shardLayers(model: Gpt, mesh: DeviceMesh): Promise<void> {
 
 interface Way {
   readonly names: readonly string[]
+  /** Into how many the samples are divided. */
+  readonly shares: number
   /** Which share of the samples a rank sees. */
   readonly share: (mesh: DeviceMesh) => number
   readonly make: (model: Gpt, mesh: DeviceMesh) => Promise<Step>
@@ -113,6 +116,7 @@ function distance(a: StateDict, b: StateDict): number {
 const ways: Record<string, Way> = {
   'data parallel x pipeline': {
     names: ['dp', 'pp'],
+    shares: 2,
     share: (mesh) => mesh.getLocalRank('dp'),
     make: async (model, mesh) => {
       const step = await staged(model, mesh.devices('pp'))
@@ -123,6 +127,7 @@ const ways: Record<string, Way> = {
   },
   'fully sharded x pipeline': {
     names: ['shard', 'pp'],
+    shares: 2,
     share: (mesh) => mesh.getLocalRank('shard'),
     make: async (model, mesh) => {
       const step = await staged(model, mesh.devices('pp'))
@@ -131,8 +136,24 @@ const ways: Record<string, Way> = {
     },
     splitAlong: 'pp',
   },
+  'pipeline x tensor parallel': {
+    names: ['pp', 'tp'],
+    shares: 1,
+    share: () => 0,
+    make: async (model, mesh) => {
+      await parallelizeModule(model, mesh.get('tp'), {
+        'transformer.h.*.attn.c_attn': new ColwiseParallel(),
+        'transformer.h.*.attn.c_proj': new RowwiseParallel(),
+        'transformer.h.*.mlp.c_fc': new ColwiseParallel(),
+        'transformer.h.*.mlp.c_proj': new RowwiseParallel(),
+      })
+      return staged(model, mesh.devices('pp'))
+    },
+    splitAlong: 'pp',
+  },
   'replicas of shards': {
     names: ['dp', 'shard'],
+    shares: 4,
     share: (mesh) => mesh.getLocalRank('dp') * 2 + mesh.getLocalRank('shard'),
     make: async (model, mesh) => {
       await shardLayers(model, mesh)
@@ -141,6 +162,7 @@ const ways: Record<string, Way> = {
   },
   'replicas alone': {
     names: ['dp', 'other'],
+    shares: 2,
     share: (mesh) => mesh.getLocalRank('dp'),
     make: async (model, mesh) => {
       await replicate(model, { mesh: mesh.get('dp') })
@@ -152,7 +174,7 @@ const ways: Record<string, Way> = {
 describe('4 ranks', () => {
   test.each(Object.keys(ways))('%s trains as one rank with all samples', async (name) => {
     const way = ways[name]
-    const count = name === 'replicas of shards' ? 4 : shares
+    const count = way.shares
     const alone = await train(way, count)
     const ranks = (await onRanks(4, (group) => train(way, 1, group))).map(resultOf)
     const [{ state }] = ranks
