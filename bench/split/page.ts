@@ -17,6 +17,7 @@ import {
   tensorType,
 } from '../../src/index.ts'
 import { type Split, type SplitFacts, type SplitTask, sizeOf } from './task.ts'
+import { tasksOf, tasksOfWhole } from './tasks.ts'
 
 /** The page that `bench/split.ts` drives. */
 
@@ -124,6 +125,10 @@ window.benchSplit = {
       compileMs,
       peakBytes: parts?.map(({ program }) => program.memory.peakBytes) ?? [step.memory.peakBytes],
       sentBytes: parts?.map(({ sentBytes }) => sentBytes) ?? [0],
+      tasks:
+        parts?.map(({ program }, device) =>
+          split === 'layers' ? tasksOfWhole(device) : tasksOf(program.prepared),
+        ) ?? [],
     }
   },
 

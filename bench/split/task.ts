@@ -1,3 +1,5 @@
+import type { StageTask } from '../../src/graph/trace/stage-marks.ts'
+
 /** What the bench of split models trains. */
 export interface SplitTask {
   readonly model: 'cnn' | 'resnet50'
@@ -22,6 +24,8 @@ export interface SplitFacts {
   readonly peakBytes: readonly number[]
   /** In each step. */
   readonly sentBytes: readonly number[]
+  /** By device: the tasks of its part of the traced step, in order; none of a step on one device. */
+  readonly tasks: readonly (readonly StageTask[])[]
 }
 
 /** A measured one. */
