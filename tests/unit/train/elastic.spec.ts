@@ -139,3 +139,35 @@ test('a rank that comes takes the state from those that stayed, and the points t
   expect(lossesOf(ends[1])).toHaveLength(20)
   expect(lossesOf(ends[1]).slice(-10)).toEqual(lossesOf(ends[0]).slice(-10))
 })
+
+test.each(['adamw', 'sgd'] as const)(
+  'an exact run with %s ends with the bits of one rank, whoever is lost and whoever comes',
+  async (optimizer) => {
+    warned()
+    const input = { exact: true, optimizer, steps: 130 } as const
+    const one = await trainRanks(
+      1,
+      { ...settings, ...input },
+      () => new CpuRuntime(),
+      undefined,
+      task as Task,
+    )
+    const [{ paramHash }] = resultsOf(one)
+    const room = new ElasticRoom(['a', 'b', 'c'])
+    const [a, b, c] = ['a', 'b', 'c'].map((name) => enter(room, name, input))
+    await b.after(54)
+    room.become(['a', 'c'])
+    b.kill()
+    await a.after(103)
+    room.become(['c', 'd', 'e', 'f'])
+    a.kill()
+    const newcomers = ['d', 'e', 'f'].map((name) => enter(room, name, input, { joins: true }))
+    await c.after(110)
+    room.become(['f'])
+    c.kill()
+    for (const one of newcomers.slice(0, 2)) one.kill()
+    const last = await newcomers[2].end
+    expect(resultsOf([last])[0].paramHash).toBe(paramHash)
+    expect(lossesOf(last)).toEqual(lossesOf(one[0]).slice(100))
+  },
+)

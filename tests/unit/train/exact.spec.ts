@@ -1,8 +1,15 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { task as digits } from '../../../demos/digits/demo.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
+import { Dropout } from '../../../src/nn/dropout.ts'
+import { Flatten, Linear, ReLU } from '../../../src/nn/layers.ts'
+import { Sequential, type StateDict } from '../../../src/nn/module.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
+import type { Task } from '../../../src/trainer/settings/task.ts'
 import { trainDigits } from '../../support/digit-ranks.ts'
 import { serveDigits } from '../../support/served-digits.ts'
-import { lossesOf, resultsOf } from '../../support/train-ranks.ts'
+import { lossesOf, resultsOf, trainRanks } from '../../support/train-ranks.ts'
 
 // 36 samples in batches of 15: an epoch is 3 steps, of which the last is short, and no number of virtual workers divides the batch.
 
@@ -34,6 +41,41 @@ describe('a run with exact', () => {
     const hashes = [1, 2].map(async (size) => resultsOf(await trainDigits(size, {}))[0].paramHash)
     const [one, two] = await Promise.all(hashes)
     expect(two).not.toBe(one)
+  }, 60_000)
+
+  test('with batch normalization and dropout ends with the same bits, running statistics included', async () => {
+    const model = () =>
+      new Sequential(
+        new Flatten(),
+        new Linear(784, 16),
+        new BatchNorm1d(16),
+        new ReLU(),
+        new Dropout(0.3),
+        new Linear(16, 10),
+      )
+    const states: StateDict[] = []
+    const own = (size: number) =>
+      trainRanks(
+        size,
+        { exact: true, virtualWorkers: 3, epochs: 2, batchSize: 15, bucketCapMb: 0.3, seed: 3 },
+        () => new CpuRuntime(),
+        undefined,
+        {
+          ...digits,
+          model: () => {
+            const made = model()
+            models.push(made)
+            return made
+          },
+        } as unknown as Task,
+      )
+    const models: Sequential[] = []
+    for (const size of [1, 2, 4]) {
+      resultsOf(await own(size))
+      for (const made of models.splice(0)) states.push(await made.stateDict())
+    }
+    for (const state of states.slice(1)) expect(state).toEqual(states[0])
+    expect(Math.max(...states[0]['2.running_var'].data)).not.toBe(1)
   }, 60_000)
 
   test('follows the losses of a plain run', async () => {
