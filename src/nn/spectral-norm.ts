@@ -80,25 +80,28 @@ export function spectralNorm<M extends Module>(module: M, options: SpectralNormO
   Reflect.deleteProperty(module, name)
   Object.assign(module, { [`${name}_orig`]: weight, [`${name}_u`]: u, [`${name}_v`]: v })
 
-  let current: { trace: Trace; normalized: Tensor } | undefined
+  /** The call under way; the weight is normalized where forward first reads it, once ranks have gathered it. */
+  let call: { readonly trace: Trace; normalized?: Tensor } | undefined
   Object.defineProperty(module, name, {
     configurable: true,
     get(): Tensor {
       const trace = activeTrace(`${module.constructor.name}.${name}`)
-      if (current?.trace === trace) return current.normalized
-      throw new TabringError(
-        'graph.misuse',
-        `${module.constructor.name}.${name}: the normalized weight exists only during a call of forward. Call forward, or read "${name}_orig".`,
+      if (call?.trace !== trace) {
+        throw new TabringError(
+          'graph.misuse',
+          `${module.constructor.name}.${name}: the normalized weight exists only during a call of forward. Call forward, or read "${name}_orig".`,
+        )
+      }
+      call.normalized ??= spectrallyNormalized(
+        Reflect.get(module, `${name}_orig`) as Tensor,
+        { u, v },
+        { dim, iterations: module.training ? nPowerIterations : 0, eps },
       )
+      return call.normalized
     },
   })
   module.registerForwardPreHook(() => {
-    const normalized = spectrallyNormalized(
-      weight,
-      { u, v },
-      { dim, iterations: module.training ? nPowerIterations : 0, eps },
-    )
-    current = { trace: activeTrace(where), normalized }
+    call = { trace: activeTrace(where) }
     return undefined
   })
   return module

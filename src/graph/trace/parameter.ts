@@ -1,6 +1,8 @@
+import { TabringError } from '../../util/errors.ts'
 import { type Shape, tensorType } from '../../util/shape.ts'
+import type { Memory } from '../memory/memory-device.ts'
 import type { GradientExchange, RankGroup } from './exchange.ts'
-import { StoredTensor } from './stored-tensor.ts'
+import { type Home, StoredTensor } from './stored-tensor.ts'
 import { gradientFor, type Tensor, TracedTensor } from './tensor.ts'
 import { activeTrace } from './trace.ts'
 import { GraphValue } from './value.ts'
@@ -53,6 +55,26 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   /** The function that put a part in its place; undefined for a parameter that is whole or is such a part. */
   get dividedBy(): string | undefined {
     return this.#dividedBy
+  }
+
+  /** errors: `graph.misuse` once ranks have divided it: its contents are nowhere. */
+  override get isReleased(): boolean {
+    this.#mustBeWhole()
+    return super.isReleased
+  }
+
+  /** errors: as `isReleased`; `device.mismatch`. */
+  override place(memory: Memory): Home {
+    this.#mustBeWhole()
+    return super.place(memory)
+  }
+
+  #mustBeWhole(): void {
+    if (!this.#dividedBy) return
+    throw new TabringError(
+      'graph.misuse',
+      `"${this.name}" was divided over ranks by ${this.#dividedBy}, and the whole is freed. Use the parameter that the divided module has now, in programs compiled since. Layers that share a weight must be divided by one call of ${this.#dividedBy}.`,
+    )
   }
 
   protected override like(data: Float32Array<ArrayBuffer>): this {

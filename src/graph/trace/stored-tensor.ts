@@ -209,7 +209,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
 
   /** Returns its current contents, read from the device if it is there. errors: `device.mismatch` where another rank has them. */
   async read(): Promise<Data> {
-    if (this.#isReleased) {
+    if (this.isReleased) {
       throw new TabringError(
         'device.mismatch',
         `${this.name || 'stored tensor'}: its contents are on ${formatDevice(this.#device!)}. Read it on that rank.`,
@@ -228,7 +228,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
         `${this.name || 'stored tensor'}: expected ${this.count} elements for ${formatShape(this.shape)}, got ${data.length}. Load a file saved for this model.`,
       )
     }
-    if (this.#isReleased) return
+    if (this.isReleased) return
     if (this.#home) this.#home.pool.write(data, this.#home.start)
     else this.#host = data.slice() as Data
   }

@@ -368,7 +368,7 @@ export class Trace {
   emit<A>(op: Op<A>, given: readonly GraphValue[], attrs: A): GraphValue[] {
     const read = op === (transfer as Op) ? given : given.map((value) => this.#copied(value))
     const takesShards = op === (meet as Op) || op.isView || op.updates
-    if (!takesShards) refuseShards(read, op.name)
+    refuseDivided(read, op.name, Boolean(takesShards))
     const takesAll = op.takesHalf || op.isView
     const inputs = takesAll ? read : read.map((value) => this.toFloat(value))
     const node = emitNode(op as Op, inputs, attrs)
@@ -520,14 +520,22 @@ export function withTrace<T>(trace: Trace, body: () => T): T {
   }
 }
 
-/** errors: `graph.misuse` for this rank's part of a parameter: a rank would take it for the whole. */
-function refuseShards(inputs: readonly GraphValue[], op: string): void {
+/** errors: `graph.misuse` for a whole that ranks have divided, and unless `takesShards` for a part, which a rank would take for the whole. */
+function refuseDivided(inputs: readonly GraphValue[], op: string, takesShards: boolean): void {
   for (const value of inputs) {
     const { leaf } = storageOf(value)
-    if (leaf?.kind !== 'parameter' || !leaf.parameter.isShard) continue
+    if (leaf?.kind !== 'parameter') continue
+    const { name, dividedBy, isShard } = leaf.parameter
+    if (dividedBy) {
+      throw new TabringError(
+        'graph.misuse',
+        `${op}: "${name}" was divided over ranks by ${dividedBy}, but this reads the whole, which is freed. Read the module's property (this.weight) during forward, not a reference from before. Layers that share a weight must be divided by one call of ${dividedBy}.`,
+      )
+    }
+    if (takesShards || !isShard) continue
     throw new TabringError(
       'graph.misuse',
-      `${op}: "${leaf.parameter.name}" is sharded over ranks, and whole only in forward of the module that fullyShard was called for. Read it there, or call fullyShard for the module whose method reads it.`,
+      `${op}: "${name}" is sharded over ranks, and whole only in forward of the module that fullyShard was called for. Read it there, or call fullyShard for the module whose method reads it.`,
     )
   }
 }

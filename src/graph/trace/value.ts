@@ -10,6 +10,8 @@ export interface StoredLeaf {
   readonly requiresGrad: boolean
   /** Whether this rank has a part of it, which ops take only gathered with the others'. */
   readonly isShard?: boolean
+  /** The function that has freed its contents, and put this rank's part in its place. */
+  readonly dividedBy?: string | undefined
   /** The ranks that have the other parts of it. */
   readonly sharedBy?: { readonly size: number } | undefined
   /** Where it is, or to which device it was moved; undefined until a program or `to` decides. */

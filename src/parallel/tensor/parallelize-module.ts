@@ -13,6 +13,7 @@
  * source: torch.distributed.tensor.parallel; Shoeybi et al., "Megatron-LM", arXiv 1909.08053.
  */
 import { broadcastModel } from '../../ddp/data-parallel/broadcast-tensors.ts'
+import { Parameter } from '../../graph/trace/parameter.ts'
 import type { Module } from '../../nn/module.ts'
 import { TabringError } from '../../util/errors.ts'
 import type { DeviceMesh } from '../mesh/device-mesh.ts'
@@ -30,8 +31,8 @@ export type ParallelizePlan = Readonly<Record<string, ParallelStyle>>
  * Call it before the optimizer is made. Every rank runs the step on the same samples, and has the whole loss. `stateDict()` of the module
  * and of its optimizer gather the whole, with the keys and shapes of the undivided model: all ranks call them. For data parallel training
  * on top, call `replicate` with another dimension of the mesh afterwards.
- * errors: `config.invalid` for a mesh of several dimensions; `graph.misuse` for a path that no layer has, for a layer that is not linear, and
- * for features that the ranks cannot divide; `peer.*`.
+ * errors: `config.invalid` for a mesh of several dimensions; `graph.misuse` for a path that no layer has, for a layer that is not linear, for
+ * a parameter that another module shares, and for features that the ranks cannot divide; `peer.*`.
  */
 export async function parallelizeModule<M extends Module>(
   module: M,
@@ -58,9 +59,25 @@ export async function parallelizeModule<M extends Module>(
         .join(', ')}.`,
     )
   })
-  await broadcastModel('parallelizeModule', group, module.parameters())
+  const parameters = module.parameters()
+  for (const { path, layer } of layers) refuseShared(module, path, layer)
+  await broadcastModel('parallelizeModule', group, parameters)
   for (const { path, layer, style } of layers) await style.apply({ path, module: layer, group })
   return module
+}
+
+/** errors: `graph.misuse` for a parameter that another module holds too, which would keep the whole. */
+function refuseShared(module: Module, path: string, layer: Module): void {
+  for (const [name, parameter] of Object.entries(layer)) {
+    if (!(parameter instanceof Parameter)) continue
+    for (const [otherPath, other] of module.namedModules()) {
+      if (other === layer || !Object.values(other).includes(parameter)) continue
+      throw new TabringError(
+        'graph.misuse',
+        `parallelizeModule: "${path}.${name}" is also a parameter of "${otherPath}". A shared parameter cannot be divided: omit "${path}" from the plan, or give each layer its own.`,
+      )
+    }
+  }
 }
 
 function layersNamed(module: Module, pattern: string): [path: string, layer: Module][] {
