@@ -59,9 +59,10 @@ export async function parallelizeModule<M extends Module>(
         .join(', ')}.`,
     )
   })
-  const parameters = module.parameters()
   for (const { path, layer } of layers) refuseShared(module, path, layer)
-  await broadcastModel('parallelizeModule', group, parameters)
+  const buffers = module.buffers()
+  await broadcastModel('parallelizeModule', group, [...module.parameters(), ...buffers])
+  for (const buffer of buffers) buffer.holder = { ranks: group, root: 0 }
   for (const { path, layer, style } of layers) await style.apply({ path, module: layer, group })
   return module
 }

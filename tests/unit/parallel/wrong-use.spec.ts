@@ -8,6 +8,7 @@ import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Module, Sequential } from '../../../src/nn/module.ts'
 import { LayerNorm } from '../../../src/nn/normalization.ts'
+import { spectralNorm } from '../../../src/nn/spectral-norm.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { zipTensors } from '../../../src/parallel/data-parallel/nested.ts'
 import { initDeviceMesh } from '../../../src/parallel/mesh/device-mesh.ts'
@@ -312,6 +313,35 @@ describe('divided layers', () => {
       await backwardOf(model)
     })
     for (const error of errors) expect(error).toContain(expected)
+  })
+
+  test('an undivided layer stays the same on all ranks when its buffers begin with other values', async () => {
+    const ended = await onRanks(2, async (processGroup) => {
+      manualSeed(3 + processGroup.rank)
+      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const model = new Sequential(
+        spectralNorm(new Linear(3, 4)),
+        new Linear(4, 4),
+        new Linear(4, 2),
+      )
+      await parallelizeModule(model, mesh, { 1: new ColwiseParallel(), 2: new RowwiseParallel() })
+      const optimizer = new SGD(model.parameters(), { lr: 0.5 })
+      const step = await compile(
+        ({ x, y }) => {
+          optimizer.zeroGrad()
+          crossEntropy(model.forward(x), y).backward()
+          optimizer.step()
+          return {}
+        },
+        types,
+        { device: 'cpu' },
+      )
+      for (let i = 0; i < 3; i++) await step.run(inputs)
+      return model.stateDict()
+    })
+    const [first, second] = ended.map(resultOf)
+    expect(first).toHaveProperty('0.weight_orig')
+    expect(second).toEqual(first)
   })
 
   test('a loss of one part of them is refused', async () => {
