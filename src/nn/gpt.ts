@@ -113,12 +113,6 @@ class Attention extends Module {
         `gpt: the ranks cannot divide ${this.#heads} heads equally. Choose a number of heads that is a multiple of the ranks.`,
       )
     }
-    if (drops && heads !== this.#heads) {
-      throw new TabringError(
-        'graph.misuse',
-        'gpt: dropout of attention does not work with parallelizeModule yet. Set dropout to 0.',
-      )
-    }
     const attended = packedAttention(
       projected,
       { batch, heads },

@@ -56,7 +56,7 @@ function addGradients(
 ): void {
   const { scalars, gradients, tensorGradients } = trace
   refuseMixedRanks(trace, [...parameters.keys()])
-  refuseDivided(output, parameters)
+  refuseDivided(trace.divided, output, parameters)
   for (const [parameter, gradient] of parameters) {
     trace.reached.add(parameter)
     // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.

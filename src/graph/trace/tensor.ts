@@ -484,9 +484,9 @@ export function emit<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor 
 export function emitAll<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor[] {
   mustBeTensors(op.name, inputs, Tensor)
   const values = inputs.map(({ value }) => value)
-  return activeTrace(op.name)
-    .emit(op, values, attrs)
-    .map((value) => new TracedTensor(value))
+  const trace = activeTrace(op.name)
+  trace.divided.refuseOp(op as Op, values, attrs)
+  return trace.emit(op, values, attrs).map((value) => new TracedTensor(value))
 }
 
 /** The same contents under a value of its own, whose gradient is that of the uses of this one alone. cost: nothing. */

@@ -7,6 +7,7 @@ import { TabringError } from '../../util/errors.ts'
 import type { HostData } from '../memory/host-values.ts'
 import type { Pool } from '../memory/pool.ts'
 import type { Bucket } from './bucket.ts'
+import { DividedValues } from './divided.ts'
 import type {
   GradientExchange,
   GradientWeighing,
@@ -261,6 +262,8 @@ export class Trace {
   /** Losses that are means over what counts, and those of them that `backward` began from. */
   readonly means = new Map<GraphValue, MeanOver>()
   readonly meansBehind = new Set<MeanOver>()
+  /** What differs between ranks that divide layers. */
+  readonly divided = new DividedValues()
   /** What runs count for, where they are not all: there are several ranks, or micro-steps. */
   weighing: GradientWeighing | undefined
   /** How the ranks of the data-parallel model meet that is forwarded. */
@@ -373,6 +376,7 @@ export class Trace {
     const inputs = takesAll ? read : read.map((value) => this.toFloat(value))
     const node = emitNode(op as Op, inputs, attrs)
     this.#place(node)
+    this.divided.follow(node)
     if (op.updates?.length) {
       this.effects.push(node)
       // Copies that were made before hold what was there before.

@@ -60,6 +60,10 @@ export class ColwiseParallel implements ParallelStyle {
       copyToRanks(x as Tensor, group),
       ...others,
     ])
+    module.registerForwardHook((_, __, { value }: Tensor) => {
+      activeTrace('forward').divided.addColumns(value)
+      return undefined
+    })
   }
 }
 

@@ -1,0 +1,209 @@
+import { describe, expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { scaledDotProductAttention } from '../../../src/graph/functions/attention.ts'
+import { layerNorm } from '../../../src/graph/functions/normalization.ts'
+import { cumsum } from '../../../src/graph/functions/shape.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
+import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
+import { Dropout } from '../../../src/nn/dropout.ts'
+import { manualSeed } from '../../../src/nn/init.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import { Module } from '../../../src/nn/module.ts'
+import { LayerNorm } from '../../../src/nn/normalization.ts'
+import { SyncBatchNorm } from '../../../src/nn/sync-batch-norm.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { initDeviceMesh } from '../../../src/parallel/mesh/device-mesh.ts'
+import { parallelizeModule } from '../../../src/parallel/tensor/parallelize-module.ts'
+import { ColwiseParallel, RowwiseParallel } from '../../../src/parallel/tensor/styles.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
+
+// What computes something else of a rank's part of a layer than of the whole, and what does not.
+
+const [samples, length, width] = [2, 3, 8]
+const types = { x: tensorType([samples * length, 4]) }
+const inputs = { x: Float32Array.from({ length: samples * length * 4 }, (_, i) => Math.sin(i)) }
+
+type Between = (this: Pair, q: Tensor, k: Tensor, v: Tensor) => Tensor
+
+/** Three layers that ranks divide by their outputs, something of these, and a layer that they divide by its inputs. */
+class Pair extends Module {
+  readonly q = new Linear(4, width)
+  readonly k = new Linear(4, width)
+  readonly v = new Linear(4, width)
+  readonly own: Module | undefined
+  readonly proj = new Linear(width, 4)
+  readonly #between: Between
+
+  constructor(between: Between, own?: Module) {
+    super()
+    this.#between = between
+    this.own = own
+  }
+
+  forward(x: Tensor): Tensor {
+    const parts = [this.q, this.k, this.v].map((layer) => layer.forward(x)) as [
+      Tensor,
+      Tensor,
+      Tensor,
+    ]
+    return x.add(this.proj.forward(this.#between(...parts)))
+  }
+}
+
+const plan = {
+  q: new ColwiseParallel(),
+  k: new ColwiseParallel(),
+  v: new ColwiseParallel(),
+  proj: new RowwiseParallel(),
+}
+
+/** Losses of 3 steps, and the state. */
+async function train(
+  make: (ranks: number) => Pair,
+  processGroup?: ProcessGroup,
+): Promise<number[]> {
+  manualSeed(2)
+  const model = make(processGroup?.size ?? 1)
+  if (processGroup)
+    await parallelizeModule(model, await initDeviceMesh('cpu', [2], { processGroup }), plan)
+  const optimizer = new SGD(model.parameters(), { lr: 0.1 })
+  const step = await compile(
+    ({ x }) => {
+      optimizer.zeroGrad()
+      const loss = model.forward(x).square().mean()
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    },
+    types,
+    { device: 'cpu' },
+  )
+  const losses: number[] = []
+  for (let i = 0; i < 3; i++) losses.push((await step.run(inputs)).loss[0])
+  step.destroy()
+  return [...losses, ...Object.values(await model.stateDict()).flatMap(({ data }) => [...data])]
+}
+
+/** [samples * length, heads * 4] -> [samples, heads, length, 4] */
+const byHeads = (x: Tensor) => x.reshape([samples, length, -1, 4]).permute(0, 2, 1, 3)
+const together = (x: Tensor) => x.permute(0, 2, 1, 3).reshape([samples * length, -1])
+const through: Between = function (q) {
+  return this.own!.forward(q)
+}
+
+describe('between divided layers', () => {
+  test.each<[string, Between, (() => Module) | undefined, string]>([
+    [
+      'a softmax',
+      (q) => q.softmax(-1),
+      undefined,
+      'softmax: each rank has only a part of this axis',
+    ],
+    [
+      'a softmax',
+      (q) => q.relu().add(q).logSoftmax(1),
+      undefined,
+      'logSoftmax: each rank has only a part of this axis',
+    ],
+    [
+      'a mean',
+      (q) => q.sub(q.mean(-1, true)),
+      undefined,
+      'sum: each rank has only a part of this axis',
+    ],
+    ['a sum', (q, k) => q.mul(k.sum()), undefined, 'sum: each rank has only a part of this axis'],
+    [
+      'a largest element',
+      (q) => q.div(q.abs().amax(1, true)),
+      undefined,
+      'amax: each rank has only a part of this axis',
+    ],
+    [
+      'a place',
+      (q) => q.mul(q.max(1, true).values),
+      undefined,
+      'topK: each rank has only a part of this axis',
+    ],
+    ['flip', (q) => q.flip(1), undefined, 'flip: each rank has only a part of this axis'],
+    ['cumsum', (q) => cumsum(q, 1), undefined, 'cumsum: each rank has only a part of this axis'],
+    [
+      'a normalization without parameters',
+      through,
+      () => new LayerNorm(4, { elementwiseAffine: false }),
+      'normalization: each rank has only a part of this axis',
+    ],
+    [
+      'a normalization',
+      through,
+      () => new LayerNorm(4),
+      'normalization: each rank has only a part of this axis',
+    ],
+    ['dropout', through, () => new Dropout(0.5), 'dropout: all ranks would drop the same'],
+    [
+      'dropout of attention',
+      (...qkv) => {
+        const [q, k, v] = qkv.map(byHeads)
+        return together(scaledDotProductAttention(q, k, v, { dropoutP: 0.1 }))
+      },
+      undefined,
+      'attention: all ranks would drop the same',
+    ],
+    [
+      'dropout of probabilities',
+      function (...qkv) {
+        const [q, k, v] = qkv.map(byHeads)
+        return together(this.own!.forward(q.matmul(k.transpose(2, 3)).softmax(-1)).matmul(v))
+      },
+      () => new Dropout(0.5),
+      'dropout: all ranks would drop the same',
+    ],
+    [
+      'running statistics',
+      through,
+      () => new BatchNorm1d(4, { affine: false }),
+      'batchNormTracked: it would change buffers',
+    ],
+    [
+      'running statistics',
+      function (q, k) {
+        return q.add(this.own!.forward(k))
+      },
+      () => new SyncBatchNorm(4, { affine: false }),
+      'batchNormTracked: it would change buffers',
+    ],
+  ])('%s is refused', async (_, between, own, message) => {
+    const ended = await onRanks(2, (group) => train(() => new Pair(between, own?.()), group))
+    for (const one of ended)
+      expect(one).toMatchObject({
+        reason: { code: 'graph.misuse', message: expect.stringContaining(message) },
+      })
+  })
+
+  test.each<[string, Between, ((width: number) => Module)?]>([
+    ['a gate and a residual', (q, k, v) => q.add(k.sigmoid().mul(v)).half().float()],
+    ['a sum over samples', (q, k) => q.mul(k.softmax(0)).sub(q.mean(0, true))],
+    [
+      'a batch normalization without statistics',
+      through,
+      (width) => new BatchNorm1d(width, { affine: false, trackRunningStats: false }),
+    ],
+    [
+      'attention with heads that are normalized, one on each rank',
+      (...qkv) => {
+        const normalized = qkv.map((x) => layerNorm(x.reshape([samples, length, -1, 4]), [4]))
+        const [q, k, v] = normalized.map((x) => x.permute(0, 2, 1, 3))
+        return together(q.matmul(k.transpose(2, 3)).softmax(-1).matmul(v))
+      },
+    ],
+  ])('%s trains as on one rank', async (_, between, own) => {
+    const make = (ranks: number) => new Pair(between, own?.(width / ranks))
+    const whole = await train(make)
+    const ranks = await onRanks(2, (group) => train(make, group))
+    for (const numbers of ranks.map(resultOf)) {
+      expect(numbers).toHaveLength(whole.length)
+      for (const [i, value] of numbers.entries()) expect(value).toBeCloseTo(whole[i], 5)
+    }
+  })
+})
