@@ -4,19 +4,21 @@ import type { RankGroup } from '../graph/trace/exchange.ts'
 import type { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
-import { activeTrace } from '../graph/trace/trace.ts'
+import { activeTrace, type Trace } from '../graph/trace/trace.ts'
+import { TabringError } from '../util/errors.ts'
 import { BatchNorm, type BatchNormLayerOptions } from './batch-norm.ts'
 import { ModuleDict } from './containers.ts'
 import { Module, ModuleSequence } from './module.ts'
 
 export interface SyncBatchNormOptions extends BatchNormLayerOptions {
-  /** Ranks whose samples count, including this one; default: all ranks of the wrapped model. */
+  /** Ranks whose samples count, including this one; default: all ranks of a model in `DistributedDataParallel`, else this one alone. */
   processGroup?: RankGroup
 }
 
 /**
- * Batch normalization over the samples of all ranks, weighted by their number, in training inside `DistributedDataParallel`; elsewhere over
- * one rank. Like torch.nn.SyncBatchNorm, over the ranks of the wrapped model or of `processGroup`.
+ * Batch normalization over the samples of all ranks, weighted by their number, in training inside `DistributedDataParallel`, and with a
+ * `processGroup` inside `fullyShard` and `replicate`; elsewhere over one rank. Like torch.nn.SyncBatchNorm, over the ranks of the wrapped
+ * model or of `processGroup`.
  *
  * Rows from the step scalar `count` on are excluded, so shares may be uneven, and a rank may have none. `detectAnomaly`, which a single
  * rank may use, normalizes by the samples of that rank.
@@ -52,11 +54,16 @@ export class SyncBatchNorm extends BatchNorm {
   }
 
   override forward(x: Tensor): Tensor {
-    const { forwarded } = activeTrace('forward')
+    const trace = activeTrace('forward')
+    const { forwarded, meetings } = trace
     const { running, momentum, eps, processGroup } = this
     const { rank, size } = processGroup ?? forwarded ?? { rank: 0, size: 1 }
-    if (!this.training || !forwarded || size === 1) return super.forward(x)
-    const group = processGroup ? forwarded.numberOf(processGroup) : 0
+    if (!this.training || size === 1) return super.forward(x)
+    if (!meetings) {
+      trace.whenTraced.push(() => mustNotMeet(trace))
+      return super.forward(x)
+    }
+    const group = processGroup ? meetings.numberOf(processGroup) : 0
     const options = { running, momentum, eps, count: sampleCount() }
     return syncBatchNorm(x, this.scale, this.shift, { rank, size, group }, options)
   }
@@ -64,6 +71,15 @@ export class SyncBatchNorm extends BatchNorm {
   protected get ranks() {
     return [2, 3, 4, 5]
   }
+}
+
+/** errors: `graph.misuse` for a step in which ranks meet after all, but not yet where the layer ran. */
+function mustNotMeet({ groups }: Trace): void {
+  if (!groups) return
+  throw new TabringError(
+    'graph.misuse',
+    'SyncBatchNorm: it runs before the first layer that ranks share, so it would normalize by one rank. Call fullyShard or replicate for the whole model too.',
+  )
 }
 
 /** Fields that the new layer takes over from the old one. */
