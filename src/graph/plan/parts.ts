@@ -72,7 +72,8 @@ export const isSplit = ({ nodes, trace }: TracedStep): boolean =>
 /**
  * Divides a step among the devices of its tensors, in the order of their first use. `rank`: that of devices that name none.
  *
- * errors: `device.mismatch` for an op whose inputs are on different devices.
+ * errors: `device.mismatch` for an op whose inputs are on different devices; `graph.misuse` for parts that would wait for each other, and
+ * those of `inTaskOrder`.
  */
 export function partsOf(step: TracedStep, rank?: number): Part[] {
   const places = new Places(step, rank)
@@ -229,11 +230,7 @@ class Places {
     const { stages } = trace
     const here = own(nodes)
     const part = {
-      nodes: receivesLate(
-        stages
-          ? inTaskOrder(here, stages.order.tasksOn(device), (node) => trace.taskOf(node))
-          : here,
-      ),
+      nodes: receivesLate(stages ? inTaskOrder(here, stages.order.tasksOn(device), trace) : here),
       joint: own(joint),
       after: own(after),
     }

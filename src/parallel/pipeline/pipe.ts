@@ -189,6 +189,8 @@ export async function pipeline(module: Module, options: PipelineOptions): Promis
   const stageOfModule = placesBy(module, paths)
   const stageOf = (key: string) => stageOfModule(ownerOf(key))
   const layers = layersOf(module).map(([path]) => path)
+  // Errors name them.
+  module.buffers()
   const tensors = [...module.namedParameters(), ...module.namedBuffers()]
   const made = paths.map(
     (path, index): PipelineStage => ({
