@@ -15,7 +15,7 @@ import type { StoredTensor } from '../trace/stored-tensor.ts'
 import { storageOf } from '../trace/value.ts'
 import { checkDevices } from './check-devices.ts'
 import { createProgram } from './create-program.ts'
-import { agreeOnMeetings, endingAll, failingTogether } from './failing-together.ts'
+import { agreeOnStep, endingAll, failingTogether } from './failing-together.ts'
 import { withChecks } from './output-checks.ts'
 
 type PartsOptions = PrepareOptions & {
@@ -90,9 +90,11 @@ async function planParts(runtime: AnyRuntime, step: TracedStep, options: PartsOp
         return { device, there, prepared }
       }),
   )
-  if (group) await agreeOnTransfers(group, toldTransfers(step, own!))
-  const meetings = parts.flatMap(({ prepared }) => prepared.meetings)
-  const groups = [group ?? [], await agreeOnMeetings(trace.groups, meetings, trace.alike)].flat()
+  const groups = await agreeOnStep(
+    trace,
+    parts.flatMap(({ prepared }) => prepared.meetings),
+    group && { group, compare: () => agreeOnTransfers(group, toldTransfers(step, own!)) },
+  )
   return { parts, isOwn, groups }
 }
 

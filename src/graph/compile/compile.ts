@@ -23,7 +23,7 @@ import { benchmarkVariants, isBenchmarking } from '../tune/benchmark.ts'
 import { checkDevices } from './check-devices.ts'
 import { compileParts } from './compile-parts.ts'
 import { createProgram } from './create-program.ts'
-import { agreeOnMeetings, endingAll, failingTogether } from './failing-together.ts'
+import { agreeOnStep, endingAll, failingTogether } from './failing-together.ts'
 import { withUneven } from './join-context.ts'
 import { withChecks } from './output-checks.ts'
 
@@ -136,11 +136,7 @@ async function compileOn(
   if (!exchange || updates.length === 0) {
     if (prepared.meetings.length > 0) await forwarded?.ready
     if (forwarded) return create()
-    const groups = await agreeOnMeetings(
-      prepared.trace.groups,
-      prepared.meetings,
-      prepared.trace.alike,
-    )
+    const groups = await telling(agreeOnStep(prepared.trace, prepared.meetings))
     return failingTogether(await endingAll(groups, 'could not compile a step', create), groups)
   }
   const number = exchange.countProgram()

@@ -1,30 +1,32 @@
 import { messageOf } from '../../util/errors.ts'
-import { agree } from '../plan/agreement.ts'
+import { agree, type Comparison, compareInTurn } from '../plan/agreement.ts'
 import type { StepProgram } from '../plan/step-program.ts'
 import type { PreparedMeeting } from '../plan/stops.ts'
-import type { CompilingRanks, StepGroups } from '../trace/exchange.ts'
-import type { Alike } from '../trace/settings-check.ts'
+import type { CompilingRanks } from '../trace/exchange.ts'
+import type { Trace } from '../trace/trace.ts'
 
 /**
- * Compares the meetings of each group, and the settings of optimizers, with its other ranks.
+ * Compares a step with other ranks: `transfers`, if any, then the meetings of each group and the settings of optimizers.
  *
  * Returns the groups that meet. errors: those of `agree`.
  */
-export async function agreeOnMeetings(
-  groups: StepGroups | undefined,
+export async function agreeOnStep(
+  { groups, alike }: Pick<Trace, 'groups' | 'alike'>,
   meetings: readonly PreparedMeeting[],
-  alike: Alike,
+  transfers?: Comparison,
 ): Promise<CompilingRanks[]> {
-  if (!groups) return []
   const numbers = [...new Set(meetings.map(({ group }) => group))].sort((a, b) => a - b)
-  for (const number of numbers) {
-    const own = meetings.filter(({ group }) => group === number)
-    await agree(groups.groups[number - 1], [
-      ...own.map((one) => `collective ${one.number}: ${one.meeting} ${one.given.length} elements`),
-      ...alike.lines,
-    ])
-  }
-  return numbers.map((number) => groups.groups[number - 1])
+  const comparisons = numbers.map((number): Comparison => {
+    const group = groups!.groups[number - 1]
+    const own = meetings.filter((one) => one.group === number)
+    const lines = own.map(
+      (one) => `collective ${one.number}: ${one.meeting} ${one.given.length} elements`,
+    )
+    return { group, compare: () => agree(group, [...lines, ...alike.lines]) }
+  })
+  const all = [transfers ?? [], comparisons].flat()
+  await compareInTurn(all)
+  return all.map(({ group }) => group)
 }
 
 /**

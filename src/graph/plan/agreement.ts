@@ -89,26 +89,61 @@ export async function agreeOnTransfers(
     }
 }
 
-/** Tells ranks that wait in `agree` that the step cannot be compiled here; resolves when they know, or soon. */
+/** One group of ranks that compare a step, and how. */
+export interface Comparison {
+  readonly group: CompilingRanks
+  compare(): Promise<void>
+}
+
+/** By error of a comparison: the other groups, and which of them had agreed before. */
+const otherGroups = new WeakMap<
+  object,
+  { readonly others: readonly CompilingRanks[]; readonly agreed: readonly CompilingRanks[] }
+>()
+
+/** Compares a step in one group after the other. errors: those of the first that fails. Tell them with `tellFailure`. */
+export async function compareInTurn(comparisons: readonly Comparison[]): Promise<void> {
+  const groups = comparisons.map(({ group }) => group)
+  for (const [at, { group, compare }] of comparisons.entries()) {
+    try {
+      await compare()
+    } catch (error) {
+      const others = groups.filter((one) => one !== group)
+      otherGroups.set(error as object, { others, agreed: groups.slice(0, at) })
+      throw error
+    }
+  }
+}
+
+/**
+ * Tells ranks that wait in `agree` that the step cannot be compiled here; resolves when they know, or soon.
+ *
+ * `groups`: all of them, for an error from outside of `compareInTurn`. A group that had agreed and does not listen is ended: its ranks may run
+ * the step.
+ */
 export async function tellFailure(
   groups: readonly CompilingRanks[],
   error: unknown,
 ): Promise<void> {
-  if (isToldToAll(error)) return
-  const others = groups.filter(({ size }) => size > 1)
-  await endedOrSoon(
-    Promise.all(others.map((group) => group.gatherJson('compile', failureOf(error)))),
-    systemEnv,
+  const { others, agreed } = otherGroups.get(error as object) ?? { others: groups, agreed: [] }
+  const telling = [...new Set(others)].filter(({ size }) => size > 1)
+  await Promise.all(
+    telling.map(async (group) => {
+      const told = group.gatherJson('compile', failureOf(error))
+      const isHeard = await endedOrSoon(told, systemEnv)
+      if (!isHeard && agreed.includes(group))
+        group.abort(`rank ${group.ranks[group.rank]} could not compile a step: ${messageOf(error)}`)
+    }),
   )
 }
 
-/** Resolves when `telling` has ended, or soon: the others may never come. */
-export const endedOrSoon = (telling: Promise<unknown>, env: Env): Promise<void> =>
+/** Resolves when `telling` has ended, or soon, then with false: the others may never come. */
+export const endedOrSoon = (telling: Promise<unknown>, env: Env): Promise<boolean> =>
   new Promise((resolve) => {
-    const cancel = env.after(failureWaitMs, resolve)
+    const cancel = env.after(failureWaitMs, () => resolve(false))
     const end = () => {
       cancel()
-      resolve()
+      resolve(true)
     }
     telling.then(end, end)
   })
