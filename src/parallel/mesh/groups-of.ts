@@ -1,10 +1,20 @@
-import type { StepGroups } from '../../graph/trace/exchange.ts'
-import type { Trace } from '../../graph/trace/trace.ts'
+import type { RankGroup, StepGroups } from '../../graph/trace/exchange.ts'
+import { activeTrace, type Trace } from '../../graph/trace/trace.ts'
 import { GroupMeetings } from '../../peer/group/group-meetings.ts'
-import { agreeOnStep } from './agree-on-step.ts'
+import { agreeOnSettings } from './agree-on-settings.ts'
 
 /** The groups that meet in a step. */
 export function groupsOf(trace: Trace): StepGroups {
-  trace.groups ??= new GroupMeetings((groups) => agreeOnStep(trace, groups))
+  trace.groups ??= new GroupMeetings((groups) => agreeOnSettings(trace, groups))
   return trace.groups
 }
+
+/**
+ * A forward pre-hook that adds a group to those of the step, where the module trains: if the function throws afterwards, the group's ranks hear
+ * of it.
+ */
+export const joinsStep =
+  (group: RankGroup) =>
+  ({ training }: { readonly training: boolean }): undefined => {
+    if (training) groupsOf(activeTrace('forward')).numberOf(group)
+  }

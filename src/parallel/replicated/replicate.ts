@@ -18,7 +18,7 @@ import type { Module } from '../../nn/module.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import type { DeviceMesh } from '../mesh/device-mesh.ts'
-import { groupsOf } from '../mesh/groups-of.ts'
+import { groupsOf, joinsStep } from '../mesh/groups-of.ts'
 
 export interface ReplicateOptions {
   /** The ranks: a mesh of one dimension, such as `mesh.get('dp')`. Default: all ranks of the default group. */
@@ -59,6 +59,7 @@ export async function replicate<M extends Module>(
     parameter.replicatedBy = group
     parameter.meanOver = group.size
   }
+  module.registerForwardPreHook(joinsStep(group))
   module.registerForwardPreHook(() => {
     const trace = activeTrace('forward')
     groupsOf(trace)

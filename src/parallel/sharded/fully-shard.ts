@@ -20,6 +20,7 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import type { DeviceMesh } from '../mesh/device-mesh.ts'
+import { joinsStep } from '../mesh/groups-of.ts'
 import { ShardedParameter } from './sharded-parameter.ts'
 import { type ParameterPlace, Unit } from './unit.ts'
 
@@ -92,6 +93,7 @@ export async function fullyShard<M extends Module>(
   const shards = await shardAll([...places.keys()], group, replicas)
   const unit = new Unit(group, replicas, shards, reshardAfterForward)
   for (const [parameter, found] of places) unit.takePlaces(shards.get(parameter)!, found)
+  if (replicas) module.registerForwardPreHook(joinsStep(replicas))
   module.registerForwardPreHook(() => unit.open())
   module.registerForwardHook(() => unit.close())
   units.set(module, unit)

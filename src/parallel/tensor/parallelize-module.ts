@@ -17,6 +17,7 @@ import { Parameter } from '../../graph/trace/parameter.ts'
 import type { Module } from '../../nn/module.ts'
 import { TabringError } from '../../util/errors.ts'
 import type { DeviceMesh } from '../mesh/device-mesh.ts'
+import { joinsStep } from '../mesh/groups-of.ts'
 import type { ParallelStyle } from './styles.ts'
 
 /** How layers are divided, by their paths in the module; `*` stands for one part of a path. */
@@ -63,6 +64,7 @@ export async function parallelizeModule<M extends Module>(
   const buffers = module.buffers()
   await broadcastModel('parallelizeModule', group, [...module.parameters(), ...buffers])
   for (const buffer of buffers) buffer.holder = { ranks: group, root: 0 }
+  module.registerForwardPreHook(joinsStep(group))
   for (const { path, layer, style } of layers) await style.apply({ path, module: layer, group })
   return module
 }

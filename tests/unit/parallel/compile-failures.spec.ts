@@ -3,8 +3,8 @@ import { compile } from '../../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../../src/graph/functions/linear.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
-import { Linear, ReLU } from '../../../src/nn/layers.ts'
-import { Sequential } from '../../../src/nn/module.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import { Module, Sequential } from '../../../src/nn/module.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { type DeviceMesh, initDeviceMesh } from '../../../src/parallel/mesh/device-mesh.ts'
 import { pipeline } from '../../../src/parallel/pipeline/pipe.ts'
@@ -22,14 +22,40 @@ import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
 type Loss = (x: Tensor, y: Tensor) => Tensor
 type Way = (model: Sequential, mesh: DeviceMesh) => Promise<Loss>
 
-const lossOf =
-  (model: Sequential): Loss =>
-  (x, y) =>
-    crossEntropy(model.forward(x) as Tensor, y)
+/** Where a function throws. */
+type Place = 'layer' | 'loss' | 'end'
+
+class Fragile extends Module {
+  throwsAt: Place | undefined
+
+  at(place: Place): void {
+    if (place === this.throwsAt) throw new Error('no such layer')
+  }
+
+  forward(x: Tensor): Tensor {
+    this.at('layer')
+    return x.relu()
+  }
+}
+
+const fragileOf = (model: Sequential) => [...model.modules()].find((one) => one instanceof Fragile)!
+
+function meanLoss(model: Sequential): Loss {
+  const fragile = fragileOf(model)
+  return (output, y) => {
+    fragile.at('loss')
+    return crossEntropy(output, y)
+  }
+}
+
+function unstaged(model: Sequential): Loss {
+  const lossFn = meanLoss(model)
+  return (x, y) => lossFn(model.forward(x) as Tensor, y)
+}
 
 async function staged(model: Sequential, mesh: DeviceMesh): Promise<Loss> {
   const pipe = await pipeline(model, { splitSpec: ['2'], devices: mesh.devices('inner') })
-  const schedule = new Schedule1F1B(pipe, { microBatches: 2, lossFn: crossEntropy })
+  const schedule = new Schedule1F1B(pipe, { microBatches: 2, lossFn: meanLoss(model) })
   return (x, y) => schedule.step(x, y).loss
 }
 
@@ -55,11 +81,11 @@ const ways: Record<string, Way> = {
       2: new RowwiseParallel(),
     })
     await replicate(model, { mesh: mesh.get('dp') })
-    return lossOf(model)
+    return unstaged(model)
   },
   'fullyShard on two dimensions': async (model, mesh) => {
     await shardLayers(model, mesh)
-    return lossOf(model)
+    return unstaged(model)
   },
 }
 
@@ -67,7 +93,7 @@ const ways: Record<string, Way> = {
 interface Fault {
   readonly batch?: number
   readonly lr?: number
-  readonly throws?: boolean
+  readonly throwsAt?: Place
 }
 
 /** By rank, the error with which it compiles and runs a step. `fault`: of rank 1. `retries`: afterwards the same step runs without it. */
@@ -78,10 +104,11 @@ async function errorsOf(way: Way, fault: Fault, retries = true): Promise<string[
       processGroup,
     })
     manualSeed(3)
-    const model = new Sequential(new Linear(3, 4), new ReLU(), new Linear(4, 2))
+    const model = new Sequential(new Linear(3, 4), new Fragile(), new Linear(4, 2))
     const loss = await way(model, mesh)
     const isStaged = [ways['pipeline x replicate'], ways['pipeline x fullyShard']].includes(way)
-    const attempt = async ({ batch = 4, lr = 0.1, throws = false }: Fault) => {
+    const attempt = async ({ batch = 4, lr = 0.1, throwsAt }: Fault) => {
+      fragileOf(model).throwsAt = throwsAt
       const optimizer = new SGD(model.parameters(), { lr })
       const step = await compile(
         ({ x, y }) => {
@@ -89,7 +116,7 @@ async function errorsOf(way: Way, fault: Fault, retries = true): Promise<string[
           const made = loss(x, y)
           if (!isStaged) made.backward()
           optimizer.step()
-          if (throws) throw new Error('no such layer')
+          fragileOf(model).at('end')
           return { loss: made }
         },
         { x: tensorType([batch, 3]), y: tensorType([batch], 'i32') },
@@ -108,8 +135,12 @@ async function errorsOf(way: Way, fault: Fault, retries = true): Promise<string[
 }
 
 describe('all ranks of a mesh end, and can compile again', () => {
-  test.each(Object.keys(ways))('when the function throws on one: %s', async (name) => {
-    for (const error of await errorsOf(ways[name], { throws: true }))
+  test.each(
+    Object.keys(ways).flatMap((name) =>
+      (['layer', 'loss', 'end'] as const).map((throwsAt) => ({ name, throwsAt })),
+    ),
+  )('when the function throws on one: $name, $throwsAt', async ({ name, throwsAt }) => {
+    for (const error of await errorsOf(ways[name], { throwsAt }))
       expect(error).toContain('no such layer')
   })
 
@@ -122,4 +153,24 @@ describe('all ranks of a mesh end, and can compile again', () => {
 test('all ranks of a mesh end when the last group that compares the step disagrees', async () => {
   for (const error of await errorsOf(ways['pipeline x replicate'], { lr: 0.2 }, false))
     expect(error).toMatch(/ranks disagree about the step: SGD.* lr 0\.2/)
+})
+
+test('replicas end when the loss throws on one', async () => {
+  const ended = await onRanks(2, async (processGroup) => {
+    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const model = await replicate(new Sequential(new Linear(3, 2)), { mesh })
+    const optimizer = new SGD(model.parameters(), { lr: 0.1 })
+    await compile(
+      ({ x }) => {
+        const y = model.forward(x) as Tensor
+        if (processGroup.rank === 1) throw new Error('no such loss')
+        y.mean().backward()
+        optimizer.step()
+        return {}
+      },
+      { x: tensorType([4, 3]) },
+      { device: 'cpu' },
+    )
+  })
+  for (const one of ended) expect(() => resultOf(one)).toThrow('no such loss')
 })

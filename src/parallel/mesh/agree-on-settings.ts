@@ -16,7 +16,7 @@ const weightTolerance = 1e-4
  * cost: an all-gather of 18 words in each group, beside forward. errors: on all ranks, before anything is updated: `peer.mismatch` for
  * settings that differ; `graph.misuse` for weights that do not add up, or that only some ranks gave.
  */
-export async function agreeOnStep(trace: Trace, groups: readonly StepGroup[]): Promise<void> {
+export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]): Promise<void> {
   const { alike, scalars, updates } = trace
   if (updates.length === 0) return
   const settings = alike.words()
