@@ -234,8 +234,11 @@ describe('sharded and replicated parameters', () => {
         optimizer.paramGroups[0].lr = rank === 1 ? 1.5 : 0.5
         return {}
       })
-      expect(errors.slice(0, 2).join()).toMatch(/lr 0\.5 .* on rank 0, lr 1\.5 .* on rank 1\. /)
-      for (const error of errors) expect(error).toMatch(/disagree about the optimizer's settings/)
+      // On a grid either of rank 1's groups may be the first to find out.
+      for (const error of errors)
+        expect(error).toMatch(
+          /disagree about the optimizer's settings: .*lr 1\.5 \(.*\) on rank 1\b/,
+        )
     })
 
     test.each(ways.slice(0, 3))('%s takes only weights that add up to 1', async (way) => {
