@@ -69,6 +69,9 @@ export class ExactStep implements StepProgram {
   readonly #tail: Tail
   /** How many times steps were done again. */
   repeats = 0
+  /** What each rank says with a step, as `GradientExchange` has it: a word that all add up. */
+  ownWord = 0
+  joinedWord = 0
   times: StepTimes = noTimes
   #last: Promise<unknown> = Promise.resolve()
 
@@ -109,6 +112,9 @@ export class ExactStep implements StepProgram {
     return new ExactStep(options, await compile(traced, types, { runtime }), layout)
   }
 
+  get words(): this {
+    return this
+  }
   get prepared() {
     return this.#program.prepared
   }
@@ -153,6 +159,7 @@ export class ExactStep implements StepProgram {
   async #run(inputs: RunInputs, scalars: Record<string, number>): Promise<RunOutputs> {
     const beganMs = performance.now()
     const { optimizer, group } = this.#options
+    const word = this.ownWord
     const values = await optimizer.read()
     await this.#tail.readBuffers()
     const label = `exact ${formatHash(hashWords(wordsOf(values)))}`
@@ -163,11 +170,13 @@ export class ExactStep implements StepProgram {
     const times = { ...noTimes }
     for (let attempt = 1; ; attempt++) {
       const words = await this.#compute(inputs, scalars, exponents, times)
+      words[words.length - 1] = word
       const sentMs = performance.now()
       await this.#sum(words, group, label)
       times.wire += performance.now() - sentMs
       const sums = words.subarray(0, this.#sums.elements)
       const told = this.#tail.read(words.subarray(this.#sums.elements))
+      this.joinedWord = told.word
       const judged = judge(marksIn(sums, places, blocks), exponents, isMeasuring)
       if (!judged.isSaturated && !isMeasuring) {
         const updateMs = performance.now()

@@ -10,6 +10,8 @@ export interface Told {
   readonly loss: number
   readonly metric: number
   readonly hasMetric: boolean
+  /** The sum of the ranks' words. */
+  readonly word: number
 }
 
 /** Samples, the bits of loss and metric, whether there is a metric. */
@@ -35,8 +37,9 @@ export class Tail {
     this.#words = numbers + buffers.reduce((sum, { count }) => sum + count, 0)
   }
 
+  /** The last element is the ranks' word. */
   get length(): number {
-    return this.#virtualWorkers * this.#words
+    return this.#virtualWorkers * this.#words + 1
   }
 
   /** Reads what the buffers are before the first step. */
@@ -91,7 +94,8 @@ export class Tail {
       })
     })
     const hasMetric = all.some(([, , , has]) => has === 1)
-    return { count: samples, loss: loss / samples, metric: metric / samples, hasMetric }
+    const word = tail[tail.length - 1]
+    return { count: samples, loss: loss / samples, metric: metric / samples, hasMetric, word }
   }
 
   /** Makes the buffers what `read` found, once the step counts. */

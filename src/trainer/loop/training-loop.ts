@@ -314,10 +314,10 @@ export class TrainingLoop {
     })
     if (group.size === 1) return async () => wishes()
     const own = wishes()
-    const { exchange } = step.prepared.trace
-    if (replicas === group && exchange) {
-      exchange.ownWord = wordOf(own)
-      return async () => wishesIn(exchange.joinedWord)
+    const carrier = step.words ?? step.prepared.trace.exchange
+    if (replicas === group && carrier) {
+      carrier.ownWord = wordOf(own)
+      return async () => wishesIn(carrier.joinedWord)
     }
     // Ranks whose steps carry no such word keep in step by this: looks, pauses and saves are behind the same step on all.
     const told = group.allGatherU32(Uint32Array.of(wordOf(own)), { label: 'the wishes' })
