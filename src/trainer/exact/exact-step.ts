@@ -162,7 +162,7 @@ export class ExactStep implements StepProgram {
     const word = this.ownWord
     const values = await optimizer.read()
     await this.#tail.readBuffers()
-    const label = `exact ${formatHash(hashWords(wordsOf(values)))}`
+    const label = `exact ${hashOf(values)}`
     const places = this.#places
     const blocks = places.reduce((sum, { marks }) => sum + marks.count, 0)
     let isMeasuring = optimizer.exponents === undefined
@@ -223,26 +223,34 @@ export class ExactStep implements StepProgram {
     const samples = scalars.count ?? 0
     for (const place of this.#places)
       this.#exponents.write(exponentsOf(place, exponents), place.exponentsStart)
-    let isFirst = true
+    const take = async (i: number, own: number, running: Promise<RunOutputs>) => {
+      const outputs = await running
+      const { parts } = runTimesOf(outputs)
+      times.forward += parts.forward
+      times.backward += parts.backward
+      await this.#tail.write(tail, first + i, own, outputs)
+    }
+    const replays: Promise<void>[] = []
     for (let i = 0; i < count; i++) {
       const own = Math.min(rows, Math.max(0, samples - i * rows))
       if (own === 0) break
-      const outputs = await this.#program.run(rowsOf(inputs, types, i), {
+      const running = this.#program.run(rowsOf(inputs, types, i), {
         ...scalars,
         ...(randomScalarNames.sample in scalars && {
           [randomScalarNames.sample]: scalars[randomScalarNames.sample] + i * rows,
         }),
         count: own,
         [gradientWeight]: own,
-        isFirstReplay: isFirst ? 1 : 0,
+        isFirstReplay: i === 0 ? 1 : 0,
       })
-      isFirst = false
-      const { parts } = runTimesOf(outputs)
-      times.forward += parts.forward
-      times.backward += parts.backward
-      await this.#tail.write(tail, first + i, own, outputs)
+      const replay = take(i, own, running)
+      replays.push(replay)
+      replay.catch(() => undefined)
+      // The next one begins with the running statistics from before this one.
+      if (this.#tail.hasBuffers) await replay
     }
-    if (!isFirst) {
+    await Promise.all(replays)
+    if (replays.length > 0) {
       const all = await this.#sums.read(0, this.#sums.elements, 'i32')
       words.set(all as Int32Array<ArrayBuffer>)
     }
@@ -353,12 +361,14 @@ function trackedIn({ prepared }: StepProgram): ModuleBuffer[] {
   return [...found]
 }
 
-const wordsOf = (values: readonly Float32Array<ArrayBuffer>[]): Uint32Array => {
-  const all = new Uint32Array(values.reduce((sum, { length }) => sum + length, 0))
-  let at = 0
-  for (const own of values) {
-    all.set(new Uint32Array(own.buffer, own.byteOffset, own.length), at)
-    at += own.length
-  }
-  return all
-}
+/** Of the parameters' bits. */
+const hashOf = (values: readonly Float32Array<ArrayBuffer>[]): string =>
+  formatHash(
+    hashWords(
+      Uint32Array.from(
+        values.flatMap(({ buffer, byteOffset, length }) =>
+          hashWords(new Uint32Array(buffer, byteOffset, length)),
+        ),
+      ),
+    ),
+  )

@@ -42,6 +42,10 @@ export class Tail {
     return this.#virtualWorkers * this.#words + 1
   }
 
+  get hasBuffers(): boolean {
+    return this.#buffers.length > 0
+  }
+
   /** Reads what the buffers are before the first step. */
   async readBuffers(): Promise<void> {
     this.#before ??= await Promise.all(this.#buffers.map((buffer) => buffer.read()))

@@ -38,7 +38,7 @@ import type { RunEvent, RunRecord, TrainerResult } from '../watch/run-events.ts'
 import { shareGiven } from './given-data.ts'
 import { meet } from './meet.ts'
 import { Patience } from './phase-timeouts.ts'
-import { isLoss, Recovery, type RecoveryOptions } from './recovery.ts'
+import { isLoss, isRankLost, Recovery, type RecoveryOptions } from './recovery.ts'
 import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
 import { replicated, type SharedModel } from './shared-model.ts'
@@ -90,6 +90,8 @@ export class Trainer {
   #group: ProcessGroup
   readonly #recovery: Recovery
   readonly #kept = new KeptStates()
+  /** What a step changes, while there are steps. */
+  #parts: RunParts | undefined
   /** The checkpoint that this run goes on from. */
   #resumed: ResumedRun | undefined
   #data: TaskData | undefined
@@ -228,6 +230,7 @@ export class Trainer {
     this.#buckets = []
     this.#shared = undefined
     this.#program = undefined
+    this.#parts = undefined
   }
 
   async #train(): Promise<TrainerResult> {
@@ -292,6 +295,7 @@ export class Trainer {
     const { config, signal, isElastic, onEvent } = this.#options
     if (signal?.aborted) throw error
     const place = { group: this.#group, runtime: this.#runtime }
+    if (config.exact && isElastic && isRankLost(place.group.error)) await this.#keepNow()
     const isNan = error instanceof TabringError && error.code === 'train.nan' && !place.group.error
     if (isNan) {
       // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
@@ -317,6 +321,14 @@ export class Trainer {
     // What a step may still give to the device must not meet buffers that are gone.
     await this.#loop.settle()
     this.destroy()
+  }
+
+  /** Keeps the state after the newest step that ended here. Exact: another rank's differs by one step at most, and the newest counts for all. */
+  async #keepNow(): Promise<void> {
+    await this.#loop.settle()
+    const { progress } = this.#loop
+    if (this.#parts && progress.step > (this.#kept.newest?.progress.step ?? 0))
+      this.#kept.add(await keepState(this.#parts, progress))
   }
 
   /** Model, optimizer and programs on the current device, from the kept state on to the end. */
@@ -353,6 +365,7 @@ export class Trainer {
     const saving = config.checkpointEvery || canBeSaved(config) ? checkpointing() : undefined
     saving?.catch(() => undefined)
     const parts: RunParts = { model: shared.module, optimizer, scaler }
+    this.#parts = parts
     const stepFunction =
       optimizer instanceof Optimizer
         ? trainingStep(task, shared, optimizer, scaler)

@@ -12,7 +12,7 @@ import type { ProcessGroup } from '../../peer/group/group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { type Evaluation, metricOf } from '../evaluate/evaluate.ts'
 import type { ShareBatch, ShareBatches } from '../evaluate/share-batches.ts'
-import type { Progress } from '../saves/kept-state.ts'
+import { beginning, type Progress } from '../saves/kept-state.ts'
 import type { Saves } from '../saves/save-requests.ts'
 import { canBeSaved, type TrainConfig, totalStepsOf } from '../settings/config.ts'
 import { isBetter } from '../settings/demo-meta.ts'
@@ -108,6 +108,8 @@ export class TrainingLoop {
   /** The last step that was told of. */
   #told = 0
   #evaluated = 0
+  /** After the newest step that has ended. */
+  progress: Progress = beginning
   /** Steps that are on the device. */
   readonly #underWay: Promise<void>[] = []
 
@@ -148,6 +150,7 @@ export class TrainingLoop {
     const { perEpoch } = batches
     const totalSteps = totalStepsOf(config, batches.samples)
     let { samples, loss, value, best } = first
+    this.progress = first
     let heldOutLoss = Number.NaN
     let trainValue = Number.NaN
     let lastEnded = 0
@@ -233,6 +236,7 @@ export class TrainingLoop {
       // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
       underWay.at(-1)?.catch(() => undefined)
       while (underWay.length >= (isSampled ? 1 : limit)) await underWay.shift()
+      if (underWay.length === 0) this.progress = { step: number, samples, loss, value, best }
       await live.share(number)
       const isLast = number === totalSteps
       const endsEpoch = number % perEpoch === 0
