@@ -95,6 +95,8 @@ export class Trainer {
   /** The checkpoint that this run goes on from. */
   #resumed: ResumedRun | undefined
   #data: TaskData | undefined
+  /** Not those with which the run began. */
+  #hasOtherRanks: boolean
   /** Of a rank that joins: it has what the others have kept. */
   #hasMet = false
   /** What a person gave, where the run trains on it. */
@@ -105,6 +107,7 @@ export class Trainer {
 
   constructor(options: TrainerOptions) {
     this.#options = options
+    this.#hasOtherRanks = options.joins ?? false
     this.#runtime = options.runtime
     this.#group = options.group
     this.#patience = new Patience(options.group)
@@ -129,8 +132,9 @@ export class Trainer {
       this.#tellSilence()
       if (hasOtherRanks) {
         this.#loop.isRegroupAsked = false
-        // Measured between other ranks.
+        // Measured between other ranks, like those of the run that this one resumes.
         this.#links = undefined
+        this.#hasOtherRanks = true
       }
       return this.#group
     }
@@ -149,7 +153,11 @@ export class Trainer {
       const error =
         thrown instanceof TabringError ? thrown : new TabringError('graph.misuse', String(thrown))
       if (!this.#group.error) {
-        this.#group.abort(new PeerError(this.#recovery.finalCode(error.code), error.message))
+        // Without this rank the others continue, if it has only just joined them.
+        const { joins, isElastic } = this.#options
+        const isLostAlone = joins && isElastic && this.#loop.hasToldNothing
+        const code = isLostAlone ? 'peer.lost' : this.#recovery.finalCode(error.code)
+        this.#group.abort(new PeerError(code, error.message))
       }
       throw thrown
     }
@@ -234,9 +242,9 @@ export class Trainer {
   }
 
   async #train(): Promise<TrainerResult> {
-    const { config } = this.#options
+    const { config, joins } = this.#options
     const { size } = this.#group
-    if (config.batchSize < size) {
+    if (config.batchSize < size && !joins && !config.exact) {
       throw new TabringError(
         'config.invalid',
         `batchSize: expected at least one sample for each of the ${size} ranks, got ${config.batchSize}. Use a larger batch or fewer ranks.`,
@@ -327,8 +335,13 @@ export class Trainer {
   async #keepNow(): Promise<void> {
     await this.#loop.settle()
     const { progress } = this.#loop
-    if (this.#parts && progress.step > (this.#kept.newest?.progress.step ?? 0))
+    if (!this.#parts || !progress || progress.step <= (this.#kept.newest?.progress.step ?? 0))
+      return
+    try {
       this.#kept.add(await keepState(this.#parts, progress))
+    } catch {
+      // The device is lost too: the run continues from an earlier state.
+    }
   }
 
   /** Model, optimizer and programs on the current device, from the kept state on to the end. */
@@ -365,7 +378,6 @@ export class Trainer {
     const saving = config.checkpointEvery || canBeSaved(config) ? checkpointing() : undefined
     saving?.catch(() => undefined)
     const parts: RunParts = { model: shared.module, optimizer, scaler }
-    this.#parts = parts
     const stepFunction =
       optimizer instanceof Optimizer
         ? trainingStep(task, shared, optimizer, scaler)
@@ -422,6 +434,8 @@ export class Trainer {
     if (newest) restoreState(parts, newest)
     else await this.#resume(parts, this.#record)
     if (!newest && this.#resumed) await keep(this.#start)
+    this.#parts = parts
+    this.#loop.progress = this.#start
     await check?.compare(replicas, this.#start.step)
     const { slice } = draws
     const looked = { config, data, rank, worldSize: size, slice, runtime }
@@ -627,6 +641,7 @@ export class Trainer {
 
   /** Of the run that this one goes on from, as far as it has the same ranks. Files of earlier versions have only a part of it. */
   get #savedRecord(): Partial<RunRecord> | undefined {
+    if (this.#hasOtherRanks) return undefined
     const saved = this.#resumed?.record
     return saved?.worldSize === this.#group.size ? saved : undefined
   }

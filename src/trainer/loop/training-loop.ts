@@ -12,7 +12,7 @@ import type { ProcessGroup } from '../../peer/group/group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { type Evaluation, metricOf } from '../evaluate/evaluate.ts'
 import type { ShareBatch, ShareBatches } from '../evaluate/share-batches.ts'
-import { beginning, type Progress } from '../saves/kept-state.ts'
+import type { Progress } from '../saves/kept-state.ts'
 import type { Saves } from '../saves/save-requests.ts'
 import { canBeSaved, type TrainConfig, totalStepsOf } from '../settings/config.ts'
 import { isBetter } from '../settings/demo-meta.ts'
@@ -108,8 +108,8 @@ export class TrainingLoop {
   /** The last step that was told of. */
   #told = 0
   #evaluated = 0
-  /** After the newest step that has ended. */
-  progress: Progress = beginning
+  /** After the newest step that has ended with all that follows it; undefined until then. */
+  progress: Progress | undefined
   /** Steps that are on the device. */
   readonly #underWay: Promise<void>[] = []
 
@@ -123,6 +123,11 @@ export class TrainingLoop {
   /** Whether the step in question has been looked at already. */
   get hasLooked(): boolean {
     return this.#lookedAt === this.suspect
+  }
+
+  /** Whether this rank has taken no step yet. */
+  get hasToldNothing(): boolean {
+    return this.#told === 0
   }
 
   /** Waits until no step of an attempt that has failed is on the device. */
@@ -150,7 +155,6 @@ export class TrainingLoop {
     const { perEpoch } = batches
     const totalSteps = totalStepsOf(config, batches.samples)
     let { samples, loss, value, best } = first
-    this.progress = first
     let heldOutLoss = Number.NaN
     let trainValue = Number.NaN
     let lastEnded = 0
@@ -214,6 +218,7 @@ export class TrainingLoop {
         })
       }
       const ended = (values: RunOutputs) => {
+        this.progress = undefined
         loss = values.loss[0]
         if (!Number.isFinite(loss)) {
           // Of steps under way at once the first is the one in question.
@@ -236,7 +241,6 @@ export class TrainingLoop {
       // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
       underWay.at(-1)?.catch(() => undefined)
       while (underWay.length >= (isSampled ? 1 : limit)) await underWay.shift()
-      if (underWay.length === 0) this.progress = { step: number, samples, loss, value, best }
       await live.share(number)
       const isLast = number === totalSteps
       const endsEpoch = number % perEpoch === 0
@@ -283,6 +287,7 @@ export class TrainingLoop {
         })
       }
       this.#looks.step = number
+      this.progress = progress
       if (isPaused) await this.#hold(group, number)
       if (isLookedAt) await gaps.one()
       if (isRegrouped) throw new Regrouping(`after step ${number}`)

@@ -4,7 +4,7 @@ import { task } from '../../../demos/playground/demo.ts'
 import { pointsToBytes } from '../../../demos/playground/given-points.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
-import { Trainer } from '../../../src/trainer/loop/trainer.ts'
+import { Trainer, type TrainerOptions } from '../../../src/trainer/loop/trainer.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
 import type { RunEvent, TrainerResult } from '../../../src/trainer/watch/run-events.ts'
@@ -29,6 +29,8 @@ interface Member {
   kill(): void
   /** Resolves after that step. */
   after(step: number): Promise<void>
+  /** Asks for another group, as rank 0 does when a rank comes. */
+  regroup(): void
 }
 
 /** A rank that trains with the members of a room. */
@@ -36,7 +38,7 @@ function enter(
   room: ElasticRoom,
   name: string,
   input: TrainConfigInput,
-  options: { joins?: boolean; given?: Uint8Array } = {},
+  { task: given = task as Task, ...options }: Partial<TrainerOptions> = {},
 ): Member {
   const events: RunEvent[] = []
   let group: ProcessGroup | undefined
@@ -45,9 +47,10 @@ function enter(
     group = await room.next(name)
     return group
   }
+  let trainer: Trainer | undefined
   const train = async (): Promise<TrainerResult> => {
-    const trainer = new Trainer({
-      task: task as Task,
+    const own = new Trainer({
+      task: given,
       runtime: new CpuRuntime(),
       group: await next(),
       regroup: next,
@@ -61,7 +64,8 @@ function enter(
         for (const { step, resolve } of waiting) if (step === event.step) resolve()
       },
     })
-    return trainer.run().finally(() => trainer.destroy())
+    trainer = own
+    return own.run().finally(() => own.destroy())
   }
   return {
     end: train().then(
@@ -69,6 +73,7 @@ function enter(
       (reason: unknown) => ({ reason, events }),
     ),
     kill: () => group?.destroy(),
+    regroup: () => trainer?.regroupSoon(),
     after: (step) => new Promise((resolve) => waiting.push({ step, resolve })),
   }
 }
@@ -175,3 +180,48 @@ test.each(['adamw', 'sgd'] as const)(
     expect(lossesOf(last)).toEqual(lossesOf(one[0]).slice(steps[0]))
   },
 )
+
+test('a resumed run continues with a rank that takes the place of a lost one', async () => {
+  warned()
+  const folder = seenFolder()
+  const checkpoints = { folder: async () => folder }
+  const place = () => checkpoints
+  const first = { ...settings, steps: 10, checkpointEvery: 10 }
+  resultsOf(await trainRanks(2, first, () => new CpuRuntime(), place, task as Task))
+  const room = new ElasticRoom(['a', 'b'])
+  const input = { steps: 80, checkpointEvery: 0, resume: 'latest' } as const
+  const [a, b] = ['a', 'b'].map((name) => enter(room, name, input, { checkpoints }))
+  await a.after(60)
+  room.become(['a', 'c'])
+  b.kill()
+  const c = enter(room, 'c', input, { checkpoints, joins: true })
+  const results = resultsOf([await a.end, await c.end])
+  expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
+})
+
+test('a rank that fails before its first step ends the run for itself alone', async () => {
+  warned()
+  const room = new ElasticRoom(['a', 'b'])
+  const [a, b] = ['a', 'b'].map((name) => enter(room, name, { steps: 90 }))
+  await a.after(52)
+  room.become(['a', 'b', 'c'])
+  a.regroup()
+  const poor = { ...task, load: () => Promise.reject(new Error('no data here')) } as Task
+  const c = enter(room, 'c', { steps: 90 }, { task: poor, joins: true })
+  expect((await c.end).reason).toMatchObject({ message: 'no data here' })
+  room.become(['a', 'b'])
+  resultsOf([await a.end, await b.end])
+})
+
+test('more ranks than the batch has samples may join', async () => {
+  warned()
+  const input = { steps: 80, batchSize: 2 } as const
+  const room = new ElasticRoom(['a', 'b'])
+  const [a, b] = ['a', 'b'].map((name) => enter(room, name, input))
+  await a.after(52)
+  room.become(['a', 'b', 'c'])
+  a.regroup()
+  const c = enter(room, 'c', input, { joins: true })
+  const results = resultsOf([await a.end, await b.end, await c.end])
+  expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
+})
