@@ -5,10 +5,12 @@ import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
 import { Flatten, Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Sequential, type StateDict } from '../../../src/nn/module.ts'
+import type { LinkMeasurement } from '../../../src/peer/group/measure-links.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
 import { trainDigits } from '../../support/digit-ranks.ts'
 import { serveDigits } from '../../support/served-digits.ts'
+import { startTask } from '../../support/task-ranks.ts'
 import { lossesOf, resultsOf, trainRanks } from '../../support/train-ranks.ts'
 
 // 36 samples in batches of 15: an epoch is 3 steps, of which the last is short, and no number of virtual workers divides the batch.
@@ -76,6 +78,21 @@ describe('a run with exact', () => {
     }
     for (const state of states.slice(1)) expect(state).toEqual(states[0])
     expect(Math.max(...states[0]['2.running_var'].data)).not.toBe(1)
+  }, 60_000)
+
+  test('ends with the same bits by one-shot, direct and ring sums', async () => {
+    const hashOf = async (choice: LinkMeasurement['choice']) => {
+      const settings = { demo: 'playground', steps: 12, seed: 4, exact: true } as const
+      const options = () => ({ linksBefore: { choice, bytesPerMs: 100 } })
+      const { ranks, close } = await startTask(4, settings, () => new CpuRuntime(), options)
+      const hashes = await Promise.all(ranks.map(async ({ end }) => (await end).paramHash))
+      close()
+      expect(new Set(hashes).size).toBe(1)
+      return hashes[0]
+    }
+    const oneShot = await hashOf({ oneShotMaxBytes: 2 ** 30, directMaxBytes: 2 ** 30 })
+    expect(await hashOf({ oneShotMaxBytes: 0, directMaxBytes: 2 ** 30 })).toBe(oneShot)
+    expect(await hashOf({ oneShotMaxBytes: 0, directMaxBytes: 0 })).toBe(oneShot)
   }, 60_000)
 
   test('follows the losses of a plain run', async () => {
