@@ -111,19 +111,21 @@ const plain: Record<string, unknown> = v.parse(trainConfigSchema, {
   data: '-',
 })
 
-/** A setting that makes a run's bits depend on its ranks. */
+/** A setting that makes a run's bits depend on its ranks, or on how fast one of them is. */
 export const withExact = ({
   exact,
   strategy,
   parallel,
   partition,
   precision,
-}: Pick<TrainConfig, 'exact' | 'strategy' | 'parallel' | 'partition' | 'precision'>) => {
+  tune,
+}: Pick<TrainConfig, 'exact' | 'strategy' | 'parallel' | 'partition' | 'precision' | 'tune'>) => {
   if (!exact) return undefined
   if (strategy !== 'ddp') return 'strategy'
   if (parallel !== 'dp') return 'parallel'
   if (partition !== 'shuffled') return 'partition'
-  return precision === 'float32' ? undefined : 'precision'
+  if (precision !== 'float32') return 'precision'
+  return tune ? 'tune' : undefined
 }
 
 /** A setting that does not go with replicas that differ: a file has one of them. */

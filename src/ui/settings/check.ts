@@ -10,6 +10,7 @@ import {
   hasSetting,
   refusal,
   withAlone,
+  withExact,
 } from '../../trainer/settings/experiments.ts'
 import { defaultDraftOf, isTransport, mostRanks, ranksOf } from './draft.ts'
 import {
@@ -79,8 +80,13 @@ export function checkDraft(
     if (result.success) config[key] = result.output
     else errors[key] = wordsOf(experiments, setting, draft, result.issues[0])
   }
-  const apart = withAlone(config as TrainConfig)
+  const { has, defaultsOf } = experiments
+  const defaults = v.parse(trainConfigSchema, defaultsOf(has(draft.demo) ? draft.demo : undefined))
+  const whole: TrainConfig = { ...defaults, ...config }
+  const apart = withAlone(whole)
   if (apart) errors[apart] = 'Not available while the exchange is off'
+  const inexact = withExact(whole)
+  if (inexact) errors[inexact] = 'Not available with the same bits on any tabs'
   if (!errors.batchSize && Number(config.batchSize) < worldSize) {
     errors.batchSize = correction(
       'Enter',

@@ -265,9 +265,9 @@ export class RoomMember {
    */
   start(config: TrainConfigInput): void {
     if (this.#hasStarted || this.#assignment) return
+    const parsed = this.#parse(config)
     this.#hasStarted = true
     this.#marks.begin('pressed')
-    const parsed = this.#parse(config)
     const settings = parsed as unknown as JsonValue
     this.#requireClient().start(settings, canBeElastic(parsed))
   }

@@ -217,6 +217,22 @@ describe('checking', () => {
     })
   })
 
+  it.each([
+    ['strategy', 'alone'],
+    ['parallel', 'fsdp'],
+    ['partition', 'own-slice'],
+    ['precision', 'float16'],
+    ['tune', 'true'],
+  ] as const)('with the same bits on any tabs, %s=%s is not available', (key, value) => {
+    const draft = { ...defaultDraft, exact: 'true', [key]: value }
+    expect(checkDraft(draft)).toMatchObject({
+      config: null,
+      errors: { [key]: 'Not available with the same bits on any tabs' },
+    })
+    // What is empty has its default.
+    expect(checkDraft({ ...draft, [key]: '' }).errors).toEqual({})
+  })
+
   it('a batch is no larger than the data, where that is known', () => {
     const playground = { ...defaultDraftOf('playground'), batchSize: '481' }
     expect(checkDraft(playground).errors.batchSize).toBe(
