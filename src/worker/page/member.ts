@@ -361,7 +361,10 @@ export class RoomMember {
   }
 
   /** The worker has noticed a loss, by silence perhaps, which the page's own connections do not see. */
-  #tellLost({ epoch, links }: Assignment, text: string): void {
+  #tellLost(text: string): void {
+    const { epoch, links } = this.#trainsIn!
+    // Where another group follows, the server knows.
+    if (epoch !== this.#newestEpoch || links.length === 0) return
     const named = lostRankIn(text)
     const { peerRank } = links.find((link) => link.peerRank === named) ?? links[0]
     this.#client?.linkDown(epoch, peerRank, text.slice(0, 300))
@@ -441,9 +444,8 @@ export class RoomMember {
         location.href,
         (events) => {
           for (const { event, atMs } of events) {
-            const now = current()
-            if (!now) return
-            if (event.event === 'lost') this.#tellLost(now, event.text)
+            if (!current()) return
+            if (event.event === 'lost') this.#tellLost(event.text)
             this.#marks.take(event, atMs)
             this.#options.onEvent?.(event, atMs)
           }

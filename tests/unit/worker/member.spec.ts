@@ -1,24 +1,161 @@
-import { expect, it } from 'vitest'
-import { experiments } from '../../../demos/experiments.ts'
+import { afterAll, beforeEach, expect, it, vi } from 'vitest'
+import { experiments, parseTrainConfig } from '../../../demos/experiments.ts'
+import type { Assignment } from '../../../src/peer/room/messages.ts'
 import { newRoomLink } from '../../../src/peer/room/secret.ts'
+import type { SignalClient, SignalEvents } from '../../../src/peer/tab/signal.ts'
+import { TabringError } from '../../../src/util/errors.ts'
+import type { AdapterFacts, ComputeApi, RunEvent } from '../../../src/worker/api.ts'
+import type { ComputeClient } from '../../../src/worker/page/client.ts'
+import type { RingLinks } from '../../../src/worker/page/connect.ts'
 import { RoomMember } from '../../../src/worker/page/member.ts'
 
-/** A member without a browser: its worker is a port on which nobody answers. */
-function newMember(): RoomMember {
-  const { port1 } = new MessageChannel()
-  return new RoomMember({
+/** A member whose server, links and worker are played by the test: `told` is what the server hears. */
+
+interface World {
+  told: unknown[][]
+  hear: <K extends keyof SignalEvents>(event: K, value: SignalEvents[K]) => void
+  work: (event: RunEvent) => void
+  die: (error: Error) => void
+}
+
+const world = vi.hoisted(() => {
+  vi.resetModules() // specs before this one may have loaded what is mocked here
+  return {} as World
+})
+
+vi.mock('../../../src/peer/tab/signal.ts', () => ({
+  signalUrl: () => 'ws://test',
+  SignalClient: class implements Partial<SignalClient> {
+    on: SignalClient['on'] = (event, listener) => {
+      const before = world.hear
+      world.hear = (told, value) => {
+        before(told, value)
+        if ((told as string) === event) listener(value as never)
+      }
+      return () => undefined
+    }
+    open = async () => undefined
+    linkDown = (...words: unknown[]) => world.told.push(['linkDown', ...words])
+    abort = (...words: unknown[]) => world.told.push(['abort', ...words])
+    bye = () => world.told.push(['bye'])
+  },
+}))
+
+vi.mock('../../../src/worker/page/connect.ts', () => ({
+  leaveOnPageHide: () => undefined,
+  formLinks: (): Partial<RingLinks> => ({
+    connected: Promise.resolve(),
+    letGo: () => undefined,
+    close: () => undefined,
+  }),
+}))
+
+vi.mock('../../../src/worker/page/client.ts', () => ({
+  startCompute: (): Partial<ComputeClient> => {
+    const dead = new Promise<never>((_, reject) => {
+      world.die = reject
+    })
+    const api: Partial<ComputeApi> = {
+      train: (_membership, _config, _baseUrl, onEvents) => {
+        world.work = (event) => onEvents([{ event, atMs: 0 }])
+        return dead
+      },
+      regroupSoon: async () => undefined,
+      continueAs: async () => undefined,
+      dropLinks: async () => undefined,
+    }
+    return { api: api as ComputeApi, dead }
+  },
+}))
+
+beforeEach(() => {
+  world.told = []
+  world.hear = () => undefined
+  vi.stubGlobal('location', { href: 'http://test/' })
+  vi.stubGlobal('document', { hidden: false })
+  vi.stubGlobal('WebSocket', null)
+})
+afterAll(() => {
+  vi.unstubAllGlobals()
+  // The specs after this one in the same worker load their modules again.
+  vi.resetModules()
+})
+
+const newMember = (onEvent?: (event: RunEvent) => void) =>
+  new RoomMember({
     experiments,
-    startWorker: () => port1 as unknown as Worker,
+    startWorker: () => null as never,
     link: newRoomLink(),
     name: 'tab',
-    transport: 'auto',
+    transport: 'relay',
     mode: 'create',
+    onEvent,
   })
+
+/** Rank 0 of so many, in an elastic run that began with epoch 1. */
+const assignment = (epoch: number, worldSize: number): Assignment => ({
+  epoch,
+  run: 1,
+  rank: 0,
+  worldSize,
+  members: Array.from({ length: worldSize }, (_, rank) => ({
+    id: `${rank}`,
+    name: `t${rank}`,
+    adapter: null,
+    hostTag: '',
+    hidden: false,
+    transport: 'relay',
+  })),
+  links: Array.from({ length: worldSize - 1 }, (_, before) => ({
+    peerRank: before + 1,
+    kind: 'relay',
+    initiator: true,
+  })),
+})
+
+const settings = JSON.parse(JSON.stringify(parseTrainConfig({})))
+const heard: string[] = []
+
+/** A member in an elastic run that has begun. */
+async function running(worldSize: number): Promise<void> {
+  heard.length = 0
+  await newMember(({ event }) => heard.push(event)).join({} as AdapterFacts)
+  world.hear('assign', assignment(1, worldSize))
+  world.hear('start', { epoch: 1, settings })
 }
+
+const lost = (text: string): RunEvent => ({ event: 'lost', text, rank: 0 })
 
 it('start works after one that was refused for its settings', () => {
   const member = newMember()
   expect(() => member.start({ exact: true, tune: true })).toThrow('tune: not available with exact')
-  // It gets as far as the server, of which there is none here.
+  // It gets as far as the server, which this member has not joined.
   expect(() => member.start({ exact: true })).toThrow('not joined yet')
+})
+
+it('a loss that the worker notices reaches the server, with the rank that it names', async () => {
+  await running(3)
+  world.work(lost('rank 2 (t2) is gone.'))
+  expect(world.told).toEqual([['linkDown', 1, 2, 'rank 2 (t2) is gone.']])
+})
+
+it('a loss in a group that another follows is not told: its ranks are others', async () => {
+  await running(3)
+  world.hear('assign', assignment(2, 2))
+  world.work(lost('rank 1 (t1) is gone.'))
+  world.hear('start', { epoch: 2, settings })
+  // The worker has not left the group before yet.
+  world.work(lost('rank 1 (t1) is gone.'))
+  expect(world.told).toEqual([])
+  expect(heard).toEqual(['lost', 'lost'])
+  await new Promise(setImmediate)
+  world.work(lost('rank 1 (t1) is gone.'))
+  expect(world.told).toEqual([['linkDown', 2, 1, 'rank 1 (t1) is gone.']])
+})
+
+it('a rank without links has none to report', async () => {
+  await running(1)
+  world.work(lost('link lost'))
+  expect(heard).toEqual(['lost'])
+  expect(world.told).toEqual([])
 })
