@@ -405,6 +405,12 @@ export class RoomMember {
     return (this.#next?.assignment ?? this.#assignment)!.epoch
   }
 
+  /** Whether the others continue the run when this tab leaves: it is elastic and has begun. */
+  get #continuesWithoutThis(): boolean {
+    const { run, epoch } = this.#assignment!
+    return run !== undefined && (this.#isRunning || run !== epoch)
+  }
+
   /** The room's run before is over, and the worker has not come to its end yet: it ends here, in the words in which it was ended. */
   #endBefore(): void {
     const hasStarted = this.#hasStarted
@@ -523,7 +529,8 @@ export class RoomMember {
   #died(error: Error): void {
     if (this.#isClosed) return
     const client = this.#client
-    if (this.#assignment) client?.abort(this.#newestEpoch, messageOf(error).slice(0, 300))
+    if (this.#assignment && !this.#continuesWithoutThis)
+      client?.abort(this.#newestEpoch, messageOf(error).slice(0, 300))
     this.#fail(error)
     this.#endMeasures()
     client?.bye()

@@ -124,6 +124,12 @@ async function running(worldSize: number): Promise<void> {
   world.hear('start', { epoch: 1, settings })
 }
 
+/** The compute worker ends. */
+async function die(): Promise<void> {
+  world.die(new TabringError('worker.dead', 'crashed'))
+  await new Promise(setImmediate)
+}
+
 const lost = (text: string): RunEvent => ({ event: 'lost', text, rank: 0 })
 
 it('start works after one that was refused for its settings', () => {
@@ -158,4 +164,28 @@ it('a rank without links has none to report', async () => {
   world.work(lost('link lost'))
   expect(heard).toEqual(['lost'])
   expect(world.told).toEqual([])
+})
+
+it('a dead worker does not end an elastic run that has begun: its tab leaves', async () => {
+  await running(2)
+  await die()
+  expect(world.told).toEqual([['bye']])
+})
+
+it('a worker that dies before it has joined an elastic run does not end it', async () => {
+  await newMember().join({} as AdapterFacts)
+  world.hear('assign', assignment(2, 2))
+  await die()
+  expect(world.told).toEqual([['bye']])
+})
+
+it.each([
+  ['an elastic run that has not begun', assignment(1, 2)],
+  ['a run that is not elastic', { ...assignment(1, 2), run: undefined }],
+])('a dead worker ends %s, with the reason', async (_, assigned) => {
+  await newMember().join({} as AdapterFacts)
+  world.hear('assign', assigned)
+  if (!assigned.run) world.hear('start', { epoch: 1, settings })
+  await die()
+  expect(world.told).toEqual([['abort', 1, 'crashed'], ['bye']])
 })
