@@ -1,6 +1,7 @@
 import { experiments } from '../demos/experiments.ts'
 import { startWorker } from '../demos/start-worker.ts'
 import { type TransportChoice, transportChoices } from './peer/room/messages.ts'
+import { isLeftOut } from './peer/room/refusals.ts'
 import { newRoomLink, parseFragment } from './peer/room/secret.ts'
 import { DataError } from './util/errors.ts'
 import { isTracing } from './util/spans.ts'
@@ -40,6 +41,8 @@ const failed = (error: unknown, rank: number | null) =>
 async function finished(end: RunEnd): Promise<void> {
   if (!end.ok) {
     failed(end.error, end.rank)
+    // The launcher opens another tab in its place: this one must not come back into the run.
+    if (isLeftOut(end.error.message)) member.close()
     return
   }
   if (end.rank === 0 && parameters.has('save')) await offerDownload()

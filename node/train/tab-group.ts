@@ -1,5 +1,6 @@
 import { stripVTControlCharacters } from 'node:util'
 import * as v from 'valibot'
+import { isLeftOut } from '../../src/peer/room/refusals.ts'
 import { type ErrorCode, errorCodes, PeerError, TabringError } from '../../src/util/errors.ts'
 
 /**
@@ -201,7 +202,9 @@ export class TabGroup {
     const done = parsed.output
     if (done.rank !== null) this.#tabs[tab].rank = done.rank
     if (!done.ok) {
-      this.fail(tab, done.code, done.message)
+      const { code, message } = done
+      if (code === 'worker.dead' || isLeftOut(message)) this.lose(tab, message, code)
+      else this.fail(tab, code, message)
       return
     }
     const { rank, result, bytesSent, links } = done
@@ -211,11 +214,12 @@ export class TabGroup {
   }
 
   /** Takes the loss of `tab`: an elastic run that has begun continues with the others. Else it is a failure. */
-  lose(tab: number, text: string): void {
+  lose(tab: number, text: string, code = 'worker.dead'): void {
     const state = this.#tabs[tab]
+    if (state.isGone) return
     const hasOthers = this.#tabs.some((one) => one !== state && !one.isGone && one.rank !== null)
     if (hasOthers && (state.rank !== null || state.joins) && this.#goesOn(tab, text)) return
-    this.fail(tab, 'worker.dead', text)
+    this.fail(tab, code, text)
   }
 
   /** Takes a failure of `tab`. The run is over; a moment later the failure nearest to the cause is the one told. */

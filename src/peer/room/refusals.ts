@@ -44,6 +44,13 @@ export const isRemoval = (text: string): boolean => text.includes(removalMark)
 export const removerIn = (text: string): string =>
   text.slice(text.indexOf(removalMark) + removalMark.length)
 
+/** What the server tells a tab that an elastic run leaves out. */
+export const leftOutBecause = (why: string): string => `${leftOutMark}${why}`
+const leftOutMark = 'the run continues without this tab: '
+
+/** Whether a text tells of a tab that an elastic run leaves out. */
+export const isLeftOut = (text: string): boolean => text.includes(leftOutMark)
+
 /** Thrown if the signaling server refuses a request. */
 export class SignalError extends PeerError {
   /** The server's reason. */

@@ -12,7 +12,7 @@ import type {
   RoomState,
   ServerMessage,
 } from '../room/messages.ts'
-import type { Refusal } from '../room/refusals.ts'
+import { leftOutBecause, type Refusal } from '../room/refusals.ts'
 import type { TokenBucket } from '../room/token-bucket.ts'
 import { planLinks } from '../room/topology.ts'
 
@@ -291,7 +291,7 @@ export class RoomRun {
     const outside = isForGood ? this.barred : this.silent
     outside.add(member)
     const { epoch } = this
-    const whole = `epoch ${epoch}: the run continues without this tab: ${text}`
+    const whole = `epoch ${epoch}: ${leftOutBecause(text)}`
     this.room.send(member, { type: 'abort', epoch, rank: null, text: whole })
   }
 

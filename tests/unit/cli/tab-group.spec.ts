@@ -99,6 +99,26 @@ test('an elastic run ends well without a tab that was lost, and with one that jo
   expect(told).toEqual(['rank 1: its tab crashed.'])
 })
 
+test.each([
+  [
+    'that it leaves out',
+    'peer.aborted',
+    'epoch 1: the run continues without this tab: rank 1 (guest) did not answer within 1500 ms.',
+  ],
+  ['whose worker ended', 'worker.dead', 'compute worker: ended (crashed).'],
+])('an elastic run ends well without a tab %s', async (_, code, message) => {
+  const told: string[] = []
+  const onLost = (text: string) => told.push(text)
+  const group = new TabGroup({ worldSize: 2, timeoutMs: 60_000, onEvent: ignore, onLost })
+  for (const tab of [0, 1]) group.event(tab, begun(tab))
+  // Its page tells it once more.
+  for (let i = 0; i < 2; i++) group.done(1, failed(1, code, message))
+  await vi.advanceTimersByTimeAsync(1000)
+  group.done(0, done(0))
+  expect(await group.finished).toHaveLength(1)
+  expect(told).toEqual([`rank 1: ${message}`])
+})
+
 test('an elastic run does not wait for a tab that has not joined, nor end by its failure', async () => {
   const told: string[] = []
   const onLost = (text: string) => told.push(text)
