@@ -200,7 +200,9 @@ export class TabGroup {
       return
     }
     const done = parsed.output
-    if (done.rank !== null) this.#tabs[tab].rank = done.rank
+    const state = this.#tabs[tab]
+    // A tab that joins may have a rank before the run has begun in it.
+    if (done.rank !== null && (done.ok || !state.joins)) state.rank = done.rank
     if (!done.ok) {
       const { code, message } = done
       if (code === 'worker.dead' || isLeftOut(message)) this.lose(tab, message, code)
@@ -208,8 +210,8 @@ export class TabGroup {
       return
     }
     const { rank, result, bytesSent, links } = done
-    this.#tabs[tab].done = { rank, result, bytesSent, links }
-    this.#tabs[tab].doing = 'done'
+    state.done = { rank, result, bytesSent, links }
+    state.doing = 'done'
     this.#succeedIfDone()
   }
 

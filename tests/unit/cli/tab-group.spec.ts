@@ -127,10 +127,16 @@ test('an elastic run does not wait for a tab that has not joined, nor end by its
   group.lose(1, 'its tab crashed.')
   const first = group.add()
   group.done(first, failed(null, 'gpu.unavailable', 'no adapter'))
+  const second = group.add()
+  group.done(second, failed(1, 'peer.aborted', 'the run has ended'))
   group.add()
   group.done(0, done(0))
   expect(await group.finished).toHaveLength(1)
-  expect(told).toEqual(['rank 1: its tab crashed.', 'the new tab: no adapter'])
+  expect(told).toEqual([
+    'rank 1: its tab crashed.',
+    'the new tab: no adapter',
+    'the new tab: the run has ended',
+  ])
 })
 
 test.each([
