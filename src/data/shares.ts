@@ -32,6 +32,28 @@ export function batchShares(batchSize: number, worldSize: number): BatchShare[] 
   }))
 }
 
+/** The rows of each virtual worker of a run with `exact`; the last ones of a batch may have rows that do not count. */
+export const virtualRows = (batchSize: number, virtualWorkers: number): number =>
+  Math.ceil(batchSize / virtualWorkers)
+
+/**
+ * Each rank's share of a global batch in a run with `exact`: whole virtual workers, in order, as evenly as they can be dealt.
+ *
+ * shape: [worldSize]; the last shares may reach beyond the batch.
+ */
+export function virtualShares(
+  batchSize: number,
+  virtualWorkers: number,
+  worldSize: number,
+): BatchShare[] {
+  const rows = virtualRows(batchSize, virtualWorkers)
+  const firstOf = (rank: number) => Math.floor((rank * virtualWorkers) / worldSize)
+  return Array.from({ length: worldSize }, (_, rank) => ({
+    offset: firstOf(rank) * rows,
+    rows: (firstOf(rank + 1) - firstOf(rank)) * rows,
+  }))
+}
+
 /**
  * Rows of a full step, over all ranks: the batch size, or all samples where there are fewer, so that each rank has its share of those; at
  * least one for each rank.

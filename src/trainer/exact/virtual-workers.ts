@@ -1,4 +1,4 @@
-import { epochOrder, stepsPerEpoch } from '../../data/shares.ts'
+import { epochOrder, stepsPerEpoch, virtualRows, virtualShares } from '../../data/shares.ts'
 import type { Draws } from '../evaluate/share-batches.ts'
 import type { TrainConfig } from '../settings/config.ts'
 
@@ -27,18 +27,14 @@ export function planVirtualWorkers(
   worldSize: number,
 ): VirtualWorkers {
   const batch = Math.min(batchSize, samples)
-  const rows = Math.ceil(batch / virtualWorkers)
-  const firstOf = (one: number) => Math.floor((one * virtualWorkers) / worldSize)
-  const shares = Array.from({ length: worldSize }, (_, one) => ({
-    offset: firstOf(one) * rows,
-    rows: (firstOf(one + 1) - firstOf(one)) * rows,
-  }))
+  const rows = virtualRows(batch, virtualWorkers)
+  const shares = virtualShares(batch, virtualWorkers, worldSize)
   let orderOf = -1
   let order = new Uint32Array(0)
   return {
     rows,
-    first: firstOf(rank),
-    count: firstOf(rank + 1) - firstOf(rank),
+    first: shares[rank].offset / rows,
+    count: shares[rank].rows / rows,
     draws: {
       shares,
       perEpoch: stepsPerEpoch(samples, batch),

@@ -1,8 +1,9 @@
-import { batchShares } from '../../data/shares.ts'
+import * as v from 'valibot'
+import { batchShares, virtualShares } from '../../data/shares.ts'
 import { edgesBySize } from '../../peer/room/edges.ts'
 import type { AssignedLink, MemberInfo } from '../../peer/room/messages.ts'
 import { canFallBack, linkKind } from '../../peer/room/topology.ts'
-import { pipelinesOf } from '../../trainer/settings/config.ts'
+import { pipelinesOf, type TrainConfig, trainConfigSchema } from '../../trainer/settings/config.ts'
 import { checkDraft } from '../settings/check.ts'
 import { isMaker } from './room-facts.ts'
 import type { Run } from './run.ts'
@@ -86,7 +87,22 @@ export function sharesOf(
   run: Pick<Run, 'config' | 'worldSize' | 'fullestStep'>,
 ): readonly number[] {
   if (!run.config) return []
-  return batchShares(samplesOfStep(run), run.worldSize).map(({ rows }) => rows)
+  return rowsOf(run.config, samplesOfStep(run), run.worldSize)
+}
+
+/** Rows of each rank in a batch. */
+function rowsOf(
+  {
+    exact,
+    virtualWorkers = v.getDefault(trainConfigSchema.entries.virtualWorkers),
+  }: Partial<TrainConfig>,
+  batch: number,
+  ranks: number,
+): number[] {
+  if (!exact) return batchShares(batch, ranks).map(({ rows }) => rows)
+  return virtualShares(batch, virtualWorkers, ranks).map(({ offset, rows }) =>
+    Math.max(0, Math.min(rows, batch - offset)),
+  )
 }
 
 /** How many samples a full step takes, against one rank's part of it. */
@@ -111,16 +127,13 @@ export function stepSamples(snapshot: Snapshot): StepSamples {
     }
   }
   const tabs = lobby?.members.length ?? 0
-  const batchSize = isMaker(snapshot)
-    ? checkDraft(experiments, draft, tabs).config?.batchSize
-    : undefined
-  return inWords(batchSize ? batchShares(batchSize, tabs).map(({ rows }) => rows) : [])
+  const config = isMaker(snapshot) ? checkDraft(experiments, draft, tabs).config : null
+  return inWords(config?.batchSize ? rowsOf(config, config.batchSize, tabs) : [])
 }
 
 function inWords(shares: readonly number[]): StepSamples {
   if (shares.length === 0) return { total: Number.NaN, words: 'all ranks' }
   const total = shares.reduce((sum, rows) => sum + rows, 0)
-  // Shares differ by one at most.
   const ranksOf = [...new Set(shares)].map((rows) => ({
     rows,
     ranks: shares.filter((other) => other === rows).length,

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { noTimes } from '../../../src/graph/plan/step-program.ts'
 import { last } from '../../../src/ui/parts/series.ts'
-import { ratesOf, stepSamples } from '../../../src/ui/state/rates.ts'
+import { ratesOf, sharesOf, stepSamples } from '../../../src/ui/state/rates.ts'
 import { reduce } from '../../../src/ui/state/reduce.ts'
 import {
   canStart,
@@ -168,6 +168,22 @@ describe('a run', () => {
       total: 64,
       words: '2 pipelines of 2 ranks',
     })
+  })
+
+  it('counts the samples of whole virtual workers for each rank of an exact run', () => {
+    const shares = (worldSize: number, fullestStep = 0, virtualWorkers = 8) => {
+      const config = parseTrainConfig({ exact: true, virtualWorkers })
+      return sharesOf({ config, worldSize, fullestStep })
+    }
+    expect(shares(3)).toEqual([16, 24, 24])
+    // Of the last virtual workers 4 rows count, and none.
+    expect(shares(2, 60)).toEqual([32, 28])
+    expect(shares(4, 9)).toEqual([4, 4, 1, 0])
+    expect(shares(3, 0, 2)).toEqual([0, 32, 32])
+    const maker = play(inside(3), { type: 'setting', key: 'exact', value: 'true' })
+    expect(stepSamples(maker)).toEqual({ total: 64, words: '3 ranks: 16 + 2\u00a0×\u00a024' })
+    const unset = play(maker, { type: 'setting', key: 'virtualWorkers', value: '' })
+    expect(stepSamples(unset)).toEqual(stepSamples(maker))
   })
 
   it('counts what steps really take where the data is smaller than the batch', () => {
