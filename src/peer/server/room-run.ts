@@ -90,7 +90,7 @@ type Refused = { readonly code: Refusal; readonly text: string }
  *   answer within `doubtMs` are left out until they are heard again.
  * - Ranks that are not ready in time are left out in the same way. Of two that cannot be linked the newcomer is left out, or the higher rank, for
  *   the rest of the run.
- * - An abort of a rank ends the run for all.
+ * - An abort of a rank ends the run for all; that of one that came with the newest epoch leaves it out for the rest of the run.
  */
 export class RoomRun {
   state: RoomState = 'lobby'
@@ -105,6 +105,8 @@ export class RoomRun {
   private hasBegun = false
   /** Of the epoch that ran last, while the one that follows is ASSIGNED: they may be done with it. */
   private before: { epoch: number; ranks: Rank[] } | null = null
+  /** Ranks of the newest epoch that no epoch before had. */
+  private newest: readonly Member[] = []
   /** Members of the room that are no ranks of this run: until they are heard again, or to its end. */
   private readonly silent = new Set<Member>()
   private readonly barred = new Set<Member>()
@@ -263,6 +265,7 @@ export class RoomRun {
     for (const some of [members, known]) {
       const plan = this.planFor(some)
       if ('code' in plan || some.length === 0) continue
+      this.newest = some.filter((one) => !known.includes(one))
       this.assign(some, plan.links)
       return
     }
@@ -346,6 +349,11 @@ export class RoomRun {
         return
       case 'abort': {
         const text = withoutEpoch(message.text, this.epoch)
+        if (this.newest.includes(member)) {
+          this.leaveOut(member, text, true)
+          this.regroup()
+          return
+        }
         const why = without(`rank ${rank} `, text)
         this.fail(rank, `${this.nameOf(rank)}${why === text ? ':' : ''} ${why}`)
         return
@@ -453,6 +461,7 @@ export class RoomRun {
     this.clearTimers()
     this.ranks = []
     this.before = null
+    this.newest = []
     this.settings = null
     this.silent.clear()
     this.barred.clear()

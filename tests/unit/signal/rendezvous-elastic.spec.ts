@@ -161,3 +161,24 @@ it('a rank alone continues, and admits a newcomer', async () => {
   await world.env.advance(limits.joinMs)
   expect(world.last('late', 'assign')).toMatchObject({ epoch: 3, run: 1, rank: 1, worldSize: 2 })
 })
+
+it('a newcomer that fails is left out for the rest of the run, a rank from before ends it', async () => {
+  await begun(2)
+  world.join('late')
+  await world.tick()
+  await world.env.advance(limits.joinMs)
+  ready(['t0', 't1', 'late'])
+  world.say('late', { type: 'abort', epoch: 2, text: 'no data here' })
+  expect(world.last('late', 'abort').text).toBe(
+    'epoch 2: the run continues without this tab: no data here',
+  )
+  for (const id of ['t0', 't1']) {
+    expect(namesOf(id)).toEqual(['t0', 't1'])
+    expect(world.all(id, 'abort')).toEqual([])
+  }
+  ready(['t0', 't1'])
+  await world.env.advance(10 * limits.joinMs)
+  expect(world.last('t0', 'assign').epoch).toBe(3)
+  world.say('t1', { type: 'abort', epoch: 3, text: 'the loss is NaN' })
+  expect(world.last('t0', 'abort').text).toContain('the loss is NaN')
+})
