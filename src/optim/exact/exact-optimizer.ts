@@ -36,6 +36,8 @@ export class ExactOptimizer {
   /** The parameters' contents; read from the device before the first update. */
   #values: Floats[] | undefined
   readonly #states: Floats[][]
+  /** Parameters that have been updated, by number. */
+  readonly #updated = new Set<number>()
   readonly #gradient: Floats
   #exponents: Int32Array<ArrayBuffer> | undefined
   #steps = 0
@@ -62,6 +64,11 @@ export class ExactOptimizer {
   }
   set exponents(exponents: Int32Array<ArrayBuffer>) {
     this.#exponents = exponents
+  }
+
+  /** Of all parameters, in order. */
+  get moments(): readonly Floats[] {
+    return this.#states.flat()
   }
 
   /** The parameters' contents; call it before `begin`. errors: `device.mismatch`, `gpu.*`. */
@@ -91,6 +98,7 @@ export class ExactOptimizer {
    */
   update(i: number, sums: Int32Array, exponents: Int32Array, count: number): void {
     const settings = this.#settings
+    this.#updated.add(i)
     const values = this.#values![i]
     const gradient = this.#gradient.subarray(0, values.length)
     decode(sums, exponents, blockElements, count, gradient)
@@ -118,7 +126,7 @@ export class ExactOptimizer {
     this.#parameters[i].assign(values)
   }
 
-  /** What has not been updated is missing, as in PyTorch. */
+  /** Parameters that have not been updated are missing in `state`, as in PyTorch. */
   async stateDict(): Promise<OptimizerStateDict> {
     const settings = this.#settings
     const names = stateNames[settings.kind]
@@ -128,12 +136,13 @@ export class ExactOptimizer {
         return [name, { shape, data: this.#states[i][at].slice() }]
       })
     const params = this.#parameters.map((_, i) => i)
-    const entries = params.map((i): [number, StateEntry] => {
+    const updated = params.filter((i) => this.#updated.has(i))
+    const entries = updated.map((i): [number, StateEntry] => {
       const tensors: StateEntry = Object.fromEntries(tensorsOf(i))
       return [i, settings.kind === 'adamw' ? { step: this.#steps, ...tensors } : tensors]
     })
     return {
-      state: this.#steps > 0 ? Object.fromEntries(entries) : {},
+      state: Object.fromEntries(entries),
       param_groups: [
         {
           ...inPyTorch(settings),
@@ -147,7 +156,8 @@ export class ExactOptimizer {
   }
 
   /**
-   * Loads what `stateDict` gave, on any ranks. The state of AdamW or SGD does too; then the next step measures its gradients first.
+   * Loads what `stateDict` gave, on any ranks. The state of AdamW or SGD does too; then the next step measures its gradients first. Parameters
+   * that `state` lacks, such as frozen ones, begin with zeros.
    *
    * errors: `data.malformed` for a state of other parameters, or of another optimizer.
    */
@@ -164,13 +174,19 @@ export class ExactOptimizer {
     const isOfBlocks = Array.isArray(exponents) && [0, blocks].includes(exponents.length)
     if (typeof steps !== 'number' || !isOfBlocks)
       throw refuse(`expected exact_steps and exact_exponents of ${blocks} blocks`)
+    const { length } = this.#parameters
+    if (!Array.isArray(group.params) || group.params.length !== length)
+      throw refuse(`expected params of ${length} parameters`)
+    this.#updated.clear()
     for (const [i, { name, count }] of this.#parameters.entries()) {
+      const entry = state[i]
+      if (entry) this.#updated.add(i)
       for (const [at, key] of names.entries()) {
-        const tensor = state[i]?.[key]
-        if (steps === 0 && tensor === undefined) continue
-        if (typeof tensor !== 'object' || tensor?.data.length !== count)
+        const tensor = entry?.[key]
+        if (entry && (typeof tensor !== 'object' || tensor?.data.length !== count))
           throw refuse(`${key} of "${name}" must have ${count} elements`)
-        this.#states[i][at].set(tensor.data)
+        this.#states[i][at].fill(0)
+        if (typeof tensor === 'object' && tensor) this.#states[i][at].set(tensor.data)
       }
     }
     this.#exponents = exponents.length > 0 ? Int32Array.from(exponents) : undefined
