@@ -37,7 +37,7 @@ export const virtualRows = (batchSize: number, virtualWorkers: number): number =
   Math.ceil(batchSize / virtualWorkers)
 
 /**
- * Each rank's share of a global batch in a run with `exact`: whole virtual workers, in order, as evenly as they can be dealt.
+ * Each rank's share of a global batch in a run with `exact`: whole virtual workers that have rows, in order, as evenly as they can be dealt.
  *
  * shape: [worldSize]; the last shares may reach beyond the batch.
  */
@@ -47,7 +47,8 @@ export function virtualShares(
   worldSize: number,
 ): BatchShare[] {
   const rows = virtualRows(batchSize, virtualWorkers)
-  const firstOf = (rank: number) => Math.floor((rank * virtualWorkers) / worldSize)
+  const used = Math.ceil(batchSize / rows)
+  const firstOf = (rank: number) => Math.floor((rank * used) / worldSize)
   return Array.from({ length: worldSize }, (_, rank) => ({
     offset: firstOf(rank) * rows,
     rows: (firstOf(rank + 1) - firstOf(rank)) * rows,

@@ -19,7 +19,7 @@ export interface VirtualWorkers {
   readonly draws: Draws
 }
 
-/** Deals the virtual workers to ranks, in order, as evenly as they can be. */
+/** Deals the virtual workers that have rows to ranks, in order, as evenly as they can be. */
 export function planVirtualWorkers(
   { seed, batchSize, virtualWorkers }: Pick<TrainConfig, 'seed' | 'batchSize' | 'virtualWorkers'>,
   samples: number,
