@@ -2,14 +2,20 @@ import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { InputTypes, TracedFunction } from '../../graph/plan/prepare.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import type { Module } from '../../nn/module.ts'
+import { SyncBatchNorm } from '../../nn/sync-batch-norm.ts'
 import { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
+import { TabringError } from '../../util/errors.ts'
 import type { Draws } from '../evaluate/share-batches.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import { learningRateOf } from '../settings/demo-meta.ts'
 import type { Task } from '../settings/task.ts'
 import { ExactStep } from './exact-step.ts'
 import { planVirtualWorkers } from './virtual-workers.ts'
+
+const mostParameters = 50e6
+/** On the host of each rank: the value, two moments, the sum and a copy of it. */
+const bytesPerParameter = 20
 
 /** What a run with `exact` does in its own way. */
 export interface ExactRun {
@@ -21,7 +27,7 @@ export interface ExactRun {
   compile(runtime: AnyRuntime, step: TracedFunction, types: InputTypes): Promise<StepProgram>
 }
 
-/** `samples`: of the training set. */
+/** `samples`: of the training set. errors: `config.invalid` for a model that it cannot train. */
 export function exactRun(
   { meta }: Task,
   model: Module,
@@ -29,6 +35,7 @@ export function exactRun(
   samples: number,
   group: ProcessGroup,
 ): ExactRun {
+  mustFit(model)
   const workers = planVirtualWorkers(config, samples, group.rank, group.size)
   const lr = learningRateOf(config, meta)
   const optimizer = new ExactOptimizer(
@@ -45,4 +52,21 @@ export function exactRun(
     compile: (runtime, forward, types) =>
       ExactStep.create({ runtime, group, optimizer, workers, virtualWorkers, forward, types }),
   }
+}
+
+function mustFit(model: Module): void {
+  for (const [path, module] of model.namedModules()) {
+    if (!(module instanceof SyncBatchNorm)) continue
+    throw new TabringError(
+      'config.invalid',
+      `exact: "${path}" is a SyncBatchNorm, which needs all ranks within each forward pass, and virtual workers run one after the other. Use BatchNorm, or train without exact.`,
+    )
+  }
+  const parameters = model.parameters().reduce((sum, { count }) => sum + count, 0)
+  if (parameters <= mostParameters) return
+  const gigabytes = ((parameters * bytesPerParameter) / 1e9).toFixed(1)
+  throw new TabringError(
+    'config.invalid',
+    `exact: expected at most ${mostParameters / 1e6} million parameters, got ${Math.ceil(parameters / 1e6)} million, which take ${gigabytes} GB of host memory on each rank. Use a smaller model, or train without exact.`,
+  )
 }
