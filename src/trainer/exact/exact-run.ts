@@ -23,8 +23,13 @@ export interface ExactRun {
   /** Of a virtual worker: what its program is compiled for. */
   readonly rows: number
   readonly optimizer: ExactOptimizer
-  /** Compiles the step, for a virtual worker's rows. */
-  compile(runtime: AnyRuntime, step: TracedFunction, types: InputTypes): Promise<StepProgram>
+  /** Compiles the step, for a virtual worker's rows. `stepsDone`: of the run. */
+  compile(
+    runtime: AnyRuntime,
+    step: TracedFunction,
+    types: InputTypes,
+    stepsDone: number,
+  ): Promise<StepProgram>
 }
 
 /** `samples`: of the training set. errors: `config.invalid` for a model that it cannot train. */
@@ -49,8 +54,10 @@ export function exactRun(
     draws: workers.draws,
     rows: workers.rows,
     optimizer,
-    compile: (runtime, forward, types) =>
-      ExactStep.create({ runtime, group, optimizer, workers, virtualWorkers, forward, types }),
+    compile: (runtime, forward, types, stepsDone) => {
+      const own = { optimizer, workers, virtualWorkers, stepsDone }
+      return ExactStep.create({ runtime, group, forward, types, ...own })
+    },
   }
 }
 

@@ -25,14 +25,14 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { countElements } from '../../util/shape.ts'
 import type { BatchArrays } from '../settings/task.ts'
-import { judge, startExponent } from './exponents.ts'
+import { isUnfit, judge, startExponent } from './exponents.ts'
 import { Tail } from './tail.ts'
 import type { VirtualWorkers } from './virtual-workers.ts'
 
 /** Elements that travel in one collective. */
 const pieceElements = 2 ** 18
-/** A step that is done again this often has gradients that are no numbers, or too large for any. */
-const mostAttempts = 12
+/** A step whose gradients do not fit after so many attempts has some that are not finite, or too large. */
+const mostAttempts = 4
 
 export interface ExactStepOptions {
   readonly runtime: AnyRuntime
@@ -45,6 +45,8 @@ export interface ExactStepOptions {
   readonly forward: TracedFunction
   /** Of its rows. */
   readonly types: InputTypes
+  /** Of the run, before this program's first. Default 0. */
+  readonly stepsDone?: number
 }
 
 /**
@@ -67,6 +69,7 @@ export class ExactStep implements StepProgram {
   readonly #exponents: Pool
   readonly #places: readonly Place[]
   readonly #tail: Tail
+  #stepsDone: number
   /** How many times steps were done again. */
   repeats = 0
   /** What each rank says with a step, as `GradientExchange` has it: a word that all add up. */
@@ -85,6 +88,7 @@ export class ExactStep implements StepProgram {
     this.#sums = sums
     this.#exponents = exponents
     this.#places = places
+    this.#stepsDone = options.stepsDone ?? 0
     this.#tail = new Tail(options.virtualWorkers, trackedIn(program))
   }
 
@@ -148,7 +152,11 @@ export class ExactStep implements StepProgram {
     this.#exponents.destroy()
   }
 
-  /** `inputs`: the rows of all virtual workers of this rank, in order. `count`: how many of them are samples, the first ones. */
+  /**
+   * `inputs`: the rows of all virtual workers of this rank, in order. `count`: how many of them are samples, the first ones.
+   *
+   * errors: `train.nan` for a loss or a gradient that is not finite, the same on all ranks; those of the program and the group.
+   */
   run(inputs: RunInputs, scalars: Readonly<Record<string, number>> = {}): Promise<RunOutputs> {
     const own = copyInputs(inputs, Object.keys(this.#options.types))
     const run = this.#last.then(() => this.#run(own, { ...scalars }))
@@ -177,7 +185,15 @@ export class ExactStep implements StepProgram {
       const sums = words.subarray(0, this.#sums.elements)
       const told = this.#tail.read(words.subarray(this.#sums.elements))
       this.joinedWord = told.word
-      const judged = judge(marksIn(sums, places, blocks), exponents, isMeasuring)
+      if (told.notFinite.length > 0) {
+        const { rankOf } = this.#options.workers
+        const found = told.notFinite.map(
+          ({ worker, loss }) => `${loss} from virtual worker ${worker} (rank ${rankOf(worker)})`,
+        )
+        throw this.#nan(`expected finite losses, got ${found.join(', ')}`)
+      }
+      const marks = marksIn(sums, places, blocks)
+      const judged = judge(marks, exponents, isMeasuring)
       if (!judged.isSaturated && !isMeasuring) {
         const updateMs = performance.now()
         optimizer.begin()
@@ -190,6 +206,7 @@ export class ExactStep implements StepProgram {
         this.#tail.assignBuffers()
         times.optimizer += performance.now() - updateMs
         this.times = times
+        this.#stepsDone++
         const outputs: RunOutputs = {
           loss: Float32Array.of(told.loss),
           ...(told.hasMetric && { metric: Float32Array.of(told.metric) }),
@@ -197,16 +214,25 @@ export class ExactStep implements StepProgram {
         noteTimes(outputs, { parts: times, beganMs, endedMs: performance.now() })
         return outputs
       }
-      if (attempt === mostAttempts || !Number.isFinite(told.loss)) {
-        throw new TabringError(
-          'train.nan',
-          `exact: gradients are not finite, or too large (loss ${told.loss}). Lower the learning rate, or check the data for values that are not numbers.`,
+      if (judged.isSaturated && attempt >= mostAttempts) {
+        const { parameter } = places.find(({ block, marks: { count } }) =>
+          marks.subarray(block, block + count).some(isUnfit),
+        )!
+        throw this.#nan(
+          `the gradient of "${parameter.name}" is not finite, or too large, with a loss of ${told.loss}`,
         )
       }
       this.repeats++
       isMeasuring = judged.isSaturated && isMeasuring
       exponents = judged.exponents
     }
+  }
+
+  #nan(problem: string): TabringError {
+    return new TabringError(
+      'train.nan',
+      `step ${this.#stepsDone + 1}: ${problem}. Lower the learning rate, or check the data for values that are not numbers.`,
+    )
   }
 
   /** This rank's virtual workers, one after the other: its sums, marks and tail. */

@@ -4,8 +4,13 @@ import { shiftOf } from '../../optim/exact/host-update.ts'
 export const startExponent = 8
 /** A sum whose marks reach this may not fit into 32 bits. */
 const mostMarks = 2 ** 23
+/** While measuring, a block that did not fit rises by so much more; what then fits can still be measured. */
+const leap = 12
 /** Blocks are held within this many bits of the largest: nearly zero ones wake up all at once. */
 const deepest = 12
+
+/** Whether a block's sums may not fit. */
+export const isUnfit = (mark: number): boolean => mark >= mostMarks
 
 /** What a step's marks say. */
 export interface Judged {
@@ -27,10 +32,10 @@ export function judge(marks: Int32Array, exponents: Int32Array, isMeasuring = fa
   let largest = -Infinity
   for (const [block, mark] of marks.entries()) {
     const exponent = exponents[block]
-    if (mark >= mostMarks) isSaturated = true
+    if (isUnfit(mark)) isSaturated = true
     // mark 2^8 bounds the sum of magnitudes after the shift.
     const bound = 32 - Math.clz32(Math.max(1, mark) - 1) + 8 - shiftOf(exponent)
-    next[block] = isMeasuring ? bound : Math.max(bound, exponent - 1)
+    next[block] = isMeasuring ? bound + (isUnfit(mark) ? leap : 0) : Math.max(bound, exponent - 1)
     largest = Math.max(largest, next[block])
   }
   for (const [block, exponent] of next.entries())

@@ -8,6 +8,8 @@ export interface Told {
   readonly count: number
   /** Means over them. */
   readonly loss: number
+  /** Losses of virtual workers that are not finite. */
+  readonly notFinite: readonly { readonly worker: number; readonly loss: number }[]
   readonly metric: number
   readonly hasMetric: boolean
   /** The sum of the ranks' words. */
@@ -73,9 +75,10 @@ export class Tail {
 
   /** What all told, in the order of the virtual workers. */
   read(tail: Int32Array<ArrayBuffer>): Told {
-    const all = Array.from({ length: this.#virtualWorkers }, (_, worker) =>
+    const workers = Array.from({ length: this.#virtualWorkers }, (_, worker) =>
       tail.subarray(worker * this.#words, (worker + 1) * this.#words),
-    ).filter(([count]) => count > 0)
+    )
+    const all = workers.filter(([count]) => count > 0)
     const float = (word: number) => new Float32Array(Int32Array.of(word).buffer)[0]
     let samples = 0
     let loss = 0
@@ -85,6 +88,10 @@ export class Tail {
       loss += count * float(lossBits)
       metric += count * float(metricBits)
     }
+    const notFinite = workers.flatMap(([, lossBits], worker) => {
+      const own = float(lossBits)
+      return Number.isFinite(own) ? [] : [{ worker, loss: own }]
+    })
     let at = numbers
     this.#after = this.#buffers.map((buffer) => {
       const words = all.map((own) => own.slice(at, at + buffer.count))
@@ -99,7 +106,8 @@ export class Tail {
     })
     const hasMetric = all.some(([, , , has]) => has === 1)
     const word = tail[tail.length - 1]
-    return { count: samples, loss: loss / samples, metric: metric / samples, hasMetric, word }
+    const means = { loss: loss / samples, metric: metric / samples }
+    return { count: samples, ...means, notFinite, hasMetric, word }
   }
 
   /** Makes the buffers what `read` found, once the step counts. */

@@ -17,6 +17,8 @@ export interface VirtualWorkers {
   readonly first: number
   readonly count: number
   readonly draws: Draws
+  /** The rank that computes a virtual worker. */
+  rankOf(worker: number): number
 }
 
 /** Deals the virtual workers that have rows to ranks, in order, as evenly as they can be. */
@@ -35,6 +37,8 @@ export function planVirtualWorkers(
     rows,
     first: shares[rank].offset / rows,
     count: shares[rank].rows / rows,
+    rankOf: (worker) =>
+      shares.findLastIndex(({ offset, rows: own }) => own > 0 && offset <= worker * rows),
     draws: {
       shares,
       perEpoch: stepsPerEpoch(samples, batch),

@@ -389,7 +389,7 @@ export class Trainer {
       (rows) => prepare(runtime, stepFunction, task.types(config, data, rows)),
       this.#record?.measured,
     )
-    const step = await (exact?.compile(runtime, stepFunction, types) ??
+    const step = await (exact?.compile(runtime, stepFunction, types, this.#start.step) ??
       compile(stepFunction, types, { runtime, ...(partRanks && { group: partRanks }) }))
     this.#program = step
     this.#resources.push(step)

@@ -1,0 +1,100 @@
+import { describe, expect, test } from 'vitest'
+import { crossEntropy, sampleCount } from '../../../src/graph/functions/linear.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import { ExactOptimizer } from '../../../src/optim/exact/exact-optimizer.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
+import { ExactStep } from '../../../src/trainer/exact/exact-step.ts'
+import { planVirtualWorkers } from '../../../src/trainer/exact/virtual-workers.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
+
+const virtualWorkers = 4
+const batchSize = 8
+const types = { x: tensorType([2, 3]), y: tensorType([2], 'i32') }
+const settings = { kind: 'sgd', lr: 0.5, momentum: 0 } as const
+
+/** A layer of zeros in four virtual workers of two rows each. */
+async function exactStep(group: ProcessGroup, activate = (x: Tensor) => x) {
+  const model = new Linear(3, 2)
+  for (const [name, parameter] of model.namedParameters()) {
+    parameter.name = name
+    parameter.assign(new Float32Array(parameter.count))
+  }
+  const optimizer = new ExactOptimizer(model.parameters(), settings)
+  const config = { seed: 0, batchSize, virtualWorkers }
+  const workers = planVirtualWorkers(config, batchSize, group.rank, group.size)
+  const step = await ExactStep.create({
+    runtime: new CpuRuntime(),
+    group,
+    optimizer,
+    workers,
+    virtualWorkers,
+    forward: ({ x, y }) => ({
+      loss: crossEntropy(activate(model.forward(x)), y, { count: sampleCount() }),
+    }),
+    types,
+    stepsDone: 6,
+  })
+  const count = workers.count * workers.rows
+  const begin = workers.first * workers.rows
+  const run = (x: Float32Array<ArrayBuffer>) =>
+    step.run({ x: x.subarray(3 * begin, 3 * (begin + count)), y: new Int32Array(count) }, { count })
+  return { model, optimizer, step, run }
+}
+
+const inputs = (value: number) => new Float32Array(3 * batchSize).fill(value)
+
+const errorsOf = async (work: (group: ProcessGroup) => Promise<unknown>) =>
+  (await onRanks(2, work)).map((one) => (one.status === 'rejected' ? one.reason : undefined))
+
+describe('ExactStep', () => {
+  test('names the virtual workers whose losses are not finite, on all ranks, in the first attempt', async () => {
+    const x = inputs(1)
+    x[0] = Number.NaN
+    x[3 * 7] = Number.NaN
+    const repeats: number[] = []
+    const errors = await errorsOf(async (group) => {
+      const { step, run } = await exactStep(group)
+      await run(inputs(1))
+      const before = step.repeats
+      await run(x).finally(() => repeats.push(step.repeats - before))
+    })
+    expect(repeats).toEqual([0, 0])
+    for (const error of errors)
+      expect(error).toMatchObject({
+        code: 'train.nan',
+        message: expect.stringMatching(
+          /^step 8: expected finite losses, got NaN from virtual worker 0 \(rank 0\), NaN from virtual worker 3 \(rank 1\)\. /,
+        ),
+      })
+  })
+
+  test('names the parameter whose gradient is not finite, after four attempts', async () => {
+    const repeats: number[] = []
+    const errors = await errorsOf(async (group) => {
+      const { step, run } = await exactStep(group, (x) => x.sqrt())
+      await run(inputs(0)).finally(() => repeats.push(step.repeats))
+    })
+    expect(repeats).toEqual([3, 3])
+    for (const error of errors)
+      expect(error).toMatchObject({
+        code: 'train.nan',
+        message: expect.stringMatching(
+          /^step 7: the gradient of "weight" is not finite, or too large, with a loss of 0\.69/,
+        ),
+      })
+  })
+
+  test.each([1, 1e6, 1e12])('takes a first step with gradients of about %d', async (value) => {
+    const ends = await onRanks(2, async (group) => {
+      const { model, step, run } = await exactStep(group)
+      await run(inputs(value))
+      expect(step.repeats).toBeLessThanOrEqual(3)
+      return model.weight.read()
+    })
+    for (const end of ends)
+      for (const weight of resultOf(end)) expect(Math.abs(weight) / (value / 4)).toBeCloseTo(1, 6)
+  })
+})
