@@ -284,6 +284,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/nn',
     'src/optim',
     'src/peer/group',
+    'src/ddp/hashes',
     'src/trainer/settings',
     'src/trainer/evaluate',
   ],

@@ -1,3 +1,4 @@
+import type { ReplicaCheck } from '../../ddp/hashes/replica-check.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { InputTypes, TracedFunction } from '../../graph/plan/prepare.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
@@ -30,6 +31,8 @@ export interface ExactRun {
     types: InputTypes,
     stepsDone: number,
   ): Promise<StepProgram>
+  /** Of the compiled step's state. */
+  readonly check: Pick<ReplicaCheck, 'compare' | 'destroy'>
 }
 
 /** `samples`: of the training set. errors: `config.invalid` for a model that it cannot train. */
@@ -50,13 +53,19 @@ export function exactRun(
       : { kind: 'sgd', lr, momentum: 0.9 },
   )
   const { virtualWorkers } = config
+  let step: ExactStep | undefined
   return {
     draws: workers.draws,
     rows: workers.rows,
     optimizer,
-    compile: (runtime, forward, types, stepsDone) => {
+    async compile(runtime, forward, types, stepsDone) {
       const own = { optimizer, workers, virtualWorkers, stepsDone }
-      return ExactStep.create({ runtime, group, forward, types, ...own })
+      step = await ExactStep.create({ runtime, group, forward, types, ...own })
+      return step
+    },
+    check: {
+      compare: async (ranks, number) => step?.compare(ranks, number),
+      destroy: () => undefined,
     },
   }
 }

@@ -19,13 +19,14 @@ import { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
 import { randomScalarNames } from '../../graph/trace/random.ts'
 import { activeTrace, gradientWeight } from '../../graph/trace/trace.ts'
 import { blocksOf, encode } from '../../kernels/encode/encode.ts'
-import { formatHash, hashWords } from '../../kernels/hash/hash-words.ts'
+import { formatHash } from '../../kernels/hash/hash-words.ts'
 import type { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { countElements } from '../../util/shape.ts'
 import type { BatchArrays } from '../settings/task.ts'
 import { isUnfit, judge, startExponent } from './exponents.ts'
+import { compareStates, hashOf } from './state-hashes.ts'
 import { Tail } from './tail.ts'
 import type { VirtualWorkers } from './virtual-workers.ts'
 
@@ -58,7 +59,8 @@ export interface ExactStepOptions {
  *
  * A virtual worker is one replay of one compiled program, so its bits do not depend on the rank that runs it; its gradients become whole
  * numbers (kernels/encode), whose sum does not depend on an order; and all ranks update all parameters from that sum in specified arithmetic.
- * The label of the all-reduce has the hash of the parameters before the step: ranks that differ are found before they add anything.
+ * The label of the all-reduce has the hash of the parameters, exponents and running statistics before the step: ranks that differ are found
+ * before they add anything. `compare` has moments too.
  * A step whose sums may not fit is done again with other exponents, by all ranks.
  * bytes: each rank sends 2 (N-1)/N of 4 bytes a parameter, and of a block's mark per 256 of them.
  */
@@ -169,12 +171,12 @@ export class ExactStep implements StepProgram {
     const { optimizer, group } = this.#options
     const word = this.ownWord
     const values = await optimizer.read()
-    await this.#tail.readBuffers()
-    const label = `exact ${hashOf(values)}`
+    const statistics = await this.#tail.readBuffers()
     const places = this.#places
     const blocks = places.reduce((sum, { marks }) => sum + marks.count, 0)
     let isMeasuring = optimizer.exponents === undefined
     let exponents = optimizer.exponents ?? new Int32Array(blocks).fill(startExponent)
+    const label = `exact ${formatHash(hashOf([...values, exponents, ...statistics]))}`
     const times = { ...noTimes }
     for (let attempt = 1; ; attempt++) {
       const words = await this.#compute(inputs, scalars, exponents, times)
@@ -226,6 +228,20 @@ export class ExactStep implements StepProgram {
       isMeasuring = judged.isSaturated && isMeasuring
       exponents = judged.exponents
     }
+  }
+
+  /** Compares what the ranks have between two steps, as `ReplicaCheck` does. errors: `train.diverged`; the group's. */
+  async compare(group: CollectiveGroup, step: number): Promise<void> {
+    if (group.size === 1) return
+    const { optimizer } = this.#options
+    const { moments, exponents = new Int32Array(0) } = optimizer
+    await compareStates(group, step, {
+      'model (parameters and running statistics)': [
+        ...(await optimizer.read()),
+        ...(await this.#tail.readBuffers()),
+      ],
+      'optimizer state (moments and exponents)': [...moments, exponents],
+    })
   }
 
   #nan(problem: string): TabringError {
@@ -386,15 +402,3 @@ function trackedIn({ prepared }: StepProgram): ModuleBuffer[] {
   }
   return [...found]
 }
-
-/** Of the parameters' bits. */
-const hashOf = (values: readonly Float32Array<ArrayBuffer>[]): string =>
-  formatHash(
-    hashWords(
-      Uint32Array.from(
-        values.flatMap(({ buffer, byteOffset, length }) =>
-          hashWords(new Uint32Array(buffer, byteOffset, length)),
-        ),
-      ),
-    ),
-  )

@@ -48,9 +48,10 @@ export class Tail {
     return this.#buffers.length > 0
   }
 
-  /** Reads what the buffers are before the first step. */
-  async readBuffers(): Promise<void> {
+  /** What the buffers are between two steps; they are read before the first. */
+  async readBuffers(): Promise<readonly StoredData[]> {
     this.#before ??= await Promise.all(this.#buffers.map((buffer) => buffer.read()))
+    return this.#before
   }
 
   /** Takes what one virtual worker's replay gave, and makes the buffers what they were before it. */

@@ -408,8 +408,8 @@ export class Trainer {
     })
     this.#resources.push(evaluation)
     const check =
-      replicas.size > 1 && shared.isWhole && !exact
-        ? await ReplicaCheck.create(runtime, optimizer.buckets)
+      replicas.size > 1 && shared.isWhole
+        ? (exact?.check ?? (await ReplicaCheck.create(runtime, optimizer.buckets)))
         : undefined
     if (check) this.#resources.push(check)
     const own = {

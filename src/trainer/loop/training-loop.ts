@@ -58,7 +58,7 @@ export interface Attempt {
   /** What a step gives, on every rank. */
   readonly told: ((outputs: RunOutputs) => Promise<RunOutputs>) | undefined
   /** Where there are several replicas. */
-  readonly check: ReplicaCheck | undefined
+  readonly check: Pick<ReplicaCheck, 'compare'> | undefined
   /** Of all buffers on the device; null where it is none. */
   readonly deviceBytes: () => number | null
   /** Where it goes on from. */

@@ -87,6 +87,33 @@ describe('ExactStep', () => {
       })
   })
 
+  test.each([
+    ['model (parameters and running statistics)', 'model'],
+    ['optimizer state (moments and exponents)', 'moments'],
+    ['optimizer state (moments and exponents)', 'exponents'],
+  ])('compare names the %s when the %s differ', async (name, what) => {
+    const compared: number[] = []
+    const errors = await errorsOf(async (group) => {
+      const { optimizer, step, run } = await exactStep(group)
+      await step.compare(group, 6)
+      await run(inputs(1))
+      await step.compare(group, 7)
+      compared.push(group.rank)
+      if (group.rank === 1) {
+        if (what === 'model') (await optimizer.read())[0][2] = 5
+        if (what === 'moments') optimizer.moments[1][0] += 1
+        if (what === 'exponents') optimizer.exponents![0]++
+      }
+      await step.compare(group, 8)
+    })
+    expect(compared).toHaveLength(2)
+    for (const error of errors) {
+      expect(error.code).toBe('train.diverged')
+      expect(error.message).toContain(`replicas: after step 8 the ${name} hashes to `)
+      expect(error.message).toMatch(/ on rank 0, but to \w{16} on rank 1\. A device computed/)
+    }
+  })
+
   test.each([1, 1e6, 1e12])('takes a first step with gradients of about %d', async (value) => {
     const ends = await onRanks(2, async (group) => {
       const { model, step, run } = await exactStep(group)

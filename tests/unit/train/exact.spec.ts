@@ -6,6 +6,7 @@ import { Dropout } from '../../../src/nn/dropout.ts'
 import { Flatten, Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Sequential, type StateDict } from '../../../src/nn/module.ts'
 import type { LinkMeasurement } from '../../../src/peer/group/measure-links.ts'
+import { ExactStep } from '../../../src/trainer/exact/exact-step.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
 import { trainDigits } from '../../support/digit-ranks.ts'
@@ -93,6 +94,13 @@ describe('a run with exact', () => {
     const oneShot = await hashOf({ oneShotMaxBytes: 2 ** 30, directMaxBytes: 2 ** 30 })
     expect(await hashOf({ oneShotMaxBytes: 0, directMaxBytes: 2 ** 30 })).toBe(oneShot)
     expect(await hashOf({ oneShotMaxBytes: 0, directMaxBytes: 0 })).toBe(oneShot)
+  }, 60_000)
+
+  test('compares the states of all ranks at the start, every hashEvery steps and at the end', async () => {
+    const compare = vi.spyOn(ExactStep.prototype, 'compare')
+    resultsOf(await exact(2))
+    const steps = compare.mock.calls.map(([, step]) => step)
+    expect(steps.sort()).toEqual([0, 0, 2, 2, 4, 4, 6, 6, 6, 6])
   }, 60_000)
 
   test('follows the losses of a plain run', async () => {
