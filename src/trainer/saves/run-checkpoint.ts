@@ -227,11 +227,17 @@ export function differencesOf(meta: DemoMeta, saved: RunRecord, now: RunRecord):
     if (old === own) return
     differences.push(isShort ? `${what} ${old}, now ${own}` : what)
   }
-  compare('ranks', saved.worldSize, now.worldSize)
+  const { exact: wasExact = false } = saved.config
+  const { exact: isExact } = now.config
+  const areExact = wasExact && isExact
+  // Two exact runs have the same bits on any ranks.
+  if (!areExact) compare('ranks', saved.worldSize, now.worldSize)
+  compare('exact', wasExact, isExact)
+  if (areExact) compare('virtual workers', saved.config.virtualWorkers, now.config.virtualWorkers)
   compare('learning rate', learningRateOf(saved.config, meta), learningRateOf(now.config, meta))
   compare('data', saved.config.data, now.config.data)
   compare('adapters', [...new Set(saved.adapters)], [...new Set(now.adapters)])
-  compare('rows of each rank', saved.shares, now.shares)
+  if (!areExact) compare('rows of each rank', saved.shares, now.shares)
   compare('buckets', saved.buckets, now.buckets, false)
   compare('kernels', saved.variants, now.variants, false)
   compare('measured kernels', saved.measured, now.measured, false)

@@ -7,20 +7,23 @@ import { Flatten, Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Sequential, type StateDict } from '../../../src/nn/module.ts'
 import type { LinkMeasurement } from '../../../src/peer/group/measure-links.ts'
 import { ExactStep } from '../../../src/trainer/exact/exact-step.ts'
+import { differencesOf } from '../../../src/trainer/saves/run-checkpoint.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
+import type { RunRecord } from '../../../src/trainer/watch/run-events.ts'
+import { type SeenFolder, seenFolder } from '../../support/checkpoint-folders.ts'
 import { trainDigits } from '../../support/digit-ranks.ts'
 import { serveDigits } from '../../support/served-digits.ts'
 import { startTask } from '../../support/task-ranks.ts'
-import { lossesOf, resultsOf, trainRanks } from '../../support/train-ranks.ts'
+import { lossesOf, resultsOf, resumedOf, trainRanks } from '../../support/train-ranks.ts'
 
 // 36 samples in batches of 15: an epoch is 3 steps, of which the last is short, and no number of virtual workers divides the batch.
 
 beforeEach(() => serveDigits(36, (_, i) => (i * 7919) % 251))
 afterEach(() => vi.restoreAllMocks())
 
-const exact = (size: number, input: TrainConfigInput = {}) =>
-  trainDigits(size, { exact: true, virtualWorkers: 4, epochs: 2, ...input })
+const exact = (size: number, input: TrainConfigInput = {}, folder?: SeenFolder) =>
+  trainDigits(size, { exact: true, virtualWorkers: 4, epochs: 2, ...input }, folder)
 
 describe('a run with exact', () => {
   test.each(['adamw', 'sgd'] as const)(
@@ -101,6 +104,22 @@ describe('a run with exact', () => {
     resultsOf(await exact(2))
     const steps = compare.mock.calls.map(([, step]) => step)
     expect(steps.sort()).toEqual([0, 0, 2, 2, 4, 4, 6, 6, 6, 6])
+  }, 60_000)
+
+  test('continues from a checkpoint on other ranks with the same bits, and says so', async () => {
+    const [whole] = resultsOf(await exact(1))
+    const folder = seenFolder()
+    resultsOf(await exact(2, { epochs: 1, checkpointEvery: 0 }, folder))
+    const [own] = await exact(1, { resume: 'latest' }, folder)
+    expect(resultsOf([own])[0].paramHash).toBe(whole.paramHash)
+    expect(resumedOf(own)[0].differences).toEqual([])
+    const [{ record }] = resultsOf([own])
+    const differences = (changes: Partial<RunRecord['config']>) => {
+      const config = { ...record.config, ...changes }
+      return differencesOf(digits.meta, record, { ...record, worldSize: 2, config })
+    }
+    expect(differences({ virtualWorkers: 3 })).toEqual(['virtual workers 4, now 3'])
+    expect(differences({ exact: false })).toEqual(['ranks 1, now 2', 'exact true, now false'])
   }, 60_000)
 
   test('follows the losses of a plain run', async () => {
