@@ -23,6 +23,7 @@ import { formatHash } from '../../kernels/hash/hash-words.ts'
 import type { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
+import { tell } from '../../util/log.ts'
 import { countElements } from '../../util/shape.ts'
 import type { BatchArrays } from '../settings/task.ts'
 import { isUnfit, judge, startExponent } from './exponents.ts'
@@ -149,6 +150,8 @@ export class ExactStep implements StepProgram {
   }
 
   destroy(): void {
+    const steps = this.#stepsDone - (this.#options.stepsDone ?? 0)
+    tell(1, 'exact', () => `${steps} steps, ${this.repeats} of their attempts repeated`)
     this.#program.destroy()
     this.#sums.destroy()
     this.#exponents.destroy()

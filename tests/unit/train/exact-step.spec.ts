@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { crossEntropy, sampleCount } from '../../../src/graph/functions/linear.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
@@ -8,6 +8,7 @@ import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { ExactStep } from '../../../src/trainer/exact/exact-step.ts'
 import { planVirtualWorkers } from '../../../src/trainer/exact/virtual-workers.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { setSwitches } from '../../../src/util/switches.ts'
 import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
 
 const virtualWorkers = 4
@@ -111,6 +112,25 @@ describe('ExactStep', () => {
       expect(error.code).toBe('train.diverged')
       expect(error.message).toContain(`replicas: after step 8 the ${name} hashes to `)
       expect(error.message).toMatch(/ on rank 0, but to \w{16} on rank 1\. A device computed/)
+    }
+  })
+
+  test('tells how many attempts were repeated at its end when debug is on', async () => {
+    const info = vi.spyOn(console, 'info').mockImplementation(() => undefined)
+    setSwitches({ debug: 1 })
+    try {
+      const ends = await onRanks(1, async (group) => {
+        const { step, run } = await exactStep(group)
+        await run(inputs(1))
+        await run(inputs(1))
+        step.destroy()
+      })
+      ends.forEach(resultOf)
+      const told = info.mock.calls.flat().filter((text) => String(text).includes('exact'))
+      expect(told).toEqual(['tabring exact: 2 steps, 1 of their attempts repeated'])
+    } finally {
+      setSwitches({ debug: 0 })
+      info.mockRestore()
     }
   })
 
