@@ -176,9 +176,9 @@ describe('a run', () => {
       return sharesOf({ config, worldSize, fullestStep })
     }
     expect(shares(3)).toEqual([16, 24, 24])
-    // Of the last virtual workers 4 rows count, and none.
+    // Of the last virtual worker 4 rows count, and 1.
     expect(shares(2, 60)).toEqual([32, 28])
-    expect(shares(4, 9)).toEqual([4, 4, 1, 0])
+    expect(shares(4, 9)).toEqual([2, 2, 2, 3])
     expect(shares(3, 0, 2)).toEqual([0, 32, 32])
     const maker = play(inside(3), { type: 'setting', key: 'exact', value: 'true' })
     expect(stepSamples(maker)).toEqual({ total: 64, words: '3 ranks: 16 + 2\u00a0×\u00a024' })
