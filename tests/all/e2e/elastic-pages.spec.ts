@@ -82,11 +82,11 @@ const seed = Number(process.env.TABRING_SEED ?? 1)
 
 test('tabs close, crash, stop answering and come at random steps: the rest reach the goal, and with exact the bits of one tab', async () => {
   const random = seededRandom(seed)
-  const steps = Array.from({ length: 4 }, () => 20 + Math.floor(160 * random())).sort(
+  const steps = Array.from({ length: 4 }, () => 20 + Math.floor(120 * random())).sort(
     (a, b) => a - b,
   )
   console.log(`seed ${seed}: at steps ${steps}`)
-  const settings = '?demo=digits&steps=200&exact=true'
+  const settings = '?demo=digits&steps=260&exact=true'
   const pages = await openRoom(3, `${settings}&maxStepsPerSec=20`)
   const [maker, second] = pages
   const link = await invite(maker)
