@@ -6,7 +6,7 @@ import { dataOfTabs } from '../support/rank-tabs.ts'
 const tabs = deathTests(['closed'], 10_000)
 
 test('a compute worker that ends makes its own page and the other ranks say so', async () => {
-  const ranks = await tabs().open(2, 'webrtc', { data: dataOfTabs, epochs: 5000, hashEvery: 1000 })
+  const ranks = await tabs().open(2, 'webrtc', { data: dataOfTabs, epochs: 5000, elastic: false })
   await Promise.all(ranks.map((tab) => tab.saw(({ event }) => event === 'step')))
   const [worker] = ranks[1].page.workers()
   await worker.evaluate(() => self.close())
