@@ -58,7 +58,7 @@ describe('a room of a class', { timeout: 180_000 }, () => {
   })
 
   it('one tab with 3 ranks trains over ports to equal hashes; a worker that ends is told as its rank', async () => {
-    const page = await openTab(`${served.localUrl}?ranks=3&steps=4&batchSize=12`)
+    const page = await openTab(`${served.localUrl}?ranks=3&steps=4&batchSize=12&elastic=false`)
     await see(page, 'Alone in the room')
     await seeMembers(page, 3)
     const room = page.locator('#room')
