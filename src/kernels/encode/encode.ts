@@ -16,6 +16,9 @@ export const blockElements = 256
 
 export const blocksOf = (elements: number): number => ceilDiv(elements, blockElements)
 
+/** By how many bits a block's gradients are shifted before they become whole numbers. */
+export const shiftOf = (exponent: number): number => Math.min(126, Math.max(-126, 27 - exponent))
+
 /** The mark of an element that does not fit, or is no number. */
 const unfit = 2 ** 23
 
@@ -105,7 +108,7 @@ export const encode = defineOp<EncodeAttrs>({
   reference([total, marks, gradient, exponents], { attrs }, scalars) {
     const isFirst = scalars[attrs.first.slot] > 0
     for (let block = 0; block < marks.length; block++) {
-      const scale = 2 ** Math.min(126, Math.max(-126, 27 - exponents[block]))
+      const scale = 2 ** shiftOf(exponents[block])
       let largest = 0
       const end = Math.min(gradient.length, (block + 1) * blockElements)
       for (let i = block * blockElements; i < end; i++) {

@@ -31,6 +31,8 @@ export class ExactOptimizer {
   readonly buckets: readonly never[] = []
   /** Its one group of parameters; a learning rate that is set here counts from the next step on. */
   readonly paramGroups: readonly [{ lr: number }]
+  /** Of all blocks of all parameters, in order; undefined before any gradient was seen. */
+  exponents: Int32Array<ArrayBuffer> | undefined
   readonly #settings: ExactSettings
   readonly #parameters: readonly Parameter[]
   /** The parameters' contents; read from the device before the first update. */
@@ -39,7 +41,6 @@ export class ExactOptimizer {
   /** Parameters that have been updated, by number. */
   readonly #updated = new Set<number>()
   readonly #gradient: Floats
-  #exponents: Int32Array<ArrayBuffer> | undefined
   #steps = 0
   /** betas ** steps, by multiplication: engines differ in powers. */
   #powers: [number, number] = [1, 1]
@@ -58,14 +59,6 @@ export class ExactOptimizer {
     return this.#parameters
   }
 
-  /** Of all blocks of all parameters, in order; undefined before any gradient was seen. */
-  get exponents(): Int32Array<ArrayBuffer> | undefined {
-    return this.#exponents
-  }
-  set exponents(exponents: Int32Array<ArrayBuffer>) {
-    this.#exponents = exponents
-  }
-
   /** Of all parameters, in order. */
   get moments(): readonly Floats[] {
     return this.#states.flat()
@@ -81,10 +74,6 @@ export class ExactOptimizer {
 
   /** Begins a step. */
   begin(): void {
-    this.#advance()
-  }
-
-  #advance(): void {
     this.#steps++
     if (this.#settings.kind !== 'adamw') return
     const { betas } = this.#settings
@@ -149,7 +138,7 @@ export class ExactOptimizer {
           lr: this.paramGroups[0].lr,
           params,
           exact_steps: this.#steps,
-          exact_exponents: [...(this.#exponents ?? [])],
+          exact_exponents: [...(this.exponents ?? [])],
         },
       ],
     }
@@ -189,11 +178,11 @@ export class ExactOptimizer {
         if (typeof tensor === 'object' && tensor) this.#states[i][at].set(tensor.data)
       }
     }
-    this.#exponents = exponents.length > 0 ? Int32Array.from(exponents) : undefined
+    this.exponents = exponents.length > 0 ? Int32Array.from(exponents) : undefined
     this.#values = undefined
     this.#steps = 0
     this.#powers = [1, 1]
-    while (this.#steps < steps) this.#advance()
+    while (this.#steps < steps) this.begin()
   }
 }
 

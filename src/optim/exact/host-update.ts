@@ -5,6 +5,8 @@
  * float32 and change in place.
  */
 
+import { shiftOf } from '../../kernels/encode/encode.ts'
+
 type Floats = Float32Array<ArrayBuffer>
 
 const { fround } = Math
@@ -73,6 +75,3 @@ export function decode(
       into[i] = fround(fround(sums[i]) * scale) / count
   }
 }
-
-/** By how many bits a block's gradients are shifted before they become whole numbers. */
-export const shiftOf = (exponent: number): number => Math.min(126, Math.max(-126, 27 - exponent))

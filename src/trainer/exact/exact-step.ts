@@ -33,7 +33,7 @@ import type { VirtualWorkers } from './virtual-workers.ts'
 
 /** Elements that travel in one collective. */
 const pieceElements = 2 ** 18
-/** A step whose gradients do not fit after so many attempts has some that are not finite, or too large. */
+/** A step whose gradients do not fit after this many attempts has some that are not finite, or too large. */
 const mostAttempts = 4
 
 export interface ExactStepOptions {

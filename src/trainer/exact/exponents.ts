@@ -1,4 +1,4 @@
-import { shiftOf } from '../../optim/exact/host-update.ts'
+import { shiftOf } from '../../kernels/encode/encode.ts'
 
 /** Where nothing has been measured yet: gradients up to 2^8 fit, and the step is done again by what they are. */
 export const startExponent = 8

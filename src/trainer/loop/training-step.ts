@@ -10,7 +10,7 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import { SGD } from '../../optim/sgd.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import { learningRateOf } from '../settings/demo-meta.ts'
-import type { Task } from '../settings/task.ts'
+import type { Task, TaskInputs } from '../settings/task.ts'
 import type { SharedModel } from './shared-model.ts'
 
 /**
@@ -26,11 +26,7 @@ export const trainingStep =
     scaler: GradScaler | undefined,
   ): TracedFunction =>
   (inputs) => {
-    const told = () => {
-      const output = task.forward(shared.model, inputs)
-      const sum = task.measure?.(output, inputs)
-      return { loss: task.loss(output, inputs), metric: meanOf(sum) }
-    }
+    const forward = forwardOf(task, shared)
     const update = () => {
       if (!scaler) return optimizer.step()
       scaler.step(optimizer)
@@ -43,7 +39,9 @@ export const trainingStep =
       const metric = meanOf(sum)
       return { loss: shared.mean(loss), ...(metric && { metric: shared.mean(metric) }) }
     }
-    const { loss, metric } = scaler ? autocast({ dtype: 'float16' }, told) : told()
+    const { loss, metric } = scaler
+      ? autocast({ dtype: 'float16' }, () => forward(inputs))
+      : forward(inputs)
     const scaled = scaler ? scaler.scale(loss) : loss
     scaled.backward()
     update()
@@ -52,11 +50,13 @@ export const trainingStep =
 
 /** The loss and metric of `trainingStep`, without backward. */
 export const forwardOf =
-  (task: Task, { model }: SharedModel): TracedFunction =>
-  (inputs) => {
+  (task: Task, { model }: SharedModel) =>
+  (inputs: TaskInputs): { loss: Tensor; metric?: Tensor } => {
     const output = task.forward(model, inputs)
-    const metric = meanOf(task.measure?.(output, inputs))
-    return { loss: task.loss(output, inputs), ...(metric && { metric }) }
+    const sum = task.measure?.(output, inputs)
+    const loss = task.loss(output, inputs)
+    const metric = meanOf(sum)
+    return { loss, ...(metric && { metric }) }
   }
 
 const meanOf = (sum: Tensor | undefined): Tensor | undefined =>

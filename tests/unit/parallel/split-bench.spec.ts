@@ -109,7 +109,7 @@ describe('the report', () => {
     // Equal stages come to the ideal, and a little more for each task and transfer.
     expect(Number(simulated['micro-batches of 4'])).toBeGreaterThan(0.556)
     expect(Number(simulated['micro-batches of 4'])).toBeLessThan(0.62)
-    // Each micro-batch by itself: no two devices compute at the same time.
+    // One micro-batch after the other: no two devices compute at the same time.
     const inTurn = [0, 1, 2].map((stage) =>
       [0, 1, 2].flatMap((microBatch) => tasksOfWhole(stage).map((one) => ({ ...one, microBatch }))),
     )

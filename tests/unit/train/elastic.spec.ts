@@ -146,7 +146,7 @@ test('a rank that comes takes the state from those that stayed, and the points t
 })
 
 test.each(['adamw', 'sgd'] as const)(
-  'an exact run with %s ends with the bits of one rank, whoever is lost and whoever comes',
+  'an exact run with %s ends with the bits of one rank, whichever ranks are lost and join',
   async (optimizer) => {
     warned()
     const input = { exact: true, optimizer, steps: 130 } as const

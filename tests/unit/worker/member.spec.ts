@@ -92,7 +92,7 @@ const newMember = (onEvent?: (event: RunEvent) => void) =>
     onEvent,
   })
 
-/** Rank 0 of so many, in an elastic run that began with epoch 1. */
+/** Rank 0 of that world size, in an elastic run that began with epoch 1. */
 const assignment = (epoch: number, worldSize: number): Assignment => ({
   epoch,
   run: 1,
