@@ -19,7 +19,7 @@ import { goneRanks, hasOwnModels, isRunning } from '../state/run-facts.ts'
 import { continued, startsFrom } from '../state/save-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { stoppedBy } from '../state/stop-words.ts'
-import { inPageWords, plainFailure, resumedDifference } from './failure-words.ts'
+import { asSentence, inPageWords, plainFailure, resumedDifference } from './failure-words.ts'
 import { unreachedOf } from './unreached.ts'
 
 /** Where the tab stands, in a title and one sentence. */
@@ -181,17 +181,19 @@ const admits = ({
   strategy = 'ddp',
 }: Partial<TrainConfig>): boolean => canBeElastic({ elastic, parallel, strategy })
 
+const rankName = ({ members }: Run, rank: number): string => `rank ${rank} (${members[rank]?.name})`
+
 /** Of an elastic run that has lost a rank and forms its next group. */
-function waitingWords({ members }: Run, text: string): string {
+function waitingWords(run: Run, text: string): string {
   const rank = lostRankIn(text)
-  const who = rank === null ? 'A rank' : `Rank ${rank} (${members[rank]?.name})`
-  return `${who} was lost. The other ranks are linking again, to continue from the newest state that they have.`
+  const who = rank === null ? 'a rank' : rankName(run, rank)
+  return `${asSentence(who)} was lost. The other ranks are linking again, to continue from the newest state that they have.`
 }
 
 /** Who has not answered for seconds: soon the run continues, or ends, without them. */
-function silentWords({ silent, members }: Run): string {
-  if (silent.length === 0) return ''
-  const who = silent.map((rank) => `rank ${rank} (${members[rank]?.name})`).join(', ')
+function silentWords(run: Run): string {
+  if (run.silent.length === 0) return ''
+  const who = run.silent.map((rank) => rankName(run, rank)).join(', ')
   return ` No answer from ${who} for more than 3 seconds.`
 }
 
@@ -208,10 +210,10 @@ function changeWords({ changes, regrouped }: Run): string {
 }
 
 /** Which of this rank's links are up, and whom the others wait for. */
-function linkingWords({ peers, ways, members }: Run): string {
-  const missing = peers.filter((rank) => !(rank in ways))
+function linkingWords(run: Run): string {
+  const missing = run.peers.filter((rank) => !(rank in run.ways))
   if (missing.length === 0) return 'This tab is linked; others are still connecting.'
-  const names = missing.slice(0, 3).map((rank) => `rank ${rank} (${members[rank].name})`)
+  const names = missing.slice(0, 3).map((rank) => rankName(run, rank))
   const more = missing.length > names.length ? ` and ${missing.length - names.length} more` : ''
   return `This tab is waiting for ${names.join(', ')}${more}.`
 }

@@ -43,6 +43,19 @@ function tower(): Sequential {
   return new Sequential(new Linear(3, 4), new ReLU(), new Linear(4, 2))
 }
 
+/** A step that trains the model. */
+const trainingOf = (model: Sequential, optimizer: SGD) =>
+  compile(
+    ({ x, y }) => {
+      optimizer.zeroGrad()
+      crossEntropy(model.forward(x) as Tensor, y).backward()
+      optimizer.step()
+      return {}
+    },
+    types,
+    { device: 'cpu' },
+  )
+
 async function backwardOf(model: Sequential): Promise<void> {
   const step = await compile(
     ({ x, y }) => {
@@ -173,16 +186,7 @@ describe('sharded and replicated parameters', () => {
       const mesh = await initDeviceMesh('cpu', [2], { processGroup })
       const model = await replicate(tower(), { mesh })
       const optimizer = new SGD(model.parameters(), { lr: 0.1 + 0.1 * processGroup.rank })
-      await compile(
-        ({ x, y }) => {
-          optimizer.zeroGrad()
-          crossEntropy(model.forward(x), y).backward()
-          optimizer.step()
-          return {}
-        },
-        types,
-        { device: 'cpu' },
-      )
+      await trainingOf(model, optimizer)
     })
     for (const error of errors)
       expect(error).toMatch(
@@ -208,16 +212,7 @@ describe('sharded and replicated parameters', () => {
         else if (way === 'parallelizeModule') await parallelizeModule(model, mesh, plan)
         else await fullyShard(model, { mesh })
         const optimizer = new SGD(model.parameters(), { lr: 0.5 })
-        const step = await compile(
-          ({ x, y }) => {
-            optimizer.zeroGrad()
-            crossEntropy(model.forward(x), y).backward()
-            optimizer.step()
-            return {}
-          },
-          types,
-          { device: 'cpu' },
-        )
+        const step = await trainingOf(model, optimizer)
         await step.run(inputs)
         const read = () => Promise.all(model.parameters().map((one) => one.read()))
         const before = await read()
@@ -335,16 +330,7 @@ describe('divided layers', () => {
       )
       await parallelizeModule(model, mesh, { 1: new ColwiseParallel(), 2: new RowwiseParallel() })
       const optimizer = new SGD(model.parameters(), { lr: 0.5 })
-      const step = await compile(
-        ({ x, y }) => {
-          optimizer.zeroGrad()
-          crossEntropy(model.forward(x), y).backward()
-          optimizer.step()
-          return {}
-        },
-        types,
-        { device: 'cpu' },
-      )
+      const step = await trainingOf(model, optimizer)
       for (let i = 0; i < 3; i++) await step.run(inputs)
       return model.stateDict()
     })
