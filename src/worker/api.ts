@@ -9,7 +9,7 @@ import type {
 import type { SavedFile } from '../trainer/saves/save-requests.ts'
 import type { TrainConfig } from '../trainer/settings/config.ts'
 import type { LookAnswer } from '../trainer/settings/task.ts'
-import type { RunEvent, TrainerResult } from '../trainer/watch/run-events.ts'
+import type { Phase, RunEvent, TrainerResult } from '../trainer/watch/run-events.ts'
 import type { DeviceType } from '../util/device.ts'
 import type { TraceEvent } from '../util/spans.ts'
 import type { GivenSwitches } from '../util/switches.ts'
@@ -78,6 +78,11 @@ export interface ComputeApi {
   addLink(epoch: number, peerRank: number, transport: Transport, lane?: number): Promise<void>
   /** Closes the links that were given for an epoch that will not begin. */
   dropLinks(epoch: number): Promise<void>
+  /**
+   * Warms up for a run that is on, which `train` with the same settings then joins sooner (`warmUp`); a no-op while a run is under way, and
+   * where it has been done. errors: `config.invalid`, `data.*`, `gpu.*`.
+   */
+  prepare(config: TrainConfig, baseUrl: string, onPhase: (phase: Phase) => void): Promise<void>
   /**
    * Runs the experiment to its end; data addresses are relative to `baseUrl`. `given`: with `config.data` `given`, what a person gave on
    * this rank; the others get it from here.

@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest'
+import { parseTrainConfig } from '../../demos/experiments.ts'
 import { task } from '../../demos/playground/demo.ts'
+import { warmUp } from '../../src/trainer/loop/warm-up.ts'
 import type { Task } from '../../src/trainer/settings/task.ts'
 import { testRuntime } from '../support/run-op.ts'
 import { lossesOf, resultsOf, trainRanks } from '../support/train-ranks.ts'
@@ -17,4 +19,29 @@ test('an exact run ends with the same bits on 1, 2 and 3 ranks', async () => {
     for (const result of resultsOf(ranks)) expect(result.paramHash).toBe(paramHash)
     for (const rank of ranks) expect(lossesOf(rank)).toEqual(lossesOf(runs[0][0]))
   }
+})
+
+test('a rank that has warmed up compiles no kernel when it joins', async () => {
+  const runtime = await testRuntime()
+  const { counters } = runtime.gpu
+  const settings = { demo: 'playground', data: 'xor', steps: 3, exact: true } as const
+  const run = async (model: string) => {
+    const input = { ...settings, model, batchSize: 24 }
+    resultsOf(await trainRanks(1, input, () => runtime, undefined, task as Task))
+  }
+  const compiled = async (work: () => Promise<unknown>) => {
+    const before = counters.pipelines
+    await work()
+    return counters.pipelines - before
+  }
+  // What any run compiles at its end, such as the hash.
+  await run('tanh-8-8')
+  const config = parseTrainConfig({ ...settings, model: 'relu-32-32', batchSize: 24 })
+  const phases: string[] = []
+  const onPhase = (phase: string) => void phases.push(phase)
+  const baseUrl = 'https://data.example/'
+  const warm = () => warmUp({ config, task: task as Task, runtime, baseUrl, onPhase })
+  expect(await compiled(warm)).toBeGreaterThan(3)
+  expect(phases).toEqual(['load', 'compile'])
+  expect(await compiled(() => run('relu-32-32'))).toBe(0)
 })

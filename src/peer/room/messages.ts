@@ -81,6 +81,8 @@ export const limits = {
   /** In an elastic run: from the loss of a link until ranks that have not answered are left out; from a newcomer until it gets a rank. */
   doubtMs: 1_500,
   joinMs: 1_000,
+  /** From `assign` until newcomers to an elastic run are ready: the others train meanwhile. */
+  prepareMs: 120_000,
   /** The server pings this often and drops a connection that it has not heard from for `goneMs`. */
   pingMs: 5_000,
   goneMs: 15_000,

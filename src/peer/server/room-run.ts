@@ -88,6 +88,8 @@ type Refused = { readonly code: Refusal; readonly text: string }
  *
  * - The members in the room get ranks in its order. A rank whose socket ends is lost. Where a link ends, all are asked, and those that do not
  *   answer within `doubtMs` are left out until they are heard again.
+ * - Newcomers are admitted while the others train, and these train until the newcomers are ready. After a loss nobody waits for newcomers: they
+ *   get ranks in the epoch after.
  * - Ranks that are not ready in time are left out in the same way. Of two that cannot be linked the newcomer is left out, or the higher rank, for
  *   the rest of the run.
  * - An abort of a rank ends the run for all; that of one that came with the newest epoch leaves it out for the rest of the run.
@@ -105,6 +107,8 @@ export class RoomRun {
   private hasBegun = false
   /** Of the epoch that ran last, while the one that follows is ASSIGNED: they may be done with it. */
   private before: { epoch: number; ranks: Rank[] } | null = null
+  /** The ranks of `before` train no more: they wait for the epoch that is ASSIGNED. */
+  private isStopped = false
   /** Ranks of the newest epoch that no epoch before had. */
   private newest: readonly Member[] = []
   /** Members of the room that are no ranks of this run: until they are heard again, or to its end. */
@@ -181,8 +185,9 @@ export class RoomRun {
     }))
     const { limits, env } = this.room
     const mayFallBack = links.flat().some(({ canRelay }) => canRelay)
+    const mostMs = this.hasBegun && !this.isStopped ? limits.prepareMs : limits.readyMs
     // Then a link is tried one way after the other.
-    const readyMs = limits.readyMs + (mayFallBack ? limits.relayWaitMs : 0)
+    const readyMs = mostMs + (mayFallBack ? limits.relayWaitMs : 0)
     this.cancelReady = env.after(readyMs, () => this.endWait(readyMs))
     const { epoch, first: run } = this
     const worldSize = members.length
@@ -220,6 +225,7 @@ export class RoomRun {
       return
     }
     for (const rank of late) this.leaveOut(this.ranks[rank].member, text, false)
+    if (late.some((rank) => !this.newest.includes(this.ranks[rank].member))) this.isStopped = true
     this.regroup()
   }
 
@@ -228,8 +234,10 @@ export class RoomRun {
   /** A rank has left, or its connection has ended: `text` says why. */
   lost(rank: number, text: string): void {
     const who = this.nameOf(rank)
-    if (this.isElastic && this.hasBegun) this.regroup()
-    else this.fail(rank, `${who} is gone: ${text}. Start again without it, or once it is back.`)
+    if (this.isElastic && this.hasBegun) {
+      this.isStopped ||= !this.newest.includes(this.ranks[rank].member)
+      this.regroup()
+    } else this.fail(rank, `${who} is gone: ${text}. Start again without it, or once it is back.`)
   }
 
   /** Admits members that have no rank, soon. */
@@ -262,9 +270,12 @@ export class RoomRun {
     const { ranks } = this.before
     const members = this.members()
     const known = members.filter((one) => ranks.some(({ member }) => member === one))
-    for (const some of [members, known]) {
+    for (const some of this.isStopped ? [known] : [members, known]) {
       const plan = this.planFor(some)
       if ('code' in plan || some.length === 0) continue
+      for (const one of this.newest)
+        if (!some.includes(one) && members.includes(one))
+          this.tellLeftOut(one, 'a rank is gone. This tab joins once the others train again.')
       this.newest = some.filter((one) => !known.includes(one))
       this.assign(some, plan.links)
       return
@@ -286,6 +297,7 @@ export class RoomRun {
             `${this.nameOf(rank)} did not answer within ${limits.doubtMs} ms.`,
             false,
           )
+      this.isStopped = true
       this.regroup()
     })
   }
@@ -293,6 +305,10 @@ export class RoomRun {
   private leaveOut(member: Member, text: string, isForGood: boolean): void {
     const outside = isForGood ? this.barred : this.silent
     outside.add(member)
+    this.tellLeftOut(member, text)
+  }
+
+  private tellLeftOut(member: Member, text: string): void {
     const { epoch } = this
     const whole = `epoch ${epoch}: ${leftOutBecause(text)}`
     this.room.send(member, { type: 'abort', epoch, rank: null, text: whole })
@@ -315,6 +331,7 @@ export class RoomRun {
         this.barred.add(one.member)
         this.room.send(one.member, { type: 'finished', epoch: before.epoch })
       }
+      this.isStopped = true
       this.regroup()
     })
   }
@@ -325,6 +342,10 @@ export class RoomRun {
     const rank = this.rankOf(member)
     if (message.type === 'done' && this.before?.epoch === message.epoch) {
       this.doneBefore(member)
+      return
+    }
+    if (message.type === 'linkDown' && this.before?.epoch === message.epoch) {
+      this.linkDownBefore(member, message)
       return
     }
     if (!this.isOn || message.epoch !== this.epoch || rank < 0) {
@@ -374,6 +395,7 @@ export class RoomRun {
     this.state = 'running'
     this.hasBegun = true
     this.before = null
+    this.isStopped = false
     this.sendToRanks({ type: 'start', epoch: this.epoch, settings: this.settings })
     this.room.changed()
     this.newcomers()
@@ -390,10 +412,21 @@ export class RoomRun {
     else {
       const wasIn = (at: number) =>
         this.before!.ranks.some(({ member }) => member === this.ranks[at].member)
-      const out = [rank, peerRank].find((at) => !wasIn(at)) ?? Math.max(rank, peerRank)
-      this.leaveOut(this.ranks[out].member, why, true)
+      const newcomer = [rank, peerRank].find((at) => !wasIn(at))
+      this.leaveOut(this.ranks[newcomer ?? Math.max(rank, peerRank)].member, why, true)
+      this.isStopped ||= newcomer === undefined
       this.regroup()
     }
+  }
+
+  /** A link has ended of ranks that train while the next epoch forms. */
+  private linkDownBefore(member: Member, { peerRank }: MessageOf<'linkDown'>): void {
+    const { ranks } = this.before!
+    const mine = ranks.find((one) => one.member === member)
+    const peer = ranks[peerRank]
+    if (!mine?.links.some((link) => link.peerRank === peerRank) || peer.isDone) return
+    // One that the next epoch is without is known to be lost.
+    if (this.rankOf(member) >= 0 && this.rankOf(peer.member) >= 0) this.doubt()
   }
 
   private passBox(from: number, { to, attempt, box }: MessageOf<'signal'>): void {
@@ -461,6 +494,7 @@ export class RoomRun {
     this.clearTimers()
     this.ranks = []
     this.before = null
+    this.isStopped = false
     this.newest = []
     this.settings = null
     this.silent.clear()

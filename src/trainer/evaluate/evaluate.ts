@@ -53,9 +53,9 @@ export class Evaluation {
     this.#rows = evaluatedRows(options.trainingRows)
   }
 
-  /** Begins to compile the program, if that has not begun. What goes wrong is told by `run`. */
-  prepare(): void {
-    this.#compiled().catch(() => undefined)
+  /** Compiles the program, unless it has been; resolves when that has ended. `run` throws what went wrong. */
+  async prepare(): Promise<void> {
+    await this.#compiled().catch(() => undefined)
   }
 
   /** Means over all held-out samples, the same on all ranks. order: of the sums, that of the ranks. errors: the groups'. */

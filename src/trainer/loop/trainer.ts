@@ -12,7 +12,7 @@ import type { StateDict } from '../../nn/module.ts'
 import type { GradScaler } from '../../optim/grad-scaler.ts'
 import { Optimizer } from '../../optim/optimizer.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
-import { type CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
+import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import { type LinkMeasurement, measureLinks } from '../../peer/group/measure-links.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
@@ -34,14 +34,14 @@ import { scoreOf } from '../settings/demo-meta.ts'
 import type { LookAnswer, TaskData } from '../settings/task.ts'
 import { tellCollective } from '../watch/log-collective.ts'
 import { Looks } from '../watch/looks.ts'
-import type { RunEvent, RunRecord, TrainerResult } from '../watch/run-events.ts'
+import type { Phase, RunRecord, TrainerResult } from '../watch/run-events.ts'
 import { shareGiven } from './given-data.ts'
 import { meet } from './meet.ts'
 import { Patience } from './phase-timeouts.ts'
 import { isLoss, isRankLost, Recovery, type RecoveryOptions } from './recovery.ts'
 import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
-import { replicated, type SharedModel } from './shared-model.ts'
+import { aloneIn, replicated, type SharedModel } from './shared-model.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
 import { forwardOf, makeOptimizer, trainingStep } from './training-step.ts'
 
@@ -56,6 +56,8 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly checkpoints?: CheckpointPlace
   /** What a person gave on this rank, if `config.data` is `given`; the other ranks get it from here. */
   readonly given?: Uint8Array
+  /** The data, where `warmUp` has loaded it. */
+  readonly loaded?: TaskData
   /** Whether the run is on already: this rank gets its state, and what a person gave, from the others. Default false. */
   readonly joins?: boolean
   /** What the same ranks measured of the same links in an earlier run: where all have the same, this one goes by it, and so to the same bits. */
@@ -261,7 +263,7 @@ export class Trainer {
 
   /** What the ranks of a group need before they make a model; what an earlier group has of it stays. */
   async #load(): Promise<TaskData> {
-    const { config, task, baseUrl, onEvent, joins, given } = this.#options
+    const { config, task, baseUrl, onEvent, joins, given, loaded } = this.#options
     const group = this.#group
     const { rank, size: worldSize } = group
     if (!this.#data) onEvent({ event: 'phase', phase: 'load', rank })
@@ -273,7 +275,7 @@ export class Trainer {
       onEvent({ event: 'regrouped', step, worldSize, rank })
     }
     if (this.#given === null) await this.#shareGiven(given)
-    this.#data ??= await task.load({ config, given: this.#given, baseUrl })
+    this.#data ??= loaded ?? (await task.load({ config, given: this.#given, baseUrl }))
     if (config.resume && !this.#kept.newest) {
       const { resumeRun } = await checkpointing()
       const { count } = this.#data.train
@@ -350,7 +352,7 @@ export class Trainer {
     const group = this.#group
     const runtime = this.#runtime
     const { rank, size } = group
-    const phase = (name: Extract<RunEvent, { event: 'phase' }>['phase']) => {
+    const phase = (name: Phase) => {
       signal?.throwIfAborted()
       onEvent({ event: 'phase', phase: name, rank })
     }
@@ -646,10 +648,6 @@ export class Trainer {
     return saved?.worldSize === this.#group.size ? saved : undefined
   }
 }
-
-/** A group of this rank alone, for what it does not share with the others. */
-const aloneIn = ({ epoch, env }: ProcessGroup): ProcessGroup =>
-  new ProcessGroup({ rank: 0, size: 1, epoch, links: new Map(), env })
 
 const adapterOf = ({ facts: { vendor, architecture } }: AnyRuntime) => `${vendor} ${architecture}`
 

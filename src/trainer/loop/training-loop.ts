@@ -201,7 +201,7 @@ export class TrainingLoop {
         if (number <= this.#told) return
         this.#told = number
         patience.stepped(times.total)
-        if (number === firstStep + 1) evaluation.prepare()
+        if (number === firstStep + 1) void evaluation.prepare()
         live.ended(number, times, beganMs)
         onEvent({
           event: 'step',

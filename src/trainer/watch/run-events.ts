@@ -5,13 +5,11 @@ import type { StepParts, StepSample } from './step-sample.ts'
 
 export type { StepParts } from './step-sample.ts'
 
+export type Phase = 'load' | 'compile' | 'broadcast' | 'train' | 'evaluate'
+
 /** What a run tells while it goes on. */
 export type RunEvent =
-  | {
-      event: 'phase'
-      phase: 'load' | 'compile' | 'broadcast' | 'train' | 'evaluate'
-      rank: number
-    }
+  | { event: 'phase'; phase: Phase; rank: number }
   | {
       /** So much of what a person gave has gone from its rank to the others. */
       event: 'given'

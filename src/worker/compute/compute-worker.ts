@@ -17,7 +17,8 @@ import type {
 import type { CheckpointPlace } from '../../trainer/saves/run-checkpoint.ts'
 import type { SavedFile } from '../../trainer/saves/save-requests.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
-import type { LookAnswer, LookValue, TaskLoaders } from '../../trainer/settings/task.ts'
+import type { LookAnswer, LookValue, TaskData, TaskLoaders } from '../../trainer/settings/task.ts'
+import type { Phase } from '../../trainer/watch/run-events.ts'
 import type { DeviceType } from '../../util/device.ts'
 import { DataError, PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
@@ -55,6 +56,8 @@ class ComputeWorker implements ComputeApi {
   #abort: AbortController | undefined
   /** Of the newest run. */
   #memberships: Memberships | undefined
+  /** The newest preparation for a run that is on, and for which settings. */
+  #prepared: { readonly of: string; readonly data: Promise<TaskData | undefined> } | undefined
   /** The newest run, until its very end. */
   #run: Promise<RunResult> | undefined
   /** What the newest run has measured, and of which ranks' links. */
@@ -117,6 +120,31 @@ class ComputeWorker implements ComputeApi {
     if (link === own) before?.close('replaced by another attempt')
   }
 
+  async prepare(
+    config: TrainConfig,
+    baseUrl: string,
+    onPhase: (phase: Phase) => void,
+  ): Promise<void> {
+    if (this.#abort) return
+    const of = JSON.stringify(config)
+    if (this.#prepared?.of !== of) {
+      const prepare = async () => {
+        const { taskOf, warmUp } = await this.#loadTraining()
+        const task = await taskOf(config, this.#tasks)
+        const runtime = await this.#openRuntime()
+        return warmUp({ config, task, runtime, baseUrl, onPhase })
+      }
+      this.#prepared = { of, data: prepare() }
+    }
+    const { data } = this.#prepared
+    try {
+      await data
+    } catch (error) {
+      if (this.#prepared?.data === data) this.#prepared = undefined
+      throw error
+    }
+  }
+
   async train(
     membership: Membership,
     config: TrainConfig,
@@ -143,6 +171,8 @@ class ComputeWorker implements ComputeApi {
     const { who } = membership
     const ways =
       who && [who, ...[...links].map(([peer, { kind }]) => `${peer} ${kind}`).sort()].join()
+    const prepared = this.#prepared?.of === JSON.stringify(config) ? this.#prepared.data : undefined
+    this.#prepared = undefined
     const run = async (): Promise<RunResult> => {
       // An aborted run may still be compiling; what it holds is freed when it has come to its end.
       await before?.catch(() => undefined)
@@ -216,6 +246,7 @@ class ComputeWorker implements ComputeApi {
         config,
         task,
         given,
+        loaded: await prepared,
         linksBefore: ways && ways === this.#measured?.ways ? this.#measured.links : undefined,
         baseUrl,
         onEvent: (event) => batches.add(event),

@@ -10,6 +10,7 @@ export { openTuneStore } from '../../graph/tune/tune-store.ts'
 export { Rejoining } from '../../peer/group/rejoin.ts'
 export { isLoss, isRankLost } from '../../trainer/loop/recovery.ts'
 export { Trainer } from '../../trainer/loop/trainer.ts'
+export { warmUp } from '../../trainer/loop/warm-up.ts'
 
 /** errors: `config.invalid` for a demo that this page does not have. */
 export async function taskOf({ demo }: TrainConfig, tasks: TaskLoaders): Promise<Task> {

@@ -72,6 +72,8 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
       return race(remote.addLink(epoch, peerRank, moved, lane))
     },
     dropLinks: (epoch) => race(remote.dropLinks(epoch)),
+    prepare: (config, baseUrl, onPhase) =>
+      race(remote.prepare(config, baseUrl, Comlink.proxy(onPhase))),
     train: (membership, config, baseUrl, onEvents, ...rest) =>
       race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvents), ...rest)),
     regroupSoon: (lost) => race(remote.regroupSoon(lost)),

@@ -20,6 +20,8 @@ export interface FormLinksOptions {
    * this rank is ready. Lane 0 comes again when a connection takes a second attempt: the newest counts. The others join it.
    */
   addLink: (epoch: number, peerRank: number, transport: Transport, lane: number) => unknown
+  /** What else this rank needs before it is ready. */
+  prepared?: Promise<void>
   /** ICE servers and policy; by default the servers that the signaling server told of. */
   rtc?: RTCConfiguration
   /** A link that was up is down. The server has been told, and answers with `abort`. */
@@ -244,7 +246,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
   const connected = (async () => {
     const formed = assignment.links.map(form)
     for (const one of formed) one.catch(() => undefined) // the first failure is the one reported
-    await Promise.race([Promise.all(formed), interrupted])
+    await Promise.race([Promise.all([...formed, options.prepared]), interrupted])
     client.ready(epoch)
   })()
   connected.catch(() => undefined)

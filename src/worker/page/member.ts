@@ -119,6 +119,8 @@ export class RoomMember {
   #changes: MemberChange = {}
   /** What a person gave on this tab, by demo, for runs whose data is `given`. */
   readonly #given = new Map<string, Uint8Array>()
+  /** What the maker, another tab, would start now, or has started. */
+  #proposed: TrainConfig | null = null
   /** Whether this tab started the current run: of several that have data only its own counts. */
   #hasStarted = false
   #measures: SelfMeasures | undefined
@@ -171,7 +173,10 @@ export class RoomMember {
       this.#measures?.roomIs(lobby)
       this.#options.onLobby?.(lobby, client.id)
     })
-    client.on('proposed', (settings) => this.#options.onProposed?.(this.#knownConfig(settings)))
+    client.on('proposed', (settings) => {
+      this.#proposed = this.#knownConfig(settings)
+      this.#options.onProposed?.(this.#proposed)
+    })
     client.on('assign', (assignment) => this.#connect(assignment))
     client.on('reach', (reach) => this.#measures?.receive(reach))
     client.on('start', ({ epoch, settings }) =>
@@ -341,13 +346,30 @@ export class RoomMember {
     })
     this.#measures?.runBegan()
     this.#options.onAssigned?.(assignment)
-    const ring = this.#formLinks(assignment)
+    const ring = this.#formLinks(assignment, this.#prepare(assignment))
     this.#ring = ring
     ring.connected.catch((error) => this.#fail(error, assignment.epoch))
   }
 
-  #formLinks(assignment: Assignment): RingLinks {
+  /** Before it joins a run that is on: its ranks train until this one is ready. errors: those of `ComputeApi.prepare`; the server has been told. */
+  async #prepare({ run, epoch, rank }: Assignment): Promise<void> {
+    const config = this.#proposed
+    if (run === undefined || run === epoch || !config) return
+    try {
+      await this.compute.prepare(config, location.href, (phase) => {
+        if (this.#assignment?.epoch === epoch)
+          this.#options.onEvent?.({ event: 'phase', phase, rank }, Date.now())
+      })
+    } catch (error) {
+      if (this.#assignment?.epoch === epoch)
+        this.#client?.abort(epoch, messageOf(error).slice(0, 300))
+      throw error
+    }
+  }
+
+  #formLinks(assignment: Assignment, prepared?: Promise<void>): RingLinks {
     return formLinks({
+      prepared,
       client: this.#requireClient(),
       assignment,
       ports: this.#ports,
@@ -362,29 +384,38 @@ export class RoomMember {
 
   /** The worker has noticed a loss, by silence perhaps, which the page's own connections do not see. */
   #tellLost(text: string): void {
-    const { epoch, links } = this.#trainsIn!
-    // Where another group follows, the server knows.
-    if (epoch !== this.#newestEpoch || links.length === 0) return
+    const { epoch, links, members } = this.#trainsIn!
+    if (epoch !== this.#assignment?.epoch || links.length === 0) return
     const named = lostRankIn(text)
     const { peerRank } = links.find((link) => link.peerRank === named) ?? links[0]
+    const next = this.#next?.assignment
+    // The server knows of a rank that the next group is without.
+    if (next && !next.members.some(({ id }) => id === members[peerRank].id)) return
     this.#client?.linkDown(epoch, peerRank, text.slice(0, 300))
   }
 
-  /** The run is to continue in another group: its links form, while the one that is on comes to its end. */
+  /** The run is to continue in another group: its links form, while the others train on unless a rank is lost. */
   #follow(assignment: Assignment): void {
     tell(1, 'room', () => `epoch ${assignment.epoch}: continues with ${assignment.worldSize} ranks`)
     this.#dropNext()
-    this.#ring?.letGo()
     const ring = this.#formLinks(assignment)
     this.#next = { assignment, ring }
     // The server has been told.
     ring.connected.catch(() => undefined)
-    this.compute.regroupSoon(lostWords(this.#trainsIn!, assignment)).catch(() => undefined)
+    const lost = lostWords(this.#trainsIn!, assignment)
+    if (lost !== undefined) this.#endGroup(lost)
+  }
+
+  /** The group that trains comes to its end: at once where ranks are `lost`, else after one of the next steps. */
+  #endGroup(lost?: string): void {
+    this.#ring?.letGo()
+    this.compute.regroupSoon(lost).catch(() => undefined)
   }
 
   /** All links of the group that follows are up. */
   #continue(): void {
     const { assignment, ring } = this.#next!
+    if (lostWords(this.#trainsIn!, assignment) === undefined) this.#endGroup()
     const before = this.#ring
     this.#next = undefined
     this.#assignment = assignment

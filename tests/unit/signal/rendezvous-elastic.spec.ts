@@ -162,6 +162,47 @@ it('a rank alone continues, and admits a newcomer', async () => {
   expect(world.last('late', 'assign')).toMatchObject({ epoch: 3, run: 1, rank: 1, worldSize: 2 })
 })
 
+it('the others do not wait for a newcomer that takes long to get ready', async () => {
+  const ids = await begun(2)
+  world.join('late')
+  await world.env.advance(limits.joinMs + limits.prepareMs - 1)
+  expect(world.all('late', 'abort')).toEqual([])
+  ready([...ids, 'late'])
+  expect(world.last('t0', 'start').epoch).toBe(2)
+})
+
+it('a rank that falls silent while a newcomer gets ready is left out, and so is the newcomer until the others train', async () => {
+  await begun(3)
+  world.join('late')
+  await world.env.advance(limits.joinMs)
+  expect(namesOf('t0')).toEqual(['t0', 't1', 't2', 'late'])
+  world.deaf.add('t1')
+  world.say('t0', { type: 'linkDown', epoch: 1, peerRank: 1, text: 'silent' })
+  await world.env.advance(limits.doubtMs)
+  expect(namesOf('t0')).toEqual(['t0', 't2'])
+  expect(world.last('late', 'abort').text).toBe(
+    'epoch 2: the run continues without this tab: a rank is gone. This tab joins once the others train again.',
+  )
+  // A link to a rank that the server has left out may end later.
+  world.say('t2', { type: 'linkDown', epoch: 1, peerRank: 1, text: 'silent' })
+  await world.env.advance(limits.doubtMs)
+  ready(['t0', 't2'])
+  expect(world.last('t0', 'start').epoch).toBe(3)
+  await world.env.advance(limits.joinMs)
+  expect(world.last('late', 'assign')).toMatchObject({ epoch: 4, run: 1, rank: 2 })
+})
+
+it('a rank lost while a newcomer gets ready: those that are left continue at once', async () => {
+  await begun(2)
+  world.join('late')
+  await world.env.advance(limits.joinMs)
+  world.say('t1', { type: 'bye' })
+  expect(world.last('t0', 'assign')).toMatchObject({ epoch: 3, worldSize: 1 })
+  expect(world.all('late', 'assign')).toHaveLength(1)
+  ready(['t0'])
+  expect(world.last('t0', 'start').epoch).toBe(3)
+})
+
 it('a newcomer that fails is left out for the rest of the run, a rank from before ends it', async () => {
   await begun(2)
   world.join('late')

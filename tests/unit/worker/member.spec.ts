@@ -6,13 +6,16 @@ import type { SignalClient, SignalEvents } from '../../../src/peer/tab/signal.ts
 import { TabringError } from '../../../src/util/errors.ts'
 import type { AdapterFacts, ComputeApi, RunEvent } from '../../../src/worker/api.ts'
 import type { ComputeClient } from '../../../src/worker/page/client.ts'
-import type { RingLinks } from '../../../src/worker/page/connect.ts'
+import type { FormLinksOptions, RingLinks } from '../../../src/worker/page/connect.ts'
 import { RoomMember } from '../../../src/worker/page/member.ts'
 
 /** A member whose server, links and worker are played by the test: `told` is what the server hears. */
 
 interface World {
   told: unknown[][]
+  /** Of the worker. */
+  asked: unknown[][]
+  prepared: Promise<void>
   hear: <K extends keyof SignalEvents>(event: K, value: SignalEvents[K]) => void
   work: (event: RunEvent) => void
   die: (error: Error) => void
@@ -43,8 +46,8 @@ vi.mock('../../../src/peer/tab/signal.ts', () => ({
 
 vi.mock('../../../src/worker/page/connect.ts', () => ({
   leaveOnPageHide: () => undefined,
-  formLinks: (): Partial<RingLinks> => ({
-    connected: Promise.resolve(),
+  formLinks: ({ prepared }: FormLinksOptions): Partial<RingLinks> => ({
+    connected: Promise.resolve(prepared),
     letGo: () => undefined,
     close: () => undefined,
   }),
@@ -60,7 +63,12 @@ vi.mock('../../../src/worker/page/client.ts', () => ({
         world.work = (event) => onEvents([{ event, atMs: 0 }])
         return dead
       },
-      regroupSoon: async () => undefined,
+      prepare: async (...words) => {
+        world.asked.push(['prepare', words[0]])
+        words[2]('compile')
+        await world.prepared
+      },
+      regroupSoon: async (...words) => void world.asked.push(['regroupSoon', ...words]),
       continueAs: async () => undefined,
       dropLinks: async () => undefined,
     }
@@ -70,6 +78,8 @@ vi.mock('../../../src/worker/page/client.ts', () => ({
 
 beforeEach(() => {
   world.told = []
+  world.asked = []
+  world.prepared = Promise.resolve()
   world.hear = () => undefined
   vi.stubGlobal('location', { href: 'http://test/' })
   vi.stubGlobal('document', { hidden: false })
@@ -145,18 +155,49 @@ it('a loss that the worker notices reaches the server, with the rank that it nam
   expect(world.told).toEqual([['linkDown', 1, 2, 'rank 2 (t2) is gone.']])
 })
 
-it('a loss in a group that another follows is not told: its ranks are others', async () => {
+it('a loss while another group forms is told, but of a rank that is not in it', async () => {
   await running(3)
   world.hear('assign', assignment(2, 2))
+  world.work(lost('rank 2 (t2) is gone.'))
+  expect(world.told).toEqual([])
   world.work(lost('rank 1 (t1) is gone.'))
+  expect(world.told).toEqual([['linkDown', 1, 1, 'rank 1 (t1) is gone.']])
+})
+
+it('a loss in a group that another has followed is not told: its ranks are others', async () => {
+  await running(3)
+  world.hear('assign', assignment(2, 2))
   world.hear('start', { epoch: 2, settings })
   // The worker has not left the group before yet.
   world.work(lost('rank 1 (t1) is gone.'))
   expect(world.told).toEqual([])
-  expect(heard).toEqual(['lost', 'lost'])
+  expect(heard).toEqual(['lost'])
   await new Promise(setImmediate)
   world.work(lost('rank 1 (t1) is gone.'))
   expect(world.told).toEqual([['linkDown', 2, 1, 'rank 1 (t1) is gone.']])
+})
+
+it('training stops at once for a lost rank, and not before newcomers are ready', async () => {
+  await running(2)
+  world.hear('assign', assignment(2, 3))
+  expect(world.asked).toEqual([])
+  world.hear('start', { epoch: 2, settings })
+  expect(world.asked).toEqual([['regroupSoon', undefined]])
+  await new Promise(setImmediate)
+  world.hear('assign', assignment(3, 2))
+  expect(world.asked[1]).toEqual(['regroupSoon', 'rank 2 (t2) is gone.'])
+})
+
+it('a newcomer prepares with the settings of the run, and leaves when it cannot', async () => {
+  heard.length = 0
+  await newMember(({ event }) => heard.push(event)).join({} as AdapterFacts)
+  world.prepared = Promise.reject(new TabringError('data.missing', 'no data here'))
+  world.hear('proposed', settings)
+  world.hear('assign', { ...assignment(2, 2), rank: 1 })
+  await new Promise(setImmediate)
+  expect(world.asked).toEqual([['prepare', parseTrainConfig({})]])
+  expect(heard).toEqual(['phase'])
+  expect(world.told).toEqual([['abort', 2, 'no data here']])
 })
 
 it('a rank without links has none to report', async () => {
