@@ -20,28 +20,31 @@ export interface ShareBatch {
   readonly count: number
   /** Samples of all ranks. */
   readonly globalCount: number
+  /** Number of the first row in the global batch. */
+  readonly firstRow: number
   /** Written over by the next batch. */
   readonly inputs: BatchArrays
 }
 
 /** Which samples this rank takes: a pure function of the settings, the ranks and the step. */
 export interface Draws {
-  /** By rank, of a full step. */
-  readonly shares: readonly BatchShare[]
   readonly perEpoch: number
   /** Samples that it draws from. */
   readonly slice: Slice
-  /** The samples of step `inEpoch` of an epoch, and how many all ranks take. */
-  take(epoch: number, inEpoch: number): { readonly own: Uint32Array; readonly globalCount: number }
+  /** The samples of step `inEpoch` of an epoch, in the rows of this rank's share of a full batch, and how many all ranks take. */
+  take(
+    epoch: number,
+    inEpoch: number,
+  ): { readonly own: Uint32Array; readonly share: BatchShare; readonly globalCount: number }
 }
 
-/** How a rank draws samples. With shuffled data, N ranks take together what one rank does. */
+/** How a rank draws samples. With shuffled data, N ranks take together what one rank does. `shares`: by rank, of a full step. */
 export function planDraws(
   config: Pick<TrainConfig, 'seed' | 'batchSize' | 'partition'>,
   samples: number,
   rank: number,
   worldSize: number,
-): Draws {
+): Draws & { readonly shares: readonly BatchShare[] } {
   const { seed, partition } = config
   const batchSize = stepRows(config.batchSize, samples, worldSize)
   const shares = batchShares(batchSize, worldSize)
@@ -66,6 +69,7 @@ export function planDraws(
       if (!isOwn) {
         return {
           own: shareIndices(ordered(epoch), batchSize, inEpoch, share),
+          share,
           globalCount: batchSamples(samples, batchSize, inEpoch),
         }
       }
@@ -73,6 +77,7 @@ export function planDraws(
       const counts = slices.map((one, i) => sliceSamples(one, shares[i].rows, inEpoch))
       return {
         own: drawn.map((index) => index + slice.start),
+        share,
         globalCount: counts.reduce((sum, count) => sum + count, 0),
       }
     },
@@ -84,13 +89,16 @@ export class ShareBatches {
   readonly #task: Task
   readonly #data: TaskData
   readonly #draws: Draws
-  readonly #inputs: BatchArrays
+  readonly #typesOf: (rows: number) => InputTypes
+  /** By rows. */
+  readonly #inputs = new Map<number, BatchArrays>()
 
-  constructor(task: Task, data: TaskData, draws: Draws, types: InputTypes) {
+  /** `typesOf`: of the inputs for a share of so many rows. */
+  constructor(task: Task, data: TaskData, draws: Draws, typesOf: (rows: number) => InputTypes) {
     this.#task = task
     this.#data = data
     this.#draws = draws
-    this.#inputs = batchArrays(types)
+    this.#typesOf = typesOf
   }
 
   get perEpoch(): number {
@@ -105,12 +113,15 @@ export class ShareBatches {
   /** The batch of the step behind the first `stepsDone`. */
   after(stepsDone: number): ShareBatch {
     const { perEpoch } = this
-    const { own, globalCount } = this.#draws.take(
+    const { own, share, globalCount } = this.#draws.take(
       Math.floor(stepsDone / perEpoch),
       stepsDone % perEpoch,
     )
-    this.#task.fill(this.#data, 'train', own, this.#inputs)
-    return { count: own.length, globalCount, inputs: this.#inputs }
+    const { rows, offset } = share
+    const inputs = this.#inputs.get(rows) ?? batchArrays(this.#typesOf(rows))
+    this.#inputs.set(rows, inputs)
+    this.#task.fill(this.#data, 'train', own, inputs)
+    return { count: own.length, globalCount, firstRow: offset, inputs }
   }
 }
 

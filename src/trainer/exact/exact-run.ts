@@ -12,7 +12,7 @@ import type { TrainConfig } from '../settings/config.ts'
 import { learningRateOf } from '../settings/demo-meta.ts'
 import type { Task } from '../settings/task.ts'
 import { ExactStep } from './exact-step.ts'
-import { planVirtualWorkers } from './virtual-workers.ts'
+import { VirtualWorkers } from './virtual-workers.ts'
 
 const mostParameters = 50e6
 /** On the host of each rank: the value, two moments, the sum and a copy of it. */
@@ -35,16 +35,17 @@ export interface ExactRun {
   readonly check: Pick<ReplicaCheck, 'compare' | 'destroy'>
 }
 
-/** `samples`: of the training set. errors: `config.invalid` for a model that it cannot train. */
+/** `samples`: of the training set. `onDealt` gets the samples of a full batch by rank, whenever they change. errors: `config.invalid` for a model that it cannot train. */
 export function exactRun(
   { meta }: Task,
   model: Module,
   config: TrainConfig,
   samples: number,
   group: ProcessGroup,
+  onDealt?: (samples: readonly number[]) => void,
 ): ExactRun {
   mustFit(model)
-  const workers = planVirtualWorkers(config, samples, group.rank, group.size)
+  const workers = new VirtualWorkers(config, samples, group.rank, group.size)
   const lr = learningRateOf(config, meta)
   const optimizer = new ExactOptimizer(
     model.parameters(),
@@ -60,7 +61,8 @@ export function exactRun(
     optimizer,
     async compile(runtime, forward, types, stepsDone) {
       const own = { optimizer, workers, virtualWorkers, stepsDone }
-      step = await ExactStep.create({ runtime, group, forward, types, ...own })
+      const dealt = () => onDealt?.(workers.samples)
+      step = await ExactStep.create({ runtime, group, forward, types, ...own, onDealt: dealt })
       return step
     },
     check: {

@@ -49,6 +49,8 @@ export interface ExactStepOptions {
   readonly types: InputTypes
   /** Of the run, before this program's first. Default 0. */
   readonly stepsDone?: number
+  /** The virtual workers are dealt differently from the next step on. */
+  readonly onDealt?: () => void
 }
 
 /**
@@ -62,6 +64,7 @@ export interface ExactStepOptions {
  * numbers (kernels/encode), whose sum does not depend on an order; and all ranks update all parameters from that sum in specified arithmetic.
  * The label of the all-reduce has the hash of the parameters, exponents and running statistics before the step: ranks that differ are found
  * before they add anything. `compare` has moments too.
+ * Each rank tells how long it took, so that all deal the virtual workers of the next step by speed.
  * A step whose sums may not fit is done again with other exponents, by all ranks.
  * bytes: each rank sends 2 (N-1)/N of 4 bytes a parameter, and of a block's mark per 256 of them.
  */
@@ -179,7 +182,9 @@ export class ExactStep implements StepProgram {
     const blocks = places.reduce((sum, { marks }) => sum + marks.count, 0)
     let isMeasuring = optimizer.exponents === undefined
     let exponents = optimizer.exponents ?? new Int32Array(blocks).fill(startExponent)
-    const label = `exact ${formatHash(hashOf([...values, exponents, ...statistics]))}`
+    const { deal } = this.#options.workers
+    const dealt = Int32Array.from(deal.counts)
+    const label = `exact ${formatHash(hashOf([...values, exponents, ...statistics, dealt]))}`
     const times = { ...noTimes }
     for (let attempt = 1; ; attempt++) {
       const words = await this.#compute(inputs, scalars, exponents, times)
@@ -191,9 +196,9 @@ export class ExactStep implements StepProgram {
       const told = this.#tail.read(words.subarray(this.#sums.elements))
       this.joinedWord = told.word
       if (told.notFinite.length > 0) {
-        const { rankOf } = this.#options.workers
         const found = told.notFinite.map(
-          ({ worker, loss }) => `${loss} from virtual worker ${worker} (rank ${rankOf(worker)})`,
+          ({ worker, loss }) =>
+            `${loss} from virtual worker ${worker} (rank ${deal.rankOf(worker)})`,
         )
         throw this.#nan(`expected finite losses, got ${found.join(', ')}`)
       }
@@ -210,6 +215,7 @@ export class ExactStep implements StepProgram {
         }
         this.#tail.assignBuffers()
         times.optimizer += performance.now() - updateMs
+        if (deal.take(told.tookUs)) this.#options.onDealt?.()
         this.times = times
         this.#stepsDone++
         const outputs: RunOutputs = {
@@ -275,6 +281,8 @@ export class ExactStep implements StepProgram {
       times.backward += parts.backward
       await this.#tail.write(tail, first + i, own, outputs)
     }
+    const { env } = this.#options.group
+    const beganMs = env.now()
     const replays: Promise<void>[] = []
     for (let i = 0; i < count; i++) {
       const own = Math.min(rows, Math.max(0, samples - i * rows))
@@ -296,6 +304,8 @@ export class ExactStep implements StepProgram {
     }
     await Promise.all(replays)
     if (replays.length > 0) {
+      const tookMs = (env.now() - beganMs) / replays.length
+      this.#tail.writeTimes(tail, first, replays.length, tookMs)
       const all = await this.#sums.read(0, this.#sums.elements, 'i32')
       words.set(all as Int32Array<ArrayBuffer>)
     }

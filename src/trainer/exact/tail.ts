@@ -12,12 +12,14 @@ export interface Told {
   readonly notFinite: readonly { readonly worker: number; readonly loss: number }[]
   readonly metric: number
   readonly hasMetric: boolean
+  /** By virtual worker; 0 for one without rows. units: µs. */
+  readonly tookUs: readonly number[]
   /** The sum of the ranks' words. */
   readonly word: number
 }
 
-/** Samples, the bits of loss and metric, whether there is a metric. */
-const numbers = 4
+/** Samples, the bits of loss and metric, whether there is a metric, how many µs it took. */
+const numbers = 5
 
 /**
  * Words that travel with the sums: each virtual worker has its own, which it alone writes, so that adding whole numbers puts them together.
@@ -74,6 +76,12 @@ export class Tail {
     }
   }
 
+  /** Notes how long each of `count` virtual workers took. */
+  writeTimes(tail: Int32Array, first: number, count: number, tookMs: number): void {
+    const us = Math.max(1, Math.min(2 ** 31 - 1, Math.round(tookMs * 1000)))
+    for (let worker = first; worker < first + count; worker++) tail[worker * this.#words + 4] = us
+  }
+
   /** What all told, in the order of the virtual workers. */
   read(tail: Int32Array<ArrayBuffer>): Told {
     const workers = Array.from({ length: this.#virtualWorkers }, (_, worker) =>
@@ -107,8 +115,9 @@ export class Tail {
     })
     const hasMetric = all.some(([, , , has]) => has === 1)
     const word = tail[tail.length - 1]
+    const tookUs = workers.map((own) => own[4])
     const means = { loss: loss / samples, metric: metric / samples }
-    return { count: samples, ...means, notFinite, hasMetric, word }
+    return { count: samples, ...means, notFinite, hasMetric, tookUs, word }
   }
 
   /** Makes the buffers what `read` found, once the step counts. */

@@ -1,6 +1,7 @@
 import { epochOrder, stepsPerEpoch, virtualRows, virtualShares } from '../../data/shares.ts'
 import type { Draws } from '../evaluate/share-batches.ts'
 import type { TrainConfig } from '../settings/config.ts'
+import { Deal } from './deal.ts'
 
 /**
  * The parts of a global batch of which each is computed by one replay of one program, whichever rank does it.
@@ -8,48 +9,60 @@ import type { TrainConfig } from '../settings/config.ts'
  *     batch of 60, V = 8, 2 ranks     | v0 8 | v1 8 | v2 8 | v3 8 | v4 8 | v5 8 | v6 8 | v7 4 + 4 that do not count |
  *                                     |           rank 0          |                     rank 1                      |
  *
- * Their number is fixed for a run, so what each computes does not depend on how many ranks there are.
+ * Their number is fixed for a run, so what each computes does not depend on how many ranks there are. Which rank computes which may change from
+ * step to step (`deal`).
  */
-export interface VirtualWorkers {
+export class VirtualWorkers {
   /** Of each one. */
   readonly rows: number
-  /** Those of this rank. */
-  readonly first: number
-  readonly count: number
+  /** How many each rank computes, of those that have rows in a full batch. */
+  readonly deal: Deal
   readonly draws: Draws
-  /** The rank that computes a virtual worker. */
-  rankOf(worker: number): number
-}
+  readonly #rank: number
+  readonly #batch: number
 
-/** Deals the virtual workers that have rows to ranks, in order, as evenly as they can be. */
-export function planVirtualWorkers(
-  { seed, batchSize, virtualWorkers }: Pick<TrainConfig, 'seed' | 'batchSize' | 'virtualWorkers'>,
-  samples: number,
-  rank: number,
-  worldSize: number,
-): VirtualWorkers {
-  const batch = Math.min(batchSize, samples)
-  const rows = virtualRows(batch, virtualWorkers)
-  const shares = virtualShares(batch, virtualWorkers, worldSize)
-  let orderOf = -1
-  let order = new Uint32Array(0)
-  return {
-    rows,
-    first: shares[rank].offset / rows,
-    count: shares[rank].rows / rows,
-    rankOf: (worker) =>
-      shares.findLastIndex(({ offset, rows: own }) => own > 0 && offset <= worker * rows),
-    draws: {
-      shares,
+  constructor(
+    { seed, batchSize, virtualWorkers }: Pick<TrainConfig, 'seed' | 'batchSize' | 'virtualWorkers'>,
+    samples: number,
+    rank: number,
+    worldSize: number,
+  ) {
+    const batch = Math.min(batchSize, samples)
+    const rows = virtualRows(batch, virtualWorkers)
+    this.rows = rows
+    this.#rank = rank
+    this.#batch = batch
+    const shares = virtualShares(batch, virtualWorkers, worldSize)
+    this.deal = new Deal(shares.map((share) => share.rows / rows))
+    let orderOf = -1
+    let order = new Uint32Array(0)
+    this.draws = {
       perEpoch: stepsPerEpoch(samples, batch),
       slice: { start: 0, end: samples },
-      take(epoch, inEpoch) {
+      take: (epoch, inEpoch) => {
         if (epoch !== orderOf) order = epochOrder(seed, epoch, samples)
         orderOf = epoch
         const all = order.subarray(inEpoch * batch, Math.min(samples, (inEpoch + 1) * batch))
-        const { offset, rows: own } = shares[rank]
-        return { own: all.subarray(offset, offset + own), globalCount: all.length }
+        const share = { offset: this.first * rows, rows: this.count * rows }
+        const own = all.subarray(share.offset, share.offset + share.rows)
+        return { own, share, globalCount: all.length }
       },
-    },
+    }
+  }
+
+  /** Samples of a full batch, by rank. */
+  get samples(): number[] {
+    const { rows, deal } = this
+    return deal.counts.map((count, rank) =>
+      Math.max(0, Math.min(count * rows, this.#batch - deal.firstOf(rank) * rows)),
+    )
+  }
+
+  /** Those of this rank. */
+  get first(): number {
+    return this.deal.firstOf(this.#rank)
+  }
+  get count(): number {
+    return this.deal.counts[this.#rank]
   }
 }

@@ -368,10 +368,11 @@ export class Trainer {
     // With the strategy `alone` each has a share of the batch, too.
     const at = config.strategy === 'alone' ? group : dataRanks
     const exact = await this.#exact(data, shared)
-    const draws = exact?.draws ?? planDraws(config, data.train.count, at.rank, at.size)
-    const share = draws.shares[at.rank]
-    const rowsOf = draws.shares.map(({ rows }) => exact?.rows ?? shared.rowsFor?.(rows) ?? rows)
+    const even = planDraws(config, data.train.count, at.rank, at.size)
+    const rowsOf = even.shares.map(({ rows }) => exact?.rows ?? shared.rowsFor?.(rows) ?? rows)
     const ownRows = rowsOf[at.rank]
+
+    const draws = exact?.draws ?? even
 
     phase('compile')
     const optimizer = exact?.optimizer ?? makeOptimizer(task, shared, config)
@@ -462,13 +463,9 @@ export class Trainer {
       replicas,
       patience: this.#patience,
       step,
-      batches: new ShareBatches(
-        task,
-        data,
-        draws,
-        exact ? task.types(config, data, share.rows) : types,
+      batches: new ShareBatches(task, data, draws, (rows) =>
+        exact ? task.types(config, data, rows) : types,
       ),
-      firstRow: share.offset,
       evaluation,
       partAt: partRanks?.rank ?? 0,
       told: shared.told,
@@ -577,10 +574,13 @@ export class Trainer {
 
   /** Undefined for a run without `exact`. */
   async #exact(data: TaskData, { module }: SharedModel): Promise<ExactRun | undefined> {
-    const { config, task } = this.#options
+    const { config, task, onEvent } = this.#options
     if (!config.exact) return undefined
     const { exactRun } = await loadPart('exact training', () => import('../exact/exact-run.ts'))
-    return exactRun(task, module, config, data.train.count, this.#group)
+    const { rank } = this.#group
+    return exactRun(task, module, config, data.train.count, this.#group, (samples) =>
+      onEvent({ event: 'dealt', samples, rank }),
+    )
   }
 
   /** Where the loop begins: at the newest kept state, at the checkpoint, or at the very beginning. */

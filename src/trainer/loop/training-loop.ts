@@ -50,8 +50,6 @@ export interface Attempt {
   readonly patience: Patience
   readonly step: StepProgram
   readonly batches: ShareBatches
-  /** Number of this rank's first row in the global batch. */
-  readonly firstRow: number
   readonly evaluation: Evaluation
   /** Which part of a step this rank has, from 0; 0 where it has whole steps. */
   readonly partAt: number
@@ -148,7 +146,7 @@ export class TrainingLoop {
 
   async #run(attempt: Attempt): Promise<LoopEnd> {
     const { config, task, onEvent, signal } = this.#options
-    const { group, replicas, patience, step, batches, firstRow, evaluation, check, first } = attempt
+    const { group, replicas, patience, step, batches, evaluation, check, first } = attempt
     const { rank, size } = group
     const { metric } = task.meta
     const { gaps } = this.#looks
@@ -182,7 +180,7 @@ export class TrainingLoop {
       const began = performance.now()
       const epoch = Math.floor((number - 1) / perEpoch)
       const batch = batches.after(number - 1)
-      const { count, inputs } = batch
+      const { count, inputs, firstRow } = batch
       timeline.begin(step, number, totalSteps, isSampled)
       // Of the ranks that have parts of a step, the first counts its samples.
       if (attempt.partAt === 0) samples += count

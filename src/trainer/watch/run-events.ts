@@ -24,6 +24,12 @@ export type RunEvent =
       rank: number
     }
   | {
+      /** From the next step on ranks take other shares of each batch, by their speed: samples of a full one, by rank. */
+      event: 'dealt'
+      samples: readonly number[]
+      rank: number
+    }
+  | {
       event: 'step'
       /** Steps done, from 1 to totalSteps. */
       step: number

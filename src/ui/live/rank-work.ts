@@ -15,9 +15,15 @@ const mostSteps = 5
 
 /** Of each rank, over the newest sampled steps. Steps of a batch that is not full do not count. */
 export function rankWork(
-  run: Pick<Run, 'sampledSteps' | 'globalSamples' | 'config' | 'worldSize' | 'fullestStep'>,
+  run: Pick<
+    Run,
+    'sampledSteps' | 'globalSamples' | 'config' | 'worldSize' | 'fullestStep' | 'dealt'
+  >,
 ): RankWork[] {
-  const sets = run.sampledSteps.slice(-mostSteps).filter((set) => isFull(run, set))
+  const { dealt } = run
+  const sets = run.sampledSteps
+    .slice(-mostSteps)
+    .filter((set) => isFull(run, set) && set[0].step > (dealt?.step ?? 0))
   return sharesOf(run).map((rows, rank) => {
     let totalMs = 0
     let waitMs = 0

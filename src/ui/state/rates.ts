@@ -84,9 +84,10 @@ export const samplesOfStep = ({ config, fullestStep }: Pick<Run, 'config' | 'ful
 
 /** Rows of each rank in a full step; empty before the settings are known. */
 export function sharesOf(
-  run: Pick<Run, 'config' | 'worldSize' | 'fullestStep'>,
+  run: Pick<Run, 'config' | 'worldSize' | 'fullestStep' | 'dealt'>,
 ): readonly number[] {
   if (!run.config) return []
+  if (run.dealt) return run.dealt.samples
   return rowsOf(run.config, samplesOfStep(run), run.worldSize)
 }
 

@@ -76,6 +76,7 @@ function inGroup(run: Run, { epoch, rank, worldSize, members, links }: Assignmen
     peers: links.map(({ peerRank }) => peerRank),
     ways: Object.fromEntries(links.map(({ peerRank, kind }) => [peerRank, kind])),
     changes: [...run.changes, change],
+    dealt: null,
   }
 }
 
@@ -103,6 +104,8 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       return { ...run, given: { doneBytes: event.doneBytes, totalBytes: event.totalBytes } }
     case 'divided':
       return { ...run, held: event.held }
+    case 'dealt':
+      return { ...run, dealt: { samples: event.samples, step: run.step } }
     case 'regrouped':
       return {
         ...run,

@@ -78,6 +78,8 @@ export interface Run {
   readonly given: { readonly doneBytes: number; readonly totalBytes: number } | null
   /** What each rank holds of a model that is divided over them; null where each has all of it. */
   readonly held: readonly RankPart[] | null
+  /** By rank, of a full step, since `step`; null while they are as even as the settings have them. */
+  readonly dealt: { readonly samples: readonly number[]; readonly step: number } | null
   /** The last few seconds of training, without pauses and tests. */
   readonly recent: readonly Mark[]
   /** `atMs` of the test that is under way. */
@@ -180,6 +182,7 @@ export function newRun(
     parts: null,
     given: null,
     held: null,
+    dealt: null,
     recent: [],
     testingSinceMs: null,
     tests: [],

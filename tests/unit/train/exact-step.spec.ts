@@ -6,7 +6,7 @@ import { Linear } from '../../../src/nn/layers.ts'
 import { ExactOptimizer } from '../../../src/optim/exact/exact-optimizer.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { ExactStep } from '../../../src/trainer/exact/exact-step.ts'
-import { planVirtualWorkers } from '../../../src/trainer/exact/virtual-workers.ts'
+import { VirtualWorkers } from '../../../src/trainer/exact/virtual-workers.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { setSwitches } from '../../../src/util/switches.ts'
 import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
@@ -25,7 +25,7 @@ async function exactStep(group: ProcessGroup, activate = (x: Tensor) => x) {
   }
   const optimizer = new ExactOptimizer(model.parameters(), settings)
   const config = { seed: 0, batchSize, virtualWorkers }
-  const workers = planVirtualWorkers(config, batchSize, group.rank, group.size)
+  const workers = new VirtualWorkers(config, batchSize, group.rank, group.size)
   const step = await ExactStep.create({
     runtime: new CpuRuntime(),
     group,
@@ -42,7 +42,7 @@ async function exactStep(group: ProcessGroup, activate = (x: Tensor) => x) {
   const begin = workers.first * workers.rows
   const run = (x: Float32Array<ArrayBuffer>) =>
     step.run({ x: x.subarray(3 * begin, 3 * (begin + count)), y: new Int32Array(count) }, { count })
-  return { model, optimizer, step, run }
+  return { model, optimizer, step, run, workers }
 }
 
 const inputs = (value: number) => new Float32Array(3 * batchSize).fill(value)
@@ -112,6 +112,28 @@ describe('ExactStep', () => {
       expect(error.code).toBe('train.diverged')
       expect(error.message).toContain(`replicas: after step 8 the ${name} hashes to `)
       expect(error.message).toMatch(/ on rank 0, but to \w{16} on rank 1\. A device computed/)
+    }
+  })
+
+  test('deals virtual workers by speed, and computes what it would with even shares', async () => {
+    const runs = async (size: number) => {
+      const ends = await onRanks(size, async (group) => {
+        // A simulated device, ten times slower.
+        const { env } = group
+        if (group.rank === 1)
+          vi.spyOn(group, 'env', 'get').mockReturnValue({ ...env, now: () => 10 * env.now() })
+        const { run, workers } = await exactStep(group)
+        const losses = []
+        for (let i = 0; i < 25; i++) losses.push((await run(inputs(1 + i))).loss[0])
+        return { losses, counts: workers.deal.counts }
+      })
+      return ends.map(resultOf)
+    }
+    const [alone] = await runs(1)
+    const both = await runs(2)
+    for (const { losses, counts } of both) {
+      expect(counts).toEqual([4, 0])
+      expect(losses).toEqual(alone.losses)
     }
   })
 

@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest'
-import { planVirtualWorkers } from '../../../src/trainer/exact/virtual-workers.ts'
+import { VirtualWorkers } from '../../../src/trainer/exact/virtual-workers.ts'
 
 const plan = (batchSize: number, virtualWorkers: number, worldSize: number) =>
-  Array.from({ length: worldSize }, (_, rank) =>
-    planVirtualWorkers({ seed: 0, batchSize, virtualWorkers }, 1000, rank, worldSize),
+  Array.from(
+    { length: worldSize },
+    (_, rank) => new VirtualWorkers({ seed: 0, batchSize, virtualWorkers }, 1000, rank, worldSize),
   )
 
 test.each([

@@ -173,7 +173,7 @@ describe('a run', () => {
   it('counts the samples of whole virtual workers for each rank of an exact run', () => {
     const shares = (worldSize: number, fullestStep = 0, virtualWorkers = 8) => {
       const config = parseTrainConfig({ exact: true, virtualWorkers })
-      return sharesOf({ config, worldSize, fullestStep })
+      return sharesOf({ config, worldSize, fullestStep, dealt: null })
     }
     expect(shares(3)).toEqual([16, 24, 24])
     // Of the last virtual worker 4 rows count, and 1.
@@ -184,6 +184,16 @@ describe('a run', () => {
     expect(stepSamples(maker)).toEqual({ total: 64, words: '3 ranks: 16 + 2\u00a0×\u00a024' })
     const unset = play(maker, { type: 'setting', key: 'virtualWorkers', value: '' })
     expect(stepSamples(unset)).toEqual(stepSamples(maker))
+  })
+
+  it('counts the shares that ranks were dealt, until the run has other ranks', () => {
+    const event = { event: 'dealt', samples: [40, 24, 0], rank: 0 } as const
+    const dealt = play(training(3, 2), { type: 'event', event, atMs: 0 })
+    expect(stepSamples(dealt)).toEqual({ total: 64, words: '3 ranks: 40 + 24 + 0' })
+    const members = dealt.run!.members.slice(0, 2)
+    const assignment = { epoch: 2, rank: 0, worldSize: 2, members, links: [] }
+    const { run } = play(dealt, { type: 'regrouped', assignment })
+    expect(sharesOf(run!)).toEqual([32, 32])
   })
 
   it('counts what steps really take where the data is smaller than the batch', () => {

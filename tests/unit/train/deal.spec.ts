@@ -1,0 +1,91 @@
+import { describe, expect, test } from 'vitest'
+import { Deal } from '../../../src/trainer/exact/deal.ts'
+import { seededRandom } from '../../../src/util/virtual-env.ts'
+
+// Ranks are simulated devices: each takes a stated time for a virtual worker.
+
+/** Takes steps; returns what each one costs, the time of the rank that finishes last. */
+function play(deal: Deal, steps: number, usOf: (rank: number, step: number) => number): number[] {
+  return Array.from({ length: steps }, (_, step) => {
+    const us = deal.counts.map((_, rank) => usOf(rank, step))
+    const workers = deal.counts.reduce((sum, count) => sum + count, 0)
+    const took = Array.from({ length: workers }, (_, worker) => us[deal.rankOf(worker)])
+    const cost = Math.max(...deal.counts.map((count, rank) => count * us[rank]))
+    deal.take(took)
+    return cost
+  })
+}
+
+const mean = (values: readonly number[]) =>
+  values.reduce((sum, value) => sum + value, 0) / values.length
+
+const best = (workers: number, us: readonly number[]): number => {
+  let most = 0
+  while (us.reduce((sum, one) => sum + Math.floor(most / one), 0) < workers) most++
+  return most
+}
+
+describe('Deal', () => {
+  test('gives ranks virtual workers by their speed', () => {
+    const deal = new Deal([3, 3, 2])
+    play(deal, 19, (rank) => [100, 200, 100][rank])
+    expect(deal.counts).toEqual([3, 3, 2])
+    play(deal, 1, (rank) => [100, 200, 100][rank])
+    expect(deal.counts).toEqual([4, 1, 3])
+    expect([0, 1, 2].map((rank) => deal.firstOf(rank))).toEqual([0, 4, 5])
+    expect([0, 3, 4, 5, 7].map((worker) => deal.rankOf(worker))).toEqual([0, 0, 1, 2, 2])
+  })
+
+  test.each([8, 16, 32])(
+    'a rank ten times slower than three others costs at most 15 %% over the ideal split of %i',
+    (workers) => {
+      const us = [100, 100, 1000, 100]
+      const deal = new Deal(us.map(() => workers / us.length))
+      const costs = play(deal, 2000, (rank) => us[rank])
+      expect(mean(costs.slice(20)) / best(workers, us)).toBeLessThan(1.15)
+      expect(mean(costs.slice(0, 20)) / best(workers, us)).toBeGreaterThan(2)
+    },
+  )
+
+  test('stays as it is where steps differ by chance', () => {
+    const random = seededRandom(4)
+    const deal = new Deal([2, 2, 2, 2])
+    play(deal, 500, () => Math.round(100 * (random() < 0.1 ? 8 : 0.95 + 0.1 * random())))
+    expect(deal.counts).toEqual([2, 2, 2, 2])
+  })
+
+  test('a slow rank that becomes as fast as the others gets its share back', () => {
+    const deal = new Deal([4, 4])
+    play(deal, 100, (rank) => (rank === 1 ? 1000 : 100))
+    expect(deal.counts).toEqual([8, 0])
+    play(deal, 202, () => 100)
+    expect(deal.counts).toEqual([4, 4])
+  })
+
+  test('ranks without virtual workers are tried one after the other, and the fast one keeps some', () => {
+    // More ranks than virtual workers.
+    const deal = new Deal([0, 1, 1, 0])
+    play(deal, 700, (rank) => [900, 100, 800, 100][rank])
+    expect(deal.counts).toEqual([0, 1, 0, 1])
+  })
+
+  test('virtual workers without rows in a short step measure nothing', () => {
+    const deal = new Deal([1, 1])
+    for (let step = 0; step < 40; step++) deal.take(step % 2 === 0 ? [100, 100] : [100, 0])
+    expect(deal.counts).toEqual([1, 1])
+  })
+
+  test('all deals add up to all virtual workers', () => {
+    const random = seededRandom(7)
+    for (let trial = 0; trial < 50; trial++) {
+      const counts = [1, 0, 0, 0, 0].map((least) => least + Math.floor(5 * random()))
+      const deal = new Deal(counts)
+      const us = counts.map(() => 1 + Math.floor(1000 * random()))
+      for (let step = 0; step < 300; step++) {
+        play(deal, 1, (rank) => Math.round(us[rank] * (0.5 + random())))
+        expect(mean([...deal.counts]) * counts.length).toBeCloseTo(mean(counts) * counts.length)
+        expect(Math.min(...deal.counts)).toBeGreaterThanOrEqual(0)
+      }
+    }
+  })
+})
