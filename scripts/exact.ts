@@ -1,14 +1,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { Command, InvalidArgumentError } from 'commander'
+import { parseOptions } from '../node/train/options.ts'
+import { seededRandom } from '../src/util/virtual-env.ts'
 import { repository } from '../tests/support/repository.ts'
-
-const usage = `Usage: npm run exact -- [--tabs 1,2,3] [--compare] [flags of npm run train]
-
-Trains with --exact in each number of tabs, one after the other, and compares the weights' hashes. Exits with 1 where they differ.
-
-  --tabs LIST   numbers of tabs; default: 1,2,3
-  --compare     train without --exact too, to see that hashes differ there and what exact costs
-  others        as for npm run train: --demo, --model, --optimizer, --steps, --virtual-workers, ...`
+import { churn, worldsOf } from './exact/churn.ts'
 
 interface Done {
   readonly seconds: number
@@ -17,27 +13,36 @@ interface Done {
   readonly paramHashes: readonly string[]
 }
 
-const given = process.argv.slice(2)
-const take = (name: string): string | undefined => {
-  const at = given.indexOf(name)
-  return at < 0 ? undefined : given.splice(at, 2)[1]
+const counts = (text: string): number[] => {
+  const tabs = text.split(',').map(Number)
+  if (tabs.every((count) => Number.isInteger(count) && count >= 1)) return tabs
+  throw new InvalidArgumentError('Expected whole numbers from 1, as in 1,2,3.')
 }
-if (given.includes('--help') || given.includes('-h')) {
-  console.log(usage)
-  process.exit(0)
-}
-const tabs = (take('--tabs') ?? '1,2,3').split(',').map(Number)
-const isCompared = given.includes('--compare')
-const flags = given.filter((flag) => flag !== '--compare')
-if (!tabs.every((count) => Number.isInteger(count) && count >= 1)) {
-  console.error(`exact: --tabs must be whole numbers from 1, as in 1,2,3.\n\n${usage}`)
-  process.exit(2)
-}
+
+const command = new Command('npm run exact --')
+  .description(
+    "Trains with --exact in each number of tabs, one after the other, and compares the weights' hashes. Exits with 1 where they differ. Takes the flags of npm run train, too: --demo, --model, --optimizer, --steps, --virtual-workers, ...",
+  )
+  .option('--tabs <list>', 'numbers of tabs', counts, [1, 2, 3])
+  .option(
+    '--compare',
+    'train without --exact too, to see that hashes differ there and what exact costs',
+  )
+  .option(
+    '--churn',
+    'train while tabs crash, close and join, with one tab among six for a while, and with a slow tab, against one undisturbed tab',
+  )
+  .option('--seed-of-churn <number>', 'which tabs are lost, and when', Number, 1)
+  .allowUnknownOption()
+  .allowExcessArguments()
+command.parse()
+const { tabs, compare, churn: isChurn, seedOfChurn } = command.opts()
+const flags = command.args
 
 /** One run of `npm run train`. */
 async function train(count: number, more: readonly string[]): Promise<Done> {
-  const command = ['node/train.ts', '--json', '--nproc-per-node', String(count), ...more, ...flags]
-  const child = spawn(process.execPath, ['--import', 'tsx', ...command], {
+  const own = ['node/train.ts', '--json', '--nproc-per-node', String(count), ...more, ...flags]
+  const child = spawn(process.execPath, ['--import', 'tsx', ...own], {
     cwd: repository,
     stdio: ['ignore', 'pipe', 'inherit'],
   })
@@ -53,23 +58,41 @@ async function train(count: number, more: readonly string[]): Promise<Done> {
   return JSON.parse(output.trim().split('\n').at(-1)!)
 }
 
-const row = (...cells: readonly unknown[]) =>
-  console.log(cells.map((cell, i) => String(cell).padEnd([8, 8, 8, 10, 10][i] ?? 0)).join(''))
+/** Hashes of exact runs. */
+const seen = new Set<string>()
 
-const hashes = new Map<string, Set<string>>()
-row('run', 'tabs', 'steps', 'seconds', 'loss', 'hash')
-for (const count of tabs) {
-  for (const kind of isCompared ? ['exact', 'plain'] : ['exact']) {
-    const { steps, seconds, loss, paramHashes } = await train(
-      count,
-      kind === 'exact' ? ['--exact'] : [],
-    )
-    row(kind, count, steps, seconds.toFixed(2), loss.toFixed(6), [...new Set(paramHashes)].join())
-    const seen = hashes.get(kind) ?? new Set()
-    hashes.set(kind, new Set([...seen, ...paramHashes]))
+async function inEachNumber(): Promise<void> {
+  const row = (...cells: readonly unknown[]) =>
+    console.log(cells.map((cell, i) => String(cell).padEnd([8, 8, 8, 10, 10][i] ?? 0)).join(''))
+  row('run', 'tabs', 'steps', 'seconds', 'loss', 'hash')
+  for (const count of tabs) {
+    for (const kind of compare ? ['exact', 'plain'] : ['exact']) {
+      const isExact = kind === 'exact'
+      const { steps, seconds, loss, paramHashes } = await train(count, isExact ? ['--exact'] : [])
+      row(kind, count, steps, seconds.toFixed(2), loss.toFixed(6), [...new Set(paramHashes)].join())
+      if (isExact) for (const hash of paramHashes) seen.add(hash)
+    }
   }
 }
-const isSame = hashes.get('exact')!.size === 1
+
+async function withChurn(): Promise<void> {
+  const parsed = parseOptions(['--exact', ...flags])
+  if (parsed.kind === 'help') return
+  const row = (name: string, hashes: Iterable<string>) => {
+    console.log(`${name.padEnd(28)}${[...hashes].join()}`)
+    for (const hash of hashes) seen.add(hash)
+  }
+  row('run', ['hash'])
+  seen.clear()
+  row('1 tab', new Set((await train(1, ['--exact'])).paramHashes))
+  const stop = new AbortController()
+  process.once('SIGINT', () => stop.abort(new Error('exact: interrupted')))
+  const worlds = worldsOf(seededRandom(seedOfChurn))
+  await churn(parsed.options, worlds, stop.signal, ({ name }, hashes) => row(name, hashes))
+}
+
+await (isChurn ? withChurn() : inEachNumber())
+const isSame = seen.size === 1
 console.log(
   isSame
     ? 'exact: the same bits in all runs'

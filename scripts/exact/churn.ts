@@ -1,0 +1,204 @@
+import type { Browser, Page } from 'playwright'
+import { ensureBuilt } from '../../node/build.ts'
+import { dataMount } from '../../node/mounts.ts'
+import { serve } from '../../node/serve.ts'
+import { ownContext } from '../../node/tab.ts'
+import type { TrainOptions } from '../../node/train/options.ts'
+import { tabAddress, trainInTabs } from '../../node/train/tabs.ts'
+import { launchForTraining } from '../../node/training-browser.ts'
+import { formatFragment, newRoomLink } from '../../src/peer/room/secret.ts'
+import { Limping } from './limping.ts'
+
+/** What happens to the tabs of a run. */
+export interface World {
+  readonly name: string
+  /** At first. */
+  readonly tabs: number
+  play(room: Room): Promise<void>
+}
+
+/** Three tabs, of which random ones crash, or close, while others come. */
+const killed = (random: () => number): World => ({
+  name: '3 tabs, 3 killed, 3 join',
+  tabs: 3,
+  async play(room) {
+    const steps = Array.from({ length: 3 }, () => 0.1 + 0.7 * random()).sort((a, b) => a - b)
+    for (const part of steps) {
+      await room.reaches(part)
+      await room.lose(random() < 0.5 ? 'crash' : 'close', random)
+    }
+  },
+})
+
+const manyAndOne: World = {
+  name: '1 tab, 6, then 1',
+  tabs: 1,
+  async play(room) {
+    await room.reaches(0.1)
+    const others = await room.join(5)
+    await room.hasRanks(6)
+    await room.reaches(0.6)
+    await Promise.all(others.map((page) => page.close()))
+    await room.hasRanks(1)
+  },
+}
+
+const slowed: World = {
+  name: '3 tabs, one stopped 9/10',
+  tabs: 2,
+  async play(room) {
+    await room.reaches(0.05)
+    const limping = await room.joinLimping()
+    await room.hasRanks(3)
+    await limping.begin()
+    await room.reaches(0.9)
+  },
+}
+
+/** `random`: numbers from 0 to 1. */
+export const worldsOf = (random: () => number): readonly World[] => [
+  killed(random),
+  manyAndOne,
+  slowed,
+]
+
+/** The tabs of one run, from outside. */
+export class Room {
+  /** Of the ranks that were there at the end. */
+  readonly hashes = new Set<string>()
+  #part = 0
+  #ranks = 0
+  #wake: () => void = () => undefined
+  readonly #options: TrainOptions
+  readonly #url: string
+  readonly #browser: Browser
+  readonly #link = newRoomLink()
+  readonly #limping: Limping[] = []
+
+  constructor(options: TrainOptions, url: string, browser: Browser) {
+    this.#options = options
+    this.#url = url
+    this.#browser = browser
+  }
+
+  /** Trains to the end while `world` is played. errors: those of the run; a world that had not been played. */
+  async train(world: World, signal: AbortSignal): Promise<void> {
+    const { config, timeoutMs } = this.#options
+    const running = trainInTabs({
+      browser: this.#browser,
+      url: this.#url,
+      worldSize: world.tabs,
+      room: this.#link,
+      config,
+      timeoutMs,
+      signal,
+      onEvent: (event) => {
+        if (event.event === 'regrouped') this.#ranks = event.worldSize
+        if (event.event === 'step') this.#part = event.step / event.totalSteps
+        this.#wake()
+      },
+    })
+    const playing = world.play(this)
+    try {
+      const results = await Promise.race([running, playing.then(() => running)])
+      for (const { result } of results) this.hashes.add(result.paramHash)
+      await Promise.race([
+        playing,
+        Promise.reject(
+          new Error(`${world.name}: the run ended before its last change. Use more steps.`),
+        ),
+      ])
+    } finally {
+      for (const one of this.#limping) await one.close()
+    }
+  }
+
+  /** The run has done that part of its steps. */
+  reaches(part: number): Promise<void> {
+    return this.#until(() => this.#part >= part)
+  }
+
+  hasRanks(count: number): Promise<void> {
+    return this.#until(() => this.#ranks === count)
+  }
+
+  /** A random tab crashes, or is closed; another joins in its place. */
+  async lose(how: 'crash' | 'close', random: () => number): Promise<void> {
+    const pages = this.#browser.contexts().flatMap((context) => context.pages())
+    const page = pages[Math.floor(random() * pages.length)]
+    if (how === 'close') await page.close()
+    else {
+      const crashed = page.waitForEvent('crash')
+      page.goto('chrome://crash').catch(() => undefined) // never answers
+      await crashed
+      await page.close()
+    }
+  }
+
+  join(count: number): Promise<Page[]> {
+    return Promise.all(Array.from({ length: count }, () => this.#open(this.#browser)))
+  }
+
+  /** A tab of another browser, which can be slowed. */
+  async joinLimping(): Promise<Limping> {
+    const browser = await launchFor(this.#options)
+    const limping = new Limping(browser)
+    this.#limping.push(limping)
+    await this.#open(browser)
+    return limping
+  }
+
+  async #open(browser: Browser): Promise<Page> {
+    const page = await (await ownContext(browser)).newPage()
+    await page.exposeFunction('__tabringEvent', () => undefined)
+    await page.exposeFunction('__tabringDone', (words: string) => {
+      const done = JSON.parse(words)
+      if (done.ok) this.hashes.add(done.result.paramHash)
+    })
+    const options = { ...this.#options, switches: {} }
+    await page.goto(tabAddress(this.#url, formatFragment(this.#link), 'join', options))
+    return page
+  }
+
+  async #until(isSo: () => boolean): Promise<void> {
+    while (!isSo()) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve
+      })
+    }
+  }
+}
+
+const launchFor = ({ adapter, device, isHeaded }: TrainOptions): Promise<Browser> =>
+  launchForTraining(adapter, { device, isHeaded, timesKernels: false }, () => undefined)
+
+/** Trains once in each world, slowly enough for what happens there; `onWorld` gets the hashes that the ranks ended with. errors: those of the runs. */
+export async function churn(
+  options: TrainOptions,
+  worlds: readonly World[],
+  signal: AbortSignal,
+  onWorld: (world: World, hashes: ReadonlySet<string>) => void,
+): Promise<void> {
+  const { dataFolder } = options
+  const served = await serve({
+    root: await ensureBuilt({ log: () => undefined }),
+    port: 0,
+    mounts: dataFolder === undefined ? undefined : { [dataMount]: dataFolder },
+  })
+  try {
+    for (const world of worlds) {
+      const browser = await launchFor(options)
+      try {
+        const { maxStepsPerSec = 10 } = options.config
+        const config = { ...options.config, maxStepsPerSec }
+        const room = new Room({ ...options, config }, served.localUrl, browser)
+        await room.train(world, signal)
+        onWorld(world, room.hashes)
+      } finally {
+        await browser.close()
+      }
+    }
+  } finally {
+    await served.close()
+  }
+}
