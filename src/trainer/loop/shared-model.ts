@@ -5,7 +5,6 @@ import type { Tensor } from '../../graph/trace/tensor.ts'
 import type { Module, StateDict } from '../../nn/module.ts'
 import type { GradScaler } from '../../optim/grad-scaler.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
-import { ProcessGroup } from '../../peer/group/group.ts'
 import type { TaskInputs } from '../settings/task.ts'
 import type { RankPart } from '../watch/run-events.ts'
 
@@ -57,7 +56,3 @@ export const replicated = (
   digest: (runtime) => paramDigest(module.parameters(), runtime),
   stateDict: () => module.stateDict(),
 })
-
-/** A group of this rank alone, for what it does not share with the others. */
-export const aloneIn = ({ epoch, env }: Pick<ProcessGroup, 'epoch' | 'env'>): ProcessGroup =>
-  new ProcessGroup({ rank: 0, size: 1, epoch, links: new Map(), env })

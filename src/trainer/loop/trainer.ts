@@ -1,24 +1,13 @@
-import { bucketCapMbFor, firstBucketBytesFor } from '../../ddp/data-parallel/bucket-size.ts'
-import { DistributedDataParallel } from '../../ddp/data-parallel/data-parallel.ts'
-import { ReplicaCheck } from '../../ddp/hashes/replica-check.ts'
-import { compile } from '../../graph/compile/compile.ts'
+import { bucketCapMbFor } from '../../ddp/data-parallel/bucket-size.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
-import { prepare } from '../../graph/plan/prepare.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
-import type { Bucket } from '../../graph/trace/bucket.ts'
 import type { TuneStore } from '../../kernels/tune.ts'
-import { manualSeed } from '../../nn/init.ts'
 import type { StateDict } from '../../nn/module.ts'
-import type { GradScaler } from '../../optim/grad-scaler.ts'
-import { Optimizer } from '../../optim/optimizer.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import { type LinkMeasurement, measureLinks } from '../../peer/group/measure-links.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
-import { Evaluation } from '../evaluate/evaluate.ts'
-import { planDraws, ShareBatches } from '../evaluate/share-batches.ts'
-import type { ExactRun } from '../exact/exact-run.ts'
 import {
   beginning,
   KeptStates,
@@ -29,7 +18,7 @@ import {
 } from '../saves/kept-state.ts'
 import type { CheckpointPlace, ResumedRun } from '../saves/run-checkpoint.ts'
 import { type SavedFile, Saves } from '../saves/save-requests.ts'
-import { canBeSaved, pipelinesOf } from '../settings/config.ts'
+import { canBeSaved } from '../settings/config.ts'
 import { scoreOf } from '../settings/demo-meta.ts'
 import type { LookAnswer, TaskData } from '../settings/task.ts'
 import { tellCollective } from '../watch/log-collective.ts'
@@ -38,12 +27,10 @@ import type { Phase, RunRecord, TrainerResult } from '../watch/run-events.ts'
 import { shareGiven } from './given-data.ts'
 import { meet } from './meet.ts'
 import { Patience } from './phase-timeouts.ts'
+import { type RankSetup, setUpRank } from './rank-setup.ts'
 import { isLoss, isRankLost, Recovery, type RecoveryOptions } from './recovery.ts'
 import { settleRecord } from './settle-record.ts'
-import { settleVariants } from './settle-variants.ts'
-import { aloneIn, replicated, type SharedModel } from './shared-model.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
-import { forwardOf, makeOptimizer, trainingStep } from './training-step.ts'
 
 export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly runtime: AnyRuntime
@@ -77,10 +64,7 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
  */
 export class Trainer {
   readonly #options: TrainerOptions
-  #shared: SharedModel | undefined
-  #program: StepProgram | undefined
-  readonly #resources: { destroy(): void }[] = []
-  #buckets: readonly Bucket[] = []
+  #setup: RankSetup | undefined
   #record: RunRecord | undefined
   /** What the ranks have measured of their links, once they have. */
   #links: LinkMeasurement | undefined
@@ -92,8 +76,6 @@ export class Trainer {
   #group: ProcessGroup
   readonly #recovery: Recovery
   readonly #kept = new KeptStates()
-  /** What a step changes, while there are steps. */
-  #parts: RunParts | undefined
   /** The checkpoint that this run goes on from. */
   #resumed: ResumedRun | undefined
   #data: TaskData | undefined
@@ -167,13 +149,13 @@ export class Trainer {
 
   /** The trained parameters with the keys of the plain model. errors: `graph.misuse` before the model is made. */
   async stateDict(): Promise<StateDict> {
-    if (!this.#shared) {
+    if (!this.#setup) {
       throw new TabringError(
         'graph.misuse',
         'stateDict: the model does not exist until training starts. Call it after the first step.',
       )
     }
-    return this.#shared.stateDict()
+    return this.#setup.shared.stateDict()
   }
 
   /** What decides the run's bits, once it is settled. */
@@ -183,7 +165,7 @@ export class Trainer {
 
   /** The compiled training step, while there is one. */
   get program(): StepProgram | undefined {
-    return this.#program
+    return this.#setup?.step
   }
 
   /** Asks for a pause: all ranks begin it after the same step, and are told `paused`. It ends when all who asked have called `goOn`. */
@@ -235,12 +217,8 @@ export class Trainer {
   destroy(): void {
     this.#looks.destroy()
     this.#saves.letGo()
-    for (const resource of this.#resources.splice(0)) resource.destroy()
-    for (const bucket of this.#buckets) bucket.destroy()
-    this.#buckets = []
-    this.#shared = undefined
-    this.#program = undefined
-    this.#parts = undefined
+    this.#setup?.destroy()
+    this.#setup = undefined
   }
 
   async #train(): Promise<TrainerResult> {
@@ -337,10 +315,10 @@ export class Trainer {
   async #keepNow(): Promise<void> {
     await this.#loop.settle()
     const { progress } = this.#loop
-    if (!this.#parts || !progress || progress.step <= (this.#kept.newest?.progress.step ?? 0))
+    if (!this.#setup || !progress || progress.step <= (this.#kept.newest?.progress.step ?? 0))
       return
     try {
-      this.#kept.add(await keepState(this.#parts, progress))
+      this.#kept.add(await keepState(this.#setup.parts, progress))
     } catch {
       // The device is lost too: the run continues from an earlier state.
     }
@@ -356,71 +334,30 @@ export class Trainer {
       signal?.throwIfAborted()
       onEvent({ event: 'phase', phase: name, rank })
     }
-    const replicas = config.strategy === 'alone' && size > 1 ? aloneIn(group) : group
-
-    phase('broadcast')
     const links = await this.#settleLinks(group)
     const measuredCapMb = this.#savedRecord?.bucketCapMb ?? bucketCapMbFor(links)
-    const shared = await this.#share(data, replicas, measuredCapMb)
-    this.#shared = shared
-    if (shared.held) onEvent({ event: 'divided', held: shared.held, rank })
-    const { dataRanks, parts: partRanks } = shared
-    // With the strategy `alone` each has a share of the batch, too.
-    const at = config.strategy === 'alone' ? group : dataRanks
-    const exact = await this.#exact(data, shared)
-    const even = planDraws(config, data.train.count, at.rank, at.size)
-    const rowsOf = even.shares.map(({ rows }) => exact?.rows ?? shared.rowsFor?.(rows) ?? rows)
-    const ownRows = rowsOf[at.rank]
-
-    const draws = exact?.draws ?? even
-
-    phase('compile')
-    const optimizer = exact?.optimizer ?? makeOptimizer(task, shared, config)
-    const scaler = config.precision === 'float16' ? await newScaler() : undefined
     // Loaded beside the compilation: before the first step, and not between two.
     const saving = config.checkpointEvery || canBeSaved(config) ? checkpointing() : undefined
     saving?.catch(() => undefined)
-    const parts: RunParts = { model: shared.module, optimizer, scaler }
-    const stepFunction =
-      optimizer instanceof Optimizer
-        ? trainingStep(task, shared, optimizer, scaler)
-        : forwardOf(task, shared)
-    const types = task.types(config, data, ownRows)
-    runtime.variants = await settleVariants(
-      { ...this.#options, group, runtime },
-      rowsOf,
-      (rows) => prepare(runtime, stepFunction, task.types(config, data, rows)),
-      this.#record?.measured,
-    )
-    const step = await (exact?.compile(runtime, stepFunction, types, this.#start.step) ??
-      compile(stepFunction, types, { runtime, ...(partRanks && { group: partRanks }) }))
-    this.#program = step
-    this.#resources.push(step)
-    await saving
-    this.#buckets = optimizer.buckets
-    const evaluation = new Evaluation({
-      runtime,
-      model: shared.model,
-      task,
-      config,
+    const setup = await setUpRank({
+      ...this.#options,
       data,
-      ranks: replicas === group ? dataRanks : replicas,
-      ...(partRanks && { parts: partRanks }),
-      trainingRows: ownRows,
-      ...(!shared.isWhole && !partRanks && { rowsOf }),
+      runtime,
+      group,
+      bucketCapMb: measuredCapMb,
+      variants: this.#record?.measured,
+      stepsDone: this.#start.step,
+      onPhase: phase,
     })
-    this.#resources.push(evaluation)
-    const check =
-      replicas.size > 1 && shared.isWhole
-        ? (exact?.check ?? (await ReplicaCheck.create(runtime, optimizer.buckets)))
-        : undefined
-    if (check) this.#resources.push(check)
+    this.#setup = setup
+    const { shared, replicas, draws, parts, step, check } = setup
+    await saving
     const own = {
       config,
       worldSize: size,
-      shares: rowsOf,
+      shares: setup.rowsOf,
       bucketCapMb: config.bucketCapMb ?? measuredCapMb,
-      buckets: optimizer.buckets.map(({ parameters, elements }) => ({
+      buckets: setup.buckets.map(({ parameters, elements }) => ({
         parameters: parameters.map(({ name }) => name),
         elements,
       })),
@@ -437,7 +374,6 @@ export class Trainer {
     if (newest) restoreState(parts, newest)
     else await this.#resume(parts, this.#record)
     if (!newest && this.#resumed) await keep(this.#start)
-    this.#parts = parts
     this.#loop.progress = this.#start
     await check?.compare(replicas, this.#start.step)
     const { slice } = draws
@@ -463,11 +399,9 @@ export class Trainer {
       replicas,
       patience: this.#patience,
       step,
-      batches: new ShareBatches(task, data, draws, (rows) =>
-        exact ? task.types(config, data, rows) : types,
-      ),
-      evaluation,
-      partAt: partRanks?.rank ?? 0,
+      batches: setup.batches,
+      evaluation: setup.evaluation,
+      partAt: shared.parts?.rank ?? 0,
       told: shared.told,
       check,
       deviceBytes: () => ('gpu' in runtime ? runtime.gpu.usedBytes : null),
@@ -491,22 +425,7 @@ export class Trainer {
         const name = await saveRun(parts, now, { group, place: this.#checkpoints, isBest })
         onEvent({ event: 'checkpoint', step, name, isBest, rank })
       },
-      look: async (inputs, scalars) => {
-        // One rank alone has a part of the parameters.
-        if (!shared.isWhole || exact) return undefined
-        try {
-          const { detectAnomaly } = await loadPart(
-            'the search for the op that gave NaN',
-            () => import('../../graph/compile/detect-anomaly.ts'),
-          )
-          const options = { checkInfinite: true }
-          await detectAnomaly(runtime, stepFunction, types, inputs, scalars, options)
-        } catch (error) {
-          if (error instanceof TabringError && error.code === 'train.nan') return error.message
-          throw error
-        }
-        return undefined
-      },
+      look: setup.findNotFinite,
     })
     await check?.compare(replicas, steps)
     // Of all attempts, as the pauses are.
@@ -539,48 +458,6 @@ export class Trainer {
     // Nobody closes its links while another still needs them.
     await group.barrier()
     return result
-  }
-
-  /** Makes the task's model, and divides it over the ranks where the settings say so. */
-  async #share(
-    data: TaskData,
-    replicas: ProcessGroup,
-    measuredCapMb: number,
-  ): Promise<SharedModel> {
-    const { config, task } = this.#options
-    manualSeed(config.seed)
-    const model = task.model(config, data)
-    if (config.parallel === 'fsdp' && replicas.size > 1) {
-      const { sharded } = await loadPart('sharding', () => import('./sharded-model.ts'))
-      return sharded(model, replicas)
-    }
-    const pipelines = pipelinesOf(config.parallel)
-    if (pipelines) {
-      const { pipelined } = await loadPart('pipelines', () => import('./pipelined-model.ts'))
-      return pipelined(task, model, replicas, pipelines, this.#runtime)
-    }
-    if (config.exact) return replicated(model, model, replicas)
-    const ddp = new DistributedDataParallel(model, {
-      processGroup: replicas,
-      // Buckets of another size would give other bits.
-      bucketCapMb: config.bucketCapMb ?? measuredCapMb,
-      ...(config.bucketCapMb === undefined && {
-        firstBucketMb: firstBucketBytesFor(measuredCapMb * 2 ** 20) / 2 ** 20,
-      }),
-    })
-    await ddp.ready
-    return replicated(ddp, ddp.module, ddp.processGroup)
-  }
-
-  /** Undefined for a run without `exact`. */
-  async #exact(data: TaskData, { module }: SharedModel): Promise<ExactRun | undefined> {
-    const { config, task, onEvent } = this.#options
-    if (!config.exact) return undefined
-    const { exactRun } = await loadPart('exact training', () => import('../exact/exact-run.ts'))
-    const { rank } = this.#group
-    return exactRun(task, module, config, data.train.count, this.#group, (samples) =>
-      onEvent({ event: 'dealt', samples, rank }),
-    )
   }
 
   /** Where the loop begins: at the newest kept state, at the checkpoint, or at the very beginning. */
@@ -652,8 +529,3 @@ export class Trainer {
 const adapterOf = ({ facts: { vendor, architecture } }: AnyRuntime) => `${vendor} ${architecture}`
 
 const checkpointing = () => loadPart('checkpoints', () => import('../saves/run-checkpoint.ts'))
-
-async function newScaler(): Promise<GradScaler> {
-  const scaling = await loadPart('float16', () => import('../../optim/grad-scaler.ts'))
-  return new scaling.GradScaler()
-}

@@ -1,12 +1,9 @@
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import { systemEnv } from '../../util/env.ts'
-import { loadPart } from '../../util/load-part.ts'
-import { Evaluation } from '../evaluate/evaluate.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import type { Task, TaskData } from '../settings/task.ts'
 import type { Phase } from '../watch/run-events.ts'
-import { aloneIn, replicated } from './shared-model.ts'
-import { forwardOf } from './training-step.ts'
+import { aloneIn, setUpRank } from './rank-setup.ts'
 
 export interface WarmUpOptions {
   readonly config: TrainConfig
@@ -23,38 +20,22 @@ export interface WarmUpOptions {
  * Undefined where a person gave the data: the others send it.
  * errors: `data.*`, `config.invalid`, `gpu.*`.
  */
-export async function warmUp({
-  config,
-  task,
-  runtime,
-  baseUrl,
-  onPhase,
-}: WarmUpOptions): Promise<TaskData | undefined> {
+export async function warmUp(options: WarmUpOptions): Promise<TaskData | undefined> {
+  const { config, task, runtime, baseUrl, onPhase } = options
   if (config.data === 'given') return undefined
   onPhase('load')
   const data = await task.load({ config, given: null, baseUrl })
   if (!config.exact) return data
-  onPhase('compile')
-  const ranks = aloneIn({ epoch: 0, env: systemEnv })
-  const { exactRun } = await loadPart('exact training', () => import('../exact/exact-run.ts'))
-  const model = task.model(config, data)
-  const run = exactRun(task, model, config, data.train.count, ranks)
-  const { rows } = run
-  const shared = replicated(model, model, ranks)
-  const forward = forwardOf(task, shared)
-  const step = await run.compile(runtime, forward, task.types(config, data, rows), 0)
-  const evaluation = new Evaluation({
-    runtime,
-    model,
-    task,
-    config,
+  const { shared, evaluation, destroy } = await setUpRank({
+    ...options,
     data,
-    ranks,
-    trainingRows: rows,
+    group: aloneIn({ epoch: 0, env: systemEnv }),
+    bucketCapMb: 0,
+    stepsDone: 0,
+    onEvent: () => undefined,
   })
   await evaluation.prepare()
   await shared.digest(runtime)
-  evaluation.destroy()
-  step.destroy()
+  destroy()
   return data
 }

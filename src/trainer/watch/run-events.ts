@@ -133,7 +133,7 @@ export interface RunRecord {
   config: TrainConfig
   worldSize: number
   /** Rows of each rank's share of a full batch. */
-  shares: number[]
+  shares: readonly number[]
   /** The size at which buckets close, given or measured. */
   bucketCapMb: number
   /** In the order of their exchange. */
