@@ -1,0 +1,142 @@
+import { Command } from 'commander'
+import type { Browser } from 'playwright'
+import { parseTrainConfig } from '../demos/experiments.ts'
+import { ensureBuilt } from '../node/build.ts'
+import type { AdapterChoice } from '../node/chromium.ts'
+import { serve } from '../node/serve.ts'
+import { trainInTabs } from '../node/train/tabs.ts'
+import { launchForTraining } from '../node/training-browser.ts'
+import type { TrainConfigInput } from '../src/trainer/settings/config.ts'
+import { markdownTable } from '../src/util/markdown.ts'
+import { closeAfter } from './command/close-after.ts'
+import { adapterOption, countOf, jsonOption, saveOption, someOf } from './command/flags.ts'
+import { loadNow, machineLine, today } from './command/machine.ts'
+import { note } from './command/note.ts'
+import { publish } from './command/results.ts'
+import { median, pairRatios, spread } from './statistics.ts'
+
+/** `npm run bench -- exact`: what a step with the setting `exact` costs, against a plain one. */
+
+const models: Readonly<Record<string, TrainConfigInput>> = {
+  mlp: { demo: 'digits', model: 'mlp' },
+  cnn: { demo: 'digits', model: 'cnn' },
+  gpt: { demo: 'text' },
+}
+const modelNames = Object.keys(models)
+
+interface Flags {
+  models: string[]
+  tabs: number[]
+  rounds: number
+  adapter: AdapterChoice
+  json: boolean
+  save: boolean
+}
+
+const command = new Command('npm run bench -- exact')
+  .description(
+    'Trains in tabs with and without exact, in turns, each run in fresh tabs of one browser, and compares the times of their steps.',
+  )
+  .option('--models <names>', modelNames.join(','), someOf(modelNames), modelNames)
+  .option('--tabs <numbers>', 'numbers of tabs', someOf([1, 2, 3, 4]), [1, 2])
+  .option('--rounds <count>', 'runs of each kind', countOf(3), 5)
+  .addOption(adapterOption())
+  .addOption(jsonOption())
+  .addOption(saveOption())
+
+const steps = 30
+/** In the first ones kernels are still new to the driver, and the evaluation's compile. */
+const skipped = 10
+/** At most this much over a plain step makes `exact` the default. */
+const goal = 1.15
+
+/** A model in a number of tabs. units: ms a step, by round. */
+interface Line {
+  model: string
+  tabs: number
+  plain: number[]
+  exact: number[]
+}
+
+export async function benchExact(argv: readonly string[]): Promise<void> {
+  const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
+  const load = loadNow()
+  const served = await serve({ root: await ensureBuilt(), port: 0 })
+  const { lines, version } = await closeAfter(
+    () => served.close(),
+    async () => {
+      const options = { isHeaded: false, timesKernels: false }
+      const browser = await launchForTraining(flags.adapter, options, note)
+      return closeAfter(
+        () => browser.close(),
+        async () => {
+          const lines: Line[] = []
+          for (const model of flags.models)
+            for (const tabs of flags.tabs)
+              lines.push(await timeKinds(browser, served.localUrl, model, tabs, flags.rounds))
+          return { lines, version: browser.version() }
+        },
+      )
+    },
+  )
+  const machine = machineLine('before the run', load)
+  const heading = `${today()}, Chromium ${version}, ${flags.adapter === 'software' ? 'software adapter, ' : ''}${machine}. Runs of ${steps} steps in fresh tabs of one browser, with and without \`exact\` in turns; of each the median of its last ${steps - skipped} steps. 64 samples a step in the digits models, 8 virtual workers.`
+  const report = `${heading}\n\n${tableOf(lines)}\n\nGoal for a default: at most ${goal}.\n`
+  const title = 'exact'
+  await publish({ report, rows: lines, nameParts: ['chromium', version, title], title }, flags)
+}
+
+function tableOf(lines: readonly Line[]): string {
+  const rows = lines.map(({ model, tabs, plain, exact }) => {
+    const ratios = pairRatios(exact, plain)
+    const between = spread(ratios).map((ratio) => ratio.toFixed(2))
+    const times = [median(plain), median(exact)].map((ms) => ms.toFixed(1))
+    return [model, String(tabs), ...times, `**${median(ratios).toFixed(2)}**`, between.join(' to ')]
+  })
+  // The dearest first.
+  rows.sort((a, b) => Number(b[4].replaceAll('*', '')) - Number(a[4].replaceAll('*', '')))
+  return markdownTable(['model', 'tabs', 'plain, ms', 'exact, ms', 'exact / plain', 'rounds'], rows)
+}
+
+async function timeKinds(
+  browser: Browser,
+  url: string,
+  model: string,
+  tabs: number,
+  rounds: number,
+): Promise<Line> {
+  const line: Line = { model, tabs, plain: [], exact: [] }
+  for (let round = 0; round < rounds; round++) {
+    note(`${model} in ${tabs === 1 ? 'one tab' : `${tabs} tabs`}, round ${round + 1} of ${rounds}`)
+    const kinds = ['plain', 'exact'] as const
+    for (const kind of round % 2 === 0 ? kinds : kinds.toReversed())
+      line[kind].push(
+        await stepMs(browser, url, { ...models[model], exact: kind === 'exact' }, tabs),
+      )
+  }
+  return line
+}
+
+/** The median step of a run, by the clock of rank 0. */
+async function stepMs(
+  browser: Browser,
+  url: string,
+  settings: TrainConfigInput,
+  tabs: number,
+): Promise<number> {
+  const times: number[] = []
+  await trainInTabs({
+    browser,
+    url,
+    worldSize: tabs,
+    config: parseTrainConfig({ ...settings, steps, elastic: false }),
+    timeoutMs: 120_000,
+    signal: new AbortController().signal,
+    onEvent: (event) => {
+      if (event.event === 'step' && event.rank === 0 && event.step > skipped)
+        times.push(event.times.total)
+    },
+  })
+  for (const context of browser.contexts()) await context.close()
+  return median(times)
+}
