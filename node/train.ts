@@ -5,6 +5,7 @@ import { resolve } from 'node:path'
 import { pipeline } from 'node:stream'
 import { metaOf } from '../demos/experiments.ts'
 import { newRoomLink, RoomSecret } from '../src/peer/room/secret.ts'
+import { isLogged, RunLog } from '../src/trainer/watch/run-log.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { exportTrace, type TraceEvent } from '../src/util/spans.ts'
 import { findBrowser } from './chromium.ts'
@@ -80,12 +81,17 @@ async function train(
     const { isHeaded, switches, traceFile } = options
     const trace = traceFile === undefined ? null : await OutFile.open(traceFile, '--trace')
     if (trace) toClose.push(() => trace.discard())
+    const { runLogFile } = options
+    const runLog = runLogFile === undefined ? null : await OutFile.open(runLogFile, '--run-log')
+    if (runLog) toClose.push(() => runLog.discard())
+    let log = new RunLog()
     const timesKernels = Number(switches.debug ?? 0) >= 2 || switches.trace !== undefined
     if (options.device === 'cpu') reporter.note(cpuNote)
     const spans: TraceEvent[] = []
     let hasSaved = false
     const start = async (place: Pick<TabsOptions, 'config' | 'checkpoints'>) => {
       spans.length = 0
+      log = new RunLog()
       const room = newRoomLink()
       ownRooms.set(room.room, (await RoomSecret.derive(room)).authKey)
       const browser = await launchForTraining(
@@ -108,6 +114,7 @@ async function train(
           signal,
           onEvent: (event) => {
             hasSaved ||= event.event === 'checkpoint'
+            if (runLog && event.rank === 0 && isLogged(event)) log.add(event)
             reporter.event(event)
           },
           onNotice: (line) => reporter.note(line),
@@ -138,6 +145,12 @@ async function train(
     if (trace) {
       await writeFile(trace.temporaryPath, exportTrace(spans))
       await trace.commit((bytes) => JSON.parse(String(bytes)))
+    }
+    if (runLog) {
+      const [{ result }] = results
+      const end = { step: result.steps, paramHash: result.paramHash }
+      await writeFile(runLog.temporaryPath, log.text(config, end))
+      await runLog.commit((bytes) => JSON.parse(String(bytes)))
     }
     if (out) await out.commit()
     reporter.done(results, out && { path: out.path, sizeBytes: (await stat(out.path)).size })

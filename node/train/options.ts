@@ -56,6 +56,8 @@ export interface TrainOptions {
   checkpoints?: CheckpointOptions
   /** Where the spans of all ranks go, as a Chrome trace; absent: nowhere. */
   traceFile?: string
+  /** Where the log of a run with `exact` goes; absent: nowhere. */
+  runLogFile?: string
 }
 
 function positiveNumber(canBeZero: boolean) {
@@ -227,6 +229,10 @@ function defineCommand(): Command {
     .option('--memory-cap <size>', 'most memory that a device of a tab may hold: 64MB')
     .option('--trace <file>', 'write a Chrome trace to this file, for Perfetto')
     .option(
+      '--run-log <file>',
+      'with --exact: write the hash of each step to this file, for npm run replay',
+    )
+    .option(
       '--relay',
       'let tabs send their data through the server of this command, encrypted end to end, where WebRTC cannot link them',
     )
@@ -283,6 +289,7 @@ export function parseOptions(
     visibleDevices,
     memoryCap,
     trace,
+    runLog,
     checkpointDir,
     checkpointEvery,
     keepLast,
@@ -324,6 +331,11 @@ export function parseOptions(
       'config.invalid',
       `--batch-size: expected ${nprocPerNode} or more for ${nprocPerNode} ranks, got ${config.batchSize}. Raise it, or lower --nproc-per-node.`,
     )
+  if (runLog !== undefined && !config.exact)
+    throw new TabringError(
+      'config.invalid',
+      '--run-log: only a run with --exact can be computed again. Add --exact, or omit --run-log.',
+    )
   return {
     kind: 'train',
     options: {
@@ -339,6 +351,7 @@ export function parseOptions(
       config,
       switches,
       traceFile: trace,
+      runLogFile: runLog,
       maxRestarts,
       isRelayed: relay ?? false,
       ...(ice && { ice }),

@@ -23,6 +23,8 @@ export type TabEvent =
       rank: number
       /** Milliseconds by part; `total` is their sum. */
       times: Readonly<Record<string, number>>
+      /** With `exact`: of the state before the step. */
+      stateHash?: string
     }
   | {
       event: 'evaluation'
@@ -46,6 +48,8 @@ export type TabEvent =
       rank: number
     }
   | { event: 'checkpoint'; step: number; name: string; isBest: boolean; rank: number }
+  /** With `exact`: from the next step on ranks take these shares of each batch, by rank. */
+  | { event: 'dealt'; samples: readonly number[]; rank: number }
   /** The run continues after that step with other ranks. */
   | { event: 'regrouped'; step: number; worldSize: number; rank: number }
 

@@ -40,6 +40,8 @@ export interface RunTimes {
   readonly parts: StepTimes
   readonly beganMs: number
   readonly endedMs: number
+  /** Of the parameters and all else that the run's bits depend on, before it; where the program knows it. */
+  readonly stateHash?: string
 }
 
 const timesKey = Symbol('times of the run')

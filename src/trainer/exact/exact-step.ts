@@ -183,8 +183,9 @@ export class ExactStep implements StepProgram {
     let isMeasuring = optimizer.exponents === undefined
     let exponents = optimizer.exponents ?? new Int32Array(blocks).fill(startExponent)
     const { deal } = this.#options.workers
-    const dealt = Int32Array.from(deal.counts)
-    const label = `exact ${formatHash(hashOf([...values, exponents, ...statistics, dealt]))}`
+    const stateHash = formatHash(hashOf([...values, exponents, ...statistics]))
+    const dealt = formatHash(hashOf([Int32Array.from(deal.counts)])).slice(0, 8)
+    const label = `exact ${stateHash} ${dealt}`
     const times = { ...noTimes }
     for (let attempt = 1; ; attempt++) {
       const words = await this.#compute(inputs, scalars, exponents, times)
@@ -222,7 +223,7 @@ export class ExactStep implements StepProgram {
           loss: Float32Array.of(told.loss),
           ...(told.hasMetric && { metric: Float32Array.of(told.metric) }),
         }
-        noteTimes(outputs, { parts: times, beganMs, endedMs: performance.now() })
+        noteTimes(outputs, { parts: times, beganMs, endedMs: performance.now(), stateHash })
         return outputs
       }
       if (judged.isSaturated && attempt >= mostAttempts) {

@@ -195,7 +195,7 @@ export class TrainingLoop {
         const found = count > 0 ? await attempt.look(inputs, scalars) : undefined
         await endIfAnyFound(group, number, found)
       }
-      const tellStep = (times: StepParts, beganMs: number) => {
+      const tellStep = (times: StepParts, beganMs: number, stateHash?: string) => {
         if (number <= this.#told) return
         this.#told = number
         patience.stepped(times.total)
@@ -213,6 +213,7 @@ export class TrainingLoop {
           globalSamples: batch.globalCount,
           times,
           bytesSent: group.stats().payloadBytesSent,
+          ...(stateHash !== undefined && { stateHash }),
         })
       }
       const ended = (values: RunOutputs) => {
@@ -225,11 +226,11 @@ export class TrainingLoop {
           throw lossNotFinite(number, loss, this.#lookedAt === number && replicas.size > 1)
         }
         trainValue = metricOf(task, loss, values.metric?.[0])
-        const { parts, beganMs, endedMs } = runTimesOf(values)
+        const { parts, beganMs, endedMs, stateHash } = runTimesOf(values)
         const from = Math.max(began, lastEnded)
         lastEnded = endedMs
         const times = { data: Math.max(0, beganMs - from), ...parts, total: endedMs - from }
-        tellStep(times, beganMs)
+        tellStep(times, beganMs, stateHash)
       }
       const asked = this.#agree(attempt)
       // A replica of its own whose rank has no samples in an epoch's last step stays as it is.

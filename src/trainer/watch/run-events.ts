@@ -48,6 +48,8 @@ export type RunEvent =
       times: StepParts
       /** Payload bytes this rank has sent since the run began. */
       bytesSent: number
+      /** With `exact`: of parameters, exponents and running statistics before the step, the same on all ranks. */
+      stateHash?: string
     }
   | {
       event: 'samples'

@@ -68,6 +68,13 @@ export function Readouts({ snapshot }: { snapshot: Snapshot }) {
           }
         />
       )}
+      {run?.stateHash && (
+        <Readout
+          label="State hash"
+          value={run.stateHash.slice(0, 8)}
+          note={`before step ${run.step}, the same on all ranks`}
+        />
+      )}
     </dl>
   )
 }

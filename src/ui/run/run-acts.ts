@@ -10,7 +10,7 @@ import { differingColumns, nameOfRun } from './run-words.ts'
 /** What people do with the runs of this tab; each change is remembered over a reload. */
 export function runActs(
   store: Store,
-): Pick<Acts, 'exportCsv' | 'saveTimeline' | 'showRun' | 'nameRun' | 'deleteRun'> {
+): Pick<Acts, 'exportCsv' | 'saveTimeline' | 'saveLog' | 'showRun' | 'nameRun' | 'deleteRun'> {
   const { experiments } = store.snapshot
   store.dispatch({ type: 'runsLoaded', runs: recallRuns(experiments) })
   let remembered = store.snapshot.runs
@@ -44,6 +44,14 @@ export function runActs(
         (rank) => hosts[rank] !== '' && hosts[rank] === hosts[run.rank],
       )
       saveText(trace, 'application/json', `tabring-steps-to-${run.step}.trace.json`)
+    },
+    saveLog() {
+      const { run } = store.snapshot
+      if (!run?.config) return
+      const { end } = run
+      const result = end?.kind === 'finished' ? end.result : null
+      const ended = result && { step: result.steps, paramHash: result.paramHash }
+      saveText(run.log.text(run.config, ended), 'application/json', 'tabring-run.json')
     },
     showRun: (id, isShown) => store.dispatch({ type: 'runShown', id, isShown }),
     nameRun: (id, name) => store.dispatch({ type: 'runNamed', id, name }),

@@ -65,6 +65,11 @@ export function Summary({ snapshot, run, ending, acts }: SummaryProps) {
         <button type="button" onClick={acts.download} disabled={download.is === 'busy'}>
           {download.is === 'busy' ? 'Reading the GPU…' : 'Download weights (.safetensors)'}
         </button>
+        {config?.exact && (
+          <button type="button" onClick={acts.saveLog}>
+            Download log (for npm run replay)
+          </button>
+        )}
         {acts.saveTrace && (
           <button type="button" onClick={acts.saveTrace}>
             Download trace (for Perfetto)

@@ -39,6 +39,8 @@ export interface Acts {
   download(): void
   /** Saves the spans of the run as a Chrome trace; null where nobody asked for any. */
   saveTrace: (() => void) | null
+  /** Saves what this tab saw of a run with `exact`, for `npm run replay`. */
+  saveLog(): void
   /** Saves the points of the runs that the chart shows as CSV. */
   exportCsv(): void
   /** Saves the sampled steps of all ranks as a Chrome trace. */
@@ -82,6 +84,7 @@ export const idleActs: Acts = {
   saveTrace: null,
   exportCsv: () => undefined,
   saveTimeline: () => undefined,
+  saveLog: () => undefined,
   showRun: () => undefined,
   nameRun: () => undefined,
   deleteRun: () => undefined,

@@ -105,8 +105,10 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'divided':
       return { ...run, held: event.held }
     case 'dealt':
+      run.log.add(event)
       return { ...run, dealt: { samples: event.samples, step: run.step } }
     case 'regrouped':
+      run.log.add(event)
       return {
         ...run,
         regrouped: { step: event.step, worldSize: event.worldSize },
@@ -153,7 +155,8 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
         heldOutLoss: append(run.heldOutLoss, event.step, event.loss),
       }
     case 'step': {
-      const { step, totalSteps, epoch, loss, bytesSent } = event
+      const { step, totalSteps, epoch, loss, bytesSent, stateHash } = event
+      if (stateHash !== undefined) run.log.add(event)
       const samples = run.samples + event.samples
       const seconds = (atMs - run.pausedMs - (run.trainingSinceMs ?? atMs)) / 1000
       const globalSamples = (last(run.globalSamples) || 0) + event.globalSamples
@@ -171,6 +174,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
         globalSamples: append(run.globalSamples, step, globalSamples),
         samples,
         bytesSent,
+        stateHash: stateHash ?? null,
         // A device that was lost begins a new count.
         firstBytes:
           run.firstBytes === null || bytesSent < run.firstBytes ? bytesSent : run.firstBytes,

@@ -1,6 +1,7 @@
 import type { AssignedLink, Assignment } from '../../peer/room/messages.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
 import type { RankPart, StepParts } from '../../trainer/watch/run-events.ts'
+import { RunLog } from '../../trainer/watch/run-log.ts'
 import type { StepSample } from '../../trainer/watch/step-sample.ts'
 import type { RunResult } from '../../worker/api.ts'
 import { emptySeries, type Series } from '../parts/series.ts'
@@ -78,6 +79,10 @@ export interface Run {
   readonly given: { readonly doneBytes: number; readonly totalBytes: number } | null
   /** What each rank holds of a model that is divided over them; null where each has all of it. */
   readonly held: readonly RankPart[] | null
+  /** Of a run with `exact`. */
+  readonly log: RunLog
+  /** With `exact`: of the state before the newest step; null before that. */
+  readonly stateHash: string | null
   /** By rank, of a full step, since `step`; null while they are as even as the settings have them. */
   readonly dealt: { readonly samples: readonly number[]; readonly step: number } | null
   /** The last few seconds of training, without pauses and tests. */
@@ -183,6 +188,8 @@ export function newRun(
     given: null,
     held: null,
     dealt: null,
+    log: new RunLog(),
+    stateHash: null,
     recent: [],
     testingSinceMs: null,
     tests: [],

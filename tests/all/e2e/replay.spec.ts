@@ -1,0 +1,53 @@
+import { execFile } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { expect, test } from 'vitest'
+import { repository } from '../../support/repository.ts'
+import { useTrainFolder } from '../../support/train-folder.ts'
+
+// A run with exact in two tabs, computed again in one.
+
+const folder = useTrainFolder()
+
+/** What `npm run replay` prints, and its exit code. */
+async function replay(path: string): Promise<{ text: string; code: number }> {
+  const command = ['--import', 'tsx', 'scripts/replay.ts', path, '--adapter', 'software']
+  const run = promisify(execFile)(process.execPath, command, { cwd: repository })
+  return run.then(
+    ({ stdout }) => ({ text: stdout, code: 0 }),
+    ({ stdout, stderr, code }) => ({ text: stdout || stderr, code }),
+  )
+}
+
+test('replay computes the same hashes in one tab, and names the first step that differs', async () => {
+  const path = join(folder.path, 'run.json')
+  const { child, told } = folder.start(
+    {},
+    ...['--exact', '--adapter', 'software', '--nproc-per-node', '2', '--steps', '12'],
+    ...['--run-log', path],
+  )
+  const [code] = await once(child, 'close')
+  expect(code, told.stderr).toBe(0)
+  const text = await readFile(path, 'utf8')
+  const { end } = JSON.parse(text)
+  expect(await replay(path)).toEqual({
+    text: `replay: the same hashes before 12 steps, and the end: ${end.paramHash}\n`,
+    code: 0,
+  })
+  const damaged = join(folder.path, 'damaged.json')
+  await writeFile(damaged, text.replace(/\[7,"..../, '[7,"0000'))
+  const found = await replay(damaged)
+  expect(found.text).toMatch(/^replay: the state after step 7 hashes to \w{16} here, and to 0000/)
+  expect(found.code).toBe(1)
+}, 180_000)
+
+test('replay refuses what is no log, and what is not there', async () => {
+  expect(await replay('package.json')).toEqual({
+    text: 'replay: package.json: it is no log of a run with exact. Use a file of --run-log.\n',
+    code: 1,
+  })
+  const missing = join(folder.path, 'none.json')
+  expect((await replay(missing)).text).toContain('cannot read this file')
+}, 60_000)
