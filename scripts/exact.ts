@@ -78,17 +78,19 @@ async function inEachNumber(): Promise<void> {
 async function withChurn(): Promise<void> {
   const parsed = parseOptions(['--exact', ...flags])
   if (parsed.kind === 'help') return
-  const row = (name: string, hashes: Iterable<string>) => {
-    console.log(`${name.padEnd(28)}${[...hashes].join()}`)
+  const row = (name: string, hashes: Iterable<string>, stops: readonly number[]) => {
+    const seconds = stops.map((ms) => (ms / 1000).toFixed(2)).join(', ')
+    console.log(`${name.padEnd(28)}${[...hashes].join().padEnd(20)}${seconds}`)
     for (const hash of hashes) seen.add(hash)
   }
-  row('run', ['hash'])
-  seen.clear()
-  row('1 tab', new Set((await train(1, ['--exact'])).paramHashes))
+  console.log(`${'run'.padEnd(28)}${'hash'.padEnd(20)}stops, s`)
+  row('1 tab', new Set((await train(1, ['--exact'])).paramHashes), [])
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort(new Error('exact: interrupted')))
   const worlds = worldsOf(seededRandom(seedOfChurn))
-  await churn(parsed.options, worlds, stop.signal, ({ name }, hashes) => row(name, hashes))
+  await churn(parsed.options, worlds, stop.signal, ({ name }, room) =>
+    row(name, room.hashes, room.stops),
+  )
 }
 
 await (isChurn ? withChurn() : inEachNumber())

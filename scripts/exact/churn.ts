@@ -66,6 +66,10 @@ export const worldsOf = (random: () => number): readonly World[] => [
 export class Room {
   /** Of the ranks that were there at the end. */
   readonly hashes = new Set<string>()
+  /** From the last step with the ranks before to the first one with others, by rank 0. units: ms. */
+  readonly stops: number[] = []
+  #steppedMs = 0
+  #isRegrouped = false
   #part = 0
   #ranks = 0
   #wake: () => void = () => undefined
@@ -93,8 +97,12 @@ export class Room {
       timeoutMs,
       signal,
       onEvent: (event) => {
-        if (event.event === 'regrouped') this.#ranks = event.worldSize
-        if (event.event === 'step') this.#part = event.step / event.totalSteps
+        if (event.rank !== 0) return
+        if (event.event === 'regrouped') {
+          this.#ranks = event.worldSize
+          this.#isRegrouped = true
+        }
+        if (event.event === 'step') this.#stepped(event.step / event.totalSteps)
         this.#wake()
       },
     })
@@ -111,6 +119,14 @@ export class Room {
     } finally {
       for (const one of this.#limping) await one.close()
     }
+  }
+
+  #stepped(part: number): void {
+    const now = performance.now()
+    if (this.#isRegrouped) this.stops.push(now - this.#steppedMs)
+    this.#isRegrouped = false
+    this.#steppedMs = now
+    this.#part = part
   }
 
   /** The run has done that part of its steps. */
@@ -172,12 +188,12 @@ export class Room {
 const launchFor = ({ adapter, device, isHeaded }: TrainOptions): Promise<Browser> =>
   launchForTraining(adapter, { device, isHeaded, timesKernels: false }, () => undefined)
 
-/** Trains once in each world, slowly enough for what happens there; `onWorld` gets the hashes that the ranks ended with. errors: those of the runs. */
+/** Trains once in each world, slowly enough for what happens there; `onWorld` gets what came of it. errors: those of the runs. */
 export async function churn(
   options: TrainOptions,
   worlds: readonly World[],
   signal: AbortSignal,
-  onWorld: (world: World, hashes: ReadonlySet<string>) => void,
+  onWorld: (world: World, room: Pick<Room, 'hashes' | 'stops'>) => void,
 ): Promise<void> {
   const { dataFolder } = options
   const served = await serve({
@@ -193,7 +209,7 @@ export async function churn(
         const config = { ...options.config, maxStepsPerSec }
         const room = new Room({ ...options, config }, served.localUrl, browser)
         await room.train(world, signal)
-        onWorld(world, room.hashes)
+        onWorld(world, room)
       } finally {
         await browser.close()
       }
