@@ -194,6 +194,10 @@ export function invariant(condition: unknown, text: () => string): asserts condi
     throw new Error(`internal: ${text()}. This is a defect in Tabring; please report it.`)
 }
 
+/** What was thrown, as an error. */
+export const toError = (thrown: unknown): Error =>
+  thrown instanceof Error ? thrown : new Error(String(thrown))
+
 /** The error's text, whatever was thrown. */
 export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown)
