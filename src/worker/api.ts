@@ -101,8 +101,8 @@ export interface ComputeApi {
    * ranks are `lost`, which names them, they wait at once.
    */
   regroupSoon(lost?: string): Promise<void>
-  /** The membership in which an elastic run continues, over links that were added; resolves when it does, or has ended. */
-  continueAs(membership: Membership): Promise<void>
+  /** The membership in which an elastic run continues, over links that were added; resolves when it does, or with false when it has ended before. */
+  continueAs(membership: Membership): Promise<boolean>
   /** No membership will come: a rank that is lost ends the run. */
   cannotRegroup(): Promise<void>
   /** Asks for a pause of the run: all ranks begin it after the same step, told by `paused`. A no-op when nothing runs. */

@@ -107,6 +107,8 @@ export class RoomRun {
   private hasBegun = false
   /** Of the epoch that ran last, while the one that follows is ASSIGNED: they may be done with it. */
   private before: { epoch: number; ranks: Rank[] } | null = null
+  /** The one before the epoch that is RUNNING: its ranks may have come to the run's end before they took notice of the next one. */
+  private previous: { epoch: number; ranks: Rank[] } | null = null
   /** The ranks of `before` train no more: they wait for the epoch that is ASSIGNED. */
   private isStopped = false
   /** Ranks of the newest epoch that no epoch before had. */
@@ -267,6 +269,7 @@ export class RoomRun {
   private regroup(): void {
     this.clearTimers()
     this.before ??= { epoch: this.epoch, ranks: this.ranks }
+    this.previous = null
     const { ranks } = this.before
     const members = this.members()
     const known = members.filter((one) => ranks.some(({ member }) => member === one))
@@ -340,9 +343,12 @@ export class RoomRun {
 
   receive(member: Member, message: EpochMessage): void {
     const rank = this.rankOf(member)
-    if (message.type === 'done' && this.before?.epoch === message.epoch) {
-      this.doneBefore(member)
-      return
+    if (message.type === 'done') {
+      if (this.previous?.epoch === message.epoch) this.before = this.previous
+      if (this.before?.epoch === message.epoch) {
+        this.doneBefore(member)
+        return
+      }
     }
     if (message.type === 'linkDown' && this.before?.epoch === message.epoch) {
       this.linkDownBefore(member, message)
@@ -394,6 +400,7 @@ export class RoomRun {
     this.clearTimers()
     this.state = 'running'
     this.hasBegun = true
+    this.previous = this.before
     this.before = null
     this.isStopped = false
     this.sendToRanks({ type: 'start', epoch: this.epoch, settings: this.settings })
@@ -494,6 +501,7 @@ export class RoomRun {
     this.clearTimers()
     this.ranks = []
     this.before = null
+    this.previous = null
     this.isStopped = false
     this.newest = []
     this.settings = null

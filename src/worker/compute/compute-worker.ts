@@ -281,8 +281,8 @@ class ComputeWorker implements ComputeApi {
     else this.#trainer?.regroupSoon()
   }
 
-  async continueAs(membership: Membership): Promise<void> {
-    if (this.#abort) await this.#memberships?.give(membership)
+  async continueAs(membership: Membership): Promise<boolean> {
+    return this.#abort !== undefined && (await this.#memberships!.give(membership))
   }
 
   async cannotRegroup(): Promise<void> {

@@ -8,14 +8,14 @@ export class Memberships {
   #isClosed = false
   /** Called when a membership has come, or none will. */
   #wake: () => void = () => undefined
-  #given: { readonly epoch: number; readonly resolve: () => void }[] = []
+  #given: { readonly epoch: number; readonly resolve: (isIn: boolean) => void }[] = []
 
   constructor({ epoch }: Membership) {
     this.#epoch = epoch
   }
 
-  /** A membership has come; resolves when the run is in it, or in a later one, or has ended. */
-  give(membership: Membership): Promise<void> {
+  /** A membership has come; resolves when the run is in it, or in a later one, or with false when it has ended before. */
+  give(membership: Membership): Promise<boolean> {
     this.#newest = membership
     this.#wake()
     return new Promise((resolve) => this.#given.push({ epoch: membership.epoch, resolve }))
@@ -43,12 +43,12 @@ export class Memberships {
 
   /** The run is in the membership that it took last. */
   joined(): void {
-    for (const { epoch, resolve } of this.#given) if (epoch <= this.#epoch) resolve()
+    for (const { epoch, resolve } of this.#given) if (epoch <= this.#epoch) resolve(true)
     this.#given = this.#given.filter(({ epoch }) => epoch > this.#epoch)
   }
 
   /** The run has ended. */
   end(): void {
-    for (const { resolve } of this.#given.splice(0)) resolve()
+    for (const { resolve } of this.#given.splice(0)) resolve(false)
   }
 }

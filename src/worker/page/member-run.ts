@@ -203,8 +203,8 @@ export class MemberRun {
     this.#tab.listener.onRegrouped?.(assignment)
     this.#tab.compute
       .continueAs(membershipOf(assignment))
-      .then(() => {
-        this.#trainsIn = assignment
+      .then((isIn) => {
+        if (isIn) this.#trainsIn = assignment
       })
       .catch(() => undefined)
       .then(() => before.close())
@@ -234,7 +234,9 @@ export class MemberRun {
       )
       const last = this.#now
       const ring = await last.ring.stats()
-      if (!this.#isOver) client.done(last.assignment.epoch)
+      // It may have come to its end in the group before.
+      const { rank, worldSize, epoch: endedIn } = this.#trainsIn
+      if (!this.#isOver) client.done(endedIn)
       await others.ended
       if (this.#isOver || this.#now !== last) {
         last.ring.close()
@@ -243,8 +245,7 @@ export class MemberRun {
       // Once: the room's next run may begin before the worker has left this one.
       const end = () => {
         last.ring.close()
-        tell(1, 'room', () => `epoch ${last.assignment.epoch}: ended well`)
-        const { rank, worldSize } = last.assignment
+        tell(1, 'room', () => `epoch ${endedIn}: ended well`)
         this.#end({ ok: true, rank, worldSize, result, ring })
       }
       this.#endWell = end
@@ -290,7 +291,8 @@ export class MemberRun {
       finish = resolve
     })
     const finishIfOwn = ({ epoch }: { readonly epoch: number }) => {
-      if (!this.#isOver && epoch === this.#now.assignment.epoch) finish()
+      const own = [this.#now.assignment, this.#trainsIn]
+      if (!this.#isOver && own.some((one) => one.epoch === epoch)) finish()
     }
     const listening = [
       client.on('finished', finishIfOwn),

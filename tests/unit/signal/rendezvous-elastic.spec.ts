@@ -129,6 +129,18 @@ it('ranks that are done with the epoch before end the run; a newcomer hears why'
   expect(await world.state('t0')).toBe('finished')
 })
 
+it('ranks that came to the end before they took notice of the next epoch end the run', async () => {
+  const ids = await begun(2)
+  world.join('late')
+  await world.env.advance(limits.joinMs)
+  ready([...ids, 'late'])
+  expect(world.last('t0', 'start').epoch).toBe(2)
+  for (const id of ids) world.say(id, { type: 'done', epoch: 1 })
+  for (const id of ids) expect(world.last(id, 'finished').epoch).toBe(1)
+  expect(world.last('late', 'abort').text).toContain('the run has ended before this tab could join')
+  expect(await world.state('t0')).toBe('finished')
+})
+
 it('a rank that is done does not end the run of those that lost another; they finish it', async () => {
   await begun(3)
   world.say('t2', { type: 'bye' })

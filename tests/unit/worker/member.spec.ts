@@ -69,7 +69,7 @@ vi.mock('../../../src/worker/page/client.ts', () => ({
         await world.prepared
       },
       regroupSoon: async (...words) => void world.asked.push(['regroupSoon', ...words]),
-      continueAs: async () => undefined,
+      continueAs: async () => true,
       dropLinks: async () => undefined,
     }
     return { api: api as ComputeApi, dead }
