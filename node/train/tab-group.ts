@@ -49,7 +49,7 @@ export type TabEvent =
     }
   | { event: 'checkpoint'; step: number; name: string; isBest: boolean; rank: number }
   /** With `exact`: from the next step on ranks take these shares of each batch, by rank. */
-  | { event: 'dealt'; samples: readonly number[]; rank: number }
+  | { event: 'dealt'; step: number; samples: readonly number[]; rank: number }
   /** The run continues after that step with other ranks. */
   | { event: 'regrouped'; step: number; worldSize: number; rank: number }
 

@@ -35,14 +35,14 @@ export interface ExactRun {
   readonly check: Pick<ReplicaCheck, 'compare' | 'destroy'>
 }
 
-/** `samples`: of the training set. `onDealt` gets the samples of a full batch by rank, whenever they change. errors: `config.invalid` for a model that it cannot train. */
+/** `samples`: of the training set. `onDealt` gets the samples of a full batch by rank, and after which step they changed. errors: `config.invalid` for a model that it cannot train. */
 export function exactRun(
   { meta }: Task,
   model: Module,
   config: TrainConfig,
   samples: number,
   group: ProcessGroup,
-  onDealt?: (samples: readonly number[]) => void,
+  onDealt?: (samples: readonly number[], step: number) => void,
 ): ExactRun {
   mustFit(model)
   const workers = new VirtualWorkers(config, samples, group.rank, group.size)
@@ -61,7 +61,7 @@ export function exactRun(
     optimizer,
     async compile(runtime, forward, types, stepsDone) {
       const own = { optimizer, workers, virtualWorkers, stepsDone }
-      const dealt = () => onDealt?.(workers.samples)
+      const dealt = (step: number) => onDealt?.(workers.samples, step)
       step = await ExactStep.create({ runtime, group, forward, types, ...own, onDealt: dealt })
       return step
     },

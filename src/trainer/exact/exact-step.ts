@@ -49,8 +49,8 @@ export interface ExactStepOptions {
   readonly types: InputTypes
   /** Of the run, before this program's first. Default 0. */
   readonly stepsDone?: number
-  /** The virtual workers are dealt differently from the next step on. */
-  readonly onDealt?: () => void
+  /** After step number `step` the virtual workers are dealt differently. */
+  readonly onDealt?: (step: number) => void
 }
 
 /**
@@ -216,7 +216,7 @@ export class ExactStep implements StepProgram {
         }
         this.#tail.assignBuffers()
         times.optimizer += performance.now() - updateMs
-        if (deal.take(told.tookUs)) this.#options.onDealt?.()
+        if (deal.take(told.tookUs)) this.#options.onDealt?.(this.#stepsDone + 1)
         this.times = times
         this.#stepsDone++
         const outputs: RunOutputs = {

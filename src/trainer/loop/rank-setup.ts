@@ -204,8 +204,8 @@ async function exactOf(
   if (!config.exact) return undefined
   const { exactRun } = await loadPart('exact training', () => import('../exact/exact-run.ts'))
   const { rank } = group
-  return exactRun(task, module, config, data.train.count, group, (samples) =>
-    onEvent({ event: 'dealt', samples, rank }),
+  return exactRun(task, module, config, data.train.count, group, (samples, step) =>
+    onEvent({ event: 'dealt', step, samples, rank }),
   )
 }
 

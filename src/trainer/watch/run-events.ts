@@ -24,8 +24,9 @@ export type RunEvent =
       rank: number
     }
   | {
-      /** From the next step on ranks take other shares of each batch, by their speed: samples of a full one, by rank. */
+      /** After `step` ranks take other shares of each batch, by their speed: samples of a full one, by rank. */
       event: 'dealt'
+      step: number
       samples: readonly number[]
       rank: number
     }

@@ -21,7 +21,7 @@ export type RunLogFile = v.InferOutput<typeof runLogSchema>
 type LoggedEvent =
   | Pick<Extract<RunEvent, { event: 'step' }>, 'event' | 'step' | 'stateHash'>
   | Pick<Extract<RunEvent, { event: 'regrouped' }>, 'event' | 'step' | 'worldSize'>
-  | Pick<Extract<RunEvent, { event: 'dealt' }>, 'event' | 'samples'>
+  | Pick<Extract<RunEvent, { event: 'dealt' }>, 'event' | 'step' | 'samples'>
 
 /**
  * What one tab saw of a run with `exact`: the hash of each step's state, who trained, how the virtual workers were dealt. One tab can compute
@@ -33,16 +33,14 @@ export class RunLog {
   readonly #states: [number, string][] = []
   readonly #groups: RunLogFile['groups'] = []
   readonly #deals: RunLogFile['deals'] = []
-  #step = 0
 
   add(event: LoggedEvent): void {
     if (event.event === 'regrouped') {
       this.#groups.push({ step: event.step, worldSize: event.worldSize })
     } else if (event.event === 'dealt') {
-      this.#deals.push({ step: this.#step, samples: [...event.samples] })
-    } else {
-      this.#step = event.step
-      if (event.stateHash !== undefined) this.#states.push([event.step - 1, event.stateHash])
+      this.#deals.push({ step: event.step, samples: [...event.samples] })
+    } else if (event.stateHash !== undefined) {
+      this.#states.push([event.step - 1, event.stateHash])
     }
   }
 

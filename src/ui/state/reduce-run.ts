@@ -106,7 +106,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       return { ...run, held: event.held }
     case 'dealt':
       run.log.add(event)
-      return { ...run, dealt: { samples: event.samples, step: run.step } }
+      return { ...run, dealt: { samples: event.samples, step: event.step } }
     case 'regrouped':
       run.log.add(event)
       return {

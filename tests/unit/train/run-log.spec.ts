@@ -38,7 +38,7 @@ test('a log notes other ranks and other shares with the step before', () => {
   const log = new RunLog()
   const step = (step: number) => log.add({ event: 'step', step, stateHash: `h${step}` })
   step(1)
-  log.add({ event: 'dealt', samples: [40, 24] })
+  log.add({ event: 'dealt', step: 1, samples: [40, 24] })
   step(2)
   log.add({ event: 'regrouped', step: 2, worldSize: 3 })
   expect(readRunLog(log.text({ exact: true }, null))).toEqual({

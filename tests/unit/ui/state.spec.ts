@@ -187,7 +187,7 @@ describe('a run', () => {
   })
 
   it('counts the shares that ranks were dealt, until the run has other ranks', () => {
-    const event = { event: 'dealt', samples: [40, 24, 0], rank: 0 } as const
+    const event = { event: 'dealt', step: 2, samples: [40, 24, 0], rank: 0 } as const
     const dealt = play(training(3, 2), { type: 'event', event, atMs: 0 })
     expect(stepSamples(dealt)).toEqual({ total: 64, words: '3 ranks: 40 + 24 + 0' })
     const members = dealt.run!.members.slice(0, 2)
