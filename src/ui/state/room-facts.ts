@@ -1,5 +1,5 @@
 import type { Lobby, LobbyMember } from '../../peer/room/messages.ts'
-import type { TrainConfig } from '../../trainer/settings/config.ts'
+import { canBeElastic, type TrainConfig } from '../../trainer/settings/config.ts'
 import { type CheckedDraft, checkDraft, type GivenFacts } from '../settings/check.ts'
 import { isRunning } from './run-facts.ts'
 import type { Snapshot } from './snapshot.ts'
@@ -65,3 +65,10 @@ export function canStart(snapshot: Snapshot): boolean {
   if (stage !== 'inside' || !lobby || serverLost !== null) return false
   return isMaker(snapshot) && !isRoomOn(snapshot) && !isRunning(snapshot)
 }
+
+/** Whether a run with these settings continues when a tab is lost, and admits tabs that come later. */
+export const admits = ({
+  elastic = true,
+  parallel = 'dp',
+  strategy = 'ddp',
+}: Partial<TrainConfig>): boolean => canBeElastic({ elastic, parallel, strategy })

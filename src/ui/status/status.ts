@@ -1,12 +1,13 @@
 import { meshLimit } from '../../peer/room/edges.ts'
 import { isRemoval, lostRankIn } from '../../peer/room/refusals.ts'
-import { canBeElastic, givenData, type TrainConfig } from '../../trainer/settings/config.ts'
+import { givenData } from '../../trainer/settings/config.ts'
 import type { ErrorCode } from '../../util/errors.ts'
 import { formatBytes, formatMany, formatMetric, formatSeconds } from '../parts/format.ts'
 import type { Tone } from '../parts/lamp.tsx'
 import { firstErrorOf } from '../settings/check.ts'
 import { samplesOfStep } from '../state/rates.ts'
 import {
+  admits,
   canStart,
   checkedDraft,
   isMaker,
@@ -173,13 +174,6 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
     }
   }
 }
-
-/** Whether a run with these settings admits tabs that come later. */
-const admits = ({
-  elastic = true,
-  parallel = 'dp',
-  strategy = 'ddp',
-}: Partial<TrainConfig>): boolean => canBeElastic({ elastic, parallel, strategy })
 
 const rankName = ({ members }: Run, rank: number): string => `rank ${rank} (${members[rank]?.name})`
 

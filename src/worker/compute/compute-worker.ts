@@ -296,10 +296,10 @@ class ComputeWorker implements ComputeApi {
     this.#end(new Map())
   }
 
-  async abort(reason: string): Promise<void> {
+  async abort(reason: string, isAlone = false): Promise<void> {
     const error = new PeerError('peer.aborted', reason)
     this.#abort?.abort(error)
-    this.#group?.abort(error)
+    if (!isAlone) this.#group?.abort(error)
   }
 
   async pause(): Promise<void> {

@@ -86,7 +86,7 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
     look: (name, input) => race(remote.look(name, input)),
     forget: () => race(remote.forget()),
     leave: () => race(remote.leave()),
-    abort: (reason) => race(remote.abort(reason)),
+    abort: (...args) => race(remote.abort(...args)),
     exportParameters: () => race(remote.exportParameters()),
     checkpoints: () => race(remote.checkpoints()),
     readCheckpoint: (place, name) => race(remote.readCheckpoint(place, name)),

@@ -356,8 +356,9 @@ export class RoomMember {
   /** Out of the room, and of its run; the worker stays, with what it has trained. */
   #removed(error: SignalError): void {
     const reason = removedBy(removerIn(error.message))
-    if (this.#run?.isRunning) this.compute.abort(reason).catch(() => undefined)
-    this.#run?.fail(error)
+    const run = this.#run
+    if (run?.isRunning) this.compute.abort(reason, run.continuesWithoutThis).catch(() => undefined)
+    run?.fail(error)
     this.#endMeasures()
     this.#options.onRemoved?.(error)
   }

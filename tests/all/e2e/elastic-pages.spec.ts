@@ -6,7 +6,7 @@ import { driveRooms } from '../../support/page-rooms.ts'
 
 // A room trains on, without a click, when tabs close, crash and come.
 
-const { openRoom, openTab, openContext, browser, picture } = driveRooms()
+const { openRoom, openTab, openContext, browser, picture, actOn } = driveRooms()
 const query = '?epochs=1&steps=240&maxStepsPerSec=20'
 
 const stepOf = async (page: Page): Promise<number> =>
@@ -60,6 +60,23 @@ test('a tab that opens the link joins the run; another crashes; the rest finish'
   await Promise.all([pages[0], late].map((page) => see(page, 'Finished', 120_000)))
   expect(await hashOf(late)).toBe(await hashOf(pages[0]))
 }, 300_000)
+
+test('the maker removes a tab from an elastic run: the others train on', async () => {
+  const pages = await openRoom(3, '?steps=100000')
+  const [maker, second, third] = pages
+  await button(maker, 'Start').click()
+  await Promise.all(pages.map((page) => see(page, 'Training')))
+  await actOn(maker, 2, 'Remove')
+  await third.locator('.notice[data-kind="removed"]').waitFor()
+  for (const page of [maker, second])
+    await expect
+      .poll(() => words(page), { timeout: 30_000 })
+      .toMatch(/left: the run continued from step \d+\.$/)
+  const step = await stepOf(maker)
+  await reaches(maker, step + 5)
+  await button(maker, 'Stop').click()
+  await see(second, 'Stopped')
+}, 120_000)
 
 /** Ids of the browser's renderer processes. */
 async function renderers(): Promise<number[]> {

@@ -80,7 +80,7 @@ describe('a room', { timeout: 240_000 }, () => {
   })
 
   it('guests can neither pause nor stop; the maker removes one in mid-run, and stops the run', async () => {
-    const pages = await openRoom(3, '?steps=100000')
+    const pages = await openRoom(3, '?steps=100000&elastic=false')
     const [maker, second, third] = pages
     await button(maker, 'Start').click()
     await Promise.all(pages.map((page) => see(page, 'Training', 60_000)))
