@@ -2,16 +2,12 @@ import { CheckpointList } from '../checkpoints/checkpoint-list.tsx'
 import { DemoPanel } from '../demo/demo-panel.tsx'
 import type { ViewLoaders } from '../demo/view-props.ts'
 import { Experiment } from '../experiment/experiment.tsx'
-import { GanttView } from '../live/gantt-view.tsx'
-import { MemoryView } from '../live/memory-view.tsx'
 import { haveOwnPanel, Members, MembersPanel } from '../members/members.tsx'
+import { useLoaded } from '../parts/use-loaded.ts'
 import { RingView } from '../ring/ring-view.tsx'
 import { LossChart } from '../run/loss-chart.tsx'
-import { RankRates } from '../run/rank-rates.tsx'
 import { Readouts } from '../run/readouts.tsx'
 import { RunTable } from '../run/run-table.tsx'
-import { StepPartsView } from '../run/step-parts.tsx'
-import { Summary } from '../run/summary.tsx'
 import type { Acts } from '../state/acts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { Notice } from '../status/notice.tsx'
@@ -28,6 +24,11 @@ interface AppProps {
 /** The page as a function of the snapshot. The instruments keep their places in every state. */
 export function App({ snapshot, acts, views = {} }: AppProps) {
   const { stage, trouble, run } = snapshot
+  const { part: panels, failure } = useLoaded(
+    'the panels of a run',
+    () => import('./run-panels.tsx'),
+    run !== null,
+  )
   const isShut = stage === 'outside' && run === null
   // Before a run the links are a preview; in one they are what is looked at.
   const links = <RingView key="links" snapshot={snapshot} />
@@ -58,18 +59,8 @@ export function App({ snapshot, acts, views = {} }: AppProps) {
                 <DemoPanel snapshot={snapshot} acts={acts} views={views} />
                 <div class="stack">
                   <LossChart snapshot={snapshot} acts={acts} />
-                  {run?.end?.kind === 'finished' && (
-                    <Summary snapshot={snapshot} run={run} ending={run.end} acts={acts} />
-                  )}
-                  {/* They tell of steps: before the first they would be empty frames. */}
-                  {run && run.step > 0 && (
-                    <>
-                      <GanttView run={run} acts={acts} />
-                      <RankRates run={run} />
-                      <StepPartsView run={run} />
-                      <MemoryView run={run} />
-                    </>
-                  )}
+                  {failure && <p role="alert">{failure}</p>}
+                  {run && panels && <panels.RunPanels snapshot={snapshot} run={run} acts={acts} />}
                 </div>
               </div>
               <RunTable snapshot={snapshot} acts={acts} />

@@ -1,8 +1,7 @@
 import type { RefObject } from 'preact'
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type uPlot from 'uplot'
-import { messageOf } from '../../util/errors.ts'
-import { loadPart } from '../../util/load-part.ts'
+import { useLoaded } from '../parts/use-loaded.ts'
 
 /** What a plot takes from the page's look, as it is when the plot is made. */
 export interface PlotTheme {
@@ -40,7 +39,8 @@ export function usePlot(parts: PlotParts): HeldPlot {
   const { shape, options, dependsOn, isWanted = true } = parts
   const holder = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | null>(null)
-  const { Plot, failure } = useLibrary(isWanted)
+  const { part, failure } = useLoaded('the chart', () => import('uplot'), isWanted)
+  const Plot = part?.default
   const made = `${useThemeChanges()} ${shape}`
 
   useLayoutEffect(() => {
@@ -86,20 +86,6 @@ export function usePlot(parts: PlotParts): HeldPlot {
   // With the render, not after it: all that the page shows is of the same step. A new plot needs its data as well.
   useLayoutEffect(draw, [...dependsOn, made, Plot])
   return { holder, plot, failure }
-}
-
-/** uPlot, once it is wanted and has come. */
-function useLibrary(isWanted: boolean): { Plot: typeof uPlot | null; failure: string } {
-  const [Plot, setPlot] = useState<typeof uPlot | null>(null)
-  const [failure, setFailure] = useState('')
-  useEffect(() => {
-    if (!isWanted) return
-    loadPart('the chart', () => import('uplot')).then(
-      (library) => setPlot(() => library.default),
-      (thrown) => setFailure(messageOf(thrown)),
-    )
-  }, [isWanted])
-  return { Plot, failure }
 }
 
 /** Counts how often the page turned dark or light. */

@@ -1,0 +1,34 @@
+import { GanttView } from '../live/gantt-view.tsx'
+import { MemoryView } from '../live/memory-view.tsx'
+import { RankRates } from '../run/rank-rates.tsx'
+import { StepPartsView } from '../run/step-parts.tsx'
+import { Summary } from '../run/summary.tsx'
+import type { Acts } from '../state/acts.ts'
+import type { Run } from '../state/run.ts'
+import type { Snapshot } from '../state/snapshot.ts'
+
+interface RunPanelsProps {
+  snapshot: Snapshot
+  run: Run
+  acts: Acts
+}
+
+/** What there is to see of a run only once it has begun: loaded then. */
+export function RunPanels({ snapshot, run, acts }: RunPanelsProps) {
+  return (
+    <>
+      {run.end?.kind === 'finished' && (
+        <Summary snapshot={snapshot} run={run} ending={run.end} acts={acts} />
+      )}
+      {/* They tell of steps: before the first they would be empty frames. */}
+      {run.step > 0 && (
+        <>
+          <GanttView run={run} acts={acts} />
+          <RankRates run={run} />
+          <StepPartsView run={run} />
+          <MemoryView run={run} />
+        </>
+      )}
+    </>
+  )
+}
