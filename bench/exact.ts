@@ -1,6 +1,7 @@
 import { Command } from 'commander'
 import type { Browser } from 'playwright'
 import { parseTrainConfig } from '../demos/experiments.ts'
+import { probeAdapter } from '../node/adapter.ts'
 import { ensureBuilt } from '../node/build.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { serve } from '../node/serve.ts'
@@ -62,7 +63,7 @@ export async function benchExact(argv: readonly string[]): Promise<void> {
   const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
   const load = loadNow()
   const served = await serve({ root: await ensureBuilt(), port: 0 })
-  const { lines, version } = await closeAfter(
+  const { lines, version, adapter } = await closeAfter(
     () => served.close(),
     async () => {
       const options = { isHeaded: false, timesKernels: false }
@@ -70,17 +71,19 @@ export async function benchExact(argv: readonly string[]): Promise<void> {
       return closeAfter(
         () => browser.close(),
         async () => {
+          const { kind, answer } = await probeAdapter(browser)
+          const adapter = kind === 'software' ? `**software adapter** (${answer})` : answer
           const lines: Line[] = []
           for (const model of flags.models)
             for (const tabs of flags.tabs)
               lines.push(await timeKinds(browser, served.localUrl, model, tabs, flags.rounds))
-          return { lines, version: browser.version() }
+          return { lines, version: browser.version(), adapter }
         },
       )
     },
   )
   const machine = machineLine('before the run', load)
-  const heading = `${today()}, Chromium ${version}, ${flags.adapter === 'software' ? 'software adapter, ' : ''}${machine}. Runs of ${steps} steps in fresh tabs of one browser, with and without \`exact\` in turns; of each the median of its last ${steps - skipped} steps. 64 samples a step in the digits models, 8 virtual workers.`
+  const heading = `${today()}, Chromium ${version}, ${adapter}, ${machine}. Runs of ${steps} steps in fresh tabs of one browser, with and without \`exact\` in turns; of each the median of its last ${steps - skipped} steps. 64 samples a step in the digits models, 8 virtual workers.`
   const report = `${heading}\n\n${tableOf(lines)}\n\nGoal for a default: at most ${goal}.\n`
   const title = 'exact'
   await publish({ report, rows: lines, nameParts: ['chromium', version, title], title }, flags)
