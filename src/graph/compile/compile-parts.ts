@@ -3,9 +3,10 @@ import { TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { formatShape } from '../../util/shape.ts'
 import { type AnyRuntime, CpuRuntime, runtimeOf } from '../memory/runtime.ts'
-import { agreeOnTransfers, type ToldTransfer } from '../plan/agreement.ts'
+import { agree, agreeOnTransfers, type ToldTransfer } from '../plan/agreement.ts'
 import { allNodes, partsOf, transfersOf } from '../plan/parts.ts'
 import { type PrepareOptions, planStep, type TracedStep } from '../plan/prepare.ts'
+import { hasJointUpdate } from '../run/agree-on-numbers.ts'
 import { crossingBytes } from '../run/crossings.ts'
 import { SplitProgram } from '../run/split-program.ts'
 import type { RankMessages } from '../trace/exchange.ts'
@@ -93,7 +94,13 @@ async function planParts(runtime: AnyRuntime, step: TracedStep, options: PartsOp
   const groups = await agreeOnStep(
     trace,
     parts.flatMap(({ prepared }) => prepared.meetings),
-    group && { group, compare: () => agreeOnTransfers(group, toldTransfers(step, own!)) },
+    group && {
+      group,
+      compare: async () => {
+        await agreeOnTransfers(group, toldTransfers(step, own!))
+        if (hasJointUpdate(trace, group)) await agree(group, trace.alike.lines)
+      },
+    },
   )
   return { parts, isOwn, groups }
 }

@@ -49,7 +49,8 @@ const tagCount = 60_000
 /**
  * What the parts of one run send each other: contents by the transfer's number.
  *
- * What comes from other ranks is received as soon as it is sent, so that no rank waits for another to need it.
+ * What comes from other ranks is received as soon as it is sent, so that no rank waits for another to need it. No part gets it before the
+ * ranks have `agreed`.
  */
 export class Wires {
   readonly #ends = new Map<number, End>()
@@ -57,7 +58,7 @@ export class Wires {
   readonly #messages: RankMessages | undefined
   #error: unknown
 
-  constructor(remote: readonly RankEnd[] = [], messages?: RankMessages) {
+  constructor(remote: readonly RankEnd[] = [], messages?: RankMessages, agreed?: Promise<void>) {
     this.#messages = messages
     this.#sent = new Map(remote.flatMap((end) => (end.kind === 'send' ? [[end.number, end]] : [])))
     for (const one of remote) {
@@ -65,7 +66,11 @@ export class Wires {
       if (kind === 'send') continue
       const contents = new Uint8Array(sizeBytes)
       const { resolve, reject } = this.#end(number)
-      messages!.recv(contents, rank, { tag: tag % tagCount, ...(label && { label }) }).then(
+      const received = messages!.recv(contents, rank, {
+        tag: tag % tagCount,
+        ...(label && { label }),
+      })
+      Promise.all([received, agreed]).then(
         () => resolve(contents),
         (error) => reject(named(error, one)),
       )

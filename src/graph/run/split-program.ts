@@ -22,6 +22,7 @@ import {
   type StepTimes,
 } from '../plan/step-program.ts'
 import type { RankMessages } from '../trace/exchange.ts'
+import { agreeOnNumbers, hasJointUpdate } from './agree-on-numbers.ts'
 import { type RankEnd, Wires } from './crossings.ts'
 
 /** A program that can be one of several parts of a step. */
@@ -64,6 +65,7 @@ export class SplitProgram implements StepProgram {
   readonly #scalars: Float32Array<ArrayBuffer>
   readonly #messages: RankMessages | undefined
   readonly #remote: readonly RankEnd[]
+  readonly #comparesSettings: boolean
   #last: Promise<unknown> = Promise.resolve()
 
   constructor(
@@ -74,6 +76,7 @@ export class SplitProgram implements StepProgram {
     const all = parts.map(({ program }) => program.prepared)
     const { trace, inputs } = step
     this.#messages = messages
+    this.#comparesSettings = hasJointUpdate(trace, messages)
     this.#remote = all.flatMap(({ crossings }) =>
       crossings.flatMap(({ kind, values }) =>
         values.flatMap(({ number, tag, peer: { rank }, label, task, value }) =>
@@ -157,7 +160,10 @@ export class SplitProgram implements StepProgram {
     const inputs = checkInputs(this.prepared, given)
     fillScalars(this.prepared, scalars, onHost(inputs), this.#scalars)
     if (this.prepared.meetings.length > 0) this.prepared.trace.meetings!.beginStep()
-    const wires = new Wires(this.#remote, this.#messages)
+    const agreed = this.#comparesSettings
+      ? agreeOnNumbers(this.#messages!, this.prepared.trace.alike, this.#scalars)
+      : undefined
+    const wires = new Wires(this.#remote, this.#messages, agreed)
     const { onMark } = this
     const isOnSeveral = this.parts.length > 1
     const running = this.parts.map(async ({ device, program }) => {
@@ -177,6 +183,7 @@ export class SplitProgram implements StepProgram {
     const ended = await Promise.allSettled(running)
     const failed = ended.find((one) => one.status === 'rejected')
     if (failed) throw failed.reason
+    await agreed
     const outputs: RunOutputs = Object.assign({}, ...(await Promise.all(running)))
     const endedMs = performance.now()
     this.times = meanTimes(this.parts, endedMs - beganMs)

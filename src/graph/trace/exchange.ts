@@ -1,10 +1,16 @@
 import type { Meeting } from '../../kernels/meet/meet.ts'
 import type { GivenInputs } from '../memory/host-values.ts'
 
+/** Which exchange of which step it is; see `takeSequence`. */
+export interface StepKey {
+  readonly sequence: number
+  readonly bucket: number
+}
+
 /** Ranks that compile the same step: a process group. */
 export interface CompilingRanks extends RankGroup {
   /** What every rank says, in rank order: anything that JSON holds. */
-  gatherJson<T>(label: string, own: T): Promise<T[]>
+  gatherJson<T>(label: string, own: T, key?: StepKey): Promise<T[]>
   /** Ends the step on all ranks. */
   abort(reason: string): void
 }
@@ -21,6 +27,13 @@ export interface RankMessages extends CompilingRanks {
     from: number,
     options: { readonly tag: number; readonly label?: string },
   ): Promise<void>
+  /** A number for the step that begins: the same on all ranks, which begin them in one order. */
+  takeSequence(): number
+  /** Every rank's values, in rank order. */
+  allGatherConcat(
+    values: Float32Array<ArrayBuffer>,
+    key: StepKey,
+  ): Promise<Float32Array<ArrayBuffer>>
   /** Copies a rank's contents to all. */
   broadcast(
     contents: Float32Array | Int32Array,

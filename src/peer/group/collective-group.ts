@@ -416,8 +416,8 @@ export class CollectiveGroup {
   }
 
   /** @internal See `gatherJson`. */
-  gatherJson<T>(label: string, own: T): Promise<T[]> {
-    return gatherJson(label, this, own)
+  gatherJson<T>(label: string, own: T, options?: CollectiveOptions): Promise<T[]> {
+    return gatherJson(label, this, own, options)
   }
 
   // Failing

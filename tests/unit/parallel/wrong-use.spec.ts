@@ -8,6 +8,8 @@ import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Module, Sequential } from '../../../src/nn/module.ts'
 import { spectralNorm } from '../../../src/nn/spectral-norm.ts'
+import { AdamW } from '../../../src/optim/adam.ts'
+import { clipGradNorm } from '../../../src/optim/clip.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { zipTensors } from '../../../src/parallel/data-parallel/nested.ts'
 import { initDeviceMesh } from '../../../src/parallel/mesh/device-mesh.ts'
@@ -132,6 +134,121 @@ describe('a schedule', () => {
       expect(await lossOf(2)).toBeCloseTo(await lossOf(1), 6)
     },
   )
+})
+
+describe('ranks that have a stage each', () => {
+  const devices = ['rank:0/cpu', 'rank:1/cpu']
+
+  interface Differing {
+    /** Before `compile`. */
+    readonly optimizer?: (model: Sequential, rank: number) => SGD | AdamW
+    readonly limit?: (rank: number) => number
+    /** Between the two steps. */
+    readonly change?: (optimizer: SGD | AdamW, rank: number) => void
+    /** Whether layers are moved without a pipeline. */
+    readonly isMoved?: boolean
+  }
+
+  /** How the second step ends on each rank; 'moved' if a step that failed changed this rank's parameters all the same. */
+  const secondStep = (differing: Differing) =>
+    errorsOf(async (group) => {
+      const model = tower()
+      const { rank } = group
+      const layers = model.children().map(([, layer]) => layer as Linear)
+      if (differing.isMoved)
+        for (const [i, layer] of layers.entries()) await layer.to(devices[+(i > 0)])
+      const schedule =
+        !differing.isMoved &&
+        new Schedule1F1B(await pipeline(model, { splitSpec: ['2'], devices }), {
+          microBatches: 2,
+          lossFn: crossEntropy,
+        })
+      const optimizer =
+        differing.optimizer?.(model, rank) ?? new SGD(model.parameters(), { lr: 0.5 })
+      const step = await compile(
+        ({ x, y }) => {
+          optimizer.zeroGrad()
+          if (schedule) schedule.step(x, y)
+          else {
+            const hidden = layers[0].forward(x).to(devices[1])
+            crossEntropy(layers[2].forward(hidden), y).backward()
+          }
+          if (differing.limit) clipGradNorm(model.parameters(), differing.limit(rank))
+          optimizer.step()
+          return {}
+        },
+        types,
+        { device: 'cpu', group },
+      )
+      const own = model.parameters().filter(({ isReleased }) => !isReleased)
+      const read = async () => JSON.stringify(await Promise.all(own.map((one) => one.read())))
+      const first = await read()
+      let before = first
+      try {
+        if (differing.change) {
+          await step.run(inputs)
+          before = await read()
+          expect(before).not.toBe(first)
+          differing.change(optimizer, rank)
+        }
+        await step.run(inputs)
+      } catch (error) {
+        if ((await read()) !== before) throw new Error('moved')
+        throw error
+      }
+    })
+
+  test.each<[string, Differing, RegExp]>([
+    [
+      'other learning rates',
+      { optimizer: (model, rank) => new SGD(model.parameters(), { lr: 0.1 + 0.1 * rank }) },
+      /^compile: ranks disagree .* SGD, group 0: lr 0\.1.* on rank 0, .* lr 0\.2.* on rank 1/,
+    ],
+    [
+      'other optimizers',
+      {
+        optimizer: (model, rank) => {
+          const Kind = rank === 0 ? SGD : AdamW
+          return new Kind(model.parameters(), { lr: 0.1 })
+        },
+      },
+      /^compile: ranks disagree .* SGD, group 0: .* on rank 0, AdamW, group 0: .* on rank 1/,
+    ],
+    [
+      'other limits of gradients',
+      { limit: (rank) => (rank === 0 ? 0.5 : 0.25) },
+      /optimizer's settings: maxNorm 0\.5 .* on rank 0, maxNorm 0\.25 .* on rank 1/,
+    ],
+    [
+      'a learning rate that only the rank with the loss lowers',
+      {
+        change: ({ paramGroups: [group] }, rank) => {
+          if (rank === 1) group.lr = 0.25
+        },
+      },
+      /optimizer's settings: lr 0\.5 .* on rank 0, lr 0\.25 .* on rank 1/,
+    ],
+    [
+      'the same, of layers without a pipeline',
+      {
+        isMoved: true,
+        change: ({ paramGroups: [group] }, rank) => {
+          if (rank === 1) group.lr = 0.25
+        },
+      },
+      /optimizer's settings: lr 0\.5 .* on rank 0, lr 0\.25 .* on rank 1/,
+    ],
+  ])('are refused with %s, before anything is updated', async (_, differing, text) => {
+    for (const error of await secondStep(differing)) expect(error).toMatch(text)
+  })
+
+  test('may change settings together', async () => {
+    const change: Differing['change'] = ({ paramGroups: [group] }) => {
+      group.lr = 0.25
+    }
+    for (const error of await secondStep({ change, limit: () => 0.5 }))
+      expect(error).toBe('no error')
+  })
 })
 
 describe('sharded and replicated parameters', () => {

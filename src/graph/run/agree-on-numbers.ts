@@ -1,0 +1,31 @@
+import type { RankMessages } from '../trace/exchange.ts'
+import { type Alike, settingsError } from '../trace/settings-check.ts'
+import type { Trace } from '../trace/trace.ts'
+
+const keys = { words: 0, numbers: 1 } as const
+
+/** Whether the ranks of a step over several ranks train one model by one function, each a part of it. */
+export const hasJointUpdate = (
+  { sendsByHand, updates }: Pick<Trace, 'sendsByHand' | 'updates'>,
+  group: RankMessages | undefined,
+): boolean => group !== undefined && group.size > 1 && !sendsByHand && updates.length > 0
+
+/**
+ * Compares the optimizer's settings of the run that begins, of which `scalars` is the block.
+ *
+ * cost: an all-gather of 16 words, beside forward. errors: `peer.mismatch` on all ranks for settings that differ.
+ */
+export async function agreeOnNumbers(
+  group: RankMessages,
+  alike: Alike,
+  scalars: Float32Array,
+): Promise<void> {
+  alike.note(scalars)
+  const own = Float32Array.from(alike.words())
+  const numbers = alike.told()
+  const sequence = group.takeSequence()
+  const all = await group.allGatherConcat(own, { sequence, bucket: keys.words })
+  if (all.every((word, i) => word === own[i % own.length])) return
+  const key = { sequence, bucket: keys.numbers }
+  throw settingsError(await group.gatherJson('optimizer settings', numbers(), key), group.ranks)
+}
