@@ -267,7 +267,10 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         // SGD saves no step; a momentum buffer tells that there was one.
         const isBegun = Object.keys(tensors).length > 0
         const parts = Object.entries(tensors).map(([name, { data }]) => {
-          return [name, { shape: parameter.shape, data: parameter.partOf(data) }] as const
+          return [
+            name,
+            { shape: parameter.value.type.shape, data: parameter.partOf(data) },
+          ] as const
         })
         loaded.set(parameter, {
           steps: Number(entry['step'] ?? (isBegun ? 1 : 0)),

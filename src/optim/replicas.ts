@@ -30,7 +30,7 @@ export function sumOverReplicas(
     const group = trace.meetings!.numberOf(ranks)
     const summed = trace.emit(meet, flat, { meeting: 'sum', rank, size, group })
     for (const [at, i] of places.entries())
-      sums[i] = trace.emit(reshape, [summed[at]], { shape: parameters[i].shape })[0]
+      sums[i] = trace.emit(reshape, [summed[at]], { shape: parameters[i].value.type.shape })[0]
   }
   return sums
 }

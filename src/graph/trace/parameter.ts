@@ -78,7 +78,7 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   }
 
   protected override like(data: Float32Array<ArrayBuffer>): this {
-    const copy = new Parameter(this.shape, data)
+    const copy = new Parameter(this.value.type.shape, data)
     copy.name = this.name
     return copy.requiresGrad_(this.#requiresGrad) as this
   }

@@ -225,7 +225,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     if (data.length !== this.count) {
       throw new ShapeError(
         'shape.mismatch',
-        `${this.name || 'stored tensor'}: expected ${this.count} elements for ${formatShape(this.shape)}, got ${data.length}. Load a file saved for this model.`,
+        `${this.name || 'stored tensor'}: expected ${this.count} elements for ${formatShape(this.value.type.shape)}, got ${data.length}. Load a file saved for this model.`,
       )
     }
     if (this.isReleased) return

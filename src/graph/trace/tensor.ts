@@ -68,9 +68,9 @@ export abstract class Tensor {
     return this.value.type.dtype
   }
 
-  /** Number of elements. */
+  /** Number of elements; of a parameter that fullyShard has divided, those that this rank has. */
   get count(): number {
-    return countElements(this.shape)
+    return countElements(this.value.type.shape)
   }
 
   /** Throws: a tensor has no contents. errors: `graph.misuse`. */
@@ -466,10 +466,11 @@ export class TracedTensor extends Tensor {
 
 /** The value of a gradient that is given to a tensor. errors: `shape.mismatch`. */
 export function gradientFor(tensor: Tensor, gradient: Tensor): GraphValue {
-  if (!sameShape(tensor.shape, gradient.shape)) {
+  const { shape } = tensor.value.type
+  if (!sameShape(shape, gradient.shape)) {
     throw new ShapeError(
       'shape.mismatch',
-      `grad: must have the shape of its tensor, ${formatShape(tensor.shape)}, got ${formatShape(gradient.shape)}. Reshape it.`,
+      `grad: must have the shape of its tensor, ${formatShape(shape)}, got ${formatShape(gradient.shape)}. Reshape it.`,
     )
   }
   return toFloat(gradient).value

@@ -48,7 +48,7 @@ const units = new WeakMap<Module, Unit>()
  *     const optimizer = new AdamW(model.parameters(), { lr: 1e-3 })
  *
  * Forward, `backward`, `clipGradNorm` and optimizers are used as on one rank, in a step from `compile`; the loss of a step is this rank's, and
- * gradients are means over the ranks. To weigh ranks by their samples, pass `gradientWeight` to `run` (they must add up to 1). `stateDict()` of
+ * gradients are means over the ranks. Parameters keep their `shape`; `count`, `read` and `grad` are of this rank's part. To weigh ranks by their samples, pass `gradientWeight` to `run` (they must add up to 1). `stateDict()` of
  * the module and of its optimizer gather the whole, with the keys and shapes of the undivided model: all ranks call them. `loadStateDict`
  * takes this rank's parts of a whole.
  * cost: see the picture above. errors: `config.invalid` for a mesh of three dimensions; `graph.misuse` for a module that is already divided

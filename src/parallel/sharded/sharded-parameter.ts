@@ -7,7 +7,7 @@ type Floats = Float32Array<ArrayBuffer>
 /**
  * This rank's part of a parameter: 1/N of its elements in order, the last parts padded with zeros.
  *
- * Optimizers and state dicts take it for the parameter. shape: [ceil(elements / N)]
+ * Optimizers and state dicts take it for the parameter. shape: that of the whole; its value is [ceil(elements / N)]
  */
 export class ShardedParameter extends Parameter {
   override readonly isShard = true
@@ -26,7 +26,8 @@ export class ShardedParameter extends Parameter {
     if (whole.device) this.moveToDevice(whole.device)
   }
 
-  override get stateShape(): Shape {
+  /** So that weight decay can be chosen by the number of dimensions. */
+  override get shape(): Shape {
     return this.#shape
   }
 

@@ -3,6 +3,7 @@ import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-par
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { checkpoint } from '../../../src/graph/functions/checkpoint.ts'
 import { crossEntropy } from '../../../src/graph/functions/losses.ts'
+import type { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { gpt } from '../../../src/nn/gpt.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
@@ -40,6 +41,19 @@ interface Training {
   readonly from?: Saved
   readonly firstStep?: number
   readonly isCheckpointed?: boolean
+  /** Whether weights decay by their number of dimensions, and biases do not. */
+  readonly decaysMatrices?: boolean
+}
+
+/** Groups as nanoGPT makes them. */
+function byDimensions(parameters: readonly Parameter[]) {
+  const [matrices, others] = [true, false].map((isMatrix) =>
+    parameters.filter(({ shape }) => shape.length >= 2 === isMatrix),
+  )
+  return [
+    { params: matrices, weightDecay: 1 },
+    { params: others, weightDecay: 0 },
+  ]
 }
 
 const sharded =
@@ -54,12 +68,17 @@ const sharded =
 const replicated = async (model: Module, processGroup: ProcessGroup) =>
   new DistributedDataParallel(model, { processGroup })
 
-async function train(group: ProcessGroup, { wrap, from, firstStep = 0, isCheckpointed }: Training) {
+async function train(group: ProcessGroup, training: Training) {
+  const { wrap, from, firstStep = 0, isCheckpointed, decaysMatrices } = training
   // Only rank 0's values count.
   manualSeed(3 + group.rank)
   const model = gpt({ ...config, checkpoint: isCheckpointed ?? false })
   const wrapped = await wrap(model, group)
-  const optimizer = new AdamW(wrapped.parameters(), { lr: 0.01, weightDecay: 0.1 })
+  const parameters = wrapped.parameters()
+  const optimizer = new AdamW(decaysMatrices ? byDimensions(parameters) : parameters, {
+    lr: 0.01,
+    weightDecay: 0.1,
+  })
   if (from) {
     model.loadStateDict(from.model)
     optimizer.loadStateDict(from.optimizer)
@@ -109,25 +128,21 @@ function distance(a: Saved, b: Saved): number {
 
 describe('fullyShard', () => {
   test.each([
-    ['', sharded(), false],
-    [' without freeing after forward', sharded(false), false],
-    [' of checkpointed blocks', sharded(), true],
-  ])(
-    'on 2 ranks%s trains to the bits of DistributedDataParallel',
-    async (_, wrap, isCheckpointed) => {
-      const ddp = await trainOn(2, { wrap: replicated, isCheckpointed })
-      const own = await trainOn(2, { wrap, isCheckpointed })
-      for (const { saved, norms } of own) {
-        expect(saved).toEqual(ddp[0].saved)
-        for (const [i, norm] of norms.entries()) expect(norm).toBeCloseTo(ddp[0].norms[i], 6)
-      }
-      const whole = ddp[0].counts.reduce((sum, count) => sum + count, 0)
-      for (const { counts } of own)
-        expect(counts.reduce((sum, count) => sum + count, 0)).toBeLessThan(
-          whole / 2 + counts.length,
-        )
-    },
-  )
+    ['', sharded(), {}],
+    [' without freeing after forward', sharded(false), {}],
+    [' of checkpointed blocks', sharded(), { isCheckpointed: true }],
+    [' where matrices alone decay', sharded(), { decaysMatrices: true }],
+  ])('on 2 ranks%s trains to the bits of DistributedDataParallel', async (_, wrap, options) => {
+    const ddp = await trainOn(2, { wrap: replicated, ...options })
+    const own = await trainOn(2, { wrap, ...options })
+    for (const { saved, norms } of own) {
+      expect(saved).toEqual(ddp[0].saved)
+      for (const [i, norm] of norms.entries()) expect(norm).toBeCloseTo(ddp[0].norms[i], 6)
+    }
+    const whole = ddp[0].counts.reduce((sum, count) => sum + count, 0)
+    for (const { counts } of own)
+      expect(counts.reduce((sum, count) => sum + count, 0)).toBeLessThan(whole / 2 + counts.length)
+  })
 
   test('on 3 ranks, whose parts are padded, agrees with DistributedDataParallel', async () => {
     const [ddp] = await trainOn(3, { wrap: replicated })
