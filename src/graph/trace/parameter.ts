@@ -46,8 +46,14 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
     return this
   }
 
-  /** Frees it: `by` has put this rank's part of it in its place. */
+  /** Frees it: `by` has put this rank's part of it in its place. errors: `graph.misuse` for a parameter in DistributedDataParallel. */
   giveWayTo(by: string): void {
+    if (this.exchange) {
+      throw new TabringError(
+        'graph.misuse',
+        `${by}: "${this.name}" is in DistributedDataParallel, which needs the whole on each rank. Call ${by} for a model that is not wrapped.`,
+      )
+    }
     this.#dividedBy = by
     this.release()
   }

@@ -111,7 +111,7 @@ async function split(
 ): Promise<void> {
   const shares = cut.blocks * group.size
   const features = parameter.shape[cut.axis]
-  if (parameter.sharedBy ?? parameter.replicatedBy ?? parameter.exchange) {
+  if (parameter.sharedBy ?? parameter.replicatedBy) {
     throw new TabringError(
       'graph.misuse',
       `parallelizeModule: ranks share "${path}.${name}" already. Call parallelizeModule first, and name each layer once.`,

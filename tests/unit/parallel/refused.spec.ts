@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest'
+import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
 import { detectAnomaly } from '../../../src/graph/compile/detect-anomaly.ts'
 import { runEagerly } from '../../../src/graph/compile/eager.ts'
@@ -15,7 +17,7 @@ import { parallelizeModule } from '../../../src/parallel/tensor/parallelize-modu
 import { ColwiseParallel, RowwiseParallel } from '../../../src/parallel/tensor/styles.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { tensorType } from '../../../src/util/shape.ts'
-import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
+import { onRanks } from '../../support/ranks-of-one.ts'
 
 // What does not work with a divided model is refused: split.md lists it.
 
@@ -36,27 +38,24 @@ const divided = {
 
 /** What a call says on each of two ranks with a model that is divided. */
 async function refusals(
-  divide: (typeof divided)[keyof typeof divided],
+  divide: (model: Sequential, group: ProcessGroup) => Promise<Module>,
   call: (step: TracedFunction) => Promise<unknown>,
 ): Promise<string[]> {
   const ended = await onRanks(2, async (group) => {
-    const model: Module = await divide(
+    const model = await divide(
       new Sequential(new Linear(4, 6), new ReLU(), new Linear(6, 2)),
       group,
     )
     const optimizer = new SGD(model.parameters(), { lr: 0.1 })
-    return call(({ x }) => {
+    await call(({ x }) => {
       optimizer.zeroGrad()
       const loss = (model.forward(x) as Tensor).mean()
       loss.backward()
       optimizer.step()
       return { loss }
-    }).then(
-      () => 'not refused',
-      (error: Error) => error.message,
-    )
+    })
   })
-  return ended.map(resultOf)
+  return ended.map((one) => (one.status === 'rejected' ? one.reason.message : 'not refused'))
 }
 
 for (const [name, divide] of Object.entries(divided)) {
@@ -65,6 +64,25 @@ for (const [name, divide] of Object.entries(divided)) {
       compileAccumulated(step, types, { steps: 2, device: 'cpu' }),
     )
     for (const message of messages) expect(message).toContain('compileAccumulated')
+  })
+
+  test(`${name} is refused with DistributedDataParallel, in either order`, async () => {
+    const first = await refusals(
+      async (model, processGroup) => {
+        await divide(model, processGroup)
+        return new DistributedDataParallel(model, { processGroup })
+      },
+      (step) => compile(step, types, { device: 'cpu' }),
+    )
+    const last = await refusals(
+      async (model, processGroup) => {
+        const wrapped = new DistributedDataParallel(model, { processGroup })
+        await divide(model, processGroup)
+        return wrapped
+      },
+      (step) => compile(step, types, { device: 'cpu' }),
+    )
+    for (const message of [...first, ...last]) expect(message).toContain('DistributedDataParallel')
   })
 
   test(`detectAnomaly is refused with ${name}`, async () => {
