@@ -28,7 +28,7 @@ export interface DataParallelOptions {
  * which alone are updated; DistributedDataParallel copies no parameters, and is faster where tabs or machines train together. The module's
  * keys get the prefix `module.`. Scalar outputs become a vector of one for each device. On the CPU, and with one device or none, the module
  * itself runs.
- * errors: `device.mismatch` for a parameter or buffer that is not on `deviceIds[0]`; those of scatter and gather.
+ * errors: `device.mismatch` for a parameter or buffer that is not on `deviceIds[0]`; those of scatter, replicate and gather.
  */
 export class DataParallel extends Module {
   readonly module: Module

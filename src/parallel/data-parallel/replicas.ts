@@ -80,8 +80,19 @@ export interface Replica {
   forward(...args: unknown[]): unknown
 }
 
-/** A replica of the module for each device, like torch.nn.parallel.replicate. errors: `config.invalid` for a device that is listed twice. */
+/**
+ * A replica of the module for each device, like torch.nn.parallel.replicate.
+ *
+ * errors: `config.invalid` for a device that is listed twice; `graph.misuse` for a module that ranks have divided.
+ */
 export function replicate(module: Module, devices: readonly DeviceSpec[]): Replica[] {
+  const divided = module.parameters().find(({ sharedBy }) => sharedBy)
+  if (divided) {
+    throw new TabringError(
+      'graph.misuse',
+      `DataParallel: ranks have divided "${divided.name}", by fullyShard or parallelizeModule, so no device has the whole to copy. Use one of them.`,
+    )
+  }
   const forward = module.forward.bind(module) as (...args: unknown[]) => unknown
   const trace = activeTrace('replicate')
   const buffers = module.buffers().map(({ value }) => value)

@@ -5,11 +5,12 @@ import { compileAccumulated } from '../../../src/graph/compile/compile-accumulat
 import { detectAnomaly } from '../../../src/graph/compile/detect-anomaly.ts'
 import { runEagerly } from '../../../src/graph/compile/eager.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
-import type { TracedFunction } from '../../../src/graph/plan/prepare.ts'
+import { type TracedFunction, traceStep } from '../../../src/graph/plan/prepare.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { type Module, Sequential } from '../../../src/nn/module.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
+import { DataParallel } from '../../../src/parallel/data-parallel/data-parallel.ts'
 import { initDeviceMesh } from '../../../src/parallel/mesh/device-mesh.ts'
 import { replicate } from '../../../src/parallel/replicated/replicate.ts'
 import { fullyShard } from '../../../src/parallel/sharded/fully-shard.ts'
@@ -99,6 +100,23 @@ for (const [name, divide] of Object.entries(divided)) {
     for (const message of messages) expect(message).toContain('eager')
   })
 }
+
+test.each(['fullyShard', 'parallelizeModule'] as const)(
+  'DataParallel is refused with %s',
+  async (name) => {
+    const messages = await refusals(
+      async (model, group) =>
+        new DataParallel(await divided[name](model, group), { deviceIds: [0, 1] }),
+      async (step) => {
+        traceStep({ type: 'webgpu', index: 0 }, step, types)
+      },
+    )
+    for (const message of messages)
+      expect(message).toMatch(
+        /^DataParallel: ranks have divided "module\.0\.weight", by fullyShard or/,
+      )
+  },
+)
 
 test('detectAnomaly and runEagerly are refused for layers on several devices', async () => {
   const first = new Linear(4, 6)
