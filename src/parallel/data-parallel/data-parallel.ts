@@ -25,7 +25,7 @@ export interface DataParallelOptions {
  * Divides each batch among devices of this tab, like torch.nn.DataParallel.
  *
  * In each step the first device copies the parameters to the others, takes the outputs, and sums the gradients into its own parameters,
- * which alone are updated; DistributedDataParallel copies no parameters, and is faster where tabs or machines train together. The module's
+ * which alone are updated. In DistributedDataParallel each rank sends its share of the gradients, and of the updated parameters. The module's
  * keys get the prefix `module.`. Scalar outputs become a vector of one for each device. On the CPU, and with one device or none, the module
  * itself runs.
  * errors: `device.mismatch` for a parameter or buffer that is not on `deviceIds[0]`; those of scatter, replicate and gather.
