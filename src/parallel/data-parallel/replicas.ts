@@ -38,7 +38,8 @@ function placedDevices(where: string, devices: readonly DeviceSpec[]): PlacedDev
  *
  * Tensors are cut along `dim` as by `chunk`, those in arrays, maps and plain objects too; anything else goes to all devices as it is. A batch
  * smaller than the number of devices leaves the last ones without a share.
- * errors: `config.invalid` for a device that is listed twice; `shape.mismatch` for tensors that give different numbers of shares.
+ * errors: `config.invalid` for a device that is listed twice; `shape.mismatch` for tensors without `dim`, as scalars are, and for those that
+ * give different numbers of shares.
  */
 export function scatter(
   args: readonly unknown[],
@@ -50,8 +51,14 @@ export function scatter(
   let shape: string | undefined
   const cut = new Map<Tensor, Tensor[]>()
   mapTensors([...args], (tensor) => {
-    const parts = chunk(tensor, placed.length, dim)
     const own = formatShape(tensor.shape)
+    if (tensor.shape.at(dim) === undefined) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `scatter: a tensor of ${own} has no axis ${dim} to cut for ${placed.length} devices. Give it that axis, or pass a number, which goes to all of them.`,
+      )
+    }
+    const parts = chunk(tensor, placed.length, dim)
     if (shape !== undefined && parts.length !== shares) {
       throw new ShapeError(
         'shape.mismatch',
@@ -160,9 +167,15 @@ function rowsOf(args: readonly unknown[], dim: number): number | undefined {
 /**
  * Joins outputs on a device, like torch.nn.parallel.gather: tensors along `dim`, scalars into a vector, in arrays, maps and plain objects too.
  *
- * errors: `shape.mismatch` for outputs that differ in more than `dim`: pad sequences to one length, `padPackedSequence(…, { totalLength })`.
+ * errors: `shape.mismatch` for an empty list, and for outputs that differ in more than `dim`: pad sequences to one length, `padPackedSequence(…, { totalLength })`.
  */
 export function gather(outputs: readonly unknown[], device: DeviceSpec, dim = 0): unknown {
+  if (outputs.length === 0) {
+    throw new ShapeError(
+      'shape.mismatch',
+      'gather: there is nothing to join. Pass a list with the output of each device.',
+    )
+  }
   return zipTensors(outputs, (tensors) => {
     const here = tensors.map((tensor) => tensor.to(device))
     if (here[0].shape.length === 0) return cat(here.map((scalar) => scalar.reshape([1])))

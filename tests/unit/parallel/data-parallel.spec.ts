@@ -51,8 +51,11 @@ describe('scatter', () => {
     traced(({ x }) => expect(scatter([x.narrow(0, 0, 1)], [0, 1])).toHaveLength(1))
   })
 
-  test('refuses a device that is listed twice, none, and shares that do not match', () => {
+  test('refuses a device that is listed twice, none, a scalar, and shares that do not match', () => {
     traced(({ x, y }) => {
+      expect(() => scatter([x, x.sum()], [0, 1])).toThrow(
+        'scatter: a tensor of [] has no axis 0 to cut for 2 devices. Give it that axis, or pass a number',
+      )
       expect(() => scatter([x], [0, 'webgpu:0'])).toThrow('scatter: webgpu:0 is listed twice')
       expect(() => scatter([x], [])).toThrow('no device is listed')
       expect(() => scatter([x, y.narrow(0, 0, 1)], [0, 1])).toThrow(
@@ -79,6 +82,12 @@ describe('gather', () => {
       expect(joined.loss.shape).toEqual([2])
       expect((gather([x, x], 0, 1) as Tensor).shape).toEqual([6, 8])
       expect(shapes(gather([[x], [x]], 0))).toEqual([[12, 4]])
+    })
+  })
+
+  test('refuses an empty list', () => {
+    traced(() => {
+      expect(() => gather([], 0)).toThrow('gather: there is nothing to join. Pass a list')
     })
   })
 
