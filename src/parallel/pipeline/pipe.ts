@@ -186,6 +186,13 @@ export async function pipeline(module: Module, options: PipelineOptions): Promis
     throw misfit(
       `devices has ${twice} twice. Name each once: with fewer devices than stages they take turns.`,
     )
+  if (placed.length > paths.length) {
+    const [name, ...rest] = names.slice(paths.length)
+    const idle = rest.length > 0 ? `${name} and ${rest.length} more have` : `${name} has`
+    throw misfit(
+      `${paths.length} ${paths.length === 1 ? 'stage' : 'stages'} for ${placed.length} devices, so ${idle} none. Make more stages, or list fewer devices.`,
+    )
+  }
   const stageOfModule = placesBy(module, paths)
   const stageOf = (key: string) => stageOfModule(ownerOf(key))
   const layers = layersOf(module).map(([path]) => path)
@@ -203,7 +210,7 @@ export async function pipeline(module: Module, options: PipelineOptions): Promis
   )
   for (const target of placed) await requireDevice('pipeline', target)
   for (const [key, tensor] of tensors) await tensor.moveToDevice(made[stageOf(key)].device)
-  return new Pipe(module, made, placed.slice(0, made.length))
+  return new Pipe(module, made, placed)
 }
 
 const misfit = (text: string) => new TabringError('config.invalid', `pipeline: ${text}`)

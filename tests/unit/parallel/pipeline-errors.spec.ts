@@ -155,6 +155,11 @@ test('set-ups that contradict themselves are refused', async () => {
   expect(await refused({ splitSpec: ['2'], devices: ['cpu', 'cpu'] })).toContain(
     'devices has cpu twice',
   )
+  expect(
+    await refused({ splitSpec: ['2'], devices: ['rank:0/cpu', 'rank:1/cpu', 'rank:2/cpu'] }),
+  ).toBe(
+    'pipeline: 2 stages for 3 devices, so rank:2/cpu has none. Make more stages, or list fewer devices.',
+  )
   const model = tower()
   const pipe = await pipeline(model, { splitSpec: ['2'], devices: ['cpu'] })
   await expect(pipeline(model, { splitSpec: ['2'], devices: ['cpu'] })).rejects.toThrow(
