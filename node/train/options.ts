@@ -2,7 +2,7 @@ import { basename } from 'node:path'
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { metaOf, parseTrainConfig } from '../../demos/experiments.ts'
 import { metas } from '../../demos/metas.ts'
-import { givenData, type TrainConfig } from '../../src/trainer/settings/config.ts'
+import { givenData, ranksNeeded, type TrainConfig } from '../../src/trainer/settings/config.ts'
 import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
 import type { DeviceType } from '../../src/util/device.ts'
 import { TabringError } from '../../src/util/errors.ts'
@@ -335,6 +335,12 @@ export function parseOptions(
     throw new TabringError(
       'config.invalid',
       '--run-log: only a run with --exact can be computed again. Add --exact, or omit --run-log.',
+    )
+  const needed = ranksNeeded(config.parallel, nprocPerNode)
+  if (needed)
+    throw new TabringError(
+      'config.invalid',
+      `--nproc-per-node: --parallel ${config.parallel} needs ${needed}, got ${nprocPerNode}. Start as many, or choose other pipelines.`,
     )
   return {
     kind: 'train',

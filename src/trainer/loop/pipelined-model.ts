@@ -12,6 +12,7 @@ import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { formatDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
+import { pipelinesOf, ranksNeeded } from '../settings/config.ts'
 import type { Task, TaskInputs } from '../settings/task.ts'
 import type { RankPart } from '../watch/run-events.ts'
 import { gathered, meanOver } from './gathered.ts'
@@ -30,21 +31,17 @@ export async function pipelined(
   task: Task,
   module: Module,
   group: ProcessGroup,
-  { stages, replicas: wanted }: { stages: number; replicas?: number },
+  parallel: string,
   runtime: AnyRuntime,
 ): Promise<SharedModel> {
-  if (group.size % stages !== 0) {
+  const needed = ranksNeeded(parallel, group.size)
+  if (needed) {
     throw new TabringError(
       'config.invalid',
-      `parallel: ${stages} stages do not divide ${group.size} ranks. Use a multiple of ${stages} ranks.`,
+      `parallel: ${parallel} needs ${needed}, got ${group.size}. Start as many, or choose other pipelines.`,
     )
   }
-  if (wanted !== undefined && stages * wanted !== group.size) {
-    throw new TabringError(
-      'config.invalid',
-      `parallel: pp=${stages},dp=${wanted} needs ${stages * wanted} ranks, got ${group.size}. Start as many, or leave dp out.`,
-    )
-  }
+  const { stages } = pipelinesOf(parallel)!
   const mesh = await initDeviceMesh('webgpu', [group.size / stages, stages], {
     meshDimNames: ['dp', 'pp'],
     processGroup: group,

@@ -178,10 +178,9 @@ async function shareModel(
     const { sharded } = await loadPart('sharding', () => import('./sharded-model.ts'))
     return sharded(model, replicas)
   }
-  const pipelines = pipelinesOf(config.parallel)
-  if (pipelines) {
+  if (pipelinesOf(config.parallel)) {
     const { pipelined } = await loadPart('pipelines', () => import('./pipelined-model.ts'))
-    return pipelined(task, model, replicas, pipelines, runtime)
+    return pipelined(task, model, replicas, config.parallel, runtime)
   }
   if (config.exact) return replicated(model, model, replicas)
   const ddp = new DistributedDataParallel(model, {

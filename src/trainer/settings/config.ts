@@ -94,6 +94,13 @@ export const canBeElastic = ({
 }: Pick<TrainConfig, 'elastic' | 'parallel' | 'strategy'>): boolean =>
   elastic && parallel === 'dp' && strategy === 'ddp'
 
+/** How many ranks `parallel` needs, in words, where it cannot have `ranks`: `4 ranks`, `a multiple of 2 ranks`. */
+export function ranksNeeded(parallel: string, ranks: number): string | undefined {
+  const { stages = 1, replicas } = pipelinesOf(parallel) ?? {}
+  if (replicas) return stages * replicas === ranks ? undefined : `${stages * replicas} ranks`
+  return ranks > 0 && ranks % stages === 0 ? undefined : `a multiple of ${stages} ranks`
+}
+
 /** The stages of each pipeline of a run, and how many pipelines: as many as the ranks allow where it is undefined. Undefined without pipelines. */
 export function pipelinesOf(parallel: string): { stages: number; replicas?: number } | undefined {
   const [, stages, replicas] = /^pp=([2-9]|[1-9]\d)(?:,dp=([1-9]\d?))?$/.exec(parallel) ?? []
