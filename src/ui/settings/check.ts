@@ -186,9 +186,11 @@ function wordsOf(
                 ? 'a whole number'
                 : setting.kind === 'number'
                   ? 'a number'
-                  : choicesOf(experiments, setting, draft)
-                      .map(([value]) => value)
-                      .join(' or ')
+                  : type === 'check'
+                    ? issue.message
+                    : choicesOf(experiments, setting, draft)
+                        .map(([value]) => value)
+                        .join(' or ')
   const isChosen = setting.kind === 'choice' || setting.kind === 'switch'
   return correction(isChosen ? 'Choose' : 'Enter', expected, draft[setting.key])
 }

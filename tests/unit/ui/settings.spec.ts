@@ -187,6 +187,7 @@ describe('checking', () => {
     ['model', 'gpt', 'Choose mlp or cnn, not "gpt"'],
     ['data', '', 'Enter an address'],
     ['tune', 'maybe', 'Choose true or false, not "maybe"'],
+    ['parallel', 'tp=2', 'Choose dp, fsdp, pp=N or pp=N,dp=M, not "tp=2"'],
   ] as const)('%s %s', (key, value, text) => {
     const { config, errors } = checkDraft({ ...defaultDraft, [key]: value })
     expect(config).toBeNull()
