@@ -16,7 +16,7 @@ import { saveText, saveUrl } from '../parts/save-file.ts'
 import { runActs } from '../run/run-acts.ts'
 import { queryOf } from '../settings/query.ts'
 import type { Acts } from '../state/acts.ts'
-import { canStart, checkedDraft, isMaker } from '../state/room-facts.ts'
+import { canStart, checkedDraft, checkedWithout, isMaker, withTabs } from '../state/room-facts.ts'
 import type { Download } from '../state/run.ts'
 import { isRunning } from '../state/run-facts.ts'
 import { continued } from '../state/save-facts.ts'
@@ -136,15 +136,9 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     more.update({ hidden })
   })
 
-  const membersNow = () => store.snapshot.lobby?.members ?? []
-  /** The members of a tab, of which `id` is one. */
-  const ofTab = (id: string) => {
-    const tab = membersNow().find((one) => one.id === id)?.tab
-    return membersNow().filter((one) => one.id === id || (tab && one.tab === tab))
-  }
   const startWithout = (ids: readonly string[]) => {
-    const gone = new Set(ids.flatMap(ofTab))
-    const { config } = checkedDraft(store.snapshot, membersNow().length - gone.size)
+    const gone = withTabs(store.snapshot, ids)
+    const { config } = checkedWithout(store.snapshot, ids)
     if (!config || !canStart(store.snapshot)) return
     // The server takes one after the other: who is removed has no part in the start.
     for (const { id } of gone) member.remove(id)
@@ -175,7 +169,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       if (found) member.start(found.config)
     },
     remove(id) {
-      for (const one of ofTab(id)) member.remove(one.id)
+      for (const one of withTabs(store.snapshot, [id])) member.remove(one.id)
     },
     handOver(id) {
       // The next maker goes on with what was chosen last.

@@ -2,6 +2,7 @@ import * as v from 'valibot'
 import {
   givenData,
   mostInBatch,
+  ranksNeeded,
   type TrainConfig,
   trainConfigSchema,
 } from '../../trainer/settings/config.ts'
@@ -39,11 +40,14 @@ export interface GivenFacts {
   readonly isDamaged?: boolean
 }
 
-/** Judges each field by the schema of the settings, by the ranks that would take part, and by the data that this tab has to give. */
+/**
+ * Judges each field by the schema of the settings, by the ranks that would take part, where they are known, and by the data that this tab
+ * has to give.
+ */
 export function checkDraft(
   experiments: Experiments,
   draft: Draft,
-  worldSize = 1,
+  worldSize?: number,
   given: GivenFacts = { isThere: true },
 ): CheckedDraft {
   const errors: Partial<Record<SettingKey, string>> = {}
@@ -87,7 +91,10 @@ export function checkDraft(
   if (apart) errors[apart] = 'Not available while the exchange is off'
   const inexact = withExact(whole)
   if (inexact) errors[inexact] = 'Not available with the same bits on any tabs'
-  if (!errors.batchSize && Number(config.batchSize) < worldSize) {
+  const needed = worldSize !== undefined && ranksNeeded(whole.parallel, worldSize)
+  if (needed)
+    errors.parallel ??= `Open more tabs, or choose another: ${whole.parallel} needs ${needed}, not ${worldSize}`
+  if (!errors.batchSize && worldSize !== undefined && Number(config.batchSize) < worldSize) {
     errors.batchSize = correction(
       'Enter',
       `at least ${worldSize}, one sample for each rank`,

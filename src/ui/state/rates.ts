@@ -117,19 +117,26 @@ export interface StepSamples {
 /** Of the run; before there is one, of the run that its maker could start now, with the tabs that are in the room. */
 export function stepSamples(snapshot: Snapshot): StepSamples {
   const { experiments, run, draft, lobby } = snapshot
-  if (run) {
-    const told = inWords(sharesOf(run))
-    const stages = pipelinesOf(run.config?.parallel ?? '')?.stages ?? 1
-    if (stages === 1) return told
-    const pipelines = run.worldSize / stages
-    return {
-      total: told.total,
-      words: `${pipelines === 1 ? 'a pipeline' : `${pipelines} pipelines`} of ${stages} ranks`,
-    }
-  }
+  if (run) return inPipelines(inWords(sharesOf(run)), run.config, run.worldSize)
   const tabs = lobby?.members.length ?? 0
   const config = isMaker(snapshot) ? checkDraft(experiments, draft, tabs).config : null
-  return inWords(config?.batchSize ? rowsOf(config, config.batchSize, tabs) : [])
+  const told = inWords(config?.batchSize ? rowsOf(config, config.batchSize, tabs) : [])
+  return inPipelines(told, config, tabs)
+}
+
+/** A pipeline takes its samples as a whole. */
+function inPipelines(
+  told: StepSamples,
+  config: Partial<TrainConfig> | null,
+  ranks: number,
+): StepSamples {
+  const stages = pipelinesOf(config?.parallel ?? '')?.stages
+  if (!stages) return told
+  const pipelines = ranks / stages
+  return {
+    total: told.total,
+    words: `${pipelines === 1 ? 'a pipeline' : `${pipelines} pipelines`} of ${stages} ranks`,
+  }
 }
 
 function inWords(shares: readonly number[]): StepSamples {

@@ -36,6 +36,17 @@ export const checkedDraft = (
   worldSize = snapshot.lobby?.members.length,
 ): CheckedDraft => checkDraft(snapshot.experiments, snapshot.draft, worldSize, givenFacts(snapshot))
 
+/** These members, and all others of their tabs. */
+export function withTabs({ lobby }: Snapshot, ids: readonly string[]): LobbyMember[] {
+  const members = lobby?.members ?? []
+  const tabs = members.flatMap(({ id, tab }) => (tab && ids.includes(id) ? [tab] : []))
+  return members.filter(({ id, tab }) => ids.includes(id) || (tab && tabs.includes(tab)))
+}
+
+/** The form's settings, judged for the room without some members and their tabs. */
+export const checkedWithout = (snapshot: Snapshot, ids: readonly string[]): CheckedDraft =>
+  checkedDraft(snapshot, (snapshot.lobby?.members.length ?? 0) - withTabs(snapshot, ids).length)
+
 /** What this tab has of the data that a person gave to the draft's demo. */
 export const givenFacts = ({
   draft: { demo },

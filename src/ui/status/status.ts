@@ -1,6 +1,6 @@
 import { meshLimit } from '../../peer/room/edges.ts'
 import { isRemoval, lostRankIn } from '../../peer/room/refusals.ts'
-import { givenData } from '../../trainer/settings/config.ts'
+import { givenData, ranksNeeded } from '../../trainer/settings/config.ts'
 import type { ErrorCode } from '../../util/errors.ts'
 import { formatBytes, formatMany, formatMetric, formatSeconds } from '../parts/format.ts'
 import type { Tone } from '../parts/lamp.tsx'
@@ -242,7 +242,18 @@ function lobbyStatus(snapshot: Snapshot): Status {
       text: `${formatMany(tabs, 'tab')} in the room. Keep this one open.`,
     }
   }
-  if (canStart(snapshot) && firstErrorOf(checkedDraft(snapshot))) {
+  const checked = checkedDraft(snapshot)
+  const error = canStart(snapshot) ? firstErrorOf(checked) : null
+  const { parallel = 'dp' } = checked.known
+  const needed = ranksNeeded(parallel, count)
+  if (error?.setting.key === 'parallel' && needed) {
+    return {
+      tone: 'idle',
+      title: tabs === 1 ? 'Alone in the room' : 'Waiting for more tabs',
+      text: `Open the link in more tabs to add ranks: ${parallel} needs ${needed}, and there ${count === 1 ? 'is one' : `are ${count}`}.`,
+    }
+  }
+  if (error) {
     return {
       tone: 'bad',
       title: 'A setting is wrong',

@@ -1,6 +1,6 @@
 import { ringEdges } from '../../peer/room/edges.ts'
 import { canFallBack } from '../../peer/room/topology.ts'
-import { isMaker, isRoomOn, makerName } from '../state/room-facts.ts'
+import { checkedWithout, isMaker, isRoomOn, makerName } from '../state/room-facts.ts'
 import type { Run } from '../state/run.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 
@@ -51,7 +51,7 @@ function unreachedBy(
     without: isMaker(snapshot)
       ? choices
           .map((chosen) => ({ names: names(chosen), ids: removable(snapshot, members, chosen) }))
-          .filter(({ ids }) => ids.length > 0)
+          .filter(({ ids }) => ids.length > 0 && checkedWithout(snapshot, ids).config)
       : [],
     detail,
   }

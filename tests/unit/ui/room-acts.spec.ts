@@ -130,6 +130,9 @@ describe('before the first run', () => {
     const maker = lobbyApart(3, [0, 1])
     expect(statusOf(maker)).toMatchObject({ tone: 'bad', title: `${nameOf(1)} cannot be reached` })
     expect(unreachedOf(maker)!.without).toEqual([{ names: nameOf(1), ids: [makeMember(1).id] }])
+    // Two ranks cannot have pipelines of 3.
+    const piped = play(maker, { type: 'setting', key: 'parallel', value: 'pp=3' })
+    expect(unreachedOf(piped)!.without).toEqual([])
     expect(unreachedOf(maker)!.detail).toBeNull()
     expect(roundTrips(maker.lobby!.members, false)[1]).toMatchObject([
       { text: `cannot reach ${nameOf(0)}`, isTrouble: true },
@@ -172,6 +175,15 @@ describe('a wrong setting', () => {
       { type: 'setting', key: 'epochs', value: '0' },
     )
     expect(statusOf(wrong)).toMatchObject({ tone: 'bad', title: 'A setting is wrong' })
+    const piped = (ranks: number) =>
+      statusOf(play(inside(ranks), { type: 'setting', key: 'parallel', value: 'pp=4' }))
+    expect(piped(1)).toMatchObject({
+      tone: 'idle',
+      title: 'Alone in the room',
+      text: 'Open the link in more tabs to add ranks: pp=4 needs a multiple of 4 ranks, and there is one.',
+    })
+    expect(piped(3)).toMatchObject({ title: 'Waiting for more tabs' })
+    expect(piped(4)).toMatchObject({ title: 'Ready with 4 ranks' })
     expect(firstErrorOf(checkedDraft(wrong))).toMatchObject({
       setting: { label: 'Epochs' },
       text: 'Enter 1 or more, not 0',

@@ -277,6 +277,27 @@ describe('checking', () => {
     expect(() => parseTrainConfig({ batchSize: 65_537 })).toThrow('batchSize')
   })
 
+  it.each([
+    ['pp=2', 1, 'a multiple of 2 ranks, not 1'],
+    ['pp=3', 4, 'a multiple of 3 ranks, not 4'],
+    ['pp=2,dp=2', 2, '4 ranks, not 2'],
+  ])('%s of %i ranks is an error', (parallel, ranks, text) => {
+    const draft = { ...defaultDraft, parallel }
+    expect(checkDraft(draft, ranks).errors).toEqual({
+      parallel: `Open more tabs, or choose another: ${parallel} needs ${text}`,
+    })
+    // Before the room is known there is nothing to say.
+    expect(checkDraft(draft).errors).toEqual({})
+  })
+
+  it.each([
+    ['pp=2', 4],
+    ['pp=3', 3],
+    ['pp=2,dp=3', 6],
+  ])('%s of %i ranks is none', (parallel, ranks) => {
+    expect(checkDraft({ ...defaultDraft, parallel }, ranks).errors).toEqual({})
+  })
+
   it('every rank needs a sample', () => {
     const draft = { ...defaultDraft, batchSize: '2' }
     expect(checkDraft(draft, 2).config).not.toBeNull()

@@ -168,6 +168,10 @@ describe('a run', () => {
       total: 64,
       words: '2 pipelines of 2 ranks',
     })
+    const asked = (ranks: number) =>
+      play(inside(ranks), { type: 'setting', key: 'parallel', value: 'pp=2' })
+    expect(stepSamples(asked(2))).toEqual({ total: 64, words: 'a pipeline of 2 ranks' })
+    expect(stepSamples(asked(1))).toEqual({ total: Number.NaN, words: 'all ranks' })
   })
 
   it('counts the samples of whole virtual workers for each rank of an exact run', () => {
