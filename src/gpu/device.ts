@@ -1,3 +1,4 @@
+import { inUnitsOf } from '../util/byte-units.ts'
 import type { PlacedDevice } from '../util/device.ts'
 import { GpuError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
@@ -158,9 +159,10 @@ export class Gpu {
   #checkCap(label: string, size: number): void {
     const cap = switchValue('memoryCap')
     if (cap === null || this.#usedBytes + size <= cap) return
+    const bytes = inUnitsOf(cap)
     throw new GpuError(
       'gpu.limit',
-      `device: "${label}" needs ${size} bytes, and ${this.#usedBytes} of the memory cap of ${cap} are taken. Split the model over more ranks (pipeline, fullyShard), use a smaller batch, or raise memoryCap.`,
+      `device: "${label}" needs ${bytes(size)}, and ${bytes(this.#usedBytes)} of the memory cap of ${bytes(cap)} are taken. Split the model over more ranks (pipeline or fullyShard; in the built-in training --parallel pp=2 or fsdp), use a smaller batch, or raise memoryCap.`,
     )
   }
 

@@ -1,4 +1,5 @@
 import * as v from 'valibot'
+import { bytesOfUnit } from './byte-units.ts'
 import type { SwitchName, SwitchValues } from './switch-values.ts'
 
 /** The look-inside switches: one table, from which their readers (`switches.ts`) and docs/reference/switches.md come. */
@@ -21,16 +22,6 @@ const amount = v.pipe(
   v.finite(),
   v.minValue(0),
 )
-
-const bytesOfUnit: Readonly<Record<string, number>> = {
-  B: 1,
-  KB: 1e3,
-  MB: 1e6,
-  GB: 1e9,
-  KiB: 2 ** 10,
-  MiB: 2 ** 20,
-  GiB: 2 ** 30,
-}
 
 /** A number of bytes, or a text such as `64MB` or `1.5GiB`. */
 const byteCount = v.pipe(

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { openGpu } from '../../src/gpu/device.ts'
 import { compile } from '../../src/graph/compile/compile.ts'
+import { gpu as gpus } from '../../src/graph/compile/gpu.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { bytesOf, tensorType } from '../../src/util/shape.ts'
 import { testRuntime } from '../support/run-op.ts'
@@ -57,4 +58,19 @@ test('a buffer that the device has no memory for is told as that, and not as a c
   })
   for (const buffer of buffers) buffer.destroy()
   gpu.close()
+})
+
+test('a buffer that would pass the cap is refused in the units of the cap, with the ways to split', async () => {
+  const device = await openGpu()
+  gpus.setMemoryCap('1MB')
+  try {
+    const first = device.createBuffer('first', 250_000, GPUBufferUsage.STORAGE)
+    expect(() => device.createBuffer('second', 900_000, GPUBufferUsage.STORAGE)).toThrow(
+      'device: "second" needs 0.9MB, and 0.25MB of the memory cap of 1MB are taken. Split the model over more ranks (pipeline or fullyShard; in the built-in training --parallel pp=2 or fsdp)',
+    )
+    first.destroy()
+  } finally {
+    gpus.setMemoryCap(null)
+    device.close()
+  }
 })

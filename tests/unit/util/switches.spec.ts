@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { inUnitsOf } from '../../../src/util/byte-units.ts'
 
 // The specs after this one in the same worker load their modules again.
 afterAll(() => vi.resetModules())
@@ -57,6 +58,17 @@ test.each([
 ])('memoryCap=%s is %i bytes', async (text, bytes) => {
   const { switchValue } = await load(`?memoryCap=${text}`)
   expect(switchValue('memoryCap')).toBe(bytes)
+})
+
+test.each([
+  [64_000_000, 1_234_567, '1.23MB of 64MB'],
+  [1_610_612_736, 1_073_741_824, '1GiB of 1.5GiB'],
+  [900_000, 4, '0.004KB of 900KB'],
+  [2 ** 20, 0, '0MiB of 1MiB'],
+  [4099, 17, '17B of 4099B'],
+])('of a cap of %i, %i bytes are told in its units', (cap, bytes, told) => {
+  const write = inUnitsOf(cap)
+  expect(`${write(bytes)} of ${write(cap)}`).toBe(told)
 })
 
 test.each(['64M', '-1', '0', 'much'])('memoryCap=%s is refused', async (text) => {
