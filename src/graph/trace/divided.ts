@@ -1,61 +1,67 @@
 import { attention } from '../../kernels/attention/attention.ts'
 import type { AttentionAttrs } from '../../kernels/attention/geometry.ts'
-import { cumsum } from '../../kernels/cumsum/cumsum.ts'
-import { detach } from '../../kernels/detach/detach.ts'
+import { crossEntropy } from '../../kernels/cross-entropy/cross-entropy.ts'
+import { crossEntropyRows } from '../../kernels/cross-entropy-rows/cross-entropy-rows.ts'
 import { dropout } from '../../kernels/dropout/dropout.ts'
-import { integerMap } from '../../kernels/integers/integer-map.ts'
-import { map } from '../../kernels/map/map.ts'
+import { type MapAttrs, map } from '../../kernels/map/map.ts'
 import { type MeetAttrs, meet } from '../../kernels/meet/meet.ts'
 import { norm } from '../../kernels/norm/norm.ts'
 import type { Op } from '../../kernels/op.ts'
-import { amax, amin } from '../../kernels/reduce/extreme.ts'
-import { topK } from '../../kernels/select/select.ts'
-import { logSoftmax, logSumExp, softmax } from '../../kernels/softmax/softmax.ts'
-import { sum } from '../../kernels/sum/sum.ts'
-import { type ViewAttrs, view } from '../../kernels/view/view.ts'
+import { transfer } from '../../kernels/transfer/transfer.ts'
+import { triangle } from '../../kernels/triangle/triangle.ts'
+import { place, type ViewAttrs, view } from '../../kernels/view/view.ts'
 import { TabringError } from '../../util/errors.ts'
-import type { GraphNode, GraphValue, StoredLeaf } from './value.ts'
+import { type AfterOp, axisAfter, type Operand } from './divided-axis.ts'
+import type { DividedAxis, GraphNode, GraphValue, StoredLeaf } from './value.ts'
 
 const isDivided = ({ sharedBy, isShard }: StoredLeaf): boolean =>
   sharedBy !== undefined && sharedBy.size > 1 && !isShard
 
-const elementwise = new Set<Op>([map, integerMap, detach] as Op[])
-
-const overAxes = new Set<Op>([
-  sum,
-  amax,
-  amin,
-  softmax,
-  logSoftmax,
-  logSumExp,
-  cumsum,
-  topK,
-] as Op[])
+/** A divided parameter, or a copy of one: in f16, or on another device. */
+function isOfParameter({ node, leaf }: GraphValue): boolean {
+  if (leaf) return leaf.kind === 'parameter' && isDivided(leaf.parameter)
+  const isCopy =
+    node?.op === (transfer as Op) ||
+    (node?.op === (map as Op) && (node.attrs as MapAttrs).steps.length === 0)
+  return isCopy && isOfParameter(node.inputs[0])
+}
 
 /**
  * Which values of a step are this rank's part of a divided layer, or are computed from one: they differ between ranks until these sum them.
  */
 export class DividedValues {
   readonly #computed = new WeakSet<GraphValue>()
-  /** Those of which the last axis is divided: outputs of ColwiseParallel layers, and elementwise functions of them. */
-  readonly #columns = new WeakSet<GraphValue>()
+  /** The axes of those of which it is known along which axis they are divided. */
+  readonly #axes = new WeakMap<GraphValue, DividedAxis>()
 
   has(value: GraphValue): boolean {
     const { leaf } = value
     return (leaf?.kind === 'parameter' && isDivided(leaf.parameter)) || this.#computed.has(value)
   }
 
-  addColumns(value: GraphValue): void {
-    this.#columns.add(value)
+  axisOf(value: GraphValue): DividedAxis | undefined {
+    const { leaf } = value
+    return (
+      this.#axes.get(value) ??
+      (leaf?.kind === 'parameter' ? leaf.parameter.dividedAlong : undefined)
+    )
   }
 
   follow({ op, inputs, outputs, attrs }: GraphNode): void {
     const isSum = op === (meet as Op) && (attrs as MeetAttrs).isOneLoss
     if (isSum || !inputs.some((value) => this.has(value))) return
-    for (const value of outputs) this.#computed.add(value)
-    const isSameSize = ({ type }: GraphValue) => type.shape.at(-1) === outputs[0].type.shape.at(-1)
-    if (elementwise.has(op) && inputs.some((x) => this.#columns.has(x) && isSameSize(x)))
-      this.#columns.add(outputs[0])
+    const after = this.#after(op, inputs, attrs)
+    for (const value of outputs) {
+      this.#computed.add(value)
+      if (after && typeof after !== 'string') this.#axes.set(value, after)
+    }
+  }
+
+  /** Takes `output` for what `op` makes of `inputs`, where another op has made it since they lie in memory alike. errors: as `refuseOp`. */
+  followAs(op: Op, inputs: readonly GraphValue[], attrs: unknown, output: GraphValue): void {
+    this.refuseOp(op, inputs, attrs)
+    const after = this.#after(op, inputs, attrs)
+    if (after && typeof after !== 'string') this.#axes.set(output, after)
   }
 
   /** errors: `graph.misuse` for an op of user code that gives something else for the parts than for the whole. */
@@ -71,21 +77,48 @@ export class DividedValues {
       throw refuse(
         `${op.name}: it would change buffers by this rank's part of a divided layer, so that ranks differ. Apply it after the RowwiseParallel layer; in a batch normalization set trackRunningStats to false.`,
       )
-    const [x] = inputs
-    if (!this.#columns.has(x) || !mixesLastAxis(op, x, attrs)) return
-    const name = op === (view as Op) ? 'flip' : op === (norm as Op) ? 'normalization' : op.name
+    const after = this.#after(op, inputs, attrs)
+    if (typeof after !== 'string') return
+    if (op === (crossEntropy as Op) || op === (crossEntropyRows as Op))
+      throw misuse(op.name, lossOfPart)
     throw refuse(
-      `${name}: each rank has only a part of this axis, which ColwiseParallel divides. Apply it after the RowwiseParallel layer, or omit the two layers from the plan of parallelizeModule.`,
+      `${nameOf(op, attrs)}: ${after}. Apply it after the RowwiseParallel layer, or omit the two layers from the plan of parallelizeModule.`,
     )
+  }
+
+  #after(op: Op, inputs: readonly GraphValue[], attrs: unknown): AfterOp {
+    const operands = inputs.map(
+      (value): Operand => ({
+        value,
+        shape: value.type.shape,
+        at: this.has(value) ? this.axisOf(value) : undefined,
+        isParameter: isOfParameter(value),
+      }),
+    )
+    return operands.some(({ at }) => at) ? axisAfter(op, operands, attrs) : undefined
   }
 }
 
-function mixesLastAxis(op: Op, { type }: GraphValue, attrs: unknown): boolean {
-  const last = type.shape.length - 1
-  if (op === (view as Op)) return (attrs as ViewAttrs).step[last] < 0
-  const { axes, axis } = attrs as { readonly axes?: readonly number[]; readonly axis?: number }
-  return op === (norm as Op) || (overAxes.has(op) && (axes ?? [axis]).includes(last))
+/** What users call it. */
+function nameOf(op: Op, attrs: unknown): string {
+  if (op === (map as Op)) return (attrs as MapAttrs).steps[0]?.fn ?? 'cast'
+  if (op === (view as Op)) {
+    const { axes, step } = attrs as ViewAttrs
+    if (step.some((by) => by < 0)) return 'flip'
+    return axes.includes(-1) ? 'expand' : 'slice'
+  }
+  if (op === (place as Op)) return 'pad'
+  if (op === (triangle as Op)) return 'tril'
+  return op === (norm as Op) ? 'normalization' : op.name
 }
+
+const misuse = (where: string, what: string) =>
+  new TabringError(
+    'graph.misuse',
+    `${where}: ${what}, so the ranks would train different models. Follow each ColwiseParallel layer by a RowwiseParallel one, with only activations and divided layers between them.`,
+  )
+
+const lossOfPart = 'the loss is computed from a part of a divided layer'
 
 /**
  * Refuses gradients that would let ranks drift apart: of whole parameters, computed from this rank's part of a divided layer.
@@ -97,14 +130,12 @@ export function refuseDivided(
   loss: GraphValue,
   gradients: ReadonlyMap<StoredLeaf, GraphValue>,
 ): void {
-  const refuse = (what: string) =>
-    new TabringError(
-      'graph.misuse',
-      `backward: ${what}, so the ranks would train different models. Follow each ColwiseParallel layer by a RowwiseParallel one, with only activations and divided layers between them.`,
-    )
-  if (divided.has(loss)) throw refuse('the loss is computed from a part of a divided layer')
+  if (divided.has(loss)) throw misuse('backward', lossOfPart)
   for (const [parameter, gradient] of gradients) {
     if (isDivided(parameter) || !divided.has(gradient)) continue
-    throw refuse(`"${parameter.name}" is not divided, but reads a part of a divided layer`)
+    throw misuse(
+      'backward',
+      `"${parameter.name}" is not divided, but reads a part of a divided layer`,
+    )
   }
 }

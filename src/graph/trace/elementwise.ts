@@ -7,7 +7,7 @@ import {
 } from '../../kernels/integers/functions.ts'
 import { type IntegerArgument, integerMap } from '../../kernels/integers/integer-map.ts'
 import { map } from '../../kernels/map/map.ts'
-import type { ScalarSlot } from '../../kernels/op.ts'
+import type { Op, ScalarSlot } from '../../kernels/op.ts'
 import { lossTerms } from '../../kernels/scalar/losses.ts'
 import type { ScalarFunctionName, StepArgument } from '../../kernels/steps.ts'
 import { TabringError } from '../../util/errors.ts'
@@ -80,10 +80,16 @@ export function emitElementwise(
   if (staysInteger(fn, operands)) {
     const places = args as readonly IntegerArgument[]
     const attrs = { fn: fn as IntegerFunctionName, args: places }
-    return activeTrace(integerMap.name).emit(integerMap, inputs, attrs)[0]
+    return emitFollowed(integerMap, inputs, attrs)
   }
   mustBeTensors(map.name, inputs, GraphValue)
   const isHalf = inputs.every(({ type }) => type.dtype === 'f16') && !inFloat.has(fn)
   const attrs = { steps: [{ fn, args }], ...(isHalf && { dtype: 'f16' as const }) }
-  return activeTrace(map.name).emit(map, inputs, attrs)[0]
+  return emitFollowed(map, inputs, attrs)
+}
+
+function emitFollowed<A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A): GraphValue {
+  const trace = activeTrace(op.name)
+  trace.divided.refuseOp(op as Op, inputs, attrs)
+  return trace.emit(op, inputs, attrs)[0]
 }

@@ -5,7 +5,7 @@ import type { GradientExchange, RankGroup } from './exchange.ts'
 import { type Home, StoredTensor } from './stored-tensor.ts'
 import { gradientFor, type Tensor, TracedTensor } from './tensor.ts'
 import { activeTrace } from './trace.ts'
-import { GraphValue } from './value.ts'
+import { type DividedAxis, GraphValue } from './value.ts'
 
 /** A tensor that training updates by its gradient. */
 export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
@@ -17,6 +17,8 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   exchange: GradientExchange<Parameter> | undefined
   /** Set by fullyShard and parallelizeModule: the ranks of which each holds a part of what is one parameter of the model. */
   sharedBy: RankGroup | undefined
+  /** Set by parallelizeModule: along which axis. */
+  dividedAlong: DividedAxis | undefined
   /**
    * Set by `replicate`, and by fullyShard over a mesh of two dimensions: the ranks that hold the same and sum their gradients before an
    * update.

@@ -33,6 +33,7 @@ import {
   sameShape,
 } from '../../util/shape.ts'
 import { addBackward, isFloat, requiresGradient } from './backward.ts'
+import type { ReshapedAttrs } from './divided-axis.ts'
 import { emitElementwise } from './elementwise.ts'
 import { extremeOf, extremePlace, firstExtremes } from './extremes.ts'
 import { flattened, reshaped, squeezed, unsqueezed } from './new-shapes.ts'
@@ -271,7 +272,13 @@ export abstract class Tensor {
   /** Returns the same elements with another shape; one dimension may be -1. errors: `shape.mismatch` for another number of elements. */
   reshape(shape: Shape): Tensor {
     const resolved = reshaped(this.shape, shape)
-    return sameShape(resolved, this.shape) ? this : emit(reshape, [this], { shape: resolved })
+    if (sameShape(resolved, this.shape)) return this
+    const result = emit(reshape, [this], { shape: resolved })
+    if (shape.includes(-1)) {
+      const attrs: ReshapedAttrs = { shape: resolved, inferred: shape.indexOf(-1) }
+      activeTrace('reshape').divided.followAs(reshape as Op, [this.value], attrs, result.value)
+    }
+    return result
   }
 
   /** Joins dimensions from `start` to `end` (inclusive) into one; a scalar becomes one element. */
@@ -451,7 +458,11 @@ export abstract class Tensor {
   #view(attrs: ViewAttrs): Tensor {
     const read = regionStrided(attrs, attrs.shape, contiguous(this.shape))
     const isAll = isContiguous(read) && countElements(attrs.shape) === this.count
-    return isAll ? this.reshape(attrs.shape) : emit(view, [this], attrs)
+    if (!isAll) return emit(view, [this], attrs)
+    const result = this.reshape(attrs.shape)
+    if (result !== this)
+      activeTrace('view').divided.followAs(view as Op, [this.value], attrs, result.value)
+    return result
   }
 }
 

@@ -4,6 +4,17 @@ import type { TensorType } from '../../util/shape.ts'
 import type { Memory } from '../memory/memory-device.ts'
 import type { Pool } from '../memory/pool.ts'
 
+/**
+ * The axis along which ranks have parts of a tensor.
+ *
+ * `span`: how many neighbours along it a rank has in a row. All of the axis, or less where the whole axis is several blocks, of each of which
+ * every rank has a part: queries, keys and values; or samples that heads were joined with.
+ */
+export interface DividedAxis {
+  readonly axis: number
+  readonly span: number
+}
+
 /** A Parameter or ModuleBuffer as values see it, which import no tensors: contents that outlive programs. */
 export interface StoredLeaf {
   readonly name: string
@@ -14,6 +25,8 @@ export interface StoredLeaf {
   readonly dividedBy?: string | undefined
   /** The ranks that have the other parts of it. */
   readonly sharedBy?: { readonly size: number } | undefined
+  /** Along which axis they have them. */
+  readonly dividedAlong?: DividedAxis | undefined
   /** Where it is, or to which device it was moved; undefined until a program or `to` decides. */
   readonly device: PlacedDevice | undefined
   /** Where it lives in this memory, making a place for it if it has none. */

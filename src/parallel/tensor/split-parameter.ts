@@ -30,6 +30,7 @@ export class SplitParameter extends Parameter {
     this.assign(this.partOf(contents))
     this.name = whole.name
     this.sharedBy = group
+    this.dividedAlong = { axis: cut.axis, span: shape[cut.axis] / cut.blocks }
     this.requiresGrad = whole.requiresGrad
     if (whole.device) this.moveToDevice(whole.device)
   }

@@ -1,5 +1,5 @@
 import type { Parameter } from '../../graph/trace/parameter.ts'
-import type { Tensor } from '../../graph/trace/tensor.ts'
+import { Tensor } from '../../graph/trace/tensor.ts'
 import { activeTrace, isTracing, type Trace } from '../../graph/trace/trace.ts'
 import { Conv1D } from '../../nn/gpt.ts'
 import { Linear } from '../../nn/layers.ts'
@@ -56,13 +56,8 @@ export class ColwiseParallel implements ParallelStyle {
     const cutAt = (axis: number): Cut => ({ axis, blocks })
     await split(layer, 'weight', weight, cutAt(outputAxis))
     if (bias) await split(layer, 'bias', bias, cutAt(0))
-    module.registerForwardPreHook((_, [x, ...others]) => [
-      copyToRanks(x as Tensor, group),
-      ...others,
-    ])
-    module.registerForwardHook((_, __, { value }: Tensor) => {
-      activeTrace('forward').divided.addColumns(value)
-      return undefined
+    module.registerForwardPreHook((_, [x, ...others]) => {
+      return [copyToRanks(x as Tensor, group), ...others]
     })
   }
 }
@@ -71,7 +66,7 @@ export class ColwiseParallel implements ParallelStyle {
 export class RowwiseParallel implements ParallelStyle {
   /** @internal */
   async apply(layer: Layer): Promise<void> {
-    const { module, group } = layer
+    const { module, group, path } = layer
     const { weight, bias, outputAxis } = matrixOf(layer)
     await split(layer, 'weight', weight, { axis: 1 - outputAxis, blocks: 1 })
     /** The forward under way, which adds no bias: it is added to the sum, once. */
@@ -80,7 +75,8 @@ export class RowwiseParallel implements ParallelStyle {
       hold(module, 'bias', () =>
         open && isTracing() && activeTrace('forward') === open ? undefined : bias,
       )
-    module.registerForwardPreHook(() => {
+    module.registerForwardPreHook((_, [x]) => {
+      refuseOtherInput(path, x)
       open = activeTrace('forward')
       return undefined
     })
@@ -99,6 +95,24 @@ function matrixOf({ path, module }: Layer) {
   throw new TabringError(
     'graph.misuse',
     `parallelizeModule: "${path}" is a ${module.constructor.name}; only linear layers can be divided. Name the Linear layers in it.`,
+  )
+}
+
+const inputError = (path: string, style: string, problem: string) =>
+  new TabringError('graph.misuse', `"${path}" is divided by ${style}, ${problem}`)
+
+/** errors: `graph.misuse` where a RowwiseParallel layer's input is divided otherwise than the layer. */
+function refuseOtherInput(path: string, x: unknown): void {
+  if (!(x instanceof Tensor)) return
+  const { divided } = activeTrace('forward')
+  const refuse = (problem: string) => inputError(path, 'RowwiseParallel', problem)
+  const last = x.shape.length - 1
+  const at = divided.axisOf(x.value)
+  if (!at || (at.axis === last && at.span === x.shape[last])) return
+  throw refuse(
+    at.axis === last
+      ? `but its input has ${x.shape[last] / at.span} blocks, of each of which a rank has a part. Take the blocks apart before, or give the ColwiseParallel layer one block.`
+      : `but its input is divided along axis ${at.axis}, not the last. Transpose it back before.`,
   )
 }
 

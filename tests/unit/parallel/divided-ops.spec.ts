@@ -1,8 +1,21 @@
 import { describe, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { scaledDotProductAttention } from '../../../src/graph/functions/attention.ts'
+import { einsum } from '../../../src/graph/functions/einsum.ts'
 import { layerNorm } from '../../../src/graph/functions/normalization.ts'
-import { cumsum } from '../../../src/graph/functions/shape.ts'
+import { pad } from '../../../src/graph/functions/pad.ts'
+import { avgPool1d } from '../../../src/graph/functions/pooling.ts'
+import {
+  arange,
+  cat,
+  chunk,
+  cumsum,
+  ones,
+  repeat,
+  roll,
+  stack,
+  tril,
+} from '../../../src/graph/functions/shape.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
@@ -33,13 +46,14 @@ class Pair extends Module {
   readonly k = new Linear(4, width)
   readonly v = new Linear(4, width)
   readonly own: Module | undefined
-  readonly proj = new Linear(width, 4)
+  readonly proj: Linear
   readonly #between: Between
 
-  constructor(between: Between, own?: Module) {
+  constructor(between: Between, own?: Module, features = width) {
     super()
     this.#between = between
     this.own = own
+    this.proj = new Linear(features, 4)
   }
 
   forward(x: Tensor): Tensor {
@@ -52,17 +66,18 @@ class Pair extends Module {
   }
 }
 
-const plan = {
-  q: new ColwiseParallel(),
+const planOf = (blocks = 1) => ({
+  q: new ColwiseParallel({ blocks }),
   k: new ColwiseParallel(),
   v: new ColwiseParallel(),
   proj: new RowwiseParallel(),
-}
+})
 
 /** Losses of 3 steps, and the state. */
 async function train(
   make: (ranks: number) => Pair,
   processGroup?: ProcessGroup,
+  plan = planOf(),
 ): Promise<number[]> {
   manualSeed(2)
   const model = make(processGroup?.size ?? 1)
@@ -128,6 +143,100 @@ describe('between divided layers', () => {
     ],
     ['flip', (q) => q.flip(1), undefined, 'flip: each rank has only a part of this axis'],
     ['cumsum', (q) => cumsum(q, 1), undefined, 'cumsum: each rank has only a part of this axis'],
+    [
+      'attention of one head',
+      (q, k, v) => q.matmul(k.transpose(0, 1)).softmax(-1).matmul(v),
+      undefined,
+      'matmul: each rank has only a part of this axis',
+    ],
+    [
+      'attention of one head',
+      (...qkv) => {
+        const [q, k, v] = qkv.map((x) => x.reshape([samples, 1, length, -1]))
+        return scaledDotProductAttention(q, k, v).reshape([samples * length, -1])
+      },
+      undefined,
+      'attention: each rank has only a part of this axis',
+    ],
+    [
+      'a product by einsum',
+      (q, k) => q.mul(einsum('ij,kj->ik', q, k).sum(1, true)),
+      undefined,
+      'matmul: each rank has only a part of this axis',
+    ],
+    [
+      'an outer product',
+      (q, k) => q.unsqueeze(2).matmul(k.unsqueeze(1)).sum(2),
+      undefined,
+      'matmul: each rank has only a part of an axis of one input',
+    ],
+    [
+      'a softmax of transposed',
+      (q) => q.transpose(0, 1).softmax(0).transpose(0, 1),
+      undefined,
+      'softmax: each rank has only a part of this axis',
+    ],
+    [
+      'a softmax of stacked',
+      (q, k) => stack([q, k]).softmax(-1).sum(0),
+      undefined,
+      'softmax: each rank has only a part of this axis',
+    ],
+    [
+      'a softmax of padded',
+      (q) =>
+        pad(q, [0, 0, 1, 0])
+          .softmax(-1)
+          .narrow(0, 1, samples * length),
+      undefined,
+      'softmax: each rank has only a part of this axis',
+    ],
+    [
+      'a sum of all elements in a row',
+      (q) => q.sub(q.detach().reshape([-1]).mean()),
+      undefined,
+      'sum: each rank has only a part of this axis',
+    ],
+    ['roll', (q) => roll(q, 1, 1), undefined, 'slice: each rank has only a part of this axis'],
+    ['tril', (q) => tril(q), undefined, 'tril: each rank has only a part of this axis'],
+    [
+      'pooling',
+      (q) => repeat(avgPool1d(q.unsqueeze(1), 2).squeeze(1), [1, 2]),
+      undefined,
+      'avgPool2d: it may need a whole axis',
+    ],
+    [
+      'a number for each place',
+      (q) => q.add(arange(q.shape[1])),
+      undefined,
+      'add: each rank has only a part of an axis of one input',
+    ],
+    [
+      'heads whose number holds on one rank alone',
+      (q) =>
+        q
+          .reshape([-1, length, 2, 4])
+          .softmax(2)
+          .reshape([samples * length, -1]),
+      undefined,
+      'reshape: -1 stands for another dimension',
+    ],
+    [
+      'heads whose size is left open',
+      (q) =>
+        q
+          .reshape([samples, length, 2, -1])
+          .softmax(2)
+          .reshape([samples * length, -1]),
+      undefined,
+      'reshape: -1 stands for another dimension',
+    ],
+    [
+      'samples as the last axis',
+      (q) => q.reshape([2, 3, -1]).permute(2, 1, 0).reshape([-1, 6]),
+      undefined,
+      '"proj" is divided by RowwiseParallel, but its input is divided along axis 0',
+    ],
     [
       'a normalization without parameters',
       through,
@@ -197,6 +306,37 @@ describe('between divided layers', () => {
         return together(q.matmul(k.transpose(2, 3)).softmax(-1).matmul(v))
       },
     ],
+    [
+      'heads that are joined with samples',
+      (...qkv) => {
+        const [q, k, v] = qkv.map((x) => byHeads(x).reshape([-1, length, 4]))
+        const attended = q.matmul(k.transpose(1, 2)).softmax(-1).matmul(v)
+        return together(attended.reshape([samples, -1, length, 4]))
+      },
+    ],
+    [
+      'attention by einsum',
+      (...qkv) => {
+        const [q, k, v] = qkv.map(byHeads)
+        const scores = einsum('bhqd,bhkd->bhqk', q, k).add(tril(ones([length, length])))
+        return together(einsum('bhqk,bhkd->bhqd', scores.softmax(-1), v))
+      },
+    ],
+    [
+      'blocks that are taken apart',
+      (q, k) => {
+        const [a, b] = chunk(cat([q, k], -1), 2, -1)
+        return a.mul(b)
+      },
+    ],
+    [
+      'what reads other axes',
+      (q) =>
+        cumsum(roll(layerNorm(q.transpose(0, 1), [samples * length]), 1, 1).flip(1), 1).transpose(
+          0,
+          1,
+        ),
+    ],
   ])('%s trains as on one rank', async (_, between, own) => {
     const make = (ranks: number) => new Pair(between, own?.(width / ranks))
     const whole = await train(make)
@@ -205,5 +345,23 @@ describe('between divided layers', () => {
       expect(numbers).toHaveLength(whole.length)
       for (const [i, value] of numbers.entries()) expect(value).toBeCloseTo(whole[i], 5)
     }
+  })
+
+  test.each<[string, Between, number, number]>([
+    ['a layer of two blocks', (q) => q.relu(), 2, width],
+    ['two layers side by side', (q, k) => cat([q, k], -1), 1, 2 * width],
+    ['a layer twice', (q) => repeat(q, [1, 2]), 1, 2 * width],
+  ])('%s, whose parts are in another order, is refused', async (_, between, blocks, features) => {
+    const make = () => new Pair(between, undefined, features)
+    const ended = await onRanks(2, (group) => train(make, group, planOf(blocks)))
+    for (const one of ended)
+      expect(one).toMatchObject({
+        reason: {
+          code: 'graph.misuse',
+          message: expect.stringContaining(
+            '"proj" is divided by RowwiseParallel, but its input has 2 blocks',
+          ),
+        },
+      })
   })
 })
