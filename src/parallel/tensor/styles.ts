@@ -88,8 +88,14 @@ export class RowwiseParallel implements ParallelStyle {
   }
 }
 
-/** errors: `graph.misuse` for a layer without a matrix. */
+/** errors: `graph.misuse` for a layer without a matrix, or with one that cannot be divided. */
 function matrixOf({ path, module }: Layer) {
+  if ('weight_orig' in module) {
+    throw new TabringError(
+      'graph.misuse',
+      `parallelizeModule: the weight of "${path}" is normalized by spectralNorm, which needs all of it. Omit "${path}" and the layer that it is paired with from the plan.`,
+    )
+  }
   if (module instanceof Linear) return { weight: module.weight, bias: module.bias, outputAxis: 0 }
   if (module instanceof Conv1D) return { weight: module.weight, bias: module.bias, outputAxis: 1 }
   throw new TabringError(

@@ -456,6 +456,16 @@ describe('divided layers', () => {
     expect(second).toEqual(first)
   })
 
+  test('a layer with spectralNorm is refused', async () => {
+    const errors = await errorsOf(async (processGroup) => {
+      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const model = new Sequential(spectralNorm(new Linear(3, 8)), new Linear(8, 2))
+      await parallelizeModule(model, mesh, { 0: new ColwiseParallel(), 1: new RowwiseParallel() })
+    })
+    for (const error of errors)
+      expect(error).toContain('the weight of "0" is normalized by spectralNorm')
+  })
+
   test('a loss of one part of them is refused', async () => {
     const errors = await errorsOf(async (processGroup) => {
       const mesh = await initDeviceMesh('cpu', [2], { processGroup })
