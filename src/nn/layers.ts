@@ -1,6 +1,7 @@
 import { linear, relu } from '../graph/functions/linear.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
+import { activeTrace } from '../graph/trace/trace.ts'
 import { ShapeError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
@@ -26,9 +27,12 @@ export class Linear extends Module {
     const last = x.shape.at(-1)
     if (last !== undefined && last !== features) {
       const path = this.weight.name?.replace(/\.?weight$/, '')
+      const advice = activeTrace('Linear').divided.has(x.value)
+        ? 'The input is a part of a layer that ColwiseParallel divides: give this layer RowwiseParallel in the plan of parallelizeModule, or omit the other.'
+        : 'Correct inFeatures, or the shape of the input.'
       throw new ShapeError(
         'shape.mismatch',
-        `Linear${path ? ` "${path}"` : ''}: expected ${features} input features, got ${last} in x${formatShape(x.shape)}. Correct inFeatures, or the shape of the input.`,
+        `Linear${path ? ` "${path}"` : ''}: expected ${features} input features, got ${last} in x${formatShape(x.shape)}. ${advice}`,
       )
     }
     return linear(x, this.weight, this.bias)

@@ -57,6 +57,7 @@ export class ColwiseParallel implements ParallelStyle {
     await split(layer, 'weight', weight, cutAt(outputAxis))
     if (bias) await split(layer, 'bias', bias, cutAt(0))
     module.registerForwardPreHook((_, [x, ...others]) => {
+      refusePart(path, x)
       return [copyToRanks(x as Tensor, group), ...others]
     })
   }
@@ -68,6 +69,7 @@ export class RowwiseParallel implements ParallelStyle {
   async apply(layer: Layer): Promise<void> {
     const { module, group, path } = layer
     const { weight, bias, outputAxis } = matrixOf(layer)
+    const features = weight.shape[1 - outputAxis]
     await split(layer, 'weight', weight, { axis: 1 - outputAxis, blocks: 1 })
     /** The forward under way, which adds no bias: it is added to the sum, once. */
     let open: Trace | undefined
@@ -76,7 +78,7 @@ export class RowwiseParallel implements ParallelStyle {
         open && isTracing() && activeTrace('forward') === open ? undefined : bias,
       )
     module.registerForwardPreHook((_, [x]) => {
-      refuseOtherInput(path, x)
+      refuseOtherInput(path, x, features, group.size)
       open = activeTrace('forward')
       return undefined
     })
@@ -107,12 +109,28 @@ function matrixOf({ path, module }: Layer) {
 const inputError = (path: string, style: string, problem: string) =>
   new TabringError('graph.misuse', `"${path}" is divided by ${style}, ${problem}`)
 
-/** errors: `graph.misuse` where a RowwiseParallel layer's input is divided otherwise than the layer. */
-function refuseOtherInput(path: string, x: unknown): void {
+/** errors: `graph.misuse` where a ColwiseParallel layer's input is itself a part. */
+function refusePart(path: string, x: unknown): void {
+  if (!(x instanceof Tensor) || !activeTrace('forward').divided.has(x.value)) return
+  throw inputError(
+    path,
+    'ColwiseParallel',
+    'but its input is a part of another such layer. Give this one RowwiseParallel in the plan of parallelizeModule, or put a RowwiseParallel layer between the two.',
+  )
+}
+
+/** errors: `graph.misuse` where a RowwiseParallel layer's input is whole, or divided otherwise than the layer. */
+function refuseOtherInput(path: string, x: unknown, features: number, ranks: number): void {
   if (!(x instanceof Tensor)) return
   const { divided } = activeTrace('forward')
   const refuse = (problem: string) => inputError(path, 'RowwiseParallel', problem)
   const last = x.shape.length - 1
+  if (!divided.has(x.value)) {
+    if (x.shape[last] !== features || ranks === 1) return
+    throw refuse(
+      `so each rank reads ${features / ranks} of ${features} input features, but its input is whole. Give the layer before it ColwiseParallel in the plan of parallelizeModule, or omit "${path}" from the plan.`,
+    )
+  }
   const at = divided.axisOf(x.value)
   if (!at || (at.axis === last && at.span === x.shape[last])) return
   throw refuse(

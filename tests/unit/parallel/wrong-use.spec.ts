@@ -456,6 +456,39 @@ describe('divided layers', () => {
     expect(second).toEqual(first)
   })
 
+  const [colwise, rowwise] = [new ColwiseParallel(), new RowwiseParallel()]
+  test.each([
+    [
+      'a RowwiseParallel layer alone',
+      { 2: rowwise },
+      '"2" is divided by RowwiseParallel, so each rank reads 4 of 8 input features, but its input is whole. Give the layer before it ColwiseParallel',
+    ],
+    [
+      'a ColwiseParallel layer alone',
+      { 0: colwise },
+      'Linear "2": expected 8 input features, got 4 in x[4, 4]. The input is a part of a layer that ColwiseParallel divides: give this layer RowwiseParallel',
+    ],
+    [
+      'two ColwiseParallel layers',
+      { 0: colwise, 2: colwise },
+      '"2" is divided by ColwiseParallel, but its input is a part of another such layer. Give this one RowwiseParallel',
+    ],
+    [
+      'a RowwiseParallel layer before a ColwiseParallel one',
+      { 0: rowwise, 2: colwise },
+      '"0" is divided by RowwiseParallel, so each rank reads 2 of 4 input features',
+    ],
+  ])('%s: the error says what to pair', async (_, plan, message) => {
+    const errors = await errorsOf(async (processGroup) => {
+      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const model = new Sequential(new Linear(4, 8), new ReLU(), new Linear(8, 2))
+      await parallelizeModule(model, mesh, plan)
+      const x = tensorType([4, 4])
+      await compile(({ x }) => ({ y: model.forward(x) }), { x }, { device: 'cpu' })
+    })
+    for (const error of errors) expect(error).toContain(message)
+  })
+
   test('a layer with spectralNorm is refused', async () => {
     const errors = await errorsOf(async (processGroup) => {
       const mesh = await initDeviceMesh('cpu', [2], { processGroup })
