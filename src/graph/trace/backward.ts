@@ -55,7 +55,9 @@ function addGradients(
   from: number,
 ): void {
   const { scalars, gradients, tensorGradients } = trace
+  const behind = nodesBehind([output])
   refuseMixedRanks(trace, [...parameters.keys()])
+  refuseOtherBeginnings(behind)
   refuseDivided(trace.divided, output, parameters)
   for (const [parameter, gradient] of parameters) {
     trace.reached.add(parameter)
@@ -70,7 +72,7 @@ function addGradients(
     const earlier = tensorGradients.get(value)
     tensorGradients.set(value, earlier ? add(trace, earlier, gradient) : gradient)
   }
-  for (const { outputs } of nodesBehind([output])) {
+  for (const { outputs } of behind) {
     for (const value of outputs) {
       const over = trace.means.get(value)
       if (over) trace.meansBehind.add(over)
@@ -98,6 +100,24 @@ function refuseMixedRanks(trace: Trace, parameters: readonly Parameter[]): void 
     throw refuse(
       'compileAccumulated does not work with fullyShard, replicate or parallelizeModule yet. Use compile.',
     )
+}
+
+/** errors: `graph.misuse` where ranks that divide parameters of the loss may have begun with different values of others. */
+function refuseOtherBeginnings(behind: readonly GraphNode[]): void {
+  const parameters = behind.flatMap(({ inputs }) =>
+    inputs.flatMap(({ leaf }) => (leaf?.kind === 'parameter' ? [leaf.parameter as Parameter] : [])),
+  )
+  const groups = new Set(
+    parameters.flatMap(({ sharedBy, isShard }) => (sharedBy && !isShard ? [sharedBy] : [])),
+  )
+  for (const group of groups) {
+    const other = parameters.find(({ sharedBy, sameOn }) => sharedBy !== group && sameOn !== group)
+    if (!other || group.size === 1) continue
+    throw new TabringError(
+      'graph.misuse',
+      `backward: the loss reads "${other.name}", which parallelizeModule was not called for, so that ranks may have different values of it. Give the whole model to one call of parallelizeModule, and name the layers to divide in its plan, as "layers.*.net1".`,
+    )
+  }
 }
 
 /** What a backward pass found: gradients by parameter, and by other tensors that asked for one. */

@@ -24,6 +24,8 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
    * update.
    */
   replicatedBy: RankGroup | undefined
+  /** Set by parallelizeModule for what it does not divide: the ranks that began with the same. */
+  sameOn: RankGroup | undefined
   /** Set by `replicate` and fullyShard: how many ranks, each with its own samples, its gradient is a mean over. */
   meanOver = 1
   /** The function that put this rank's part of it in its place. */

@@ -130,6 +130,7 @@ async function shardAll(
   for (const parameter of parameters) {
     const shard = new ShardedParameter(parameter, await parameter.read(), group)
     shard.replicatedBy = replicas
+    shard.sameOn = parameter.sameOn
     shard.meanOver = group.size * (replicas?.size ?? 1)
     parameter.giveWayTo('fullyShard')
     shards.set(parameter, shard)

@@ -489,6 +489,24 @@ describe('divided layers', () => {
     for (const error of errors) expect(error).toContain(message)
   })
 
+  test.each(['trained', 'frozen'])(
+    'one block alone, with other layers that are %s, is refused',
+    async (how) => {
+      const errors = await errorsOf(async (processGroup) => {
+        manualSeed(3 + processGroup.rank)
+        const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+        const block = new Sequential(new Linear(3, 8), new ReLU(), new Linear(8, 3))
+        const model = new Sequential(block, new Linear(3, 2))
+        for (const one of model.at(1).parameters()) one.requiresGrad = how === 'trained'
+        await parallelizeModule(block, mesh, { 0: colwise, 2: rowwise })
+        model.parameters()
+        await backwardOf(model)
+      })
+      for (const error of errors)
+        expect(error).toContain('the loss reads "1.weight", which parallelizeModule was not called')
+    },
+  )
+
   test('a layer with spectralNorm is refused', async () => {
     const errors = await errorsOf(async (processGroup) => {
       const mesh = await initDeviceMesh('cpu', [2], { processGroup })
