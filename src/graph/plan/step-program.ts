@@ -216,4 +216,5 @@ export function fillScalars(
   if (isCounted) for (const before of trace.beforeStep) before()
   trace.scalars.fill(values)
   if (isCounted && (trace.weighing || trace.groups)) trace.alike.note(values)
+  trace.given = trace.groups && inputs
 }

@@ -27,7 +27,8 @@ export const alikeWords = 2 * digits
 const double = new Float64Array(1)
 const halves = new Uint32Array(double.buffer)
 
-function hashOf(values: readonly unknown[]): number {
+/** 32 bits of numbers in this order. */
+export function hashOf(values: Iterable<unknown>): number {
   let hash = 0x811c_9dc5
   const take = (word: number) => {
     hash = Math.imul(hash ^ word, 0x0100_0193)

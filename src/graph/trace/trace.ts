@@ -4,7 +4,7 @@ import type { Op, ScalarSlot } from '../../kernels/op.ts'
 import { type TransferAttrs, transfer } from '../../kernels/transfer/transfer.ts'
 import { formatDevice, type PlacedDevice, placedDevice, sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
-import type { HostData } from '../memory/host-values.ts'
+import type { GivenInputs, HostData } from '../memory/host-values.ts'
 import type { Pool } from '../memory/pool.ts'
 import type { Bucket } from './bucket.ts'
 import { DividedValues } from './divided.ts'
@@ -274,6 +274,8 @@ export class Trace {
   groups: StepGroups | undefined
   /** Which share of the samples this rank sees in such a step, where its groups divide them. */
   sampleRank: number | undefined
+  /** The inputs of the run that has begun, where ranks meet in it. */
+  given: GivenInputs | undefined
   /** How the parameters that are updated are exchanged. */
   exchange: GradientExchange<Parameter> | undefined
   /** What ranks have settled for the program that this trace is for; undefined where it is for a look. */

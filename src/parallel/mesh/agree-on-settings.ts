@@ -3,6 +3,7 @@ import { gradientWeight, type Trace } from '../../graph/trace/trace.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { StepGroup } from '../../peer/group/group-meetings.ts'
 import { TabringError } from '../../util/errors.ts'
+import { samplesError, samplesOf } from './agree-on-samples.ts'
 
 const keys = { words: 0, numbers: 1 } as const
 
@@ -11,10 +12,10 @@ const weightTolerance = 1e-4
 
 /**
  * Compares, as a step with updates begins, the optimizer's settings in each of its groups, and checks that gradient weights add up to 1 over
- * the groups that average gradients.
+ * the groups that average gradients. In groups that divide layers, compares what the step computes of, see `samplesOf`.
  *
- * cost: an all-gather of 18 words in each group, beside forward. errors: on all ranks, before anything is updated: `peer.mismatch` for
- * settings that differ; `graph.misuse` for weights that do not add up, or that only some ranks gave.
+ * cost: an all-gather of 18 words in each group, beside forward; of 34 in groups that divide layers. errors: on all ranks, before anything
+ * is updated: `peer.mismatch` for settings, or samples, that differ; `graph.misuse` for weights that do not add up, or that only some ranks gave.
  */
 export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]): Promise<void> {
   const { alike, scalars, updates } = trace
@@ -24,21 +25,37 @@ export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]
   const isWeighed = scalars.has(gradientWeight) && scalars.wasSet(gradientWeight)
   const given = isWeighed ? scalars.valueOf(gradientWeight) : 0
   const parameters = updates.flatMap(({ bucket }) => bucket.parameters)
+  const dividesLayers = (group: object) =>
+    parameters.some((one) => one.sharedBy === group && !one.isShard)
+  const samples = groups.some(({ group }) => dividesLayers(group)) ? samplesOf(trace) : undefined
+  trace.given = undefined
   let weight = given
   let averaged = 1
   for (const { group, sequence } of groups) {
     const averages = parameters.some(
       (one) => one.replicatedBy === group || (one.isShard && one.sharedBy === group),
     )
-    const own = Float32Array.of(...settings, Number(isWeighed), weight)
+    const seen = dividesLayers(group) ? samples : undefined
+    const own = Float32Array.of(
+      ...settings,
+      Number(isWeighed),
+      weight,
+      ...(seen ? seen.words() : []),
+    )
     const all = await group.allGatherConcat(own, { sequence, bucket: keys.words })
     const rows = group.ranks.map((_, i) => all.subarray(i * own.length, (i + 1) * own.length))
     // Ranks that see the same samples weigh them the same.
-    const compared = averages ? settings.length : own.length
-    if (rows.some((row) => row.subarray(0, compared).some((word, i) => word !== rows[0][i]))) {
+    const compared = settings.length + (averages ? 0 : 2)
+    const differ = (from: number, to?: number) =>
+      rows.some((row) => row.subarray(from, to).some((word, i) => word !== rows[0][from + i]))
+    if (differ(0, compared)) {
       const own = averages ? numbers : [...numbers, `gradientWeight ${isWeighed ? given : 'none'}`]
       const key = { sequence, bucket: keys.numbers }
       throw settingsError(await gatherJson('optimizer settings', group, own, key), group.ranks)
+    }
+    if (seen && differ(compared)) {
+      const key = { sequence, bucket: keys.numbers }
+      throw samplesError(await gatherJson('samples', group, seen.told()(), key), group.ranks)
     }
     if (!averages) continue
     const weighed = rows.filter((row) => row[settings.length] === 1).length

@@ -3,6 +3,7 @@ import { compile } from '../../../src/graph/compile/compile.ts'
 import { crossEntropy, sampleCount } from '../../../src/graph/functions/linear.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
+import { Dropout } from '../../../src/nn/dropout.ts'
 import { gpt } from '../../../src/nn/gpt.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
@@ -487,6 +488,57 @@ describe('divided layers', () => {
       await compile(({ x }) => ({ y: model.forward(x) }), { x }, { device: 'cpu' })
     })
     for (const error of errors) expect(error).toContain(message)
+  })
+
+  describe('compare what they see in each step', () => {
+    const random = { randomSeed: 3, randomStep: 5 }
+    const { x } = inputs
+    test.each<
+      [string, (rank: number) => Record<string, number>, (rank: number) => typeof x, string]
+    >([
+      ['the same', () => random, () => x, 'no error'],
+      [
+        'other seeds',
+        (rank) => ({ ...random, randomSeed: rank }),
+        () => x,
+        'randomSeed 0 (of this step) on rank 0, randomSeed 1 (of this step) on rank 1',
+      ],
+      [
+        'other steps',
+        (rank) => ({ ...random, randomStep: rank }),
+        () => x,
+        'randomStep 0 (of this step) on rank 0',
+      ],
+      [
+        'other first samples',
+        (rank) => ({ ...random, sampleOffset: rank }),
+        () => x,
+        'sampleOffset 0 (of this step) on rank 0',
+      ],
+      ['other inputs', () => random, (rank) => x.map((value) => value + rank), 'hash of input "x"'],
+    ])('%s', async (_, scalars, inputOf, expected) => {
+      const ended = await onRanks(2, async (processGroup) => {
+        const { rank } = processGroup
+        const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+        const model = new Sequential(
+          new Linear(3, 4),
+          new Dropout(0.5),
+          new Linear(4, 8),
+          new Linear(8, 2),
+        )
+        await parallelizeModule(model, mesh, { 2: colwise, 3: rowwise })
+        const step = await trainingOf(model, new SGD(model.parameters(), { lr: 0.5 }))
+        const read = () => Promise.all(model.parameters().map((one) => one.read()))
+        const before = await read()
+        const run = step.run({ ...inputs, x: inputOf(rank) }, scalars(rank))
+        const error = await run.then(() => 'no error', String)
+        return { error, isMoved: JSON.stringify(await read()) !== JSON.stringify(before) }
+      })
+      for (const { error, isMoved } of ended.map(resultOf)) {
+        expect(error).toContain(expected)
+        expect(isMoved).toBe(expected === 'no error')
+      }
+    })
   })
 
   test.each(['trained', 'frozen'])(

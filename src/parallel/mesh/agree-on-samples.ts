@@ -1,0 +1,43 @@
+import { randomScalarNames } from '../../graph/trace/random.ts'
+import { Alike, hashOf } from '../../graph/trace/settings-check.ts'
+import type { Trace } from '../../graph/trace/trace.ts'
+import { PeerError } from '../../util/errors.ts'
+import { firstDifference } from '../../util/first-difference.ts'
+
+/** Elements of an input that a step looks at, evenly spaced. */
+const mostElements = 2 ** 14
+
+/**
+ * What ranks that divide layers must have alike in the step that begins, since each computes the layers that are whole: the samples, and what
+ * decides the masks of dropout.
+ *
+ * cost: a hash of 16,384 elements of each input, which the host has; nothing of inputs in upload memory.
+ */
+export function samplesOf({ scalars, given }: Trace): Alike {
+  const random = Object.values(randomScalarNames).filter((name) => scalars.has(name))
+  const inputs = [...(given ?? [])].flatMap(([name, data]) =>
+    data ? [[`hash of input "${name}"`, hashOf(elementsOf(data))] as const] : [],
+  )
+  const samples = new Alike()
+  const numbers = random.map((name) => [name, scalars.valueOf(name)] as const)
+  samples.add({ of: 'of this step', read: () => [...numbers, ...inputs] })
+  samples.note(new Float32Array())
+  return samples
+}
+
+function* elementsOf(data: ArrayLike<number>): Generator<number> {
+  const apart = Math.max(1, data.length / mostElements)
+  for (let at = 0; at < data.length; at += apart) yield data[Math.floor(at)]
+}
+
+/** `told`: what each rank says of the samples. */
+export function samplesError(
+  told: readonly (readonly string[])[],
+  ranks: readonly number[],
+): PeerError {
+  const difference = firstDifference(told, 'nothing', ranks)
+  return new PeerError(
+    'peer.mismatch',
+    `parallelizeModule: ranks that divide layers must see the same samples and drop the same elements, but have ${difference?.told ?? 'others'}. The ranks would train different models, so nothing was updated. Pass the same inputs, call manualSeed with the same number, and run the same steps on all ranks.`,
+  )
+}
