@@ -144,6 +144,10 @@ function gradientsOf(trace: Trace, output: GraphValue, seed: GraphValue): Gradie
     for (const hook of value.hooks ?? []) {
       if (hooksDone.has(hook)) continue
       hooksDone.add(hook)
+      for (const other of hook.values) {
+        const gradient = gradients.get(other)
+        if (gradient) trace.divided.addGradient(other, gradient)
+      }
       const replaced = hook.run(hook.values.map((other) => gradients.get(other)))
       replaced.forEach((gradient, i) => {
         if (gradient) gradients.set(hook.values[i], gradient)
@@ -182,6 +186,7 @@ function gradientsOf(trace: Trace, output: GraphValue, seed: GraphValue): Gradie
     // Hooks of what a node gave ran with the node.
     if (!value.node) runHooks(value)
     const gradient = trace.toFloat(gradients.get(value)!)
+    trace.divided.addGradient(value, gradient)
     if (leaf?.kind === 'parameter') found.parameters.set(leaf.parameter as Parameter, gradient)
     else found.tensors.set(value, gradient)
   }

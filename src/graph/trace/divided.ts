@@ -34,6 +34,9 @@ export class DividedValues {
   /** The axes of those of which it is known along which axis they are divided. */
   readonly #axes = new WeakMap<GraphValue, DividedAxis>()
 
+  /** Gradients of which this rank has a part, and what is computed from them. */
+  readonly #gradients = new WeakSet<GraphValue>()
+
   has(value: GraphValue): boolean {
     const { leaf } = value
     return (leaf?.kind === 'parameter' && isDivided(leaf.parameter)) || this.#computed.has(value)
@@ -47,12 +50,25 @@ export class DividedValues {
     )
   }
 
+  /** Notes that `gradient` is this rank's part, where it is the gradient by a part. */
+  addGradient(value: GraphValue, gradient: GraphValue): void {
+    const parameter = value.leaf?.kind === 'parameter' ? value.leaf.parameter : undefined
+    const isPart = parameter ? (parameter.sharedBy?.size ?? 1) > 1 : this.#computed.has(value)
+    const at = parameter?.isShard ? { axis: 0, span: gradient.type.shape[0] } : this.axisOf(value)
+    if (!isPart || !at) return
+    this.#computed.add(gradient)
+    this.#axes.set(gradient, at)
+    this.#gradients.add(gradient)
+  }
+
   follow({ op, inputs, outputs, attrs }: GraphNode): void {
     const isSum = op === (meet as Op) && (attrs as MeetAttrs).isOneLoss
     if (isSum || !inputs.some((value) => this.has(value))) return
     const after = this.#after(op, inputs, attrs)
+    const isGradient = inputs.some((value) => this.#gradients.has(value))
     for (const value of outputs) {
       this.#computed.add(value)
+      if (isGradient) this.#gradients.add(value)
       if (after && typeof after !== 'string') this.#axes.set(value, after)
     }
   }
@@ -68,6 +84,13 @@ export class DividedValues {
   refuseOp(op: Op, inputs: readonly GraphValue[], attrs: unknown): void {
     if (!inputs.some((value) => this.has(value))) return
     const refuse = (what: string) => new TabringError('graph.misuse', what)
+    const after = this.#after(op, inputs, attrs)
+    if (inputs.some((value) => this.#gradients.has(value))) {
+      if (typeof after !== 'string') return
+      throw refuse(
+        `${nameOf(op, attrs)}: each rank has only a part of this gradient, since fullyShard or parallelizeModule divides what it is by. For the norm over all ranks use clipGradNorm after backward; otherwise use elementwise functions.`,
+      )
+    }
     const isAttention = op === (attention as Op)
     if (op === (dropout as Op) || (isAttention && (attrs as AttentionAttrs).dropout))
       throw refuse(
@@ -77,7 +100,6 @@ export class DividedValues {
       throw refuse(
         `${op.name}: it would change buffers by this rank's part of a divided layer, so that ranks differ. Apply it after the RowwiseParallel layer; in a batch normalization set trackRunningStats to false.`,
       )
-    const after = this.#after(op, inputs, attrs)
     if (typeof after !== 'string') return
     if (op === (crossEntropy as Op) || op === (crossEntropyRows as Op))
       throw misuse(op.name, lossOfPart)
@@ -132,7 +154,7 @@ export function refuseDivided(
 ): void {
   if (divided.has(loss)) throw misuse('backward', lossOfPart)
   for (const [parameter, gradient] of gradients) {
-    if (isDivided(parameter) || !divided.has(gradient)) continue
+    if (isDivided(parameter) || parameter.isShard || !divided.has(gradient)) continue
     throw misuse(
       'backward',
       `"${parameter.name}" is not divided, but reads a part of a divided layer`,

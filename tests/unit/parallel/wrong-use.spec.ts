@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { crossEntropy, sampleCount } from '../../../src/graph/functions/linear.ts'
+import { norm } from '../../../src/graph/functions/reductions.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
@@ -578,6 +579,55 @@ describe('divided layers', () => {
     })
     for (const error of errors)
       expect(error).toContain('the loss is computed from a part of a divided layer')
+  })
+})
+
+describe('the gradient of a divided parameter', () => {
+  const hooked = async (
+    way: string,
+    hook: (gradient: Tensor) => Tensor,
+    processGroup?: ProcessGroup,
+  ) => {
+    const model = tower()
+    if (processGroup) {
+      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const plan = { 0: new ColwiseParallel(), 2: new RowwiseParallel() }
+      if (way === 'fullyShard') await fullyShard(model, { mesh })
+      else await parallelizeModule(model, mesh, plan)
+    }
+    const [first] = model.parameters()
+    if (way !== 'grad') first.registerHook(hook)
+    const optimizer = new SGD(model.parameters(), { lr: 0.5 })
+    const step = await compile(
+      ({ x, y }) => {
+        optimizer.zeroGrad()
+        crossEntropy(model.forward(x) as Tensor, y).backward()
+        if (way === 'grad') first.grad = hook(first.grad!)
+        optimizer.step()
+        return {}
+      },
+      types,
+      { device: 'cpu' },
+    )
+    await step.run(inputs)
+    step.destroy()
+    return Object.values(await model.stateDict()).flatMap(({ data }) => [...data])
+  }
+
+  const ways = ['fullyShard', 'parallelizeModule', 'grad']
+  test.each(ways)('by its norm is refused: %s', async (way) => {
+    const byNorm = (gradient: Tensor) => gradient.div(norm(gradient.reshape([-1])))
+    for (const error of await errorsOf((group) => hooked(way, byNorm, group)))
+      expect(error).toMatch(/^sum: each rank has only a part of this gradient, .* use clipGradNorm/)
+  })
+
+  test.each(ways)('by an elementwise function trains as on one rank: %s', async (way) => {
+    const twice = (gradient: Tensor) => gradient.mul(2).clamp(-0.1, 0.1)
+    const whole = await hooked(way, twice)
+    for (const numbers of (await onRanks(2, (group) => hooked(way, twice, group))).map(resultOf)) {
+      expect(numbers).toHaveLength(whole.length)
+      for (const [i, value] of numbers.entries()) expect(value).toBeCloseTo(whole[i], 5)
+    }
   })
 })
 
