@@ -237,7 +237,7 @@ export class RoomRun {
   lost(rank: number, text: string): void {
     const who = this.nameOf(rank)
     if (this.isElastic && this.hasBegun) {
-      this.isStopped ||= !this.newest.includes(this.ranks[rank].member)
+      this.isStopped ||= this.state === 'running' || !this.newest.includes(this.ranks[rank].member)
       this.regroup()
     } else this.fail(rank, `${who} is gone: ${text}. Start again without it, or once it is back.`)
   }

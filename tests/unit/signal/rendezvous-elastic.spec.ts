@@ -215,6 +215,19 @@ it('a rank lost while a newcomer gets ready: those that are left continue at onc
   expect(world.last('t0', 'start').epoch).toBe(3)
 })
 
+it('a rank lost soon after it joined: the others do not wait for a newcomer', async () => {
+  const ids = await begun(2)
+  world.join('late')
+  await world.env.advance(limits.joinMs)
+  ready([...ids, 'late'])
+  world.join('later')
+  world.say('late', { type: 'bye' })
+  expect(namesOf('t0')).toEqual(['t0', 't1'])
+  ready(ids)
+  await world.env.advance(limits.joinMs)
+  expect(namesOf('t0')).toEqual(['t0', 't1', 'later'])
+})
+
 it('a newcomer that fails is left out for the rest of the run, a rank from before ends it', async () => {
   await begun(2)
   world.join('late')
