@@ -138,7 +138,8 @@ const startedAtMs = Date.UTC(2026, 10, 22, 14, 5)
 /** What the store calls the run of these states. */
 export const shownRunId = `${startedAtMs}-1`
 
-export function assigned(count: number, rank = 0): Snapshot {
+/** The first group of a run. */
+export function assignedGroup(count: number, rank = 0) {
   const members = makeLobby(count).members.map(
     ({ rank: _, attached: __, measured: ___, ...info }) => info,
   )
@@ -146,13 +147,13 @@ export function assigned(count: number, rank = 0): Snapshot {
   const links = [...new Set(around)]
     .filter((peerRank) => peerRank !== rank)
     .map((peerRank) => ({ peerRank, initiator: peerRank === around[0], kind: 'webrtc' as const }))
+  return { epoch: 1, rank, worldSize: count, members, links }
+}
+
+export function assigned(count: number, rank = 0): Snapshot {
   return play(
     inside(count, rank),
-    {
-      type: 'assigned',
-      assignment: { epoch: 1, rank, worldSize: count, members, links },
-      startedAtMs,
-    },
+    { type: 'assigned', assignment: assignedGroup(count, rank), startedAtMs },
     { type: 'lobby', lobby: makeLobby(count, 'running', count), ownId: ids[rank] },
   )
 }

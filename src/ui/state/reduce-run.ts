@@ -112,6 +112,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       return {
         ...run,
         regrouped: { step: event.step, worldSize: event.worldSize },
+        joins: false,
         lossText: null,
         silent: [],
       }

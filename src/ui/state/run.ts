@@ -37,6 +37,8 @@ export interface Run {
   readonly epoch: number
   readonly rank: number
   readonly worldSize: number
+  /** Whether the run was on when this tab got its rank. */
+  readonly joins: boolean
   readonly members: Assignment['members']
   /** Those that this rank is linked to. */
   readonly peers: readonly number[]
@@ -155,7 +157,7 @@ export function newRun(
   slot: number,
   { assignment, startedAtMs }: { readonly assignment: Assignment; readonly startedAtMs: number },
 ): Run {
-  const { epoch, rank, worldSize, members, links } = assignment
+  const { epoch, run, rank, worldSize, members, links } = assignment
   return {
     id: `${startedAtMs}-${epoch}`,
     startedAtMs,
@@ -163,6 +165,7 @@ export function newRun(
     epoch,
     rank,
     worldSize,
+    joins: run !== undefined && run !== epoch,
     members,
     peers: links.map(({ peerRank }) => peerRank),
     lost: [],

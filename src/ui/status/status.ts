@@ -151,7 +151,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
         'Rank 0 is sending its initial parameters, so that all ranks start with the same ones.',
       )
     case 'compile':
-      return say('Recording one step and building its shaders.')
+      return say(`Recording one step and building its shaders.${joinsWords(run)}`)
     default: {
       const lost =
         snapshot.serverLost === null ? '' : ' The server is gone; the run continues without it.'
@@ -212,8 +212,14 @@ function linkingWords(run: Run): string {
   return `This tab is waiting for ${names.join(', ')}${more}.`
 }
 
+/** Of a tab that joins a run that is on. */
+const joinsWords = ({ joins }: Run): string =>
+  joins ? ' The others train; this tab joins them once it is ready.' : ''
+
 /** Where the data comes from, and how much of it has come. */
-function loadingWords({ config, given, worldSize }: Run): string {
+function loadingWords(run: Run): string {
+  const { config, given, worldSize, joins } = run
+  if (joins) return `Generating or downloading the data.${joinsWords(run)}`
   if (config?.data !== givenData) return 'Every rank is generating or downloading the data.'
   if (worldSize === 1) return 'Reading your own data.'
   const { doneBytes, totalBytes } = given ?? { doneBytes: 0, totalBytes: Number.NaN }

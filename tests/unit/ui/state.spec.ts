@@ -18,6 +18,7 @@ import { asSentence } from '../../../src/ui/status/failure-words.ts'
 import { statusOf } from '../../../src/ui/status/status.ts'
 import {
   assigned,
+  assignedGroup,
   inside,
   makeLobby,
   makeResult,
@@ -188,6 +189,20 @@ describe('a run', () => {
     expect(stepSamples(maker)).toEqual({ total: 64, words: '3 ranks: 16 + 2\u00a0×\u00a024' })
     const unset = play(maker, { type: 'setting', key: 'virtualWorkers', value: '' })
     expect(stepSamples(unset)).toEqual(stepSamples(maker))
+  })
+
+  it('says that the others train while this tab gets ready to join them', () => {
+    const assignment = { ...assignedGroup(2), epoch: 3, run: 1 }
+    const joins = play(inside(2), { type: 'assigned', assignment, startedAtMs: 0 })
+    const inPhase = (phase: 'load' | 'compile') =>
+      play(joins, { type: 'event', event: { event: 'phase', phase, rank: 0 }, atMs: 0 })
+    for (const phase of ['load', 'compile'] as const)
+      expect(statusOf(inPhase(phase)).text).toContain(
+        'The others train; this tab joins them once it is ready.',
+      )
+    const event = { event: 'regrouped', step: 7, worldSize: 2, rank: 0 } as const
+    const joined = play(inPhase('compile'), { type: 'event', event, atMs: 0 })
+    expect(statusOf(joined).text).not.toContain('The others train')
   })
 
   it('counts the shares that ranks were dealt, until the run has other ranks', () => {
