@@ -9,6 +9,7 @@ import { ExactStep } from '../../../src/trainer/exact/exact-step.ts'
 import { VirtualWorkers } from '../../../src/trainer/exact/virtual-workers.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { setSwitches } from '../../../src/util/switches.ts'
+import { seededRandom } from '../../../src/util/virtual-env.ts'
 import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
 
 const virtualWorkers = 4
@@ -135,6 +136,31 @@ describe('ExactStep', () => {
       expect(counts).toEqual([4, 0])
       expect(losses).toEqual(alone.losses)
     }
+  })
+
+  test('computes the same whatever ranks the virtual workers are dealt to, in each step anew', async () => {
+    const random = seededRandom(9)
+    const deals = Array.from({ length: 12 }, () => {
+      const counts = [0, 0, 0]
+      for (let i = 0; i < virtualWorkers; i++) counts[Math.floor(3 * random())]++
+      return counts
+    })
+    const weightsOf = async (size: number) => {
+      const ends = await onRanks(size, async (group) => {
+        const { run, model, workers } = await exactStep(group)
+        const rest = [...deals]
+        if (size === 3)
+          vi.spyOn(workers.deal, 'take').mockImplementation(() => {
+            workers.deal.counts = rest.shift()!
+            return true
+          })
+        for (let i = 0; i < deals.length; i++) await run(inputs(1 + i))
+        return model.weight.read()
+      })
+      return ends.map(resultOf)
+    }
+    const [alone] = await weightsOf(1)
+    for (const weights of await weightsOf(3)) expect(weights).toEqual(alone)
   })
 
   test('tells how many attempts were repeated at its end when debug is on', async () => {
