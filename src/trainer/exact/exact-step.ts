@@ -227,11 +227,16 @@ export class ExactStep implements StepProgram {
         return outputs
       }
       if (judged.isSaturated && attempt >= mostAttempts) {
-        const { parameter } = places.find(({ block, marks: { count } }) =>
+        const place = places.find(({ block, marks: { count } }) =>
           marks.subarray(block, block + count).some(isUnfit),
         )!
+        const found = await this.#unfitWorkers(inputs, scalars, place)
+        const whose = found.map(
+          (worker) => `virtual worker ${worker} (rank ${deal.rankOf(worker)})`,
+        )
+        const from = whose.length > 0 ? ` from ${whose.join(', ')}` : ''
         throw this.#nan(
-          `the gradient of "${parameter.name}" is not finite, or too large, with a loss of ${told.loss}`,
+          `the gradient of "${place.parameter.name}"${from} is not finite, or too large, with a loss of ${told.loss}`,
         )
       }
       this.repeats++
@@ -268,14 +273,12 @@ export class ExactStep implements StepProgram {
     exponents: Int32Array<ArrayBuffer>,
     times: { -readonly [key in keyof StepTimes]: number },
   ): Promise<Int32Array<ArrayBuffer>> {
-    const { workers, types } = this.#options
-    const { rows, first, count } = workers
+    const { first, count } = this.#options.workers
     const words = new Int32Array(this.#sums.elements + this.#tail.length)
     const tail = words.subarray(this.#sums.elements)
-    const samples = scalars.count ?? 0
     for (const place of this.#places)
       this.#exponents.write(exponentsOf(place, exponents), place.exponentsStart)
-    const take = async (i: number, own: number, running: Promise<RunOutputs>) => {
+    const take = async (i: number, { own, running }: Replay) => {
       const outputs = await running
       const { parts } = runTimesOf(outputs)
       times.forward += parts.forward
@@ -286,18 +289,9 @@ export class ExactStep implements StepProgram {
     const beganMs = env.now()
     const replays: Promise<void>[] = []
     for (let i = 0; i < count; i++) {
-      const own = Math.min(rows, Math.max(0, samples - i * rows))
-      if (own === 0) break
-      const running = this.#program.run(rowsOf(inputs, types, i), {
-        ...scalars,
-        ...(randomScalarNames.sample in scalars && {
-          [randomScalarNames.sample]: scalars[randomScalarNames.sample] + i * rows,
-        }),
-        count: own,
-        [gradientWeight]: own,
-        isFirstReplay: i === 0 ? 1 : 0,
-      })
-      const replay = take(i, own, running)
+      const begun = this.#replay(inputs, scalars, i, i === 0)
+      if (!begun) break
+      const replay = take(i, begun)
       replays.push(replay)
       replay.catch(() => undefined)
       // The next one begins with the running statistics from before this one.
@@ -313,6 +307,50 @@ export class ExactStep implements StepProgram {
     return words
   }
 
+  /** Begins the replay of this rank's virtual worker number `i`; undefined where it has no samples. */
+  #replay(
+    inputs: RunInputs,
+    scalars: Readonly<Record<string, number>>,
+    i: number,
+    isFirst: boolean,
+  ): Replay | undefined {
+    const { workers, types } = this.#options
+    const { rows } = workers
+    const own = Math.min(rows, Math.max(0, (scalars.count ?? 0) - i * rows))
+    if (own === 0) return undefined
+    const running = this.#program.run(rowsOf(inputs, types, i), {
+      ...scalars,
+      ...(randomScalarNames.sample in scalars && {
+        [randomScalarNames.sample]: scalars[randomScalarNames.sample] + i * rows,
+      }),
+      count: own,
+      [gradientWeight]: own,
+      isFirstReplay: isFirst ? 1 : 0,
+    })
+    return { own, running }
+  }
+
+  /** The virtual workers of all ranks whose gradient of a parameter does not fit, each computed alone; none where only their sum is too large. */
+  async #unfitWorkers(
+    inputs: RunInputs,
+    scalars: Readonly<Record<string, number>>,
+    { marks, marksStart }: Place,
+  ): Promise<number[]> {
+    const { workers, group, virtualWorkers } = this.#options
+    const unfit = new Uint32Array(virtualWorkers)
+    for (let i = 0; i < workers.count; i++) {
+      const begun = this.#replay(inputs, scalars, i, true)
+      if (!begun) break
+      await begun.running
+      const own = (await this.#sums.read(marksStart, marks.count, 'i32')) as Int32Array
+      if (own.some(isUnfit)) unfit[workers.first + i] = 1
+    }
+    const all = await group.allGatherU32(unfit, { label: 'gradients that do not fit' })
+    return [...unfit.keys()].filter((worker) =>
+      all.some((one, i) => one === 1 && i % virtualWorkers === worker),
+    )
+  }
+
   async #sum(words: Int32Array<ArrayBuffer>, group: CollectiveGroup, label: string): Promise<void> {
     if (group.size === 1) return
     const pieces: Promise<void>[] = []
@@ -320,6 +358,13 @@ export class ExactStep implements StepProgram {
       pieces.push(group.allReduce(words.subarray(begin, begin + pieceElements), { label }))
     await Promise.all(pieces)
   }
+}
+
+/** A virtual worker under way. */
+interface Replay {
+  /** Its samples. */
+  readonly own: number
+  readonly running: Promise<RunOutputs>
 }
 
 /** Where a parameter's sums, marks and exponents are. */

@@ -73,18 +73,19 @@ describe('ExactStep', () => {
       })
   })
 
-  test('names the parameter whose gradient is not finite, after four attempts', async () => {
+  test('names the parameter whose gradient is not finite and the virtual worker, after four attempts', async () => {
+    const x = inputs(1).fill(0, 3 * 4, 3 * 6)
     const repeats: number[] = []
     const errors = await errorsOf(async (group) => {
       const { step, run } = await exactStep(group, (x) => x.sqrt())
-      await run(inputs(0)).finally(() => repeats.push(step.repeats))
+      await run(x).finally(() => repeats.push(step.repeats))
     })
     expect(repeats).toEqual([3, 3])
     for (const error of errors)
       expect(error).toMatchObject({
         code: 'train.nan',
         message: expect.stringMatching(
-          /^step 7: the gradient of "weight" is not finite, or too large, with a loss of 0\.69/,
+          /^step 7: the gradient of "weight" from virtual worker 2 \(rank 1\) is not finite, or too large, with a loss of 0\.69/,
         ),
       })
   })
