@@ -77,7 +77,8 @@ describe('ExactStep', () => {
     const x = inputs(1).fill(0, 3 * 4, 3 * 6)
     const repeats: number[] = []
     const errors = await errorsOf(async (group) => {
-      const { step, run } = await exactStep(group, (x) => x.sqrt())
+      const { model, step, run } = await exactStep(group, (x) => x.sqrt())
+      model.weight.assign(new Float32Array(6).fill(1))
       await run(x).finally(() => repeats.push(step.repeats))
     })
     expect(repeats).toEqual([3, 3])
