@@ -113,14 +113,20 @@ const reshaped: Rule = ([{ shape: from, at }], { shape, inferred }: ReshapedAttr
     const begins = run % inner === 0 && (inner * size) % run === 0
     return begins ? [{ axis, span: run / inner }] : []
   })
-  const found = all.findLast(({ axis }) => shape[axis] === from[at!.axis]) ?? all.at(-1)
+  const before = (sizes: Shape, axis: number) => countElements(sizes.slice(0, axis))
+  const inPlace = all.filter(({ axis }) => before(shape, axis) === before(from, at!.axis))
+  const asLarge = (some: readonly DividedAxis[]) =>
+    some.findLast(({ axis }) => shape[axis] === from[at!.axis])
+  const found = asLarge(inPlace) ?? inPlace.at(-1) ?? asLarge(all) ?? all.at(-1)
   if (!found)
     return 'the new shape does not keep together what each rank has of an axis that ColwiseParallel divides'
   if (inferred === undefined) return found
-  return (
-    all.find(({ axis }) => axis === inferred) ??
-    '-1 stands for another dimension than the one that ColwiseParallel divides. Give that one as -1, such as the number of heads, and all others as numbers'
-  )
+  const given = all.find(({ axis }) => axis === inferred)
+  const asBefore = at!.span === from[at!.axis] && !inPlace.includes(given!) && asLarge(inPlace)
+  // Rows of what a rank has.
+  if (asBefore && shape.length === 2) return asBefore
+  if (given && !asBefore) return given
+  return '-1 stands for another dimension than the one that ColwiseParallel divides. Give that one as -1, such as the number of heads, and all others as numbers'
 }
 
 const viewed: Rule = ([{ shape: from, at }], { shape, axes, start, step }: ViewAttrs) => {
@@ -150,6 +156,9 @@ const joined: Rule = (operands) => {
 const cut: Rule = ([{ at }], { axis, sizes }: SplitAttrs) =>
   axis !== at!.axis || sizes.every((size) => size % at!.span === 0) ? at : partOfAxis
 
+/** The same as one element for each matrix. */
+const ofMatrices = (one: Operand): Operand => ({ ...one, shape: [...one.shape.slice(0, -2), 1, 1] })
+
 const letters: Record<MatmulForm, readonly [a: string, b: string]> = {
   nn: ['mk', 'kn'],
   nt: ['mk', 'nk'],
@@ -170,8 +179,7 @@ const multiplied: Rule = (operands, { form }: MatmulAttrs) => {
       roles.length === 2 && roles[0].name === roles[1].name && a.at?.span === b.at?.span
     return isAlike && (a.isParameter || b.isParameter) ? undefined : partOfAxis
   }
-  if (roles.every(({ name }) => name === 'batch'))
-    return elementwise([a, b].map((one) => ({ ...one, shape: [...one.shape.slice(0, -2), 1, 1] })))
+  if (roles.every(({ name }) => name === 'batch')) return elementwise([a, b].map(ofMatrices))
   if (roles.length > 1) return notAlike
   const [{ name }] = roles
   return { axis: rank - (name === 'n' ? 1 : 2), span: (a.at ?? b.at)!.span }
@@ -183,7 +191,13 @@ const attended: Rule = (operands, { layout }: AttentionAttrs) => {
   const { at, shape } = query
   const isAlike = others.every((one) => one.at?.axis === at?.axis && one.at?.span === at?.span)
   if (!at || !isAlike) return notAlike
-  if (layout === 'heads') return at.axis < shape.length - 2 ? at : partOfAxis
+  const mask = operands.at(layout === 'packed' ? 1 : 3)
+  if (layout === 'heads') {
+    if (at.axis >= shape.length - 2) return partOfAxis
+    return mask ? elementwise([query, mask].map(ofMatrices)) : at
+  }
+  if (mask && (mask.shape.at(-3) ?? 1) > 1 && !repeats(mask.value, mask.shape.length - 3))
+    return notAlike
   const width = shape[shape.length - 1] / (layout === 'packed' ? 3 : 1)
   if (at.axis !== shape.length - 1) return partOfAxis
   return at.span === width

@@ -308,7 +308,15 @@ export abstract class Tensor {
 
   /** Inserts a new axis of size 1 as axis `dim`. */
   unsqueeze(dim: number): Tensor {
-    return this.reshape(unsqueezed(this.shape, dim))
+    const shape = unsqueezed(this.shape, dim)
+    const added = resolveAxis('dim', shape, dim)
+    const axes = shape.map((_, axis) => (axis === added ? -1 : axis - Number(axis > added)))
+    return this.#view({
+      shape,
+      axes,
+      start: this.shape.map(() => 0),
+      step: this.shape.map(() => 1),
+    })
   }
 
   /** Returns Python's `start:end:step` along one axis; negative ends count from the end. */

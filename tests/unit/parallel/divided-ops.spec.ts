@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { scaledDotProductAttention } from '../../../src/graph/functions/attention.ts'
 import { einsum } from '../../../src/graph/functions/einsum.ts'
@@ -34,9 +34,11 @@ import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
 
 // What computes something else of a rank's part of a layer than of the whole, and what does not.
 
-const [samples, length, width] = [2, 3, 8]
-const types = { x: tensorType([samples * length, 4]) }
-const inputs = { x: Float32Array.from({ length: samples * length * 4 }, (_, i) => Math.sin(i)) }
+const [samples, width] = [2, 8]
+let length = 3
+const inputs = () => ({
+  x: Float32Array.from({ length: samples * length * 4 }, (_, i) => Math.sin(i)),
+})
 
 type Between = (this: Pair, q: Tensor, k: Tensor, v: Tensor) => Tensor
 
@@ -92,11 +94,11 @@ async function train(
       optimizer.step()
       return { loss }
     },
-    types,
+    { x: tensorType([samples * length, 4]) },
     { device: 'cpu' },
   )
   const losses: number[] = []
-  for (let i = 0; i < 3; i++) losses.push((await step.run(inputs)).loss[0])
+  for (let i = 0; i < 3; i++) losses.push((await step.run(inputs())).loss[0])
   step.destroy()
   return [...losses, ...Object.values(await model.stateDict()).flatMap(({ data }) => [...data])]
 }
@@ -104,11 +106,19 @@ async function train(
 /** [samples * length, heads * 4] -> [samples, heads, length, 4] */
 const byHeads = (x: Tensor) => x.reshape([samples, length, -1, 4]).permute(0, 2, 1, 3)
 const together = (x: Tensor) => x.permute(0, 2, 1, 3).reshape([samples * length, -1])
+/** The same with heads of 2, and this rank's numbers of everything. */
+const byNumbers = (x: Tensor) => x.reshape([samples, length, x.shape[1] / 2, 2]).transpose(1, 2)
+const ofNumbers = (x: Tensor) => x.transpose(1, 2).reshape([samples * length, 2 * x.shape[1]])
 const through: Between = function (q) {
   return this.own!.forward(q)
 }
 
-describe('between divided layers', () => {
+// Once there are as many in a row as features of a rank.
+describe.each([3, 4])('between divided layers, in rows of %i,', (rows) => {
+  beforeAll(() => {
+    length = rows
+  })
+
   test.each<[string, Between, (() => Module) | undefined, string]>([
     [
       'a softmax',
@@ -222,6 +232,37 @@ describe('between divided layers', () => {
       'reshape: -1 stands for another dimension',
     ],
     [
+      'a softmax of joined rows',
+      (q) => {
+        const features = q.shape[1]
+        const rows = q.reshape([samples, length, features]).reshape([-1, features])
+        return rows.softmax(-1)
+      },
+      undefined,
+      'softmax: each rank has only a part of this axis',
+    ],
+    [
+      'a softmax over heads',
+      (q) =>
+        q
+          .reshape([samples, length, q.shape[1] / 2, 2])
+          .softmax(2)
+          .reshape([samples * length, q.shape[1]]),
+      undefined,
+      'softmax: each rank has only a part of this axis',
+    ],
+    [
+      'attention with other numbers for each head',
+      (...qkv) => {
+        const [q, k, v] = qkv.map(byNumbers)
+        const slopes = arange(q.shape[1]).reshape([1, q.shape[1], 1, 1])
+        const attnMask = slopes.expand([samples, q.shape[1], length, length])
+        return ofNumbers(scaledDotProductAttention(q, k, v, { attnMask }))
+      },
+      undefined,
+      'attention: each rank has only a part of an axis of one input',
+    ],
+    [
       'heads whose size is left open',
       (q) =>
         q
@@ -233,7 +274,11 @@ describe('between divided layers', () => {
     ],
     [
       'samples as the last axis',
-      (q) => q.reshape([2, 3, -1]).permute(2, 1, 0).reshape([-1, 6]),
+      (q) =>
+        q
+          .reshape([samples, length, -1])
+          .permute(2, 1, 0)
+          .reshape([-1, samples * length]),
       undefined,
       '"proj" is divided by RowwiseParallel, but its input is divided along axis 0',
     ],
@@ -312,6 +357,24 @@ describe('between divided layers', () => {
         const [q, k, v] = qkv.map((x) => byHeads(x).reshape([-1, length, 4]))
         const attended = q.matmul(k.transpose(1, 2)).softmax(-1).matmul(v)
         return together(attended.reshape([samples, -1, length, 4]))
+      },
+    ],
+    [
+      "attention with this rank's numbers and a mask",
+      (...qkv) => {
+        const [q, k, v] = qkv.map(byNumbers)
+        const attnMask = tril(ones([length, length]))
+        return ofNumbers(scaledDotProductAttention(q, k, v, { attnMask }))
+      },
+    ],
+    [
+      'heads that are repeated',
+      (q, k) => {
+        const heads = byHeads(k)
+        const [, own] = heads.shape
+        return together(
+          byHeads(q).mul(heads.unsqueeze(2).expand([samples, own, 2, length, 4]).sum(2)),
+        )
       },
     ],
     [
