@@ -340,7 +340,7 @@ export function parseOptions(
   if (needed)
     throw new TabringError(
       'config.invalid',
-      `--nproc-per-node: --parallel ${config.parallel} needs ${needed}, got ${nprocPerNode}. Start as many, or choose other pipelines.`,
+      `--nproc-per-node: --parallel ${config.parallel} needs ${needed}, got ${nprocPerNode}. Start that number, or choose other pipelines.`,
     )
   return {
     kind: 'train',

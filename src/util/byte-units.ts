@@ -15,7 +15,8 @@ export function inUnitsOf(like: number): (bytes: number) => string {
     .sort(([, a], [, b]) => b - a)
     .find(([, bytes]) => bytes <= like && Number.isInteger((100 * like) / bytes))!
   return (bytes) => {
-    const count = bytes / size
-    return `${Number(count.toFixed(2)) || Number(count.toPrecision(1))}${unit}`
+    // Rounded up: what does not fit must not read as if it did.
+    const count = Math.ceil(Number(((100 * bytes) / size).toFixed(6))) / 100
+    return bytes > 0 && 100 * bytes < size ? `${bytes}B` : `${count}${unit}`
   }
 }

@@ -115,7 +115,7 @@ function refuseOtherBeginnings(behind: readonly GraphNode[]): void {
     if (!other || group.size === 1) continue
     throw new TabringError(
       'graph.misuse',
-      `backward: the loss reads "${other.name}", which parallelizeModule was not called for, so that ranks may have different values of it. Give the whole model to one call of parallelizeModule, and name the layers to divide in its plan, as "layers.*.net1".`,
+      `backward: the loss reads "${other.name}", which parallelizeModule was not called for, so that ranks may have different values of it. Give the whole model to one call of parallelizeModule, and name the layers to divide in its plan, as "layers.*.net1". For another model, such as a frozen teacher, call it with an empty plan.`,
     )
   }
 }

@@ -147,9 +147,13 @@ const placed: Rule = ([{ shape: from, at }], { shape, axes, step }: PlaceAttrs) 
 }
 
 /** Along the divided axis, inputs become blocks. */
-const joined: Rule = (operands) => {
-  const [{ at: first }] = operands
-  const isAlike = operands.every(({ at }) => at?.axis === first?.axis && at?.span === first?.span)
+const joined: Rule = (operands, { axis }: SplitAttrs) => {
+  const first = operands.flatMap(({ at }) => at ?? [])[0]
+  const isAlike = operands.every(({ value, at }) =>
+    at
+      ? at.axis === first.axis && at.span === first.span
+      : axis !== first.axis && repeats(value, first.axis),
+  )
   return isAlike ? first : notAlike
 }
 

@@ -88,7 +88,7 @@ export class DividedValues {
     if (inputs.some((value) => this.#gradients.has(value))) {
       if (typeof after !== 'string') return
       throw refuse(
-        `${nameOf(op, attrs)}: each rank has only a part of this gradient, since fullyShard or parallelizeModule divides what it is by. For the norm over all ranks use clipGradNorm after backward; otherwise use elementwise functions.`,
+        `${nameOf(op, attrs)}: each rank has only a part of this gradient, since fullyShard or parallelizeModule divides what it is by. For the norm over all ranks use clipGradNorm after backward; otherwise use elementwise functions, with tensors of its shape here.`,
       )
     }
     const isAttention = op === (attention as Op)
@@ -103,8 +103,11 @@ export class DividedValues {
     if (typeof after !== 'string') return
     if (op === (crossEntropy as Op) || op === (crossEntropyRows as Op))
       throw misuse(op.name, lossOfPart)
+    const advice = inputs.some(isOfParameter)
+      ? "For weight decay use the optimizer's weightDecay"
+      : 'Apply it after the RowwiseParallel layer'
     throw refuse(
-      `${nameOf(op, attrs)}: ${after}. Apply it after the RowwiseParallel layer, or omit the two layers from the plan of parallelizeModule.`,
+      `${nameOf(op, attrs)}: ${after}. ${advice}, or omit the two layers from the plan of parallelizeModule.`,
     )
   }
 

@@ -44,6 +44,10 @@ export class ScalarBlock {
     return { slot: this.#sources.length - 1 }
   }
 
+  get names(): string[] {
+    return [...this.#named.keys()]
+  }
+
   /** The slot of that name, made with `initial` at its first use. */
   named(name: string, initial: number): ScalarSlot {
     const known = this.#named.get(name)

@@ -1,6 +1,5 @@
-import { randomScalarNames } from '../../graph/trace/random.ts'
 import { Alike, hashOf } from '../../graph/trace/settings-check.ts'
-import type { Trace } from '../../graph/trace/trace.ts'
+import { gradientWeight, type Trace } from '../../graph/trace/trace.ts'
 import { PeerError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
 
@@ -8,18 +7,18 @@ import { firstDifference } from '../../util/first-difference.ts'
 const mostElements = 2 ** 14
 
 /**
- * What ranks that divide layers must have alike in the step that begins, since each computes the layers that are whole: the samples, and what
- * decides the masks of dropout.
+ * What ranks that divide layers must have alike in the step that begins, since each computes the layers that are whole: the samples, and the
+ * step's scalars, which decide the masks of dropout too.
  *
  * cost: a hash of 16,384 elements of each input, which the host has; nothing of inputs in upload memory.
  */
 export function samplesOf({ scalars, given }: Trace): Alike {
-  const random = Object.values(randomScalarNames).filter((name) => scalars.has(name))
+  const named = scalars.names.filter((name) => name !== gradientWeight)
   const inputs = [...(given ?? [])].flatMap(([name, data]) =>
     data ? [[`hash of input "${name}"`, hashOf(elementsOf(data))] as const] : [],
   )
   const samples = new Alike()
-  const numbers = random.map((name) => [name, scalars.valueOf(name)] as const)
+  const numbers = named.map((name) => [name, scalars.valueOf(name)] as const)
   samples.add({ of: 'of this step', read: () => [...numbers, ...inputs] })
   samples.note(new Float32Array())
   return samples
@@ -38,6 +37,6 @@ export function samplesError(
   const difference = firstDifference(told, 'nothing', ranks)
   return new PeerError(
     'peer.mismatch',
-    `parallelizeModule: ranks that divide layers must see the same samples and drop the same elements, but have ${difference?.told ?? 'others'}. The ranks would train different models, so nothing was updated. Pass the same inputs, call manualSeed with the same number, and run the same steps on all ranks.`,
+    `parallelizeModule: ranks that divide layers must see the same samples and step scalars, and drop the same elements, but have ${difference?.told ?? 'others'}. The ranks would train different models, so nothing was updated. Pass the same inputs and scalars, call manualSeed with the same number, and run the same steps on all ranks.`,
   )
 }

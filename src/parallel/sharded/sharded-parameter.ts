@@ -31,6 +31,11 @@ export class ShardedParameter extends Parameter {
     return this.#shape
   }
 
+  /** Takes the whole's contents, or those of this rank's part. */
+  override assign(data: Floats): void {
+    super.assign(data.length === countElements(this.#shape) ? this.partOf(data) : data)
+  }
+
   protected override async wholeOf(contents: Floats): Promise<Floats> {
     const all = await this.#group.allGatherConcat(contents, { label: 'stateDict' })
     return all.slice(0, countElements(this.#shape))

@@ -38,7 +38,7 @@ export async function pipelined(
   if (needed) {
     throw new TabringError(
       'config.invalid',
-      `parallel: ${parallel} needs ${needed}, got ${group.size}. Start as many, or choose other pipelines.`,
+      `parallel: ${parallel} needs ${needed}, got ${group.size}. Start that number, or choose other pipelines.`,
     )
   }
   const { stages } = pipelinesOf(parallel)!

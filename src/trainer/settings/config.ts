@@ -96,7 +96,9 @@ export const canBeElastic = ({
 
 /** How many ranks `parallel` needs, in words, where it cannot have `ranks`: `4 ranks`, `a multiple of 2 ranks`. */
 export function ranksNeeded(parallel: string, ranks: number): string | undefined {
-  const { stages = 1, replicas } = pipelinesOf(parallel) ?? {}
+  const pipelines = pipelinesOf(parallel)
+  if (!pipelines) return undefined
+  const { stages, replicas } = pipelines
   if (replicas) return stages * replicas === ranks ? undefined : `${stages * replicas} ranks`
   return ranks > 0 && ranks % stages === 0 ? undefined : `a multiple of ${stages} ranks`
 }

@@ -93,7 +93,7 @@ export function checkDraft(
   if (inexact) errors[inexact] = 'Not available with the same bits on any tabs'
   const needed = worldSize !== undefined && ranksNeeded(whole.parallel, worldSize)
   if (needed)
-    errors.parallel ??= `Open more tabs, or choose another: ${whole.parallel} needs ${needed}, not ${worldSize}`
+    errors.parallel ??= `Open or close tabs, or choose another: ${whole.parallel} needs ${needed}, not ${worldSize}`
   if (!errors.batchSize && worldSize !== undefined && Number(config.batchSize) < worldSize) {
     errors.batchSize = correction(
       'Enter',

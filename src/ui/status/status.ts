@@ -1,6 +1,6 @@
 import { meshLimit } from '../../peer/room/edges.ts'
 import { isRemoval, lostRankIn } from '../../peer/room/refusals.ts'
-import { givenData, ranksNeeded } from '../../trainer/settings/config.ts'
+import { givenData, pipelinesOf, ranksNeeded } from '../../trainer/settings/config.ts'
 import type { ErrorCode } from '../../util/errors.ts'
 import { formatBytes, formatMany, formatMetric, formatSeconds } from '../parts/format.ts'
 import type { Tone } from '../parts/lamp.tsx'
@@ -253,10 +253,18 @@ function lobbyStatus(snapshot: Snapshot): Status {
   const { parallel = 'dp' } = checked.known
   const needed = ranksNeeded(parallel, count)
   if (error?.setting.key === 'parallel' && needed) {
+    const { stages = 1, replicas = Number.POSITIVE_INFINITY } = pipelinesOf(parallel) ?? {}
+    const isTooMany = count > stages * replicas
+    const are = count === 1 ? 'there is one' : `there are ${count}`
+    const act = isTooMany ? 'Close or remove tabs' : 'Open the link in more tabs to add ranks'
     return {
       tone: 'idle',
-      title: tabs === 1 ? 'Alone in the room' : 'Waiting for more tabs',
-      text: `Open the link in more tabs to add ranks: ${parallel} needs ${needed}, and there ${count === 1 ? 'is one' : `are ${count}`}.`,
+      title: isTooMany
+        ? 'Too many tabs'
+        : tabs === 1
+          ? 'Alone in the room'
+          : 'Waiting for more tabs',
+      text: `${act}: ${parallel} needs ${needed}, and ${are}.`,
     }
   }
   if (error) {

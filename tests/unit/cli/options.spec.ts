@@ -225,7 +225,7 @@ test.each([
   ['surplus', 'expected 0 arguments, got 1.'],
   ['--parallel pp=2', '--nproc-per-node: --parallel pp=2 needs a multiple of 2 ranks, got 1.'],
   ['--parallel pp=3 --nproc-per-node 4', 'pp=3 needs a multiple of 3 ranks, got 4.'],
-  ['--parallel pp=2,dp=2 --nproc-per-node 3', 'pp=2,dp=2 needs 4 ranks, got 3. Start as many'],
+  ['--parallel pp=2,dp=2 --nproc-per-node 3', 'pp=2,dp=2 needs 4 ranks, got 3. Start that number'],
   ['--nproc-per-node 4 --batch-size 3', '--batch-size: expected 4 or more for 4 ranks, got 3.'],
 ])('%s is refused in one line', (argv, text) => {
   let error: unknown

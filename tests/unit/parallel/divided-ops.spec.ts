@@ -15,6 +15,7 @@ import {
   roll,
   stack,
   tril,
+  zeros,
 } from '../../../src/graph/functions/shape.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
@@ -365,6 +366,15 @@ describe.each([3, 4])('between divided layers, in rows of %i,', (rows) => {
         const [q, k, v] = qkv.map(byNumbers)
         const attnMask = tril(ones([length, length]))
         return ofNumbers(scaledDotProductAttention(q, k, v, { attnMask }))
+      },
+    ],
+    [
+      'rows of zeros before them',
+      (q) => {
+        const own = q.reshape([samples, length, -1])
+        const [, , features] = own.shape
+        const shifted = cat([zeros([samples, 1, features]), own.narrow(1, 0, length - 1)], 1)
+        return shifted.reshape([samples * length, features])
       },
     ],
     [

@@ -194,6 +194,27 @@ describe('fullyShard', () => {
   })
 })
 
+test('a sharded parameter takes contents of the whole, and of its part', async () => {
+  const ended = await onRanks(2, async (processGroup) => {
+    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const model = await fullyShard(new Linear(3, 3), { mesh })
+    for (const parameter of model.parameters())
+      if (parameter.shape.length > 1)
+        parameter.assign(Float32Array.from({ length: 9 }, (_, i) => i + 1))
+    const parts = [await model.weight.read()]
+    model.weight.assign(new Float32Array(5).fill(processGroup.rank))
+    parts.push(await model.weight.read())
+    return { parts, whole: [...(await model.stateDict()).weight.data] }
+  })
+  const [zero, one] = ended.map(resultOf)
+  expect(zero.parts.map((part) => [...part])).toEqual([
+    [1, 2, 3, 4, 5],
+    [0, 0, 0, 0, 0],
+  ])
+  expect([...one.parts[0]]).toEqual([6, 7, 8, 9, 0])
+  expect(one.whole).toEqual([0, 0, 0, 0, 0, 1, 1, 1, 1])
+})
+
 test('a sharded step that differs between ranks is refused, and a run that fails ends the others', async () => {
   const ended = await onRanks(2, async (processGroup) => {
     const mesh = await initDeviceMesh('cpu', [2], { processGroup })

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { crossEntropy, sampleCount } from '../../../src/graph/functions/linear.ts'
+import { crossEntropy, sampleCount, stepScalar } from '../../../src/graph/functions/linear.ts'
 import { norm } from '../../../src/graph/functions/reductions.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
@@ -81,6 +81,12 @@ class Scaled extends Module {
   }
   forward(x: Tensor): Tensor {
     return x.mul(this.scale)
+  }
+}
+
+class Scaling extends Module {
+  forward(x: Tensor): Tensor {
+    return x.mul(stepScalar('temperature', 1))
   }
 }
 
@@ -516,6 +522,12 @@ describe('divided layers', () => {
         () => x,
         'sampleOffset 0 (of this step) on rank 0',
       ],
+      [
+        'other scalars',
+        (rank) => ({ ...random, temperature: 1 + rank }),
+        () => x,
+        'temperature 1 (of this step) on rank 0, temperature 2 (of this step) on rank 1',
+      ],
       ['other inputs', () => random, (rank) => x.map((value) => value + rank), 'hash of input "x"'],
     ])('%s', async (_, scalars, inputOf, expected) => {
       const ended = await onRanks(2, async (processGroup) => {
@@ -526,6 +538,7 @@ describe('divided layers', () => {
           new Dropout(0.5),
           new Linear(4, 8),
           new Linear(8, 2),
+          new Scaling(),
         )
         await parallelizeModule(model, mesh, { 2: colwise, 3: rowwise })
         const step = await trainingOf(model, new SGD(model.parameters(), { lr: 0.5 }))

@@ -183,6 +183,11 @@ describe('a wrong setting', () => {
       text: 'Open the link in more tabs to add ranks: pp=4 needs a multiple of 4 ranks, and there is one.',
     })
     expect(piped(3)).toMatchObject({ title: 'Waiting for more tabs' })
+    const grid = play(inside(5), { type: 'setting', key: 'parallel', value: 'pp=2,dp=2' })
+    expect(statusOf(grid)).toMatchObject({
+      title: 'Too many tabs',
+      text: 'Close or remove tabs: pp=2,dp=2 needs 4 ranks, and there are 5.',
+    })
     expect(piped(4)).toMatchObject({ title: 'Ready with 4 ranks' })
     expect(firstErrorOf(checkedDraft(wrong))).toMatchObject({
       setting: { label: 'Epochs' },

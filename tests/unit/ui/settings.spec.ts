@@ -284,7 +284,7 @@ describe('checking', () => {
   ])('%s of %i ranks is an error', (parallel, ranks, text) => {
     const draft = { ...defaultDraft, parallel }
     expect(checkDraft(draft, ranks).errors).toEqual({
-      parallel: `Open more tabs, or choose another: ${parallel} needs ${text}`,
+      parallel: `Open or close tabs, or choose another: ${parallel} needs ${text}`,
     })
     // Before the room is known there is nothing to say.
     expect(checkDraft(draft).errors).toEqual({})
