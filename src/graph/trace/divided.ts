@@ -73,7 +73,7 @@ export class DividedValues {
     }
   }
 
-  /** Takes `output` for what `op` makes of `inputs`, where another op has made it since they lie in memory alike. errors: as `refuseOp`. */
+  /** Takes `output` for what `op` makes of `inputs`, where another op made it because the memory layout is the same. errors: as `refuseOp`. */
   followAs(op: Op, inputs: readonly GraphValue[], attrs: unknown, output: GraphValue): void {
     this.refuseOp(op, inputs, attrs)
     const after = this.#after(op, inputs, attrs)

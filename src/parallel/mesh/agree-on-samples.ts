@@ -7,7 +7,7 @@ import { firstDifference } from '../../util/first-difference.ts'
 const mostElements = 2 ** 14
 
 /**
- * What ranks that divide layers must have alike in the step that begins, since each computes the layers that are whole: the samples, and the
+ * What must be equal on ranks that divide layers in the step that begins, since each computes the layers that are whole: the samples, and the
  * step's scalars, which decide the masks of dropout too.
  *
  * cost: a hash of 16,384 elements of each input, which the host has; nothing of inputs in upload memory.

@@ -29,7 +29,7 @@ export type ParallelizePlan = Readonly<Record<string, ParallelStyle>>
  *     await parallelizeModule(model, mesh, { net1: new ColwiseParallel(), net2: new RowwiseParallel() })
  *     const optimizer = new AdamW(model.parameters(), { lr: 1e-3 })
  *
- * Give it the whole model, not a block of it: all parameters of a loss must begin alike. Call it before the optimizer is made. Every rank runs the step on the same samples, and has the whole loss. `stateDict()` of the module
+ * Give it the whole model, not a block of it: all parameters of a loss must begin equal on all ranks. Call it before the optimizer is made. Every rank runs the step on the same samples, and has the whole loss. `stateDict()` of the module
  * and of its optimizer gather the whole, with the keys and shapes of the undivided model: all ranks call them. For data parallel training
  * on top, call `replicate` with another dimension of the mesh afterwards.
  * errors: `config.invalid` for a mesh of several dimensions; `graph.misuse` for a path that no layer has, for a layer that is not linear, for

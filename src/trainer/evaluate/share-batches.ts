@@ -93,7 +93,7 @@ export class ShareBatches {
   /** By rows. */
   readonly #inputs = new Map<number, BatchArrays>()
 
-  /** `typesOf`: of the inputs for a share of so many rows. */
+  /** `typesOf`: the input types for a share of that number of rows. */
   constructor(task: Task, data: TaskData, draws: Draws, typesOf: (rows: number) => InputTypes) {
     this.#task = task
     this.#data = data

@@ -1,9 +1,9 @@
-/** A rank's speed is the median of so many steps: one slow step changes nothing. */
+/** A rank's speed is the median of this many steps, so that one slow step changes nothing. */
 const measuredSteps = 8
 /** Fewest steps from one deal to the next, and how much faster the next one must be: steps also differ by chance. */
 const fewestSteps = 20
 const leastGain = 1.2
-/** A rank without virtual workers may have become faster: so often one of them gets one for a step. */
+/** Steps from one trial to the next: a rank without virtual workers may have become faster, and gets one for a step. */
 const trialSteps = 200
 
 /**

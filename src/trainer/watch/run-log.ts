@@ -9,7 +9,7 @@ const runLogSchema = v.object({
   config: v.record(v.string(), v.unknown()),
   /** Hashes of the state after that many steps, as far as the tab that kept the log took part. */
   states: v.array(v.tuple([count, v.pipe(v.string(), v.maxLength(16))])),
-  /** After that step the run continued with so many ranks. */
+  /** After `step` the run continued with `worldSize` ranks. */
   groups: v.array(v.object({ step: count, worldSize: count })),
   /** After that step ranks took other shares of each batch: samples by rank. */
   deals: v.array(v.object({ step: count, samples: v.array(count) })),

@@ -140,7 +140,7 @@ describe('ExactStep', () => {
     }
   })
 
-  test('computes the same whatever ranks the virtual workers are dealt to, in each step anew', async () => {
+  test('gives the same weights when each step deals virtual workers to random ranks', async () => {
     const random = seededRandom(9)
     const deals = Array.from({ length: 12 }, () => {
       const counts = [0, 0, 0]

@@ -55,6 +55,6 @@ test('a log notes other ranks and other shares with the step before', () => {
 })
 
 test.each(['', '{', '[]', '{"format":"tabring-run-log-1"}', '{"format":"other"}'])(
-  'a file that is no log is told: %j',
+  'readRunLog gives undefined for a file that is no log: %j',
   (text) => expect(readRunLog(text)).toBeUndefined(),
 )

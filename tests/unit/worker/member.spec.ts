@@ -155,7 +155,7 @@ it('a loss that the worker notices reaches the server, with the rank that it nam
   expect(world.told).toEqual([['linkDown', 1, 2, 'rank 2 (t2) is gone.']])
 })
 
-it('a loss while another group forms is told, but of a rank that is not in it', async () => {
+it('a loss while another group forms reaches the server, unless the group is without that rank', async () => {
   await running(3)
   world.hear('assign', assignment(2, 2))
   world.work(lost('rank 2 (t2) is gone.'))
