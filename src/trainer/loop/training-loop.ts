@@ -33,6 +33,9 @@ const stepsAhead = 2
 
 /** The state is kept on the host every so many steps, on all ranks the same, so that a lost device costs no more than these. */
 const keepEvery = 50
+/** In an elastic run also after this time, however few steps that is, but in at most 1/50 of the time. */
+const keepAfterMs = 2000
+const mostKeeping = 50
 
 export interface LoopOptions {
   readonly config: TrainConfig
@@ -40,6 +43,10 @@ export interface LoopOptions {
   readonly onEvent: (event: RunEvent) => void
   /** Ends the run with its reason at the next step. */
   readonly signal?: AbortSignal
+  /** Whether the run continues without ranks that are lost. */
+  readonly isElastic?: boolean
+  /** For tests. Default: `keepAfterMs`. */
+  readonly keepAfterMs?: number
 }
 
 /** What the loop works with from one loss of a device to the next. */
@@ -110,6 +117,8 @@ export class TrainingLoop {
   progress: Progress | undefined
   /** Steps that are on the device. */
   readonly #underWay: Promise<void>[] = []
+  /** When this rank last kept the state, and how long that took. */
+  #kept = { atMs: performance.now(), tookMs: 0 }
 
   constructor(options: LoopOptions, looks: Looks, saves: Saves) {
     this.#options = options
@@ -243,7 +252,7 @@ export class TrainingLoop {
       await live.share(number)
       const isLast = number === totalSteps
       const endsEpoch = number % perEpoch === 0
-      const isKept = number % keepEvery === 0 && !isLast
+      const isEvery = number % keepEvery === 0
       const { saves, checkpointEvery: every, evaluateEvery } = config
       const isDueNow =
         every !== undefined && (isLast || endsEpoch || (every > 0 && number % every === 0))
@@ -251,6 +260,7 @@ export class TrainingLoop {
       const isEvaluated =
         isLast || endsEpoch || (evaluateEvery !== undefined && number % evaluateEvery === 0)
       const wish = await asked()
+      const isKept = (isEvery || wish.isForKeep) && !isLast
       const isPaused = wish.isForPause && !isLast
       const isHeld = canBeSaved(config) && (isPaused || isLast)
       const isSaved = isDueNow || isHeld || wish.isForSave
@@ -276,7 +286,12 @@ export class TrainingLoop {
         }
       }
       const progress = { step: number, samples, loss, value, best }
-      if (isKept || isRegrouped) await attempt.keep(progress)
+      if (isKept || isRegrouped) {
+        const beganMs = performance.now()
+        await attempt.keep(progress)
+        const atMs = performance.now()
+        this.#kept = { atMs, tookMs: atMs - beganMs }
+      }
       if (isSaved) {
         patience.forSetup()
         await attempt.save(progress, {
@@ -318,6 +333,7 @@ export class TrainingLoop {
     const wishes = (): Wishes => ({
       isForPause: pause.isAsked,
       isForSave: saves.isWanted && replicas === group,
+      isForKeep: group.size > 1 && group.rank === 0 && this.#wantsToKeep,
       isForRegroup: this.isRegroupAsked && group.rank === 0,
     })
     if (group.size === 1) return async () => wishes()
@@ -331,6 +347,17 @@ export class TrainingLoop {
     const told = group.allGatherU32(Uint32Array.of(wordOf(own)), { label: 'the wishes' })
     told.catch(() => undefined)
     return async () => wishesIn((await told).reduce((sum, word) => sum + word, 0))
+  }
+
+  /** Whether it is time to keep a state, for ranks that may lose another. With `exact` they keep one when that happens. */
+  get #wantsToKeep(): boolean {
+    const { isElastic = false, config, keepAfterMs: afterMs = keepAfterMs } = this.#options
+    const { atMs, tookMs } = this.#kept
+    return (
+      isElastic &&
+      !config.exact &&
+      performance.now() - atMs >= Math.max(afterMs, mostKeeping * tookMs)
+    )
   }
 
   async #hold(group: ProcessGroup, step: number): Promise<void> {
@@ -366,26 +393,30 @@ export class TrainingLoop {
 interface Wishes {
   readonly isForPause: boolean
   readonly isForSave: boolean
+  readonly isForKeep: boolean
   readonly isForRegroup: boolean
 }
 
 /**
- * A rank's wishes in the word that ranks add up, as float32 where it travels with gradients: one for a pause counts 1, for a save 4096. Up to 2047
- * ranks have wishes; rank 0 alone asks for another group.
+ * A rank's wishes as a word that ranks add up, exact as float32 where it travels with gradients. Up to 127 ranks have wishes, each in a digit of
+ * its kind.
  */
-const saveWord = 2 ** 12
-const regroupWord = 2 ** 23
+const digit = 2 ** 7
+const kinds = ['isForPause', 'isForSave', 'isForKeep'] as const
+/** Rank 0 alone asks for another group. */
+const regroupWord = digit ** kinds.length
 
-const wordOf = ({ isForPause, isForSave, isForRegroup }: Wishes): number =>
-  (isForPause ? 1 : 0) + (isForSave ? saveWord : 0) + (isForRegroup ? regroupWord : 0)
+const wordOf = (wishes: Wishes): number =>
+  kinds.reduce(
+    (sum, kind, i) => sum + (wishes[kind] ? digit ** i : 0),
+    wishes.isForRegroup ? regroupWord : 0,
+  )
 
 function wishesIn(sum: number): Wishes {
-  const rest = sum % regroupWord
-  return {
-    isForPause: rest % saveWord > 0,
-    isForSave: rest >= saveWord,
-    isForRegroup: sum >= regroupWord,
-  }
+  const [isForPause, isForSave, isForKeep] = kinds.map(
+    (_, i) => Math.floor(sum / digit ** i) % digit > 0,
+  )
+  return { isForPause, isForSave, isForKeep, isForRegroup: sum >= regroupWord }
 }
 
 /** What this rank's gradients count for. */

@@ -31,7 +31,7 @@ test.each([
     const others = [pages[0], pages[2]]
     await expect
       .poll(() => words(pages[0]), { timeout: 30_000 })
-      .toMatch(/left: the run continued from step 50\.$/)
+      .toMatch(/left: the run continued from step \d+\.$/)
     const ms = Date.now() - closedAtMs
     console.log(`trains on ${ms} ms after the tab closed`)
     expect(ms).toBeLessThan(5000)

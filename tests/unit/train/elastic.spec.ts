@@ -57,6 +57,7 @@ function enter(
       isElastic: true,
       config: parseTrainConfig({ ...settings, ...input }),
       baseUrl: 'https://data.example/',
+      keepAfterMs: Number.POSITIVE_INFINITY,
       ...options,
       onEvent: (event) => {
         events.push(event)
@@ -122,6 +123,21 @@ test('a lost rank does not end the run: the others continue from the newest kept
     expect.stringMatching(/^tabring: rank [02] lost rank 1: .* Training resumes from step 50\.$/),
     expect.stringMatching(/^tabring: rank [02] lost rank 1: .* Training resumes from step 50\.$/),
   ])
+})
+
+test('states are kept by the clock too, so a lost rank costs few slow steps', async () => {
+  warned()
+  const room = new ElasticRoom(['a', 'b'])
+  const options = { keepAfterMs: 0 }
+  const [a, b] = ['a', 'b'].map((name) => enter(room, name, { steps: 40 }, options))
+  await b.after(35)
+  room.become(['a'])
+  b.kill()
+  const end = await a.end
+  resultsOf([end])
+  const [step] = end.events.flatMap((event) => (event.event === 'regrouped' ? [event.step] : []))
+  expect(step).toBeGreaterThan(0)
+  expect(step).toBeLessThanOrEqual(36)
 })
 
 test('a rank that comes takes the state from those that stayed, and the points that a person gave', async () => {
