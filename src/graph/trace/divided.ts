@@ -75,18 +75,17 @@ export class DividedValues {
 
   /** Takes `output` for what `op` makes of `inputs`, where another op made it because the memory layout is the same. errors: as `refuseOp`. */
   followAs(op: Op, inputs: readonly GraphValue[], attrs: unknown, output: GraphValue): void {
-    this.refuseOp(op, inputs, attrs)
-    const after = this.#after(op, inputs, attrs)
-    if (after && typeof after !== 'string') this.#axes.set(output, after)
+    const after = this.refuseOp(op, inputs, attrs)
+    if (after) this.#axes.set(output, after)
   }
 
-  /** errors: `graph.misuse` for an op of user code that gives something else for the parts than for the whole. */
-  refuseOp(op: Op, inputs: readonly GraphValue[], attrs: unknown): void {
-    if (!inputs.some((value) => this.has(value))) return
+  /** Returns the divided axis of the outputs, where it is known. errors: `graph.misuse` for an op of user code that gives something else for the parts than for the whole. */
+  refuseOp(op: Op, inputs: readonly GraphValue[], attrs: unknown): DividedAxis | undefined {
+    if (!inputs.some((value) => this.has(value))) return undefined
     const refuse = (what: string) => new TabringError('graph.misuse', what)
     const after = this.#after(op, inputs, attrs)
     if (inputs.some((value) => this.#gradients.has(value))) {
-      if (typeof after !== 'string') return
+      if (typeof after !== 'string') return after
       throw refuse(
         `${nameOf(op, attrs)}: each rank has only a part of this gradient, since fullyShard or parallelizeModule divides what it is by. For the norm over all ranks use clipGradNorm after backward; otherwise use elementwise functions, with tensors of its shape here.`,
       )
@@ -100,7 +99,7 @@ export class DividedValues {
       throw refuse(
         `${op.name}: it would change buffers by this rank's part of a divided layer, so that ranks differ. Apply it after the RowwiseParallel layer; in a batch normalization set trackRunningStats to false.`,
       )
-    if (typeof after !== 'string') return
+    if (typeof after !== 'string') return after
     if (op === (crossEntropy as Op) || op === (crossEntropyRows as Op))
       throw misuse(op.name, lossOfPart)
     const advice = inputs.some(isOfParameter)
