@@ -78,18 +78,24 @@ async function inEachNumber(): Promise<void> {
 async function withChurn(): Promise<void> {
   const parsed = parseOptions(['--exact', ...flags])
   if (parsed.kind === 'help') return
-  const row = (name: string, hashes: Iterable<string>, stops: readonly number[]) => {
+  const row = (
+    name: string,
+    hashes: Iterable<string>,
+    stops: readonly number[],
+    shares: readonly number[] = [],
+  ) => {
     const seconds = stops.map((ms) => (ms / 1000).toFixed(2)).join(', ')
-    console.log(`${name.padEnd(28)}${[...hashes].join().padEnd(20)}${seconds}`)
+    const cells = [name.padEnd(28), [...hashes].join().padEnd(20), seconds.padEnd(36)]
+    console.log(`${cells.join('')}${shares.join(' + ')}`.trimEnd())
     for (const hash of hashes) seen.add(hash)
   }
-  console.log(`${'run'.padEnd(28)}${'hash'.padEnd(20)}stops, s`)
+  console.log(`${'run'.padEnd(28)}${'hash'.padEnd(20)}${'stops, s'.padEnd(36)}shares by speed`)
   row('1 tab', new Set((await train(1, ['--exact'])).paramHashes), [])
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort(new Error('exact: interrupted')))
   const worlds = worldsOf(seededRandom(seedOfChurn))
   await churn(parsed.options, worlds, stop.signal, ({ name }, room) =>
-    row(name, room.hashes, room.stops),
+    row(name, room.hashes, room.stops, room.shares),
   )
 }
 

@@ -68,6 +68,8 @@ export class Room {
   readonly hashes = new Set<string>()
   /** From the last step with the ranks before to the first one with others, by rank 0. units: ms. */
   readonly stops: number[] = []
+  /** Samples of a full batch by rank, where speeds decided them. */
+  shares: readonly number[] | undefined
   #steppedMs = 0
   #isRegrouped = false
   #part = 0
@@ -101,7 +103,9 @@ export class Room {
         if (event.event === 'regrouped') {
           this.#ranks = event.worldSize
           this.#isRegrouped = true
+          this.shares = undefined
         }
+        if (event.event === 'dealt') this.shares = event.samples
         if (event.event === 'step') this.#stepped(event.step / event.totalSteps)
         this.#wake()
       },
@@ -193,7 +197,7 @@ export async function churn(
   options: TrainOptions,
   worlds: readonly World[],
   signal: AbortSignal,
-  onWorld: (world: World, room: Pick<Room, 'hashes' | 'stops'>) => void,
+  onWorld: (world: World, room: Pick<Room, 'hashes' | 'stops' | 'shares'>) => void,
 ): Promise<void> {
   const { dataFolder } = options
   const served = await serve({
