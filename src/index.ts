@@ -385,7 +385,7 @@ export type {
   StepTimes,
 } from './graph/plan/step-program.ts'
 export { runTimesOf } from './graph/plan/step-program.ts'
-export type { CompilingRanks, RankGroup, RankMessages } from './graph/trace/exchange.ts'
+export type { CompilingRanks, RankGroup, RankMessages, StepKey } from './graph/trace/exchange.ts'
 export type { HookHandle } from './graph/trace/gradient-hooks.ts'
 export { ModuleBuffer } from './graph/trace/module-buffer.ts'
 export { Parameter } from './graph/trace/parameter.ts'
@@ -394,6 +394,7 @@ export type { StageTask } from './graph/trace/stage-marks.ts'
 export type { StoredTensor } from './graph/trace/stored-tensor.ts'
 export { type Axes, type Operand, Tensor, type ValuesAndIndices } from './graph/trace/tensor.ts'
 export { gradientWeight } from './graph/trace/trace.ts'
+export type { DividedAxis } from './graph/trace/value.ts'
 export type { KernelLimits, ScalarSlot } from './kernels/op.ts'
 export {
   GELU,

@@ -33,6 +33,8 @@ export async function warmUp(options: WarmUpOptions): Promise<TaskData | undefin
     bucketCapMb: 0,
     stepsDone: 0,
     onEvent: () => undefined,
+    // Nothing is sent to other ranks.
+    onPhase: (phase) => phase !== 'broadcast' && onPhase(phase),
   })
   await evaluation.prepare()
   await shared.digest(runtime)

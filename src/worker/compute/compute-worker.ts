@@ -206,7 +206,29 @@ class ComputeWorker implements ComputeApi {
           },
         })
       let ring = ringOf(membership, !joins)
+      const joinRing = (): Promise<ProcessGroup> => {
+        const joined = ring.first()
+        // Its links are closed once another membership is here.
+        joined.catch(() => undefined)
+        return Promise.race([joined, memberships.lost()])
+      }
       /** The group of the next membership; of one after it where a rank of that is lost meanwhile. */
+      const joinNext = async (ended?: PeerError): Promise<ProcessGroup> => {
+        for (;;) {
+          const next = await Promise.race([memberships.next(ended), rejectOnAbort(signal)])
+          closeAll(links, 'the run continues over other links')
+          links = this.#takeLinks(next)
+          ring = ringOf(next)
+          nameSpans(next.rank, `rank ${next.rank}`)
+          try {
+            const group = await joinRing()
+            memberships.joined()
+            return group
+          } catch (error) {
+            if (signal.aborted || !training.isRankLost(error)) throw error
+          }
+        }
+      }
       const regroup = async (ended: ProcessGroup): Promise<ProcessGroup> => {
         if (!isElastic) return ring.after(ended)
         if (training.isLoss(ended.error)) {
@@ -215,24 +237,16 @@ class ComputeWorker implements ComputeApi {
           })
           if (again) return again
         }
-        for (;;) {
-          const next = await Promise.race([memberships.next(ended.error), rejectOnAbort(signal)])
-          closeAll(links, 'the run continues over other links')
-          links = this.#takeLinks(next)
-          ring = ringOf(next)
-          nameSpans(next.rank, `rank ${next.rank}`)
-          try {
-            const group = await ring.first()
-            memberships.joined()
-            return group
-          } catch (error) {
-            if (signal.aborted || !training.isRankLost(error)) throw error
-          }
-        }
+        return joinNext(ended.error)
       }
       let runtime = await this.#openRuntime()
       signal.throwIfAborted()
-      const group = await ring.first()
+      const group = await (joins
+        ? joinRing().catch((error) => {
+            if (signal.aborted || !training.isRankLost(error)) throw error
+            return joinNext(error)
+          })
+        : ring.first())
       trainer = new training.Trainer({
         runtime,
         reopen: async () => {
@@ -277,8 +291,13 @@ class ComputeWorker implements ComputeApi {
   async regroupSoon(lost?: string): Promise<void> {
     if (!this.#abort) return
     // A link may take seconds to notice.
-    if (lost !== undefined) this.#group?.abort(new PeerError('peer.lost', lost))
-    else this.#trainer?.regroupSoon()
+    if (lost === undefined) {
+      this.#trainer?.regroupSoon()
+      return
+    }
+    const error = new PeerError('peer.lost', lost)
+    this.#memberships?.lose(error)
+    this.#group?.abort(error)
   }
 
   async continueAs(membership: Membership): Promise<boolean> {

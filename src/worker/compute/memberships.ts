@@ -8,6 +8,10 @@ export class Memberships {
   #isClosed = false
   /** Called when a membership has come, or none will. */
   #wake: () => void = () => undefined
+  /** Of the membership that was taken last. */
+  #lost: PeerError | undefined
+  /** Called when a rank of it is lost. */
+  #lose: (error: PeerError) => void = () => undefined
   #given: { readonly epoch: number; readonly resolve: (isIn: boolean) => void }[] = []
 
   constructor({ epoch }: Membership) {
@@ -21,6 +25,21 @@ export class Memberships {
     return new Promise((resolve) => this.#given.push({ epoch: membership.epoch, resolve }))
   }
 
+  /** A rank is lost of the group that the run is joining, or was to join: another membership will come. */
+  lose(error: PeerError): void {
+    if (this.#newest && this.#newest.epoch > this.#epoch) this.#newest = undefined
+    this.#lost = error
+    this.#lose(error)
+  }
+
+  /** Rejects when a rank of the membership that was taken last is lost. */
+  lost(): Promise<never> {
+    return new Promise((_, reject) => {
+      if (this.#lost) reject(this.#lost)
+      else this.#lose = reject
+    })
+  }
+
   /** None will come. */
   close(): void {
     this.#isClosed = true
@@ -32,6 +51,7 @@ export class Memberships {
     for (;;) {
       if (this.#newest && this.#newest.epoch > this.#epoch) {
         this.#epoch = this.#newest.epoch
+        this.#lost = undefined
         return this.#newest
       }
       if (this.#isClosed) throw ended ?? new Error('no membership follows')

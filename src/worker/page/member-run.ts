@@ -106,7 +106,9 @@ export class MemberRun {
     this.#next = { assignment, ring }
     // The server has been told.
     ring.connected.catch(() => undefined)
-    const lost = lostWords(this.#trainsIn, assignment)
+    // The worker may be in either group, or on its way.
+    const lost =
+      lostWords(this.#now.assignment, assignment) ?? lostWords(this.#trainsIn, assignment)
     if (lost !== undefined) this.#endGroup(lost)
     return true
   }
