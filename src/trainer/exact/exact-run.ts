@@ -32,7 +32,7 @@ export interface ExactRun {
     stepsDone: number,
   ): Promise<StepProgram>
   /** Of the compiled step's state. */
-  readonly check: Pick<ReplicaCheck, 'compare' | 'destroy'>
+  readonly check: Pick<ReplicaCheck, 'compare'>
 }
 
 /** `samples`: of the training set. `onDealt` gets the samples of a full batch by rank, and after which step they changed. errors: `config.invalid` for a model that it cannot train. */
@@ -65,10 +65,7 @@ export function exactRun(
       step = await ExactStep.create({ runtime, group, forward, types, ...own, onDealt: dealt })
       return step
     },
-    check: {
-      compare: async (ranks, number) => step?.compare(ranks, number),
-      destroy: () => undefined,
-    },
+    check: { compare: async (ranks, number) => step?.compare(ranks, number) },
   }
 }
 

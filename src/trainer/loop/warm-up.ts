@@ -1,6 +1,6 @@
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import { systemEnv } from '../../util/env.ts'
-import type { TrainConfig } from '../settings/config.ts'
+import { givenData, type TrainConfig } from '../settings/config.ts'
 import type { Task, TaskData } from '../settings/task.ts'
 import type { Phase } from '../watch/run-events.ts'
 import { aloneIn, setUpRank } from './rank-setup.ts'
@@ -22,7 +22,7 @@ export interface WarmUpOptions {
  */
 export async function warmUp(options: WarmUpOptions): Promise<TaskData | undefined> {
   const { config, task, runtime, baseUrl, onPhase } = options
-  if (config.data === 'given') return undefined
+  if (config.data === givenData) return undefined
   onPhase('load')
   const data = await task.load({ config, given: null, baseUrl })
   if (!config.exact) return data

@@ -67,7 +67,7 @@ test.each([
   [64_000_000, 64_000_001, '64.01MB of 64MB'],
   [2 ** 20, 0, '0MiB of 1MiB'],
   [4099, 17, '17B of 4099B'],
-])('of a cap of %i, %i bytes are told in its units', (cap, bytes, told) => {
+])('inUnitsOf a cap of %i writes %i bytes in its units', (cap, bytes, told) => {
   const write = inUnitsOf(cap)
   expect(`${write(bytes)} of ${write(cap)}`).toBe(told)
 })
