@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../../src/graph/functions/losses.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
+import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
@@ -169,4 +170,28 @@ test('backward of what depends on no parameter is refused on both ranks', async 
     expect(one).toMatchObject({
       reason: { message: expect.stringContaining('does not depend on a parameter') },
     })
+})
+
+test('a buffer that changes after it was sent arrives as it was', async () => {
+  const ended = await onRanks(2, async (group) => {
+    const layer = new BatchNorm1d(4)
+    const program = await compile(
+      ({ x }): Record<string, Tensor> => {
+        if (group.rank === 1) return { mean: recv([4], 0, { requiresGrad: false }) }
+        send(layer.runningMean!, 1)
+        return { y: layer.forward(x) }
+      },
+      { x: tensorType([batch, 4]) },
+      { device: 'cpu', group },
+    )
+    const means: number[] = []
+    for (let i = 0; i < 3; i++) {
+      const { mean } = await program.run({ x: new Float32Array(4 * batch).fill(10) })
+      means.push(mean ? mean[0] : (await layer.runningMean!.read())[0])
+    }
+    return means
+  })
+  const [after, received] = ended.map(resultOf)
+  expect(after[2]).toBeCloseTo(2.71, 5)
+  expect(received).toEqual([0, after[0], after[1]])
 })
