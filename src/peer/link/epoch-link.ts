@@ -1,4 +1,4 @@
-import type { Link, LinkEnd } from './link.ts'
+import type { Link, LinkEnd, LinkStats } from './link.ts'
 import { LinkBase } from './link-base.ts'
 import { fieldOffset, headerBytes } from './wire.ts'
 
@@ -16,28 +16,75 @@ function epochOf(message: Uint8Array): number | undefined {
   return (low | (message[at + 3]! << 24)) >>> 0
 }
 
+/** The epoch of control messages: they belong to the transport, and to no epoch of a group. */
+const controlEpoch = 2 ** 32 - 1
+
+/** Messages that may wait for an epoch which this side has not opened: of a session that nobody has answered there are few. */
+const mostWaiting = 256
+
 /**
- * One transport for several epochs, one after the other: a group that has failed is given up, and the next one of the same ranks goes on
- * over the same links, while frames of the old one may still be on their way.
+ * One transport for several epochs, one after the other: a group that has ended is given up, and the next one uses the same links, while frames
+ * of the old one may still be on their way. Beside them go control messages, which no epoch sees.
  *
- * Ranks are not there at the same moment: what comes for a following epoch waits until this side opens it. All other frames go to the
- * open epoch, whose session judges them, and drops those of earlier ones.
+ * Ranks are not there at the same moment: what comes for a later epoch waits until this side opens it. All other frames go to the open epoch,
+ * whose session judges them, and drops those of earlier ones.
  */
 export class EpochLinks {
+  /** Called once, when the transport has ended. */
+  onend: (end: LinkEnd) => void = () => undefined
   readonly #transport: Link
+  readonly #isFollowing: (epoch: number, open: number) => boolean
   #epoch = 0
   #open: EpochLink | undefined
   #waiting: { epoch: number; message: Uint8Array<ArrayBuffer> }[] = []
   #ended: LinkEnd | undefined
+  /** Control messages that the transport has no room for, the oldest first. */
+  readonly #unsent: Uint8Array<ArrayBuffer>[] = []
+  #oncontrol: ((payload: Uint8Array<ArrayBuffer>) => void) | undefined
+  readonly #early: Uint8Array<ArrayBuffer>[] = []
 
-  constructor(transport: Link) {
+  /** `isFollowing`: which epochs may be opened later; default: those of `followingEpoch`. */
+  constructor(transport: Link, isFollowing = isStrideAhead) {
     this.#transport = transport
+    this.#isFollowing = isFollowing
     transport.onmessage = (message) => this.#receive(message)
-    transport.onroom = () => this.#open?.passRoom()
+    transport.onroom = () => {
+      this.#sendControl()
+      if (this.#transport.room() > 0) this.#open?.passRoom()
+    }
     transport.onend = (end) => {
       this.#ended = end
       this.#open?.pass(end)
+      this.onend(end)
     }
+  }
+
+  get kind(): Link['kind'] {
+    return this.#transport.kind
+  }
+
+  get isUp(): boolean {
+    return this.#ended === undefined
+  }
+
+  /** Called for each control message, also for those that came before it was set. */
+  set oncontrol(handler: (payload: Uint8Array<ArrayBuffer>) => void) {
+    this.#oncontrol = handler
+    for (const payload of this.#early.splice(0)) handler(payload)
+  }
+
+  /** Sends a control message now, or before all else when the transport has room. */
+  control(payload: Uint8Array): void {
+    const message = new Uint8Array(headerBytes + payload.length)
+    new DataView(message.buffer).setUint32(fieldOffset.epoch, controlEpoch, true)
+    message.set(payload, headerBytes)
+    this.#unsent.push(message)
+    this.#sendControl()
+  }
+
+  #sendControl(): void {
+    while (this.#unsent.length > 0 && this.#transport.room() > 0)
+      this.#transport.send(this.#unsent.shift()!)
   }
 
   /** The link of an epoch. The one before it falls silent: it sends nothing, and closing it leaves the transport open. */
@@ -47,25 +94,37 @@ export class EpochLinks {
     this.#epoch = epoch
     this.#open = link
     const waiting = this.#waiting
-    this.#waiting = waiting.filter((one) => this.#isFollowing(one.epoch))
+    this.#waiting = waiting.filter((one) => this.#isFollowing(one.epoch, epoch))
     for (const one of waiting) if (one.epoch === epoch) link.passMessage(one.message)
     if (this.#ended) link.pass(this.#ended)
     return link
   }
 
+  close(detail: string): void {
+    this.#transport.close(detail)
+  }
+
+  stats(): Promise<LinkStats> {
+    return this.#transport.stats()
+  }
+
   #receive(message: Uint8Array<ArrayBuffer>): void {
     const epoch = epochOf(message)
-    if (!this.#open || (epoch !== undefined && this.#isFollowing(epoch))) {
-      this.#waiting.push({ epoch: epoch ?? this.#epoch, message })
+    if (epoch === controlEpoch) {
+      const payload = message.subarray(headerBytes)
+      if (this.#oncontrol) this.#oncontrol(payload)
+      else this.#early.push(payload)
+    } else if (!this.#open || (epoch !== undefined && this.#isFollowing(epoch, this.#epoch))) {
+      if (this.#waiting.length === mostWaiting) this.close('too many messages of another epoch')
+      else this.#waiting.push({ epoch: epoch ?? this.#epoch, message })
     } else {
       this.#open.passMessage(message)
     }
   }
-
-  #isFollowing(epoch: number): boolean {
-    return epoch > this.#epoch && (epoch - this.#epoch) % stride === 0
-  }
 }
+
+const isStrideAhead = (epoch: number, open: number): boolean =>
+  epoch > open && (epoch - open) % stride === 0
 
 /** The transport as one epoch sees it, until the next one is opened. */
 class EpochLink extends LinkBase {

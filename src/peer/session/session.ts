@@ -208,6 +208,8 @@ export class Session {
     )
     this.settleReady.reject(error)
     this.onerror(error)
+    // A side that does not answer is as good as gone; the group's ABORT has been sent.
+    this.link.close('no HELLO came')
   }
 
   // Sending

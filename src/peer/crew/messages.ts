@@ -1,0 +1,72 @@
+import * as v from 'valibot'
+import { messageOf, PeerError } from '../../util/errors.ts'
+
+/**
+ * What the members of a crew say to each other, as JSON in control messages of their links (`EpochLinks`).
+ *
+ *   call    leader -> all        stop, and promise nothing below this ballot
+ *   report  member -> leader     promised; what it has entered, and to whom it is linked
+ *   refuse  member -> leader     it has promised another ballot, or the leader is no member of its roster
+ *   roster  leader -> all        who trains from now on
+ *   leave   leader -> member     it lacks links, and the others are too few while it counts: it is to come in again over new ones
+ *   bye     leaving -> all       it takes part no more; names the newest roster that it has entered
+ */
+const ballot = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(2 ** 32 - 1))
+const id = v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.regex(/^[\w.-]+$/))
+const ids = v.pipe(v.array(id), v.maxLength(64), v.readonly())
+const pastEntries = { ballot, members: ids }
+const past = v.strictObject(pastEntries)
+const roster = v.strictObject({
+  ...pastEntries,
+  before: v.pipe(v.array(past), v.maxLength(64), v.readonly()),
+})
+
+const schema = v.variant('type', [
+  v.strictObject({
+    type: v.literal('call'),
+    ballot,
+    /** The newest that the leader has entered. */
+    entered: ballot,
+    /** All members have ended the same step, or are about to: none is lost. */
+    isPlanned: v.boolean(),
+  }),
+  v.strictObject({
+    type: v.literal('report'),
+    ballot,
+    roster: v.nullable(roster),
+    proved: ballot,
+    linked: ids,
+    former: v.nullable(v.strictObject({ id, entered: ballot })),
+  }),
+  v.strictObject({
+    type: v.literal('refuse'),
+    /** Of the call or the roster that is refused. */
+    ballot,
+    promised: ballot,
+    /** The newest that this member has entered, where the leader is no member of it. */
+    outside: v.nullable(ballot),
+  }),
+  v.strictObject({ type: v.literal('roster'), roster }),
+  v.strictObject({ type: v.literal('leave'), ballot }),
+  v.strictObject({
+    type: v.literal('bye'),
+    entered: ballot,
+    why: v.pipe(v.string(), v.maxLength(300)),
+  }),
+])
+export type CrewMessage = v.InferOutput<typeof schema>
+
+export const encodeCrewMessage = (message: CrewMessage): Uint8Array =>
+  new TextEncoder().encode(JSON.stringify(message))
+
+/** errors: `peer.protocol` for what is none of these messages. */
+export function decodeCrewMessage(bytes: Uint8Array): CrewMessage {
+  try {
+    return v.parse(schema, JSON.parse(new TextDecoder().decode(bytes)))
+  } catch (thrown) {
+    throw new PeerError(
+      'peer.protocol',
+      `crew: expected a message of a crew (${messageOf(thrown)}). Reload every tab so that all run the same build.`,
+    )
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * Who trains together, and who may decide who trains next. Pure functions: crew.ts carries out what they find.
+ *
+ * Two groups must never train on after the same loss. So a new roster needs more than half of the newest roster that anybody entered, and of each
+ * roster before it back to the newest that is proved. A roster is proved once one of its members has seen all others in it. Members that are
+ * known to be dead do not count.
+ *
+ * Why this is enough: let X and Y both follow the proved roster P on different branches, X with the lower ballot. More than half of P promised
+ * each, so one member promised both, X first. It is a member of X, and X runs only after that member has entered it: before its promise to Y. So
+ * the leader of Y saw that X was entered, and built on X. The idea is Paxos', with rosters in the place of values (Lamport, 1998).
+ */
+
+/** Members in order of seniority: who leads first. */
+export interface PastRoster {
+  /** Larger than that of all rosters before it. It is also the epoch of the roster's group. */
+  readonly ballot: number
+  readonly members: readonly string[]
+}
+
+export interface Roster extends PastRoster {
+  /** The rosters before it, the newest first, back to the newest proved one. */
+  readonly before: readonly PastRoster[]
+}
+
+/** What a member answers to a call. It has promised to take part in no roster below the call's ballot. */
+export interface Report {
+  /** The newest that it has entered; null for a member that has entered none. */
+  readonly roster: Roster | null
+  /** The newest roster that it knows to be proved; 0 for none. */
+  readonly proved: number
+  /** Members to which it has a link. */
+  readonly linked: readonly string[]
+  /** The life before this one of the same tab, which is over, and the newest roster that it had entered. */
+  readonly former: FormerLife | null
+}
+
+export interface FormerLife {
+  readonly id: string
+  readonly entered: number
+}
+
+export interface NextRoster {
+  readonly members: readonly string[]
+  readonly before: readonly PastRoster[]
+}
+
+export type Verdict =
+  | ({ readonly kind: 'agreed' } & NextRoster)
+  /** Exactly half of the rosters with these ballots are here: of two halves one may continue. */
+  | ({ readonly kind: 'half'; readonly ballots: readonly number[] } & NextRoster)
+  /** More than half are missing, these; the `unlinked` of them are here, and lack links to others. */
+  | {
+      readonly kind: 'missing'
+      readonly missing: readonly string[]
+      readonly unlinked: readonly string[]
+    }
+  /** These had entered a roster that nobody here knows, and are dead: what they trained since is lost. */
+  | { readonly kind: 'ahead'; readonly ahead: readonly string[] }
+  /** Nobody here has entered a roster. */
+  | { readonly kind: 'none' }
+
+const numberStep = 2 ** 16
+/** A ballot is the epoch of a group, which frames carry in 32 bits. */
+const mostNumber = 2 ** 16 - 1
+
+/** A ballot of the member `id` above all that it has `seen`: a number, and 16 bits of the id, so that two leaders have different ballots. */
+export function ballotAbove(seen: number, id: string): number {
+  const number = Math.floor(seen / numberStep) + 1
+  if (number > mostNumber)
+    throw new Error(`crew: more than ${mostNumber} rosters in one run. Start the run again.`)
+  return number * numberStep + hash16(id)
+}
+
+function hash16(text: string): number {
+  let hash = 0x811c9dc5
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193)
+  return (hash ^ (hash >>> 16)) & 0xffff
+}
+
+/** The newest roster that somebody here has entered. */
+export function newestOf(reports: Iterable<Report>): Roster | null {
+  let newest: Roster | null = null
+  for (const { roster } of reports)
+    if (roster && roster.ballot > (newest?.ballot ?? 0)) newest = roster
+  return newest
+}
+
+/**
+ * What the members that have answered may do. `dead`: by id, the newest roster that a member had entered when it died. `leader` is one of the
+ * members that have answered. At most `most` members, of which each two are linked.
+ */
+export function judge(
+  leader: string,
+  reports: ReadonlyMap<string, Report>,
+  dead: ReadonlyMap<string, number>,
+  most: number,
+): Verdict {
+  const newest = newestOf(reports.values())
+  if (!newest) return { kind: 'none' }
+  const proved = Math.max(...[...reports.values()].map((one) => one.proved))
+  const chain = backTo(proved, [newest, ...newest.before])
+  const ahead = [...dead].filter(([, ballot]) => ballot > newest.ballot).map(([id]) => id)
+  if (ahead.length > 0) return { kind: 'ahead', ahead }
+
+  const members = linkedMembers(leader, newest, reports, most)
+  const halves: number[] = []
+  for (const { ballot, members: all } of chain) {
+    const alive = all.filter((id) => !dead.has(id))
+    const here = alive.filter((id) => members.includes(id))
+    if (here.length * 2 > alive.length || alive.length === 0) continue
+    if (here.length * 2 < alive.length) {
+      const missing = alive.filter((id) => !members.includes(id))
+      return { kind: 'missing', missing, unlinked: missing.filter((id) => reports.has(id)) }
+    }
+    halves.push(ballot)
+  }
+  const before = chain.map(({ ballot, members: all }) => ({ ballot, members: all }))
+  const next = { members, before }
+  return halves.length > 0
+    ? { kind: 'half', ballots: halves, ...next }
+    : { kind: 'agreed', ...next }
+}
+
+function backTo(proved: number, rosters: readonly PastRoster[]): PastRoster[] {
+  const last = rosters.findIndex(({ ballot }) => ballot <= proved)
+  return last < 0 ? [...rosters] : rosters.slice(0, last + 1)
+}
+
+/** Those that stay, in their order, then those that come; each two are linked, and the leader is one of them. */
+function linkedMembers(
+  leader: string,
+  newest: Roster,
+  reports: ReadonlyMap<string, Report>,
+  most: number,
+): string[] {
+  const areLinked = (a: string, b: string) =>
+    reports.get(a)!.linked.includes(b) && reports.get(b)!.linked.includes(a)
+  const staying = newest.members.filter((id) => reports.has(id))
+  const coming = [...reports.keys()].filter((id) => !newest.members.includes(id))
+  const taken = new Set([leader])
+  for (const id of [...staying, ...coming])
+    if (taken.size < most && [...taken].every((one) => one === id || areLinked(one, id)))
+      taken.add(id)
+  return [...staying, ...coming].filter((id) => taken.has(id))
+}
+
+/** Whether those who are `here` may continue where exactly half of a roster is here, and `first` were the first to say so. */
+export const winsHalf = (
+  here: readonly string[],
+  first: readonly string[],
+  dead: ReadonlyMap<string, number>,
+): boolean => first.every((id) => here.includes(id) || dead.has(id))

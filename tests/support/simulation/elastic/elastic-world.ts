@@ -1,0 +1,392 @@
+import { decodeCrewMessage } from '../../../../src/peer/crew/messages.ts'
+import type { FormerLife, Roster } from '../../../../src/peer/crew/roster.ts'
+import { type Fault, type MemoryLink, memoryPair } from '../../../../src/peer/link/memory-link.ts'
+import { FrameType, fieldOffset, headerBytes } from '../../../../src/peer/link/wire.ts'
+import { messageOf } from '../../../../src/util/errors.ts'
+import { VirtualEnv } from '../../../../src/util/virtual-env.ts'
+import { RankPlace } from '../rank-place.ts'
+import type { Trace } from '../trace.ts'
+import { type Built, Life, type LifeEnd } from './life.ts'
+import type { ElasticScenario, FaultPlan, MomentName, RoleName } from './plan.ts'
+
+const controlEpoch = 2 ** 32 - 1
+
+/** From a member's end until the server links one that comes, and until it tells of a goodbye. */
+const serverMs = 50
+/** A person looks at what is undecided this long after. */
+const personMs = 20_000
+
+/** Tabs in a room with a server, the links between them, and what befalls them. */
+export class ElasticWorld {
+  readonly env: VirtualEnv
+  readonly scenario: ElasticScenario
+  readonly lives: Life[] = []
+  readonly violations: string[] = []
+  readonly struck = new Set<FaultPlan>()
+  /** When something struck last, or passed. */
+  calmMs = 0
+  rosters = 0
+  persons = 0
+  readonly #trace: Trace | undefined
+  readonly #transports = new Map<string, MemoryLink>()
+  /** For the messages that a life sends next. */
+  readonly #armed = new Map<Life, FaultPlan>()
+  readonly #seen = new Map<FaultPlan, number>()
+  /** On one side of a split. */
+  readonly #apart = new Set<Life>()
+  #isServerUp = true
+  readonly #claims = new Map<number, readonly string[]>()
+  #told: Pick<Roster, 'ballot' | 'members'> = { ballot: 0, members: [] }
+  readonly #builds = new Map<number, { base: number; made: number; by: string }>()
+  #serial = 0
+
+  constructor(scenario: ElasticScenario, trace?: Trace) {
+    this.scenario = scenario
+    this.#trace = trace
+    this.env = new VirtualEnv(scenario.seed)
+    const ids = scenario.founders.map((_, tab) => `m${tab}.1`)
+    const roster = { ballot: 1, members: ids }
+    this.#told = roster
+    for (const [tab, own] of scenario.founders.entries())
+      this.#begin(new Life(this, new RankPlace(this.env), { ...own, tab, id: ids[tab]! }, roster))
+    for (const [at, life] of this.lives.entries())
+      for (const other of this.lives.slice(at + 1)) this.#link(life, other)
+    for (const life of this.lives) void this.#play(life)
+    for (const [at, { atMs, ...own }] of scenario.joiners.entries())
+      this.env.after(atMs, () => this.#open({ ...own, tab: scenario.founders.length + at }))
+  }
+
+  note(text: string): void {
+    this.#trace?.note(this.env.now(), text)
+  }
+
+  violate(text: string): void {
+    this.violations.push(text)
+    this.note(`VIOLATION ${text}`)
+  }
+
+  get alive(): Life[] {
+    return this.lives.filter((life) => life.isAlive)
+  }
+
+  sleep(life: Life, ms: number): Promise<void> {
+    return new Promise((resolve) => life.place.after(ms, resolve))
+  }
+
+  compute(life: Life): Promise<void> {
+    return this.sleep(life, this.scenario.stepMs * (0.5 + this.env.chance()))
+  }
+
+  // --- tabs ---
+
+  #begin(life: Life): void {
+    this.lives.push(life)
+  }
+
+  async #play(life: Life): Promise<void> {
+    try {
+      await life.run()
+    } catch (thrown) {
+      if (life.end === 'left out' || life.place.isCrashed) return
+      if (life.end === undefined) this.violate(`${life.id}: ${messageOf(thrown)}`)
+    }
+  }
+
+  /** A tab opens the room's link, or wants in again: as soon as the server is there it is linked to all members. */
+  #open(own: { tab: number; device: number; machine: number }, former?: FormerLife): void {
+    const place = new RankPlace(this.env)
+    const life = new Life(
+      this,
+      place,
+      { ...own, id: `m${own.tab}.${100 + ++this.#serial}` },
+      null,
+      former,
+    )
+    this.#begin(life)
+    this.note(`${life.id} opens the link`)
+    this.#admit(life)
+  }
+
+  #admit(life: Life): void {
+    if (!life.isAlive) return
+    const members = this.lives.filter((one) => this.#told.members.includes(one.id) && one.isAlive)
+    if (this.lives.every(({ end, place }) => end !== undefined || place.isCrashed)) return
+    const canReach = this.#isServerUp && members.length > 0 && this.#apart.size === 0
+    if (!canReach) {
+      if (this.lives.some(({ end }) => end === 'done')) {
+        this.ended(life, 'failed')
+        return
+      }
+      life.place.after(1000, () => this.#admit(life))
+      return
+    }
+    for (const member of members) this.#link(member, life)
+    void this.#play(life)
+    this.moment(life, 'joining')
+  }
+
+  #link(a: Life, b: Life): void {
+    const { delayMs } = this.scenario
+    const [there, back] = memoryPair(this.env, {
+      delayMs: () => delayMs * (1 + Math.floor(this.env.chance() * 4) / 4),
+      forward: this.#faults(a, b),
+      backward: this.#faults(b, a),
+    })
+    this.#transports.set(`${a.id} ${b.id}`, there)
+    this.#transports.set(`${b.id} ${a.id}`, back)
+    a.place.event(() => a.crew.add(b.id, a.place.linked(there)))
+    b.place.event(() => b.crew.add(a.id, b.place.linked(back)))
+  }
+
+  #faults(from: Life, to: Life): Fault[] {
+    const watch: Fault = {
+      kind: 'drop',
+      matches: (message) => {
+        this.#watch(from, to, message)
+        return false
+      },
+    }
+    const isArmed = (kind: FaultPlan['kind']) => {
+      const plan = this.#armed.get(from)
+      if (plan?.kind !== kind) return false
+      this.#armed.delete(from)
+      this.#strike(plan, from)
+      return true
+    }
+    const kinds = ['drop', 'duplicate', 'reorder', 'truncate', 'one-way'] as const
+    const split: Fault = {
+      kind: 'freeze',
+      matches: () => this.#apart.size > 0 && this.#apart.has(from) !== this.#apart.has(to),
+    }
+    // Ports between the tabs of one browser lose nothing.
+    if (from.machine === to.machine) return [watch]
+    const slow: Fault = { kind: 'slow', delayMs: 200, matches: () => isArmed('slow') }
+    return [watch, ...kinds.map((kind) => ({ kind, matches: () => isArmed(kind) })), slow, split]
+  }
+
+  #watch(from: Life, to: Life, message: Uint8Array): void {
+    const epoch = new DataView(message.buffer, message.byteOffset).getUint32(
+      fieldOffset.epoch,
+      true,
+    )
+    if (epoch === controlEpoch) {
+      const said = decodeCrewMessage(message.subarray(headerBytes))
+      this.note(`${from.id} > ${to.id} ${JSON.stringify(said)}`)
+      if (said.type === 'report') this.moment(from, 'report')
+      if (said.type === 'roster') this.moment(from, 'decision')
+      return
+    }
+    const size = from.group?.size ?? 1
+    if (message[fieldOffset.type] !== FrameType.data || !from.hasTrained) return
+    const step = message[fieldOffset.step]!
+    this.moment(from, step < size - 1 ? 'scatter' : 'gather')
+  }
+
+  /** A member's roster has begun. */
+  entered(life: Life, { ballot, members }: Roster): void {
+    this.rosters++
+    this.note(`${life.id} enters ${ballot}: ${members.join(' ')}`)
+    if (ballot <= this.#told.ballot || !this.#reachesServer(life)) return
+    this.env.after(serverMs, () => {
+      if (ballot > this.#told.ballot) this.#told = { ballot, members }
+    })
+  }
+
+  #reachesServer(life: Life): boolean {
+    return this.#isServerUp && !this.#apart.has(life)
+  }
+
+  async claim(life: Life, ballot: number, lives: readonly string[]): Promise<readonly string[]> {
+    await this.sleep(life, serverMs)
+    if (!this.#reachesServer(life)) throw new Error('the server is not there')
+    const first = this.#claims.get(ballot) ?? lives
+    this.#claims.set(ballot, first)
+    return first
+  }
+
+  ended(life: Life, end: LifeEnd): void {
+    life.end = end
+    this.note(`${life.id}: ${end} at step ${life.step}`)
+  }
+
+  /** The others continue without it: it comes in again, as another life. */
+  out(life: Life, why: string): void {
+    this.note(`${life.id} is out: ${why}`)
+    life.group?.destroy()
+    this.ended(life, 'left out')
+    life.crew.closeLinks('out')
+    const entered = life.crew.roster?.ballot ?? 0
+    life.place.after(serverMs, () => this.#open(life, { id: life.id, entered }))
+  }
+
+  undecided(life: Life, missing: readonly string[] | null): void {
+    life.undecided = missing
+    this.note(`${life.id} undecided: ${missing?.join(' ') ?? 'no more'}`)
+    if (!missing) return
+    life.place.after(serverMs, () => this.#askServer(life))
+    life.place.after(personMs, () => this.#askPerson(life))
+  }
+
+  /** The server knows the newest roster, and whether the run has ended. */
+  #askServer(life: Life): void {
+    if (!life.undecided || !life.isAlive) return
+    if (this.#reachesServer(life)) {
+      const { ballot, members } = this.#told
+      if (this.lives.some(({ end }) => end === 'done')) {
+        this.ended(life, 'failed')
+        life.crew.resign('the run has ended without it')
+        return
+      }
+      if (ballot > life.crew.roster!.ballot && !members.includes(life.id)) {
+        life.crew.leftOut('the others continue without this member')
+        return
+      }
+    }
+    life.place.after(1000, () => this.#askServer(life))
+  }
+
+  /** A person who sees all tabs continues without those that are gone, where no others train. */
+  #askPerson(life: Life): void {
+    if (!life.undecided || !life.isAlive) return
+    const isHere = (id: string) => this.lives.some((one) => one.id === id && one.isAlive)
+    const own = life.crew.roster!.ballot
+    const isBehind = this.lives.some(
+      ({ crew, end, isAlive }) =>
+        end === 'done' || (isAlive && crew.roster && crew.roster.ballot > own),
+    )
+    if (isBehind || life.undecided.some(isHere)) {
+      life.place.after(personMs, () => this.#askPerson(life))
+      return
+    }
+    this.persons++
+    this.note(`a person continues with ${life.id}`)
+    life.crew.continueWithout()
+  }
+
+  // --- what is checked while they train ---
+
+  /** Every group that ends a step builds on the one state of the step before. */
+  built(life: Life, { step, base, made }: Built, workers: Int32Array): void {
+    if (workers.some((count) => count !== 1))
+      this.violate(`${life.id}: step ${step} counted its virtual workers ${workers.join()} times`)
+    const before = this.#builds.get(step - 1)
+    if (before && before.made !== base) this.#otherBase(life, step, base, before)
+    const known = this.#builds.get(step)
+    if (known && known.base !== base)
+      this.violate(
+        `${life.id} built step ${step} on ${base}, ${known.by} on ${known.base}: two groups trained`,
+      )
+    this.#builds.set(step, { base, made, by: life.id })
+  }
+
+  /** The step before was made twice, on unlike devices: nobody may have built on the other one. */
+  #otherBase(life: Life, step: number, base: number, before: { made: number; by: string }): void {
+    const isMixed = new Set(this.lives.map(({ device }) => device)).size > 1
+    if (!isMixed || this.#builds.has(step))
+      this.violate(
+        `${life.id} built step ${step} on ${base}, but ${before.by} had made ${before.made}`,
+      )
+  }
+
+  took(life: Life): void {
+    this.note(`${life.id} takes step ${life.step}, ${life.hash}`)
+  }
+
+  // --- faults ---
+
+  moment(life: Life, name: MomentName): void {
+    for (const plan of this.scenario.faults) {
+      if (this.struck.has(plan) || plan.moment !== name || this.#roleOf(life) !== plan.role)
+        continue
+      const seen = (this.#seen.get(plan) ?? 0) + 1
+      this.#seen.set(plan, seen)
+      if (seen === plan.nth) this.#befall(plan, life)
+    }
+  }
+
+  #roleOf(life: Life): RoleName {
+    if (life.isDonor) return 'donor'
+    if (!life.isFounder && !life.hasTrained) return 'joiner'
+    return life.crew.roster?.members[0] === life.id ? 'senior' : 'ordinary'
+  }
+
+  #strike(plan: FaultPlan, life: Life): void {
+    this.struck.add(plan)
+    this.calmMs = this.env.now()
+    this.note(`!! ${plan.kind} strikes ${life.id}: ${plan.moment}, ${plan.role}`)
+  }
+
+  #passes(ms: number, run: () => void): void {
+    this.env.after(ms, () => {
+      this.calmMs = this.env.now()
+      run()
+    })
+  }
+
+  #befall(plan: FaultPlan, life: Life): void {
+    const { kind, ms } = plan
+    switch (kind) {
+      case 'close':
+        this.#strike(plan, life)
+        this.env.after(0, () => this.#close(life))
+        return
+      case 'crash':
+        this.#strike(plan, life)
+        this.env.after(0, () => this.#crash(life))
+        return
+      case 'pause':
+        this.#strike(plan, life)
+        life.place.pause()
+        this.#passes(ms, () => life.place.goOn())
+        return
+      case 'clock jump':
+        this.#strike(plan, life)
+        life.place.jump(ms)
+        return
+      case 'server lost':
+        this.#strike(plan, life)
+        this.#isServerUp = false
+        this.#passes(ms, () => {
+          this.#isServerUp = true
+        })
+        return
+      case 'partition': {
+        this.#strike(plan, life)
+        const others = this.lives.filter((one) => one.isAlive && one !== life)
+        this.#apart.add(life)
+        for (const other of others) if (this.env.chance() < 0.5) this.#apart.add(other)
+        this.#passes(ms, () => this.#apart.clear())
+        return
+      }
+      case 'gpu lost':
+        this.#strike(plan, life)
+        this.env.after(0, () => life.crew.failed())
+        return
+      default:
+        this.#armed.set(life, plan)
+    }
+  }
+
+  #close(life: Life): void {
+    if (!life.isAlive) return
+    life.crew.resign('the tab was closed')
+    life.crew.closeLinks('the tab was closed')
+    this.#crash(life)
+    if (!this.#reachesServer(life)) return
+    const { ballot } = this.#told
+    for (const other of this.alive)
+      other.place.after(serverMs, () => other.crew.isDead(life.id, ballot))
+  }
+
+  /** Nothing runs there any more. On its machine the others see that its process has ended, elsewhere that the connection has. */
+  #crash(life: Life): void {
+    life.place.isCrashed = true
+    for (const other of this.alive) {
+      const transport = this.#transports.get(`${other.id} ${life.id}`)
+      if (other.machine === life.machine) other.place.after(20, () => other.crew.isDead(life.id))
+      other.place.after(6000 * (1 + this.env.chance()), () =>
+        transport?.close('its connection failed'),
+      )
+    }
+  }
+}

@@ -1,0 +1,68 @@
+import type { Trace } from '../trace.ts'
+import { ElasticWorld } from './elastic-world.ts'
+import type { ElasticScenario, FaultPlan } from './plan.ts'
+
+/** What a seed came to. */
+export interface ElasticOutcome {
+  readonly violations: readonly string[]
+  readonly struck: readonly FaultPlan[]
+  /** Rosters that members entered, decisions that a person had to make, lives that reached the end. */
+  readonly rosters: number
+  readonly persons: number
+  readonly done: number
+  /** The last state of those that trained to the end, where all devices give the same bits. */
+  readonly hash: number | undefined
+  readonly endMs: number
+}
+
+/** From the last fault until the run must be over. units: ms. */
+const mostMs = 240_000
+
+/** Trains to the last step, whatever befalls the members, and checks what they promise each other. */
+export async function simulateElastic(
+  scenario: ElasticScenario,
+  trace?: Trace,
+): Promise<ElasticOutcome> {
+  const world = new ElasticWorld(scenario, trace)
+  const { env, lives } = world
+  const isOver = () => lives.every(({ isAlive }) => !isAlive)
+  let joinersLeft = scenario.joiners.length
+  await env.advance(0)
+  while (!isOver() || joinersLeft > 0) {
+    joinersLeft =
+      scenario.joiners.length -
+      lives.filter(({ isFounder, tab }) => !isFounder && tab >= scenario.founders.length).length
+    if (isOver()) break
+    const isLeft = await env.step()
+    if (isLeft && env.now() < world.calmMs + mostMs) continue
+    const waiting = world.alive.map(
+      ({ id, step, undecided }) => `${id} at step ${step}${undecided ? ' (undecided)' : ''}`,
+    )
+    world.violate(
+      `the run does not end within ${mostMs} ms of the last fault: ${waiting.join(', ')}`,
+    )
+    break
+  }
+  const done = lives.filter(({ end }) => end === 'done')
+  const isMixed = new Set(lives.map(({ device }) => device)).size > 1
+  for (const life of done) {
+    const [first] = done
+    if (life.step !== scenario.steps) world.violate(`${life.id} ended at step ${life.step}`)
+    if (life.hash !== first!.hash)
+      world.violate(`${life.id} ended with ${life.hash}, ${first!.id} with ${first!.hash}`)
+  }
+  for (const life of lives) {
+    life.group?.destroy('the simulation is over')
+    life.crew.resign('the simulation is over')
+    life.crew.closeLinks('the simulation is over')
+  }
+  return {
+    violations: world.violations,
+    struck: [...world.struck],
+    rosters: world.rosters,
+    persons: world.persons,
+    done: done.length,
+    hash: isMixed ? undefined : done[0]?.hash,
+    endMs: env.now(),
+  }
+}

@@ -1,0 +1,195 @@
+import { Draw } from '../draw.ts'
+
+/** What befalls a member, one of its messages, or the world. */
+export const faults = [
+  'close',
+  'crash',
+  'pause',
+  'slow',
+  'drop',
+  'duplicate',
+  'reorder',
+  'truncate',
+  'one-way',
+  'partition',
+  'server lost',
+  'clock jump',
+  'gpu lost',
+] as const
+export type FaultName = (typeof faults)[number]
+
+/** What the member does as it strikes. */
+export const moments = [
+  'joining',
+  'computing',
+  'saturated',
+  'scatter',
+  'gather',
+  'updating',
+  'after the update',
+  'report',
+  'decision',
+  'catching up',
+  'state transfer',
+  'saving',
+] as const
+export type MomentName = (typeof moments)[number]
+
+export const roles = ['ordinary', 'senior', 'donor', 'joiner'] as const
+export type RoleName = (typeof roles)[number]
+
+export interface FaultPlan {
+  readonly kind: FaultName
+  readonly moment: MomentName
+  readonly role: RoleName
+  /** At which of the moments that fit. */
+  readonly nth: number
+  /** How long a pause, a split or the server's absence lasts, a jump and a message's way become. units: ms. */
+  readonly ms: number
+}
+
+/** Cells that cannot be, and why. */
+export const impossible: readonly {
+  readonly moment: MomentName
+  readonly role: RoleName
+  readonly why: string
+}[] = [
+  ...(
+    [
+      'saturated',
+      'scatter',
+      'gather',
+      'computing',
+      'updating',
+      'after the update',
+      'saving',
+    ] as const
+  ).map((moment) => ({
+    moment,
+    role: 'donor' as const,
+    why: 'a donor is one only while ranks catch up, and no step is under way then',
+  })),
+  {
+    moment: 'decision',
+    role: 'donor',
+    why: 'who is a donor is settled in the group, after the decision',
+  },
+  {
+    moment: 'report',
+    role: 'donor',
+    why: 'who is a donor is settled in the group, after the reports',
+  },
+  { moment: 'joining', role: 'donor', why: 'a donor has the state, and so is no joiner' },
+  { moment: 'catching up', role: 'donor', why: 'a donor has what the others catch up to' },
+  {
+    moment: 'decision',
+    role: 'joiner',
+    why: 'a member that has entered no roster leads no call',
+  },
+  {
+    moment: 'decision',
+    role: 'ordinary',
+    why: 'who leads a call is senior for as long as that takes',
+  },
+  { moment: 'state transfer', role: 'joiner', why: 'a joiner has no state to give' },
+  { moment: 'state transfer', role: 'ordinary', why: 'who gives the state is a donor then' },
+  { moment: 'state transfer', role: 'senior', why: 'who gives the state is a donor then' },
+  { moment: 'joining', role: 'senior', why: 'who joins comes last in seniority' },
+  { moment: 'joining', role: 'ordinary', why: 'who joins is a joiner' },
+  ...(
+    [
+      'computing',
+      'saturated',
+      'scatter',
+      'gather',
+      'updating',
+      'after the update',
+      'saving',
+    ] as const
+  ).map((moment) => ({
+    moment,
+    role: 'joiner' as const,
+    why: 'a joiner that takes part in a step is a member as the others are',
+  })),
+]
+
+export const isPossible = (moment: MomentName, role: RoleName): boolean =>
+  !impossible.some((cell) => cell.moment === moment && cell.role === role)
+
+/** All cells that can be. */
+export const cells = faults.flatMap((kind) =>
+  moments.flatMap((moment) =>
+    roles.filter((role) => isPossible(moment, role)).map((role) => ({ kind, moment, role })),
+  ),
+)
+
+/** The senior member leads, unless it is not there when it should: then it comes back to another one's call. */
+const absence: readonly FaultPlan[] = [
+  { kind: 'pause', moment: 'computing', role: 'senior', nth: 1, ms: 5500 },
+  { kind: 'gpu lost', moment: 'computing', role: 'ordinary', nth: 2, ms: 0 },
+]
+
+export interface ElasticScenario {
+  readonly seed: number
+  /** By member that begins the run: which kind of device it computes on, and which machine it is on. */
+  readonly founders: readonly { readonly device: number; readonly machine: number }[]
+  /** When others open the room's link. units: ms. */
+  readonly joiners: readonly {
+    readonly atMs: number
+    readonly device: number
+    readonly machine: number
+  }[]
+  readonly steps: number
+  readonly virtualWorkers: number
+  readonly stepMs: number
+  readonly delayMs: number
+  readonly faults: readonly FaultPlan[]
+}
+
+/** `cell`: what the first fault is to be. `most`: members that begin the run. */
+export function drawElastic(
+  seed: number,
+  { cell, most = 6 }: { cell?: (typeof cells)[number] | undefined; most?: number } = {},
+): ElasticScenario {
+  const draw = new Draw(seed)
+  const isMixed = draw.isOneIn(2)
+  const machines = draw.whole(1, 4)
+  const member = () => ({
+    device: isMixed ? draw.whole(0, 1) : 0,
+    machine: draw.whole(0, machines - 1),
+  })
+  const needsJoiner =
+    cell && (cell.role === 'joiner' || cell.role === 'donor' || cell.moment === 'catching up')
+  const count = needsJoiner ? draw.whole(1, 2) : draw.whole(0, 2)
+  const stepMs = draw.pick([5, 40, 200])
+  const fault = (own = { kind: draw.pick(faults), ...drawCell(draw) }): FaultPlan => ({
+    ...own,
+    nth: draw.whole(
+      1,
+      own.moment === 'report' || own.moment === 'decision' ? 3 : draw.pick([1, 3, 8]),
+    ),
+    ms: draw.pick([500, 2500, 9000, 25_000]),
+  })
+  return {
+    seed,
+    founders: Array.from({ length: draw.whole(2, most) }, member),
+    joiners: Array.from({ length: count }, () => ({
+      atMs: draw.whole(0, 20 * stepMs),
+      ...member(),
+    })),
+    steps: 40,
+    virtualWorkers: draw.pick([4, 8]),
+    stepMs,
+    delayMs: draw.pick([0.5, 5, 40]),
+    faults: [
+      ...(cell ? [{ ...fault(cell), nth: 1 }] : []),
+      ...(cell?.moment === 'report' && cell.role === 'senior' ? absence : []),
+      ...Array.from({ length: cell ? draw.whole(0, 1) : draw.whole(1, 4) }, () => fault()),
+    ],
+  }
+}
+
+function drawCell(draw: Draw): { moment: MomentName; role: RoleName } {
+  const role = draw.pick(roles)
+  return { role, moment: draw.pick(moments.filter((moment) => isPossible(moment, role))) }
+}
