@@ -25,9 +25,18 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *    <- start                     everyone's are: go
  *    done ->                      my part of the run has ended well
  *    <- finished | abort          the epoch is over
- *    <- assign, <- start          in an elastic run also later: the ranks that are left, and newcomers, continue in another epoch
- *    store ->, <- stored          the room's store, at any time: store/store-messages.ts
- *    ice ->, <- ice               ICE servers with fresh credentials, at any time
+ *
+ * An elastic run that has begun continues when a rank is lost; its members decide among themselves who the ranks are. The server helps:
+ *
+ *    <- gone                      a member is gone: a hint, and certain where it has left
+ *    <- assign, <- start          newcomers are linked to the ranks, in another epoch: signal, ready, linkDown and abort name that one
+ *    ranks ->                     who the ranks are now
+ *    out ->                       I am no rank any more: link me again as a newcomer
+ *
+ * And at any time:
+ *
+ *    store ->, <- stored          the room's store: store-messages.ts
+ *    ice ->, <- ice               ICE servers with fresh credentials
  *    ping ->, <- pong             a tab measures its round trip; pings of the server's own run the other way
  *
  * A member may enter with a token that it alone knows. That of who made the room, or was handed it, is the room's: the member that shows it is
@@ -40,7 +49,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
-export const protocolVersion = 7
+export const protocolVersion = 8
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
@@ -78,8 +87,7 @@ export const limits = {
   authenticateMs: 10_000,
   /** From `assign` until every rank is ready. */
   readyMs: 20_000,
-  /** In an elastic run: from the loss of a link until ranks that have not answered are left out; from a newcomer until it gets a rank. */
-  doubtMs: 1_500,
+  /** In an elastic run: from a newcomer until it is assigned its links. */
   joinMs: 1_000,
   /** From `assign` until newcomers to an elastic run are ready: the others train meanwhile. */
   prepareMs: 120_000,
@@ -278,6 +286,25 @@ export const clientMessageSchema = v.variant('type', [
   }),
   v.strictObject({ type: v.literal('abort'), epoch: epochSchema, text: text(limits.textChars) }),
   v.strictObject({ type: v.literal('done'), epoch: epochSchema }),
+  v.strictObject({
+    type: v.literal('ranks'),
+    /** The epoch with which the elastic run began. */
+    run: epochSchema,
+    /** Of several messages the one with the highest counts. */
+    ballot: whole(0, Number.MAX_SAFE_INTEGER),
+    /** By rank. */
+    ids: v.pipe(
+      v.array(memberIdSchema),
+      v.minLength(1),
+      v.maxLength(meshLimit),
+      v.check((ids) => new Set(ids).size === ids.length, 'distinct ids'),
+    ),
+  }),
+  v.strictObject({
+    type: v.literal('out'),
+    /** With which the elastic run began. */
+    epoch: epochSchema,
+  }),
   storeMessageSchema,
   v.strictObject({ type: v.literal('ice') }),
   v.strictObject({ type: v.literal('ping') }),
@@ -296,7 +323,7 @@ export type RoomState = (typeof roomStates)[number]
 const lobbyMemberSchema = v.object({
   ...infoEntries,
   id: memberIdSchema,
-  /** Its rank in the current epoch; null while it waits for the next one. */
+  /** Its rank in the current run; null for none. */
   rank: v.nullable(rankSchema),
   /** False for a rank whose signaling socket ended while the ring runs on. */
   attached: v.boolean(),
@@ -348,8 +375,10 @@ export const serverMessageSchema = v.variant('type', [
   v.object({
     type: v.literal('assign'),
     epoch: epochSchema,
-    /** Of an elastic run: the epoch with which it began. It continues in later ones. */
+    /** Of an elastic run: the epoch with which it began. Later ones link newcomers to it. */
     run: v.optional(epochSchema),
+    /** How many of the members are newcomers to a run that has begun: the last ones. The links are theirs alone. */
+    joining: v.optional(whole(1, meshLimit - 1)),
     rank: rankSchema,
     worldSize: whole(1, limits.membersPerRoom),
     /** By rank. */
@@ -379,6 +408,8 @@ export const serverMessageSchema = v.variant('type', [
     name: v.string(),
     rank: v.nullable(rankSchema),
     text: v.string(),
+    /** It said bye, or the maker removed it; false where its connection just ended: it may be alive. */
+    hasLeft: v.boolean(),
   }),
   storedMessageSchema,
   v.object({ type: v.literal('ping') }),

@@ -13,9 +13,9 @@ import {
 } from '../room/messages.ts'
 import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
-import { Room } from './room.ts'
+import { type Member, withoutRelay } from './linking.ts'
+import { type Going, Room } from './room.ts'
 import type { RelaySockets } from './room-relay.ts'
-import { type Member, withoutRelay } from './room-run.ts'
 
 export type { Limits } from '../room/messages.ts'
 export { linkKind } from '../room/topology.ts'
@@ -146,7 +146,7 @@ export class Rendezvous {
   /** A socket has ended by itself. */
   lost(connectionId: string, text: string): void {
     const connection = this.connections.get(connectionId)
-    if (connection) this.leave(connection, text, false)
+    if (connection) this.leave(connection, text, 'ended')
   }
 
   /** Tells everyone that the server ends, and closes every connection. */
@@ -195,7 +195,7 @@ export class Rendezvous {
       return
     }
     if (message.type === 'bye') {
-      this.leave(connection, 'left', true)
+      this.leave(connection, 'left', 'left')
       this.host.close(connection.id, 'bye')
       return
     }
@@ -276,7 +276,6 @@ export class Rendezvous {
         if (dismissed) this.end(dismissed, 'removed', text, null, text)
       },
       held: this.held,
-      heardAtMs: (id) => this.connections.get(id)?.heardAtMs ?? 0,
       iceServers: (id) => this.iceServers(id),
       relay: this.host.relay ?? null,
     })
@@ -355,7 +354,7 @@ export class Rendezvous {
       const silentMs = this.env.now() - connection.heardAtMs
       if (silentMs >= this.limits.goneMs) {
         const text = `the server heard nothing for ${Math.round(silentMs)} ms`
-        this.leave(connection, text, false)
+        this.leave(connection, text, 'ended')
         this.host.close(connection.id, text)
         return
       }
@@ -366,7 +365,7 @@ export class Rendezvous {
 
   // --- leaving ---
 
-  private leave(connection: Connection, text: string, isBye: boolean): void {
+  private leave(connection: Connection, text: string, how: Going): void {
     connection.cancelTimer()
     this.connections.delete(connection.id)
     if (!connection.place) return
@@ -374,7 +373,7 @@ export class Rendezvous {
     connection.place = null
     room.store.forget(connection.id)
     if (room.relay?.has(connection.id)) room.relay.remove(connection.id, text)
-    else if (member) room.remove(member, text, isBye)
+    else if (member) room.remove(member, text, how)
     else room.removeGuest(connection.id)
     if (!room.isEmpty) return
     room.store.close()
@@ -408,7 +407,7 @@ export class Rendezvous {
   ): void {
     this.send(connection.id, { type: 'error', code, text, about, isFatal: true })
     // Not an accident of the network: a rank that is thrown out of a run is gone, not detached.
-    this.leave(connection, why, true)
+    this.leave(connection, why, code === 'removed' ? 'left' : 'refused')
     this.host.close(connection.id, text)
   }
 

@@ -11,8 +11,9 @@ import type {
 import { type Refusal, removedBy } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 import { ringNeighbours } from '../room/topology.ts'
+import { type Member, planFor } from './linking.ts'
 import { type RelaySockets, RoomRelay } from './room-relay.ts'
-import { type EpochMessage, type Member, RoomRun } from './room-run.ts'
+import { RoomRun, type RunMessage } from './room-run.ts'
 import { RoomStore } from './room-store.ts'
 
 /** What a room needs from the server around it. */
@@ -33,8 +34,6 @@ export interface RoomHost {
   dismiss(connectionId: string, text: string): void
   /** What the stores of all rooms hold together. */
   readonly held: { sizeBytes: number }
-  /** When anything came on the connection. */
-  heardAtMs(connectionId: string): number
   /** For the links of one connection, with credentials that are fresh. */
   iceServers(connectionId: string): IceServer[]
   /** Null: this server relays no links. */
@@ -43,7 +42,10 @@ export interface RoomHost {
 
 export type RoomMessage =
   | MessageOf<'update' | 'propose' | 'handOver' | 'remove' | 'reach' | 'start'>
-  | EpochMessage
+  | RunMessage
+
+/** How a member went: by its own bye or removed by the maker, by a refusal that closed its connection, or that just ended. */
+export type Going = 'left' | 'refused' | 'ended'
 
 /**
  * One room: its members, its runs (room-run.ts), its store, the guests who are here for the store alone, and its relay, if the server has one.
@@ -88,7 +90,6 @@ export class Room {
       send: (member, message) => this.send(member, message),
       refuse: (member, code, text, about, isFatal) =>
         this.refuse(member, code, text, about, isFatal),
-      heardAtMs: ({ connectionId }) => (connectionId ? host.heardAtMs(connectionId) : 0),
       iceServers: (connectionId) => host.iceServers(connectionId),
       changed: () => this.lobbyChanged(),
       ended: () => {
@@ -149,7 +150,7 @@ export class Room {
     this.tellProposed(member)
     this.giveBack()
     this.lobbyChanged()
-    this.run.newcomers()
+    this.run.memberCame()
     return member
   }
 
@@ -178,32 +179,27 @@ export class Room {
   }
 
   /** The connection of `member` has ended. */
-  remove(member: Member, text: string, isBye: boolean): void {
+  remove(member: Member, text: string, how: Going): void {
+    const { run } = this
+    const rank = run.rankOf(member)
+    const staysInRun = how === 'ended' && run.keepsDetached(member)
     member.connectionId = null
     if (!this.members.some((one) => one.connectionId)) {
       this.endWithoutMembers()
       return
     }
-    const { run } = this
-    const rank = run.rankOf(member)
-    const isOwed = run.isOwed(rank)
-    if (isOwed && !isBye && run.keepsDetached) {
-      this.lobbyChanged()
-      run.finishIfDone()
-      return
-    }
-    const { id } = member
-    const { name } = member.info
-    this.members = this.members.filter((one) => one !== member)
-    for (const one of this.members) {
-      this.send(one, { type: 'gone', id, name, rank: rank >= 0 ? rank : null, text })
-    }
-    if (isOwed) run.lost(rank, text)
+    if (staysInRun) run.finishIfDone()
     else {
-      if (rank >= 0) run.finishIfDone()
+      const { id } = member
+      const { name } = member.info
+      const hasLeft = how === 'left'
+      this.members = this.members.filter((one) => one !== member)
+      for (const one of this.members)
+        this.send(one, { type: 'gone', id, name, rank: rank >= 0 ? rank : null, text, hasLeft })
+      run.memberWent(member, text, hasLeft)
       this.giveBack()
-      this.lobbyChanged()
     }
+    this.lobbyChanged()
   }
 
   /** A message of a member has come. */
@@ -302,7 +298,7 @@ export class Room {
     const ownClaim = this.claims.indexOf(maker.token ?? '')
     this.claims = this.claims.filter((claim, at) => at <= ownClaim || claim !== member.token)
     if (member.connectionId !== null) this.host.dismiss(member.connectionId, text)
-    else this.remove(member, text, true)
+    else this.remove(member, text, 'left')
   }
 
   private start(member: Member, { settings, isElastic = false }: MessageOf<'start'>): void {
@@ -313,7 +309,7 @@ export class Room {
       this.refuse(member, 'wrong-state', text, 'start')
       return
     }
-    const plan = run.planFor(members)
+    const plan = planFor(members, this.host.relay !== null)
     if ('code' in plan) {
       this.refuse(member, plan.code, plan.text, 'start')
       return

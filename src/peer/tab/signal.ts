@@ -27,7 +27,8 @@ export interface SignalEvents {
   /** The epoch has failed, and why. */
   abort: { epoch: number; rank: number | null; text: string }
   finished: { epoch: number }
-  gone: { id: string; name: string; rank: number | null; text: string }
+  /** `hasLeft`: it said bye or was removed; else only its connection to the server has ended. */
+  gone: { id: string; name: string; rank: number | null; text: string; hasLeft: boolean }
   /** A refusal that leaves the connection up, or a box that does not open. */
   refused: PeerError
   /**
@@ -150,7 +151,7 @@ export class SignalClient {
     this.connection.send({ type: 'handOver', id })
   }
 
-  /** Takes a member out of the room, which ends a run that it has a rank in; the maker's act. A refusal comes as `refused`. */
+  /** Takes a member out of the room, which ends a run that it has a rank in unless that is elastic; the maker's act. A refusal comes as `refused`. */
   remove(id: string): void {
     this.connection.send({ type: 'remove', id })
   }
@@ -204,6 +205,16 @@ export class SignalClient {
   /** This rank's part of the run has ended well; it may leave from now on. */
   done(epoch: number): void {
     this.connection.send({ type: 'done', epoch })
+  }
+
+  /** Who the ranks of an elastic run are now, by id, as its members have decided; the highest ballot counts. `run`: the epoch with which it began. */
+  ranks(run: number, ballot: number, ids: readonly string[]): void {
+    this.connection.send({ type: 'ranks', run, ballot, ids: [...ids] })
+  }
+
+  /** This tab is no rank any more of the elastic run that began with `epoch`, and wants links to its ranks as a newcomer. */
+  out(epoch: number): void {
+    this.connection.send({ type: 'out', epoch })
   }
 
   /** Leaves the room and closes; idempotent, and safe to call from `pagehide`. */

@@ -1,8 +1,10 @@
-import { beforeEach, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { meshLimit } from '../../../src/peer/room/edges.ts'
 import { limits } from '../../../src/peer/room/messages.ts'
-import { RendezvousWorld } from '../../support/rendezvous-world.ts'
+import { infoOf } from '../../support/member-info.ts'
+import { RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
 
-/** Runs that continue when a rank is lost, and admit newcomers. */
+/** Runs that continue when a rank is lost, whose members decide who the ranks are. */
 
 let world: RendezvousWorld
 beforeEach(() => {
@@ -25,226 +27,347 @@ function ready(ids: readonly string[]): void {
   for (const id of ids) world.say(id, { type: 'ready', epoch: world.last(id, 'assign').epoch })
 }
 
-const namesOf = (id: string) => world.last(id, 'assign').members.map(({ name }) => name)
+/** Newcomers are in the room, and have been assigned their links. */
+async function linking(...names: string[]): Promise<void> {
+  for (const name of names) world.join(name)
+  await world.env.advance(limits.joinMs)
+}
 
-it.each(['bye', 'close'] as const)(
-  'continues without a rank that is gone by %s, at once',
-  async (how) => {
+const idOf = (name: string) => world.last(name, 'welcome').id
+const namesOf = (id: string) => world.last(id, 'assign').members.map(({ name }) => name)
+const peersOf = (id: string) => world.last(id, 'assign').links.map(({ peerRank }) => peerRank)
+
+/** By the lobby: the names of the ranks, in order. */
+async function ranksOf(id: string): Promise<string[]> {
+  await world.tick()
+  const ranks = world.last(id, 'lobby').members.filter(({ rank }) => rank !== null)
+  return ranks.sort((a, b) => a.rank! - b.rank!).map(({ name }) => name)
+}
+
+function say(id: string, ballot: number, names: readonly string[]): void {
+  world.say(id, { type: 'ranks', run: 1, ballot, ids: names.map(idOf) })
+}
+
+describe('a rank that is gone', () => {
+  it.each([
+    ['bye', true],
+    ['a removal', true],
+    ['the end of its connection', false],
+    ['a refusal that closes its connection', false],
+  ])('by %s: the others hear it, and stay in their epoch', async (how, hasLeft) => {
     await begun(3)
     if (how === 'bye') world.say('t1', { type: 'bye' })
-    else world.server.lost('t1', 'closed')
-    for (const [rank, id] of ['t0', 't2'].entries()) {
-      expect(world.last(id, 'assign')).toMatchObject({ epoch: 2, run: 1, rank, worldSize: 2 })
-      expect(namesOf(id)).toEqual(['t0', 't2'])
+    else if (how === 'a removal') world.say('t0', { type: 'remove', id: idOf('t1') })
+    else if (how === 'the end of its connection') world.server.lost('t1', 'closed')
+    else world.server.receive('t1', 'no JSON')
+    for (const id of ['t0', 't2']) {
+      expect(world.last(id, 'gone')).toMatchObject({ name: 't1', rank: 1, hasLeft })
+      expect(world.all(id, 'assign')).toHaveLength(1)
       expect(world.all(id, 'abort')).toEqual([])
     }
-    ready(['t0', 't2'])
-    expect(world.last('t2', 'start')).toMatchObject({ epoch: 2, settings })
+    expect(await ranksOf('t0')).toEqual(['t0', 't2'])
     expect(await world.state('t0')).toBe('running')
-    for (const id of ['t0', 't2']) world.say(id, { type: 'done', epoch: 2 })
-    expect(world.last('t2', 'finished').epoch).toBe(2)
-  },
-)
-
-it('the maker may go: the next one is rank 0', async () => {
-  await begun(3)
-  world.say('t0', { type: 'bye' })
-  expect(world.last('t1', 'assign')).toMatchObject({ epoch: 2, rank: 0, worldSize: 2 })
-})
-
-it('where a link ends, a rank that does not answer is left out until it is heard again', async () => {
-  await begun(3)
-  world.deaf.add('t1')
-  world.say('t0', { type: 'linkDown', epoch: 1, peerRank: 1, text: 'silent' })
-  world.say('t2', { type: 'linkDown', epoch: 1, peerRank: 1, text: 'silent' })
-  await world.env.advance(limits.doubtMs)
-  expect(world.last('t1', 'abort')).toMatchObject({
-    epoch: 1,
-    rank: null,
-    text: 'epoch 1: the run continues without this tab: rank 1 (t1) did not answer within 1500 ms.',
   })
-  expect(namesOf('t0')).toEqual(['t0', 't2'])
-  ready(['t0', 't2'])
-  await world.env.advance(limits.joinMs)
-  expect(world.last('t0', 'assign').epoch).toBe(2)
-  // It is stopped, then woken.
-  world.deaf.delete('t1')
-  world.say('t1', { type: 'pong' })
-  await world.env.advance(limits.joinMs)
-  for (const id of ['t0', 't1', 't2']) {
-    expect(world.last(id, 'assign')).toMatchObject({ epoch: 3, run: 1, worldSize: 3 })
-    expect(namesOf(id)).toEqual(['t0', 't1', 't2'])
-  }
+
+  it('the last one ends the run, and members without a rank hear that it ended', async () => {
+    await begun(2)
+    await linking('late')
+    world.say('t0', { type: 'bye' })
+    expect(await world.state('late')).toBe('running')
+    world.server.lost('t1', 'closed')
+    expect(world.last('late', 'abort')).toMatchObject({
+      epoch: 2,
+      text: 'epoch 2: the run has ended before this tab could join it.',
+    })
+    expect(await world.state('late')).toBe('failed')
+  })
+
+  it('before the run has begun: it fails', async () => {
+    await world.fill(2)
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    world.say('t1', { type: 'bye' })
+    expect(world.last('t0', 'abort').text).toContain('rank 1 (t1) is gone')
+    expect(await world.state('t0')).toBe('failed')
+  })
+
+  it('a link that ends between two ranks changes nothing', async () => {
+    await begun(2)
+    world.say('t0', { type: 'linkDown', epoch: 1, peerRank: 1, text: 'ICE failed' })
+    await world.env.advance(10_000)
+    expect(world.inboxes.get('t1')!.map(({ type }) => type)).not.toContain('abort')
+    expect(world.all('t1', 'assign')).toHaveLength(1)
+    expect(await world.state('t1')).toBe('running')
+  })
 })
 
-it('where a link ends and all answer, they get new links', async () => {
-  const ids = await begun(2)
-  world.say('t0', { type: 'linkDown', epoch: 1, peerRank: 1, text: 'ICE failed' })
-  await world.env.advance(limits.doubtMs)
-  expect(world.last('t1', 'assign')).toMatchObject({ epoch: 2, run: 1, worldSize: 2 })
-  ready(ids)
-  expect(world.last('t1', 'start').epoch).toBe(2)
-})
+describe('newcomers', () => {
+  it('get links to all, and are ranks once everyone is ready', async () => {
+    const ids = await begun(2)
+    world.join('late')
+    await world.env.advance(limits.joinMs - 1)
+    expect(world.all('late', 'assign')).toEqual([])
+    await linking('later')
+    const all = [...ids, 'late', 'later']
+    for (const [rank, id] of all.entries()) {
+      const part = { epoch: 2, run: 1, rank, worldSize: 4, joining: 2 }
+      expect(world.last(id, 'assign')).toMatchObject(part)
+      expect(namesOf(id)).toEqual(all)
+    }
+    expect(all.map(peersOf)).toEqual([
+      [2, 3],
+      [2, 3],
+      [0, 1, 3],
+      [0, 1, 2],
+    ])
+    world.say('t1', { type: 'signal', epoch: 2, to: 2, attempt: 1, box: 'offer' })
+    expect(world.last('late', 'signal')).toMatchObject({ epoch: 2, from: 1, box: 'offer' })
+    expect(await world.state('t0')).toBe('running')
+    ready(all.slice(1))
+    expect(await ranksOf('t0')).toEqual(ids)
+    ready(['t0'])
+    for (const id of all) expect(world.last(id, 'start')).toMatchObject({ epoch: 2, settings })
+    expect(await ranksOf('t0')).toEqual(all)
+    // A candidate may come after another has brought the link up.
+    world.say('late', { type: 'signal', epoch: 2, to: 0, attempt: 1, box: 'candidate' })
+    expect(world.last('t0', 'signal')).toMatchObject({ epoch: 2, from: 2, box: 'candidate' })
+  })
 
-it('admits a newcomer; one that cannot be linked is left out for the rest of the run', async () => {
-  const ids = await begun(2)
-  world.join('late')
-  await world.tick()
-  expect(world.all('late', 'assign')).toEqual([])
-  await world.env.advance(limits.joinMs)
-  for (const id of [...ids, 'late'])
-    expect(world.last(id, 'assign')).toMatchObject({ epoch: 2, run: 1, worldSize: 3 })
-  expect(world.last('late', 'assign').rank).toBe(2)
-  world.say('t1', { type: 'linkDown', epoch: 2, peerRank: 2, text: 'no way' })
-  expect(world.last('late', 'abort').text).toBe(
-    'epoch 2: the run continues without this tab: rank 1 (t1) lost its link to rank 2 (late): no way',
+  it('that come while others are linked wait for the next linking', async () => {
+    const ids = await begun(1)
+    await linking('late')
+    await linking('later')
+    expect(world.all('later', 'assign')).toEqual([])
+    await world.env.advance(10 * limits.joinMs)
+    expect(world.all('later', 'assign')).toEqual([])
+    ready([...ids, 'late'])
+    await world.env.advance(limits.joinMs)
+    expect(world.last('later', 'assign')).toMatchObject({ epoch: 3, run: 1, rank: 2, joining: 1 })
+    expect(peersOf('late')).toEqual([2])
+  })
+
+  it(`get links up to ${meshLimit} members, and one that asks for another transport gets none`, async () => {
+    await begun(meshLimit - 2)
+    world.join('odd', roomA, infoOf('odd', { transport: 'port' }))
+    await linking('a', 'b', 'c')
+    expect(namesOf('t0').slice(-3)).toEqual([`t${meshLimit - 3}`, 'a', 'b'])
+    expect(world.all('c', 'assign')).toEqual([])
+    expect(world.all('odd', 'assign')).toEqual([])
+  })
+
+  it('that get ready are ranks without a rank that is lost meanwhile', async () => {
+    await begun(3)
+    await linking('late')
+    ready(['t0', 't2', 'late'])
+    expect(world.all('late', 'start')).toEqual([])
+    world.server.lost('t1', 'closed')
+    for (const id of ['t0', 't2', 'late']) expect(world.last(id, 'start').epoch).toBe(2)
+    expect(await ranksOf('t0')).toEqual(['t0', 't2', 'late'])
+  })
+
+  it('continue without another that is lost, and the ranks hear when the last one is', async () => {
+    const ids = await begun(2)
+    await linking('a', 'b')
+    ready([...ids, 'a'])
+    world.say('b', { type: 'bye' })
+    for (const id of [...ids, 'a']) expect(world.last(id, 'start').epoch).toBe(2)
+    await linking('c')
+    world.server.lost('c', 'closed')
+    for (const id of [...ids, 'a'])
+      expect(world.last(id, 'abort')).toMatchObject({
+        epoch: 3,
+        rank: null,
+        text: 'epoch 3: no newcomer is left: the last one has left.',
+      })
+    expect(await world.state('t0')).toBe('running')
+  })
+
+  it.each(['a rank', 'the newcomer'])(
+    'one whose link fails, as %s says, is left out for the rest of the run',
+    async (who) => {
+      const ids = await begun(2)
+      await linking('late', 'other')
+      ready(ids)
+      if (who === 'a rank')
+        world.say('t1', { type: 'linkDown', epoch: 2, peerRank: 2, text: 'no way' })
+      else world.say('late', { type: 'linkDown', epoch: 2, peerRank: 1, text: 'no way' })
+      const text =
+        who === 'a rank'
+          ? 'rank 1 (t1) lost its link to rank 2 (late): no way'
+          : 'rank 2 (late) lost its link to rank 1 (t1): no way'
+      expect(world.last('late', 'abort')).toMatchObject({
+        epoch: 2,
+        text: `epoch 2: the run continues without this tab: ${text}`,
+      })
+      for (const id of ids) expect(world.all(id, 'abort')).toEqual([])
+      ready(['other'])
+      expect(world.last('other', 'start').epoch).toBe(2)
+      await world.env.advance(10 * limits.joinMs)
+      expect(world.all('late', 'assign')).toHaveLength(1)
+    },
   )
-  expect(namesOf('t0')).toEqual(ids)
-  ready(ids)
-  await world.env.advance(10 * limits.joinMs)
-  expect(world.last('t0', 'assign').epoch).toBe(3)
+
+  it('one that aborts is left out for the rest of the run, and the ranks close its links', async () => {
+    const ids = await begun(2)
+    await linking('late')
+    world.say('late', { type: 'abort', epoch: 2, text: 'no data here' })
+    expect(world.last('late', 'abort').text).toBe(
+      'epoch 2: the run continues without this tab: no data here',
+    )
+    for (const id of ids)
+      expect(world.last(id, 'abort')).toMatchObject({
+        epoch: 2,
+        text: 'epoch 2: no newcomer is left: no data here',
+      })
+    await world.env.advance(10 * limits.joinMs)
+    expect(world.all('late', 'assign')).toHaveLength(1)
+    expect(await world.state('t0')).toBe('running')
+  })
+
+  it('of two that cannot be linked to each other the later one is left out', async () => {
+    const ids = await begun(1)
+    await linking('a', 'b')
+    world.say('a', { type: 'linkDown', epoch: 2, peerRank: 2, text: 'no way' })
+    expect(world.all('b', 'abort')).toHaveLength(1)
+    ready([...ids, 'a'])
+    expect(await ranksOf('t0')).toEqual(['t0', 'a'])
+  })
+
+  it('that are not ready in time are left out until they are heard again', async () => {
+    const ids = await begun(2)
+    await linking('late', 'quick')
+    ready([...ids, 'quick'])
+    await world.env.advance(limits.prepareMs - limits.pingMs)
+    expect(world.all('late', 'abort')).toEqual([])
+    world.deaf.add('late')
+    await world.env.advance(limits.pingMs)
+    expect(world.last('late', 'abort').text).toBe(
+      'epoch 2: the run continues without this tab: not every rank had its links within 120000 ms: missing rank 2 (late).',
+    )
+    expect(await ranksOf('t0')).toEqual([...ids, 'quick'])
+    await world.env.advance(2 * limits.joinMs)
+    expect(world.all('late', 'assign')).toHaveLength(1)
+    world.say('late', { type: 'pong' })
+    await world.env.advance(limits.joinMs)
+    expect(world.last('late', 'assign')).toMatchObject({ epoch: 3, rank: 3 })
+  })
+
+  it('may try again where a rank was not ready in time', async () => {
+    await begun(2)
+    await linking('late')
+    ready(['t0', 'late'])
+    await world.env.advance(limits.prepareMs)
+    expect(world.last('late', 'abort').text).toContain('missing rank 1 (t1)')
+    expect(world.last('t0', 'abort').epoch).toBe(2)
+    await world.env.advance(limits.pingMs + limits.joinMs)
+    expect(world.last('late', 'assign').epoch).toBe(3)
+    ready(['t0', 't1', 'late'])
+    expect(await ranksOf('t0')).toEqual(['t0', 't1', 'late'])
+  })
 })
 
-it('a rank that is not ready in time is left out', async () => {
-  const ids = await begun(3)
-  world.say('t2', { type: 'bye' })
-  ready(['t0'])
-  await world.env.advance(limits.readyMs)
-  expect(world.last('t1', 'abort').text).toContain('not every rank had its links')
-  expect(world.last('t0', 'assign')).toMatchObject({ epoch: 3, worldSize: 1 })
-  expect(ids).toHaveLength(3)
+describe('ranks', () => {
+  it('the newest ballot says who the ranks are, of those that are here', async () => {
+    await begun(3)
+    say('t2', 7, ['t2', 't0'])
+    expect(await ranksOf('t0')).toEqual(['t2', 't0'])
+    for (const ballot of [7, 6]) say('t0', ballot, ['t0', 't1', 't2'])
+    expect(await ranksOf('t0')).toEqual(['t2', 't0'])
+    world.server.lost('t2', 'closed')
+    expect(await ranksOf('t0')).toEqual(['t0'])
+    say('t1', 8, ['t1', 't2', 't0'])
+    expect(await ranksOf('t0')).toEqual(['t1', 't0'])
+  })
+
+  it('a newcomer that is linked and not among them is a rank once a later ballot has it', async () => {
+    const ids = await begun(2)
+    await linking('late')
+    ready([...ids, 'late'])
+    say('t0', 1, ids)
+    await world.env.advance(10 * limits.joinMs)
+    expect(await ranksOf('t0')).toEqual(ids)
+    expect(world.all('late', 'assign')).toHaveLength(1)
+    say('t1', 2, ['late', ...ids])
+    expect(await ranksOf('t0')).toEqual(['late', ...ids])
+  })
+
+  it('a member that is none any more gets no links until it says so', async () => {
+    await begun(3)
+    say('t0', 1, ['t0', 't1'])
+    await linking('late')
+    expect(namesOf('late')).toEqual(['t0', 't1', 'late'])
+    ready(['t0', 't1', 'late'])
+    world.say('t2', { type: 'out', epoch: 1 })
+    await world.env.advance(limits.joinMs)
+    expect(namesOf('t2')).toEqual(['t0', 't1', 'late', 't2'])
+    expect(peersOf('t2')).toEqual([0, 1, 2])
+    expect(peersOf('t0')).toEqual([3])
+    ready(['t0', 't1', 'late', 't2'])
+    expect(await ranksOf('t0')).toEqual(['t0', 't1', 'late', 't2'])
+  })
+
+  it('a rank that says out is a newcomer; a linking that it was in does not wait for it', async () => {
+    await begun(2)
+    await linking('late')
+    ready(['t0', 'late'])
+    world.say('t1', { type: 'out', epoch: 1 })
+    expect(world.last('t1', 'abort').text).toBe('epoch 2: this tab is no rank now.')
+    expect(await ranksOf('t0')).toEqual(['t0', 'late'])
+    await world.env.advance(limits.joinMs)
+    expect(namesOf('t1')).toEqual(['t0', 'late', 't1'])
+  })
+
+  it('only who has links to the ranks names them, and only in their run', async () => {
+    const ids = await begun(2)
+    await linking('late')
+    say('late', 5, ['late'])
+    expect(world.refusal('late')).toBe('wrong-epoch')
+    world.say('t0', { type: 'ranks', run: 2, ballot: 5, ids: [idOf('t1')] })
+    expect(world.refusal('t0')).toBe('wrong-epoch')
+    world.say('t1', { type: 'out', epoch: 2 })
+    expect(world.refusal('t1')).toBe('wrong-epoch')
+    expect(await ranksOf('t0')).toEqual(ids)
+    say('t0', 5, ['t1', 't1'])
+    expect(world.last('t0', 'error')).toMatchObject({ code: 'bad-message', isFatal: true })
+  })
 })
 
-it('ranks that are done with the epoch before end the run; a newcomer hears why', async () => {
-  const ids = await begun(2)
-  world.join('late')
-  await world.env.advance(limits.joinMs)
-  world.say('t0', { type: 'done', epoch: 1 })
-  expect(world.all('t0', 'finished')).toEqual([])
-  world.say('t1', { type: 'done', epoch: 1 })
-  for (const id of ids) expect(world.last(id, 'finished').epoch).toBe(1)
-  expect(world.last('late', 'abort').text).toBe(
-    'epoch 2: the run has ended before this tab could join it.',
-  )
-  expect(await world.state('t0')).toBe('finished')
-})
+describe('the end', () => {
+  it('once all ranks that are here are done, in whichever epoch they say so', async () => {
+    const ids = await begun(3)
+    await linking('late')
+    ready([...ids, 'late'])
+    await linking('later')
+    world.say('t0', { type: 'done', epoch: 1 })
+    world.say('t1', { type: 'done', epoch: 3 })
+    world.say('late', { type: 'done', epoch: 2 })
+    expect(world.all('t0', 'finished')).toEqual([])
+    world.server.lost('t2', 'closed')
+    for (const id of ['t0', 't1', 'late']) expect(world.last(id, 'finished').epoch).toBe(1)
+    expect(world.last('later', 'abort')).toMatchObject({
+      epoch: 3,
+      text: 'epoch 3: the run has ended before this tab could join it.',
+    })
+    expect(await world.state('t0')).toBe('finished')
+    world.say('t0', { type: 'start', settings })
+    expect(world.last('later', 'assign').epoch).toBe(4)
+  })
 
-it('ranks that came to the end before they took notice of the next epoch end the run', async () => {
-  const ids = await begun(2)
-  world.join('late')
-  await world.env.advance(limits.joinMs)
-  ready([...ids, 'late'])
-  expect(world.last('t0', 'start').epoch).toBe(2)
-  for (const id of ids) world.say(id, { type: 'done', epoch: 1 })
-  for (const id of ids) expect(world.last(id, 'finished').epoch).toBe(1)
-  expect(world.last('late', 'abort').text).toContain('the run has ended before this tab could join')
-  expect(await world.state('t0')).toBe('finished')
-})
+  it('an abort of a rank ends it for all, also for one that has lost its rank', async () => {
+    await begun(3)
+    say('t0', 1, ['t1', 't0'])
+    await linking('late')
+    world.say('t1', { type: 'abort', epoch: 2, text: 'epoch 2: out of memory' })
+    const told = { epoch: 1, rank: 0, text: 'epoch 1: rank 0 (t1): out of memory' }
+    for (const id of ['t0', 't1']) expect(world.last(id, 'abort')).toMatchObject(told)
+    expect(world.last('t2', 'abort').text).toBe('epoch 1: the run has ended without this tab.')
+    expect(world.last('late', 'abort').epoch).toBe(2)
+    expect(await world.state('t0')).toBe('failed')
+  })
 
-it('a rank that is done does not end the run of those that lost another; they finish it', async () => {
-  await begun(3)
-  world.say('t2', { type: 'bye' })
-  world.say('t0', { type: 'done', epoch: 1 })
-  await world.env.advance(limits.joinMs)
-  expect(world.last('t0', 'finished').epoch).toBe(1)
-  expect(world.last('t1', 'assign')).toMatchObject({ epoch: 3, rank: 0, worldSize: 1 })
-  ready(['t1'])
-  world.say('t1', { type: 'done', epoch: 3 })
-  expect(world.last('t1', 'finished').epoch).toBe(3)
-  expect(await world.state('t1')).toBe('finished')
-})
-
-it('an abort ends it for all, and a loss before it has begun too', async () => {
-  await begun(2)
-  world.say('t1', { type: 'abort', epoch: 1, text: 'out of memory' })
-  expect(world.last('t0', 'abort').text).toBe('epoch 1: rank 1 (t1): out of memory')
-  world.say('t0', { type: 'start', settings, isElastic: true })
-  world.say('t1', { type: 'bye' })
-  expect(world.last('t0', 'abort').text).toContain('rank 1 (t1) is gone')
-  expect(await world.state('t0')).toBe('failed')
-})
-
-it('a rank alone continues, and admits a newcomer', async () => {
-  await begun(2)
-  world.say('t0', { type: 'bye' })
-  expect(world.last('t1', 'assign')).toMatchObject({ epoch: 2, rank: 0, worldSize: 1 })
-  ready(['t1'])
-  world.join('late')
-  await world.env.advance(limits.joinMs)
-  expect(world.last('late', 'assign')).toMatchObject({ epoch: 3, run: 1, rank: 1, worldSize: 2 })
-})
-
-it('the others do not wait for a newcomer that takes long to get ready', async () => {
-  const ids = await begun(2)
-  world.join('late')
-  await world.env.advance(limits.joinMs + limits.prepareMs - 1)
-  expect(world.all('late', 'abort')).toEqual([])
-  ready([...ids, 'late'])
-  expect(world.last('t0', 'start').epoch).toBe(2)
-})
-
-it('a rank that falls silent while a newcomer gets ready is left out, and so is the newcomer until the others train', async () => {
-  await begun(3)
-  world.join('late')
-  await world.env.advance(limits.joinMs)
-  expect(namesOf('t0')).toEqual(['t0', 't1', 't2', 'late'])
-  world.deaf.add('t1')
-  world.say('t0', { type: 'linkDown', epoch: 1, peerRank: 1, text: 'silent' })
-  await world.env.advance(limits.doubtMs)
-  expect(namesOf('t0')).toEqual(['t0', 't2'])
-  expect(world.last('late', 'abort').text).toBe(
-    'epoch 2: the run continues without this tab: a rank is gone. This tab joins once the others train again.',
-  )
-  // A link to a rank that the server has left out may end later.
-  world.say('t2', { type: 'linkDown', epoch: 1, peerRank: 1, text: 'silent' })
-  await world.env.advance(limits.doubtMs)
-  ready(['t0', 't2'])
-  expect(world.last('t0', 'start').epoch).toBe(3)
-  await world.env.advance(limits.joinMs)
-  expect(world.last('late', 'assign')).toMatchObject({ epoch: 4, run: 1, rank: 2 })
-})
-
-it('a rank lost while a newcomer gets ready: those that are left continue at once', async () => {
-  await begun(2)
-  world.join('late')
-  await world.env.advance(limits.joinMs)
-  world.say('t1', { type: 'bye' })
-  expect(world.last('t0', 'assign')).toMatchObject({ epoch: 3, worldSize: 1 })
-  expect(world.all('late', 'assign')).toHaveLength(1)
-  ready(['t0'])
-  expect(world.last('t0', 'start').epoch).toBe(3)
-})
-
-it('a rank lost soon after it joined: the others do not wait for a newcomer', async () => {
-  const ids = await begun(2)
-  world.join('late')
-  await world.env.advance(limits.joinMs)
-  ready([...ids, 'late'])
-  world.join('later')
-  world.say('late', { type: 'bye' })
-  expect(namesOf('t0')).toEqual(['t0', 't1'])
-  ready(ids)
-  await world.env.advance(limits.joinMs)
-  expect(namesOf('t0')).toEqual(['t0', 't1', 'later'])
-})
-
-it('a newcomer that fails is left out for the rest of the run, a rank from before ends it', async () => {
-  await begun(2)
-  world.join('late')
-  await world.tick()
-  await world.env.advance(limits.joinMs)
-  ready(['t0', 't1', 'late'])
-  world.say('late', { type: 'abort', epoch: 2, text: 'no data here' })
-  expect(world.last('late', 'abort').text).toBe(
-    'epoch 2: the run continues without this tab: no data here',
-  )
-  for (const id of ['t0', 't1']) {
-    expect(namesOf(id)).toEqual(['t0', 't1'])
-    expect(world.all(id, 'abort')).toEqual([])
-  }
-  ready(['t0', 't1'])
-  await world.env.advance(10 * limits.joinMs)
-  expect(world.last('t0', 'assign').epoch).toBe(3)
-  world.say('t1', { type: 'abort', epoch: 3, text: 'the loss is NaN' })
-  expect(world.last('t0', 'abort').text).toContain('the loss is NaN')
+  it('in an epoch that is not of the run nobody is done', async () => {
+    await begun(2)
+    for (const id of ['t0', 't1']) world.say(id, { type: 'done', epoch: 2 })
+    expect(world.refusal('t0')).toBe('wrong-epoch')
+    expect(await world.state('t0')).toBe('running')
+  })
 })

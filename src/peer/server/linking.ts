@@ -1,0 +1,193 @@
+import type { Env } from '../../util/env.ts'
+import { without } from '../collective/failure.ts'
+import type { IceServer } from '../room/ice-servers.ts'
+import type {
+  AssignedLink,
+  ClientMessage,
+  Limits,
+  MemberInfo,
+  MessageOf,
+  ServerMessage,
+} from '../room/messages.ts'
+import type { Refusal } from '../room/refusals.ts'
+import type { TokenBucket } from '../room/token-bucket.ts'
+import { planLinks } from '../room/topology.ts'
+
+/** Of a room. */
+export interface Member {
+  readonly id: string
+  info: MemberInfo
+  /** Null once detached. */
+  connectionId: string | null
+  /** For the server alone: what it came with to be known by when it comes again. */
+  readonly token: string | null
+  /** Of its boxes between runs. */
+  readonly reaches: TokenBucket
+}
+
+/** What a run needs of its room. */
+export interface RunRoom {
+  readonly env: Env
+  readonly limits: Limits
+  readonly hasRelay: boolean
+  /** In order of joining, the maker first. */
+  members(): readonly Member[]
+  send(member: Member, message: ServerMessage): void
+  refuse(
+    member: Member,
+    code: Refusal,
+    text: string,
+    about: ClientMessage['type'],
+    isFatal?: boolean,
+  ): void
+  iceServers(connectionId: string): IceServer[]
+  /** The state, the epoch or the ranks are others. */
+  changed(): void
+  /** The run is over. */
+  ended(): void
+}
+
+/** For those who ask for a relay where there is none. */
+export const withoutRelay =
+  'this server has no relay. Start it with --relay, or the Vite plugin with relay: true.'
+
+export type LinkPlan = { readonly links: AssignedLink[][] }
+type Refused = { readonly code: Refusal; readonly text: string }
+
+/** The links of ranks that are these members, or why there can be none. */
+export function planFor(members: readonly Member[], hasRelay: boolean): LinkPlan | Refused {
+  const plan = planLinks(
+    members.map((one) => one.info),
+    hasRelay,
+  )
+  if ('apart' in plan) {
+    const [a, b] = plan.apart
+    const asked = [a, b].map((rank) => members[rank].info.transport)
+    const text = asked.includes('port')
+      ? `ranks ${a} and ${b} do not share a browser, but transport "port" was requested. Use "auto" or "webrtc".`
+      : `ranks ${a} and ${b} request transports "${asked.join('" and "')}". Use the same for both.`
+    return { code: 'no-transport', text }
+  }
+  if (!hasRelay && plan.links.flat().some(({ kind }) => kind === 'relay')) {
+    return {
+      code: 'no-relay',
+      text: `transport "relay" was requested, but ${withoutRelay}`,
+    }
+  }
+  return plan
+}
+
+/** A member's part, at its index among the members of the assignment. */
+interface Place {
+  readonly member: Member
+  readonly links: readonly AssignedLink[]
+  isReady: boolean
+  /** The others form their links without it. */
+  isOut: boolean
+  boxChars: number
+}
+
+/** An epoch whose links form: of ranks whose run begins, or of an elastic run's ranks and the newcomers behind them. */
+export class Linking {
+  readonly places: readonly Place[]
+  /** From `assign` until all are to be ready. units: ms. */
+  readonly readyMs: number
+
+  /** Tells all members their parts. `run`, `joining`: as in the message. */
+  constructor(
+    private readonly room: RunRoom,
+    readonly epoch: number,
+    members: readonly Member[],
+    links: readonly (readonly AssignedLink[])[],
+    mostMs: number,
+    elastic: { readonly run?: number; readonly joining?: number } = {},
+  ) {
+    this.places = members.map((member, at) => ({
+      member,
+      links: links[at],
+      isReady: false,
+      isOut: false,
+      boxChars: 0,
+    }))
+    const mayFallBack = links.flat().some(({ canRelay }) => canRelay)
+    // Then a link is tried one way after the other.
+    this.readyMs = mostMs + (mayFallBack ? room.limits.relayWaitMs : 0)
+    // Links need nothing of what was measured, and the message of a full room must fit.
+    const told = members.map(({ id, info: { measured: _, ...info } }) => ({ id, ...info }))
+    for (const [rank, member] of members.entries()) {
+      if (links[rank].some(({ kind }) => kind === 'webrtc')) this.sendIceServers(member)
+      room.send(member, {
+        type: 'assign',
+        epoch,
+        ...elastic,
+        rank,
+        worldSize: members.length,
+        members: told,
+        links: [...links[rank]],
+      })
+    }
+  }
+
+  private sendIceServers(member: Member): void {
+    const { connectionId } = member
+    if (connectionId === null) return
+    const iceServers = this.room.iceServers(connectionId)
+    if (iceServers.length > 0) this.room.send(member, { type: 'ice', iceServers })
+  }
+
+  /** Its index; -1 for one that has no part, or none any more. */
+  indexOf(member: Member): number {
+    return this.places.findIndex((one) => one.member === member && !one.isOut)
+  }
+
+  /** Of those that have a part. */
+  get late(): number[] {
+    return this.places.flatMap(({ isReady, isOut }, at) => (isReady || isOut ? [] : [at]))
+  }
+
+  get isReady(): boolean {
+    return this.late.length === 0
+  }
+
+  nameOf(at: number): string {
+    return `rank ${at} (${this.places[at].member.info.name})`
+  }
+
+  lateText(): string {
+    const names = this.late.map((at) => this.nameOf(at)).join(', ')
+    return `not every rank had its links within ${this.readyMs} ms: missing ${names}.`
+  }
+
+  downText(at: number, { peerRank, text }: MessageOf<'linkDown'>): string {
+    const peer = this.nameOf(peerRank)
+    return `${this.nameOf(at)} lost its link to ${peer}: ${without(`link to ${peer}: `, text)}`
+  }
+
+  /** Refuses a message about a rank that this one has no link to. */
+  hasLink(at: number, peerRank: number, about: ClientMessage['type']): boolean {
+    const { member, links } = this.places[at]
+    if (links.some((link) => link.peerRank === peerRank)) return true
+    const text = `this rank has no link to rank ${peerRank}.`
+    this.room.refuse(member, 'unknown-rank', text, about)
+    return false
+  }
+
+  passBox(from: number, { to, attempt, box }: MessageOf<'signal'>): void {
+    const place = this.places[from]
+    const mostBoxChars = this.room.limits.boxCharsPerLink * place.links.length
+    if (!this.hasLink(from, to, 'signal')) return
+    place.boxChars += box.length
+    if (place.boxChars > mostBoxChars) {
+      const text = `at most ${mostBoxChars} characters of signals are allowed in an epoch. Do not send data through signaling.`
+      this.room.refuse(place.member, 'too-large', text, 'signal', true)
+      return
+    }
+    const { epoch } = this
+    this.room.send(this.places[to].member, { type: 'signal', epoch, from, attempt, box })
+  }
+
+  /** To those that have a part. */
+  send(message: ServerMessage): void {
+    for (const { member, isOut } of this.places) if (!isOut) this.room.send(member, message)
+  }
+}

@@ -1,0 +1,198 @@
+import { withoutEpoch } from '../collective/failure.ts'
+import { meshLimit } from '../room/edges.ts'
+import type { JsonValue, MessageOf } from '../room/messages.ts'
+import { leftOutBecause } from '../room/refusals.ts'
+import { Linking, type Member, planFor, type RunRoom } from './linking.ts'
+
+/** What newcomers need of the run that they come to. */
+export interface BegunRun {
+  readonly room: RunRoom
+  /** The epoch with which it began. */
+  readonly first: number
+  readonly settings: JsonValue
+  ranks(): readonly Member[]
+  /** Whether the member has a link to the ranks: it has a rank, or had one. */
+  isLinked(member: Member): boolean
+  nextEpoch(): number
+  /** They are linked to all ranks and to each other. */
+  joined(newcomers: readonly Member[]): void
+}
+
+/**
+ * Newcomers to an elastic run that is on get links to its ranks and to each other, in an epoch for it, while the ranks train. One such linking
+ * at a time:
+ *
+ *   newcomer -1 s-> assign to ranks and newcomers -all ready-> start: the newcomers are ranks
+ *                     |  linkDown, abort of a newcomer: without it, for the rest of the run
+ *                     |  a rank or a newcomer is lost: without it
+ *                     |  not ready in time: without those newcomers, until they are heard again
+ *                     +-no newcomer left-> abort to the ranks, which close its links
+ */
+export class Newcomers {
+  private linking: Linking | null = null
+  /** Of the newest linking, which may be over: how many of its members were ranks. */
+  private ranksBefore = 0
+  private isOn = false
+  /** Members that get no links, by id: until they are heard again, or to the run's end. */
+  private readonly silent = new Set<string>()
+  private readonly barred = new Set<string>()
+  private cancelReady: () => void = () => undefined
+  /** The next linking, once one is due. */
+  private cancelDue: (() => void) | null = null
+
+  constructor(private readonly run: BegunRun) {}
+
+  /** A message of a member has come. */
+  heard({ id }: Member): void {
+    if (this.silent.delete(id)) this.changed()
+  }
+
+  /** Members or ranks are others: a linking continues with those that still belong to it, or newcomers get one soon. */
+  changed(): void {
+    const ranks = this.run.ranks()
+    if (this.isOn) {
+      for (const [at, { member, isOut }] of this.linking!.places.entries()) {
+        const belongs = this.isNewcomer(at) ? member.connectionId !== null : ranks.includes(member)
+        if (!isOut && !belongs) this.drop(at, 'this tab is no rank now.')
+      }
+      this.settle('the last one has left.')
+    }
+    if (this.isOn || this.cancelDue || this.waiting().length === 0) return
+    const { env, limits } = this.run.room
+    this.cancelDue = env.after(limits.joinMs, () => {
+      this.cancelDue = null
+      this.link()
+    })
+  }
+
+  /** Up to the number that can all be linked; those that ask for other transports than the ranks wait. */
+  private waiting(): Member[] {
+    const { room } = this.run
+    const all = [...this.run.ranks()]
+    const before = all.length
+    for (const one of room.members()) {
+      const { id, connectionId } = one
+      const isOutside = this.run.isLinked(one) || this.silent.has(id) || this.barred.has(id)
+      if (connectionId === null || isOutside || all.length === meshLimit) continue
+      if ('links' in planFor([...all, one], room.hasRelay)) all.push(one)
+    }
+    return all.slice(before)
+  }
+
+  private link(): void {
+    const newcomers = this.waiting()
+    if (newcomers.length === 0) return
+    const { room, first } = this.run
+    const members = [...this.run.ranks(), ...newcomers]
+    const plan = planFor(members, room.hasRelay)
+    if (!('links' in plan)) return
+    this.ranksBefore = members.length - newcomers.length
+    const links = plan.links.map((own, at) =>
+      own.filter(({ peerRank }) => this.isNewcomer(at) || this.isNewcomer(peerRank)),
+    )
+    const epoch = this.run.nextEpoch()
+    const elastic = { run: first, joining: newcomers.length }
+    this.isOn = true
+    this.linking = new Linking(room, epoch, members, links, room.limits.prepareMs, elastic)
+    this.cancelReady = room.env.after(this.linking.readyMs, () => this.endWait())
+    room.changed()
+  }
+
+  private isNewcomer(at: number): boolean {
+    return at >= this.ranksBefore
+  }
+
+  /** Takes what is said in the epoch of the newest linking. False for what is not. */
+  receive(
+    member: Member,
+    message: MessageOf<'signal' | 'ready' | 'linkDown' | 'abort' | 'done'>,
+  ): boolean {
+    const { linking } = this
+    const at = linking?.indexOf(member) ?? -1
+    if (linking?.epoch !== message.epoch || at < 0) return false
+    switch (message.type) {
+      case 'signal':
+        // Also later: a way may be found after another has brought the link up.
+        linking.passBox(at, message)
+        return true
+      case 'ready':
+        linking.places[at].isReady = true
+        if (this.isOn) this.settle()
+        return true
+      case 'linkDown': {
+        const { peerRank } = message
+        if (!linking.hasLink(at, peerRank, 'linkDown') || !this.isOn) return true
+        // Every link has a newcomer, behind all ranks.
+        const why = linking.downText(at, message)
+        if (!linking.places[peerRank].isOut) this.leaveOut(Math.max(at, peerRank), why, this.barred)
+        this.settle(why)
+        return true
+      }
+      case 'abort': {
+        if (!this.isOn || !this.isNewcomer(at)) return false
+        const why = withoutEpoch(message.text, message.epoch)
+        this.leaveOut(at, why, this.barred)
+        this.settle(why)
+        return true
+      }
+      case 'done':
+        return false
+    }
+  }
+
+  /** Not all have their links. */
+  private endWait(): void {
+    const { late, places } = this.linking!
+    const why = this.linking!.lateText()
+    const isRankLate = late.some((at) => !this.isNewcomer(at))
+    for (const [at, { isOut }] of places.entries())
+      if (this.isNewcomer(at) && !isOut && (isRankLate || late.includes(at)))
+        this.leaveOut(at, why, this.silent)
+    this.settle(why)
+  }
+
+  private leaveOut(at: number, why: string, outside: Set<string>): void {
+    outside.add(this.linking!.places[at].member.id)
+    this.drop(at, leftOutBecause(why))
+  }
+
+  private drop(at: number, text: string): void {
+    const { places, epoch } = this.linking!
+    places[at].isOut = true
+    const whole = `epoch ${epoch}: ${text}`
+    this.run.room.send(places[at].member, { type: 'abort', epoch, rank: null, text: whole })
+  }
+
+  /** The linking is over once no newcomer is left, or all that are left are ready. */
+  private settle(why = ''): void {
+    const { epoch, places, isReady } = this.linking!
+    const newcomers = places.flatMap(({ member, isOut }, at) =>
+      this.isNewcomer(at) && !isOut ? [member] : [],
+    )
+    if (newcomers.length > 0 && !isReady) return
+    this.stop()
+    if (newcomers.length > 0) {
+      this.linking!.send({ type: 'start', epoch, settings: this.run.settings })
+      this.run.joined(newcomers)
+      return
+    }
+    const text = `epoch ${epoch}: no newcomer is left: ${why}`
+    this.linking!.send({ type: 'abort', epoch, rank: null, text })
+    this.changed()
+  }
+
+  private stop(): void {
+    this.cancelReady()
+    this.isOn = false
+  }
+
+  /** The run is over. */
+  end(): void {
+    this.cancelDue?.()
+    if (!this.isOn) return
+    this.stop()
+    for (const [at, { isOut }] of this.linking!.places.entries())
+      if (this.isNewcomer(at) && !isOut)
+        this.drop(at, 'the run has ended before this tab could join it.')
+  }
+}
