@@ -42,6 +42,10 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  * A member may enter with a token that it alone knows. That of who made the room, or was handed it, is the room's: the member that shows it is
  * the maker again, at once or when the run that is on has ended. The server tells a token to nobody.
  *
+ * A member whose connection ended comes back with its id (`again`), and with the elastic run that it is in. A server that does not know the run,
+ * because it is another process, takes it over: epochs, settings and ranks. Else the member has its rank again where it is still among the ranks;
+ * in a run that is not elastic, where its rank is detached.
+ *
  * Who enters without `info` is a guest: inside for the store and ICE servers alone, in no lobby and no epoch.
  *
  *    relay ->                     in the place of create or join: one end of a relayed link, with the proof of the room's key
@@ -91,6 +95,8 @@ export const limits = {
   joinMs: 1_000,
   /** From `assign` until newcomers to an elastic run are ready: the others train meanwhile. */
   prepareMs: 120_000,
+  /** From the first member that brings an elastic run to a server that does not know it, until the server waits for the other ranks no more. */
+  backMs: 10_000,
   /** The server pings this often and drops a connection that it has not heard from for `goneMs`. */
   pingMs: 5_000,
   goneMs: 15_000,
@@ -234,6 +240,37 @@ export type MemberInfo = v.InferOutput<typeof infoSchema>
 /** Null for a guest. */
 const entrySchema = v.nullable(infoSchema)
 
+const ballotSchema = whole(0, Number.MAX_SAFE_INTEGER)
+/** Members in the order of their ranks. */
+const ranksSchema = v.pipe(
+  v.array(memberIdSchema),
+  v.minLength(1),
+  v.maxLength(meshLimit),
+  v.check((ids) => new Set(ids).size === ids.length, 'distinct ids'),
+)
+
+/** An elastic run, as a member that is in it knows it. */
+const runNowSchema = v.strictObject({
+  /** The epoch with which it began, and the newest. */
+  run: epochSchema,
+  epoch: epochSchema,
+  /** As in the newest message `ranks`. */
+  ballot: ballotSchema,
+  ids: ranksSchema,
+  settings: json(limits.settingsBytes),
+})
+export type RunNow = v.InferOutput<typeof runNowSchema>
+
+/** Of a member whose connection ended, and which is back. */
+const againSchema = v.optional(
+  v.strictObject({
+    /** What the server called it; it does so again where no member in the room has that id. */
+    id: memberIdSchema,
+    run: v.optional(runNowSchema),
+  }),
+)
+export type Again = NonNullable<v.InferOutput<typeof againSchema>>
+
 export const clientMessageSchema = v.variant('type', [
   v.strictObject({
     type: v.literal('create'),
@@ -242,6 +279,7 @@ export const clientMessageSchema = v.variant('type', [
     authKey: hex(32),
     info: entrySchema,
     token: tokenSchema,
+    again: againSchema,
   }),
   v.strictObject({
     type: v.literal('join'),
@@ -250,6 +288,7 @@ export const clientMessageSchema = v.variant('type', [
     proof: hex(32),
     info: entrySchema,
     token: tokenSchema,
+    again: againSchema,
   }),
   v.strictObject({
     type: v.literal('relay'),
@@ -291,14 +330,8 @@ export const clientMessageSchema = v.variant('type', [
     /** The epoch with which the elastic run began. */
     run: epochSchema,
     /** Of several messages the one with the highest counts. */
-    ballot: whole(0, Number.MAX_SAFE_INTEGER),
-    /** By rank. */
-    ids: v.pipe(
-      v.array(memberIdSchema),
-      v.minLength(1),
-      v.maxLength(meshLimit),
-      v.check((ids) => new Set(ids).size === ids.length, 'distinct ids'),
-    ),
+    ballot: ballotSchema,
+    ids: ranksSchema,
   }),
   v.strictObject({
     type: v.literal('out'),

@@ -4,6 +4,7 @@ import type { IceServer } from '../room/ice-servers.ts'
 import type {
   AssignedLink,
   ClientMessage,
+  JsonValue,
   Limits,
   MemberInfo,
   MessageOf,
@@ -43,6 +44,8 @@ export interface RunRoom {
   iceServers(connectionId: string): IceServer[]
   /** The state, the epoch or the ranks are others. */
   changed(): void
+  /** A member has brought a run with these settings, which the room did not know. */
+  takenOver(settings: JsonValue): void
   /** The run is over. */
   ended(): void
 }

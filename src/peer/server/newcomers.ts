@@ -13,6 +13,8 @@ export interface BegunRun {
   ranks(): readonly Member[]
   /** Whether the member has a link to the ranks: it has a rank, or had one. */
   isLinked(member: Member): boolean
+  /** Ranks may still come back that newcomers are to be linked to. */
+  isGathering(): boolean
   nextEpoch(): number
   /** They are linked to all ranks and to each other. */
   joined(newcomers: readonly Member[]): void
@@ -57,7 +59,8 @@ export class Newcomers {
       }
       this.settle('the last one has left.')
     }
-    if (this.isOn || this.cancelDue || this.waiting().length === 0) return
+    if (this.isOn || this.cancelDue || this.run.isGathering()) return
+    if (this.waiting().length === 0) return
     const { env, limits } = this.run.room
     this.cancelDue = env.after(limits.joinMs, () => {
       this.cancelDue = null
@@ -73,7 +76,7 @@ export class Newcomers {
     for (const one of room.members()) {
       const { id, connectionId } = one
       const isOutside = this.run.isLinked(one) || this.silent.has(id) || this.barred.has(id)
-      if (connectionId === null || isOutside || all.length === meshLimit) continue
+      if (connectionId === null || isOutside || all.length >= meshLimit) continue
       if ('links' in planFor([...all, one], room.hasRelay)) all.push(one)
     }
     return all.slice(before)

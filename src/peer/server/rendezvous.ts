@@ -320,7 +320,16 @@ export class Rendezvous {
   }
 
   private join(connection: Connection, message: MessageOf<'join'>): void {
-    const room = this.provenRoom(connection, message)
+    let room = this.provenRoom(connection, message)
+    const before = room?.connectionOf(message)
+    if (before !== undefined) {
+      // Its network changed, say, and the end of its first connection has not come through.
+      const text = 'it has come back on another connection'
+      this.leave(this.connections.get(before)!, text, 'ended')
+      this.host.close(before, text)
+      // It may have been the last one in the room.
+      room = this.provenRoom(connection, message)
+    }
     if (!room) return
     const [count, most, who] = message.info
       ? [room.size, this.limits.membersPerRoom, 'members']
@@ -336,11 +345,11 @@ export class Rendezvous {
   private admit(
     connection: Connection,
     room: Room,
-    { info, token }: MessageOf<'create' | 'join'>,
+    { info, token, again }: MessageOf<'create' | 'join'>,
   ): void {
     connection.cancelTimer()
     this.schedulePing(connection)
-    const member = info ? room.add(connection.id, info, token ?? null) : null
+    const member = info ? room.add(connection.id, info, token ?? null, again) : null
     if (!member) room.addGuest(connection.id)
     connection.place = { room, member }
   }

@@ -1,5 +1,5 @@
 import { without, withoutEpoch } from '../collective/failure.ts'
-import type { JsonValue, MessageOf, RoomState, ServerMessage } from '../room/messages.ts'
+import type { JsonValue, MessageOf, RoomState, RunNow, ServerMessage } from '../room/messages.ts'
 import { Linking, type LinkPlan, type Member, type RunRoom } from './linking.ts'
 import { Newcomers } from './newcomers.ts'
 
@@ -15,6 +15,8 @@ interface Elastic {
   ballot: number
   /** Members that are linked to the ranks and have no rank, by id. */
   readonly outside: Set<string>
+  /** Until then ranks may come back to a run that they have brought to this server. */
+  readonly gatherUntilMs: number
 }
 
 /**
@@ -36,6 +38,8 @@ interface Elastic {
  * - It gives newcomers links (newcomers.ts), each time in a new epoch. They are ranks from then on, behind the others.
  * - `ranks` tells it who the ranks are. A member that was one and is none any more gets no links until it says `out`: then it is a newcomer.
  * - An end of a link between two ranks is no news to it. An abort of a rank ends the run for all.
+ * - A rank whose socket ended has its rank again when it comes back, unless the members say otherwise. One that brings a run that the room does
+ *   not know, because its server is new or all ranks were away, makes it know it. Newcomers and the run's end then wait a while for the others.
  */
 export class RoomRun {
   state: RoomState = 'lobby'
@@ -45,12 +49,16 @@ export class RoomRun {
   /** Ranks whose part of the run has ended well, by id. */
   private readonly done = new Set<string>()
   private settings: JsonValue = null
-  /** Of the epoch with which the run began. */
+  /** The epoch with which the current or last run began. */
+  private first = 0
+  /** How that epoch's links form; null for a run that began elsewhere. */
   private linking: Linking | null = null
   private isElastic = false
   /** Null before the run has begun, and where it is not elastic. */
   private elastic: Elastic | null = null
-  private cancelReady: () => void = () => undefined
+  private cancelTimer: () => void = () => undefined
+  /** What the ranks of the last run were told at its end; null where none was left. */
+  private lastWords: ServerMessage | null = null
 
   constructor(private readonly room: RunRoom) {}
 
@@ -75,13 +83,9 @@ export class RoomRun {
     return `rank ${rank} (${this.ranks[rank].info.name})`
   }
 
-  private get first(): number {
-    return this.linking?.epoch ?? this.epoch
-  }
-
   start({ links }: LinkPlan, settings: JsonValue, isElastic: boolean): void {
     const { room } = this
-    this.epoch++
+    this.first = ++this.epoch
     this.state = 'assigned'
     this.settings = settings
     this.isElastic = isElastic
@@ -90,15 +94,31 @@ export class RoomRun {
     const elastic = isElastic ? { run: epoch } : {}
     const linking = new Linking(room, epoch, ranks, links, room.limits.readyMs, elastic)
     this.linking = linking
-    this.cancelReady = room.env.after(linking.readyMs, () =>
+    this.cancelTimer = room.env.after(linking.readyMs, () =>
       this.fail(linking.late[0], `${linking.lateText()} Check those tabs and start again.`),
     )
     room.changed()
   }
 
-  /** Newcomers may have come. */
+  /** A member has come, or come back. */
   memberCame(): void {
-    this.elastic?.newcomers.changed()
+    if (this.elastic) this.setRanks()
+  }
+
+  /** A member has come back, and is in the elastic run `now`. */
+  memberBack(member: Member, now: RunNow): void {
+    const { elastic, first } = this
+    if (elastic && now.run === first) {
+      this.epoch = Math.max(this.epoch, now.epoch)
+      if (!elastic.order.includes(member.id)) elastic.outside.add(member.id)
+      this.reorder(now)
+    } else if (this.isOn) return
+    else if (now.run < first || (now.run === first && this.lastWords)) {
+      const { run: epoch } = now
+      const text = `epoch ${epoch}: ${endedWithout}`
+      const isLast = now.run === first && this.lastWords
+      this.room.send(member, isLast || { type: 'abort', epoch, rank: null, text })
+    } else if (now.ids.includes(member.id)) this.takeOver(now)
   }
 
   /** A message of a member has come. */
@@ -133,40 +153,32 @@ export class RoomRun {
   private take(member: Member, message: EpochMessage): void {
     const { type, epoch } = message
     const { linking, first } = this
+    const rank = this.rankOf(member)
+    const place = linking?.indexOf(member) ?? -1
     const isOfRank = type === 'done' || type === 'abort'
-    const rank = isOfRank ? this.rankOf(member) : (linking?.indexOf(member) ?? -1)
-    const newest = isOfRank ? this.epoch : first
-    if (!this.isOn || !linking || rank < 0 || epoch < first || epoch > newest) {
-      this.refuseEpoch(member, type, epoch)
+    const isIn = isOfRank ? rank >= 0 && epoch <= this.epoch : place >= 0 && epoch === first
+    if (!this.isOn || !isIn || epoch < first) this.refuseEpoch(member, type, epoch)
+    else if (type === 'abort') {
+      const text = withoutEpoch(message.text, epoch)
+      const why = without(`rank ${rank} `, text)
+      this.fail(rank, `${this.nameOf(rank)}${why === text ? ':' : ''} ${why}`)
+    } else if (type === 'done') this.takeDone(member)
+    else if (type === 'signal') linking!.passBox(place, message)
+    else if (type === 'linkDown') this.linkDown(linking!, place, message)
+    else if (this.state === 'assigned') {
+      linking!.places[place].isReady = true
+      if (linking!.isReady) this.begin()
+    }
+  }
+
+  private takeDone(member: Member): void {
+    if (this.state !== 'running') {
+      const text = 'done arrived before the run had started.'
+      this.room.refuse(member, 'wrong-state', text, 'done')
       return
     }
-    switch (type) {
-      case 'signal':
-        linking.passBox(rank, message)
-        return
-      case 'ready':
-        if (this.state !== 'assigned') return
-        linking.places[rank].isReady = true
-        if (linking.isReady) this.begin()
-        return
-      case 'linkDown':
-        this.linkDown(linking, rank, message)
-        return
-      case 'abort': {
-        const text = withoutEpoch(message.text, epoch)
-        const why = without(`rank ${rank} `, text)
-        this.fail(rank, `${this.nameOf(rank)}${why === text ? ':' : ''} ${why}`)
-        return
-      }
-      case 'done':
-        if (this.state !== 'running') {
-          const text = 'done arrived before the run had started.'
-          this.room.refuse(member, 'wrong-state', text, 'done')
-          return
-        }
-        this.done.add(member.id)
-        this.finishIfDone()
-    }
+    this.done.add(member.id)
+    this.finishIfDone()
   }
 
   /** Common and harmless: the message crossed the end of its epoch. */
@@ -183,13 +195,12 @@ export class RoomRun {
   }
 
   private begin(): void {
-    this.cancelReady()
+    this.cancelTimer()
     this.state = 'running'
     const { epoch, settings } = this
     this.sendToRanks({ type: 'start', epoch, settings })
-    if (this.isElastic) this.elastic = this.newElastic()
-    this.room.changed()
-    this.elastic?.newcomers.changed()
+    if (this.isElastic) this.beginElastic(this.ranks.map(({ id }) => id))
+    else this.room.changed()
   }
 
   private linkDown(linking: Linking, at: number, message: MessageOf<'linkDown'>): void {
@@ -201,9 +212,8 @@ export class RoomRun {
 
   // --- an elastic run ---
 
-  private newElastic(): Elastic {
+  private beginElastic(order: string[], ballot = -1, gatherMs = 0): void {
     const { room, settings, first } = this
-    const order = this.ranks.map(({ id }) => id)
     const outside = new Set<string>()
     const newcomers = new Newcomers({
       room,
@@ -211,29 +221,55 @@ export class RoomRun {
       settings,
       ranks: () => this.ranks,
       isLinked: (member) => this.rankOf(member) >= 0 || outside.has(member.id),
+      isGathering: () => this.isGathering,
       nextEpoch: () => ++this.epoch,
       joined: (members) => {
-        const { order } = this.elastic!
-        order.push(...members.map(({ id }) => id).filter((id) => !order.includes(id)))
+        const known = this.elastic!.order
+        known.push(...members.map(({ id }) => id).filter((id) => !known.includes(id)))
         this.setRanks()
       },
     })
-    return { newcomers, order, ballot: -1, outside }
+    const gatherUntilMs = room.env.now() + gatherMs
+    this.elastic = { newcomers, order, ballot, outside, gatherUntilMs }
+    this.setRanks()
   }
 
-  private takeRanks(member: Member, { run, ballot, ids }: MessageOf<'ranks'>): void {
+  private takeOver({ run, epoch, ballot, ids, settings }: RunNow): void {
+    const { env, limits } = this.room
+    this.state = 'running'
+    this.isElastic = true
+    this.first = run
+    this.epoch = Math.max(this.epoch, epoch)
+    this.settings = settings
+    this.room.takenOver(settings)
+    this.cancelTimer = env.after(limits.backMs, () => this.setRanks())
+    this.beginElastic([...ids], ballot, limits.backMs)
+  }
+
+  /** Whether the run waits for ranks that may come back. */
+  private get isGathering(): boolean {
+    const { elastic, room } = this
+    if (!elastic || room.env.now() >= elastic.gatherUntilMs) return false
+    return this.ranks.length < elastic.order.length
+  }
+
+  private takeRanks(member: Member, message: MessageOf<'ranks'>): void {
     const { elastic } = this
-    const isLinked = this.rankOf(member) >= 0 || elastic?.outside.has(member.id)
-    if (!elastic || run !== this.first || !isLinked) {
-      this.refuseEpoch(member, 'ranks', run, this.first)
-      return
-    }
-    if (ballot <= elastic.ballot) return
+    const isLinked = elastic && (this.rankOf(member) >= 0 || elastic.outside.has(member.id))
+    if (message.run !== this.first || !isLinked)
+      this.refuseEpoch(member, 'ranks', message.run, this.first)
+    else if (this.reorder(message)) this.setRanks()
+  }
+
+  /** False where a newer ballot is known. */
+  private reorder({ ballot, ids }: Pick<RunNow, 'ballot' | 'ids'>): boolean {
+    const elastic = this.elastic!
+    if (ballot <= elastic.ballot) return false
     for (const id of elastic.order) elastic.outside.add(id)
     for (const id of ids) elastic.outside.delete(id)
     elastic.ballot = ballot
     elastic.order = [...ids]
-    this.setRanks()
+    return true
   }
 
   private out(member: Member, { epoch }: MessageOf<'out'>): void {
@@ -268,22 +304,21 @@ export class RoomRun {
   finishIfDone(): void {
     const attached = this.ranks.filter((one) => one.connectionId)
     // No rank is left to report an end, and members that wait here must not wait forever.
-    if (attached.length === 0) this.end('failed')
-    else if (attached.every((one) => this.done.has(one.id))) {
-      this.sendToRanks({ type: 'finished', epoch: this.first })
-      this.end('finished')
-    }
+    if (attached.length === 0) this.end('failed', null)
+    else if (attached.every((one) => this.done.has(one.id)) && !this.isGathering)
+      this.end('finished', { type: 'finished', epoch: this.first })
   }
 
   private fail(rank: number, text: string): void {
     const { first: epoch } = this
-    this.sendToRanks({ type: 'abort', epoch, rank, text: `epoch ${epoch}: ${text}` })
-    this.end('failed')
+    this.end('failed', { type: 'abort', epoch, rank, text: `epoch ${epoch}: ${text}` })
   }
 
-  private end(state: 'finished' | 'failed'): void {
+  private end(state: 'finished' | 'failed', words: ServerMessage | null): void {
     const { elastic, first: epoch, room } = this
-    const text = `epoch ${epoch}: the run has ended without this tab.`
+    this.lastWords = words
+    if (words) this.sendToRanks(words)
+    const text = `epoch ${epoch}: ${endedWithout}`
     for (const member of elastic ? room.members() : [])
       if (elastic!.outside.has(member.id))
         room.send(member, { type: 'abort', epoch, rank: null, text })
@@ -294,12 +329,15 @@ export class RoomRun {
 
   /** Nobody is in the room. */
   reset(): void {
-    if (this.isOn) this.state = 'failed'
+    if (this.isOn) {
+      this.state = 'failed'
+      this.lastWords = null
+    }
     this.clear()
   }
 
   private clear(): void {
-    this.cancelReady()
+    this.cancelTimer()
     this.elastic?.newcomers.end()
     this.elastic = null
     this.linking = null
@@ -312,3 +350,5 @@ export class RoomRun {
     for (const member of this.ranks) this.room.send(member, message)
   }
 }
+
+const endedWithout = 'the run has ended without this tab.'

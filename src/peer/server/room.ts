@@ -1,6 +1,7 @@
 import { type Env, toHex } from '../../util/env.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import type {
+  Again,
   ClientMessage,
   JsonValue,
   Limits,
@@ -92,6 +93,10 @@ export class Room {
         this.refuse(member, code, text, about, isFatal),
       iceServers: (connectionId) => host.iceServers(connectionId),
       changed: () => this.lobbyChanged(),
+      takenOver: (settings) => {
+        this.proposed = settings
+        for (const one of this.members.slice(1)) this.tellProposed(one)
+      },
       ended: () => {
         this.members = this.members.filter((one) => one.connectionId)
         this.giveBack()
@@ -141,17 +146,37 @@ export class Room {
 
   // --- members ---
 
-  add(connectionId: string, info: MemberInfo, token: string | null): Member {
-    const { env, limits } = this.host
-    const reaches = new TokenBucket(env, limits.reachesPerSec, limits.reachBurst)
-    const member: Member = { id: toHex(env.random(8)), info, connectionId, token, reaches }
-    this.members.push(member)
+  add(connectionId: string, info: MemberInfo, token: string | null, again?: Again): Member {
+    const detached = this.members.find(
+      (one) => one.id === again?.id && one.token === token && one.connectionId === null,
+    )
+    const member = detached ?? this.newMember(info, token, again)
+    member.connectionId = connectionId
+    member.info = info
     this.send(member, this.welcome(member.id))
     this.tellProposed(member)
     this.giveBack()
     this.lobbyChanged()
+    if (again?.run) this.run.memberBack(member, again.run)
     this.run.memberCame()
     return member
+  }
+
+  private newMember(info: MemberInfo, token: string | null, again?: Again): Member {
+    const { env, limits } = this.host
+    const isTaken = this.members.some(({ id }) => id === again?.id)
+    const id = again && !isTaken ? again.id : toHex(env.random(8))
+    const reaches = new TokenBucket(env, limits.reachesPerSec, limits.reachBurst)
+    const member: Member = { id, info, connectionId: null, token, reaches }
+    this.members.push(member)
+    return member
+  }
+
+  /** On which the member is still here that comes back with `again`, and knows its token. */
+  connectionOf({ token, again }: MessageOf<'join'>): string | undefined {
+    if (!again || token === undefined) return undefined
+    const same = this.members.find((one) => one.id === again.id && one.token === token)
+    return same?.connectionId ?? undefined
   }
 
   private tellProposed(member: Member): void {

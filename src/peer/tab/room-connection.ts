@@ -2,14 +2,16 @@ import { type Env, systemEnv } from '../../util/env.ts'
 import { messageOf, PeerError } from '../../util/errors.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import {
+  type Again,
   type ClientMessage,
   limits,
   type MemberInfo,
   parseServerMessage,
   protocolVersion,
+  type RunNow,
   type ServerMessage,
 } from '../room/messages.ts'
-import { SignalError } from '../room/refusals.ts'
+import { type Refusal, SignalError } from '../room/refusals.ts'
 import type { RoomOptions, SocketLike } from '../room/room-options.ts'
 import { RoomSecret } from '../room/secret.ts'
 
@@ -27,15 +29,42 @@ export interface RoomListener {
   refused(error: PeerError, call?: number): void
   /** The connection has ended: the last word, and not told for our own `bye`. */
   lost(error: PeerError): void
+  /** The connection has ended, and is tried again; not while it stays so. */
+  away?(error: PeerError): void
+  /** In the room again; `isSame`: by the id that it had. */
+  back?(isSame: boolean): void
 }
 
+/** What brings a member back into its room when its connection has ended. */
+export interface Reconnecting {
+  /** Whether it is tried, until `bye` or a refusal that will not pass. Default false: the connection's end is the last word. */
+  reconnects?: boolean
+  /** The elastic run that this member is in, for a server that does not know it; null for none. */
+  runNow?: () => RunNow | null
+}
+
+/** Refusals that may have passed when a member tries again to come back. */
+const passing: readonly Refusal[] = [
+  'shutting-down',
+  'unknown-room',
+  'room-exists',
+  'room-full',
+  'server-full',
+  'too-many',
+  'too-slow',
+]
+/** From a connection's end until the next try: this long at first, then twice as long each time. units: ms. */
+const retryMs = { first: 250, most: 8_000 }
+
 /**
- * A tab's way into one room, as a member or as a guest (`info` null): it opens the socket, proves the secret, answers pings and
- * notices the end. What is said inside is its owner's.
+ * A tab's way into one room, as a member or as a guest (`info` null): it opens the socket, proves the secret, answers pings,
+ * notices the end, and comes back if it is to. What is said inside is its owner's.
  */
 export class RoomConnection {
   /** What the server calls us; set once `open` has resolved. */
   id = ''
+  /** What the others know of this member; null for a guest. */
+  info: MemberInfo | null
   /** The room's keys, once `open` was called and they are derived. */
   secret: RoomSecret | null = null
   /** What the server has told last; empty where it has none. */
@@ -56,14 +85,20 @@ export class RoomConnection {
   private isOver = false
   private inbox: Promise<void> = Promise.resolve()
   private cancelWatchdog: () => void = () => undefined
+  private cancelRetry: () => void = () => undefined
+  /** Since it was inside. */
+  private retries = 0
   private fatal: PeerError | null = null
+  /** Whether another try may end otherwise. */
+  private mayPass = true
   private opened: { resolve: () => void; reject: (error: PeerError) => void } | null = null
 
   constructor(
-    private readonly options: RoomOptions & { info: MemberInfo | null },
+    private readonly options: RoomOptions & Reconnecting & { info: MemberInfo | null },
     private readonly listener: RoomListener,
   ) {
     this.env = options.env ?? systemEnv
+    this.info = options.info
   }
 
   /**
@@ -76,22 +111,33 @@ export class RoomConnection {
     if (this.isOver) throw leftEarly()
     await new Promise<void>((resolve, reject) => {
       this.opened = { resolve, reject }
-      const socket = new this.options.WebSocket(this.options.url)
-      this.socket = socket
-      socket.onmessage = ({ data }: { data: unknown }) => {
-        // One at a time and in order, although opening a box takes a few turns.
-        this.inbox = this.inbox.then(() => this.take(String(data)))
-      }
-      socket.onclose = ({ code, reason }: { code: number; reason: string }) => {
-        this.inbox = this.inbox.then(() => this.ended(code, reason))
-      }
-      socket.onerror = () => undefined // a close event with the outcome always follows
-      this.watch()
+      this.connect()
     })
+  }
+
+  private connect(): void {
+    const socket = new this.options.WebSocket(this.options.url)
+    this.socket = socket
+    this.hasTriedToCreate = false
+    this.fatal = null
+    this.mayPass = true
+    socket.onmessage = ({ data }: { data: unknown }) => {
+      // One at a time and in order, although opening a box takes a few turns.
+      this.inbox = this.inbox.then(() => this.take(socket, String(data)))
+    }
+    socket.onclose = ({ code, reason }: { code: number; reason: string }) => {
+      this.inbox = this.inbox.then(() => this.ended(socket, code, reason))
+    }
+    socket.onerror = () => undefined // a close event with the outcome always follows
+    this.watch(socket)
   }
 
   /** Does nothing when the connection is not up. */
   send(message: ClientMessage): void {
+    if (this.isInside) this.write(message)
+  }
+
+  private write(message: ClientMessage): void {
     if (this.socket?.readyState === 1 && !this.isOver) this.socket.send(JSON.stringify(message))
   }
 
@@ -115,9 +161,10 @@ export class RoomConnection {
   /** Leaves the room and closes; idempotent, and safe to call from `pagehide`. */
   bye(): void {
     if (this.isOver) return
-    this.send({ type: 'bye' })
+    this.write({ type: 'bye' })
     this.isOver = true
     this.cancelWatchdog()
+    this.cancelRetry()
     this.opened?.reject(leftEarly())
     this.opened = null
     this.stopAsking(notInside())
@@ -125,28 +172,29 @@ export class RoomConnection {
   }
 
   /** The server pings; when it has been silent too long it is as good as gone. */
-  private watch(): void {
+  private watch(socket: SocketLike): void {
     this.cancelWatchdog()
     this.cancelWatchdog = this.env.after(limits.goneMs, () => {
       this.fatal ??= new PeerError(
         'signal.lost',
         `signaling: the server sent nothing for ${limits.goneMs} ms. Is it still running?`,
       )
-      this.socket?.close()
-      this.ended(1006, '')
+      socket.close()
+      this.ended(socket, 1006, '')
     })
   }
 
-  private async take(raw: string): Promise<void> {
-    if (this.isOver) return
-    this.watch()
+  private async take(socket: SocketLike, raw: string): Promise<void> {
+    if (this.isOver || socket !== this.socket) return
+    this.watch(socket)
     const parsed = parseServerMessage(raw)
     if (!parsed.ok) {
       this.fatal = new PeerError(
         'signal.lost',
         `signaling: this page does not understand the server's message (${parsed.text}). Reload the page.`,
       )
-      this.socket?.close()
+      this.mayPass = false
+      socket.close()
       return
     }
     try {
@@ -163,22 +211,26 @@ export class RoomConnection {
     switch (message.type) {
       case 'challenge':
         this.nonce = message.nonce
-        if (this.options.mode === 'create') this.create()
+        if (this.mode === 'create') this.create()
         else await this.join()
         return
-      case 'welcome':
+      case 'welcome': {
+        const before = this.id
         this.id = message.id
         this.hasRelay = message.relay ?? false
         this.isInside = true
+        this.retries = 0
         this.opened?.resolve()
         this.opened = null
+        if (before) this.listener.back?.(before === this.id)
         return
+      }
       case 'ice':
         this.iceServers = message.iceServers
         this.asking.shift()?.resolve(message.iceServers)
         return
       case 'ping':
-        this.send({ type: 'pong' })
+        this.write({ type: 'pong' })
         return
       case 'pong': {
         const asked = this.pinging.shift()
@@ -195,65 +247,93 @@ export class RoomConnection {
     }
   }
 
+  /** A server that is another process than before does not know the room. */
+  private get mode(): RoomOptions['mode'] {
+    return this.id ? 'either' : (this.options.mode ?? 'either')
+  }
+
   private create(): void {
-    const { link, info, hostToken } = this.options
-    const authKey = this.secret!.authKey
     this.hasTriedToCreate = true
-    this.send({
-      type: 'create',
-      version: protocolVersion,
-      room: link.room,
-      authKey,
-      info,
-      token: hostToken,
-    })
+    this.write({ type: 'create', ...this.entry(), authKey: this.secret!.authKey })
   }
 
   private async join(): Promise<void> {
-    const { link, info, hostToken } = this.options
     const proof = await this.secret!.prove(this.nonce)
-    this.send({
-      type: 'join',
+    this.write({ type: 'join', ...this.entry(), proof })
+  }
+
+  private entry() {
+    const { link, hostToken: token } = this.options
+    return {
       version: protocolVersion,
       room: link.room,
-      proof,
-      info,
-      token: hostToken,
-    })
+      info: this.info,
+      token,
+      again: this.again(),
+    } as const
+  }
+
+  private again(): Again | undefined {
+    if (!this.id || !this.info) return undefined
+    const run = this.options.runNow?.() ?? undefined
+    return { id: this.id, run }
   }
 
   private async refused(message: Extract<ServerMessage, { type: 'error' }>): Promise<void> {
     const { code, text, isFatal, call } = message
-    if (!this.isInside && (this.options.mode ?? 'either') === 'either') {
+    if (!this.isInside && this.mode === 'either') {
       if (code === 'unknown-room' && !this.hasTriedToCreate) return this.create()
       if (code === 'room-exists') return this.join() // another tab was quicker
     }
     const error = new SignalError(code, text)
     if (isFatal || !this.isInside) {
+      const socket = this.socket!
       this.fatal = error
-      this.socket?.close()
-      this.ended(1008, text)
+      this.mayPass = passing.includes(code)
+      socket.close()
+      this.ended(socket, 1008, text)
     } else this.listener.refused(error, call)
   }
 
-  private ended(code: number, reason: string): void {
-    if (this.isOver) return
-    this.isOver = true
+  private ended(socket: SocketLike, code: number, reason: string): void {
+    if (this.isOver || socket !== this.socket) return
     this.cancelWatchdog()
+    this.socket = null
+    const { isInside, opened } = this
+    this.isInside = false
+    // Who has never been inside learns at once why.
+    const isTriedAgain = this.options.reconnects === true && this.id !== '' && this.mayPass
+    const error = this.fatal ?? this.endError(isInside, code, reason, isTriedAgain)
+    this.stopAsking(error)
+    this.pinging.length = 0
+    if (isTriedAgain) {
+      this.cancelRetry = this.env.after(this.nextRetryMs(), () => this.connect())
+      if (isInside) this.listener.away?.(error)
+      return
+    }
+    this.isOver = true
+    this.opened = null
+    if (opened) opened.reject(error)
+    else this.listener.lost(error)
+  }
+
+  private endError(isInside: boolean, code: number, reason: string, isTriedAgain: boolean) {
     const where = this.options.url
     const why = code === tooBig ? tooBigText : reason ? `${code}: ${reason}` : String(code)
-    const error =
-      this.fatal ??
-      new PeerError(
-        'signal.lost',
-        this.isInside
-          ? `signaling: the connection to ${where} ended (${why}). Open the room's link again.`
-          : `signaling: no connection to ${where} (${why}). Is the server running, and does this page come from it?`,
-      )
-    if (this.opened) this.opened.reject(error)
-    else this.listener.lost(error)
-    this.opened = null
-    this.stopAsking(error)
+    const advice = isTriedAgain ? 'It is tried again.' : "Open the room's link again."
+    return new PeerError(
+      'signal.lost',
+      isInside
+        ? `signaling: the connection to ${where} ended (${why}). ${advice}`
+        : `signaling: no connection to ${where} (${why}). Is the server running, and does this page come from it?`,
+    )
+  }
+
+  /** Half of it up to all, by chance: members that lost one server do not come back in one moment. */
+  private nextRetryMs(): number {
+    const { first, most } = retryMs
+    const mostMs = Math.min(most, first * 2 ** this.retries++)
+    return mostMs * (0.5 + this.env.random(1)[0]! / 510)
   }
 
   private stopAsking(error: PeerError): void {

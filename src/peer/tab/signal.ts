@@ -11,7 +11,7 @@ import {
 import { SignalError } from '../room/refusals.ts'
 import type { RoomOptions } from '../room/room-options.ts'
 import type { RoomAddress } from '../room/room-url.ts'
-import { type InsideMessage, RoomConnection } from './room-connection.ts'
+import { type InsideMessage, type Reconnecting, RoomConnection } from './room-connection.ts'
 
 /** What a client tells its owner. */
 export interface SignalEvents {
@@ -35,12 +35,22 @@ export interface SignalEvents {
    * The connection has ended: the last event, and not sent for our own `bye`. While a run is RUNNING this alone
    * is no reason to stop: the ring needs no server, the server leaves the rank in the run until a neighbour misses it too,
    * and the run ends as the ring ends. Before that (lobby, assigned) the member is out. One that the maker has removed is out at once: the
-   * error is then a SignalError `removed`.
+   * error is then a SignalError `removed`. With `reconnects` it comes only for a refusal that will not pass.
    */
   lost: PeerError
+  /**
+   * With `reconnects`: the connection has ended, and is tried again. What is said meanwhile is dropped, except `update`, and links that were
+   * forming are given up by the server.
+   */
+  away: PeerError
+  /**
+   * In the room again, perhaps that of a new server: say again what it should know (`ranks`, `done`, `propose`). `isSame`: by the id that this
+   * member had.
+   */
+  back: { isSame: boolean }
 }
 
-export interface SignalOptions extends RoomOptions {
+export interface SignalOptions extends RoomOptions, Reconnecting {
   info: MemberInfo
 }
 
@@ -50,7 +60,7 @@ export function signalUrl(page: { protocol: string; host: string }): string {
 }
 
 /**
- * A member of one room, from `open` to `bye`.
+ * A member of one room, from `open` to `bye`, also over several connections where it `reconnects`.
  *
  * Register listeners before `open`. A listener that throws does so on its own: the others still run.
  */
@@ -77,6 +87,8 @@ export class SignalClient {
         this.emit('refused', error)
       },
       lost: (error) => this.emit('lost', error),
+      away: (error) => this.emit('away', error),
+      back: (isSame) => this.emit('back', { isSame }),
     })
   }
 
@@ -138,6 +150,7 @@ export class SignalClient {
 
   /** Tells the others what changed about this member. */
   update(info: MemberInfo): void {
+    this.connection.info = info
     this.connection.send({ type: 'update', info })
   }
 

@@ -1,114 +1,21 @@
-import { createHmac } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { limits, type MemberInfo, parseServerMessage } from '../../../src/peer/room/messages.ts'
-import type { SocketLike } from '../../../src/peer/room/room-options.ts'
-import { newRoomLink, proofText } from '../../../src/peer/room/secret.ts'
-import { Rendezvous } from '../../../src/peer/server/rendezvous.ts'
-import { SignalClient, type SignalEvents } from '../../../src/peer/tab/signal.ts'
-import { VirtualEnv } from '../../../src/util/virtual-env.ts'
-
-/** Clients and the server's state machine in one process, without sockets, on a virtual clock. */
-class World {
-  readonly env = new VirtualEnv(11)
-  readonly sockets = new Map<string, FakeSocket>()
-  /** Runs over what the server sends; undefined loses it. */
-  tamper: (text: string) => string | undefined = (text) => text
-  readonly server = new Rendezvous(this.env, {
-    send: (id, message) => {
-      const text = this.tamper(JSON.stringify(message))
-      if (text !== undefined) this.env.after(1, () => this.sockets.get(id)?.take(text))
-    },
-    close: (id, text) => {
-      if (this.tamper('') === undefined) return // nothing gets through
-      this.env.after(1, () => this.sockets.get(id)?.end(1008, text))
-    },
-    verify: (key, room, nonce, proof) =>
-      createHmac('sha256', Buffer.from(key, 'hex')).update(proofText(room, nonce)).digest('hex') ===
-      proof,
-  })
-
-  /** Waits for what needs WebCrypto, which works off the virtual clock: `stepMs` of it for each real millisecond. */
-  async settled<T>(promise: Promise<T>, stepMs = 1): Promise<T> {
-    let isSettled = false
-    const settle = () => {
-      isSettled = true
-    }
-    promise.then(settle, settle)
-    while (!isSettled) {
-      await this.env.advance(stepMs)
-      await new Promise((resolve) => setTimeout(resolve, 1))
-    }
-    return promise
-  }
-
-  client(link = newRoomLink(), name = 'tab', hostToken?: string) {
-    const world = this
-    const info: MemberInfo = { name, adapter: null, hostTag: '', hidden: false, transport: 'auto' }
-    const client = new SignalClient({
-      url: 'ws://test/signal',
-      link,
-      info,
-      hostToken,
-      env: this.env,
-      WebSocket: class extends FakeSocket {
-        constructor() {
-          super(world)
-        }
-      },
-    })
-    const events: { what: keyof SignalEvents; value: unknown }[] = []
-    for (const what of ['lobby', 'assign', 'start', 'abort', 'refused', 'lost'] as const) {
-      client.on(what, (value) => void events.push({ what, value }))
-    }
-    const has = (what: keyof SignalEvents) => events.filter((one) => one.what === what)
-    return { client, has }
-  }
-}
-
-let count = 0
-class FakeSocket implements SocketLike {
-  readyState = 0
-  onmessage: ((event: { data: string }) => void) | null = null
-  onclose: ((event: { code: number; reason: string }) => void) | null = null
-  onerror: SocketLike['onerror'] = null
-  readonly id = `c${count++}`
-  constructor(private readonly world: World) {
-    world.sockets.set(this.id, this)
-    world.env.after(1, () => {
-      this.readyState = 1
-      world.server.open(this.id)
-    })
-  }
-  send(text: string): void {
-    this.world.env.after(1, () => this.world.server.receive(this.id, text))
-  }
-  take(text: string): void {
-    if (this.readyState === 1) this.onmessage?.({ data: text })
-  }
-  close(): void {
-    this.world.env.after(1, () => this.world.server.lost(this.id, 'closed'))
-    this.end(1000, '')
-  }
-  end(code: number, reason: string): void {
-    if (this.readyState === 3) return
-    this.readyState = 3
-    this.world.env.after(0, () => this.onclose?.({ code, reason }))
-  }
-}
+import { limits, parseServerMessage } from '../../../src/peer/room/messages.ts'
+import { newRoomLink } from '../../../src/peer/room/secret.ts'
+import { SignalWorld } from '../../support/signal-world.ts'
 
 describe('SignalClient', () => {
   it('answers pings for an hour, and is still in the room', async () => {
-    const world = new World()
+    const world = new SignalWorld()
     const { client, has } = world.client()
     await world.settled(client.open())
     await world.env.advance(3_600_000)
     expect(has('lost')).toHaveLength(0)
     expect(client.isMaker).toBe(true)
-    expect(world.server.counts.connections).toBe(1)
+    expect(world.server!.counts.connections).toBe(1)
   })
 
   it('a server that falls silent is lost after 15 s, told once', async () => {
-    const world = new World()
+    const world = new SignalWorld()
     const { client, has } = world.client()
     await world.settled(client.open())
     await world.env.advance(1000)
@@ -119,14 +26,14 @@ describe('SignalClient', () => {
   })
 
   it('a server that never speaks rejects open', async () => {
-    const world = new World()
+    const world = new SignalWorld()
     world.tamper = () => undefined
     const { client } = world.client()
     await expect(world.settled(client.open(), 100)).rejects.toMatchObject({ code: 'signal.lost' })
   })
 
   it('a server that talks nonsense is left', async () => {
-    const world = new World()
+    const world = new SignalWorld()
     const { client, has } = world.client()
     await world.settled(client.open())
     world.tamper = () => '{"type":"assign","rank":"0"}'
@@ -137,7 +44,7 @@ describe('SignalClient', () => {
   it.each(['signal', 'reach'] as const)(
     'a box (%s) that the server changed is refused, and the next one still arrives',
     async (type) => {
-      const world = new World()
+      const world = new SignalWorld()
       const link = newRoomLink()
       const [a, b] = [world.client(link, 'a'), world.client(link, 'b')]
       await world.settled(a.client.open())
@@ -172,17 +79,17 @@ describe('SignalClient', () => {
   )
 
   it('a maker that comes back with its token is the maker; whom it removes learns that from its end', async () => {
-    const world = new World()
+    const world = new SignalWorld()
     const link = newRoomLink()
     const token = 'ab'.repeat(16)
-    const first = world.client(link, 'first', token).client
+    const first = world.client(link, 'first', { hostToken: token }).client
     const other = world.client(link, 'other')
     await world.settled(first.open())
     await world.settled(other.client.open())
     first.bye()
     await world.env.advance(100)
     expect(other.client.isMaker).toBe(true)
-    const again = world.client(link, 'again', token).client
+    const again = world.client(link, 'again', { hostToken: token }).client
     await world.settled(again.open())
     await world.env.advance(100)
     expect([again.isMaker, other.client.isMaker]).toEqual([true, false])
@@ -196,7 +103,7 @@ describe('SignalClient', () => {
   })
 
   it('bye before the room is entered rejects open and leaves nothing behind', async () => {
-    const world = new World()
+    const world = new SignalWorld()
     const { client } = world.client()
     const opening = client.open()
     opening.catch(() => undefined)
@@ -204,7 +111,7 @@ describe('SignalClient', () => {
     client.bye()
     await expect(opening).rejects.toMatchObject({ code: 'signal.lost' })
     await world.env.advance(limits.authenticateMs + limits.goneMs)
-    expect(world.server.counts).toEqual({ rooms: 0, connections: 0 })
+    expect(world.server!.counts).toEqual({ rooms: 0, connections: 0 })
   })
 })
 

@@ -1,0 +1,234 @@
+import { beforeEach, describe, expect, it } from 'vitest'
+import {
+  type Again,
+  limits,
+  protocolVersion,
+  type RunNow,
+} from '../../../src/peer/room/messages.ts'
+import { proofText } from '../../../src/peer/room/secret.ts'
+import { infoOf } from '../../support/member-info.ts'
+import { authKey, hmac, RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
+
+/** Members whose connections ended, and which come back: to the server that they had, or to one that knows nothing. */
+
+let world: RendezvousWorld
+beforeEach(() => {
+  world = new RendezvousWorld()
+})
+
+const settings = { steps: 3 }
+const ids = ['a', 'b', 'c'].map((digit) => digit.repeat(16))
+const [a, b, c] = ids
+
+/** The elastic run that members are in when their server goes. */
+const now = (rest: Partial<RunNow> = {}): RunNow => ({
+  run: 2,
+  epoch: 4,
+  ballot: 7,
+  ids,
+  settings,
+  ...rest,
+})
+
+/** `name` enters on a new connection, as one that was here before. */
+function back(name: string, again: Again, token?: string, how: 'create' | 'join' = 'join'): void {
+  world.open(name)
+  const info = infoOf(name)
+  const entry = { version: protocolVersion, room: roomA, info, token, again } as const
+  if (how === 'create') {
+    world.say(name, { type: 'create', ...entry, authKey })
+    return
+  }
+  const proof = hmac(authKey, proofText(roomA, world.last(name, 'challenge').nonce))
+  world.say(name, { type: 'join', ...entry, proof })
+}
+
+const idOf = (name: string) => world.last(name, 'welcome').id
+
+/** As the lobby tells it: state, epoch, and the names of the ranks in order. */
+async function told(name: string): Promise<[string, number, ...string[]]> {
+  await world.tick()
+  const { state, epoch, members } = world.last(name, 'lobby')
+  const ranks = members.filter(({ rank }) => rank !== null).sort((x, y) => x.rank! - y.rank!)
+  return [state, epoch, ...ranks.map((one) => one.name)]
+}
+
+describe('a server that does not know the run', () => {
+  it('takes it over: epochs, settings, ranks; newcomers are linked once all are back', async () => {
+    back('B', { id: b, run: now() }, undefined, 'create')
+    expect(idOf('B')).toBe(b)
+    expect(await told('B')).toEqual(['running', 4, 'B'])
+    world.join('late')
+    expect(world.last('late', 'proposed').settings).toEqual(settings)
+    await world.env.advance(5 * limits.joinMs)
+    expect(world.all('late', 'assign')).toEqual([])
+    back('A', { id: a, run: now({ epoch: 3 }) })
+    back('C', { id: c, run: now() })
+    expect(await told('B')).toEqual(['running', 4, 'A', 'B', 'C'])
+    await world.env.advance(limits.joinMs)
+    const part = { epoch: 5, run: 2, joining: 1, worldSize: 4 }
+    for (const name of ['A', 'B', 'C', 'late'])
+      expect(world.last(name, 'assign')).toMatchObject(part)
+    for (const name of ['A', 'B', 'C', 'late']) world.say(name, { type: 'ready', epoch: 5 })
+    expect(world.last('late', 'start').settings).toEqual(settings)
+    expect(await told('B')).toEqual(['running', 5, 'A', 'B', 'C', 'late'])
+  })
+
+  it('waits no longer for ranks that do not come', async () => {
+    back('A', { id: a, run: now() }, undefined, 'create')
+    world.join('late')
+    await world.env.advance(limits.backMs + limits.joinMs)
+    expect(world.last('late', 'assign')).toMatchObject({ epoch: 5, worldSize: 2 })
+  })
+
+  it('does not end it for the first that says that it is done', async () => {
+    back('A', { id: a, run: now() }, undefined, 'create')
+    world.say('A', { type: 'done', epoch: 2 })
+    back('B', { id: b, run: now() })
+    world.say('B', { type: 'done', epoch: 4 })
+    expect(world.all('A', 'finished')).toEqual([])
+    back('C', { id: c, run: now() })
+    world.say('C', { type: 'done', epoch: 2 })
+    for (const name of ['A', 'B', 'C']) expect(world.last(name, 'finished').epoch).toBe(2)
+    expect(await told('A')).toEqual(['finished', 4])
+  })
+
+  it('ends it once those that do not come back are waited for no more', async () => {
+    back('A', { id: a, run: now() }, undefined, 'create')
+    world.say('A', { type: 'done', epoch: 2 })
+    await world.env.advance(limits.backMs - 1)
+    expect(world.all('A', 'finished')).toEqual([])
+    await world.env.advance(1)
+    expect(world.last('A', 'finished').epoch).toBe(2)
+  })
+
+  it('takes the ranks of the newest ballot, and links one that is not among them when it asks', async () => {
+    back('A', { id: a, run: now({ ballot: 6 }) }, undefined, 'create')
+    back('B', { id: b, run: now({ ballot: 9, ids: [c, b] }) })
+    back('C', { id: c, run: now({ ballot: 8, ids: [a, c] }) })
+    expect(await told('B')).toEqual(['running', 4, 'C', 'B'])
+    await world.env.advance(10 * limits.joinMs)
+    expect(world.all('A', 'assign')).toEqual([])
+    world.say('A', { type: 'out', epoch: 2 })
+    await world.env.advance(limits.joinMs)
+    expect(world.last('A', 'assign')).toMatchObject({ rank: 2, joining: 1 })
+  })
+
+  it('does not take over a run that its member is no rank of', async () => {
+    back('A', { id: a, run: now({ ids: [b, c] }) }, undefined, 'create')
+    expect(await told('A')).toEqual(['lobby', 0])
+    back('B', { id: b, run: now({ ids: [b, c] }) })
+    expect(await told('A')).toEqual(['running', 4, 'B'])
+  })
+
+  it('takes it over from one that was alone, while another waits in the room', async () => {
+    world.create('t0')
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    world.say('t0', { type: 'ready', epoch: 1 })
+    world.join('late')
+    world.server.lost('t0', 'closed')
+    expect(await told('late')).toEqual(['failed', 1])
+    const id = idOf('t0')
+    back('again', { id, run: now({ run: 1, epoch: 1, ids: [id] }) })
+    expect(await told('late')).toEqual(['running', 1, 'again'])
+  })
+})
+
+describe('the server that a member had', () => {
+  /** An elastic run of t0, t1, t2, which has begun; t1's connection has ended. */
+  async function cut(): Promise<string[]> {
+    const names = await world.fill(3)
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    for (const name of names) world.say(name, { type: 'ready', epoch: 1 })
+    world.server.lost('t1', 'closed')
+    expect(await told('t0')).toEqual(['running', 1, 't0', 't2'])
+    return names.map(idOf)
+  }
+  const nowOf = (known: string[], ballot = 1): RunNow =>
+    now({ run: 1, epoch: 1, ballot, ids: known })
+
+  it('gives it its id and its rank again', async () => {
+    const known = await cut()
+    back('again', { id: known[1], run: nowOf(known) })
+    expect(idOf('again')).toBe(known[1])
+    expect(await told('t0')).toEqual(['running', 1, 't0', 'again', 't2'])
+    await world.env.advance(10 * limits.joinMs)
+    expect(world.all('again', 'assign')).toEqual([])
+  })
+
+  it('gives it no rank where the members go on without it, and none of its name twice', async () => {
+    const known = await cut()
+    world.say('t0', { type: 'ranks', run: 1, ballot: 5, ids: [known[0], known[2]] })
+    back('again', { id: known[1], run: nowOf(known, 4) })
+    expect(await told('t0')).toEqual(['running', 1, 't0', 't2'])
+    back('other', { id: known[1], run: nowOf(known, 4) })
+    expect(idOf('other')).not.toBe(known[1])
+    await world.env.advance(10 * limits.joinMs)
+    expect(world.all('again', 'assign')).toEqual([])
+  })
+
+  it('has it no rank after it said bye: it is a newcomer', async () => {
+    const known = await cut()
+    world.say('t2', { type: 'bye' })
+    back('again', { id: known[2] })
+    await world.env.advance(limits.joinMs)
+    expect(world.last('again', 'assign')).toMatchObject({ joining: 1, rank: 1 })
+  })
+
+  it('tells it how the run ended meanwhile', async () => {
+    const known = await cut()
+    for (const name of ['t0', 't2']) world.say(name, { type: 'done', epoch: 1 })
+    back('again', { id: known[1], run: nowOf(known) })
+    expect(world.last('again', 'finished').epoch).toBe(1)
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    for (const name of ['t0', 't2', 'again']) world.say(name, { type: 'ready', epoch: 2 })
+    world.server.lost('again', 'closed')
+    world.say('t2', { type: 'abort', epoch: 2, text: 'out of memory' })
+    back('once more', { id: known[1], run: { ...nowOf(known), run: 2, epoch: 2 } })
+    expect(world.last('once more', 'abort').text).toContain('out of memory')
+    back('late', { id: a, run: nowOf([a]) })
+    expect(world.last('late', 'abort').text).toBe('epoch 1: the run has ended without this tab.')
+    expect((await told('t0'))[0]).toBe('failed')
+  })
+
+  it('ends its first connection, whose end has not come through, where it knows its token', async () => {
+    const token = '5'.repeat(32)
+    world.create('t0', roomA, infoOf('t0'), token)
+    world.join('t1')
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    for (const name of ['t0', 't1']) world.say(name, { type: 'ready', epoch: 1 })
+    const known = ['t0', 't1'].map(idOf)
+    back('thief', { id: known[0], run: nowOf(known) }, '6'.repeat(32))
+    expect(idOf('thief')).not.toBe(known[0])
+    expect(world.closed.has('t0')).toBe(false)
+    back('again', { id: known[0], run: nowOf(known) }, token)
+    expect(idOf('again')).toBe(known[0])
+    expect(world.closed.get('t0')).toBe('it has come back on another connection')
+    expect(world.last('t1', 'gone')).toMatchObject({ name: 't0', hasLeft: false })
+    expect(await told('t1')).toEqual(['running', 1, 'again', 't1'])
+  })
+
+  it('of a run that is not elastic: attaches it to its rank, while the run is on', async () => {
+    const names = await world.fill(2)
+    await world.run(names)
+    const id = idOf('t1')
+    world.server.lost('t1', 'closed')
+    back('thief', { id }, '6'.repeat(32))
+    expect(await told('t0')).toEqual(['running', 1, 't0', 't1'])
+    back('again', { id })
+    expect(await told('t0')).toEqual(['running', 1, 't0', 'again'])
+    expect(world.last('t0', 'lobby').members.map(({ attached }) => attached)).toEqual([
+      true,
+      true,
+      true,
+    ])
+    world.say('t0', { type: 'done', epoch: 1 })
+    expect(world.all('t0', 'finished')).toEqual([])
+    world.say('again', { type: 'done', epoch: 1 })
+    expect(world.last('again', 'finished').epoch).toBe(1)
+    world.server.lost('again', 'closed')
+    back('later', { id })
+    expect(idOf('later')).toBe(id)
+    expect(await told('t0')).toEqual(['finished', 1])
+  })
+})
