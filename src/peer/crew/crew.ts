@@ -1,8 +1,8 @@
 import type { Env } from '../../util/env.ts'
-import { messageOf, PeerError } from '../../util/errors.ts'
-import { EpochLinks } from '../link/epoch-link.ts'
-import type { Link } from '../link/link.ts'
-import { type CrewMessage, decodeCrewMessage, encodeCrewMessage } from './messages.ts'
+import { PeerError } from '../../util/errors.ts'
+import type { Link, LinkStats } from '../link/link.ts'
+import { CrewLinks } from './crew-links.ts'
+import type { CrewMessage } from './messages.ts'
 import {
   ballotAbove,
   type FormerLife,
@@ -82,7 +82,7 @@ export class Crew {
   readonly #options: CrewOptions
   readonly #listener: CrewListener
   readonly #times: CrewTimes
-  readonly #links = new Map<string, EpochLinks>()
+  readonly #links: CrewLinks
   #roster: Roster | null
   /** The newest that this member knows to be proved. */
   #proved: number
@@ -99,6 +99,8 @@ export class Crew {
   #isDeciding = false
   /** By id: the newest roster that a member had entered when it died. */
   readonly #dead = new Map<string, number>()
+  /** Those of them whose run is over: the others do not need them any more. */
+  readonly #done = new Set<string>()
   #isUndecided = false
   /** A link has come since the newest roster was decided, or while it was. */
   #hasNewLinks = false
@@ -114,6 +116,11 @@ export class Crew {
     this.#options = options
     this.#listener = listener
     this.#times = { ...crewTimes, ...options.times }
+    this.#links = new CrewLinks(options.self, {
+      said: (from, message) => this.#receive(from, message),
+      came: (id) => this.#came(id),
+      ended: (id) => this.#ended(id),
+    })
     this.#roster = roster && { ...roster, before: [] }
     this.#proved = this.#promised = this.#seen = this.#given = roster?.ballot ?? 0
     this.#state = roster ? 'running' : 'stopped'
@@ -129,29 +136,15 @@ export class Crew {
     return this.#options.self
   }
 
-  /** Takes a link to a member. A newer one replaces it where the member has come again. */
-  add(id: string, transport: Link): EpochLinks {
-    this.#links.get(id)?.close('replaced by another link')
-    const link = new EpochLinks(transport, (epoch, open) => epoch > open)
-    this.#links.set(id, link)
-    link.onend = () => {
-      if (this.#links.get(id) === link) this.#ended(id)
-    }
-    link.oncontrol = (payload) => this.#receive(id, payload)
-    this.#hasNewLinks ||= !this.#roster?.members.includes(id)
-    this.#wishForNew()
-    return link
+  /** Takes a link to a member; a newer one takes its place. `id`: null for a member that has a roster, which says itself who it is. */
+  add(id: string | null, transport: Link): void {
+    this.#links.add(transport, id, this.#roster !== null)
   }
 
   /** The links for the group of the current roster, by rank. Those of the group before it fall silent. */
   openLinks(): Map<number, Link> {
     const { ballot, members } = this.#roster!
-    const links = new Map<number, Link>()
-    for (const [rank, id] of members.entries()) {
-      const link = this.#links.get(id)
-      if (link) links.set(rank, link.open(ballot))
-    }
-    return links
+    return this.#links.open(ballot, members)
   }
 
   /** All members of the current roster are in it: its group is complete. */
@@ -200,9 +193,9 @@ export class Crew {
    */
   isDead(id: string, entered?: number): void {
     if (this.#state === 'over' || this.#dead.has(id)) return
-    if (entered === undefined && !this.#isLinked(id)) return
+    if (entered === undefined && !this.#links.isUp(id)) return
     this.#dead.set(id, entered ?? this.#roster?.ballot ?? 0)
-    this.#links.get(id)?.close('that member is dead')
+    this.#links.close(id, 'that member is dead')
     this.#lost(id)
   }
 
@@ -214,16 +207,16 @@ export class Crew {
     else if (this.#state === 'stopped') this.#lead(false)
   }
 
-  /** This member takes part no more: it has ended its run, or leaves. */
-  resign(why: string): void {
+  /** This member takes part no more. `isDone`: its run is over, and the others come to their end too. */
+  resign(why: string, isDone = false): void {
     if (this.#state === 'over') return
-    this.#sayBye(why)
+    this.#sayBye(why, isDone)
     this.#end(new PeerError('peer.aborted', `crew: ${why}`))
   }
 
-  #sayBye(why: string): void {
+  #sayBye(why: string, isDone = false): void {
     const entered = this.#roster?.ballot ?? 0
-    this.#send(this.#linked(), { type: 'bye', entered, why: why.slice(0, 300) })
+    this.#send(this.#links.up, { type: 'bye', entered, isDone, why: why.slice(0, 300) })
   }
 
   /** The server says that the others continue without this member. */
@@ -232,27 +225,29 @@ export class Crew {
   }
 
   closeLinks(why: string): void {
-    for (const link of this.#links.values()) link.close(why)
+    this.#links.closeAll(why)
   }
 
-  // --- losses ---
+  /** What its links have carried so far. */
+  linkStats(): Promise<LinkStats> {
+    return this.#links.stats()
+  }
+
+  // --- who comes, who is lost ---
+
+  #came(id: string): void {
+    this.#hasNewLinks ||= !this.#roster?.members.includes(id)
+    this.#wishForNew()
+  }
 
   #isNew(id: string): boolean {
     const members = this.#roster?.members
     return members !== undefined && !members.includes(id) && !this.#dead.has(id)
   }
 
-  #isLinked(id: string): boolean {
-    return this.#links.get(id)?.isUp === true
-  }
-
-  #linked(): string[] {
-    return [...this.#links].filter(([, link]) => link.isUp).map(([id]) => id)
-  }
-
   #ended(id: string): void {
-    if (this.#state === 'over') return
-    if (!this.#roster && this.#linked().length === 0) this.#out('no member is left')
+    if (this.#state === 'over' || this.#done.has(id)) return
+    if (!this.#roster && this.#links.up.length === 0) this.#out('no member is left')
     else this.#lost(id)
   }
 
@@ -283,7 +278,7 @@ export class Crew {
     this.#state = 'stopped'
     const members = this.#roster?.members
     if (!members) return
-    const alive = members.filter((id) => id === this.self || this.#isLinked(id))
+    const alive = members.filter((id) => id === this.self || this.#links.isUp(id))
     const place = alive.indexOf(this.self)
     if (place === 0) this.#lead(isPlanned)
     else this.#waitForRoster(isPlanned)
@@ -306,7 +301,7 @@ export class Crew {
     this.#isDeciding = false
     this.#reports = new Map([[this.self, this.#report()]])
     const entered = this.#roster.ballot
-    this.#send(this.#linked(), { type: 'call', ballot, entered, isPlanned })
+    this.#send(this.#links.up, { type: 'call', ballot, entered, isPlanned })
     const { answerMs, plannedMs } = this.#times
     this.#after(answerMs, () => {
       this.#isLateForNew = true
@@ -324,7 +319,7 @@ export class Crew {
 
   #report(): Report {
     const { former = null } = this.#options
-    return { roster: this.#roster, proved: this.#proved, linked: this.#linked(), former }
+    return { roster: this.#roster, proved: this.#proved, linked: this.#links.up, former }
   }
 
   // --- deciding ---
@@ -333,7 +328,7 @@ export class Crew {
     if (this.#state !== 'leading' || this.#isDeciding) return
     const newest = newestOf(this.#reports.values())
     const isMember = (id: string) => newest?.members.includes(id) === true
-    const awaited = this.#linked().filter((id) => !this.#reports.has(id))
+    const awaited = this.#links.up.filter((id) => !this.#reports.has(id))
     if (!this.#isLate && awaited.some(isMember)) return
     if (!this.#isLateForNew && awaited.length > 0) return
     const verdict = judge(this.self, this.#reports, this.#dead, this.#options.most)
@@ -347,8 +342,8 @@ export class Crew {
     const roster: Roster = { ballot: this.#promised, members, before }
     this.#send([...this.#reports.keys()], { type: 'roster', roster })
     if (this.#isPlanned)
-      for (const id of this.#linked())
-        if (!this.#reports.has(id)) this.#links.get(id)?.close('it did not answer a call')
+      for (const id of this.#links.up)
+        if (!this.#reports.has(id)) this.#links.close(id, 'it did not answer a call')
     this.#enter(roster)
   }
 
@@ -377,7 +372,7 @@ export class Crew {
 
   #cannotDecide(missing: readonly string[], unlinked: readonly string[] = []): void {
     // Others may still answer in time.
-    if (!this.#isLate && this.#linked().some((id) => !this.#reports.has(id))) return
+    if (!this.#isLate && this.#links.up.some((id) => !this.#reports.has(id))) return
     if (!this.#isUndecided) {
       this.#isUndecided = true
       this.#listener.undecided(missing)
@@ -399,15 +394,8 @@ export class Crew {
 
   // --- what others say ---
 
-  #receive(from: string, payload: Uint8Array): void {
+  #receive(from: string, message: CrewMessage): void {
     if (this.#state === 'over') return
-    let message: CrewMessage
-    try {
-      message = decodeCrewMessage(payload)
-    } catch (error) {
-      this.#links.get(from)?.close(messageOf(error))
-      return
-    }
     switch (message.type) {
       case 'call':
         this.#called(from, message)
@@ -429,8 +417,18 @@ export class Crew {
           this.#out('it has lost links to other members')
         return
       case 'bye':
-        this.isDead(from, message.entered)
+        this.#left(from, message)
     }
+  }
+
+  #left(from: string, { entered, isDone }: Extract<CrewMessage, { type: 'bye' }>): void {
+    if (!isDone || this.#state !== 'running') {
+      this.isDead(from, entered)
+      return
+    }
+    // Its last frames are on their way to this member's own end.
+    this.#dead.set(from, entered)
+    this.#done.add(from)
   }
 
   #called(
@@ -501,7 +499,7 @@ export class Crew {
     this.#state = 'running'
     this.#decided()
     for (const id of before?.members ?? [])
-      if (!roster.members.includes(id)) this.#links.get(id)?.close('the others continue without it')
+      if (!roster.members.includes(id)) this.#links.close(id, 'the others continue without it')
     this.#give()
     this.#wishForNew()
   }
@@ -510,7 +508,7 @@ export class Crew {
   #wishForNew(): void {
     if (this.#state !== 'running' || !this.#hasNewLinks) return
     this.#hasNewLinks = false
-    if (this.#linked().some((id) => this.#isNew(id))) this.#listener.wish()
+    if (this.#links.up.some((id) => this.#isNew(id))) this.#listener.wish()
   }
 
   #give(): void {
@@ -539,7 +537,6 @@ export class Crew {
   }
 
   #send(to: readonly string[], message: CrewMessage): void {
-    const payload = encodeCrewMessage(message)
-    for (const id of to) if (id !== this.self) this.#links.get(id)?.control(payload)
+    this.#links.send(to, message)
   }
 }

@@ -4,12 +4,13 @@ import { messageOf, PeerError } from '../../util/errors.ts'
 /**
  * What the members of a crew say to each other, as JSON in control messages of their links (`EpochLinks`).
  *
+ *   hello   member -> joining    who this is: the first message, to who cannot know it
  *   call    leader -> all        stop, and promise nothing below this ballot
  *   report  member -> leader     promised; what it has entered, and to whom it is linked
  *   refuse  member -> leader     it has promised another ballot, or the leader is no member of its roster
  *   roster  leader -> all        who trains from now on
  *   leave   leader -> member     it lacks links, and the others are too few while it counts: it is to come in again over new ones
- *   bye     leaving -> all       it takes part no more; names the newest roster that it has entered
+ *   bye     leaving -> all       it takes part no more; names the newest roster that it has entered, and whether its run is done
  */
 const ballot = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(2 ** 32 - 1))
 const id = v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.regex(/^[\w.-]+$/))
@@ -22,6 +23,7 @@ const roster = v.strictObject({
 })
 
 const schema = v.variant('type', [
+  v.strictObject({ type: v.literal('hello'), id }),
   v.strictObject({
     type: v.literal('call'),
     ballot,
@@ -51,6 +53,7 @@ const schema = v.variant('type', [
   v.strictObject({
     type: v.literal('bye'),
     entered: ballot,
+    isDone: v.boolean(),
     why: v.pipe(v.string(), v.maxLength(300)),
   }),
 ])

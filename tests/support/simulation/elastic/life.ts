@@ -103,7 +103,7 @@ export class Life {
       roster = await this.crew.next(isPlanned)
     }
     this.#world.ended(this, 'done')
-    this.crew.resign('its run is over')
+    this.crew.resign('its run is over', true)
     await this.group?.leave()
   }
 

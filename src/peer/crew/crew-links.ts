@@ -1,0 +1,104 @@
+import { messageOf } from '../../util/errors.ts'
+import { EpochLinks } from '../link/epoch-link.ts'
+import type { Link, LinkStats } from '../link/link.ts'
+import { type CrewMessage, decodeCrewMessage, encodeCrewMessage } from './messages.ts'
+
+/** What the links of a member tell it. */
+export interface CrewLinksListener {
+  said(from: string, message: CrewMessage): void
+  /** It is known who is at the other end. */
+  came(id: string): void
+  ended(id: string): void
+}
+
+/** A member's links to the others, by id. They outlive the groups that use them, one after the other. */
+export class CrewLinks {
+  readonly #self: string
+  readonly #listener: CrewLinksListener
+  readonly #links = new Map<string, EpochLinks>()
+  /** All that there were. */
+  readonly #every: EpochLinks[] = []
+
+  constructor(self: string, listener: CrewLinksListener) {
+    this.#self = self
+    this.#listener = listener
+  }
+
+  /** `id`: who is at the other end; null where it says so itself. `greets`: whether the other end cannot know who this is. */
+  add(transport: Link, id: string | null, greets: boolean): void {
+    const link = new EpochLinks(transport, (epoch, open) => epoch > open)
+    this.#every.push(link)
+    if (id !== null) this.#name(link, id)
+    else
+      link.oncontrol = (payload) => {
+        const message = decode(link, payload)
+        if (message?.type === 'hello') this.#name(link, message.id)
+        else link.close('expected a hello')
+      }
+    if (greets) link.control(encodeCrewMessage({ type: 'hello', id: this.#self }))
+  }
+
+  #name(link: EpochLinks, id: string): void {
+    this.#links.get(id)?.close('replaced by another link')
+    this.#links.set(id, link)
+    link.onend = () => {
+      if (this.#links.get(id) === link) this.#listener.ended(id)
+    }
+    link.oncontrol = (payload) => {
+      const message = decode(link, payload)
+      if (message) this.#listener.said(id, message)
+    }
+    this.#listener.came(id)
+    if (!link.isUp) this.#listener.ended(id)
+  }
+
+  /** To whom there is a link, by rank: the links of an epoch. Those of the epoch before fall silent. */
+  open(epoch: number, members: readonly string[]): Map<number, Link> {
+    const links = new Map<number, Link>()
+    for (const [rank, id] of members.entries()) {
+      const link = this.#links.get(id)
+      if (link) links.set(rank, link.open(epoch))
+    }
+    return links
+  }
+
+  isUp(id: string): boolean {
+    return this.#links.get(id)?.isUp === true
+  }
+
+  /** Members with a link that is up. */
+  get up(): string[] {
+    return [...this.#links].filter(([, link]) => link.isUp).map(([id]) => id)
+  }
+
+  send(to: readonly string[], message: CrewMessage): void {
+    const payload = encodeCrewMessage(message)
+    for (const id of to) this.#links.get(id)?.control(payload)
+  }
+
+  close(id: string, why: string): void {
+    this.#links.get(id)?.close(why)
+  }
+
+  closeAll(why: string): void {
+    for (const link of this.#every) link.close(why)
+  }
+
+  /** What all have carried so far, those that have ended too. */
+  async stats(): Promise<LinkStats> {
+    const total = { bytesSent: 0, bytesReceived: 0, messagesSent: 0, messagesReceived: 0 }
+    for (const stats of await Promise.all(this.#every.map((link) => link.stats())))
+      for (const field of Object.keys(total) as (keyof LinkStats)[]) total[field] += stats[field]
+    return total
+  }
+}
+
+/** A link that carries something else is closed. */
+function decode(link: EpochLinks, payload: Uint8Array): CrewMessage | undefined {
+  try {
+    return decodeCrewMessage(payload)
+  } catch (error) {
+    link.close(messageOf(error))
+    return undefined
+  }
+}
