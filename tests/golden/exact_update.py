@@ -1,4 +1,4 @@
-"""Updates in float32, one rounding per operation, by PyTorch's own elementwise kernels: the oracle of src/optim/exact/host-update.ts.
+"""Updates in float32, one rounding per operation, by PyTorch's own elementwise kernels: the oracle of src/optim/exact/arithmetic.ts.
 
 Writes exact-update.json: SHA-256 of the bits of all tensors after three updates of 2^20 elements, drawn over all finite float32 numbers,
 denormals and zeros of both signs among them. NaN, whose bits are not specified, counts as 0x7fc00000.

@@ -17,12 +17,13 @@ function mixB(start: number): number {
 /**
  * Returns the hash that `paramHash` computes on the device, from the same bits on the host.
  *
+ * `begin`: leaves out the words before it; those from there on add what they add to the whole hash.
  * source: param-hash.wgsl, which holds the formula.
  */
-export function hashWords(words: Uint32Array): [number, number] {
+export function hashWords(words: Uint32Array, begin = 0): [number, number] {
   let a = 0
   let b = 0
-  for (let i = 0; i < words.length; i++) {
+  for (let i = begin; i < words.length; i++) {
     const bits = words[i]
     a = (a + mixA(bits ^ mixB(i))) | 0
     b = (b + mixB((bits + mixA(~i)) | 0)) | 0

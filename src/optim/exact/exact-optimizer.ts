@@ -1,10 +1,9 @@
 import type { Parameter } from '../../graph/trace/parameter.ts'
-import { blockElements, blocksOf } from '../../kernels/encode/encode.ts'
+import { blocksOf } from '../../kernels/encode/encode.ts'
 import { TabringError } from '../../util/errors.ts'
 import type { OptimizerStateDict, SettingValue, StateEntry, StateTensor } from '../state-dict.ts'
-import { adamOnHost, decode, sgdOnHost } from './host-update.ts'
-
-type Floats = Float32Array<ArrayBuffer>
+import { type Floats, type HostUpdate, scalarArrays } from './host-update.ts'
+import { vectorArrays } from './vector-update.ts'
 
 export type ExactSettings =
   | {
@@ -35,9 +34,11 @@ export class ExactOptimizer {
   exponents: Int32Array<ArrayBuffer> | undefined
   readonly #settings: ExactSettings
   readonly #parameters: readonly Parameter[]
-  /** The parameters' contents; read from the device before the first update. */
-  #values: Floats[] | undefined
-  readonly #states: Floats[][]
+  readonly #host: HostUpdate
+  /** The parameters' contents, once they have been read from the device. */
+  readonly #values: readonly Floats[]
+  #isRead = false
+  readonly #states: readonly (readonly Floats[])[]
   /** Parameters that have been updated, by number. */
   readonly #updated = new Set<number>()
   readonly #gradient: Floats
@@ -49,10 +50,14 @@ export class ExactOptimizer {
     this.#parameters = parameters
     this.#settings = settings
     this.paramGroups = [{ lr: settings.lr }]
-    this.#states = parameters.map(({ count }) =>
-      stateNames[settings.kind].map(() => new Float32Array(count)),
-    )
-    this.#gradient = new Float32Array(Math.max(0, ...parameters.map(({ count }) => count)))
+    const counts = parameters.map(({ count }) => count)
+    const states = stateNames[settings.kind]
+    const lengths = [...counts, ...states.flatMap(() => counts), Math.max(0, ...counts)]
+    const { arrays, update } = vectorArrays(lengths) ?? scalarArrays(lengths)
+    this.#host = update
+    this.#values = arrays.slice(0, counts.length)
+    this.#states = counts.map((_, i) => states.map((_, at) => arrays[(at + 1) * counts.length + i]))
+    this.#gradient = arrays[lengths.length - 1]
   }
 
   get parameters(): readonly Parameter[] {
@@ -66,10 +71,17 @@ export class ExactOptimizer {
 
   /** The parameters' contents; call it before `begin`. errors: `device.mismatch`, `gpu.*`. */
   async read(): Promise<readonly Floats[]> {
-    this.#values ??= await Promise.all(
-      this.#parameters.map(async (parameter) => (await parameter.read()) as Floats),
-    )
+    if (!this.#isRead) {
+      const contents = await Promise.all(this.#parameters.map((parameter) => parameter.read()))
+      for (const [i, values] of this.#values.entries()) values.set(contents[i])
+      this.#isRead = true
+    }
     return this.#values
+  }
+
+  /** As `hashWords`, and faster for what `read` and `moments` give. */
+  hash(words: Uint32Array): [number, number] {
+    return this.#host.hash(words)
   }
 
   /** Begins a step. */
@@ -86,15 +98,15 @@ export class ExactOptimizer {
    * `exponents`: of the blocks of this parameter, by which the sums were encoded.
    */
   update(i: number, sums: Int32Array, exponents: Int32Array, count: number): void {
-    const settings = this.#settings
     this.#updated.add(i)
-    const values = this.#values![i]
+    const values = this.#values[i]
     const gradient = this.#gradient.subarray(0, values.length)
-    decode(sums, exponents, blockElements, count, gradient)
+    this.#host.decode(sums, exponents, count, gradient)
     const [first, second] = this.#states[i]
+    const settings = this.#settings
     const [{ lr }] = this.paramGroups
     if (settings.kind === 'sgd') {
-      sgdOnHost(values, gradient, first, {
+      this.#host.sgd(values, gradient, first, {
         momentum: fround(settings.momentum),
         lr: fround(lr),
       })
@@ -102,7 +114,7 @@ export class ExactOptimizer {
       const { eps, weightDecay } = settings
       const [beta1, beta2] = settings.betas
       const [left1, left2] = this.#powers.map((power) => 1 - power)
-      adamOnHost(values, gradient, first, second, {
+      this.#host.adam(values, gradient, first, second, {
         decay: fround(1 - lr * weightDecay),
         beta1: fround(beta1),
         oneMinusBeta1: fround(1 - beta1),
@@ -179,7 +191,7 @@ export class ExactOptimizer {
       }
     }
     this.exponents = exponents.length > 0 ? Int32Array.from(exponents) : undefined
-    this.#values = undefined
+    this.#isRead = false
     this.#steps = 0
     this.#powers = [1, 1]
     while (this.#steps < steps) this.begin()

@@ -1,77 +1,77 @@
+import { blockElements, shiftOf } from '../../kernels/encode/encode.ts'
+import { hashWords } from '../../kernels/hash/hash-words.ts'
+import {
+  type AdamFactors,
+  adam,
+  type Float32Arithmetic,
+  meanOf,
+  type SgdFactors,
+  sgd,
+} from './arithmetic.ts'
+
+export type Floats = Float32Array<ArrayBuffer>
+
 /**
- * Updates on the host in exactly specified arithmetic: each operation in float64 of float32 operands, rounded to float32 at once.
- *
- * For +, -, *, / and the square root that is the float32 operation itself, so any engine and any machine gives the same bits. All arrays are
- * float32 and change in place.
+ * Updates on the host in exactly specified arithmetic, the same bits in any engine and on any machine. Arrays change in place; factors are
+ * float32.
  */
+export interface HostUpdate {
+  /** Sums of whole numbers as mean gradients. `into` and `sums` [n]; `exponents`: of the blocks (kernels/encode). `count`: the samples in them. */
+  decode(sums: Int32Array, exponents: Int32Array, count: number, into: Floats): void
+  /** shape: [n] each. */
+  adam(param: Floats, grad: Floats, m: Floats, v: Floats, factors: AdamFactors): void
+  /** shape: [n] each. */
+  sgd(param: Floats, grad: Floats, buffer: Floats, factors: SgdFactors): void
+  /** As `hashWords`. */
+  hash(words: Uint32Array): [number, number]
+}
 
-import { shiftOf } from '../../kernels/encode/encode.ts'
-
-type Floats = Float32Array<ArrayBuffer>
+/** Arrays of zeros, and the update that works on them. */
+export interface HostArrays {
+  readonly arrays: readonly Floats[]
+  readonly update: HostUpdate
+}
 
 const { fround } = Math
 
-/** What an AdamW step multiplies by; each a float32. */
-export interface AdamFactors {
-  /** Of the parameter: 1 - lr weightDecay. */
-  readonly decay: number
-  readonly beta1: number
-  readonly oneMinusBeta1: number
-  readonly beta2: number
-  readonly oneMinusBeta2: number
-  readonly stepSize: number
-  readonly eps: number
+/** In float64 of float32 operands, rounded at once: for these five that is the float32 operation itself. */
+const float32: Float32Arithmetic<number> = {
+  add: (a, b) => fround(a + b),
+  subtract: (a, b) => fround(a - b),
+  multiply: (a, b) => fround(a * b),
+  divide: (a, b) => fround(a / b),
+  squareRoot: (a) => fround(Math.sqrt(a)),
 }
 
-/** param <- decay param - stepSize m / (sqrt(v) + eps), as kernels/adam has it. shape: [n] each. source: PyTorch's AdamW. */
-export function adamOnHost(
-  param: Floats,
-  grad: Floats,
-  m: Floats,
-  v: Floats,
-  { decay, beta1, oneMinusBeta1, beta2, oneMinusBeta2, stepSize, eps }: AdamFactors,
-): void {
-  for (let i = 0; i < param.length; i++) {
-    const g = grad[i]
-    const first = fround(fround(beta1 * m[i]) + fround(oneMinusBeta1 * g))
-    const second = fround(fround(beta2 * v[i]) + fround(oneMinusBeta2 * fround(g * g)))
-    m[i] = first
-    v[i] = second
-    const move = fround(fround(stepSize * first) / fround(fround(Math.sqrt(second)) + eps))
-    param[i] = fround(decay * param[i]) - move
-  }
+/** Of any arrays. */
+export const scalarUpdate: HostUpdate = {
+  decode(sums, exponents, count, into) {
+    for (const [block, exponent] of exponents.entries()) {
+      const scale = 2 ** -shiftOf(exponent)
+      const end = Math.min(sums.length, (block + 1) * blockElements)
+      for (let i = block * blockElements; i < end; i++)
+        into[i] = meanOf(float32, fround(sums[i]), scale, count)
+    }
+  },
+  adam(param, grad, m, v, factors) {
+    for (let i = 0; i < param.length; i++) {
+      const next = adam(float32, param[i], grad[i], m[i], v[i], factors)
+      param[i] = next.param
+      m[i] = next.m
+      v[i] = next.v
+    }
+  },
+  sgd(param, grad, buffer, factors) {
+    for (let i = 0; i < param.length; i++) {
+      const next = sgd(float32, param[i], grad[i], buffer[i], factors)
+      param[i] = next.param
+      buffer[i] = next.buffer
+    }
+  },
+  hash: (words) => hashWords(words),
 }
 
-/** buffer <- momentum buffer + grad, param <- param - lr buffer. shape: [n] each. source: PyTorch's SGD. */
-export function sgdOnHost(
-  param: Floats,
-  grad: Floats,
-  buffer: Floats,
-  { momentum, lr }: { readonly momentum: number; readonly lr: number },
-): void {
-  for (let i = 0; i < param.length; i++) {
-    const next = fround(fround(momentum * buffer[i]) + grad[i])
-    buffer[i] = next
-    param[i] -= fround(lr * next)
-  }
-}
-
-/**
- * A sum of whole numbers as the mean gradient: sum 2^-k / count, rounded after each of the three. `into` and `sums` [n].
- *
- * k: of the block of each element; `blockElements` of them share one.
- */
-export function decode(
-  sums: Int32Array,
-  exponents: Int32Array,
-  blockElements: number,
-  count: number,
-  into: Floats,
-): void {
-  for (let block = 0; block < exponents.length; block++) {
-    const scale = 2 ** -shiftOf(exponents[block])
-    const end = Math.min(sums.length, (block + 1) * blockElements)
-    for (let i = block * blockElements; i < end; i++)
-      into[i] = fround(fround(sums[i]) * scale) / count
-  }
-}
+export const scalarArrays = (lengths: readonly number[]): HostArrays => ({
+  arrays: lengths.map((length) => new Float32Array(length)),
+  update: scalarUpdate,
+})

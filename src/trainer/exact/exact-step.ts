@@ -183,7 +183,8 @@ export class ExactStep implements StepProgram {
     let isMeasuring = optimizer.exponents === undefined
     let exponents = optimizer.exponents ?? new Int32Array(blocks).fill(startExponent)
     const { deal } = this.#options.workers
-    const stateHash = formatHash(hashOf([...values, exponents, ...statistics]))
+    const hash = (words: Uint32Array) => optimizer.hash(words)
+    const stateHash = formatHash(hashOf([...values, exponents, ...statistics], hash))
     const dealt = formatHash(hashOf([Int32Array.from(deal.counts)])).slice(0, 8)
     const label = `exact ${stateHash} ${dealt}`
     const times = { ...noTimes }
@@ -250,13 +251,14 @@ export class ExactStep implements StepProgram {
     if (group.size === 1) return
     const { optimizer } = this.#options
     const { moments, exponents = new Int32Array(0) } = optimizer
-    await compareStates(group, step, {
+    const parts = {
       'model (parameters and running statistics)': [
         ...(await optimizer.read()),
         ...(await this.#tail.readBuffers()),
       ],
       'optimizer state (moments and exponents)': [...moments, exponents],
-    })
+    }
+    await compareStates(group, step, parts, (words) => optimizer.hash(words))
   }
 
   #nan(problem: string): TabringError {

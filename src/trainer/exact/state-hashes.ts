@@ -4,23 +4,27 @@ import { formatHash, hashWords } from '../../kernels/hash/hash-words.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { PeerError } from '../../util/errors.ts'
 
-/** 64 bits, of the bits of arrays on the host, in order. */
-export const hashOf = (arrays: readonly StoredData[]): [number, number] =>
+/** 64 bits, of the bits of arrays on the host, in order. `hash`: of one array, as `hashWords`. */
+export const hashOf = (
+  arrays: readonly StoredData[],
+  hash: (words: Uint32Array) => [number, number] = hashWords,
+): [number, number] =>
   hashWords(
     Uint32Array.from(
       arrays.flatMap(({ buffer, byteOffset, length }) =>
-        hashWords(new Uint32Array(buffer, byteOffset, length)),
+        hash(new Uint32Array(buffer, byteOffset, length)),
       ),
     ),
   )
 
-/** Compares parts of the ranks' states by name. errors: `train.diverged`, naming the step, the first part that differs and the hash of each rank. */
+/** Compares parts of the ranks' states by name: `hashOf` of each. errors: `train.diverged`, naming the step, the first part that differs and the hash of each rank. */
 export async function compareStates(
   group: CollectiveGroup,
   step: number,
   parts: Readonly<Record<string, readonly StoredData[]>>,
+  hash: (words: Uint32Array) => [number, number],
 ): Promise<void> {
-  const own = Uint32Array.from(Object.values(parts).flatMap(hashOf))
+  const own = Uint32Array.from(Object.values(parts).flatMap((arrays) => hashOf(arrays, hash)))
   const all = await group.allGatherU32(own, { label: 'exact state' })
   for (const [i, name] of Object.keys(parts).entries()) {
     const hashes = Array.from({ length: group.size }, (_, rank) =>

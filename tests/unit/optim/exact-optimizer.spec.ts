@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../../src/graph/functions/linear.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
@@ -7,6 +7,7 @@ import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Sequential } from '../../../src/nn/module.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
 import { ExactOptimizer, type ExactSettings } from '../../../src/optim/exact/exact-optimizer.ts'
+import { vectorArrays } from '../../../src/optim/exact/vector-update.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { updateStep } from '../../support/update-step.ts'
@@ -61,6 +62,24 @@ describe.each(['adamw', 'sgd'] as const)('ExactOptimizer with %s', (kind) => {
     expect(await other.stateDict()).toEqual({ state, param_groups })
     own.loadStateDict(before)
     for (const moment of own.moments) expect(moment.every((value) => value === 0)).toBe(true)
+  })
+
+  test('computes the same bits when WebAssembly is missing', async () => {
+    const stepped = async () => {
+      const optimizer = new ExactOptimizer(tower().parameters(), settings[kind])
+      await optimizer.read()
+      for (const sum of [3, -7]) {
+        optimizer.begin()
+        optimizer.update(1, Int32Array.of(1, sum, 3, 4), Int32Array.of(24), 3)
+      }
+      return { ...(await optimizer.stateDict()), values: await optimizer.read() }
+    }
+    const byVectors = await stepped()
+    vi.stubGlobal('WebAssembly', undefined)
+    expect(vectorArrays([1])).toBeUndefined()
+    expect(await stepped()).toEqual(byVectors)
+    vi.unstubAllGlobals()
+    expect(vectorArrays([1])).toBeDefined()
   })
 
   test('refuses the state of another number of parameters', async () => {
