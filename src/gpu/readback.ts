@@ -29,3 +29,33 @@ export async function download(
     staging.destroy()
   }
 }
+
+/** Reads the same bytes of a buffer again and again, through one staging buffer. */
+export class Readback {
+  readonly #gpu: Gpu
+  readonly #buffer: GPUBuffer
+  readonly #staging: GPUBuffer
+
+  constructor(gpu: Gpu, buffer: GPUBuffer) {
+    this.#gpu = gpu
+    this.#buffer = buffer
+    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
+    this.#staging = gpu.createBuffer('readback', buffer.size, usage)
+  }
+
+  /** Copies the buffer's first bytes into `target`; one call at a time. */
+  async into(target: ArrayBufferView): Promise<void> {
+    const { buffer, byteOffset, byteLength } = target
+    const encoder = this.#gpu.device.createCommandEncoder({ label: 'readback' })
+    encoder.copyBufferToBuffer(this.#buffer, 0, this.#staging, 0, byteLength)
+    this.#gpu.submit(encoder)
+    await mapped(this.#gpu, this.#staging)
+    const bytes = new Uint8Array(this.#staging.getMappedRange(0, byteLength))
+    new Uint8Array(buffer, byteOffset, byteLength).set(bytes)
+    this.#staging.unmap()
+  }
+
+  destroy(): void {
+    this.#staging.destroy()
+  }
+}

@@ -1,4 +1,4 @@
-import { download } from '../../gpu/readback.ts'
+import { download, Readback } from '../../gpu/readback.ts'
 import type { PlacedDevice } from '../../util/device.ts'
 import { invariant, TabringError } from '../../util/errors.ts'
 import type { DType } from '../../util/shape.ts'
@@ -23,6 +23,7 @@ export class Pool {
   #memory: Memory | undefined
   #buffer: GPUBuffer | undefined
   #host: ArrayBuffer | undefined
+  #readback: Readback | undefined
 
   constructor(label: string, elements: number, device?: PlacedDevice) {
     this.label = label
@@ -76,6 +77,8 @@ export class Pool {
   }
 
   destroy(): void {
+    this.#readback?.destroy()
+    this.#readback = undefined
     this.#buffer?.destroy()
     this.#buffer = undefined
     this.#host = undefined
@@ -94,6 +97,17 @@ export class Pool {
     }
     if (!this.#host) return dtype === 'f32' ? new Float32Array(count) : new Int32Array(count)
     return this.host(start, count, dtype).slice()
+  }
+
+  /** Copies the first elements of allocated contents into `target`; one call at a time. cost: as `read`, but it keeps a staging buffer of the pool's size for the next call. */
+  async readInto(target: StoredData): Promise<void> {
+    const memory = this.#memory
+    if (memory && memory !== 'host') {
+      this.#readback ??= new Readback(memory, this.buffer)
+      await this.#readback.into(target)
+      return
+    }
+    target.set(this.host(0, target.length, target instanceof Int32Array ? 'i32' : 'f32'))
   }
 
   /** Replaces elements from `start` on, now or when there is memory. */

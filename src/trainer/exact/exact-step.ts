@@ -75,6 +75,10 @@ export class ExactStep implements StepProgram {
   readonly #exponents: Pool
   readonly #places: readonly Place[]
   readonly #tail: Tail
+  /** Of the attempt under way: sums, marks and tail. */
+  readonly #words: Int32Array<ArrayBuffer>
+  /** As the pool has them. */
+  readonly #exponentWords: Int32Array<ArrayBuffer>
   #stepsDone: number
   /** How many times steps were done again. */
   repeats = 0
@@ -96,6 +100,8 @@ export class ExactStep implements StepProgram {
     this.#places = places
     this.#stepsDone = options.stepsDone ?? 0
     this.#tail = new Tail(options.virtualWorkers, trackedIn(program))
+    this.#words = new Int32Array(sums.elements + this.#tail.length)
+    this.#exponentWords = new Int32Array(exponents.elements)
   }
 
   /** Compiles the program of a virtual worker. errors: those of `compile`. */
@@ -276,10 +282,12 @@ export class ExactStep implements StepProgram {
     times: { -readonly [key in keyof StepTimes]: number },
   ): Promise<Int32Array<ArrayBuffer>> {
     const { first, count } = this.#options.workers
-    const words = new Int32Array(this.#sums.elements + this.#tail.length)
-    const tail = words.subarray(this.#sums.elements)
+    const words = this.#words
+    const sums = words.subarray(0, this.#sums.elements)
+    const tail = words.subarray(sums.length).fill(0)
     for (const place of this.#places)
-      this.#exponents.write(exponentsOf(place, exponents), place.exponentsStart)
+      this.#exponentWords.set(exponentsOf(place, exponents), place.exponentsStart)
+    this.#exponents.write(this.#exponentWords)
     const take = async (i: number, { own, running }: Replay) => {
       const outputs = await running
       const { parts } = runTimesOf(outputs)
@@ -300,11 +308,11 @@ export class ExactStep implements StepProgram {
       if (this.#tail.hasBuffers) await replay
     }
     await Promise.all(replays)
-    if (replays.length > 0) {
+    if (replays.length === 0) sums.fill(0)
+    else {
       const tookMs = (env.now() - beganMs) / replays.length
       this.#tail.writeTimes(tail, first, replays.length, tookMs)
-      const all = await this.#sums.read(0, this.#sums.elements, 'i32')
-      words.set(all as Int32Array<ArrayBuffer>)
+      await this.#sums.readInto(sums)
     }
     return words
   }
