@@ -1,6 +1,8 @@
 import type { AdapterFacts } from '../gpu/device.ts'
+import type { FormerLife } from '../peer/crew/roster.ts'
 import type { Transport } from '../peer/link/channel-transport.ts'
 import type { LinkStats } from '../peer/link/link.ts'
+import type { RoomAddress } from '../peer/room/room-url.ts'
 import type {
   CheckpointSettings,
   NotARun,
@@ -42,12 +44,39 @@ export interface Membership {
   worldSize: number
   /** By rank: which machine it counts to, the same on all ranks; default: nobody knows. */
   machines?: readonly number[]
-  /** Whether the run continues when a rank is lost, in the membership that `continueAs` brings. Default false. */
-  isElastic?: boolean
+  /** Of an elastic run, which continues when a rank is lost and admits newcomers. Default: it ends with the first rank that is lost. */
+  crew?: CrewPlace
   /** Whether it is on already, and this rank gets its state from the others. Default false. */
   joins?: boolean
   /** Who has which rank, the same on all ranks: runs in a row with the same ones measure the links once. Default: each run does. */
   who?: string
+}
+
+/** Whom a rank of an elastic run decides with who trains on (`Crew`). A member's id is that of the room, a point and the epoch in which it came. */
+export interface CrewPlace {
+  readonly self: string
+  /** By rank; null for a member of a run that is on, which says itself who it is. */
+  readonly ids: readonly (string | null)[]
+  /** By rank: ids in the room. */
+  readonly members: readonly string[]
+  /** By rank: members that ports join have the same. */
+  readonly machines: readonly string[]
+  /** The life of this tab in the same run before this one. */
+  readonly former: FormerLife | null
+  /** Where its store is: there one of two halves claims the run. */
+  readonly room: RoomAddress
+  /** The epoch with which the run began. */
+  readonly run: number
+}
+
+/** Newcomers that are linked to this rank, by their ranks in `epoch`. */
+export interface Admission {
+  readonly epoch: number
+  readonly newcomers: readonly {
+    readonly rank: number
+    readonly id: string
+    readonly machine: string
+  }[]
 }
 
 /** Where a run's checkpoints are, if not in this browser's private files; rank 0's counts. Addresses are relative to the page's. */
@@ -96,15 +125,14 @@ export interface ComputeApi {
     checkpoints?: CheckpointAddress,
     given?: Uint8Array,
   ): Promise<RunResult>
-  /**
-   * An elastic run is to continue in another group: all ranks keep their state after one of the next steps and wait for `continueAs`. Where
-   * ranks are `lost`, which names them, they wait at once.
-   */
-  regroupSoon(lost?: string): Promise<void>
-  /** The membership in which an elastic run continues, over links that were added; resolves when it does, or with false when it has ended before. */
-  continueAs(membership: Membership): Promise<boolean>
-  /** No membership will come: a rank that is lost ends the run. */
-  cannotRegroup(): Promise<void>
+  /** Newcomers may join the elastic run after one of the next steps, over links that were added. */
+  admit(admission: Admission): Promise<void>
+  /** A member of the room, with this id, is dead for sure; `ballot`: of the newest roster that it may have been in, default: that of this rank. */
+  memberIsDead(member: string, ballot?: number): Promise<void>
+  /** The room says that the others continue without this rank. */
+  leftOut(why: string): Promise<void>
+  /** After `undecided`, a person's decision: the elastic run continues without those that are missing. */
+  continueWithout(): Promise<void>
   /** Asks for a pause of the run: all ranks begin it after the same step, told by `paused`. A no-op when nothing runs. */
   pause(): Promise<void>
   /** Takes back what `pause` asked for: when all that asked have, all ranks go on, told by `continued`. */

@@ -71,6 +71,10 @@ export class CrewLinks {
     return [...this.#links].filter(([, link]) => link.isUp).map(([id]) => id)
   }
 
+  get known(): string[] {
+    return [...this.#links.keys()]
+  }
+
   send(to: readonly string[], message: CrewMessage): void {
     const payload = encodeCrewMessage(message)
     for (const id of to) this.#links.get(id)?.control(payload)

@@ -228,6 +228,11 @@ export class Crew {
     this.#links.closeAll(why)
   }
 
+  /** Members to which there are links, or were. */
+  get known(): string[] {
+    return this.#links.known
+  }
+
   /** What its links have carried so far. */
   linkStats(): Promise<LinkStats> {
     return this.#links.stats()

@@ -443,6 +443,8 @@ export const serverMessageSchema = v.variant('type', [
     text: v.string(),
     /** It said bye, or the maker removed it; false where its connection just ended: it may be alive. */
     hasLeft: v.boolean(),
+    /** Of the newest roster of an elastic run that the server knows of; 0 for none. */
+    ballot: v.number(),
   }),
   storedMessageSchema,
   v.object({ type: v.literal('ping') }),

@@ -47,6 +47,10 @@ export function ringNeighbours(rank: number, worldSize: number): number[] {
   )
 }
 
+/** Equal for members that ports join. */
+export const machineKey = (member: MemberInfo & { readonly id: string }): string =>
+  linkKind(member, member) === 'port' ? member.hostTag : member.id
+
 /** By rank: members that ports join count as one machine, numbered as they come. */
 export function machinesOf(members: readonly MemberInfo[]): number[] {
   const firsts = members.map((member, rank) =>

@@ -66,6 +66,11 @@ export class RoomRun {
     return this.state === 'assigned' || this.state === 'running'
   }
 
+  /** Of the newest roster of an elastic run; 0 for none. */
+  get ballot(): number {
+    return this.elastic ? Math.max(this.first, this.elastic.ballot) : 0
+  }
+
   rankOf(member: Member): number {
     return this.ranks.indexOf(member)
   }

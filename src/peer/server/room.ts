@@ -218,9 +218,9 @@ export class Room {
       const { id } = member
       const { name } = member.info
       const hasLeft = how === 'left'
+      const news = { id, name, rank: rank >= 0 ? rank : null, text, hasLeft, ballot: run.ballot }
       this.members = this.members.filter((one) => one !== member)
-      for (const one of this.members)
-        this.send(one, { type: 'gone', id, name, rank: rank >= 0 ? rank : null, text, hasLeft })
+      for (const one of this.members) this.send(one, { type: 'gone', ...news })
       run.memberWent(member, text, hasLeft)
       this.giveBack()
     }

@@ -27,8 +27,18 @@ export interface SignalEvents {
   /** The epoch has failed, and why. */
   abort: { epoch: number; rank: number | null; text: string }
   finished: { epoch: number }
-  /** `hasLeft`: it said bye or was removed; else only its connection to the server has ended. */
-  gone: { id: string; name: string; rank: number | null; text: string; hasLeft: boolean }
+  /**
+   * `hasLeft`: it said bye or was removed; else only its connection to the server has ended. `ballot`: of the newest roster of an elastic run that
+   * the server knows of; 0 for none.
+   */
+  gone: {
+    id: string
+    name: string
+    rank: number | null
+    text: string
+    hasLeft: boolean
+    ballot: number
+  }
   /** A refusal that leaves the connection up, or a box that does not open. */
   refused: PeerError
   /**

@@ -89,6 +89,17 @@ export type RunEvent =
   /** An elastic run continues after that step in another group: ranks were lost, or have come. Told by every rank. */
   | { event: 'regrouped'; step: number; worldSize: number; rank: number }
   | {
+      /** Who trains from now on in an elastic run: members' ids, by rank. */
+      event: 'roster'
+      ballot: number
+      members: readonly string[]
+      rank: number
+    }
+  /** The others continue an elastic run without this rank, or none has let it in. */
+  | { event: 'out'; text: string; rank: number }
+  /** Too few members of an elastic run are left to continue for sure: these are missing, by id. Null: that is over. */
+  | { event: 'undecided'; missing: readonly string[] | null; rank: number }
+  | {
       /** The run goes on from a checkpoint; told by every rank. */
       event: 'resumed'
       /** Steps done. */

@@ -67,6 +67,8 @@ function inGroup(run: Run, { epoch, rank, worldSize, members, links }: Assignmen
   const without = (some: Assignment['members'], others: Assignment['members']) =>
     some.filter(({ id }) => !others.some((one) => one.id === id)).map(({ name }) => name)
   const change = { left: without(run.members, members), came: without(members, run.members) }
+  // After a lost device the same ranks meet again.
+  const isChanged = change.left.length + change.came.length > 0
   return {
     ...run,
     epoch,
@@ -75,9 +77,14 @@ function inGroup(run: Run, { epoch, rank, worldSize, members, links }: Assignmen
     members,
     peers: links.map(({ peerRank }) => peerRank),
     ways: Object.fromEntries(links.map(({ peerRank, kind }) => [peerRank, kind])),
-    changes: [...run.changes, change],
+    changes: isChanged ? [...run.changes, change] : run.changes,
     dealt: null,
   }
+}
+
+/** Of a member of an elastic run, by its id there: that in the room comes first. */
+function nameIn({ members }: Run, id: string): string {
+  return members.find((one) => id.startsWith(one.id))?.name ?? id
 }
 
 /** A person saves, in a run and behind its end. */
@@ -118,6 +125,11 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       }
     case 'lost':
       return { ...run, lossText: event.text }
+    case 'undecided':
+      return { ...run, missing: event.missing && event.missing.map((id) => nameIn(run, id)) }
+    case 'roster':
+    case 'out':
+      return run
     case 'silent': {
       const others = run.silent.filter((rank) => rank !== event.who)
       return { ...run, silent: event.isSilent ? [...others, event.who] : others }

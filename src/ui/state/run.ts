@@ -106,6 +106,8 @@ export interface Run {
   readonly regrouped: { readonly step: number; readonly worldSize: number } | null
   /** Of the loss for which an elastic run waits for its next group; null while it trains. */
   readonly lossText: string | null
+  /** By name: without these too few are left for an elastic run to continue unless a person decides so; null while it is not so. */
+  readonly missing: readonly string[] | null
   /** Linked ranks that have not answered for some seconds. */
   readonly silent: readonly number[]
   /** All ranks hold behind this step; by those ranks. */
@@ -200,6 +202,7 @@ export function newRun(
     resumed: null,
     regrouped: null,
     lossText: null,
+    missing: null,
     silent: [],
     changes: [],
     paused: null,

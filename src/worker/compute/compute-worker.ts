@@ -18,7 +18,7 @@ import type { CheckpointPlace } from '../../trainer/saves/run-checkpoint.ts'
 import type { SavedFile } from '../../trainer/saves/save-requests.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
 import type { LookAnswer, LookValue, TaskData, TaskLoaders } from '../../trainer/settings/task.ts'
-import type { Phase } from '../../trainer/watch/run-events.ts'
+import type { Phase, RunEvent } from '../../trainer/watch/run-events.ts'
 import type { DeviceType } from '../../util/device.ts'
 import { DataError, PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
@@ -26,6 +26,7 @@ import { nameSpans, type TraceEvent, traceEvents } from '../../util/spans.ts'
 import { type GivenSwitches, takeSwitches } from '../../util/switches.ts'
 import type {
   AdapterFacts,
+  Admission,
   CheckpointAddress,
   ComputeApi,
   Membership,
@@ -35,7 +36,7 @@ import type {
 } from '../api.ts'
 import { keepErrorCodes } from '../error-transfer.ts'
 import { EventBatches } from './event-batches.ts'
-import { Memberships } from './memberships.ts'
+import type { GroupPlace, RunCrew } from './run-crew.ts'
 
 const reopenAttempts = 20
 const reopenDelayMs = 500
@@ -54,8 +55,8 @@ class ComputeWorker implements ComputeApi {
   #group: ProcessGroup | undefined
   #trainer: Trainer | undefined
   #abort: AbortController | undefined
-  /** Of the newest run. */
-  #memberships: Memberships | undefined
+  /** Of the newest run, where it is elastic. */
+  #crew: RunCrew | undefined
   /** The newest preparation for a run that is on, and for which settings. */
   #prepared: { readonly of: string; readonly data: Promise<TaskData | undefined> } | undefined
   /** The newest run, until its very end. */
@@ -159,14 +160,13 @@ class ComputeWorker implements ComputeApi {
         'train: a run is already in progress. Abort it, or wait until it ends.',
       )
     }
-    const { rank, isElastic = false, joins = false } = membership
+    const { rank, worldSize, epoch, machines, crew: place, joins = false } = membership
+    const isElastic = place !== undefined
     nameSpans(rank, `rank ${rank}`)
     const batches = new EventBatches(onEvents)
     this.#abort = new AbortController()
     const { signal } = this.#abort
-    const memberships = new Memberships(membership)
-    this.#memberships = memberships
-    let links = this.#takeLinks(membership)
+    const links = this.#takeLinks(epoch)
     const before = this.#run
     const { who } = membership
     const ways =
@@ -182,78 +182,49 @@ class ComputeWorker implements ComputeApi {
       const training = await this.#loadTraining()
       const task = await training.taskOf(config, this.#tasks)
       let trainer: Trainer | undefined
-      // Others may still be in a step of the group before.
-      const ringOf = ({ epoch, rank, worldSize, machines }: Membership, isStart = false) =>
+      const join = async (place: Omit<GroupPlace, 'failed'> & Partial<GroupPlace>) => {
+        this.#dropGroup()
+        nameSpans(place.rank, `rank ${place.rank}`)
+        this.#group = await training.makeDefault(() =>
+          training.joinLinks({ ...place, onspan: (span) => trainer?.onSpan(span) }),
+        )
+        signal.throwIfAborted()
+        return this.#group
+      }
+      const tell = (event: RunEvent) => batches.add(event)
+      const wish = () => trainer?.regroupSoon()
+      const { isRankLost } = training
+      const crew =
+        place &&
+        new training.RunCrew({ place, membership, links, signal, join, tell, wish, isRankLost })
+      this.#crew = crew
+      const groups =
+        crew ??
         new training.Rejoining({
           epoch,
           links,
           follows: training.isLoss,
-          join: async (current, own) => {
-            this.#dropGroup()
-            this.#group = await training.makeDefault(() =>
-              training.joinLinks({
-                rank,
-                worldSize,
-                epoch: current,
-                links: own,
-                machines,
-                helloMs: isStart && current === epoch ? undefined : rejoinTimeoutMs,
-                onspan: (span) => trainer?.onSpan(span),
-              }),
-            )
-            signal.throwIfAborted()
-            return this.#group
-          },
+          join: (current, own) =>
+            join({
+              rank,
+              worldSize,
+              epoch: current,
+              links: own,
+              machines,
+              // Others may still be in a step of the group before.
+              helloMs: current === epoch ? undefined : rejoinTimeoutMs,
+            }),
         })
-      let ring = ringOf(membership, !joins)
-      const joinRing = (): Promise<ProcessGroup> => {
-        const joined = ring.first()
-        // Its links are closed once another membership is here.
-        joined.catch(() => undefined)
-        return Promise.race([joined, memberships.lost()])
-      }
-      /** The group of the next membership; of one after it where a rank of that is lost meanwhile. */
-      const joinNext = async (ended?: PeerError): Promise<ProcessGroup> => {
-        for (;;) {
-          const next = await Promise.race([memberships.next(ended), rejectOnAbort(signal)])
-          closeAll(links, 'the run continues over other links')
-          links = this.#takeLinks(next)
-          ring = ringOf(next)
-          nameSpans(next.rank, `rank ${next.rank}`)
-          try {
-            const group = await joinRing()
-            memberships.joined()
-            return group
-          } catch (error) {
-            if (signal.aborted || !training.isRankLost(error)) throw error
-          }
-        }
-      }
-      const regroup = async (ended: ProcessGroup): Promise<ProcessGroup> => {
-        if (!isElastic) return ring.after(ended)
-        if (training.isLoss(ended.error)) {
-          const again = await ring.after(ended).catch((error) => {
-            if (!training.isRankLost(error)) throw error
-          })
-          if (again) return again
-        }
-        return joinNext(ended.error)
-      }
       let runtime = await this.#openRuntime()
       signal.throwIfAborted()
-      const group = await (joins
-        ? joinRing().catch((error) => {
-            if (signal.aborted || !training.isRankLost(error)) throw error
-            return joinNext(error)
-          })
-        : ring.first())
+      const group = await groups.first()
       trainer = new training.Trainer({
         runtime,
         reopen: async () => {
           runtime = await this.#reopenRuntime()
           return runtime
         },
-        regroup,
+        regroup: (ended) => groups.after(ended),
         isElastic,
         joins,
         group,
@@ -272,40 +243,40 @@ class ComputeWorker implements ComputeApi {
       const result = await trainer.run().finally(() => {
         if (ways && trainer?.links) this.#measured = { ways, links: trainer.links }
       })
-      return { ...result, links: await sumStats(links.values()), adapter: runtime.facts }
+      crew?.end(true)
+      const carried = await (crew?.linkStats() ?? sumStats(links.values()))
+      return { ...result, links: carried, adapter: runtime.facts }
     }
     try {
       // An abort does not wait for what cannot be broken off, such as a pipeline that compiles.
       this.#run = run()
       return await Promise.race([this.#run, rejectOnAbort(signal)])
     } catch (thrown) {
+      this.#crew?.end(false)
       this.#end(links)
       throw thrown
     } finally {
       batches.flush()
       this.#abort = undefined
-      memberships.end()
     }
   }
 
-  async regroupSoon(lost?: string): Promise<void> {
-    if (!this.#abort) return
-    // A link may take seconds to notice.
-    if (lost === undefined) {
-      this.#trainer?.regroupSoon()
-      return
-    }
-    const error = new PeerError('peer.lost', lost)
-    this.#memberships?.lose(error)
-    this.#group?.abort(error)
+  async admit(admission: Admission): Promise<void> {
+    const links = this.#takeLinks(admission.epoch)
+    if (this.#abort && this.#crew) this.#crew.admit(admission, links)
+    else closeAll(links, 'the run is over')
   }
 
-  async continueAs(membership: Membership): Promise<boolean> {
-    return this.#abort !== undefined && (await this.#memberships!.give(membership))
+  async memberIsDead(member: string, ballot?: number): Promise<void> {
+    this.#crew?.memberIsDead(member, ballot)
   }
 
-  async cannotRegroup(): Promise<void> {
-    this.#memberships?.close()
+  async leftOut(why: string): Promise<void> {
+    this.#crew?.leftOut(why)
+  }
+
+  async continueWithout(): Promise<void> {
+    this.#crew?.continueWithout()
   }
 
   async leave(): Promise<void> {
@@ -412,7 +383,7 @@ class ComputeWorker implements ComputeApi {
   }
 
   /** The links of an epoch that begins. */
-  #takeLinks({ epoch }: Membership): Map<number, Link> {
+  #takeLinks(epoch: number): Map<number, Link> {
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.delete(epoch)
     return links
@@ -421,6 +392,8 @@ class ComputeWorker implements ComputeApi {
   #end(links: Map<number, Link>): void {
     this.#dropGroup()
     closeAll(links, 'the run is over')
+    this.#crew?.closeLinks('the run is over')
+    this.#crew = undefined
   }
 
   /** Without a goodbye's wait: the others have left, or been told. */

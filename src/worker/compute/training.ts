@@ -11,6 +11,7 @@ export { Rejoining } from '../../peer/group/rejoin.ts'
 export { isLoss, isRankLost } from '../../trainer/loop/recovery.ts'
 export { Trainer } from '../../trainer/loop/trainer.ts'
 export { warmUp } from '../../trainer/loop/warm-up.ts'
+export { RunCrew } from './run-crew.ts'
 
 /** errors: `config.invalid` for a demo that this page does not have. */
 export async function taskOf({ demo }: TrainConfig, tasks: TaskLoaders): Promise<Task> {

@@ -76,9 +76,10 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
       race(remote.prepare(config, baseUrl, Comlink.proxy(onPhase))),
     train: (membership, config, baseUrl, onEvents, ...rest) =>
       race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvents), ...rest)),
-    regroupSoon: (lost) => race(remote.regroupSoon(lost)),
-    continueAs: (membership) => race(remote.continueAs(membership)),
-    cannotRegroup: () => race(remote.cannotRegroup()),
+    admit: (admission) => race(remote.admit(admission)),
+    memberIsDead: (member, ballot) => race(remote.memberIsDead(member, ballot)),
+    leftOut: (why) => race(remote.leftOut(why)),
+    continueWithout: () => race(remote.continueWithout()),
     pause: () => race(remote.pause()),
     goOn: () => race(remote.goOn()),
     oneStep: () => race(remote.oneStep()),

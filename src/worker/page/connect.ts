@@ -26,6 +26,10 @@ export interface FormLinksOptions {
   rtc?: RTCConfiguration
   /** A link that was up is down. The server has been told, and answers with `abort`. */
   onDown?: (peerRank: number, error: PeerError) => void
+  /** The tab at the other end of a port has closed, for sure. */
+  onGone?: (peerRank: number) => void
+  /** Whether links join newcomers to the ranks of a run: one that cannot be formed ends the newcomer's part alone. Default false. */
+  isForNewcomers?: boolean
   /** A link is up, this way. */
   onLinked?: (peerRank: number, kind: AssignedLink['kind']) => void
   env?: Env
@@ -54,8 +58,6 @@ export interface RingLinks {
   readonly connected: Promise<void>
   /** Read before `close`: a closed connection keeps its last counts only. */
   stats(): Promise<RingStats>
-  /** Another epoch takes this one's place: its links may end. */
-  letGo(): void
   /** Ends all connections; idempotent. Wait for `finished` or `abort` first: an open neighbour counts a close as a loss. */
   close(): void
 }
@@ -199,12 +201,13 @@ export function formLinks(options: FormLinksOptions): RingLinks {
       return
     }
     pairs.push(pair)
-    void pair.gone.then(() =>
+    void pair.gone.then(() => {
+      if (!isClosed) options.onGone?.(peerRank)
       down(
         peerRank,
         new PeerError('peer.lost', `link to ${nameOf(peerRank)}: ended: its tab closed.`),
-      ),
-    )
+      )
+    })
     await addLink(epoch, peerRank, { kind: 'port', port: pair.port }, 0)
   }
 
@@ -236,6 +239,8 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     } catch (thrown) {
       if (!isClosed) {
         client.linkDown(epoch, link.peerRank, messageOf(thrown))
+        // The server leaves the newcomer out.
+        if (options.isForNewcomers) return
         interrupt(thrown)
         close()
       }
@@ -274,10 +279,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
       links,
     }
   }
-  const letGo = () => {
-    isFinished = true
-  }
-  return { connected, stats, letGo, close }
+  return { connected, stats, close }
 }
 
 /** Says goodbye when the tab closes or navigates, so the others learn it at once. Returns a function that undoes it. */

@@ -1,6 +1,6 @@
-import type { AssignedLink, Assignment, JsonValue } from '../../peer/room/messages.ts'
-import { lostRankIn } from '../../peer/room/refusals.ts'
-import { machinesOf } from '../../peer/room/topology.ts'
+import type { FormerLife } from '../../peer/crew/roster.ts'
+import type { AssignedLink, Assignment, JsonValue, RunNow } from '../../peer/room/messages.ts'
+import { machineKey, machinesOf } from '../../peer/room/topology.ts'
 import type { LocalPorts } from '../../peer/tab/local-ports.ts'
 import type { SignalClient } from '../../peer/tab/signal.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
@@ -39,34 +39,51 @@ export interface RunTab {
   readonly proposed: TrainConfig | null
   /** errors: `config.invalid`. */
   parse(settings: JsonValue): TrainConfig
+  /** The life of this tab in the run that began with that epoch, where it was left out and comes again. */
+  formerIn(run: number): FormerLife | null
   /** What a person gave on this tab for the run. */
   givenFor(config: TrainConfig): Uint8Array | undefined
   /** The run is over on this rank. */
   ended(end: RunEnd): void
 }
 
-/** Ranks with their links. */
-interface Group {
+type AssignedMember = Assignment['members'][number]
+
+/** Links that form in an epoch of their own. */
+interface Linking {
   readonly assignment: Assignment
   readonly ring: RingLinks
 }
 
 /**
- * A tab's part in one run of its room, from the page's side: links form, the worker trains, and an elastic run continues in other groups.
+ * A tab's part in one run of its room, from the page's side: links form, the worker trains, and an elastic run continues with other ranks.
  *
  *     assignment -> links, ready -> start -> train ... done -> all done: ended
  *                                              |
- *                             another assignment -> its links, ready -> start: continue there
+ *                             another assignment -> links to newcomers, ready -> start: they are admitted
+ *                             who the ranks are: the worker decides with the others, and tells
  */
 export class MemberRun {
   /** The worker trains. */
   isRunning = false
   readonly #tab: RunTab
-  #now: Group
-  /** In which the run is to continue, while its links form. */
-  #next: Group | undefined
-  /** Where the worker trains: it may still be in the group before. */
-  #trainsIn: Assignment
+  /** The first one; the ranks may be others now. */
+  readonly #first: Assignment
+  readonly #links: RingLinks
+  /** Links to newcomers, which form or have formed. */
+  readonly #linkings: Linking[] = []
+  /** Who was ever linked to this tab, by id in the room. */
+  readonly #known = new Map<string, { member: AssignedMember; link: AssignedLink | undefined }>()
+  #rank: number
+  #worldSize: number
+  /** The newest roster that this tab was in. */
+  #ballot: number
+  /** By rank, in the room. */
+  #members: readonly string[]
+  #settings: JsonValue = null
+  #isDone = false
+  /** Why the others continue without this tab. */
+  #out: string | undefined
   /** By which words the room's run was ended, until the worker has come to its end. */
   #abortText: string | undefined
   /** Tells of the run's good end, while the worker leaves it. */
@@ -74,58 +91,94 @@ export class MemberRun {
   #isOver = false
 
   constructor(tab: RunTab, assignment: Assignment) {
+    const { epoch, rank, worldSize, members, links } = assignment
     this.#tab = tab
-    this.#trainsIn = assignment
-    const ring = this.#formLinks(assignment, this.#prepare(assignment))
-    this.#now = { assignment, ring }
-    ring.connected.catch((error) => this.fail(error, assignment.epoch))
+    this.#first = assignment
+    this.#rank = rank
+    this.#worldSize = worldSize
+    this.#ballot = epoch
+    this.#members = members.map(({ id }) => id)
+    for (const [at, member] of members.entries())
+      this.#known.set(member.id, { member, link: links.find(({ peerRank }) => peerRank === at) })
+    this.#links = this.#formLinks(assignment, this.#prepare(assignment))
+    this.#links.connected.catch((error) => this.fail(error, epoch))
   }
 
   get rank(): number {
-    return this.#now.assignment.rank
+    return this.#rank
   }
 
   /** In which the server knows this tab. */
   get newestEpoch(): number {
-    return (this.#next ?? this.#now).assignment.epoch
+    return (this.#linkings.at(-1)?.assignment ?? this.#first).epoch
   }
 
   /** Whether the others continue when this tab leaves: the run is elastic and has begun. */
   get continuesWithoutThis(): boolean {
-    const { run, epoch } = this.#now.assignment
+    const { run, epoch } = this.#first
     return run !== undefined && (this.isRunning || run !== epoch)
   }
 
-  /** Takes an assignment of this run: its links form, while ranks train on unless one is lost. False for one of another run. */
+  /** The elastic run, for a server that does not know it; null for none. */
+  get now(): RunNow | null {
+    const { run } = this.#first
+    if (run === undefined || !this.isRunning || this.#out !== undefined) return null
+    const ids = [...this.#members]
+    return { run, epoch: this.newestEpoch, ballot: this.#ballot, ids, settings: this.#settings }
+  }
+
+  /** The life of this tab in an elastic run that continues without it. */
+  get former(): { readonly run: number; readonly life: FormerLife } | undefined {
+    const { run } = this.#first
+    if (run === undefined || this.#out === undefined) return undefined
+    return { run, life: { id: this.#self, entered: this.#ballot } }
+  }
+
+  /** Takes an assignment of this run: links to newcomers form, while ranks train on. False for one of another run. */
   follow(assignment: Assignment): boolean {
-    const { run } = assignment
-    if (run === undefined || !this.isRunning || this.#now.assignment.run !== run) return false
-    tell(1, 'room', () => `epoch ${assignment.epoch}: continues with ${assignment.worldSize} ranks`)
-    this.#dropNext()
-    const ring = this.#formLinks(assignment)
-    this.#next = { assignment, ring }
-    // The server has been told.
-    ring.connected.catch(() => undefined)
-    // The worker may be in either group, or on its way.
-    const lost =
-      lostWords(this.#now.assignment, assignment) ?? lostWords(this.#trainsIn, assignment)
-    if (lost !== undefined) this.#endGroup(lost)
+    const { run, epoch, members, links } = assignment
+    if (run === undefined || !this.isRunning || this.#first.run !== run) return false
+    tell(1, 'room', () => `epoch ${epoch}: links to ${assignment.joining} newcomers`)
+    for (const link of links)
+      this.#known.set(members[link.peerRank].id, { member: members[link.peerRank], link })
+    this.#linkings.push({ assignment, ring: this.#formLinks(assignment) })
     return true
   }
 
   /** All links of that epoch are up on all ranks. */
   start(epoch: number, settings: JsonValue): void {
-    if (this.#next?.assignment.epoch === epoch) this.#continue(this.#next)
-    else if (this.#now.assignment.epoch === epoch) this.#train(settings)
+    const linking = this.#linkings.find((one) => one.assignment.epoch === epoch)
+    if (linking) this.#admit(linking.assignment)
+    else if (this.#first.epoch === epoch) this.#train(settings)
   }
 
-  /** The server has ended an epoch. */
+  /** The server has ended an epoch: the run, or the forming of links to newcomers. */
   abort(epoch: number, text: string): void {
-    const isOwn = [this.#now, this.#next].some((group) => group?.assignment.epoch === epoch)
-    if (!isOwn) return
+    const at = this.#linkings.findIndex((one) => one.assignment.epoch === epoch)
+    if (at >= 0) {
+      this.#linkings.splice(at, 1)
+      this.#tab.compute.dropLinks(epoch).catch(() => undefined)
+      return
+    }
+    const { run = this.#first.epoch } = this.#first
+    if (epoch !== run && epoch !== this.#first.epoch) return
     this.#abortText = text
     if (this.isRunning) this.#tab.compute.abort(text).catch(() => undefined)
     else this.fail(new PeerError('peer.aborted', text))
+  }
+
+  /** A member has left the room, or its connection to the server has ended: only who has left is dead for sure. */
+  gone(id: string, hasLeft: boolean, ballot: number): void {
+    if (hasLeft && this.continuesWithoutThis)
+      this.#tab.compute.memberIsDead(id, ballot).catch(() => undefined)
+  }
+
+  /** The connection to the server is back: it may be another process. */
+  back(): void {
+    const { run } = this.#first
+    if (run === undefined || !this.isRunning) return
+    this.#tab.client.ranks(run, this.#ballot, this.#members)
+    if (this.#isDone) this.#tab.client.done(run)
   }
 
   /** The room's next run begins, and the worker has not come to the end of this one: it ends here, in the words in which it was ended. */
@@ -135,27 +188,25 @@ export class MemberRun {
   }
 
   /** Ends the run on this rank, once, with the first error. An error of another epoch ends nothing. */
-  fail(thrown: unknown, epoch = this.#now.assignment.epoch): void {
-    const { assignment, ring } = this.#now
-    if (this.#isOver || assignment.epoch !== epoch) return
+  fail(thrown: unknown, epoch = this.#first.epoch): void {
+    if (this.#isOver || this.#first.epoch !== epoch) return
     const error = toError(thrown)
     if (!this.isRunning) this.#tab.compute.dropLinks(epoch).catch(() => undefined)
     tell(1, 'room', () => `epoch ${epoch}: ended by ${messageOf(thrown)}`)
-    ring.close()
-    this.#end({ ok: false, rank: assignment.rank, error })
+    this.close()
+    this.#end({ ok: false, rank: this.#rank, error })
   }
 
   /** Closes all links. */
   close(): void {
-    this.#now.ring.close()
-    this.#next?.ring.close()
+    this.#links.close()
+    for (const { ring } of this.#linkings) ring.close()
   }
 
   #end(end: RunEnd): void {
     this.#endWell = undefined
     this.#isOver = true
     this.isRunning = false
-    this.#dropNext()
     this.#tab.ended(end)
   }
 
@@ -175,57 +226,78 @@ export class MemberRun {
 
   #formLinks(assignment: Assignment, prepared?: Promise<void>): RingLinks {
     const { client, compute, ports, listener } = this.#tab
+    const { epoch, run = epoch, members } = assignment
     return formLinks({
       prepared,
       client,
       assignment,
       ports,
-      addLink: (epoch, peerRank, transport, lane) =>
-        compute.addLink(epoch, peerRank, transport, lane),
+      isForNewcomers: run !== epoch,
+      addLink: (of, peerRank, transport, lane) => compute.addLink(of, peerRank, transport, lane),
       onLinked: (peerRank, kind) => {
-        tell(1, 'room', () => `epoch ${assignment.epoch}: linked to rank ${peerRank} by ${kind}`)
-        if (!this.#isOver && this.#now.assignment === assignment)
-          listener.onLinked?.(peerRank, kind)
+        tell(1, 'room', () => `epoch ${epoch}: linked to rank ${peerRank} by ${kind}`)
+        if (!this.#isOver && this.#first === assignment) listener.onLinked?.(peerRank, kind)
+      },
+      onGone: (peerRank) => {
+        if (this.continuesWithoutThis)
+          compute.memberIsDead(members[peerRank].id).catch(() => undefined)
       },
     })
   }
 
-  /** The group that trains comes to its end: at once where ranks are `lost`, else after one of the next steps. */
-  #endGroup(lost?: string): void {
-    this.#now.ring.letGo()
-    this.#tab.compute.regroupSoon(lost).catch(() => undefined)
+  #admit({ epoch, worldSize, joining = 0, members }: Assignment): void {
+    const newcomers = members.flatMap((member, rank) =>
+      rank >= worldSize - joining
+        ? [{ rank, id: lifeOf(member, epoch), machine: machineKey(member) }]
+        : [],
+    )
+    this.#tab.compute.admit({ epoch, newcomers }).catch(() => undefined)
   }
 
-  #continue(next: Group): void {
-    const { assignment } = next
-    if (lostWords(this.#trainsIn, assignment) === undefined) this.#endGroup()
-    const before = this.#now.ring
-    this.#now = next
-    this.#next = undefined
-    this.#tab.listener.onRegrouped?.(assignment)
-    this.#tab.compute
-      .continueAs(membershipOf(assignment))
-      .then((isIn) => {
-        if (isIn) this.#trainsIn = assignment
-      })
-      .catch(() => undefined)
-      .then(() => before.close())
+  /** Who this tab is among the members of the run. */
+  get #self(): string {
+    const { epoch, rank, members } = this.#first
+    return lifeOf(members[rank], epoch)
+  }
+
+  get #membership(): Membership {
+    const { epoch, run, rank, worldSize, joining = 0, members } = this.#first
+    const joins = run !== undefined && run !== epoch
+    const isUnknown = (at: number) => joins && at < worldSize - joining
+    return {
+      epoch,
+      rank,
+      worldSize,
+      machines: machinesOf(members),
+      who: members.map(({ id }) => id).join(),
+      joins,
+      ...(run !== undefined && {
+        crew: {
+          self: this.#self,
+          ids: members.map((member, at) => (isUnknown(at) ? null : lifeOf(member, epoch))),
+          members: members.map(({ id }) => id),
+          machines: members.map(machineKey),
+          former: this.#tab.formerIn(run),
+          room: this.#tab.client.address,
+          run,
+        },
+      }),
+    }
   }
 
   async #train(settings: JsonValue): Promise<void> {
     const { client, compute, listener, marks } = this.#tab
-    const { assignment } = this.#now
-    const { run, epoch } = assignment
+    const { run, epoch } = this.#first
     // From now on: the others may be done, or fail, before this rank is.
     const others = this.#othersEnd()
     this.isRunning = true
+    this.#settings = settings
     marks.mark('sent')
     try {
       const config = this.#tab.parse(settings)
       listener.onConfig?.(config)
-      const isElastic = run !== undefined
       const result = await compute.train(
-        { ...membershipOf(assignment), isElastic, joins: isElastic && run !== epoch },
+        this.#membership,
         config,
         location.href,
         (events) => {
@@ -234,20 +306,19 @@ export class MemberRun {
         this.#tab.checkpoints,
         this.#tab.givenFor(config),
       )
-      const last = this.#now
-      const ring = await last.ring.stats()
-      // It may have come to its end in the group before.
-      const { rank, worldSize, epoch: endedIn } = this.#trainsIn
-      if (!this.#isOver) client.done(endedIn)
+      const ring = await this.#stats()
+      this.#isDone = true
+      if (!this.#isOver) client.done(run ?? epoch)
       await others.ended
-      if (this.#isOver || this.#now !== last) {
-        last.ring.close()
+      if (this.#isOver) {
+        this.close()
         return
       }
       // Once: the room's next run may begin before the worker has left this one.
+      const [rank, worldSize] = [this.#rank, this.#worldSize]
       const end = () => {
-        last.ring.close()
-        tell(1, 'room', () => `epoch ${endedIn}: ended well`)
+        this.close()
+        tell(1, 'room', () => `epoch ${run ?? epoch}: ended well`)
         this.#end({ ok: true, rank, worldSize, result, ring })
       }
       this.#endWell = end
@@ -255,30 +326,49 @@ export class MemberRun {
       if (this.#endWell === end) end()
     } catch (thrown) {
       if (this.#isOver) return
-      client.abort(this.newestEpoch, messageOf(thrown).slice(0, 300))
+      if (this.#out !== undefined) client.out(run ?? epoch)
+      else client.abort(this.newestEpoch, messageOf(thrown).slice(0, 300))
       this.fail(thrown)
     } finally {
       others.stop()
     }
   }
 
+  /** Of all links. */
+  async #stats(): Promise<RingStats> {
+    const all = await Promise.all(
+      [this.#links, ...this.#linkings.map(({ ring }) => ring)].map((ring) => ring.stats()),
+    )
+    const links = all.flatMap((one) => one.links)
+    const total = { ...all[0].total }
+    for (const one of all.slice(1))
+      for (const field of Object.keys(total) as (keyof typeof total)[])
+        total[field] += one.total[field]
+    return { total, links }
+  }
+
   #take(event: RunEvent, atMs: number): void {
     if (this.#isOver) return
-    if (event.event === 'lost') this.#tellLost(event.text)
+    if (event.event === 'roster') this.#hasRoster(event)
+    else if (event.event === 'out') this.#out = event.text
     this.#tab.marks.take(event, atMs)
     this.#tab.listener.onEvent?.(event, atMs)
   }
 
-  /** The worker has noticed a loss, by silence perhaps, which the page's own connections do not see. */
-  #tellLost(text: string): void {
-    const { epoch, links, members } = this.#trainsIn
-    if (epoch !== this.#now.assignment.epoch || links.length === 0) return
-    const named = lostRankIn(text)
-    const { peerRank } = links.find((link) => link.peerRank === named) ?? links[0]
-    const next = this.#next?.assignment
-    // The server knows of a rank that the next group is without.
-    if (next && !next.members.some(({ id }) => id === members[peerRank].id)) return
-    this.#tab.client.linkDown(epoch, peerRank, text.slice(0, 300))
+  /** The members have decided who the ranks are. */
+  #hasRoster({ ballot, members, rank }: Extract<RunEvent, { event: 'roster' }>): void {
+    const { epoch, run } = this.#first
+    this.#ballot = ballot
+    this.#members = members.map(memberOf)
+    this.#rank = rank
+    this.#worldSize = members.length
+    if (run !== undefined) this.#tab.client.ranks(run, ballot, this.#members)
+    const known = this.#members.flatMap((id) => this.#known.get(id) ?? [])
+    if (known.length < members.length) return
+    const links = known.flatMap(({ link }, peerRank) => (link ? [{ ...link, peerRank }] : []))
+    const told = known.map(({ member }) => member)
+    const worldSize = members.length
+    this.#tab.listener.onRegrouped?.({ epoch, run, rank, worldSize, members: told, links })
   }
 
   /**
@@ -292,9 +382,9 @@ export class MemberRun {
     const ended = new Promise<void>((resolve) => {
       finish = resolve
     })
+    const { run, epoch: first } = this.#first
     const finishIfOwn = ({ epoch }: { readonly epoch: number }) => {
-      const own = [this.#now.assignment, this.#trainsIn]
-      if (!this.#isOver && own.some((one) => one.epoch === epoch)) finish()
+      if (!this.#isOver && epoch === (run ?? first)) finish()
     }
     const listening = [
       client.on('finished', finishIfOwn),
@@ -308,29 +398,8 @@ export class MemberRun {
       },
     }
   }
-
-  #dropNext(): void {
-    if (!this.#next) return
-    const { assignment, ring } = this.#next
-    this.#next = undefined
-    ring.close()
-    this.#tab.compute.dropLinks(assignment.epoch).catch(() => undefined)
-  }
 }
 
-/** The ranks of a group that are not in the one that follows it; undefined where all are. */
-function lostWords({ members }: Assignment, next: Assignment): string | undefined {
-  const lost = members.flatMap(({ id, name }, rank) =>
-    next.members.some((one) => one.id === id) ? [] : [`rank ${rank} (${name})`],
-  )
-  if (lost.length === 0) return undefined
-  return `${lost.join(', ')} ${lost.length === 1 ? 'is' : 'are'} gone.`
-}
-
-const membershipOf = ({ epoch, rank, worldSize, members }: Assignment): Membership => ({
-  epoch,
-  rank,
-  worldSize,
-  machines: machinesOf(members),
-  who: members.map(({ id }) => id).join(),
-})
+/** A member's id among those of a run: a tab that is left out and comes again is another one. */
+const lifeOf = ({ id }: AssignedMember, epoch: number) => `${id}.${epoch}`
+const memberOf = (life: string) => life.split('.')[0]

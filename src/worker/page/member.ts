@@ -96,6 +96,8 @@ export class RoomMember {
   /** Whether this tab started the current run: of several that have data only its own counts. */
   #hasStarted = false
   #measures: SelfMeasures | undefined
+  /** This tab's life in the elastic run that it was left out of. */
+  #former: MemberRun['former']
   readonly #marks = new StartMarks()
 
   constructor(options: RoomMemberOptions) {
@@ -150,6 +152,7 @@ export class RoomMember {
       this.#options.onProposed?.(this.#proposed)
     })
     client.on('assign', (assignment) => this.#assigned(assignment))
+    client.on('gone', ({ id, hasLeft, ballot }) => this.#run?.gone(id, hasLeft, ballot))
     client.on('reach', (reach) => this.#measures?.receive(reach))
     client.on('start', ({ epoch, settings }) => this.#run?.start(epoch, settings))
     client.on('abort', ({ epoch, text }) => this.#run?.abort(epoch, text))
@@ -167,7 +170,6 @@ export class RoomMember {
       if (!this.#run) this.#hasStarted = false
       this.#endMeasures()
       if (!this.#run?.isRunning) this.#run?.fail(error)
-      this.#compute.api.cannotRegroup().catch(() => undefined)
       this.#options.onServerLost?.(error)
     })
     leaveOnPageHide(client)
@@ -321,6 +323,7 @@ export class RoomMember {
         checkpoints: this.#options.checkpoints,
         proposed: this.#proposed,
         parse: (settings) => this.#parse(settings),
+        formerIn: (run) => (this.#former?.run === run ? this.#former.life : null),
         givenFor: ({ demo }) => (this.#hasStarted ? this.#given.get(demo) : undefined),
         ended: (end) => this.#ended(end),
       },
@@ -330,6 +333,7 @@ export class RoomMember {
 
   #ended(end: RunEnd): void {
     this.#rank = this.#run?.rank ?? this.#rank
+    this.#former = this.#run?.former
     this.#run = undefined
     this.#hasStarted = false
     this.#measures?.runEnded()

@@ -1,0 +1,210 @@
+import { Crew } from '../../peer/crew/crew.ts'
+import type { Roster } from '../../peer/crew/roster.ts'
+import type { ProcessGroup } from '../../peer/group/group.ts'
+import type { Link, LinkStats } from '../../peer/link/link.ts'
+import { meshLimit } from '../../peer/room/edges.ts'
+import type { RunEvent } from '../../trainer/watch/run-events.ts'
+import { systemEnv } from '../../util/env.ts'
+import { PeerError } from '../../util/errors.ts'
+import { loadPart } from '../../util/load-part.ts'
+import type { Admission, CrewPlace, Membership } from '../api.ts'
+
+/** A member that has promised to be in the next group says so at once; one that does not is as good as lost. units: ms. */
+const helloMs = 8000
+/** For the room's store to say which half came first. units: ms. */
+const claimMs = 5000
+
+/** What a group of the run is made of. */
+export interface GroupPlace {
+  readonly rank: number
+  readonly worldSize: number
+  readonly epoch: number
+  readonly links: Map<number, Link>
+  readonly machines: readonly number[] | undefined
+  readonly helloMs: number | undefined
+  /** Rejects when the group cannot be. */
+  readonly failed: Promise<never>
+}
+
+export interface RunCrewOptions {
+  readonly place: CrewPlace
+  readonly membership: Membership
+  /** By rank. */
+  readonly links: ReadonlyMap<number, Link>
+  readonly signal: AbortSignal
+  /** Joins a group and takes it for the run's. errors: those of `ProcessGroup.ready`. */
+  readonly join: (place: GroupPlace) => Promise<ProcessGroup>
+  readonly tell: (event: RunEvent) => void
+  /** All ranks should end the same step and ask for the next group. */
+  readonly wish: () => void
+  readonly isRankLost: (error: unknown) => boolean
+}
+
+/** An elastic run's groups, one after the other, as its members decide them. */
+export class RunCrew {
+  readonly #options: RunCrewOptions
+  readonly #crew: Crew
+  /** By member of the room. */
+  readonly #machines = new Map<string, string>()
+  #group: ProcessGroup | undefined
+  /** Ends the forming of a group. */
+  #fail: (error: PeerError) => void = () => undefined
+  #rank: number
+
+  constructor(options: RunCrewOptions) {
+    const { place, membership, links } = options
+    const { self, ids, members, machines, former } = place
+    this.#options = options
+    this.#rank = membership.rank
+    for (const [rank, member] of members.entries()) this.#machines.set(member, machines[rank])
+    const roster = membership.joins
+      ? null
+      : { ballot: membership.epoch, members: ids as readonly string[] }
+    this.#crew = new Crew(
+      {
+        env: systemEnv,
+        self,
+        former,
+        roster,
+        most: meshLimit,
+        claim: (ballot, lives) => this.#claim(ballot, lives),
+      },
+      {
+        stop: (why) => this.#stop(why),
+        wish: () => options.wish(),
+        out: (why) => options.tell({ event: 'out', text: why, rank: this.#rank }),
+        undecided: (missing) => options.tell({ event: 'undecided', missing, rank: this.#rank }),
+      },
+    )
+    for (const [rank, link] of links) this.#crew.add(ids[rank], link)
+  }
+
+  /** The first group: with all ranks that begin the run, or with those that let this one in. errors: those of joining. */
+  async first(): Promise<ProcessGroup> {
+    const { roster } = this.#crew
+    if (!roster) return this.#next(true)
+    try {
+      return await this.#join(roster, undefined)
+    } catch (error) {
+      if (this.#isOver(error)) throw error
+      return this.#next(false)
+    }
+  }
+
+  /** The group after one that has ended, or whose ranks have ended the same step for it. */
+  after(ended: ProcessGroup): Promise<ProcessGroup> {
+    return this.#next(ended.error === undefined)
+  }
+
+  async #next(isPlanned: boolean): Promise<ProcessGroup> {
+    const { signal } = this.#options
+    for (let planned = isPlanned; ; planned = false) {
+      const roster = await Promise.race([this.#crew.next(planned), rejectOnAbort(signal)])
+      try {
+        const group = await this.#join(roster, helloMs)
+        const { ballot, members } = roster
+        this.#options.tell({ event: 'roster', ballot, members, rank: this.#rank })
+        return group
+      } catch (error) {
+        if (this.#isOver(error)) throw error
+      }
+    }
+  }
+
+  #isOver(error: unknown): boolean {
+    return this.#options.signal.aborted || !this.#options.isRankLost(error)
+  }
+
+  async #join(roster: Roster, waitMs: number | undefined): Promise<ProcessGroup> {
+    const { ballot, members } = roster
+    this.#rank = members.indexOf(this.#crew.self)
+    const failed = new Promise<never>((_, reject) => {
+      this.#fail = reject
+    })
+    failed.catch(() => undefined)
+    if (this.#crew.roster !== roster) this.#fail(laterRoster())
+    const keys = members.map((id) => this.#machines.get(memberOf(id)) ?? id)
+    const known = [...new Set(keys)]
+    this.#group = await this.#options.join({
+      rank: this.#rank,
+      worldSize: members.length,
+      epoch: ballot,
+      links: this.#crew.openLinks(),
+      machines: keys.map((key) => known.indexOf(key)),
+      helloMs: waitMs,
+      failed,
+    })
+    this.#crew.proved()
+    return this.#group
+  }
+
+  #stop(why: string): void {
+    const error = new PeerError('peer.lost', `rank ${this.#rank}: ${why}.`)
+    this.#fail(error)
+    this.#group?.abort(error)
+  }
+
+  /** Newcomers, with the links to them by their ranks. */
+  admit({ newcomers }: Admission, links: ReadonlyMap<number, Link>): void {
+    for (const { rank, id, machine } of newcomers) {
+      const link = links.get(rank)
+      this.#machines.set(memberOf(id), machine)
+      if (link) this.#crew.add(id, link)
+    }
+  }
+
+  memberIsDead(member: string, ballot?: number): void {
+    for (const id of this.#crew.known) if (memberOf(id) === member) this.#crew.isDead(id, ballot)
+  }
+
+  leftOut(why: string): void {
+    this.#crew.leftOut(why)
+  }
+
+  continueWithout(): void {
+    this.#crew.continueWithout()
+  }
+
+  /** The run is over on this rank. */
+  end(isDone: boolean): void {
+    this.#crew.resign(isDone ? 'its run is over' : 'it has left the run', isDone)
+  }
+
+  closeLinks(why: string): void {
+    this.#crew.closeLinks(why)
+  }
+
+  linkStats(): Promise<LinkStats> {
+    return this.#crew.linkStats()
+  }
+
+  /** In the room's store: the first half that comes has the run. */
+  async #claim(ballot: number, lives: readonly string[]): Promise<readonly string[]> {
+    const { room, run } = this.#options.place
+    const { WebSocketStore } = await loadPart(
+      'the store',
+      () => import('../../peer/tab/web-socket-store.ts'),
+    )
+    const { server: url, link } = room
+    const store = await WebSocketStore.open({ url, link, mode: 'join', WebSocket }, claimMs)
+    try {
+      const own = JSON.stringify(lives)
+      return JSON.parse(
+        new TextDecoder().decode(await store.compareSet(`crew ${run} ${ballot}`, '', own)),
+      )
+    } finally {
+      store.close()
+    }
+  }
+}
+
+const laterRoster = () => new PeerError('peer.lost', 'the group: a later one takes its place.')
+
+/** The room's member of which an id is a life. */
+const memberOf = (id: string) => id.split('.')[0]
+
+/** Never resolves; rejects with the signal's reason. */
+const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+  })
