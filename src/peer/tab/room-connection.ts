@@ -81,7 +81,7 @@ export class RoomConnection {
   private readonly env: Env
   private nonce = ''
   private hasTriedToCreate = false
-  private isInside = false
+  isInside = false
   private isOver = false
   private inbox: Promise<void> = Promise.resolve()
   private cancelWatchdog: () => void = () => undefined

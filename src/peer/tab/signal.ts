@@ -107,6 +107,11 @@ export class SignalClient {
     return this.connection.id
   }
 
+  /** Whether the connection is up, and this member in its room. */
+  get isInside(): boolean {
+    return this.connection.isInside
+  }
+
   /** Whether the server relays links; known once `open` has resolved. */
   get hasRelay(): boolean {
     return this.connection.hasRelay

@@ -46,6 +46,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     link,
     transport,
     mode: 'either',
+    reconnects: true,
     measures: { speed: speedOfTab() },
     ...(ranks > 1 && { tab: toHex(crypto.getRandomValues(new Uint8Array(4))) }),
   }
@@ -86,6 +87,11 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       dispatch({ type: 'outside', trouble: troubleOf(error) })
     },
     onServerLost: (error) => dispatch({ type: 'serverLost', text: error.message }),
+    onServerBack: () => {
+      dispatch({ type: 'serverBack' })
+      proposed = ''
+      propose()
+    },
     onRefused: (error) => dispatch({ type: 'refused', text: error.message }),
   })
 
@@ -190,6 +196,9 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     goOn() {
       dispatch({ type: 'stepping', isStepping: false })
       member.goOn()
+    },
+    continueWithout() {
+      member.continueWithout()
     },
     oneStep() {
       if (store.snapshot.run?.isStepping) return

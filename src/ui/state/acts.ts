@@ -23,6 +23,8 @@ export interface Acts {
   goOn(): void
   /** In a pause: all ranks take one step and pause again. */
   oneStep(): void
+  /** An elastic run continues without the members that are missing. */
+  continueWithout(): void
   /** Saves a checkpoint of the run in this browser. */
   save(): void
   /** Asks a compute worker of this tab for a demo's look: that of `rank`, or of the rank that the page shows. */
@@ -74,6 +76,7 @@ export const idleActs: Acts = {
   pause: () => undefined,
   goOn: () => undefined,
   oneStep: () => undefined,
+  continueWithout: () => undefined,
   save: () => undefined,
   look: async () => {
     throw new Error('look: this page has no room. Open the training page.')

@@ -126,7 +126,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'lost':
       return { ...run, lossText: event.text }
     case 'undecided':
-      return { ...run, missing: event.missing && event.missing.map((id) => nameIn(run, id)) }
+      return { ...run, missing: event.missing?.map((id) => nameIn(run, id)) ?? null }
     case 'roster':
     case 'out':
       return run

@@ -49,6 +49,8 @@ function reduceRest(snapshot: Snapshot, action: Action): Snapshot {
       return { ...snapshot, server: action.facts }
     case 'serverLost':
       return { ...snapshot, serverLost: action.text }
+    case 'serverBack':
+      return { ...snapshot, serverLost: null }
     case 'refused':
       return { ...snapshot, refusal: action.text }
     case 'setting': {

@@ -94,6 +94,7 @@ export type Action =
   | { type: 'testLasts'; sinceMs: number }
   | { type: 'server'; facts: ServerFacts }
   | { type: 'serverLost'; text: string }
+  | { type: 'serverBack' }
   | { type: 'refused'; text: string }
   | { type: 'setting'; key: SettingKey; value: string }
   | { type: 'given'; demo: string; text: string | null; samples?: number }

@@ -132,6 +132,11 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
       )
     return (
       <div key="running" class="main-acts" {...group}>
+        {snapshot.run?.missing && (
+          <button key="without" type="button" class="go" onClick={acts.continueWithout}>
+            Continue without {snapshot.run.missing.length === 1 ? 'it' : 'them'}
+          </button>
+        )}
         <SaveAct key="save" snapshot={snapshot} acts={acts} />
         <PauseAct key="pause" snapshot={snapshot} acts={acts} />
         <button

@@ -59,7 +59,7 @@ export function statusOf(snapshot: Snapshot): Status {
     return {
       tone: 'bad',
       title: 'The server is gone',
-      text: 'No run can start without it. Check that npm start is still running, then reload this page to rejoin the room.',
+      text: 'No run can start without it. This tab rejoins the room when the server is back: check that npm start is still running.',
     }
   }
   const next = whatNext(snapshot)
@@ -136,6 +136,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       text: `By ${by}, after step ${run.paused.step}. All ranks keep their links.`,
     }
   }
+  if (run.missing !== null) return undecidedStatus(run.missing)
   if (run.lossText !== null) return say(waitingWords(run, run.lossText))
   switch (run.phase) {
     case 'connect':
@@ -154,7 +155,9 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       return say(`Recording one step and building its shaders.${joinsWords(run)}`)
     default: {
       const lost =
-        snapshot.serverLost === null ? '' : ' The server is gone; the run continues without it.'
+        snapshot.serverLost === null
+          ? ''
+          : ' The server is gone; the run continues without it, and no tab can join until it is back.'
       if (run.phase === 'evaluate')
         return say(`Testing on held-out samples, split among the ranks.${lost}`)
       const batch = formatMany(samplesOfStep(run) || 0, 'sample')
@@ -181,7 +184,17 @@ const rankName = ({ members }: Run, rank: number): string => `rank ${rank} (${me
 function waitingWords(run: Run, text: string): string {
   const rank = lostRankIn(text)
   const who = rank === null ? 'a rank' : rankName(run, rank)
-  return `${asSentence(who)} was lost. The other ranks are linking again, to continue from the newest state that they have.`
+  return `${asSentence(who)} was lost. The other ranks decide who trains on, and continue from the newest state that they have.`
+}
+
+/** Of an elastic run in which too few ranks are left to be sure that no others train on without them. */
+function undecidedStatus(missing: readonly string[]): Status {
+  const one = missing.length === 1
+  return {
+    tone: 'bad',
+    title: 'Waiting',
+    text: `${missing.join(', ')} ${one ? 'has' : 'have'} not answered. If ${one ? 'it trains' : 'they train'} on elsewhere, continuing here makes a second run. Check ${one ? 'that tab' : 'those tabs'} before you continue without ${one ? 'it' : 'them'}.`,
+  }
 }
 
 /** Who has not answered for seconds: soon the run continues, or ends, without them. */

@@ -82,6 +82,7 @@ export class MemberRun {
   #members: readonly string[]
   #settings: JsonValue = null
   #isDone = false
+  #isUndecided = false
   /** Why the others continue without this tab. */
   #out: string | undefined
   /** By which words the room's run was ended, until the worker has come to its end. */
@@ -171,6 +172,18 @@ export class MemberRun {
   gone(id: string, hasLeft: boolean, ballot: number): void {
     if (hasLeft && this.continuesWithoutThis)
       this.#tab.compute.memberIsDead(id, ballot).catch(() => undefined)
+  }
+
+  /** The server has told who is in the room: it may know more of a run of which this rank cannot decide. */
+  roomIs(): void {
+    const { client, compute } = this.#tab
+    const { lobby } = client
+    if (!this.#isUndecided || !client.isInside || !lobby) return
+    const own = lobby.members.find(({ id }) => id === client.id)
+    if (lobby.state !== 'running')
+      compute.abort('The run has ended without this tab.', true).catch(() => undefined)
+    else if (own?.rank === null && lobby.members.some(({ rank }) => rank !== null))
+      compute.leftOut('the others continue without this tab').catch(() => undefined)
   }
 
   /** The connection to the server is back: it may be another process. */
@@ -288,8 +301,6 @@ export class MemberRun {
   async #train(settings: JsonValue): Promise<void> {
     const { client, compute, listener, marks } = this.#tab
     const { run, epoch } = this.#first
-    // From now on: the others may be done, or fail, before this rank is.
-    const others = this.#othersEnd()
     this.isRunning = true
     this.#settings = settings
     marks.mark('sent')
@@ -308,8 +319,9 @@ export class MemberRun {
       )
       const ring = await this.#stats()
       this.#isDone = true
+      const ended = this.#othersEnd()
       if (!this.#isOver) client.done(run ?? epoch)
-      await others.ended
+      await ended
       if (this.#isOver) {
         this.close()
         return
@@ -329,8 +341,6 @@ export class MemberRun {
       if (this.#out !== undefined) client.out(run ?? epoch)
       else client.abort(this.newestEpoch, messageOf(thrown).slice(0, 300))
       this.fail(thrown)
-    } finally {
-      others.stop()
     }
   }
 
@@ -351,6 +361,10 @@ export class MemberRun {
     if (this.#isOver) return
     if (event.event === 'roster') this.#hasRoster(event)
     else if (event.event === 'out') this.#out = event.text
+    else if (event.event === 'undecided') {
+      this.#isUndecided = event.missing !== null
+      this.roomIs()
+    }
     this.#tab.marks.take(event, atMs)
     this.#tab.listener.onEvent?.(event, atMs)
   }
@@ -372,31 +386,29 @@ export class MemberRun {
   }
 
   /**
-   * Listens for the end of the run's epoch on all ranks, or for the server's, which then cannot tell any more.
+   * Resolves when the run's epoch has ended on all ranks, or the server cannot tell.
    *
    * A connection that closes earlier would count as a loss at a neighbour, and take its channel's statistics along.
    */
-  #othersEnd(): { ended: Promise<void>; stop: () => void } {
+  #othersEnd(): Promise<void> {
     const { client } = this.#tab
-    let finish!: () => void
-    const ended = new Promise<void>((resolve) => {
-      finish = resolve
-    })
-    const { run, epoch: first } = this.#first
-    const finishIfOwn = ({ epoch }: { readonly epoch: number }) => {
-      if (!this.#isOver && epoch === (run ?? first)) finish()
-    }
-    const listening = [
-      client.on('finished', finishIfOwn),
-      client.on('abort', finishIfOwn),
-      client.on('lost', finish),
-    ]
-    return {
-      ended,
-      stop: () => {
+    const { epoch: first, run = first } = this.#first
+    return new Promise((resolve) => {
+      const finish = () => {
         for (const off of listening) off()
-      },
-    }
+        resolve()
+      }
+      const finishIfOwn = ({ epoch }: { readonly epoch: number }) => {
+        if (epoch === run) finish()
+      }
+      const listening = [
+        client.on('finished', finishIfOwn),
+        client.on('abort', finishIfOwn),
+        client.on('away', finish),
+        client.on('lost', finish),
+      ]
+      if (!client.isInside) finish()
+    })
   }
 }
 

@@ -46,6 +46,8 @@ export interface RoomMemberOptions extends RunListener {
   mode: 'create' | 'join' | 'either'
   /** What makes this member the room's maker again after a reload: 32 hexadecimal digits that nobody else knows. */
   token?: string
+  /** Whether a lost connection to the server is tried again. Default false. */
+  reconnects?: boolean
   /** Equal for the ranks of one tab. */
   tab?: string
   /**
@@ -64,8 +66,10 @@ export interface RoomMemberOptions extends RunListener {
   onDead?: (error: Error) => void
   /** The maker has removed this tab from the room: it can come back only as a new member. */
   onRemoved?: (error: Error) => void
-  /** The connection to the server has ended; a run may go on without it. */
+  /** The connection to the server has ended; a run may continue without it. */
   onServerLost?: (error: Error) => void
+  /** The connection is back, in a room that may have forgotten what this tab told it. */
+  onServerBack?: () => void
   /** The server said no to something, and the connection stays. */
   onRefused?: (error: Error) => void
 }
@@ -139,12 +143,24 @@ export class RoomMember {
       ...this.#changes,
     }
     const url = signalUrl(location)
-    const client = new SignalClient({ url, link, info, mode, hostToken: token, WebSocket })
+    const { reconnects } = this.#options
+    const runNow = () => this.#run?.now ?? null
+    const client = new SignalClient({
+      url,
+      link,
+      info,
+      mode,
+      hostToken: token,
+      reconnects,
+      runNow,
+      WebSocket,
+    })
     this.#client = client
     client.on('lobby', (lobby) => {
       tell(1, 'room', () => `members ${lobby.members.map((member) => member.name).join(', ')}`)
       if (mayNeedWebRtc(info, lobby.members)) loadWebRtc().catch(() => undefined)
       this.#measures?.roomIs(lobby)
+      this.#run?.roomIs()
       this.#options.onLobby?.(lobby, client.id)
     })
     client.on('proposed', (settings) => {
@@ -160,17 +176,17 @@ export class RoomMember {
       this.#hasStarted = false
       this.#options.onRefused?.(error)
     })
+    client.on('away', (error) => this.#serverLost(error))
     client.on('lost', (error) => {
-      tell(1, 'room', () => `server lost: ${error.message}`)
-      this.#isServerLost = true
-      if (error instanceof SignalError && error.refusal === 'removed') {
-        this.#removed(error)
-        return
-      }
-      if (!this.#run) this.#hasStarted = false
-      this.#endMeasures()
-      if (!this.#run?.isRunning) this.#run?.fail(error)
-      this.#options.onServerLost?.(error)
+      if (error instanceof SignalError && error.refusal === 'removed') this.#removed(error)
+      else this.#serverLost(error)
+    })
+    client.on('back', () => {
+      tell(1, 'room', () => 'back in the room')
+      this.#isServerLost = false
+      this.#run?.back()
+      this.#measure(client, this.#info ?? info)
+      this.#options.onServerBack?.()
     })
     leaveOnPageHide(client)
     this.#changes = {}
@@ -179,6 +195,15 @@ export class RoomMember {
     this.#info = info
     if (Object.keys(this.#changes).length > 0) this.update(this.#changes)
     this.#measure(client, info)
+  }
+
+  #serverLost(error: PeerError): void {
+    tell(1, 'room', () => `server lost: ${error.message}`)
+    this.#isServerLost = true
+    if (!this.#run) this.#hasStarted = false
+    this.#endMeasures()
+    if (!this.#run?.isRunning) this.#run?.fail(error)
+    this.#options.onServerLost?.(error)
   }
 
   #measure(client: SignalClient, own: MemberInfo): void {
@@ -262,6 +287,11 @@ export class RoomMember {
   /** In a pause that this tab asked for: all ranks take one step and pause again, told by `continued` and `paused`. */
   oneStep(): void {
     this.#compute.api.oneStep().catch(() => undefined)
+  }
+
+  /** A person's decision: an elastic run continues without the members that are missing. */
+  continueWithout(): void {
+    this.#compute.api.continueWithout().catch(() => undefined)
   }
 
   /** Ends the run on all ranks. */
@@ -359,6 +389,7 @@ export class RoomMember {
 
   /** Out of the room, and of its run; the worker stays, with what it has trained. */
   #removed(error: SignalError): void {
+    this.#isServerLost = true
     const reason = removedBy(removerIn(error.message))
     const run = this.#run
     if (run?.isRunning) this.compute.abort(reason, run.continuesWithoutThis).catch(() => undefined)

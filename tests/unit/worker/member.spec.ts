@@ -1,10 +1,10 @@
 import { afterAll, beforeEach, expect, it, vi } from 'vitest'
 import { experiments, parseTrainConfig } from '../../../demos/experiments.ts'
-import type { Assignment } from '../../../src/peer/room/messages.ts'
+import type { Assignment, Lobby } from '../../../src/peer/room/messages.ts'
 import { newRoomLink } from '../../../src/peer/room/secret.ts'
 import type { SignalClient, SignalEvents } from '../../../src/peer/tab/signal.ts'
 import { TabringError } from '../../../src/util/errors.ts'
-import type { AdapterFacts, ComputeApi, RunEvent } from '../../../src/worker/api.ts'
+import type { AdapterFacts, ComputeApi, Membership, RunEvent } from '../../../src/worker/api.ts'
 import type { ComputeClient } from '../../../src/worker/page/client.ts'
 import type { FormLinksOptions, RingLinks } from '../../../src/worker/page/connect.ts'
 import { RoomMember } from '../../../src/worker/page/member.ts'
@@ -18,6 +18,10 @@ interface World {
   prepared: Promise<void>
   hear: <K extends keyof SignalEvents>(event: K, value: SignalEvents[K]) => void
   work: (event: RunEvent) => void
+  /** The worker's run ends. */
+  fail: (error: Error) => void
+  membership: Membership | undefined
+  lobby: unknown
   die: (error: Error) => void
 }
 
@@ -37,7 +41,14 @@ vi.mock('../../../src/peer/tab/signal.ts', () => ({
       }
       return () => undefined
     }
+    id = '0'
+    isInside = true
+    get lobby() {
+      return world.lobby as Lobby | null
+    }
     open = async () => undefined
+    ranks = (...words: unknown[]) => world.told.push(['ranks', ...words])
+    out = (...words: unknown[]) => world.told.push(['out', ...words])
     linkDown = (...words: unknown[]) => world.told.push(['linkDown', ...words])
     abort = (...words: unknown[]) => world.told.push(['abort', ...words])
     bye = () => world.told.push(['bye'])
@@ -48,7 +59,6 @@ vi.mock('../../../src/worker/page/connect.ts', () => ({
   leaveOnPageHide: () => undefined,
   formLinks: ({ prepared }: FormLinksOptions): Partial<RingLinks> => ({
     connected: Promise.resolve(prepared),
-    letGo: () => undefined,
     close: () => undefined,
   }),
 }))
@@ -59,17 +69,22 @@ vi.mock('../../../src/worker/page/client.ts', () => ({
       world.die = reject
     })
     const api: Partial<ComputeApi> = {
-      train: (_membership, _config, _baseUrl, onEvents) => {
+      train: (membership, _config, _baseUrl, onEvents) => {
+        world.membership = membership
         world.work = (event) => onEvents([{ event, atMs: 0 }])
-        return dead
+        const failed = new Promise<never>((_, reject) => {
+          world.fail = reject
+        })
+        return Promise.race([dead, failed])
       },
       prepare: async (...words) => {
         world.asked.push(['prepare', words[0]])
         words[2]('compile')
         await world.prepared
       },
-      regroupSoon: async (...words) => void world.asked.push(['regroupSoon', ...words]),
-      continueAs: async () => true,
+      admit: async (...words) => void world.asked.push(['admit', ...words]),
+      memberIsDead: async (...words) => void world.asked.push(['memberIsDead', ...words]),
+      leftOut: async (...words) => void world.asked.push(['leftOut', ...words]),
       dropLinks: async () => undefined,
     }
     return { api: api as ComputeApi, dead }
@@ -80,6 +95,7 @@ beforeEach(() => {
   world.told = []
   world.asked = []
   world.prepared = Promise.resolve()
+  world.lobby = null
   world.hear = () => undefined
   vi.stubGlobal('location', { href: 'http://test/' })
   vi.stubGlobal('document', { hidden: false })
@@ -100,6 +116,7 @@ const newMember = (onEvent?: (event: RunEvent) => void) =>
     transport: 'relay',
     mode: 'create',
     onEvent,
+    onRegrouped: (assignment) => regrouped.push(assignment),
   })
 
 /** Rank 0 of that world size, in an elastic run that began with epoch 1. */
@@ -125,10 +142,12 @@ const assignment = (epoch: number, worldSize: number): Assignment => ({
 
 const settings = JSON.parse(JSON.stringify(parseTrainConfig({})))
 const heard: string[] = []
+const regrouped: Assignment[] = []
 
 /** A member in an elastic run that has begun. */
 async function running(worldSize: number): Promise<void> {
   heard.length = 0
+  regrouped.length = 0
   await newMember(({ event }) => heard.push(event)).join({} as AdapterFacts)
   world.hear('assign', assignment(1, worldSize))
   world.hear('start', { epoch: 1, settings })
@@ -140,8 +159,6 @@ async function die(): Promise<void> {
   await new Promise(setImmediate)
 }
 
-const lost = (text: string): RunEvent => ({ event: 'lost', text, rank: 0 })
-
 it('start works after one that was refused for its settings', () => {
   const member = newMember()
   expect(() => member.start({ exact: true, tune: true })).toThrow('tune: not available with exact')
@@ -149,43 +166,61 @@ it('start works after one that was refused for its settings', () => {
   expect(() => member.start({ exact: true })).toThrow('not joined yet')
 })
 
-it('a loss that the worker notices reaches the server, with the rank that it names', async () => {
-  await running(3)
-  world.work(lost('rank 2 (t2) is gone.'))
-  expect(world.told).toEqual([['linkDown', 1, 2, 'rank 2 (t2) is gone.']])
-})
-
-it('a loss while another group forms reaches the server, unless the group is without that rank', async () => {
-  await running(3)
-  world.hear('assign', assignment(2, 2))
-  world.work(lost('rank 2 (t2) is gone.'))
-  expect(world.told).toEqual([])
-  world.work(lost('rank 1 (t1) is gone.'))
-  expect(world.told).toEqual([['linkDown', 1, 1, 'rank 1 (t1) is gone.']])
-})
-
-it('a loss in a group that another has followed is not told: its ranks are others', async () => {
-  await running(3)
-  world.hear('assign', assignment(2, 2))
-  world.hear('start', { epoch: 2, settings })
-  // The worker has not left the group before yet.
-  world.work(lost('rank 1 (t1) is gone.'))
-  expect(world.told).toEqual([])
-  expect(heard).toEqual(['lost'])
-  await new Promise(setImmediate)
-  world.work(lost('rank 1 (t1) is gone.'))
-  expect(world.told).toEqual([['linkDown', 2, 1, 'rank 1 (t1) is gone.']])
-})
-
-it('training stops at once for a lost rank, and not before newcomers are ready', async () => {
+it('newcomers that are linked are admitted, by the lives that they begin', async () => {
   await running(2)
-  world.hear('assign', assignment(2, 3))
+  world.hear('assign', { ...assignment(2, 3), joining: 1 })
   expect(world.asked).toEqual([])
   world.hear('start', { epoch: 2, settings })
-  expect(world.asked).toEqual([['regroupSoon', undefined]])
+  const newcomers = [{ rank: 2, id: '2.2', machine: '2' }]
+  expect(world.asked).toEqual([['admit', { epoch: 2, newcomers }]])
+})
+
+it('who the ranks are is told to the server, and to the page with the names', async () => {
+  await running(2)
+  world.hear('assign', { ...assignment(2, 3), joining: 1 })
+  world.hear('start', { epoch: 2, settings })
+  world.work({ event: 'roster', ballot: 70_000, members: ['0.1', '2.2'], rank: 0 })
+  expect(world.told).toEqual([['ranks', 1, 70_000, ['0', '2']]])
+  expect(regrouped).toMatchObject([
+    { rank: 0, worldSize: 2, members: [{ name: 't0' }, { name: 't2' }], links: [{ peerRank: 1 }] },
+  ])
+})
+
+it('a member that has left is dead for sure, one whose connection has ended is not', async () => {
+  await running(3)
+  const gone = { name: 't2', rank: 2, text: '', ballot: 7 }
+  world.hear('gone', { ...gone, id: '2', hasLeft: false })
+  expect(world.asked).toEqual([])
+  world.hear('gone', { ...gone, id: '2', hasLeft: true })
+  expect(world.asked).toEqual([['memberIsDead', '2', 7]])
+})
+
+it('a rank that cannot decide is left out where the server knows that others train', async () => {
+  await running(2)
+  world.lobby = {
+    state: 'running',
+    members: [
+      { id: '0', rank: null },
+      { id: '1', rank: 0 },
+    ],
+  }
+  world.work({ event: 'undecided', missing: ['1.1'], rank: 0 })
+  expect(world.asked).toEqual([['leftOut', 'the others continue without this tab']])
+})
+
+it('a rank that the others continue without asks the server to come in again, as another life', async () => {
+  await running(2)
+  world.work({ event: 'out', text: 'the others continue', rank: 0 })
+  world.fail(new TabringError('peer.lost', 'out'))
   await new Promise(setImmediate)
-  world.hear('assign', assignment(3, 2))
-  expect(world.asked[1]).toEqual(['regroupSoon', 'rank 2 (t2) is gone.'])
+  expect(world.told).toEqual([['out', 1]])
+  world.hear('assign', { ...assignment(3, 2), joining: 1 })
+  world.hear('start', { epoch: 3, settings })
+  expect(world.membership?.crew).toMatchObject({
+    self: '0.3',
+    ids: [null, '1.3'],
+    former: { id: '0.1', entered: 1 },
+  })
 })
 
 it('a newcomer prepares with the settings of the run, and leaves when it cannot', async () => {
@@ -198,13 +233,6 @@ it('a newcomer prepares with the settings of the run, and leaves when it cannot'
   expect(world.asked).toEqual([['prepare', parseTrainConfig({})]])
   expect(heard).toEqual(['phase'])
   expect(world.told).toEqual([['abort', 2, 'no data here']])
-})
-
-it('a rank without links has none to report', async () => {
-  await running(1)
-  world.work(lost('link lost'))
-  expect(heard).toEqual(['lost'])
-  expect(world.told).toEqual([])
 })
 
 it('a dead worker does not end an elastic run that has begun: its tab leaves', async () => {
