@@ -129,6 +129,11 @@ function defineCommand(): Command {
       `learning rate (default: ${listed(({ models }) => Object.entries(models).map(([name, { lr }]) => `${name} ${lr}`))})`,
       positiveNumber(true),
     )
+    .option(
+      '--clip-norm <x>',
+      'scale gradients down to this norm where it is larger (default: none)',
+      positiveNumber(false),
+    )
     .addOption(
       new Option(
         '--precision <dtype>',

@@ -53,14 +53,14 @@ export function exactRun(
       ? { kind: 'adamw', lr, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0.01 }
       : { kind: 'sgd', lr, momentum: 0.9 },
   )
-  const { virtualWorkers } = config
+  const { virtualWorkers, clipNorm } = config
   let step: ExactStep | undefined
   return {
     draws: workers.draws,
     rows: workers.rows,
     optimizer,
     async compile(runtime, forward, types, stepsDone) {
-      const own = { optimizer, workers, virtualWorkers, stepsDone }
+      const own = { optimizer, workers, virtualWorkers, clipNorm, stepsDone }
       const dealt = (step: number) => onDealt?.(workers.samples, step)
       step = await ExactStep.create({ runtime, group, forward, types, ...own, onDealt: dealt })
       return step

@@ -26,6 +26,7 @@ import { TabringError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 import { countElements } from '../../util/shape.ts'
 import type { BatchArrays } from '../settings/task.ts'
+import { clipDivisor } from './clip-divisor.ts'
 import { isUnfit, judge, startExponent } from './exponents.ts'
 import { compareStates, hashOf } from './state-hashes.ts'
 import { Tail } from './tail.ts'
@@ -43,6 +44,8 @@ export interface ExactStepOptions {
   readonly workers: VirtualWorkers
   /** Of all ranks. */
   readonly virtualWorkers: number
+  /** The most that the norm of all gradients may be; undefined: anything. */
+  readonly clipNorm?: number
   /** Gives the mean `loss` over one virtual worker's rows, and perhaps a `metric`; traced once. */
   readonly forward: TracedFunction
   /** Of its rows. */
@@ -180,7 +183,7 @@ export class ExactStep implements StepProgram {
 
   async #run(inputs: RunInputs, scalars: Record<string, number>): Promise<RunOutputs> {
     const beganMs = performance.now()
-    const { optimizer, group } = this.#options
+    const { optimizer, group, clipNorm } = this.#options
     const word = this.ownWord
     const values = await optimizer.read()
     const statistics = await this.#tail.readBuffers()
@@ -216,11 +219,14 @@ export class ExactStep implements StepProgram {
         const updateMs = performance.now()
         optimizer.begin()
         optimizer.exponents = judged.exponents
-        for (const [i, place] of places.entries()) {
-          if (!place.isUsed) continue
-          const own = sums.subarray(place.start, place.start + place.parameter.count)
-          optimizer.update(i, own, exponentsOf(place, exponents), told.count)
-        }
+        const gradients = places.flatMap((place, i) => {
+          const { start, parameter, isUsed } = place
+          const own = sums.subarray(start, start + parameter.count)
+          return isUsed ? [{ i, sums: own, exponents: exponentsOf(place, exponents) }] : []
+        })
+        const divisor =
+          clipNorm === undefined ? told.count : clipDivisor(gradients, told.count, clipNorm)
+        for (const own of gradients) optimizer.update(own.i, own.sums, own.exponents, divisor)
         this.#tail.assignBuffers()
         times.optimizer += performance.now() - updateMs
         if (deal.take(told.tookUs)) this.#options.onDealt?.(this.#stepsDone + 1)

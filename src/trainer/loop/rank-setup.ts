@@ -6,6 +6,7 @@ import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import { prepare } from '../../graph/plan/prepare.ts'
 import type { RunInputs, StepProgram } from '../../graph/plan/step-program.ts'
 import type { Bucket } from '../../graph/trace/bucket.ts'
+import type { Parameter } from '../../graph/trace/parameter.ts'
 import type { VariantTable } from '../../kernels/choose.ts'
 import type { TuneStore } from '../../kernels/tune.ts'
 import { manualSeed } from '../../nn/init.ts'
@@ -90,9 +91,10 @@ export async function setUpRank(options: RankSetupOptions): Promise<RankSetup> {
   onPhase('compile')
   const optimizer = exact?.optimizer ?? makeOptimizer(task, shared, config)
   const scaler = config.precision === 'float16' ? await newScaler() : undefined
+  const clip = exact ? undefined : await clipTo(config.clipNorm)
   const stepFunction =
     optimizer instanceof Optimizer
-      ? trainingStep(task, shared, optimizer, scaler)
+      ? trainingStep(task, shared, optimizer, scaler, clip)
       : forwardOf(task, shared)
   runtime.variants = await settleVariants(
     options,
@@ -206,6 +208,13 @@ async function exactOf(
   return exactRun(task, module, config, data.train.count, group, (samples, step) =>
     onEvent({ event: 'dealt', step, samples, rank }),
   )
+}
+
+/** Clips gradients by their norm, inside a step. */
+async function clipTo(most: number | undefined) {
+  if (most === undefined) return undefined
+  const { clipGradNorm } = await loadPart('clipping', () => import('../../optim/clip.ts'))
+  return (parameters: readonly Parameter[]): void => void clipGradNorm(parameters, most)
 }
 
 async function newScaler(): Promise<GradScaler> {

@@ -2,6 +2,7 @@ import { sampleCount } from '../../graph/functions/linear.ts'
 import type { TracedFunction } from '../../graph/plan/prepare.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import { autocast } from '../../graph/trace/autocast.ts'
+import type { Parameter } from '../../graph/trace/parameter.ts'
 import { randomScalarNames } from '../../graph/trace/random.ts'
 import { elementwise, type Tensor } from '../../graph/trace/tensor.ts'
 import { AdamW } from '../../optim/adam.ts'
@@ -14,7 +15,7 @@ import type { Task, TaskInputs } from '../settings/task.ts'
 import type { SharedModel } from './shared-model.ts'
 
 /**
- * The step of a task: forward, backward and update of one batch, of which `count` rows weigh. With a scaler, in float16.
+ * The step of a task: forward, backward, clipping and update of one batch, of which `count` rows weigh. With a scaler, in float16.
  *
  * Where the task measures something, `metric` is its mean over the same samples, of the same forward pass: as the model was before the step.
  */
@@ -24,10 +25,15 @@ export const trainingStep =
     shared: SharedModel,
     optimizer: Optimizer,
     scaler: GradScaler | undefined,
+    clip?: (parameters: readonly Parameter[]) => void,
   ): TracedFunction =>
   (inputs) => {
     const forward = forwardOf(task, shared)
     const update = () => {
+      if (clip) {
+        scaler?.unscale(optimizer)
+        clip(shared.model.parameters())
+      }
       if (!scaler) return optimizer.step()
       scaler.step(optimizer)
       scaler.update()

@@ -235,6 +235,7 @@ export function differencesOf(meta: DemoMeta, saved: RunRecord, now: RunRecord):
   compare('exact', wasExact, isExact)
   if (areExact) compare('virtual workers', saved.config.virtualWorkers, now.config.virtualWorkers)
   compare('learning rate', learningRateOf(saved.config, meta), learningRateOf(now.config, meta))
+  compare('clipNorm', saved.config.clipNorm ?? 'none', now.config.clipNorm ?? 'none')
   compare('data', saved.config.data, now.config.data)
   compare('adapters', [...new Set(saved.adapters)], [...new Set(now.adapters)])
   if (!areExact) compare('rows of each rank', saved.shares, now.shares)

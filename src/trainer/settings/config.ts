@@ -27,6 +27,8 @@ export const trainConfigSchema = v.object({
   batchSize: v.optional(v.pipe(count(1), v.maxValue(mostInBatch)), 64),
   optimizer: v.optional(v.picklist(['adamw', 'sgd']), 'adamw'),
   lr: v.optional(v.pipe(v.number(), v.finite(), v.minValue(0))),
+  /** The norm of all gradients is scaled down to this at most. Undefined: nothing is clipped. */
+  clipNorm: v.optional(v.pipe(v.number(), v.finite(), v.gtValue(0))),
   seed: v.optional(count(0), 0),
   /** `float16`: products under autocast, the loss scaled by a GradScaler. */
   precision: v.optional(v.picklist(['float32', 'float16']), 'float32'),

@@ -1,6 +1,12 @@
 import * as v from 'valibot'
 import { TabringError } from '../../util/errors.ts'
-import { givenData, type TrainConfig, type TrainConfigInput, trainConfigSchema } from './config.ts'
+import {
+  givenData,
+  pipelinesOf,
+  type TrainConfig,
+  type TrainConfigInput,
+  trainConfigSchema,
+} from './config.ts'
 import type { DemoMeta } from './demo-meta.ts'
 
 /** The demos that a page or a command can train, and what it takes their settings for. The entry points make it and hand it in. */
@@ -101,6 +107,8 @@ export function configOf(demo: string, meta: DemoMeta, input: TrainConfigInput):
   if (apart) throw refused(apart, config[apart], "not available with the strategy 'alone'")
   const inexact = withExact(config)
   if (inexact) throw refused(inexact, config[inexact], 'not available with exact')
+  const staged = withPipelines(config)
+  if (staged) throw refused(staged, config[staged], 'not available with pipelines')
   return config
 }
 
@@ -140,6 +148,13 @@ export const withAlone = ({
   if (checkpointEvery !== undefined) return 'checkpointEvery'
   return resume ? 'resume' : undefined
 }
+
+/** A setting that needs all gradients on one rank, where each has those of its stage. */
+export const withPipelines = ({
+  parallel,
+  clipNorm,
+}: Pick<TrainConfig, 'parallel' | 'clipNorm'>) =>
+  pipelinesOf(parallel) && clipNorm !== undefined ? 'clipNorm' : undefined
 
 const invalid = (key: string, expected: string, got: unknown) =>
   new TabringError(

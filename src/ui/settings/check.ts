@@ -12,6 +12,7 @@ import {
   refusal,
   withAlone,
   withExact,
+  withPipelines,
 } from '../../trainer/settings/experiments.ts'
 import { defaultDraftOf, isTransport, mostRanks, ranksOf } from './draft.ts'
 import {
@@ -91,6 +92,8 @@ export function checkDraft(
   if (apart) errors[apart] = 'Not available while the exchange is off'
   const inexact = withExact(whole)
   if (inexact) errors[inexact] = 'Not available with the same bits on any tabs'
+  const staged = withPipelines(whole)
+  if (staged) errors[staged] = 'Not available with pipelines'
   const needed = worldSize !== undefined && ranksNeeded(whole.parallel, worldSize)
   if (needed)
     errors.parallel ??= `Open or close tabs, or choose another: ${whole.parallel} needs ${needed}, not ${worldSize}`

@@ -58,6 +58,15 @@ export const settings: readonly Setting[] = [
     placeholder: ({ model }, { models }) => String(models[model]?.lr ?? ''),
   },
   {
+    key: 'clipNorm',
+    label: 'Clip gradients to',
+    kind: 'number',
+    unit: 'norm',
+    placeholder: () => 'none',
+    hint: 'Scales the gradients of a step down where their norm is larger. Not with pipelines.',
+    isAdvanced: true,
+  },
+  {
     key: 'parallel',
     label: 'Parallel',
     kind: 'choice',

@@ -39,7 +39,7 @@ test('every option arrives', () => {
     '--nproc-per-node 3 --data some/dir --model cnn --epochs 2 --steps 7 --batch-size 30 --optimizer sgd --lr 0.1 --seed 5 ' +
     '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5 ' +
     '--demo digits --precision float16 --strategy alone --parallel dp --partition own-slice --evaluate-every 3 ' +
-    '--no-elastic --virtual-workers 5 --device cpu --debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
+    '--no-elastic --virtual-workers 5 --clip-norm 1.5 --device cpu --debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
   expect(optionsOf(...argv.split(' '))).toEqual({
     worldSize: 3,
     dataFolder: 'some/dir',
@@ -68,6 +68,7 @@ test('every option arrives', () => {
       partition: 'own-slice',
       elastic: false,
       virtualWorkers: 5,
+      clipNorm: 1.5,
       evaluateEvery: 3,
       exact: false,
       saves: 'none',
@@ -218,6 +219,8 @@ test.each([
   ['--exact --parallel fsdp', 'parallel: not available with exact, got fsdp'],
   ['--exact --partition own-slice', 'partition: not available with exact, got own-slice'],
   ['--exact --precision float16', 'precision: not available with exact, got float16'],
+  ['--parallel pp=2 --clip-norm 1', 'clipNorm: not available with pipelines, got 1'],
+  ['--clip-norm 0', '--clip-norm: '],
   ['--exact --tune', 'tune: not available with exact, got true'],
   ['--parallel tp', 'settings: parallel: expected dp, fsdp, pp=N or pp=N,dp=M, got'],
   ['--epoch 3', '--epoch: there is no such flag. Did you mean --epochs?'],

@@ -87,6 +87,25 @@ describe('a run with exact', () => {
     expect(Math.max(...states[0]['2.running_var'].data)).not.toBe(1)
   }, 60_000)
 
+  test.each(['adamw', 'sgd'] as const)(
+    'with %s and clipNorm ends with the same bits on 1, 2 and 3 ranks, and follows a plain run',
+    async (optimizer) => {
+      const [free] = resultsOf(await exact(1, { optimizer }))
+      const clipped = { optimizer, clipNorm: 0.3 }
+      const [one] = await exact(1, clipped)
+      const [{ paramHash }] = resultsOf([one])
+      // It has struck.
+      expect(paramHash).not.toBe(free.paramHash)
+      for (const size of [2, 3])
+        for (const result of resultsOf(await exact(size, clipped)))
+          expect(result.paramHash).toBe(paramHash)
+      const [plain] = await trainDigits(2, { epochs: 2, ...clipped })
+      for (const [i, loss] of lossesOf(plain).entries())
+        expect(lossesOf(one)[i]).toBeCloseTo(loss, 4)
+    },
+    60_000,
+  )
+
   test('ends with the same bits by one-shot, direct and ring sums', async () => {
     const hashOf = async (choice: LinkMeasurement['choice']) => {
       const settings = { demo: 'playground', steps: 12, seed: 4, exact: true } as const
@@ -121,6 +140,7 @@ describe('a run with exact', () => {
       const config = { ...record.config, ...changes }
       return differencesOf(digits.meta, record, { ...record, worldSize: 2, config })
     }
+    expect(differences({ clipNorm: 2 })).toEqual(['clipNorm "none", now 2'])
     expect(differences({ virtualWorkers: 3 })).toEqual(['virtual workers 4, now 3'])
     expect(differences({ exact: false })).toEqual(['ranks 1, now 2', 'exact true, now false'])
   }, 60_000)

@@ -34,6 +34,17 @@ test('three sharded ranks, of which one has no sample in a short step, follow on
   }
 }, 60_000)
 
+test('two sharded ranks clip by the norm of all gradients', async () => {
+  const settings = { epochs: 1, optimizer: 'sgd' } as const
+  const [free] = await trainDigits(2, settings)
+  const [whole] = await trainDigits(2, { ...settings, clipNorm: 0.3 })
+  const [sharded] = await trainDigits(2, { ...settings, clipNorm: 0.3, parallel: 'fsdp' })
+  resultsOf([free, whole, sharded])
+  const wanted = lossesOf(whole)
+  expect(Math.abs(lossesOf(free).at(-1)! - wanted.at(-1)!)).toBeGreaterThan(0.001)
+  for (const [i, loss] of lossesOf(sharded).entries()) expect(loss).toBeCloseTo(wanted[i], 5)
+}, 60_000)
+
 test('float16 with loss scaling trains sharded too', async () => {
   const settings = { epochs: 2, precision: 'float16' } as const
   const whole = await trainDigits(2, settings)

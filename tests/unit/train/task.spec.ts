@@ -175,6 +175,20 @@ test('float16 trains with a loss scale, the same bits on all ranks, and goes on 
   other.close()
 })
 
+test('clipNorm clips the gradients of a float16 run too, after their scale is taken out', async () => {
+  const losses = async (input: object) => {
+    const { ranks, close } = await startTask(2, { ...config, optimizer: 'sgd', ...input }, open)
+    await Promise.all(ranks.map(({ end }) => end))
+    close()
+    return ranks[0].events.flatMap((event) => (event.event === 'step' ? [event.loss] : []))
+  }
+  const free = await losses({})
+  const clipped = await losses({ clipNorm: 0.1 })
+  const half = await losses({ clipNorm: 0.1, precision: 'float16' })
+  expect(Math.abs(clipped.at(-1)! - free.at(-1)!)).toBeGreaterThan(0.01)
+  for (const [i, loss] of clipped.entries()) expect(half[i]).toBeCloseTo(loss, 2)
+})
+
 test('held-out samples are looked at as often as asked, and told by the name of the metric', async () => {
   const { ranks, close } = await startTask(2, { ...config, evaluateEvery: 3 }, open)
   await Promise.all(ranks.map(({ end }) => end))

@@ -234,6 +234,12 @@ describe('checking', () => {
     expect(checkDraft({ ...draft, [key]: '' }).errors).toEqual({})
   })
 
+  it('pipelines clip no gradients', () => {
+    const draft = { ...defaultDraft, parallel: 'pp=2', clipNorm: '1' }
+    expect(checkDraft(draft).errors).toEqual({ clipNorm: 'Not available with pipelines' })
+    expect(checkDraft({ ...draft, parallel: 'dp' }).errors).toEqual({})
+  })
+
   it('a batch is no larger than the data, where that is known', () => {
     const playground = { ...defaultDraftOf('playground'), batchSize: '481' }
     expect(checkDraft(playground).errors.batchSize).toBe(
