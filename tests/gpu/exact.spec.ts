@@ -6,12 +6,15 @@ import type { Task } from '../../src/trainer/settings/task.ts'
 import { testRuntime } from '../support/run-op.ts'
 import { lossesOf, resultsOf, trainRanks } from '../support/train-ranks.ts'
 
-test('an exact run ends with the same bits on 1, 2 and 3 ranks', async () => {
+test.each([
+  [{}, [1, 2, 3]],
+  [{ precision: 'float16', clipNorm: 0.1 }, [1, 3]],
+] as const)('an exact run with %j ends with the same bits on %j ranks', async (own, sizes) => {
   const runtime = await testRuntime()
   const runs = []
-  for (const size of [1, 2, 3]) {
+  for (const size of sizes) {
     const settings = { demo: 'playground', model: 'tanh-8-8', data: 'xor', steps: 12 } as const
-    const input = { ...settings, batchSize: 22, exact: true, virtualWorkers: 4 }
+    const input = { ...settings, batchSize: 22, exact: true, virtualWorkers: 4, ...own }
     runs.push(await trainRanks(size, input, () => runtime, undefined, task as Task))
   }
   const [{ paramHash }] = resultsOf(runs[0])

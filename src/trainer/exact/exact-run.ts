@@ -12,6 +12,7 @@ import type { TrainConfig } from '../settings/config.ts'
 import { learningRateOf } from '../settings/demo-meta.ts'
 import type { Task } from '../settings/task.ts'
 import { ExactStep } from './exact-step.ts'
+import { LossScale } from './loss-scale.ts'
 import { VirtualWorkers } from './virtual-workers.ts'
 
 const mostParameters = 50e6
@@ -24,6 +25,8 @@ export interface ExactRun {
   /** Of a virtual worker: what its program is compiled for. */
   readonly rows: number
   readonly optimizer: ExactOptimizer
+  /** In float16. */
+  readonly lossScale: LossScale | undefined
   /** Compiles the step, for a virtual worker's rows. `stepsDone`: of the run. */
   compile(
     runtime: AnyRuntime,
@@ -53,14 +56,17 @@ export function exactRun(
       ? { kind: 'adamw', lr, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0.01 }
       : { kind: 'sgd', lr, momentum: 0.9 },
   )
-  const { virtualWorkers, clipNorm } = config
+  const { virtualWorkers, clipNorm, precision } = config
+  const lossScale =
+    precision === 'float16' ? new LossScale(workers.rows * virtualWorkers) : undefined
   let step: ExactStep | undefined
   return {
     draws: workers.draws,
     rows: workers.rows,
     optimizer,
+    lossScale,
     async compile(runtime, forward, types, stepsDone) {
-      const own = { optimizer, workers, virtualWorkers, clipNorm, stepsDone }
+      const own = { optimizer, workers, virtualWorkers, clipNorm, lossScale, stepsDone }
       const dealt = (step: number) => onDealt?.(workers.samples, step)
       step = await ExactStep.create({ runtime, group, forward, types, ...own, onDealt: dealt })
       return step

@@ -28,6 +28,7 @@ import { countElements } from '../../util/shape.ts'
 import type { BatchArrays } from '../settings/task.ts'
 import { clipDivisor } from './clip-divisor.ts'
 import { isUnfit, judge, startExponent } from './exponents.ts'
+import type { LossScale } from './loss-scale.ts'
 import { compareStates, hashOf } from './state-hashes.ts'
 import { Tail } from './tail.ts'
 import type { VirtualWorkers } from './virtual-workers.ts'
@@ -46,6 +47,8 @@ export interface ExactStepOptions {
   readonly virtualWorkers: number
   /** The most that the norm of all gradients may be; undefined: anything. */
   readonly clipNorm?: number
+  /** In float16. */
+  readonly lossScale?: LossScale
   /** Gives the mean `loss` over one virtual worker's rows, and perhaps a `metric`; traced once. */
   readonly forward: TracedFunction
   /** Of its rows. */
@@ -68,7 +71,8 @@ export interface ExactStepOptions {
  * The label of the all-reduce has the hash of the parameters, exponents and running statistics before the step: ranks that differ are found
  * before they add anything. `compare` has moments too.
  * Each rank tells how long it took, so that all deal the virtual workers of the next step by speed.
- * A step whose sums may not fit is done again with other exponents, by all ranks.
+ * A step whose sums may not fit is done again with other exponents, by all ranks. In float16 a step that never fits updates nothing, and all halve
+ * the loss scale.
  * bytes: each rank sends 2 (N-1)/N of 4 bytes a parameter, and of a block's mark per 256 of them.
  */
 export class ExactStep implements StepProgram {
@@ -183,17 +187,20 @@ export class ExactStep implements StepProgram {
 
   async #run(inputs: RunInputs, scalars: Record<string, number>): Promise<RunOutputs> {
     const beganMs = performance.now()
-    const { optimizer, group, clipNorm } = this.#options
+    const { optimizer, group, lossScale } = this.#options
     const word = this.ownWord
     const values = await optimizer.read()
     const statistics = await this.#tail.readBuffers()
     const places = this.#places
     const blocks = places.reduce((sum, { marks }) => sum + marks.count, 0)
     let isMeasuring = optimizer.exponents === undefined
-    let exponents = optimizer.exponents ?? new Int32Array(blocks).fill(startExponent)
+    const unscaled = optimizer.exponents ?? new Int32Array(blocks).fill(startExponent)
+    const scale = lossScale?.exponent ?? 0
+    let exponents = unscaled.map((exponent) => exponent + scale)
     const { deal } = this.#options.workers
     const hash = (words: Uint32Array) => optimizer.hash(words)
-    const stateHash = formatHash(hashOf([...values, exponents, ...statistics], hash))
+    const hashed = [...values, unscaled, ...statistics, ...this.#scaleState]
+    const stateHash = formatHash(hashOf(hashed, hash))
     const dealt = formatHash(hashOf([Int32Array.from(deal.counts)])).slice(0, 8)
     const label = `exact ${stateHash} ${dealt}`
     const times = { ...noTimes }
@@ -215,18 +222,15 @@ export class ExactStep implements StepProgram {
       }
       const marks = marksIn(sums, places, blocks)
       const judged = judge(marks, exponents, isMeasuring)
-      if (!judged.isSaturated && !isMeasuring) {
+      const isLast = judged.isSaturated && attempt >= mostAttempts
+      const isLeftOut = isLast && Boolean(lossScale?.shrink())
+      if (isLeftOut || (!judged.isSaturated && !isMeasuring)) {
         const updateMs = performance.now()
-        optimizer.begin()
-        optimizer.exponents = judged.exponents
-        const gradients = places.flatMap((place, i) => {
-          const { start, parameter, isUsed } = place
-          const own = sums.subarray(start, start + parameter.count)
-          return isUsed ? [{ i, sums: own, exponents: exponentsOf(place, exponents) }] : []
-        })
-        const divisor =
-          clipNorm === undefined ? told.count : clipDivisor(gradients, told.count, clipNorm)
-        for (const own of gradients) optimizer.update(own.i, own.sums, own.exponents, divisor)
+        if (!isLeftOut) {
+          optimizer.exponents = judged.exponents.map((exponent) => exponent - scale)
+          this.#update(sums, exponents, told.count * 2 ** scale)
+          lossScale?.keep()
+        }
         this.#tail.assignBuffers()
         times.optimizer += performance.now() - updateMs
         if (deal.take(told.tookUs)) this.#options.onDealt?.(this.#stepsDone + 1)
@@ -239,7 +243,7 @@ export class ExactStep implements StepProgram {
         noteTimes(outputs, { parts: times, beganMs, endedMs: performance.now(), stateHash })
         return outputs
       }
-      if (judged.isSaturated && attempt >= mostAttempts) {
+      if (isLast) {
         const place = places.find(({ block, marks: { count } }) =>
           marks.subarray(block, block + count).some(isUnfit),
         )!
@@ -258,6 +262,24 @@ export class ExactStep implements StepProgram {
     }
   }
 
+  /** Updates all parameters. `count`: the samples in the sums, times their scale. */
+  #update(sums: Int32Array<ArrayBuffer>, exponents: Int32Array<ArrayBuffer>, count: number): void {
+    const { optimizer, clipNorm } = this.#options
+    optimizer.begin()
+    const gradients = this.#places.flatMap((place, i) => {
+      const { start, parameter, isUsed } = place
+      const own = sums.subarray(start, start + parameter.count)
+      return isUsed ? [{ i, sums: own, exponents: exponentsOf(place, exponents) }] : []
+    })
+    const divisor = clipNorm === undefined ? count : clipDivisor(gradients, count, clipNorm)
+    for (const own of gradients) optimizer.update(own.i, own.sums, own.exponents, divisor)
+  }
+
+  get #scaleState(): Float32Array<ArrayBuffer>[] {
+    const { lossScale } = this.#options
+    return lossScale ? [lossScale.state] : []
+  }
+
   /** Compares what the ranks have between two steps, as `ReplicaCheck` does. errors: `train.diverged`; the group's. */
   async compare(group: CollectiveGroup, step: number): Promise<void> {
     if (group.size === 1) return
@@ -268,7 +290,11 @@ export class ExactStep implements StepProgram {
         ...(await optimizer.read()),
         ...(await this.#tail.readBuffers()),
       ],
-      'optimizer state (moments and exponents)': [...moments, exponents],
+      'optimizer state (moments, exponents and loss scale)': [
+        ...moments,
+        exponents,
+        ...this.#scaleState,
+      ],
     }
     await compareStates(group, step, parts, (words) => optimizer.hash(words))
   }
@@ -330,7 +356,7 @@ export class ExactStep implements StepProgram {
     i: number,
     isFirst: boolean,
   ): Replay | undefined {
-    const { workers, types } = this.#options
+    const { workers, types, lossScale } = this.#options
     const { rows } = workers
     const own = Math.min(rows, Math.max(0, (scalars.count ?? 0) - i * rows))
     if (own === 0) return undefined
@@ -340,7 +366,7 @@ export class ExactStep implements StepProgram {
         [randomScalarNames.sample]: scalars[randomScalarNames.sample] + i * rows,
       }),
       count: own,
-      [gradientWeight]: own,
+      [gradientWeight]: own * 2 ** (lossScale?.exponent ?? 0),
       isFirstReplay: isFirst ? 1 : 0,
     })
     return { own, running }

@@ -90,12 +90,13 @@ export async function setUpRank(options: RankSetupOptions): Promise<RankSetup> {
 
   onPhase('compile')
   const optimizer = exact?.optimizer ?? makeOptimizer(task, shared, config)
-  const scaler = config.precision === 'float16' ? await newScaler() : undefined
+  const isHalf = config.precision === 'float16'
+  const scaler = isHalf && !exact ? await newScaler() : undefined
   const clip = exact ? undefined : await clipTo(config.clipNorm)
   const stepFunction =
     optimizer instanceof Optimizer
       ? trainingStep(task, shared, optimizer, scaler, clip)
-      : forwardOf(task, shared)
+      : forwardOf(task, shared, isHalf)
   runtime.variants = await settleVariants(
     options,
     rowsOf,
@@ -136,7 +137,7 @@ export async function setUpRank(options: RankSetupOptions): Promise<RankSetup> {
       batches: new ShareBatches(task, data, draws, exact ? typesOf : () => types),
       rowsOf,
       buckets: optimizer.buckets,
-      parts: { model: shared.module, optimizer, scaler },
+      parts: { model: shared.module, optimizer, scaler: exact?.lossScale ?? scaler },
       step,
       evaluation,
       check,

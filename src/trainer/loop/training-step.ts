@@ -28,7 +28,6 @@ export const trainingStep =
     clip?: (parameters: readonly Parameter[]) => void,
   ): TracedFunction =>
   (inputs) => {
-    const forward = forwardOf(task, shared)
     const update = () => {
       if (clip) {
         scaler?.unscale(optimizer)
@@ -45,9 +44,7 @@ export const trainingStep =
       const metric = meanOf(sum)
       return { loss: shared.mean(loss), ...(metric && { metric: shared.mean(metric) }) }
     }
-    const { loss, metric } = scaler
-      ? autocast({ dtype: 'float16' }, () => forward(inputs))
-      : forward(inputs)
+    const { loss, metric } = forwardOf(task, shared, scaler !== undefined)(inputs)
     const scaled = scaler ? scaler.scale(loss) : loss
     scaled.backward()
     update()
@@ -56,14 +53,15 @@ export const trainingStep =
 
 /** The loss and metric of `trainingStep`, without backward. */
 export const forwardOf =
-  (task: Task, { model }: SharedModel) =>
-  (inputs: TaskInputs): { loss: Tensor; metric?: Tensor } => {
-    const output = task.forward(model, inputs)
-    const sum = task.measure?.(output, inputs)
-    const loss = task.loss(output, inputs)
-    const metric = meanOf(sum)
-    return { loss, ...(metric && { metric }) }
-  }
+  (task: Task, { model }: SharedModel, isHalf: boolean) =>
+  (inputs: TaskInputs): { loss: Tensor; metric?: Tensor } =>
+    autocast({ enabled: isHalf }, () => {
+      const output = task.forward(model, inputs)
+      const sum = task.measure?.(output, inputs)
+      const loss = task.loss(output, inputs)
+      const metric = meanOf(sum)
+      return { loss, ...(metric && { metric }) }
+    })
 
 const meanOf = (sum: Tensor | undefined): Tensor | undefined =>
   sum?.div(elementwise('clampMin', sampleCount(), 1))

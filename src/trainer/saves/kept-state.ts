@@ -66,7 +66,7 @@ export interface RunParts {
     readonly paramGroups: readonly { lr: number }[]
   }
   /** In float16. */
-  readonly scaler?: GradScaler
+  readonly scaler?: Pick<GradScaler, 'stateDict' | 'loadStateDict'>
 }
 
 /** Reads everything that the next step depends on. All ranks call it between the same steps: each gets the whole. errors: the group's. */

@@ -125,14 +125,12 @@ export const withExact = ({
   strategy,
   parallel,
   partition,
-  precision,
   tune,
-}: Pick<TrainConfig, 'exact' | 'strategy' | 'parallel' | 'partition' | 'precision' | 'tune'>) => {
+}: Pick<TrainConfig, 'exact' | 'strategy' | 'parallel' | 'partition' | 'tune'>) => {
   if (!exact) return undefined
   if (strategy !== 'ddp') return 'strategy'
   if (parallel !== 'dp') return 'parallel'
   if (partition !== 'shuffled') return 'partition'
-  if (precision !== 'float32') return 'precision'
   return tune ? 'tune' : undefined
 }
 

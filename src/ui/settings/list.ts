@@ -168,7 +168,7 @@ export const settings: readonly Setting[] = [
     key: 'exact',
     label: 'Same bits on any tabs',
     kind: 'switch',
-    hint: 'The weights are the same bits on any number of tabs with GPUs of the same kind, whatever tabs are lost or join. Steps take longer. With AdamW or SGD in float32, and whole replicas.',
+    hint: 'The weights are the same bits on any number of tabs with GPUs of the same kind, whatever tabs are lost or join. Steps take longer. With whole replicas only.',
     isAdvanced: true,
   },
   {

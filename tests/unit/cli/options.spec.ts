@@ -218,7 +218,6 @@ test.each([
   ['--exact --strategy alone', 'strategy: not available with exact, got alone'],
   ['--exact --parallel fsdp', 'parallel: not available with exact, got fsdp'],
   ['--exact --partition own-slice', 'partition: not available with exact, got own-slice'],
-  ['--exact --precision float16', 'precision: not available with exact, got float16'],
   ['--parallel pp=2 --clip-norm 1', 'clipNorm: not available with pipelines, got 1'],
   ['--clip-norm 0', '--clip-norm: '],
   ['--exact --tune', 'tune: not available with exact, got true'],

@@ -1,11 +1,13 @@
 import { describe, expect, test, vi } from 'vitest'
 import { crossEntropy, sampleCount } from '../../../src/graph/functions/linear.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { autocast } from '../../../src/graph/trace/autocast.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { ExactOptimizer } from '../../../src/optim/exact/exact-optimizer.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { ExactStep } from '../../../src/trainer/exact/exact-step.ts'
+import { LossScale } from '../../../src/trainer/exact/loss-scale.ts'
 import { VirtualWorkers } from '../../../src/trainer/exact/virtual-workers.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { setSwitches } from '../../../src/util/switches.ts'
@@ -18,7 +20,7 @@ const types = { x: tensorType([2, 3]), y: tensorType([2], 'i32') }
 const settings = { kind: 'sgd', lr: 0.5, momentum: 0 } as const
 
 /** A layer of zeros in four virtual workers of two rows each. */
-async function exactStep(group: ProcessGroup, activate = (x: Tensor) => x) {
+async function exactStep(group: ProcessGroup, activate = (x: Tensor) => x, lossScale?: LossScale) {
   const model = new Linear(3, 2)
   for (const [name, parameter] of model.namedParameters()) {
     parameter.name = name
@@ -33,9 +35,11 @@ async function exactStep(group: ProcessGroup, activate = (x: Tensor) => x) {
     optimizer,
     workers,
     virtualWorkers,
-    forward: ({ x, y }) => ({
-      loss: crossEntropy(activate(model.forward(x)), y, { count: sampleCount() }),
-    }),
+    lossScale,
+    forward: ({ x, y }) =>
+      autocast({ enabled: lossScale !== undefined }, () => ({
+        loss: crossEntropy(activate(model.forward(x)), y, { count: sampleCount() }),
+      })),
     types,
     stepsDone: 6,
   })
@@ -93,8 +97,8 @@ describe('ExactStep', () => {
 
   test.each([
     ['model (parameters and running statistics)', 'model'],
-    ['optimizer state (moments and exponents)', 'moments'],
-    ['optimizer state (moments and exponents)', 'exponents'],
+    ['optimizer state (moments, exponents and loss scale)', 'moments'],
+    ['optimizer state (moments, exponents and loss scale)', 'exponents'],
   ])('compare names the %s when the %s differ', async (name, what) => {
     const compared: number[] = []
     const errors = await errorsOf(async (group) => {
@@ -182,6 +186,50 @@ describe('ExactStep', () => {
       setSwitches({ debug: 0 })
       info.mockRestore()
     }
+  })
+
+  test('in float16 a step whose gradients are not finite changes nothing and halves the scale, on all ranks', async () => {
+    const ends = await onRanks(2, async (group) => {
+      const lossScale = new LossScale(batchSize)
+      // An output's gradient is 1/16 of the scale, and below 2^16 in float16.
+      const state = await lossScale.stateDict()
+      lossScale.loadStateDict({ ...state, scale: 2 ** 24 })
+      const { model, optimizer, run } = await exactStep(group, undefined, lossScale)
+      const seen: { scale: number; isZero: boolean; exponents: number | undefined }[] = []
+      for (let step = 0; step < 10; step++) {
+        await run(inputs(1))
+        const [scale] = lossScale.state
+        const isZero = (await model.weight.read()).every((value) => value === 0)
+        seen.push({ scale, isZero, exponents: optimizer.exponents?.[0] })
+      }
+      return { seen, weight: await model.weight.read() }
+    })
+    const [{ seen, weight }, other] = ends.map(resultOf)
+    expect(other).toEqual({ seen, weight })
+    const skipped = seen.filter(({ isZero }) => isZero)
+    expect(skipped.map(({ scale }) => Math.log2(scale))).toEqual([23, 22, 21, 20, 19])
+    for (const { scale } of seen.slice(5)) expect(scale).toBe(2 ** 19)
+    const plain = await onRanks(1, async (group) => {
+      const { model, run } = await exactStep(group)
+      for (let step = 0; step < 5; step++) await run(inputs(1))
+      return model.weight.read()
+    })
+    for (const [i, value] of resultOf(plain[0]).entries()) expect(weight[i]).toBeCloseTo(value, 2)
+  })
+
+  test('in float16 a gradient that no scale makes finite ends the run and names the virtual worker', async () => {
+    const x = inputs(1).fill(0, 3 * 4, 3 * 6)
+    const [error] = await errorsOf(async (group) => {
+      const lossScale = new LossScale(batchSize)
+      lossScale.loadStateDict({ ...(await lossScale.stateDict()), scale: 1 })
+      const { model, run } = await exactStep(group, (x) => x.sqrt(), lossScale)
+      model.weight.assign(new Float32Array(6).fill(1))
+      await run(x)
+    })
+    expect(error).toMatchObject({
+      code: 'train.nan',
+      message: expect.stringMatching(/from virtual worker 2 \(rank 1\) is not finite/),
+    })
   })
 
   test.each([1, 1e6, 1e12])('takes a first step with gradients of about %d', async (value) => {

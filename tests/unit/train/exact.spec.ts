@@ -106,6 +106,22 @@ describe('a run with exact', () => {
     60_000,
   )
 
+  test('in float16 ends with the same bits on 1, 2 and 3 ranks, and continues from a checkpoint with its scale', async () => {
+    const half = { precision: 'float16', clipNorm: 0.3 } as const
+    const [one] = await exact(1, half)
+    const [{ paramHash }] = resultsOf([one])
+    expect(paramHash).not.toBe(resultsOf(await exact(1, { clipNorm: 0.3 }))[0].paramHash)
+    for (const size of [2, 3])
+      for (const result of resultsOf(await exact(size, half)))
+        expect(result.paramHash).toBe(paramHash)
+    const [plain] = await trainDigits(1, { epochs: 2, ...half })
+    for (const [i, loss] of lossesOf(plain).entries()) expect(lossesOf(one)[i]).toBeCloseTo(loss, 3)
+    const folder = seenFolder()
+    resultsOf(await exact(2, { ...half, epochs: 1, checkpointEvery: 0 }, folder))
+    const [resumed] = resultsOf(await exact(1, { ...half, resume: 'latest' }, folder))
+    expect(resumed.paramHash).toBe(paramHash)
+  }, 60_000)
+
   test('ends with the same bits by one-shot, direct and ring sums', async () => {
     const hashOf = async (choice: LinkMeasurement['choice']) => {
       const settings = { demo: 'playground', steps: 12, seed: 4, exact: true } as const

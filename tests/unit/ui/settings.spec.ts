@@ -222,7 +222,6 @@ describe('checking', () => {
     ['strategy', 'alone'],
     ['parallel', 'fsdp'],
     ['partition', 'own-slice'],
-    ['precision', 'float16'],
     ['tune', 'true'],
   ] as const)('with the same bits on any tabs, %s=%s is not available', (key, value) => {
     const draft = { ...defaultDraft, exact: 'true', [key]: value }
