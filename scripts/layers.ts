@@ -252,6 +252,7 @@ export const allowed: Record<string, readonly string[]> = {
   ],
   'src/trainer/saves': [
     'src/util',
+    'src/kernels/hash/hash-words.ts',
     'src/nn',
     'src/optim',
     'src/data',

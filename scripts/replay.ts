@@ -1,4 +1,6 @@
-import { readFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { parseTrainConfig } from '../demos/experiments.ts'
 import { ensureBuilt } from '../node/build.ts'
 import { checkDataFolder } from '../node/data-folder.ts'
@@ -9,8 +11,11 @@ import { parseOptions } from '../node/train/options.ts'
 import { oneLine } from '../node/train/tab-group.ts'
 import { trainInTabs } from '../node/train/tabs.ts'
 import { launchForTraining } from '../node/training-browser.ts'
+import { readSafetensors } from '../src/data/safetensors.ts'
+import { load } from '../src/data/saved-tree.ts'
+import type { StateDict } from '../src/nn/module.ts'
 import { givenData, type TrainConfigInput } from '../src/trainer/settings/config.ts'
-import { readRunLog } from '../src/trainer/watch/run-log.ts'
+import { type RunLogFile, readRunLog, runLogIn } from '../src/trainer/watch/run-log.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 
 const usage = `Usage: npm run replay -- FILE [--data FOLDER] [--adapter auto|software]
@@ -18,7 +23,8 @@ const usage = `Usage: npm run replay -- FILE [--data FOLDER] [--adapter auto|sof
 Computes a logged run with exact again, in one tab, and compares the hash of each step.
 Exits with 1 at the first step that differs.
 
-FILE is what npm run train -- --exact --run-log FILE wrote, or "Download log" on the page.
+FILE is what npm run train -- --exact --run-log FILE wrote, or "Download log" on the page; or a checkpoint
+of a run with exact, which is computed up to its step and compared with its weights.
 `
 
 async function main(argv: readonly string[], signal: AbortSignal): Promise<number> {
@@ -28,11 +34,14 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
     return path === undefined ? 2 : 0
   }
   const refuse = (problem: string) => new TabringError('data.malformed', `${path}: ${problem}`)
-  const text = await readFile(path, 'utf8').catch(() => {
+  const bytes = await readFile(path).catch(() => {
     throw new TabringError('data.missing', `${path}: cannot read this file. Check its path.`)
   })
-  const log = readRunLog(text)
-  if (!log) throw refuse('it is no log of a run with exact. Use a file of --run-log.')
+  const { log, saved } = contentsOf(new Uint8Array(bytes))
+  if (!log)
+    throw refuse(
+      'it is no log of a run with exact, and no checkpoint of one. Use a file of --run-log.',
+    )
   const logged = parseTrainConfig(log.config as TrainConfigInput)
   if (logged.data === givenData)
     throw refuse('the data of that run was given by hand, and the log does not have it.')
@@ -49,6 +58,7 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
     maxStepsPerSec: 0,
     checkpointEvery: undefined,
     saves: 'none',
+    ...(saved && { steps: saved.step }),
   })
 
   const expected = new Map(log.states)
@@ -63,6 +73,8 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
   })
   const note = (line: string) => process.stderr.write(`replay: ${line}\n`)
   const looks = { device: options.device, isHeaded: options.isHeaded, timesKernels: false }
+  const folder = await mkdtemp(join(tmpdir(), 'tabring-replay-'))
+  const weights = join(folder, 'weights.safetensors')
   const browser = await launchForTraining(options.adapter, looks, note)
   try {
     const [{ result }] = await trainInTabs({
@@ -71,6 +83,7 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
       worldSize: 1,
       config,
       timeoutMs: options.timeoutMs,
+      saveTo: saved && weights,
       signal: stop.signal,
       onEvent: (event) => {
         if (event.event !== 'step' || differs !== undefined) return
@@ -87,8 +100,12 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
     })
     if (log.end && log.end.paramHash !== result.paramHash)
       differs ??= `the last step ends with ${result.paramHash} here, and with ${log.end.paramHash} in the log`
+    if (saved) {
+      const other = differentTensor(saved.model, await readFile(weights))
+      if (other) differs ??= `"${other}" after step ${saved.step} has other bits in the checkpoint`
+    }
     if (differs === undefined) {
-      const end = log.end ? `, and the end: ${result.paramHash}` : ''
+      const end = log.end || saved ? `, and the end: ${result.paramHash}` : ''
       process.stdout.write(`replay: the same hashes before ${compared} steps${end}\n`)
       return 0
     }
@@ -97,10 +114,38 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
   } finally {
     await browser.close()
     await served.close()
+    await rm(folder, { recursive: true, force: true })
   }
   process.stdout.write(`replay: ${differs}. Adapters of other kinds compute other bits.\n`)
   return 1
 }
+
+/** The log in a file, and of a checkpoint what it comes to. */
+function contentsOf(bytes: Uint8Array<ArrayBuffer>): {
+  log?: RunLogFile
+  saved?: { step: number; model: StateDict }
+} {
+  const log = readRunLog(new TextDecoder().decode(bytes))
+  if (log) return { log }
+  try {
+    const { log, step, model } = load(bytes) as Record<string, unknown>
+    return { log: runLogIn(log), saved: { step: Number(step), model: model as StateDict } }
+  } catch {
+    return {}
+  }
+}
+
+/** The first tensor whose bits differ from those in the file. */
+function differentTensor(saved: StateDict, file: Uint8Array): string | undefined {
+  const { tensors } = readSafetensors(file)
+  return Object.keys(saved).find((key) => {
+    const computed = tensors.get(key)
+    return !computed || Buffer.compare(bytesOf(saved[key].data), bytesOf(computed.data)) !== 0
+  })
+}
+
+const bytesOf = ({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array =>
+  new Uint8Array(buffer, byteOffset, byteLength)
 
 await runCommand('replay', main, {
   interrupted: () => 'nothing was compared to the end',

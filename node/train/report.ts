@@ -181,14 +181,16 @@ abstract class PeopleReporter implements Reporter {
     return `${mean('total')} ms on rank 0: ${parts.map((part) => `${part} ${mean(part)}`).join(', ')}`
   }
 
-  #resumed({ step, epoch, best, stepsLeft, differences }: Extract<TabEvent, { event: 'resumed' }>) {
-    const { metric } = this.settings
+  #resumed(event: Extract<TabEvent, { event: 'resumed' }>) {
+    const { step, epoch, best, holders, stepsLeft, differences } = event
+    const { metric, worldSize } = this.settings
     const reached = best === null ? '' : `, best ${metric.name} ${metricText(metric, best)}`
     this.note(
       stepsLeft > 0
         ? `resuming from step ${step} in epoch ${epoch + 1}${reached}`
         : `nothing left to train: the checkpoint is of the last step, ${step}${reached}`,
     )
+    if (holders !== undefined) this.note(`${holders} of ${worldSize} ranks have this checkpoint`)
     if (differences.length > 0)
       this.note(`no longer bit for bit the saved run: ${differences.join('; ')}`)
   }

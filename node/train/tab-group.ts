@@ -43,6 +43,8 @@ export type TabEvent =
       epoch: number
       /** Null before any evaluation. */
       best: number | null
+      /** How many ranks have a file of it, where they were asked. */
+      holders?: number
       stepsLeft: number
       differences: readonly string[]
       rank: number

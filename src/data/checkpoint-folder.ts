@@ -24,6 +24,8 @@ export interface CheckpointEntry {
   readonly label: string
   readonly sizeBytes: number
   readonly sha256: string
+  /** Of the state in it, where files of other ranks may have the same. */
+  readonly stateHash?: string
   /** The run that it is of, where runs share the folder. */
   readonly run?: string
   /** A person wants it: it stays until one removes it. */
@@ -55,6 +57,8 @@ export interface PutOptions {
   readonly isBest: boolean
   /** How many files of this run stay, besides the best one and those that a person wants. */
   readonly keepLast: number
+  /** Of the state in it: where the latest file has the same one, as of another tab of this browser, nothing is written. */
+  readonly stateHash?: string
   /** The run that it is of, where runs share the folder. */
   readonly run?: string
   /** Of how many runs files stay, besides the best one and those that a person wants. Default: of all. */
@@ -115,6 +119,7 @@ async function putAlone(
     label,
     isBest,
     keepLast,
+    stateHash,
     run,
     keepRuns = Number.POSITIVE_INFINITY,
     isKept = false,
@@ -124,6 +129,9 @@ async function putAlone(
   }: PutOptions,
 ): Promise<CheckpointEntry> {
   const before = (await readManifest(folder)) ?? { files: [], best: null, leftover: [] }
+  const last = before.files.at(-1)
+  const isThere = stateHash !== undefined && last?.stateHash === stateHash
+  if (isThere && (last.isKept || !isKept)) return last
   const taken = new Set([...before.files.map(({ name }) => name), ...before.leftover])
   let attempt = 1
   while (taken.has(fileName(label, attempt))) attempt++
@@ -133,6 +141,7 @@ async function putAlone(
     label,
     sizeBytes: contents.length,
     sha256: bytesToHex(sha256(contents)),
+    ...(stateHash !== undefined && { stateHash }),
     ...(run !== undefined && { run }),
     // What a person wants stays wanted when the run saves the same step again.
     ...((isKept || same.some((file) => file.isKept)) && { isKept: true }),

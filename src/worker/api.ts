@@ -79,7 +79,7 @@ export interface Admission {
   }[]
 }
 
-/** Where a run's checkpoints are, if not in this browser's private files; rank 0's counts. Addresses are relative to the page's. */
+/** Where a run's checkpoints are, if not in this browser's private files; rank 0's counts, with `exact` all do. Addresses are relative to the page's. */
 export interface CheckpointAddress {
   /** A folder that takes GET, PUT and DELETE of its files. */
   folder?: string

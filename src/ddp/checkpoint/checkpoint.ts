@@ -119,23 +119,25 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
 
 const alone = { rank: 0, size: 1 }
 
-/** Returns on all ranks what rank 0 reads. errors: rank 0's, on all ranks; the group's. */
+/** Returns on all ranks what rank `reader` reads. errors: that rank's, on all ranks; the group's. */
 export async function readTogether(
   group: CollectiveGroup | undefined,
   read: () => Promise<Uint8Array<ArrayBuffer> | undefined>,
+  reader = 0,
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
   let own: Uint8Array<ArrayBuffer> | undefined
-  const [size] = await together(group, async () => {
-    if (!group || group.rank === 0) own = await read()
+  const sizes = await together(group, async () => {
+    if (!group || group.rank === reader) own = await read()
     return String(own?.length ?? '')
   })
+  const size = sizes[group && group.size > 1 ? reader : 0]
   if (size === '') return undefined
   if (!group || group.size === 1) return own
   const bytes = Number(size)
   // Whole words travel, as the bits that they are.
   const padded = new Uint8Array(Math.ceil(bytes / 4) * 4)
   if (own) padded.set(own)
-  await group.broadcast(new Float32Array(padded.buffer), 0, {
+  await group.broadcast(new Float32Array(padded.buffer), reader, {
     label: 'the checkpoint',
     deadlineMs: fileDeadlineMs,
   })

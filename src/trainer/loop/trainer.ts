@@ -24,6 +24,7 @@ import type { LookAnswer, TaskData } from '../settings/task.ts'
 import { tellCollective } from '../watch/log-collective.ts'
 import { Looks } from '../watch/looks.ts'
 import type { Phase, RunRecord, TrainerResult } from '../watch/run-events.ts'
+import { isLogged, RunLog, type RunLogFile } from '../watch/run-log.ts'
 import { shareGiven } from './given-data.ts'
 import { meet } from './meet.ts'
 import { Patience } from './phase-timeouts.ts'
@@ -31,6 +32,9 @@ import { type RankSetup, setUpRank } from './rank-setup.ts'
 import { isLoss, isRankLost, Recovery, type RecoveryOptions } from './recovery.ts'
 import { settleRecord } from './settle-record.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
+
+/** In the log that is saved with a run: hashes, groups and deals, about 100 kB together. */
+const mostLogged = 1000
 
 export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly runtime: AnyRuntime
@@ -88,8 +92,16 @@ export class Trainer {
   /** When training began, in the first attempt. */
   #beganMs: number | undefined
   #hasToldResume = false
+  /** Of the run that this one continues to the bit. */
+  #logBefore: RunLogFile | undefined
+  readonly #log = new RunLog(mostLogged)
 
-  constructor(options: TrainerOptions) {
+  constructor(given: TrainerOptions) {
+    const onEvent: TrainerOptions['onEvent'] = (event) => {
+      if (isLogged(event)) this.#log.add(event)
+      given.onEvent(event)
+    }
+    const options = { ...given, onEvent }
     this.#options = options
     this.#hasOtherRanks = options.joins ?? false
     this.#runtime = options.runtime
@@ -318,7 +330,7 @@ export class Trainer {
     if (!this.#setup || !progress || progress.step <= (this.#kept.newest?.progress.step ?? 0))
       return
     try {
-      this.#kept.add(await keepState(this.#setup.parts, progress))
+      this.#kept.add(await keepState(this.#setup.parts, progress, this.#logFile))
     } catch {
       // The device is lost too: the run continues from an earlier state.
     }
@@ -367,12 +379,13 @@ export class Trainer {
     }
     this.#record = await settleRecord(group, own, adapterOf(runtime))
     const keep = async (progress: Progress) => {
-      this.#kept.add(await keepState(parts, progress))
+      this.#kept.add(await keepState(parts, progress, this.#logFile))
       this.#recovery.kept()
     }
     const { newest } = this.#kept
     if (newest) restoreState(parts, newest)
     else await this.#resume(parts, this.#record)
+    this.#log.begin(this.#start.step, size, newest ? newest.log : this.#logBefore)
     if (!newest && this.#resumed) await keep(this.#start)
     this.#loop.progress = this.#start
     await check?.compare(replicas, this.#start.step)
@@ -414,10 +427,13 @@ export class Trainer {
         const { meta } = task
         const { perEpoch } = draws
         const samples = data.train.count
-        const now = { meta, record: this.#record!, progress, samples, perEpoch }
+        const log = this.#logFile
+        const now = { meta, record: this.#record!, progress, samples, perEpoch, log }
         if (canBeSaved(config)) {
           const state = await readRun(parts, now)
-          const options = { beganMs, isDue: isDue && rank === 0, isHeld }
+          // An exact run's copies on other ranks count too.
+          const isDueHere = config.exact ? config.saves === 'auto' : isDue && rank === 0
+          const options = { beganMs, isDue: isDueHere, isHeld }
           const score = scoreOf(meta.metric, progress.value)
           await this.#saves.take({ step, isBest, score, state }, options)
           return
@@ -474,6 +490,12 @@ export class Trainer {
     )
   }
 
+  /** What a kept state and a checkpoint have of the log. */
+  get #logFile(): RunLogFile | undefined {
+    const { config } = this.#options
+    return config.exact ? this.#log.file(config, null) : undefined
+  }
+
   /** Takes the checkpoint over, where there is one, and tells of it once. */
   async #resume(parts: RunParts, record: RunRecord): Promise<void> {
     const resumed = this.#resumed
@@ -487,11 +509,14 @@ export class Trainer {
     const accuracy = meta.metric.name === 'accuracy' ? { bestAccuracy: best } : {}
     const { rank } = this.#group
     const { differencesOf } = await checkpointing()
+    const found = differencesOf(meta, resumed.record, record)
+    if (found.length === 0) this.#logBefore = resumed.log
     // The saved record is rank 0's: others have kernels for rows of another number.
-    const differences = rank === 0 ? differencesOf(meta, resumed.record, record) : []
+    const differences = rank === 0 ? found : []
     const { epoch } = resumed
-    const { stepsLeft } = resumed
-    const told = { step, epoch, best, ...accuracy, stepsLeft, differences }
+    const { stepsLeft, holders } = resumed
+    const held = holders === undefined ? {} : { holders }
+    const told = { step, epoch, best, ...accuracy, ...held, stepsLeft, differences }
     onEvent({ event: 'resumed', ...told, rank })
   }
 

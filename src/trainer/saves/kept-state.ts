@@ -2,6 +2,7 @@ import type { Module, StateDict } from '../../nn/module.ts'
 import type { GradScaler, GradScalerState } from '../../optim/grad-scaler.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { OptimizerStateDict } from '../../optim/state-dict.ts'
+import type { RunLogFile } from '../watch/run-log.ts'
 
 /** How far a run has come. */
 export interface Progress {
@@ -23,6 +24,8 @@ export interface KeptState {
   readonly optimizer: OptimizerStateDict
   /** Of the loss scale, where there is one. */
   readonly scaler: GradScalerState | undefined
+  /** Of a run with `exact`, so far. */
+  readonly log: RunLogFile | undefined
 }
 
 export const beginning: Progress = {
@@ -73,12 +76,14 @@ export interface RunParts {
 export async function keepState(
   { model, optimizer, scaler }: RunParts,
   progress: Progress,
+  log?: RunLogFile,
 ): Promise<KeptState> {
   return {
     progress,
     model: await model.stateDict(),
     optimizer: await optimizer.stateDict(),
     scaler: await scaler?.stateDict(),
+    log,
   }
 }
 

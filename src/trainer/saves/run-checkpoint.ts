@@ -7,16 +7,19 @@ import {
   readState,
   unpackCheckpoint,
 } from '../../ddp/checkpoint/checkpoint-file.ts'
+import { formatHash, hashWords } from '../../kernels/hash/hash-words.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { aboutOf } from '../settings/about-run.ts'
 import { type TrainConfig, totalStepsOf } from '../settings/config.ts'
 import { type DemoMeta, learningRateOf } from '../settings/demo-meta.ts'
 import type { RunRecord } from '../watch/run-events.ts'
+import { type RunLogFile, runLogIn } from '../watch/run-log.ts'
 import type { Progress, RunParts } from './kept-state.ts'
+import { readOfMost } from './most-held.ts'
 import type { ReadRun } from './save-requests.ts'
 
-/** Where a run's checkpoints are; rank 0 alone uses it. */
+/** Where a run's checkpoints are; rank 0 alone uses it, with `exact` each rank its own. */
 export interface CheckpointPlace {
   folder(): Promise<FileFolder>
   /** A single file to resume from, whatever the folder has. */
@@ -52,6 +55,7 @@ type RunValues = SavedState & {
   readonly best?: number
   readonly cursor: Cursor & SavedState
   readonly record: RunRecord & SavedState
+  readonly log?: RunLogFile & SavedState
 }
 
 /** A saved run that this one goes on from. */
@@ -60,6 +64,10 @@ export interface ResumedRun {
   /** That it is in, from 0. */
   readonly epoch: number
   readonly record: RunRecord
+  /** Of a run with `exact`, up to here. */
+  readonly log: RunLogFile | undefined
+  /** How many ranks have a file of this state, where they were asked. */
+  readonly holders: number | undefined
   /** 0 where the checkpoint is of the run's last step. */
   readonly stepsLeft: number
   /** Puts its state into a model and an optimizer whose step has been compiled, the same on all ranks. */
@@ -77,18 +85,21 @@ export interface RunNow {
   readonly samples: number
   /** Steps. */
   readonly perEpoch: number
+  /** Of a run with `exact`. */
+  readonly log: RunLogFile | undefined
 }
 
 function stateOf(
   { model, optimizer, scaler }: RunParts,
-  { meta, record, progress: { step, loss, value, best }, samples, perEpoch }: RunNow,
+  { meta, record, progress: { step, loss, value, best }, samples, perEpoch, log }: RunNow,
 ): CheckpointState {
   const epoch = Math.floor(step / perEpoch)
   const { seed, batchSize } = record.config
   const cursor: Cursor = { seed, epoch, steps: step % perEpoch, samples, batchSize }
   const evaluated = isAccuracy(meta) ? { accuracy: value, bestAccuracy: best } : { value, best }
   const values = { step, epoch, loss, ...evaluated, cursor: { ...cursor } }
-  return { model, optimizer, scaler, ...values, record: record as RunValues['record'] }
+  const more = { record, ...(log && { log }) } as Pick<RunValues, 'record' | 'log'>
+  return { model, optimizer, scaler, ...values, ...more }
 }
 
 /** Saves a run between two steps. All ranks call it; returns the file's name. errors: those of `saveCheckpoint`. */
@@ -121,10 +132,12 @@ export async function writeRun(
 ): Promise<string> {
   const { keepLast = 2, run } = place
   const { config } = (state as unknown as RunValues).record as RunRecord
+  const { model, optimizer, scaler } = state
   const entry = await putCheckpoint(await place.folder(), save(state), {
     label: `step-${step}`,
     isBest,
     keepLast,
+    ...(config.exact && { stateHash: hashOf({ model, optimizer, scaler }) }),
     run,
     ...(run !== undefined && { keepRuns }),
     isKept,
@@ -135,8 +148,16 @@ export async function writeRun(
   return entry.name
 }
 
+/** 64 bits, of all tensors and numbers. */
+function hashOf(state: SavedState): string {
+  const bytes = save(state)
+  const words = new Uint32Array(Math.ceil(bytes.length / 4))
+  new Uint8Array(words.buffer).set(bytes)
+  return formatHash(hashWords(words))
+}
+
 /**
- * Reads the saved run that `config.resume` names, on all ranks.
+ * Reads the saved run that `config.resume` names, on all ranks: from rank 0's place; with `exact` the latest is that of most ranks (`readOfMost`).
  *
  * errors: `data.missing` where there is none, `config.invalid` for one of other settings that decide what is trained; those of
  * `loadCheckpoint`.
@@ -148,10 +169,14 @@ export async function resumeRun(
   samples: number,
   place: CheckpointPlace,
 ): Promise<ResumedRun> {
-  const file = await readTogether(group, async () => {
-    if (!place.file) return getCheckpoint(await place.folder(), config.resume ?? 'latest')
-    return new Uint8Array(await (await place.file()).arrayBuffer())
-  })
+  const isOfMost = config.exact && config.resume === 'latest' && !place.file && group.size > 1
+  const shared = isOfMost ? await readOfMost(group, () => place.folder()) : undefined
+  const file =
+    shared?.file ??
+    (await readTogether(group, async () => {
+      if (!place.file) return getCheckpoint(await place.folder(), config.resume ?? 'latest')
+      return new Uint8Array(await (await place.file()).arrayBuffer())
+    }))
   if (!file) {
     throw new TabringError(
       'data.missing',
@@ -168,6 +193,8 @@ export async function resumeRun(
     progress: { step, samples: 0, loss, value, best },
     epoch,
     record,
+    log: runLogIn(values.log),
+    holders: shared?.holders,
     stepsLeft: totalStepsOf(config, samples) - step,
     async restore({ model, optimizer, scaler }) {
       const parts = { model, optimizer, ...(scaler && { scaler }) }

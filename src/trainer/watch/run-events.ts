@@ -110,6 +110,8 @@ export type RunEvent =
       /** The same, where the metric is the accuracy. */
       bestAccuracy?: number
       rank: number
+      /** How many ranks have a file of it; with `exact` and `latest`. */
+      holders?: number
       /** 0 where the checkpoint is of the run's last step, and nothing is left to train. */
       stepsLeft: number
       /** Why its numbers are no longer bit for bit those of the saved run, as rank 0 finds; empty where they are, and from other ranks. */

@@ -27,34 +27,72 @@ type LoggedEvent =
  * What one tab saw of a run with `exact`: the hash of each step's state, who trained, how the virtual workers were dealt. One tab can compute
  * the run again and compare it step by step (`npm run replay`).
  *
- * Snapshots of the page share it: it only grows.
+ * Snapshots of the page share it: it only grows, unless it has a bound.
  */
 export class RunLog {
-  readonly #states: [number, string][] = []
-  readonly #groups: RunLogFile['groups'] = []
-  readonly #deals: RunLogFile['deals'] = []
+  #states: [number, string][] = []
+  #groups: RunLogFile['groups'] = []
+  #deals: RunLogFile['deals'] = []
+  readonly #most: number
+  /** Hashes are kept for steps that this divides. */
+  #stride = 1
+  #isBegun = false
+
+  /**
+   * `most`: of each kind. Of more hashes it keeps those of every second step, every fourth and so on, of groups and deals the newest. Default:
+   * it keeps all.
+   */
+  constructor(most = Number.POSITIVE_INFINITY) {
+    this.#most = most
+  }
+
+  /** Notes who trains from `step` on, and takes over what an earlier log of the run has; only the first time. */
+  begin(step: number, worldSize: number, earlier?: RunLogFile): void {
+    if (this.#isBegun) return
+    this.#isBegun = true
+    const own = this.#groups.length > 0 ? this.#groups : [{ step, worldSize }]
+    this.#groups = [...(earlier?.groups ?? []), ...own]
+    this.#deals = [...(earlier?.deals ?? []), ...this.#deals]
+    this.#states = [...(earlier?.states ?? []), ...this.#states]
+  }
 
   add(event: LoggedEvent): void {
     if (event.event === 'regrouped') {
       this.#groups.push({ step: event.step, worldSize: event.worldSize })
+      if (this.#groups.length > this.#most) this.#groups.shift()
     } else if (event.event === 'dealt') {
       this.#deals.push({ step: event.step, samples: [...event.samples] })
+      if (this.#deals.length > this.#most) this.#deals.shift()
     } else if (event.stateHash !== undefined) {
-      this.#states.push([event.step - 1, event.stateHash])
+      this.#addState(event.step - 1, event.stateHash)
     }
   }
 
-  /** The file's text. `end`: where the run has finished. */
-  text(config: object, end: RunLogFile['end']): string {
-    const file: RunLogFile = {
+  #addState(step: number, hash: string): void {
+    if (step % this.#stride !== 0) return
+    this.#states.push([step, hash])
+    while (this.#states.length > this.#most) {
+      this.#stride *= 2
+      this.#states = this.#states.filter(([step]) => step % this.#stride === 0)
+    }
+  }
+
+  /** What a file has. `end`: where the run has finished. A log since step 0 needs no checkpoint that the run resumed from. */
+  file(config: object, end: RunLogFile['end']): RunLogFile {
+    const isWhole = this.#states[0]?.[0] === 0
+    return {
       format: 'tabring-run-log-1',
-      config: { ...config },
-      states: this.#states,
-      groups: this.#groups,
-      deals: this.#deals,
+      config: { ...config, ...(isWhole && { resume: undefined }) },
+      states: [...this.#states],
+      groups: [...this.#groups],
+      deals: [...this.#deals],
       end,
     }
-    return JSON.stringify(file)
+  }
+
+  /** The file's text. */
+  text(config: object, end: RunLogFile['end']): string {
+    return JSON.stringify(this.file(config, end))
   }
 }
 
@@ -65,9 +103,14 @@ export const isLogged = <T extends { readonly event: string }>(
 /** The log in a file's text; undefined where it is none. */
 export function readRunLog(text: string): RunLogFile | undefined {
   try {
-    const parsed = v.safeParse(runLogSchema, JSON.parse(text))
-    return parsed.success ? parsed.output : undefined
+    return runLogIn(JSON.parse(text))
   } catch {
     return undefined
   }
+}
+
+/** The log that a value of a checkpoint is; undefined where it is none. */
+export function runLogIn(value: unknown): RunLogFile | undefined {
+  const parsed = v.safeParse(runLogSchema, value)
+  return parsed.success ? parsed.output : undefined
 }

@@ -186,7 +186,7 @@ export const settings: readonly Setting[] = [
       ['auto', 'automatically, and on request'],
       ['asked', 'on request'],
     ],
-    hint: "Automatically: in the host's browser, about every 10 seconds, in at most 2 % of the time; also in each pause, when stopped and at the end. The newest two of each of the last three runs stay; what you save stays until you delete it.",
+    hint: "Automatically: in the host's browser, about every 10 seconds, in at most 2 % of the time (with the same bits on any tabs, in each tab's); also in each pause, when stopped and at the end. The newest two of each of the last three runs stay; what you save stays until you delete it.",
     isAdvanced: true,
   },
   {
@@ -208,7 +208,7 @@ export const settings: readonly Setting[] = [
       ['best', "this browser's best checkpoint"],
     ],
     placeholder: () => 'the beginning',
-    hint: 'As saved by rank 0 in this browser, with the settings of that run.',
+    hint: 'As saved by rank 0 in this browser, with the settings of that run. With the same bits on any tabs, the latest is the newest that most tabs have.',
     isAdvanced: true,
   },
   {

@@ -139,7 +139,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
         ...run,
         step: event.step,
         dataEpoch: event.epoch,
-        resumed: { step: event.step, differences: event.differences },
+        resumed: { step: event.step, holders: event.holders, differences: event.differences },
       }
     case 'checkpoint':
       return {

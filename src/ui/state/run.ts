@@ -96,7 +96,12 @@ export interface Run {
   /** In tests that are over. */
   readonly testedMs: number
   /** The checkpoint that the run goes on from, as rank 0 tells of it. */
-  readonly resumed: { readonly step: number; readonly differences: readonly string[] } | null
+  readonly resumed: {
+    readonly step: number
+    /** Ranks that have a file of it, where they were asked. */
+    readonly holders?: number
+    readonly differences: readonly string[]
+  } | null
   /** Who has left an elastic run and who has come, group by group, by name. */
   readonly changes: readonly {
     readonly left: readonly string[]

@@ -242,11 +242,12 @@ function loadingWords(run: Run): string {
 }
 
 /** Which checkpoint a run goes on from, and by what its bits are others than the saved run's. */
-function resumedWords({ resumed }: Run): string {
+function resumedWords({ resumed, worldSize }: Run): string {
   if (!resumed) return ''
-  const { step, differences } = resumed
+  const { step, holders, differences } = resumed
+  const held = holders === undefined ? '' : `, which ${holders} of ${worldSize} ranks have`
   const others = differences.length > 0 ? ` ${resumedDifference(differences)}` : ''
-  return ` Resumed from the checkpoint of step ${step}.${others}`
+  return ` Resumed from the checkpoint of step ${step}${held}.${others}`
 }
 
 function lobbyStatus(snapshot: Snapshot): Status {

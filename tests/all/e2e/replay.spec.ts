@@ -4,6 +4,8 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
+import { load, type SavedState, save } from '../../../src/data/saved-tree.ts'
+import type { StateDict } from '../../../src/nn/module.ts'
 import { repository } from '../../support/repository.ts'
 import { useTrainFolder } from '../../support/train-folder.ts'
 
@@ -43,9 +45,34 @@ test('replay computes the same hashes in one tab, and names the first step that 
   expect(found.code).toBe(1)
 }, 180_000)
 
+test('replay computes the log in a checkpoint up to its step, and compares its weights', async () => {
+  const runs = join(folder.path, 'runs')
+  const { child, told } = folder.start(
+    {},
+    ...['--exact', '--adapter', 'software', '--nproc-per-node', '2', '--steps', '8'],
+    ...['--checkpoint-dir', runs, '--checkpoint-every', '5'],
+  )
+  const [code] = await once(child, 'close')
+  expect(code, told.stderr).toBe(0)
+  const path = join(runs, 'step-5.safetensors')
+  expect(await replay(path)).toEqual({
+    text: expect.stringMatching(/^replay: the same hashes before 5 steps, and the end: \w{16}\n$/),
+    code: 0,
+  })
+  const file = await readFile(path)
+  const damaged = join(runs, 'damaged.safetensors')
+  const { model, ...rest } = load(new Uint8Array(file)) as { model: StateDict } & SavedState
+  const last = Object.keys(model).at(-1)!
+  model[last].data[0] += 1
+  await writeFile(damaged, save({ model: { ...model }, ...rest }))
+  const found = await replay(damaged)
+  expect(found.text).toContain(`"${last}" after step 5 has other bits in the checkpoint`)
+  expect(found.code).toBe(1)
+}, 180_000)
+
 test('replay refuses what is no log, and what is not there', async () => {
   expect(await replay('package.json')).toEqual({
-    text: 'replay: package.json: it is no log of a run with exact. Use a file of --run-log.\n',
+    text: 'replay: package.json: it is no log of a run with exact, and no checkpoint of one. Use a file of --run-log.\n',
     code: 1,
   })
   const missing = join(folder.path, 'none.json')

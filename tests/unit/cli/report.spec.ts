@@ -226,6 +226,7 @@ test('links through the server, and a run with nothing left to train, are told',
     step: 8,
     epoch: 1,
     best: 0.5,
+    holders: 2,
     stepsLeft: 0,
     differences: [],
     rank: 0,
@@ -239,7 +240,8 @@ test('links through the server, and a run with nothing left to train, are told',
   const told = links.map((own, rank) => ({ ...first, rank, links: own }))
   reporter.done(told, null)
   expect(error.text).toBe(
-    'train: nothing left to train: the checkpoint is of the last step, 8, best accuracy 50.00 %\n',
+    'train: nothing left to train: the checkpoint is of the last step, 8, best accuracy 50.00 %\n' +
+      'train: 2 of 3 ranks have this checkpoint\n',
   )
   expect(output.text).toContain('\nrelayed        rank 0 2 of 2 links, rank 1 1 of 2 links\n')
 })

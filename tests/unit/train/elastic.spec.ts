@@ -2,12 +2,15 @@ import { afterEach, expect, test, vi } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { task } from '../../../demos/playground/demo.ts'
 import { pointsToBytes } from '../../../demos/playground/given-points.ts'
+import { getCheckpoint } from '../../../src/data/checkpoint-folder.ts'
+import { load } from '../../../src/data/saved-tree.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { Trainer, type TrainerOptions } from '../../../src/trainer/loop/trainer.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
 import type { RunEvent, TrainerResult } from '../../../src/trainer/watch/run-events.ts'
+import { runLogIn } from '../../../src/trainer/watch/run-log.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { ElasticRoom } from '../../support/elastic-room.ts'
 import { lossesOf, type RankEnd, resultsOf, trainRanks } from '../../support/train-ranks.ts'
@@ -165,7 +168,7 @@ test.each(['adamw', 'sgd'] as const)(
   'an exact run with %s ends with the bits of one rank, whichever ranks are lost and join',
   async (optimizer) => {
     warned()
-    const input = { exact: true, optimizer, steps: 130 } as const
+    const input = { exact: true, optimizer, steps: 130, saves: 'auto' } as const
     const one = await trainRanks(
       1,
       { ...settings, ...input },
@@ -175,14 +178,18 @@ test.each(['adamw', 'sgd'] as const)(
     )
     const [{ paramHash }] = resultsOf(one)
     const room = new ElasticRoom(['a', 'b', 'c'])
-    const [a, b, c] = ['a', 'b', 'c'].map((name) => enter(room, name, input))
+    const folder = seenFolder()
+    const checkpoints = { folder: async () => folder }
+    const [a, b, c] = ['a', 'b', 'c'].map((name) => enter(room, name, input, { checkpoints }))
     await b.after(54)
     room.become(['a', 'c'])
     b.kill()
     await a.after(103)
     room.become(['c', 'd', 'e', 'f'])
     a.kill()
-    const newcomers = ['d', 'e', 'f'].map((name) => enter(room, name, input, { joins: true }))
+    const newcomers = ['d', 'e', 'f'].map((name) =>
+      enter(room, name, input, { joins: true, checkpoints }),
+    )
     await c.after(110)
     room.become(['f'])
     c.kill()
@@ -194,6 +201,14 @@ test.each(['adamw', 'sgd'] as const)(
     expect(steps[0]).toBeGreaterThanOrEqual(103)
     expect(steps[1]).toBeGreaterThanOrEqual(110)
     expect(lossesOf(last)).toEqual(lossesOf(one[0]).slice(steps[0]))
+    // Who joined has the log from the beginning.
+    const { states, groups } = runLogIn(load((await getCheckpoint(folder, 'latest'))!).log)!
+    expect(states.map(([step]) => step)).toEqual([...Array(130).keys()])
+    const hashes = one[0].events.flatMap((event) =>
+      event.event === 'step' ? [event.stateHash] : [],
+    )
+    expect(states.map(([, hash]) => hash)).toEqual(hashes)
+    expect(groups.map(({ worldSize }) => worldSize)).toEqual([3, 2, 4, 1])
   },
 )
 

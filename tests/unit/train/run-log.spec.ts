@@ -54,6 +54,46 @@ test('a log notes other ranks and other shares with the step before', () => {
   })
 })
 
+test('a log with a bound keeps hashes of steps evenly, and the newest groups and deals', () => {
+  const log = new RunLog(10)
+  for (let step = 1; step <= 1000; step++) {
+    log.add({ event: 'step', step, stateHash: `h${step - 1}` })
+    log.add({ event: 'dealt', step, samples: [step] })
+    log.add({ event: 'regrouped', step, worldSize: step })
+  }
+  const { states, groups, deals } = log.file({}, null)
+  expect(states.map(([step]) => step)).toEqual([0, 128, 256, 384, 512, 640, 768, 896])
+  expect(states[1]).toEqual([128, 'h128'])
+  expect(groups.map(({ step }) => step)).toEqual([
+    991, 992, 993, 994, 995, 996, 997, 998, 999, 1000,
+  ])
+  expect(deals.at(-1)).toEqual({ step: 1000, samples: [1000] })
+  expect(deals).toHaveLength(10)
+})
+
+test('a log takes over an earlier one, once, and is then of the whole run', () => {
+  const log = new RunLog()
+  log.add({ event: 'step', step: 1, stateHash: 'h0' })
+  log.begin(0, 2)
+  const early = log.file({ resume: 'latest' }, null)
+  expect(early).toMatchObject({ groups: [{ step: 0, worldSize: 2 }], config: {} })
+  expect(early.config.resume).toBeUndefined()
+  const later = new RunLog()
+  later.begin(1, 3, early)
+  later.begin(1, 3, early)
+  later.add({ event: 'step', step: 2, stateHash: 'h1' })
+  const { states, groups, config } = later.file({ resume: 'latest' }, null)
+  expect(states.map(([step]) => step)).toEqual([0, 1])
+  expect(groups).toEqual([
+    { step: 0, worldSize: 2 },
+    { step: 1, worldSize: 3 },
+  ])
+  expect(config.resume).toBeUndefined()
+  const alone = new RunLog()
+  alone.add({ event: 'step', step: 2, stateHash: 'h1' })
+  expect(alone.file({ resume: 'latest' }, null).config.resume).toBe('latest')
+})
+
 test.each(['', '{', '[]', '{"format":"tabring-run-log-1"}', '{"format":"other"}'])(
   'readRunLog gives undefined for a file that is no log: %j',
   (text) => expect(readRunLog(text)).toBeUndefined(),

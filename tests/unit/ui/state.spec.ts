@@ -334,6 +334,16 @@ describe('a run', () => {
     expect(statusOf(goOn([])).text).toMatch(
       /every step\. Resumed from the checkpoint of step 128\.$/,
     )
+    const held = { ...event, holders: 2, differences: [] }
+    expect(
+      statusOf(
+        play(
+          assigned(3),
+          { type: 'event', atMs: 0, event: held },
+          { type: 'event', atMs: 1, event: { event: 'phase', phase: 'train', rank: 0 } },
+        ),
+      ).text,
+    ).toMatch(/the checkpoint of step 128, which 2 of 3 ranks have\.$/)
     const others = statusOf(goOn(['ranks 2, now 3', 'buckets']))
     expect(others.text).toContain(
       'The checkpoint was saved with 2 ranks and resumes with 3, so the results may differ',
