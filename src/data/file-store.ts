@@ -1,3 +1,5 @@
+import { DataError } from '../util/errors.ts'
+
 /** A store for files in parts, kept between visits if the browser supports it. */
 export interface FileStore {
   folder(name: string): Promise<PartFolder>
@@ -42,6 +44,9 @@ export function memoryFileStore(): FileStore {
   }
 }
 
+/** A tab that stopped while it had a folder must not stop the others. */
+const lockWaitMs = 10_000
+
 /**
  * Returns a store in the origin private file system, below the folder `root`.
  *
@@ -71,8 +76,18 @@ export function opfsFileStore(root = 'tabring-files'): FileStore {
         async remove(part) {
           await directory.removeEntry(part).catch(unlessMissing)
         },
-        withLock: (work) =>
-          navigator.locks ? navigator.locks.request(`tabring files ${root}/${name}`, work) : work(),
+        withLock: async (work) => {
+          if (!navigator.locks) return work()
+          const signal = AbortSignal.timeout(lockWaitMs)
+          const request = navigator.locks.request(`tabring files ${root}/${name}`, { signal }, work)
+          return request.catch((thrown) => {
+            if (thrown !== signal.reason) throw thrown
+            throw new DataError(
+              'file.unwritable',
+              `files: another tab has held the folder "${name}" for ${lockWaitMs / 1000} s. Close tabs that do not answer.`,
+            )
+          })
+        },
         async clear() {
           const top = await navigator.storage.getDirectory()
           const all = await top.getDirectoryHandle(root, { create: true })
