@@ -125,7 +125,7 @@ export class MemberRun {
     const { run } = this.#first
     if (run === undefined || !this.isRunning || this.#out !== undefined) return null
     const ids = [...this.#members]
-    return { run, epoch: this.newestEpoch, ballot: this.#ballot, ids, settings: this.#settings }
+    return { run, ballot: this.#ballot, ids, settings: this.#settings }
   }
 
   /** The life of this tab in an elastic run that continues without it. */
