@@ -194,9 +194,8 @@ export class Newcomers {
     this.cancelDue?.()
     if (!this.isOn) return
     this.stop()
-    const ranks = this.run.ranks()
-    for (const [at, { member, isOut }] of this.linking!.places.entries())
-      if (!isOut && !ranks.includes(member))
+    for (const [at, { isOut }] of this.linking!.places.entries())
+      if (this.isNewcomer(at) && !isOut)
         this.drop(at, 'the run has ended before this tab could join it.')
   }
 }
