@@ -42,9 +42,9 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  * A member may enter with a token that it alone knows. That of who made the room, or was handed it, is the room's: the member that shows it is
  * the maker again, at once or when the run that is on has ended. The server tells a token to nobody.
  *
- * A member whose connection ended comes back with its id (`again`), and with the elastic run that it is in. A server that does not know the run,
- * because it is another process, takes it over: epochs, settings and ranks. Else the member has its rank again where it is still among the ranks;
- * in a run that is not elastic, where its rank is detached.
+ * A member whose connection ended comes back with its id (`again`), the newest epoch it knows, and the elastic run that it is in. A server that
+ * does not know the run, because it is another process, takes it over: settings and ranks. Else the member has its rank again where it is still
+ * among the ranks; in a run that is not elastic, where its rank is detached.
  *
  * Who enters without `info` is a guest: inside for the store and ICE servers alone, in no lobby and no epoch.
  *
@@ -240,6 +240,8 @@ export type MemberInfo = v.InferOutput<typeof infoSchema>
 /** Null for a guest. */
 const entrySchema = v.nullable(infoSchema)
 
+/** As a member tells it: half of all numbers are left for what comes. */
+const knownEpoch = (least: number) => whole(least, 2 ** 30)
 const ballotSchema = whole(0, Number.MAX_SAFE_INTEGER)
 /** Members in the order of their ranks. */
 const ranksSchema = v.pipe(
@@ -251,9 +253,8 @@ const ranksSchema = v.pipe(
 
 /** An elastic run, as a member that is in it knows it. */
 const runNowSchema = v.strictObject({
-  /** The epoch with which it began, and the newest. */
-  run: epochSchema,
-  epoch: epochSchema,
+  /** The epoch with which it began. */
+  run: knownEpoch(1),
   /** As in the newest message `ranks`. */
   ballot: ballotSchema,
   ids: ranksSchema,
@@ -266,6 +267,8 @@ const againSchema = v.optional(
   v.strictObject({
     /** What the server called it; it does so again where no member in the room has that id. */
     id: memberIdSchema,
+    /** The newest that it knows: later ones have other numbers, on a new server too. */
+    epoch: knownEpoch(0),
     run: v.optional(runNowSchema),
   }),
 )

@@ -194,8 +194,9 @@ export class Newcomers {
     this.cancelDue?.()
     if (!this.isOn) return
     this.stop()
-    for (const [at, { isOut }] of this.linking!.places.entries())
-      if (this.isNewcomer(at) && !isOut)
+    const ranks = this.run.ranks()
+    for (const [at, { member, isOut }] of this.linking!.places.entries())
+      if (!isOut && !ranks.includes(member))
         this.drop(at, 'the run has ended before this tab could join it.')
   }
 }

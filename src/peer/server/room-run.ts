@@ -1,5 +1,12 @@
 import { without, withoutEpoch } from '../collective/failure.ts'
-import type { JsonValue, MessageOf, RoomState, RunNow, ServerMessage } from '../room/messages.ts'
+import type {
+  Again,
+  JsonValue,
+  MessageOf,
+  RoomState,
+  RunNow,
+  ServerMessage,
+} from '../room/messages.ts'
 import { Linking, type LinkPlan, type Member, type RunRoom } from './linking.ts'
 import { Newcomers } from './newcomers.ts'
 
@@ -49,6 +56,8 @@ export class RoomRun {
   /** Ranks whose part of the run has ended well, by id. */
   private readonly done = new Set<string>()
   private settings: JsonValue = null
+  /** The newest that a member has told of, which may have been another server's. */
+  private epochElsewhere = 0
   /** The epoch with which the current or last run began. */
   private first = 0
   /** How that epoch's links form; null for a run that began elsewhere. */
@@ -90,7 +99,7 @@ export class RoomRun {
 
   start({ links }: LinkPlan, settings: JsonValue, isElastic: boolean): void {
     const { room } = this
-    this.first = ++this.epoch
+    this.first = this.nextEpoch()
     this.state = 'assigned'
     this.settings = settings
     this.isElastic = isElastic
@@ -105,16 +114,25 @@ export class RoomRun {
     room.changed()
   }
 
+  private nextEpoch(): number {
+    this.epoch = Math.max(this.epoch, this.epochElsewhere) + 1
+    return this.epoch
+  }
+
   /** A member has come, or come back. */
   memberCame(): void {
     if (this.elastic) this.setRanks()
   }
 
-  /** A member has come back, and is in the elastic run `now`. */
-  memberBack(member: Member, now: RunNow): void {
+  /** A member has come back, with what it knows. */
+  memberBack(member: Member, { epoch, run: now }: Again): void {
     const { elastic, first } = this
-    if (elastic && now.run === first) {
-      this.epoch = Math.max(this.epoch, now.epoch)
+    this.epochElsewhere = Math.max(this.epochElsewhere, epoch)
+    if (!now) return
+    // Another server's run may have had that number.
+    const isKnown = (id: string) => elastic?.order.includes(id) || elastic?.outside.has(id)
+    if (elastic && now.run === first && now.ids.some(isKnown)) {
+      this.epoch = Math.max(this.epoch, epoch)
       if (!elastic.order.includes(member.id)) elastic.outside.add(member.id)
       this.reorder(now)
     } else if (this.isOn) return
@@ -204,8 +222,11 @@ export class RoomRun {
     this.state = 'running'
     const { epoch, settings } = this
     this.sendToRanks({ type: 'start', epoch, settings })
-    if (this.isElastic) this.beginElastic(this.ranks.map(({ id }) => id))
-    else this.room.changed()
+    if (!this.isElastic) this.room.changed()
+    else {
+      const order = this.ranks.map(({ id }) => id)
+      this.beginElastic({ order, ballot: -1, outside: new Set() }, 0)
+    }
   }
 
   private linkDown(linking: Linking, at: number, message: MessageOf<'linkDown'>): void {
@@ -217,38 +238,47 @@ export class RoomRun {
 
   // --- an elastic run ---
 
-  private beginElastic(order: string[], ballot = -1, gatherMs = 0): void {
+  private beginElastic(
+    given: Pick<Elastic, 'order' | 'ballot' | 'outside'>,
+    gatherMs: number,
+  ): void {
     const { room, settings, first } = this
-    const outside = new Set<string>()
     const newcomers = new Newcomers({
       room,
       first,
       settings,
       ranks: () => this.ranks,
-      isLinked: (member) => this.rankOf(member) >= 0 || outside.has(member.id),
+      isLinked: (member) => this.rankOf(member) >= 0 || given.outside.has(member.id),
       isGathering: () => this.isGathering,
-      nextEpoch: () => ++this.epoch,
+      nextEpoch: () => this.nextEpoch(),
       joined: (members) => {
         const known = this.elastic!.order
-        known.push(...members.map(({ id }) => id).filter((id) => !known.includes(id)))
+        for (const one of members) {
+          one.outOf = undefined
+          if (!known.includes(one.id)) known.push(one.id)
+        }
         this.setRanks()
       },
     })
     const gatherUntilMs = room.env.now() + gatherMs
-    this.elastic = { newcomers, order, ballot, outside, gatherUntilMs }
+    this.elastic = { ...given, newcomers, gatherUntilMs }
     this.setRanks()
   }
 
-  private takeOver({ run, epoch, ballot, ids, settings }: RunNow): void {
+  private takeOver({ run, ballot, ids, settings }: RunNow): void {
     const { env, limits } = this.room
     this.state = 'running'
     this.isElastic = true
     this.first = run
-    this.epoch = Math.max(this.epoch, epoch)
+    this.epoch = Math.max(this.epoch, this.epochElsewhere)
     this.settings = settings
     this.room.takenOver(settings)
     this.cancelTimer = env.after(limits.backMs, () => this.setRanks())
-    this.beginElastic([...ids], ballot, limits.backMs)
+    // Who came before its first rank did.
+    const came = this.room.members().filter(({ cameInRun }) => cameInRun === run)
+    const outside = this.withoutLeavers(came.map(({ id }) => id).filter((id) => !ids.includes(id)))
+    const order = this.withoutLeavers(ids)
+    this.beginElastic({ order, ballot, outside: new Set(outside) }, limits.backMs)
   }
 
   /** Whether the run waits for ranks that may come back. */
@@ -273,11 +303,18 @@ export class RoomRun {
     for (const id of elastic.order) elastic.outside.add(id)
     for (const id of ids) elastic.outside.delete(id)
     elastic.ballot = ballot
-    elastic.order = [...ids]
+    elastic.order = this.withoutLeavers(ids)
     return true
   }
 
+  private withoutLeavers(ids: readonly string[]): string[] {
+    const leavers = this.room.members().filter(({ outOf }) => outOf === this.first)
+    return ids.filter((id) => !leavers.some((one) => one.id === id))
+  }
+
   private out(member: Member, { epoch }: MessageOf<'out'>): void {
+    // Of a run that nobody has brought yet, too.
+    member.outOf = epoch
     if (!this.elastic || epoch !== this.first) {
       this.refuseEpoch(member, 'out', epoch, this.first)
       return
@@ -324,9 +361,11 @@ export class RoomRun {
     this.lastWords = words
     if (words) this.sendToRanks(words)
     const text = `epoch ${epoch}: ${endedWithout}`
-    for (const member of elastic ? room.members() : [])
+    for (const member of elastic ? room.members() : []) {
+      member.cameInRun = undefined
       if (elastic!.outside.has(member.id))
         room.send(member, { type: 'abort', epoch, rank: null, text })
+    }
     this.state = state
     this.clear()
     room.ended()

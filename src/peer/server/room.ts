@@ -157,7 +157,7 @@ export class Room {
     this.tellProposed(member)
     this.giveBack()
     this.lobbyChanged()
-    if (again?.run) this.run.memberBack(member, again.run)
+    if (again) this.run.memberBack(member, again)
     this.run.memberCame()
     return member
   }
@@ -167,15 +167,15 @@ export class Room {
     const isTaken = this.members.some(({ id }) => id === again?.id)
     const id = again && !isTaken ? again.id : toHex(env.random(8))
     const reaches = new TokenBucket(env, limits.reachesPerSec, limits.reachBurst)
-    const member: Member = { id, info, connectionId: null, token, reaches }
+    const cameInRun = again?.run?.run
+    const member: Member = { id, info, connectionId: null, token, reaches, cameInRun }
     this.members.push(member)
     return member
   }
 
   /** On which the member is still here that comes back with `again`, and knows its token. */
   connectionOf({ token, again }: MessageOf<'join'>): string | undefined {
-    if (!again || token === undefined) return undefined
-    const same = this.members.find((one) => one.id === again.id && one.token === token)
+    const same = this.members.find((one) => one.id === again?.id && one.token === token)
     return same?.connectionId ?? undefined
   }
 

@@ -88,8 +88,10 @@ export class RoomConnection {
   private cancelRetry: () => void = () => undefined
   /** Since it was inside. */
   private retries = 0
+  /** Of its rooms' runs, also on a server before. */
+  private newestEpoch = 0
   private fatal: PeerError | null = null
-  /** Whether another try may end otherwise. */
+  /** False where another try would end in the same way. */
   private mayPass = true
   private opened: { resolve: () => void; reject: (error: PeerError) => void } | null = null
 
@@ -120,7 +122,6 @@ export class RoomConnection {
     this.socket = socket
     this.hasTriedToCreate = false
     this.fatal = null
-    this.mayPass = true
     socket.onmessage = ({ data }: { data: unknown }) => {
       // One at a time and in order, although opening a box takes a few turns.
       this.inbox = this.inbox.then(() => this.take(socket, String(data)))
@@ -242,6 +243,11 @@ export class RoomConnection {
         return
       case 'relayed': // of other connections
         return
+      case 'lobby':
+      case 'assign':
+        this.newestEpoch = Math.max(this.newestEpoch, message.epoch)
+        await this.listener.message(message)
+        return
       default:
         await this.listener.message(message)
     }
@@ -276,7 +282,7 @@ export class RoomConnection {
   private again(): Again | undefined {
     if (!this.id || !this.info) return undefined
     const run = this.options.runNow?.() ?? undefined
-    return { id: this.id, run }
+    return { id: this.id, epoch: this.newestEpoch, run }
   }
 
   private async refused(message: Extract<ServerMessage, { type: 'error' }>): Promise<void> {

@@ -6,6 +6,7 @@ import { attachSignaling } from '../../../node/signal-server.ts'
 import type { RunNow } from '../../../src/peer/room/messages.ts'
 import { newRoomLink } from '../../../src/peer/room/secret.ts'
 import { SignalClient } from '../../../src/peer/tab/signal.ts'
+import type { PeerError } from '../../../src/util/errors.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { socketFrom } from '../../support/signal-socket.ts'
 import { SignalWorld } from '../../support/signal-world.ts'
@@ -41,7 +42,7 @@ async function begun(world = new SignalWorld()) {
   for (const { client } of tabs) client.ready(1)
   await world.until(() => tabs.every(({ has }) => has('start').length === 1))
   const ids = tabs.map(({ client }) => client.id)
-  run = { run: 1, epoch: 1, ballot: 3, ids, settings }
+  run = { run: 1, ballot: 3, ids, settings }
   return { world, tabs, ids, link, enter }
 }
 
@@ -151,6 +152,28 @@ it('bye while it is away is the end: it does not come back', async () => {
   expect(ranksOf(tabs[1])).toEqual(['b', 'c'])
 })
 
+it('one that is alone makes its room once more, and hears why it was away each time', async () => {
+  const world = new SignalWorld()
+  const { client, has } = world.client(newRoomLink(), 'a', { reconnects: true })
+  await world.settled(client.open())
+  const { id } = client
+  const { server } = world
+  world.server = null
+  server!.shutDown()
+  await world.until(() => has('away').length === 1)
+  world.restart()
+  await world.until(() => has('back').length === 1)
+  world.kill()
+  await world.until(() => has('away').length === 2)
+  world.restart()
+  expect(await world.until(() => has('back').length === 2)).toBeLessThan(1000)
+  expect(client.id).toBe(id)
+  expect(has('away').map(({ value }) => (value as PeerError).code)).toEqual([
+    'signal.refused',
+    'signal.lost',
+  ])
+})
+
 it('one that is not to come back hears that its connection was lost', async () => {
   const world = new SignalWorld()
   const tab = world.client()
@@ -198,7 +221,7 @@ it('on real sockets: a server that is killed and starts again on its port', asyn
   tabs[0].start(settings, true)
   await expect.poll(() => tabs[2].lobby?.state).toBe('running')
   const ids = tabs.map(({ id }) => id)
-  run = { run: 1, epoch: 1, ballot: 1, ids, settings }
+  run = { run: 1, ballot: 1, ids, settings }
 
   // Without a word to its clients, as a process that is killed.
   first.server.close()

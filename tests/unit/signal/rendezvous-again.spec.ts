@@ -14,6 +14,7 @@ import { authKey, hmac, RendezvousWorld, roomA } from '../../support/rendezvous-
 let world: RendezvousWorld
 beforeEach(() => {
   world = new RendezvousWorld()
+  newest = 4
 })
 
 const settings = { steps: 3 }
@@ -23,16 +24,24 @@ const [a, b, c] = ids
 /** The elastic run that members are in when their server goes. */
 const now = (rest: Partial<RunNow> = {}): RunNow => ({
   run: 2,
-  epoch: 4,
   ballot: 7,
   ids,
   settings,
   ...rest,
 })
 
+/** The newest epoch that members know. */
+let newest = 4
+
 /** `name` enters on a new connection, as one that was here before. */
-function back(name: string, again: Again, token?: string, how: 'create' | 'join' = 'join'): void {
+function back(
+  name: string,
+  { epoch = newest, ...rest }: Omit<Again, 'epoch'> & { epoch?: number },
+  token?: string,
+  how: 'create' | 'join' = 'join',
+): void {
   world.open(name)
+  const again = { epoch, ...rest }
   const info = infoOf(name)
   const entry = { version: protocolVersion, room: roomA, info, token, again } as const
   if (how === 'create') {
@@ -62,7 +71,7 @@ describe('a server that does not know the run', () => {
     expect(world.last('late', 'proposed').settings).toEqual(settings)
     await world.env.advance(5 * limits.joinMs)
     expect(world.all('late', 'assign')).toEqual([])
-    back('A', { id: a, run: now({ epoch: 3 }) })
+    back('A', { id: a, epoch: 3, run: now() })
     back('C', { id: c, run: now() })
     expect(await told('B')).toEqual(['running', 4, 'A', 'B', 'C'])
     await world.env.advance(limits.joinMs)
@@ -84,13 +93,13 @@ describe('a server that does not know the run', () => {
   it('does not end it for the first that says that it is done', async () => {
     back('A', { id: a, run: now() }, undefined, 'create')
     world.say('A', { type: 'done', epoch: 2 })
-    back('B', { id: b, run: now() })
-    world.say('B', { type: 'done', epoch: 4 })
+    back('B', { id: b, epoch: 5, run: now() })
+    world.say('B', { type: 'done', epoch: 5 })
     expect(world.all('A', 'finished')).toEqual([])
     back('C', { id: c, run: now() })
     world.say('C', { type: 'done', epoch: 2 })
     for (const name of ['A', 'B', 'C']) expect(world.last(name, 'finished').epoch).toBe(2)
-    expect(await told('A')).toEqual(['finished', 4])
+    expect(await told('A')).toEqual(['finished', 5])
   })
 
   it('ends it once those that do not come back are waited for no more', async () => {
@@ -103,8 +112,8 @@ describe('a server that does not know the run', () => {
   })
 
   it('takes the ranks of the newest ballot, and links one that is not among them when it asks', async () => {
-    back('A', { id: a, run: now({ ballot: 6 }) }, undefined, 'create')
-    back('B', { id: b, run: now({ ballot: 9, ids: [c, b] }) })
+    back('B', { id: b, run: now({ ballot: 9, ids: [c, b] }) }, undefined, 'create')
+    back('A', { id: a, run: now({ ballot: 6 }) })
     back('C', { id: c, run: now({ ballot: 8, ids: [a, c] }) })
     expect(await told('B')).toEqual(['running', 4, 'C', 'B'])
     await world.env.advance(10 * limits.joinMs)
@@ -116,9 +125,39 @@ describe('a server that does not know the run', () => {
 
   it('does not take over a run that its member is no rank of', async () => {
     back('A', { id: a, run: now({ ids: [b, c] }) }, undefined, 'create')
+    world.join('other', roomA, infoOf('other', { transport: 'port' }))
     expect(await told('A')).toEqual(['lobby', 0])
     back('B', { id: b, run: now({ ids: [b, c] }) })
     expect(await told('A')).toEqual(['running', 4, 'B'])
+    expect(world.last('other', 'proposed').settings).toEqual(settings)
+    // It has links to the ranks.
+    await world.env.advance(limits.backMs + limits.joinMs)
+    expect(world.all('A', 'assign')).toEqual([])
+  })
+
+  it('links one that has said out before the first rank came', async () => {
+    back('A', { id: a, run: now({ ids: [b, c] }) }, undefined, 'create')
+    world.say('A', { type: 'out', epoch: 2 })
+    back('B', { id: b, run: now({ ids: [b] }) })
+    await world.env.advance(limits.joinMs)
+    expect(world.last('A', 'assign')).toMatchObject({ epoch: 5, rank: 1, joining: 1 })
+  })
+
+  it('gives a run that starts there a number that no member knows', async () => {
+    back('A', { id: a }, undefined, 'create')
+    world.say('A', { type: 'start', settings, isElastic: true })
+    expect(world.last('A', 'assign')).toMatchObject({ epoch: 5, run: 5 })
+  })
+
+  it('keeps its own run, also where another had its number', async () => {
+    world.create('t0')
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    back('A', { id: a, run: now() })
+    world.say('t0', { type: 'ready', epoch: 1 })
+    back('B', { id: b, run: now({ run: 1 }) })
+    expect(await told('t0')).toEqual(['running', 1, 't0'])
+    await world.env.advance(limits.joinMs)
+    expect(world.last('B', 'assign')).toMatchObject({ epoch: 5, run: 1, joining: 2 })
   })
 
   it('takes it over from one that was alone, while another waits in the room', async () => {
@@ -129,12 +168,29 @@ describe('a server that does not know the run', () => {
     world.server.lost('t0', 'closed')
     expect(await told('late')).toEqual(['failed', 1])
     const id = idOf('t0')
-    back('again', { id, run: now({ run: 1, epoch: 1, ids: [id] }) })
+    back('again', { id, epoch: 1, run: now({ run: 1, ids: [id] }) })
     expect(await told('late')).toEqual(['running', 1, 'again'])
+  })
+
+  it('takes it over from one that was alone in a room that a guest keeps', async () => {
+    const [t0] = await world.fill(1)
+    await world.run([t0])
+    world.say(t0, { type: 'done', epoch: 1 })
+    world.join('guest', roomA, null)
+    world.say(t0, { type: 'start', settings, isElastic: true })
+    world.say(t0, { type: 'ready', epoch: 2 })
+    const id = idOf(t0)
+    world.server.lost(t0, 'closed')
+    back('again', { id, epoch: 2, run: now({ ids: [id] }) })
+    expect(await told('again')).toEqual(['running', 2, 'again'])
   })
 })
 
 describe('the server that a member had', () => {
+  beforeEach(() => {
+    newest = 1
+  })
+
   /** An elastic run of t0, t1, t2, which has begun; t1's connection has ended. */
   async function cut(): Promise<string[]> {
     const names = await world.fill(3)
@@ -144,8 +200,7 @@ describe('the server that a member had', () => {
     expect(await told('t0')).toEqual(['running', 1, 't0', 't2'])
     return names.map(idOf)
   }
-  const nowOf = (known: string[], ballot = 1): RunNow =>
-    now({ run: 1, epoch: 1, ballot, ids: known })
+  const nowOf = (known: string[], ballot = 1): RunNow => now({ run: 1, ballot, ids: known })
 
   it('gives it its id and its rank again', async () => {
     const known = await cut()
@@ -184,11 +239,25 @@ describe('the server that a member had', () => {
     for (const name of ['t0', 't2', 'again']) world.say(name, { type: 'ready', epoch: 2 })
     world.server.lost('again', 'closed')
     world.say('t2', { type: 'abort', epoch: 2, text: 'out of memory' })
-    back('once more', { id: known[1], run: { ...nowOf(known), run: 2, epoch: 2 } })
+    back('once more', { id: known[1], run: { ...nowOf(known), run: 2 } })
     expect(world.last('once more', 'abort').text).toContain('out of memory')
     back('late', { id: a, run: nowOf([a]) })
     expect(world.last('late', 'abort').text).toBe('epoch 1: the run has ended without this tab.')
     expect((await told('t0'))[0]).toBe('failed')
+  })
+
+  it('links it where it has said out, whatever the next that comes back says', async () => {
+    await world.fill(2)
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    for (const name of ['t0', 't1']) world.say(name, { type: 'ready', epoch: 1 })
+    const known = ['t0', 't1'].map(idOf)
+    world.say('t1', { type: 'out', epoch: 1 })
+    world.server.lost('t0', 'closed')
+    expect((await told('t1'))[0]).toBe('failed')
+    back('again', { id: known[0], run: nowOf(known) })
+    expect(await told('t1')).toEqual(['running', 1, 'again'])
+    await world.env.advance(limits.joinMs)
+    expect(world.last('t1', 'assign')).toMatchObject({ rank: 1, joining: 1 })
   })
 
   it('ends its first connection, whose end has not come through, where it knows its token', async () => {
@@ -206,6 +275,20 @@ describe('the server that a member had', () => {
     expect(world.closed.get('t0')).toBe('it has come back on another connection')
     expect(world.last('t1', 'gone')).toMatchObject({ name: 't0', hasLeft: false })
     expect(await told('t1')).toEqual(['running', 1, 'again', 't1'])
+  })
+
+  it('ends its first connection also where it was alone: it makes the room once more', async () => {
+    const token = '5'.repeat(32)
+    world.create('t0', roomA, infoOf('t0'), token)
+    const id = idOf('t0')
+    back('again', { id }, token)
+    expect(world.refusal('again')).toBe('unknown-room')
+    back('once more', { id }, token, 'create')
+    expect(idOf('once more')).toBe(id)
+    world.join('t1')
+    expect(world.server.counts).toEqual({ rooms: 1, connections: 3 })
+    await world.tick()
+    expect(world.last('t1', 'lobby').members.map(({ name }) => name)).toEqual(['once more', 't1'])
   })
 
   it('of a run that is not elastic: attaches it to its rank, while the run is on', async () => {

@@ -198,6 +198,11 @@ describe('newcomers', () => {
         epoch: 2,
         text: `epoch 2: the run continues without this tab: ${text}`,
       })
+      // Also where the other side says so too.
+      world.say('t0', { type: 'linkDown', epoch: 2, peerRank: 2, text: 'no way' })
+      expect(world.all('late', 'abort')).toHaveLength(1)
+      world.say('late', { type: 'signal', epoch: 2, to: 0, attempt: 1, box: 'offer' })
+      expect(world.refusal('late')).toBe('wrong-epoch')
       for (const id of ids) expect(world.all(id, 'abort')).toEqual([])
       ready(['other'])
       expect(world.last('other', 'start').epoch).toBe(2)
@@ -218,6 +223,8 @@ describe('newcomers', () => {
         epoch: 2,
         text: 'epoch 2: no newcomer is left: no data here',
       })
+    ready(ids)
+    for (const id of ids) expect(world.all(id, 'abort')).toHaveLength(1)
     await world.env.advance(10 * limits.joinMs)
     expect(world.all('late', 'assign')).toHaveLength(1)
     expect(await world.state('t0')).toBe('running')
@@ -316,6 +323,17 @@ describe('ranks', () => {
     expect(namesOf('t1')).toEqual(['t0', 'late', 't1'])
   })
 
+  it('a rank that says out is none before it is linked again, whatever a ballot from before says', async () => {
+    const ids = await begun(2)
+    world.say('t1', { type: 'out', epoch: 1 })
+    say('t0', 1, ids)
+    expect(await ranksOf('t0')).toEqual(['t0'])
+    await world.env.advance(limits.joinMs)
+    ready(ids)
+    say('t0', 2, ['t1', 't0'])
+    expect(await ranksOf('t0')).toEqual(['t1', 't0'])
+  })
+
   it('only who has links to the ranks names them, and only in their run', async () => {
     const ids = await begun(2)
     await linking('late')
@@ -365,9 +383,26 @@ describe('the end', () => {
   })
 
   it('in an epoch that is not of the run nobody is done', async () => {
-    await begun(2)
-    for (const id of ['t0', 't1']) world.say(id, { type: 'done', epoch: 2 })
-    expect(world.refusal('t0')).toBe('wrong-epoch')
+    const ids = await begun(2)
+    world.say('t0', { type: 'abort', epoch: 1, text: 'again' })
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    ready(ids)
+    for (const epoch of [1, 3]) {
+      for (const id of ids) world.say(id, { type: 'done', epoch })
+      expect(world.refusal('t0')).toBe('wrong-epoch')
+      expect(await world.state('t0')).toBe('running')
+    }
+  })
+
+  it('a rank that was done and joins again is not done', async () => {
+    const ids = await begun(2)
+    world.say('t1', { type: 'done', epoch: 1 })
+    world.say('t1', { type: 'out', epoch: 1 })
+    await world.env.advance(limits.joinMs)
+    ready(ids)
+    world.say('t0', { type: 'done', epoch: 1 })
     expect(await world.state('t0')).toBe('running')
+    world.say('t1', { type: 'done', epoch: 2 })
+    expect(await world.state('t0')).toBe('finished')
   })
 })

@@ -9,6 +9,7 @@ import { Rendezvous } from '../../../../src/peer/server/rendezvous.ts'
 import { VirtualEnv } from '../../../../src/util/virtual-env.ts'
 import { infoOf } from '../../../support/member-info.ts'
 import { authKey, roomA } from '../../../support/rendezvous-world.ts'
+import { runElasticRooms } from '../../../support/simulation/elastic-rooms.ts'
 import { checkSeed, isReplay, seedsFrom } from '../../../support/simulation/replay.ts'
 import {
   type MakerAct,
@@ -56,6 +57,10 @@ test('5,000 members in 84 rooms', async () => {
     for (const name of tabFaults) expect(outcome.fired[name], name).toBeGreaterThanOrEqual(20)
   }
 }, 60_000)
+
+test('1,000 seeds of a room with an elastic run', async () => {
+  for (const seed of seedsFrom(2_000_001, 1000)) await checkSeed(seed, spec, runElasticRooms)
+}, 120_000)
 
 /** One room of `size` through one run. Returns how many messages of each type each member was told. */
 async function lifeOf(size: number, joiningTogether: number) {

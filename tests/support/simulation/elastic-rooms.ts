@@ -1,0 +1,465 @@
+import { meshLimit } from '../../../src/peer/room/edges.ts'
+import {
+  type ClientMessage,
+  limits,
+  protocolVersion,
+  type RunNow,
+  type ServerMessage,
+} from '../../../src/peer/room/messages.ts'
+import { proofText } from '../../../src/peer/room/secret.ts'
+import { Rendezvous } from '../../../src/peer/server/rendezvous.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
+import { infoOf } from '../member-info.ts'
+import { authKey, hmac, roomA } from '../rendezvous-world.ts'
+import { Draw } from './draw.ts'
+import type { Trace } from './trace.ts'
+
+/** What may happen to a tab, or to all. */
+export const elasticFaults = [
+  'bye',
+  'cut',
+  'half-open',
+  'late',
+  'linkDown',
+  'abort',
+  'out',
+  'ranks',
+  'done',
+  'end',
+  'restart',
+] as const
+export type ElasticFault = (typeof elasticFaults)[number]
+
+export interface ElasticOutcome {
+  readonly violations: readonly string[]
+  readonly fired: Readonly<Record<ElasticFault, number>>
+  readonly linkings: number
+  readonly joined: number
+}
+
+/** Refusals of what was right when it was said. */
+const crossings = ['wrong-epoch', 'wrong-state', 'not-the-host', 'unknown-room', 'room-exists']
+
+const settings = { steps: 3 }
+/** The world lasts so long with faults, and then so long without. */
+const times = { faultyMs: 120_000, quietMs: limits.prepareMs + 60_000 }
+
+type Told<T extends ServerMessage['type']> = Extract<ServerMessage, { type: T }>
+
+/** One room with an elastic run: tabs come, go and come back, also to a new server, and say at random what a member may say. */
+export class ElasticRooms {
+  readonly env: VirtualEnv
+  readonly draw: Draw
+  readonly trace: Trace | undefined
+  server: Rendezvous
+  readonly violations: string[] = []
+  readonly fired = Object.fromEntries(elasticFaults.map((name) => [name, 0])) as Record<
+    ElasticFault,
+    number
+  >
+  readonly byConnection = new Map<string, Tab>()
+  connections = 0
+  servers = 0
+  linkings = 0
+  joined = 0
+  /** What the members have decided last, as all of them know it. */
+  crew = { number: 0, run: 0, ballot: 0, ids: [] as string[] }
+  /** By server, epoch and members: what each rank was told. */
+  readonly links = new Map<string, Map<number, Told<'assign'>>>()
+  isQuiet = false
+  tabs: readonly Tab[] = []
+
+  constructor(seed: number, trace?: Trace) {
+    this.trace = trace
+    this.env = new VirtualEnv(seed)
+    this.draw = new Draw(seed)
+    this.server = this.#newServer()
+  }
+
+  #newServer(): Rendezvous {
+    this.servers += 1
+    const server: Rendezvous = new Rendezvous(this.env, {
+      send: (id, message) => {
+        if (server === this.server) this.byConnection.get(id)?.told(message, id)
+      },
+      close: (id) => this.byConnection.get(id)?.closed(id),
+      verify: (key, room, nonce, proof) => hmac(key, proofText(room, nonce)) === proof,
+    })
+    return server
+  }
+
+  violate(text: string): void {
+    this.violations.push(`${this.env.now()} ms: ${text}`)
+    this.note(`VIOLATION ${text}`)
+  }
+
+  note(text: string): void {
+    this.trace?.note(this.env.now(), text)
+  }
+
+  restart(): void {
+    this.note('!! the server is another')
+    this.fired.restart += 1
+    const before = this.server
+    const all = [...this.byConnection]
+    this.server = this.#newServer()
+    for (const [id, tab] of all) {
+      before.lost(id, 'its process ended')
+      tab.closed(id)
+    }
+  }
+
+  async run(): Promise<ElasticOutcome> {
+    const { env, draw } = this
+    const tabs = Array.from({ length: draw.whole(2, 8) }, (_, at) => new Tab(this, `t${at}`))
+    this.tabs = tabs
+    for (const tab of tabs.slice(0, draw.whole(1, tabs.length))) tab.come()
+    while (env.now() < times.faultyMs) {
+      await env.advance(draw.pick([5, 50, 500, 2000]))
+      if (draw.isOneIn(150)) this.restart()
+      else draw.pick(tabs).act()
+    }
+    this.isQuiet = true
+    this.note('-- quiet')
+    const quietFromMs = env.now()
+    while (env.now() < quietFromMs + times.quietMs) {
+      await env.advance(500)
+      for (const tab of tabs) tab.beQuiet()
+    }
+    for (const tab of tabs) if (!tab.isRank) this.violate(`${tab.name} has not become a rank`)
+    for (const tab of tabs) tab.say({ type: 'bye' })
+    await env.advance(2 * limits.backMs)
+    const { rooms, connections } = this.server.counts
+    if (rooms + connections + env.timers > 0)
+      this.violate(`${rooms} rooms, ${connections} connections, ${env.timers} timers are left`)
+    const { violations, fired, linkings, joined } = this
+    return { violations, fired, linkings, joined }
+  }
+}
+
+class Tab {
+  readonly name: string
+  readonly #world: ElasticRooms
+  readonly #token: string | undefined
+  #connection: string | null = null
+  #id = ''
+  /** The elastic run that it is in, by the epoch with which it began. */
+  #run = 0
+  lastEpoch = 0
+  #linking: (Told<'assign'> & { sinceMs: number; isReady: boolean }) | null = null
+  #lobby: Told<'lobby'> | null = null
+  /** The last linking, or the run, ended without it. */
+  #isLeftOut = false
+  /** Runs of several servers may have one number: which of all it is. */
+  #crew = 0
+  /** It has said `out` of that run, and waits to be linked. */
+  #outOf = 0
+
+  constructor(world: ElasticRooms, name: string) {
+    this.#world = world
+    this.name = name
+    if (world.draw.isOneIn(2)) this.#token = name.charCodeAt(1).toString(16).repeat(16)
+  }
+
+  get isRank(): boolean {
+    return this.#lobby?.members.some(({ id, rank }) => id === this.#id && rank !== null) ?? false
+  }
+
+  say(message: ClientMessage): void {
+    if (this.#connection === null) return
+    this.#world.note(`${this.name} says ${JSON.stringify(message).slice(0, 200)}`)
+    this.#world.server.receive(this.#connection, JSON.stringify(message))
+  }
+
+  come(): void {
+    const id = `c${++this.#world.connections}`
+    this.#world.byConnection.set(id, this)
+    this.#connection = id
+    this.#linking = null
+    this.#world.server.open(id)
+  }
+
+  closed(id: string): void {
+    this.#world.byConnection.delete(id)
+    if (this.#connection !== id) return
+    this.#connection = null
+    this.#linking = null
+  }
+
+  #cut(): void {
+    const id = this.#connection!
+    this.closed(id)
+    this.#world.server.lost(id, 'its connection ended')
+  }
+
+  /** It is a page that was loaded just now. */
+  #forget(): void {
+    this.#id = ''
+    this.#run = 0
+    this.lastEpoch = 0
+    this.#outOf = 0
+    this.#isLeftOut = false
+  }
+
+  act(): void {
+    const world = this.#world
+    const { draw } = world
+    if (this.#connection === null) {
+      if (draw.isOneIn(5)) this.#forget()
+      this.come()
+      return
+    }
+    const linking = this.#linking
+    if (linking && !linking.isReady && !draw.isOneIn(4)) {
+      if (draw.isOneIn(20)) this.#strike('late')
+      else this.#ready()
+      return
+    }
+    if (!draw.isOneIn(3)) {
+      this.beQuiet()
+      return
+    }
+    this.#strike(draw.pick(elasticFaults))
+  }
+
+  #strike(fault: ElasticFault): void {
+    const world = this.#world
+    const { draw, crew } = world
+    const linking = this.#linking
+    const run = this.#run
+    const strikes = (): true => {
+      world.note(`!! ${fault} strikes ${this.name}`)
+      world.fired[fault] += 1
+      return true
+    }
+    switch (fault) {
+      case 'bye':
+        strikes()
+        this.say({ type: 'bye' })
+        this.#forget()
+        return
+      case 'cut':
+        strikes()
+        this.#cut()
+        return
+      case 'half-open':
+        if (this.#token && this.#id && strikes()) this.come()
+        return
+      case 'late':
+        if (linking && strikes()) linking.isReady = true
+        return
+      case 'linkDown':
+        if (linking && linking.links.length > 0 && strikes()) {
+          const { peerRank } = draw.pick(linking.links)
+          this.say({ type: 'linkDown', epoch: linking.epoch, peerRank, text: 'no way' })
+        }
+        return
+      case 'abort':
+        if (linking && linking.rank >= linking.worldSize - (linking.joining ?? 0) && strikes())
+          this.say({ type: 'abort', epoch: linking.epoch, text: 'no data' })
+        return
+      case 'out':
+        if (run && strikes()) {
+          this.#sayOut()
+        }
+        return
+      case 'ranks': {
+        if (!run || this.#crew !== crew.number || !strikes()) return
+        // They name whom they have links to.
+        const ids = draw.shuffled(
+          world.tabs.flatMap((tab) => (tab.#crew === crew.number && tab.#run ? [tab.#id] : [])),
+        )
+        crew.ids = ids.slice(0, draw.whole(1, Math.min(ids.length, meshLimit)))
+        crew.ballot += draw.whole(0, 3)
+        this.#tellRanks()
+        return
+      }
+      case 'done':
+        if (run && strikes())
+          this.say({ type: 'done', epoch: Math.max(run, draw.isOneIn(2) ? this.lastEpoch : 0) })
+        return
+      case 'end':
+        if (run && draw.isOneIn(10) && strikes())
+          this.say({ type: 'abort', epoch: run, text: 'the loss is NaN' })
+    }
+  }
+
+  #tellRanks(): void {
+    const { number, run, ballot, ids } = this.#world.crew
+    if (this.#run && this.#crew === number && ids.length > 0)
+      this.say({ type: 'ranks', run, ballot, ids })
+  }
+
+  #ready(): void {
+    const linking = this.#linking!
+    linking.isReady = true
+    this.say({ type: 'ready', epoch: linking.epoch })
+  }
+
+  /** Does what brings it into the run. */
+  beQuiet(): void {
+    const world = this.#world
+    if (this.#connection === null) this.come()
+    const linking = this.#linking
+    if (linking && world.env.now() - linking.sinceMs > limits.prepareMs + 1000)
+      world.violate(`${this.name}: epoch ${linking.epoch} neither starts nor ends`)
+    if (linking) {
+      if (!linking.isReady) this.#ready()
+      return
+    }
+    const { state, maker } = this.#lobby ?? {}
+    if (state !== 'assigned' && state !== 'running') {
+      if (maker === this.#id) this.say({ type: 'start', settings, isElastic: true })
+    } else if (this.#isLeftOut && world.isQuiet) {
+      this.say({ type: 'bye' })
+      this.#forget()
+      this.come()
+    } else if (world.isQuiet && this.#run && !this.isRank) {
+      this.#sayOut()
+    }
+  }
+
+  #sayOut(): void {
+    this.#outOf = this.#run
+    this.#run = 0
+    this.say({ type: 'out', epoch: this.#outOf })
+  }
+
+  #runNow(): RunNow | undefined {
+    const { crew, draw } = this.#world
+    if (!this.#run || this.#crew !== crew.number || crew.ids.length === 0) return undefined
+    const ballot = Math.max(0, crew.ballot - (draw.isOneIn(4) ? 1 : 0))
+    return { run: this.#run, ballot, ids: crew.ids, settings }
+  }
+
+  told(message: ServerMessage, connection: string): void {
+    const world = this.#world
+    if (connection !== this.#connection) return
+    if (message.type !== 'ping')
+      world.note(`${this.name} is told ${JSON.stringify(message).slice(0, 200)}`)
+    switch (message.type) {
+      case 'challenge':
+        this.#enter(message.nonce)
+        return
+      case 'welcome':
+        this.#id = message.id
+        if (this.#outOf)
+          world.env.after(5, () => {
+            if (this.#outOf) this.say({ type: 'out', epoch: this.#outOf })
+          })
+        return
+      case 'ping':
+        this.say({ type: 'pong' })
+        return
+      case 'lobby':
+        this.#takeLobby(message)
+        return
+      case 'assign':
+        this.#takeAssign(message)
+        return
+      case 'start': {
+        const linking = this.#linking
+        if (linking?.epoch !== message.epoch) {
+          world.violate(`${this.name} is told start of ${message.epoch}, which is not its own`)
+          return
+        }
+        this.#linking = null
+        if (linking.joining === undefined && linking.rank === 0)
+          world.crew = {
+            number: world.crew.number + 1,
+            run: message.epoch,
+            ballot: 0,
+            ids: linking.members.map(({ id }) => id),
+          }
+        if (!this.#run) world.joined += 1
+        this.#outOf = 0
+        this.#run = linking.run!
+        this.#crew = world.crew.number
+        this.#isLeftOut = false
+        return
+      }
+      case 'abort':
+      case 'finished':
+        if (this.#linking?.epoch === message.epoch) {
+          if (!this.#run) this.#isLeftOut = true
+          this.#linking = null
+        }
+        if (this.#linking?.run === message.epoch) this.#linking = null
+        if (this.#run === message.epoch) this.#run = 0
+        return
+      case 'error':
+        if (message.code === 'unknown-room') this.#enter('')
+        else if (message.code === 'room-exists') this.#cut()
+        else if (!crossings.includes(message.code))
+          world.violate(`${this.name} is refused: ${message.code}, ${message.text}`)
+    }
+  }
+
+  #enter(nonce: string): void {
+    const run = this.#runNow()
+    const entry = {
+      version: protocolVersion,
+      room: roomA,
+      info: infoOf(this.name),
+      token: this.#token,
+      ...(this.#id && { again: { id: this.#id, epoch: this.lastEpoch, run } }),
+    } as const
+    if (nonce) this.say({ type: 'join', ...entry, proof: hmac(authKey, proofText(roomA, nonce)) })
+    else this.say({ type: 'create', ...entry, authKey })
+  }
+
+  #takeLobby(lobby: Told<'lobby'>): void {
+    const world = this.#world
+    this.#lobby = lobby
+    const { state, members } = lobby
+    const ranks = members.flatMap(({ rank }) => (rank === null ? [] : [rank])).sort((a, b) => a - b)
+    const isOn = state === 'assigned' || state === 'running'
+    if (ranks.some((rank, at) => rank !== at)) world.violate(`the lobby has ranks ${ranks}`)
+    if (isOn !== ranks.length > 0) world.violate(`a room that is ${state} has ranks ${ranks}`)
+    const own = members.filter(({ id }) => id === this.#id)
+    if (own.length !== 1) world.violate(`${this.name} is ${own.length} times in its lobby`)
+  }
+
+  #takeAssign(message: Told<'assign'>): void {
+    const world = this.#world
+    const { epoch, rank, members, links, joining, worldSize, run } = message
+    if (epoch <= this.lastEpoch)
+      world.violate(`${this.name} is told epoch ${epoch} after ${this.lastEpoch}`)
+    if (this.#linking)
+      world.violate(`${this.name} is told epoch ${epoch} while in ${this.#linking.epoch}`)
+    if (members[rank]?.id !== this.#id || members.length !== worldSize || worldSize > meshLimit)
+      world.violate(`${this.name} is told a rank that is not its own in epoch ${epoch}`)
+    if (new Set(members.map(({ id }) => id)).size !== worldSize)
+      world.violate(`epoch ${epoch} has a member twice`)
+    const isNew = (at: number) => joining === undefined || at >= worldSize - joining
+    const isIn = this.#run === run && this.#crew === world.crew.number
+    if (joining !== undefined && isIn && isNew(rank))
+      world.violate(`${this.name}, which is in the run, is a newcomer in epoch ${epoch}`)
+    const peers = members.flatMap((_, at) =>
+      at !== rank && (isNew(at) || isNew(rank)) ? [at] : [],
+    )
+    if (
+      links
+        .map(({ peerRank }) => peerRank)
+        .sort((a, b) => a - b)
+        .join() !== peers.join()
+    )
+      world.violate(`${this.name} has links to ${links.map(({ peerRank }) => peerRank)}`)
+    const key = `${world.servers}/${epoch}/${members.map(({ id }) => id)}`
+    const others = world.links.get(key) ?? new Map<number, Told<'assign'>>()
+    world.links.set(key, others.set(rank, message))
+    for (const { peerRank, initiator } of links) {
+      const back = others.get(peerRank)?.links.find((link) => link.peerRank === rank)
+      if (others.has(peerRank) && back?.initiator !== !initiator)
+        world.violate(`epoch ${epoch}: ${rank} and ${peerRank} do not agree about their link`)
+    }
+    if (joining !== undefined && rank === 0) world.linkings += 1
+    // Another run: that of before is over for it.
+    if (this.#run && this.#run !== run) this.#run = 0
+    this.lastEpoch = epoch
+    this.#linking = { ...message, sinceMs: world.env.now(), isReady: false }
+  }
+}
+
+export const runElasticRooms = (seed: number, trace?: Trace): Promise<ElasticOutcome> =>
+  new ElasticRooms(seed, trace).run()
