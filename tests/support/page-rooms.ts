@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { BrowserContext, Page } from 'playwright'
 import { afterAll, beforeAll } from 'vitest'
-import { drivePages, invite, members, photograph, see, seeMembers } from './page-driver.ts'
+import { type DriverOptions, drivePages, invite, members, photograph, see, seeMembers } from './page-driver.ts'
 
 /** Serves the built page to the tests of this file, and drives rooms of tabs as people do. */
-export function driveRooms() {
+export function driveRooms(options?: DriverOptions) {
   /** Certificates and data. */
   let folder: string
   beforeAll(async () => {
@@ -15,7 +15,7 @@ export function driveRooms() {
   afterAll(async () => {
     if (folder) await rm(folder, { recursive: true })
   })
-  const driver = drivePages()
+  const driver = drivePages(options)
   const { served, contexts, openContext } = driver
 
   const openTab = (context: BrowserContext, url: string) => driver.openTab(url, context)

@@ -53,6 +53,7 @@ type AssignedMember = Assignment['members'][number]
 interface Linking {
   readonly assignment: Assignment
   readonly ring: RingLinks
+  isAdmitted: boolean
 }
 
 /**
@@ -142,30 +143,43 @@ export class MemberRun {
     tell(1, 'room', () => `epoch ${epoch}: links to ${assignment.joining} newcomers`)
     for (const link of links)
       this.#known.set(members[link.peerRank].id, { member: members[link.peerRank], link })
-    this.#linkings.push({ assignment, ring: this.#formLinks(assignment) })
+    this.#linkings.push({ assignment, ring: this.#formLinks(assignment), isAdmitted: false })
     return true
   }
 
   /** All links of that epoch are up on all ranks. */
   start(epoch: number, settings: JsonValue): void {
     const linking = this.#linkings.find((one) => one.assignment.epoch === epoch)
-    if (linking) this.#admit(linking.assignment)
-    else if (this.#first.epoch === epoch) this.#train(settings)
+    if (linking) {
+      linking.isAdmitted = true
+      this.#admit(linking.assignment)
+    } else if (this.#first.epoch === epoch) this.#train(settings)
   }
 
   /** The server has ended an epoch: the run, or the forming of links to newcomers. */
   abort(epoch: number, text: string): void {
-    const at = this.#linkings.findIndex((one) => one.assignment.epoch === epoch)
-    if (at >= 0) {
-      this.#linkings.splice(at, 1)
-      this.#tab.compute.dropLinks(epoch).catch(() => undefined)
-      return
-    }
+    if (this.#drop(epoch)) return
     const { run = this.#first.epoch } = this.#first
     if (epoch !== run && epoch !== this.#first.epoch) return
     this.#abortText = text
     if (this.isRunning) this.#tab.compute.abort(text).catch(() => undefined)
     else this.fail(new PeerError('peer.aborted', text))
+  }
+
+  /** The connection to the server has ended: newcomers are linked without this tab. */
+  away(): void {
+    for (const { assignment, isAdmitted } of [...this.#linkings])
+      if (!isAdmitted) this.#drop(assignment.epoch)
+  }
+
+  /** Gives up links to newcomers. */
+  #drop(epoch: number): boolean {
+    const at = this.#linkings.findIndex((one) => one.assignment.epoch === epoch)
+    if (at < 0) return false
+    const [{ ring }] = this.#linkings.splice(at, 1)
+    ring.close()
+    this.#tab.compute.dropLinks(epoch).catch(() => undefined)
+    return true
   }
 
   /** A member has left the room, or its connection to the server has ended: only who has left is dead for sure. */

@@ -1,3 +1,4 @@
+import { meshLimit } from '../../peer/room/edges.ts'
 import type {
   Assignment,
   JsonValue,
@@ -184,7 +185,8 @@ export class RoomMember {
     client.on('back', () => {
       tell(1, 'room', () => 'back in the room')
       this.#isServerLost = false
-      this.#run?.back()
+      if (this.#run) this.#run.back()
+      else if (this.#former) client.out(this.#former.run)
       this.#measure(client, this.#info ?? info)
       this.#options.onServerBack?.()
     })
@@ -202,7 +204,8 @@ export class RoomMember {
     this.#isServerLost = true
     if (!this.#run) this.#hasStarted = false
     this.#endMeasures()
-    if (!this.#run?.isRunning) this.#run?.fail(error)
+    if (this.#run?.isRunning) this.#run.away()
+    else this.#run?.fail(error)
     this.#options.onServerLost?.(error)
   }
 
@@ -271,7 +274,10 @@ export class RoomMember {
     this.#hasStarted = true
     this.#marks.begin('pressed')
     const settings = parsed as unknown as JsonValue
-    this.#requireClient().start(settings, canBeElastic(parsed))
+    const client = this.#requireClient()
+    // The members of an elastic run are all linked to all.
+    const isMesh = (client.lobby?.members.length ?? 1) <= meshLimit
+    client.start(settings, canBeElastic(parsed) && isMesh)
   }
 
   /** Asks for a pause: all ranks begin it after the same step, told by the event `paused`. For the maker. */

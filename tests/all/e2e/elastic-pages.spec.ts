@@ -124,11 +124,11 @@ test('tabs close, crash, stop answering and come at random steps: the rest reach
     const stoppedAtMs = Date.now()
     await tellsLeft(maker, /No answer from rank \d \(.+\) for more than 3 seconds\./)
     console.log(`silence shown ${Date.now() - stoppedAtMs} ms after the tab stopped`)
-    await tellsLeft(maker, /was lost\. The other ranks are linking again/)
-    const lostAtMs = Date.now()
     await tellsLeft(maker, / left: the run continued from step \d+\.$/)
-    console.log(`lost after ${lostAtMs - stoppedAtMs} ms, trains ${Date.now() - lostAtMs} ms later`)
-    expect(Date.now() - lostAtMs).toBeLessThan(5000)
+    const lostMs = Date.now() - stoppedAtMs
+    console.log(`trains on ${lostMs} ms after the tab stopped`)
+    // Eight seconds of silence, and the next roster.
+    expect(lostMs).toBeLessThan(13_000)
     await reaches(maker, steps[2])
     const late = await openTab(maker.context(), link)
     await tellsLeft(maker, / joined: the run continued from step \d+\.$/)

@@ -1,0 +1,91 @@
+import type { Page } from 'playwright'
+import { expect, test } from 'vitest'
+import { freePort } from '../../support/free-port.ts'
+import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
+import { driveRooms } from '../../support/page-rooms.ts'
+import { repository } from '../../support/repository.ts'
+import { startNode, type ToldProcess } from '../../support/told-process.ts'
+
+// An elastic run needs no server once it has begun, and finds one that comes back.
+
+// The browser complains of each connection that a dead server does not take.
+const { openTab, openContext } = driveRooms({ complaints: [] })
+
+const words = (page: Page) => page.locator('.status .words p').first().textContent()
+const stepOf = async (page: Page): Promise<number> =>
+  Number.parseInt((await page.locator('.progress-words').textContent()) ?? '0', 10)
+const reaches = (page: Page, step: number) =>
+  expect.poll(() => stepOf(page), { timeout: 90_000 }).toBeGreaterThanOrEqual(step)
+const says = (page: Page, text: RegExp) =>
+  expect.poll(() => words(page), { timeout: 60_000 }).toMatch(text)
+
+/** `npm start` on that port. */
+async function startServer(port: number): Promise<ToldProcess> {
+  const server = startNode(repository, ['--import', 'tsx', 'node/start.ts', '--port', `${port}`])
+  await expect.poll(() => server.told.stdout, { timeout: 60_000 }).toContain(`:${port}`)
+  return server
+}
+
+async function kill({ child, ended }: ToldProcess): Promise<void> {
+  child.kill('SIGKILL')
+  await ended
+}
+
+test('the server is killed in a run, then the senior tab closes: the others train on; the server starts again, and a new tab joins', async () => {
+  const port = await freePort()
+  let server = await startServer(port)
+  try {
+    const first = await openContext()
+    const query = '?demo=digits&steps=300&exact=true&maxStepsPerSec=15'
+    const senior = await openTab(first, `http://localhost:${port}/${query}`)
+    await see(senior, 'Alone in the room')
+    const link = await invite(senior)
+    const second = await openTab(first, link)
+    const third = await openTab(await openContext(), link)
+    await seeMembers(senior, 3)
+    await button(senior, 'Start').click()
+    await reaches(senior, 20)
+    await kill(server)
+    await says(second, /The server is gone; the run continues without it/)
+    const step = await stepOf(second)
+    await reaches(second, step + 5)
+    await senior.close()
+    const closedAtMs = Date.now()
+    await says(second, / left: the run continued from step \d+\./)
+    console.log(
+      `without the server: trains on ${Date.now() - closedAtMs} ms after the senior closed`,
+    )
+    await reaches(third, (await stepOf(third)) + 5)
+    server = await startServer(port)
+    await expect.poll(() => words(second), { timeout: 30_000 }).not.toMatch(/The server is gone/)
+    const late = await openTab(first, link)
+    await says(late, /This tab joined after step \d+\.$/)
+    const pages = [second, third, late]
+    await Promise.all(pages.map((page) => see(page, 'Finished', 240_000)))
+    const [hash, ...others] = await Promise.all(pages.map(hashOf))
+    expect(others).toEqual([hash, hash])
+  } finally {
+    await kill(server)
+  }
+}, 400_000)
+
+test('of two tabs one crashes without a word: the server decides that the other trains on', async () => {
+  const port = await freePort()
+  const server = await startServer(port)
+  try {
+    const maker = await openTab(
+      await openContext(),
+      `http://localhost:${port}/?demo=digits&steps=200&maxStepsPerSec=15`,
+    )
+    await see(maker, 'Alone in the room')
+    const other = await openTab(await openContext(), await invite(maker))
+    await seeMembers(maker, 2)
+    await button(maker, 'Start').click()
+    await reaches(maker, 20)
+    other.goto('chrome://crash').catch(() => undefined) // never answers
+    await says(maker, / left: the run continued from step \d+\.$/)
+    await see(maker, 'Finished', 120_000)
+  } finally {
+    await kill(server)
+  }
+}, 200_000)
