@@ -45,6 +45,10 @@ export class RankPlace implements Env {
     else if (!this.isCrashed) run()
   }
 
+  get isPaused(): boolean {
+    return this.#isPaused
+  }
+
   pause(): void {
     this.#isPaused = true
   }

@@ -22,13 +22,13 @@ interface Checked {
 }
 
 /**
- * Runs a seed, and once more with a trace where it went wrong or is asked for.
+ * Runs a seed, and once more with a trace where it went wrong or is asked for. `replay`: the spec that has it, or the command that runs it again.
  *
  * errors: what was violated, and the command that replays it.
  */
 export async function checkSeed<T extends Checked>(
   seed: number,
-  spec: string,
+  replay: string,
   run: (seed: number, trace?: Trace) => Promise<T>,
 ): Promise<T> {
   const outcome = await run(seed)
@@ -42,12 +42,14 @@ export async function checkSeed<T extends Checked>(
     )
   if (isReplay) console.log(around(trace))
   if (violations.length === 0) return outcome
+  const command = replay.startsWith('npm ') ? replay : `TABRING_SEED=${seed} npm test -- ${replay}`
   throw new Error(
-    `seed ${seed}: ${violations.slice(0, 5).join('\n  ')}\nReplay it, with all frames around it:\n  TABRING_SEED=${seed} npm test -- ${spec}`,
+    `seed ${seed}: ${violations.slice(0, 5).join('\n  ')}\nReplay it, with all that happened around it:\n  ${command}`,
   )
 }
 
-function around({ lines }: Trace): string {
+/** What happened around the first violation, or before the end. */
+export function around({ lines }: Trace): string {
   const at = lines.findIndex((line) => line.includes('VIOLATION'))
   const centre = at < 0 ? lines.length : at
   return lines.slice(Math.max(0, centre - shown.before), centre + shown.after).join('\n')

@@ -1,18 +1,29 @@
 import { decodeCrewMessage } from '../../../../src/peer/crew/messages.ts'
 import type { FormerLife, Roster } from '../../../../src/peer/crew/roster.ts'
-import { type Fault, type MemoryLink, memoryPair } from '../../../../src/peer/link/memory-link.ts'
+import type { Link } from '../../../../src/peer/link/link.ts'
+import { type Fault, memoryPair } from '../../../../src/peer/link/memory-link.ts'
 import { FrameType, fieldOffset, headerBytes } from '../../../../src/peer/link/wire.ts'
 import { messageOf } from '../../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../../src/util/virtual-env.ts'
 import { RankPlace } from '../rank-place.ts'
 import type { Trace } from '../trace.ts'
+import { controlEpoch, EchoLink, epochOf } from './echo-link.ts'
 import { type Built, Life, type LifeEnd } from './life.ts'
-import type { ElasticScenario, FaultPlan, MomentName, RoleName } from './plan.ts'
-
-const controlEpoch = 2 ** 32 - 1
+import {
+  type ElasticScenario,
+  type FaultPlan,
+  isPossible,
+  type MomentName,
+  type RoleName,
+} from './plan.ts'
+import { Progress } from './progress.ts'
 
 /** From a member's end until the server links one that comes, and until it tells of a goodbye. */
 const serverMs = 50
+/** Frames of a roster that wait at one end of a link until that member enters it, too. */
+const mostEarly = 16
+/** Rosters after the newest proved one, and it. */
+const mostBefore = 16
 /** A person looks at what is undecided this long after. */
 const personMs = 20_000
 
@@ -27,8 +38,15 @@ export class ElasticWorld {
   calmMs = 0
   rosters = 0
   persons = 0
+  /** Old messages that arrived once more. */
+  echoes = 0
+  /** The longest that enough members were connected and ended no step. units: ms. */
+  readonly progress: Progress
   readonly #trace: Trace | undefined
-  readonly #transports = new Map<string, MemoryLink>()
+  /** By the two members, first the one at this end. */
+  readonly #ends = new Map<string, EchoLink>()
+  /** Over which messages are lost without notice. */
+  readonly #cut = new Set<string>()
   /** For the messages that a life sends next. */
   readonly #armed = new Map<Life, FaultPlan>()
   readonly #seen = new Map<FaultPlan, number>()
@@ -44,6 +62,7 @@ export class ElasticWorld {
     this.scenario = scenario
     this.#trace = trace
     this.env = new VirtualEnv(scenario.seed)
+    this.progress = new Progress(this)
     const ids = scenario.founders.map((_, tab) => `m${tab}.1`)
     const roster = { ballot: 1, members: ids }
     this.#told = roster
@@ -132,10 +151,40 @@ export class ElasticWorld {
       forward: this.#faults(a, b),
       backward: this.#faults(b, a),
     })
-    this.#transports.set(`${a.id} ${b.id}`, there)
-    this.#transports.set(`${b.id} ${a.id}`, back)
-    a.place.event(() => a.crew.add(b.id, a.place.linked(there)))
-    b.place.event(() => b.crew.add(a.id, b.place.linked(back)))
+    const end = (at: Life, from: Life, transport: Link) => {
+      const link = new EchoLink(at.place.linked(transport))
+      link.entered(at.crew.roster?.ballot ?? 0)
+      this.#ends.set(`${at.id} ${from.id}`, link)
+      at.place.event(() => at.crew.add(from.id, link))
+    }
+    end(a, b, there)
+    end(b, a, back)
+  }
+
+  #endsOf(life: Life): EchoLink[] {
+    return this.lives.flatMap(({ id }) => this.#ends.get(`${life.id} ${id}`) ?? [])
+  }
+
+  /** Whether messages between them arrive. */
+  areConnected(a: Life, b: Life): boolean {
+    const isUp = (from: Life, to: Life) => {
+      const name = `${from.id} ${to.id}`
+      return this.#ends.get(name)?.isUp === true && !this.#cut.has(name)
+    }
+    return isUp(a, b) && isUp(b, a)
+  }
+
+  /** Old messages arrive once more: they change nothing. */
+  #echo(life: Life): void {
+    const stateOf = () =>
+      [life.step, life.hash, life.end, life.group?.error, life.crew.roster?.ballot].join()
+    const ends = this.#endsOf(life)
+    const before = stateOf()
+    const up = ends.filter(({ isUp }) => isUp).length
+    const count = ends.reduce((sum, end) => sum + end.echo(), 0)
+    this.echoes += count
+    if (stateOf() !== before || ends.filter(({ isUp }) => isUp).length !== up)
+      this.violate(`${life.id}: of ${count} old messages one made "${stateOf()}" of "${before}"`)
   }
 
   #faults(from: Life, to: Life): Fault[] {
@@ -151,12 +200,17 @@ export class ElasticWorld {
       if (plan?.kind !== kind) return false
       this.#armed.delete(from)
       this.#strike(plan, from)
+      if (kind === 'one-way') this.#cut.add(`${from.id} ${to.id}`)
       return true
     }
     const kinds = ['drop', 'duplicate', 'reorder', 'truncate', 'one-way'] as const
     const split: Fault = {
       kind: 'freeze',
-      matches: () => this.#apart.size > 0 && this.#apart.has(from) !== this.#apart.has(to),
+      matches: () => {
+        const isSplit = this.#apart.size > 0 && this.#apart.has(from) !== this.#apart.has(to)
+        if (isSplit) this.#cut.add(`${from.id} ${to.id}`)
+        return isSplit
+      },
     }
     // Ports between the tabs of one browser lose nothing.
     if (from.machine === to.machine) return [watch]
@@ -165,11 +219,7 @@ export class ElasticWorld {
   }
 
   #watch(from: Life, to: Life, message: Uint8Array): void {
-    const epoch = new DataView(message.buffer, message.byteOffset).getUint32(
-      fieldOffset.epoch,
-      true,
-    )
-    if (epoch === controlEpoch) {
+    if (epochOf(message) === controlEpoch) {
       const said = decodeCrewMessage(message.subarray(headerBytes))
       this.note(`${from.id} > ${to.id} ${JSON.stringify(said)}`)
       if (said.type === 'report') this.moment(from, 'report')
@@ -177,15 +227,22 @@ export class ElasticWorld {
       return
     }
     const size = from.group?.size ?? 1
-    if (message[fieldOffset.type] !== FrameType.data || !from.hasTrained) return
+    if (message[fieldOffset.type] !== FrameType.data || !from.isTraining) return
     const step = message[fieldOffset.step]!
     this.moment(from, step < size - 1 ? 'scatter' : 'gather')
   }
 
   /** A member's roster has begun. */
-  entered(life: Life, { ballot, members }: Roster): void {
+  entered(life: Life, { ballot, members, before }: Roster): void {
     this.rosters++
     this.note(`${life.id} enters ${ballot}: ${members.join(' ')}`)
+    if (before.length > mostBefore)
+      this.violate(`${life.id} keeps ${before.length} rosters before ${ballot}`)
+    for (const end of this.#endsOf(life)) {
+      if (end.early > mostEarly) this.violate(`${life.id}: ${end.early} frames of a link waited`)
+      end.entered(ballot)
+    }
+    this.#echo(life)
     if (ballot <= this.#told.ballot || !this.#reachesServer(life)) return
     this.env.after(serverMs, () => {
       if (ballot > this.#told.ballot) this.#told = { ballot, members }
@@ -295,9 +352,11 @@ export class ElasticWorld {
   // --- faults ---
 
   moment(life: Life, name: MomentName): void {
+    const role = this.#roleOf(life)
+    if (!isPossible(name, role)) this.violate(`${life.id}: ${name}, ${role}: this cannot be`)
+    if (name === 'report') this.env.after(0, () => life.isAlive && this.#echo(life))
     for (const plan of this.scenario.faults) {
-      if (this.struck.has(plan) || plan.moment !== name || this.#roleOf(life) !== plan.role)
-        continue
+      if (this.struck.has(plan) || plan.moment !== name || role !== plan.role) continue
       const seen = (this.#seen.get(plan) ?? 0) + 1
       this.#seen.set(plan, seen)
       if (seen === plan.nth) this.#befall(plan, life)
@@ -382,11 +441,9 @@ export class ElasticWorld {
   #crash(life: Life): void {
     life.place.isCrashed = true
     for (const other of this.alive) {
-      const transport = this.#transports.get(`${other.id} ${life.id}`)
+      const end = this.#ends.get(`${other.id} ${life.id}`)
       if (other.machine === life.machine) other.place.after(20, () => other.crew.isDead(life.id))
-      other.place.after(6000 * (1 + this.env.chance()), () =>
-        transport?.close('its connection failed'),
-      )
+      other.place.after(6000 * (1 + this.env.chance()), () => end?.close('its connection failed'))
     }
   }
 }

@@ -9,6 +9,10 @@ export interface ElasticOutcome {
   /** Rosters that members entered, decisions that a person had to make, lives that reached the end. */
   readonly rosters: number
   readonly persons: number
+  /** Old messages that arrived once more. */
+  readonly echoes: number
+  /** The longest that enough members were connected and ended no step. units: ms. */
+  readonly longestMs: number
   readonly done: number
   /** The last state of those that trained to the end, where all devices give the same bits. */
   readonly hash: number | undefined
@@ -51,6 +55,11 @@ export async function simulateElastic(
     if (life.hash !== first!.hash)
       world.violate(`${life.id} ended with ${life.hash}, ${first!.id} with ${first!.hash}`)
   }
+  const expected = isMixed ? undefined : await undisturbed(scenario, lives[0]!.device)
+  if (done[0] && expected !== undefined && done[0].hash !== expected)
+    world.violate(
+      `${done[0].id} ended with ${done[0].hash}, one undisturbed member with ${expected}`,
+    )
   for (const life of lives) {
     life.group?.destroy('the simulation is over')
     life.crew.resign('the simulation is over')
@@ -61,8 +70,31 @@ export async function simulateElastic(
     struck: [...world.struck],
     rosters: world.rosters,
     persons: world.persons,
+    echoes: world.echoes,
+    longestMs: world.progress.longestMs,
     done: done.length,
     hash: isMixed ? undefined : done[0]?.hash,
     endMs: env.now(),
   }
+}
+
+/** By what the last state depends on: the run of one member that nothing befalls. */
+const undisturbedHashes = new Map<string, number>()
+
+async function undisturbed(scenario: ElasticScenario, device: number): Promise<number> {
+  const { steps, virtualWorkers } = scenario
+  const key = [steps, virtualWorkers, device].join()
+  const known = undisturbedHashes.get(key)
+  if (known !== undefined) return known
+  const world = new ElasticWorld({
+    ...scenario,
+    founders: [{ device, machine: 0 }],
+    joiners: [],
+    faults: [],
+  })
+  const [life] = world.lives
+  while (life!.isAlive && (await world.env.step()));
+  life!.group?.destroy('the simulation is over')
+  undisturbedHashes.set(key, life!.hash)
+  return life!.hash
 }

@@ -34,9 +34,11 @@ export class Life {
   group: ProcessGroup | undefined
   end: LifeEnd | undefined
   undecided: readonly string[] | null = null
-  /** It gives others the state, or lacks it. */
+  /** It gives others the state. */
   isDonor = false
   hasTrained = false
+  /** Its group is past the state transfer. */
+  isTraining = false
   #wishes = false
   readonly #world: ElasticWorld
 
@@ -108,6 +110,7 @@ export class Life {
   }
 
   async #form(roster: Roster): Promise<ProcessGroup> {
+    this.isTraining = false
     const before = this.group
     const links = this.crew.openLinks()
     before?.destroy()
@@ -140,16 +143,19 @@ export class Life {
     const donor = hashes.indexOf(best)
     if (hashes.every((hash) => hash === best)) return
     this.isDonor = group.rank === donor
-    this.#world.moment(this, this.isDonor ? 'state transfer' : 'catching up')
-    const sent = Int32Array.from([...this.state, this.step])
-    await group.broadcast(sent, donor)
-    if (!this.isDonor && hashes[group.rank] !== best) {
-      this.state = sent.slice(0, words)
-      this.step = sent[words]!
-      this.#world.took(this)
+    try {
+      this.#world.moment(this, this.isDonor ? 'state transfer' : 'catching up')
+      const sent = Int32Array.from([...this.state, this.step])
+      await group.broadcast(sent, donor)
+      if (!this.isDonor && hashes[group.rank] !== best) {
+        this.state = sent.slice(0, words)
+        this.step = sent[words]!
+        this.#world.took(this)
+      }
+      await group.barrier()
+    } finally {
+      this.isDonor = false
     }
-    await group.barrier()
-    this.isDonor = false
   }
 
   /** Resolves with true where all regroup after a step, as somebody wished, and with false after the last step. */
@@ -157,6 +163,7 @@ export class Life {
     const { scenario } = this.#world
     const { virtualWorkers, steps } = scenario
     this.hasTrained = true
+    this.isTraining = true
     while (this.step < steps) {
       this.#world.moment(this, 'computing')
       await this.#world.compute(this)

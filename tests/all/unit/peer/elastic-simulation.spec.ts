@@ -1,0 +1,63 @@
+import { afterAll, describe, expect, test } from 'vitest'
+import { checkElastic, strikeCell } from '../../../support/simulation/elastic/check-elastic.ts'
+import type { ElasticOutcome } from '../../../support/simulation/elastic/elastic.ts'
+import { cells, faults } from '../../../support/simulation/elastic/plan.ts'
+import { violationOf, weakRules } from '../../../support/simulation/elastic/weak-rules.ts'
+
+// Whole elastic runs that one number decides: members, links, joiners, faults. See src/peer/protocol.md.
+
+/** In how many seeds the fault of a cell strikes. */
+const strikes = 20
+
+const total = { seeds: 0, struck: 0, rosters: 0, echoes: 0, done: 0, compared: 0 }
+
+function add({ struck, rosters, echoes, done, hash }: ElasticOutcome): void {
+  total.seeds++
+  total.struck += struck.length
+  total.rosters += rosters
+  total.echoes += echoes
+  total.done += done
+  if (hash !== undefined) total.compared++
+}
+
+describe.each(faults)('%s strikes each role at each moment that can be', (kind) => {
+  test(`in ${strikes} seeds each`, async () => {
+    for (const cell of cells.filter((one) => one.kind === kind))
+      await strikeCell(cell, strikes, 1, add)
+  }, 600_000)
+})
+
+test.each([0, 1, 2, 3, 4, 5])(
+  'seeds of 2 to 6 members that begin: 500 from %i * 500 on',
+  async (part) => {
+    for (let seed = 1; seed <= 500; seed++) add(await checkElastic(500 * part + seed))
+  },
+  600_000,
+)
+
+test.each([0, 1, 2])(
+  'seeds of up to 64 members: 10 from 10 * %i on',
+  async (part) => {
+    for (let seed = 1; seed <= 10; seed++) add(await checkElastic(10 * part + seed, { most: 64 }))
+  },
+  600_000,
+)
+
+test('where the newest roster counts without those before it, two groups train', async () => {
+  const cell = { kind: 'one-way', moment: 'decision', role: 'senior' } as const
+  const draw = { first: 1, count: 300, cell }
+  expect(await violationOf(weakRules.chain, draw)).toContain('built step')
+}, 300_000)
+
+afterAll(() => {
+  if (process.env.TABRING_COUNTS) console.log(total)
+})
+
+test('over all seeds: faults struck, old messages arrived again, runs ended', () => {
+  expect(total.seeds).toBeGreaterThan(3000 + cells.length * strikes)
+  expect(total.struck).toBeGreaterThan(8000)
+  expect(total.rosters).toBeGreaterThan(50_000)
+  expect(total.echoes).toBeGreaterThan(300_000)
+  expect(total.done).toBeGreaterThan(20_000)
+  expect(total.compared, 'runs with one kind of device').toBeGreaterThan(3000)
+})

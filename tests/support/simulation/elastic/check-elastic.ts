@@ -1,0 +1,55 @@
+import { checkSeed } from '../replay.ts'
+import { type ElasticOutcome, simulateElastic } from './elastic.ts'
+import { type Cell, cells, drawElastic } from './plan.ts'
+
+/** Most seeds in which a cell's fault strikes or does not. */
+const mostDrawn = 400
+
+export interface ElasticKind {
+  /** What strikes first. */
+  readonly cell?: Cell | undefined
+  /** Most members that begin the run. */
+  readonly most?: number | undefined
+}
+
+/** Runs the world of a seed. errors: what was violated, and the command that replays it. */
+export function checkElastic(seed: number, kind: ElasticKind = {}): Promise<ElasticOutcome> {
+  return checkSeed(seed, replayOf(seed, kind), (_, trace) =>
+    simulateElastic(drawElastic(seed, kind), trace),
+  )
+}
+
+/** The command that runs a seed again and shows all that happened in it. */
+function replayOf(seed: number, { cell, most }: ElasticKind): string {
+  const members = most === undefined ? '' : ` --members ${most}`
+  const which = cell ? ` --cell "${nameOf(cell)}"` : ''
+  return `npm run simulate -- elastic --seed ${seed}${members}${which}`
+}
+
+const nameOf = ({ kind, moment, role }: Cell): string => [kind, moment, role].join(', ')
+
+/** The cell with that name; undefined for none. */
+export const cellOf = (name: string): Cell | undefined =>
+  cells.find((cell) => nameOf(cell) === name)
+
+/** Seeds from `first` on, until the cell's fault has struck in `count`. errors: also where it does not. */
+export async function strikeCell(
+  cell: Cell,
+  count: number,
+  first = 1,
+  onseed: (outcome: ElasticOutcome) => void = () => undefined,
+): Promise<void> {
+  let struck = 0
+  for (let seed = first; struck < count; seed++) {
+    if (seed === first + mostDrawn)
+      throw new Error(
+        `${nameOf(cell)}: struck in ${struck} of ${mostDrawn} seeds, expected ${count}. Name it in plan.ts with the reason, or draw what leads to it.`,
+      )
+    const outcome = await checkElastic(seed, { cell })
+    onseed(outcome)
+    if (hasStruck(outcome, cell)) struck++
+  }
+}
+
+const hasStruck = ({ struck }: ElasticOutcome, { kind, moment, role }: Cell): boolean =>
+  struck.some((one) => one.kind === kind && one.moment === moment && one.role === role)

@@ -1,0 +1,126 @@
+import type { Link, LinkEnd } from '../../../../src/peer/link/link.ts'
+import {
+  decodeHeader,
+  emptyHeader,
+  fieldOffset,
+  headerBytes,
+} from '../../../../src/peer/link/wire.ts'
+
+/** In the frames of messages that belong to no group. */
+export const controlEpoch = 2 ** 32 - 1
+
+/** Messages of each roster that are kept: the first ones and the last ones. */
+const mostKept = 8
+/** Of them arrive again each time. */
+const mostAgain = 2
+
+const header = emptyHeader()
+
+/** One end of a link, which hands its owner messages once more when they are old, and counts those that come early. */
+export class EchoLink implements Link {
+  readonly kind
+  readonly maxMessageBytes
+  readonly #inner: Link
+  readonly #kept = new Map<number, Uint8Array<ArrayBuffer>[]>()
+  #listener: (message: Uint8Array<ArrayBuffer>) => void = () => undefined
+  #isUp = true
+  /** The newest roster that its owner has entered. */
+  #entered = 0
+  /** Messages of later rosters since then: those that wait at this end. */
+  early = 0
+
+  constructor(inner: Link) {
+    this.kind = inner.kind
+    this.maxMessageBytes = inner.maxMessageBytes
+    this.#inner = inner
+  }
+
+  room(): number {
+    return this.#inner.room()
+  }
+
+  send(message: Uint8Array<ArrayBuffer>, transfer?: boolean): void {
+    this.#inner.send(message, transfer)
+  }
+
+  set onmessage(listener: (message: Uint8Array<ArrayBuffer>) => void) {
+    this.#listener = listener
+    this.#inner.onmessage = (message) => {
+      this.#keep(message)
+      listener(message)
+    }
+  }
+
+  set onroom(listener: () => void) {
+    this.#inner.onroom = listener
+  }
+
+  set onend(listener: (end: LinkEnd) => void) {
+    this.#inner.onend = (end) => {
+      this.#isUp = false
+      listener(end)
+    }
+  }
+
+  close(detail: string): void {
+    this.#inner.close(detail)
+  }
+
+  stats(): ReturnType<Link['stats']> {
+    return this.#inner.stats()
+  }
+
+  get isUp(): boolean {
+    return this.#isUp
+  }
+
+  /** Its owner has entered a roster: what was early is not any more. */
+  entered(ballot: number): void {
+    this.#entered = ballot
+    this.early = 0
+  }
+
+  #keep(message: Uint8Array<ArrayBuffer>): void {
+    const epoch = epochOf(message)
+    const ballot = ballotOf(message, epoch)
+    if (ballot === undefined) return
+    if (epoch !== controlEpoch && ballot > this.#entered) this.early++
+    const kept = this.#kept.get(ballot) ?? []
+    this.#kept.set(ballot, kept)
+    if (kept.length === mostKept) kept.splice(mostKept / 2, 1)
+    kept.push(message.slice())
+  }
+
+  /** Some messages of rosters and calls before the one that its owner has entered arrive once more. Returns how many. */
+  echo(): number {
+    let count = 0
+    for (const [ballot, kept] of this.#kept) {
+      if (ballot >= this.#entered || !this.#isUp) continue
+      const again = kept.splice(0, mostAgain)
+      if (kept.length === 0) this.#kept.delete(ballot)
+      count += again.length
+      for (const message of again) this.#listener(message)
+    }
+    return count
+  }
+}
+
+/** 0 for what is too short to have one. */
+export function epochOf(message: Uint8Array): number {
+  if (message.length < headerBytes) return 0
+  return new DataView(message.buffer, message.byteOffset).getUint32(fieldOffset.epoch, true)
+}
+
+/** The number of the roster or the call that a message belongs to; undefined for one that is broken, or belongs to none. */
+function ballotOf(message: Uint8Array, epoch: number): number | undefined {
+  try {
+    if (epoch !== controlEpoch) {
+      decodeHeader(message, header)
+      return epoch
+    }
+    const said = JSON.parse(new TextDecoder().decode(message.subarray(headerBytes)))
+    return said.ballot ?? said.roster?.ballot
+  } catch {
+    return undefined
+  }
+}

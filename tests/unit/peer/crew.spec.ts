@@ -1,0 +1,303 @@
+import { afterEach, describe, expect, test } from 'vitest'
+import { Crew, type CrewOptions, crewTimes } from '../../../src/peer/crew/crew.ts'
+import type { Roster } from '../../../src/peer/crew/roster.ts'
+import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
+import { type Fault, type MemoryLink, memoryPair } from '../../../src/peer/link/memory-link.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
+
+// Crews over memory links on a virtual clock. tests/unit/peer/elastic-simulation.spec.ts has them in whole worlds.
+
+interface Member {
+  readonly id: string
+  readonly crew: Crew
+  /** What it told its owner: 'stop', 'wish', 'out', 'undecided a b', 'decided'. */
+  readonly told: string[]
+  /** By id, its end of the link to that member. */
+  readonly links: Map<string, MemoryLink>
+}
+
+const env = () => new VirtualEnv(1)
+let world = env()
+let members = new Map<string, Member>()
+
+afterEach(() => {
+  for (const { crew } of members.values()) crew.resign('the test is over')
+  world = env()
+  members = new Map()
+})
+
+const founding = (ids: string) => ({ ballot: 1, members: ids.split('') })
+
+function member(
+  id: string,
+  roster: CrewOptions['roster'],
+  claim?: NonNullable<CrewOptions['claim']>,
+): Member {
+  const told: string[] = []
+  const crew = new Crew(
+    { env: world, self: id, roster, most: 64, ...(claim && { claim }) },
+    {
+      stop: () => told.push('stop'),
+      wish: () => told.push('wish'),
+      out: () => told.push('out'),
+      undecided: (missing) => told.push(missing ? `undecided ${missing.join(' ')}` : 'decided'),
+    },
+  )
+  const made: Member = { id, crew, told, links: new Map() }
+  members.set(id, made)
+  return made
+}
+
+/** Links two members. The one without a roster hears from the other who that is. */
+function link(a: Member, b: Member, forward: Fault[] = [], backward: Fault[] = []): void {
+  const [there, back] = memoryPair(world, { delayMs: () => 1, forward, backward })
+  a.links.set(b.id, there)
+  b.links.set(a.id, back)
+  a.crew.add(a.crew.roster ? b.id : null, there)
+  b.crew.add(b.crew.roster ? a.id : null, back)
+}
+
+/** Members that begin a run, each two of them linked. */
+function crewOf(ids: string, claim?: NonNullable<CrewOptions['claim']>): Member[] {
+  const all = ids.split('').map((id) => member(id, founding(ids), claim))
+  for (const [at, one] of all.entries()) for (const other of all.slice(at + 1)) link(one, other)
+  return all
+}
+
+function join(id: string, to: readonly Member[]): Member {
+  const joiner = member(id, null)
+  for (const one of to) link(one, joiner)
+  return joiner
+}
+
+/** Its process has ended: its links close. */
+function crash(one: Member): void {
+  members.delete(one.id)
+  for (const transport of one.links.values()) transport.close('the process has ended')
+}
+
+/** Nothing that it sends arrives from now on, nor anything that is sent to it. */
+function silence(one: Member, all: readonly Member[]): void {
+  members.delete(one.id)
+  for (const other of all)
+    if (other !== one) {
+      other.links.get(one.id)!.onmessage = () => undefined
+      one.links.get(other.id)!.onmessage = () => undefined
+    }
+}
+
+const namesOf = async (next: Promise<Roster>) => (await world.until(next)).members.join('')
+
+describe('a lost member', () => {
+  test('the others have the next roster within a second', async () => {
+    const [a, b, c] = crewOf('abc')
+    crash(b!)
+    const next = [a!.crew.next(), c!.crew.next()]
+    expect(await Promise.all(next.map(namesOf))).toEqual(['ac', 'ac'])
+    expect(world.now()).toBeLessThan(1000)
+    expect(a!.told).toEqual(['stop'])
+    expect(c!.told).toEqual(['stop'])
+    expect(a!.crew.roster).toEqual(c!.crew.roster)
+    expect(a!.crew.roster!.before).toEqual([founding('abc')])
+    a!.crew.proved()
+    expect(a!.crew.roster!.before).toEqual([])
+  })
+
+  test('one that says bye is dead at once, and does not count', async () => {
+    const [a, b, c] = crewOf('abc')
+    b!.crew.resign('the tab was closed')
+    c!.crew.resign('the tab was closed')
+    expect(await namesOf(a!.crew.next())).toBe('a')
+  })
+
+  test('where most are lost without a word, one that is left says whom it misses', async () => {
+    const [a, b, c] = crewOf('abc')
+    crash(b!)
+    crash(c!)
+    const next = a!.crew.next()
+    await world.advance(60_000)
+    expect(a!.told).toEqual(['stop', 'undecided b c'])
+    a!.crew.continueWithout()
+    expect(await namesOf(next)).toBe('a')
+    expect(a!.told.at(-1)).toBe('decided')
+  })
+
+  test('the senior member falls silent: the next one leads', async () => {
+    const all = crewOf('abc')
+    const [a, b, c] = all as [Member, Member, Member]
+    silence(a, all)
+    b.crew.failed()
+    c.crew.failed()
+    const next = [b.crew.next(), c.crew.next()]
+    expect(await Promise.all(next.map(namesOf))).toEqual(['bc', 'bc'])
+    const { leadMs, answerMs } = crewTimes
+    expect(world.now()).toBeGreaterThan(leadMs)
+    expect(world.now()).toBeLessThan(leadMs * 1.5 + answerMs + 100)
+  })
+})
+
+describe('a planned change', () => {
+  test('lets a joiner in after a step, and stops no group', async () => {
+    const [a, b] = crewOf('ab') as [Member, Member]
+    const joiner = join('x', [a, b])
+    const joined = joiner.crew.next()
+    await world.advance(100)
+    expect([a.told, b.told]).toEqual([['wish'], ['wish']])
+    expect(a.crew.roster!.members).toEqual(['a', 'b'])
+    // `b` ends the step later: the call waits for it.
+    const first = a.crew.next(true)
+    await world.advance(3000)
+    expect(b.told).toEqual(['wish'])
+    const second = b.crew.next(true)
+    expect(await Promise.all([first, second, joined].map(namesOf))).toEqual(['abx', 'abx', 'abx'])
+    expect([a.told, b.told]).toEqual([['wish'], ['wish']])
+    expect([...joiner.crew.openLinks().keys()]).toEqual([0, 1])
+  })
+
+  test('a joiner that lacks a link to one member is not let in', async () => {
+    const [a, b] = crewOf('ab') as [Member, Member]
+    const joiner = join('x', [a])
+    const refused = expect(joiner.crew.next()).rejects.toThrow(/crew: .*It joins again/)
+    const next = [a.crew.next(true), b.crew.next(true)]
+    expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
+    await world.advance(crewTimes.joinMs + 1)
+    await refused
+    expect(joiner.told).toEqual(['out'])
+  })
+})
+
+describe('half of the members', () => {
+  const lose = async (claim?: NonNullable<CrewOptions['claim']>) => {
+    const [a, b] = crewOf('ab', claim) as [Member, Member]
+    const cut = a.links.get('b')!
+    cut.close('the connection failed')
+    const next = [a.crew.next(), b.crew.next()]
+    for (const one of next) one.catch(() => undefined)
+    await world.advance(10_000)
+    return { a, b, next }
+  }
+
+  test('the one that the server hears first continues, the other waits', async () => {
+    const stored = new Map<number, readonly string[]>()
+    const claim = async (ballot: number, lives: readonly string[]) => {
+      if (!stored.has(ballot)) stored.set(ballot, lives)
+      return stored.get(ballot)!
+    }
+    const { a, b, next } = await lose(claim)
+    expect(stored.get(1)).toEqual(['a'])
+    expect(await namesOf(next[0]!)).toBe('a')
+    expect(b.told).toEqual(['stop', 'undecided a'])
+    expect(b.crew.roster!.ballot).toBe(1)
+    b.crew.leftOut('the others continue without this member')
+    expect(b.told).toEqual(['stop', 'undecided a', 'decided', 'out'])
+    await expect(next[1]).rejects.toThrow(/the others continue without this member/)
+    expect(a.told).toEqual(['stop'])
+  })
+
+  test('without a server neither continues until a person says so', async () => {
+    const { a, b, next } = await lose()
+    expect([a.told, b.told]).toEqual([
+      ['stop', 'undecided b'],
+      ['stop', 'undecided a'],
+    ])
+    b.crew.continueWithout()
+    expect(await namesOf(next[1]!)).toBe('b')
+    expect(a.crew.roster!.ballot).toBe(1)
+  })
+
+  test('where the server cannot be reached a person decides, too', async () => {
+    const { a } = await lose(() => Promise.reject(new Error('the server is not there')))
+    expect(a.told).toEqual(['stop', 'undecided b'])
+  })
+})
+
+describe('a member that is left out', () => {
+  test('hears it from the leader that it has answered', async () => {
+    const [a, b, c] = crewOf('abc') as [Member, Member, Member]
+    b.links.get('c')!.close('the connection failed')
+    const refused = expect(c.crew.next()).rejects.toThrow(/the others continue without this member/)
+    const next = [a.crew.next(), b.crew.next()]
+    expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
+    await world.advance(100)
+    await refused
+    expect(c.told).toEqual(['stop', 'out'])
+    // It says bye, and the others are where they were.
+    expect([a.told, b.told]).toEqual([['stop'], ['stop']])
+  })
+
+  test('hears it from a member of a newer roster that it calls', async () => {
+    const [a, b] = crewOf('ab') as [Member, Member]
+    const late = member('c', founding('abc'))
+    b.crew.resign('the tab was closed')
+    expect(await namesOf(a.crew.next())).toBe('a')
+    link(a, late)
+    late.crew.failed()
+    await world.advance(2 * crewTimes.leadMs + 100)
+    expect(late.told).toEqual(['stop', 'out'])
+    expect(a.crew.roster!.members).toEqual(['a'])
+  })
+})
+
+test('members that are done disturb nobody', async () => {
+  const [a, b, c] = crewOf('abc') as [Member, Member, Member]
+  a.crew.resign('its run is over', true)
+  await world.advance(100)
+  a.crew.closeLinks('its run is over')
+  await world.advance(30_000)
+  expect([b.told, c.told]).toEqual([[], []])
+  // One that is lost before its own end: those that are done are not needed.
+  crash(c)
+  b.crew.failed()
+  const next = b.crew.next()
+  await world.advance(30_000)
+  expect(b.told).toEqual(['stop', 'undecided c'])
+  b.crew.continueWithout()
+  expect(await namesOf(next)).toBe('b')
+})
+
+describe('what a link carries', () => {
+  const control = (text: string) => {
+    const [near, far] = memoryPair(world)
+    const other = new EpochLinks(far)
+    other.oncontrol = () => undefined
+    return { near, say: () => other.control(new TextEncoder().encode(text)), other }
+  }
+
+  test.each([
+    ['no JSON', 'no'],
+    ['another type', '{"type":"dance"}'],
+    ['a field more', '{"type":"leave","ballot":1,"why":""}'],
+    ['a ballot that is none', '{"type":"leave","ballot":-1}'],
+  ])('%s: the link closes, and the others are not disturbed', async (_, text) => {
+    const [a, b] = crewOf('ab') as [Member, Member]
+    const { near, say, other } = control(text)
+    a.crew.add('x', near)
+    await world.advance(10)
+    say()
+    await world.advance(1000)
+    expect(other.isUp).toBe(false)
+    expect([a.told.filter((one) => one !== 'wish'), b.told]).toEqual([[], []])
+    expect(a.crew.roster!.members).toEqual(['a', 'b'])
+  })
+
+  test('a newcomer hears who is at the other end, and closes a link that begins otherwise', async () => {
+    const joiner = member('x', null)
+    const good = control('{"type":"hello","id":"a"}')
+    const bad = control('{"type":"leave","ballot":1}')
+    joiner.crew.add(null, good.near)
+    joiner.crew.add(null, bad.near)
+    good.say()
+    bad.say()
+    await world.advance(1000)
+    expect([good.other.isUp, bad.other.isUp]).toEqual([true, false])
+  })
+
+  test('nobody lets a newcomer in: it is out after a while', async () => {
+    const joiner = member('x', null)
+    const refused = expect(joiner.crew.next()).rejects.toThrow(/nobody has let it in/)
+    await world.advance(crewTimes.joinMs)
+    await refused
+    expect(joiner.told).toEqual(['out'])
+    await expect(joiner.crew.next()).rejects.toThrow(/out of the run/)
+  })
+})

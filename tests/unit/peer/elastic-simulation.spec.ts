@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest'
+import { checkElastic } from '../../support/simulation/elastic/check-elastic.ts'
+import { simulateElastic } from '../../support/simulation/elastic/elastic.ts'
+import { cells, drawElastic } from '../../support/simulation/elastic/plan.ts'
+import { violationOf, weakRules } from '../../support/simulation/elastic/weak-rules.ts'
+import { Trace } from '../../support/simulation/trace.ts'
+
+// A share of the simulated elastic runs; tests/all/unit/peer/elastic-simulation.spec.ts runs thousands. See src/peer/protocol.md.
+
+test('60 seeds: no two groups train, and all end with the state of one undisturbed member', async () => {
+  const total = { struck: 0, rosters: 0, echoes: 0, done: 0, compared: 0 }
+  for (let seed = 1; seed <= 60; seed++) {
+    const { struck, rosters, echoes, done, hash } = await checkElastic(seed)
+    total.struck += struck.length
+    total.rosters += rosters
+    total.echoes += echoes
+    total.done += done
+    if (hash !== undefined) total.compared++
+  }
+  expect(total.struck).toBeGreaterThan(50)
+  expect(total.rosters).toBeGreaterThan(300)
+  expect(total.echoes, 'old messages that arrived once more').toBeGreaterThan(1500)
+  expect(total.done).toBeGreaterThan(100)
+  expect(total.compared, 'runs with one kind of device').toBeGreaterThan(10)
+}, 60_000)
+
+test('every third cell of faults, moments and roles: 1 seed', async () => {
+  for (const cell of cells.filter((_, at) => at % 3 === 0)) await checkElastic(1, { cell })
+}, 60_000)
+
+test('a seed decides everything: twice the same at the same moments', async () => {
+  for (const seed of [7, 8]) {
+    const traces = [new Trace(), new Trace()]
+    for (const trace of traces) await simulateElastic(drawElastic(seed), trace)
+    expect(traces[0]!.lines.length).toBeGreaterThan(20)
+    expect(traces[0]!.lines).toEqual(traces[1]!.lines)
+  }
+})
+
+// A check that cannot fail proves nothing.
+test.each([
+  ['a minority', weakRules.minority, 10, undefined, 6],
+  ['any half', weakRules.half, 30, { kind: 'partition', moment: 'computing', role: 'senior' }, 2],
+] as const)(
+  'where %s may continue, two groups train',
+  async (_, weaken, first, cell, most) => {
+    expect(await violationOf(weaken, { first, count: 60, cell, most })).toContain('built step')
+  },
+  60_000,
+)

@@ -1,0 +1,234 @@
+import { describe, expect, test } from 'vitest'
+import {
+  ballotAbove,
+  judge,
+  newestOf,
+  type Report,
+  type Roster,
+  winsHalf,
+} from '../../../src/peer/crew/roster.ts'
+
+// Who may decide who trains next: each rule, and beside it what would go wrong without it.
+
+const roster = (ballot: number, members: string, ...before: Roster['before']): Roster => ({
+  ballot,
+  members: members.split(''),
+  before,
+})
+
+interface Said {
+  roster?: Roster | null
+  proved?: number
+  linked?: string
+}
+
+/** Reports by member, each linked to all others that answer unless it says otherwise. */
+function reportsOf(said: Record<string, Said>): Map<string, Report> {
+  const all = Object.keys(said)
+  const report = (id: string, { roster: own = null, proved, linked }: Said): Report => ({
+    roster: own,
+    proved: proved ?? own?.ballot ?? 0,
+    linked: linked?.split('') ?? all.filter((other) => other !== id),
+    former: null,
+  })
+  return new Map(Object.entries(said).map(([id, one]) => [id, report(id, one)]))
+}
+
+const verdictOf = (
+  leader: string,
+  said: Record<string, Said>,
+  dead: Record<string, number> = {},
+  most = 64,
+) => judge(leader, reportsOf(said), new Map(Object.entries(dead)), most)
+
+const five = roster(1, 'abcde')
+const four = roster(1, 'abcd')
+
+describe('more than half of the newest roster is needed', () => {
+  test('three of five continue', () => {
+    const verdict = verdictOf('b', {
+      b: { roster: five },
+      c: { roster: five },
+      d: { roster: five },
+    })
+    expect(verdict).toMatchObject({ kind: 'agreed', members: ['b', 'c', 'd'] })
+  })
+
+  test('two of five do not: the other three may', () => {
+    const verdict = verdictOf('a', { a: { roster: five }, b: { roster: five } })
+    expect(verdict).toEqual({ kind: 'missing', missing: ['c', 'd', 'e'], unlinked: [] })
+  })
+
+  test('newcomers are let in, last, and count for nothing', () => {
+    const here = { x: {}, a: { roster: five }, b: { roster: five }, y: {} }
+    expect(verdictOf('a', here).kind).toBe('missing')
+    expect(verdictOf('a', { ...here, c: { roster: five } })).toMatchObject({
+      kind: 'agreed',
+      members: ['a', 'b', 'c', 'x', 'y'],
+    })
+  })
+
+  test('who has entered no roster decides nothing', () => {
+    expect(verdictOf('x', { x: {}, y: {} })).toEqual({ kind: 'none' })
+  })
+})
+
+describe('and of each roster before it, back to the newest proved one', () => {
+  // From {a..e} a call of b made {b, c, d}; only b and c may have entered it.
+  const next = roster(2, 'bcd', { ballot: 1, members: five.members })
+
+  test('a newer roster is not enough: most of the old one could have entered another', () => {
+    const here = { b: { roster: next, proved: 1 }, c: { roster: next, proved: 1 } }
+    expect(verdictOf('b', here)).toMatchObject({ kind: 'missing', missing: ['a', 'd', 'e'] })
+  })
+
+  test('it is enough once it is proved', () => {
+    const here = { b: { roster: next, proved: 1 }, c: { roster: next, proved: 2 } }
+    expect(verdictOf('b', here)).toMatchObject({
+      kind: 'agreed',
+      before: [{ ballot: 2, members: ['b', 'c', 'd'] }],
+    })
+  })
+
+  test('most of both continue, and the next roster names both', () => {
+    const here = {
+      b: { roster: next, proved: 1 },
+      c: { roster: next, proved: 1 },
+      a: { roster: five },
+    }
+    expect(verdictOf('b', here)).toMatchObject({
+      kind: 'agreed',
+      members: ['b', 'c', 'a'],
+      before: [{ ballot: 2 }, { ballot: 1 }],
+    })
+  })
+
+  test('most of the old one are not enough where somebody entered a newer one', () => {
+    const wide = roster(2, 'bcdxyz', { ballot: 1, members: five.members })
+    const here = { a: { roster: five }, b: { roster: wide, proved: 1 }, e: { roster: five } }
+    expect(verdictOf('a', here)).toMatchObject({
+      kind: 'missing',
+      missing: ['c', 'd', 'x', 'y', 'z'],
+    })
+  })
+
+  test('rosters before the proved one count no more', () => {
+    const third = roster(3, 'bc', { ballot: 2, members: ['b', 'c', 'd'] }, ...next.before)
+    const here = { b: { roster: third, proved: 2 }, c: { roster: third, proved: 1 } }
+    const verdict = verdictOf('b', here)
+    expect(verdict).toMatchObject({ kind: 'agreed', before: [{ ballot: 3 }, { ballot: 2 }] })
+  })
+
+  test('the newest roster is the newest that anybody here entered', () => {
+    const reports = reportsOf({ a: { roster: five }, b: { roster: next }, x: {} })
+    expect(newestOf(reports.values())).toBe(next)
+    expect(newestOf([])).toBeNull()
+  })
+})
+
+describe('the dead do not count', () => {
+  test('two of five continue where two are dead: one could not continue alone', () => {
+    const here = { a: { roster: five }, b: { roster: five } }
+    expect(verdictOf('a', here, { d: 1, e: 1 }).kind).toBe('agreed')
+    expect(verdictOf('a', here, { e: 1 }).kind).toBe('half')
+  })
+
+  test('one that had entered a newer roster proves that steps are lost: a person decides', () => {
+    const here = { a: { roster: five }, b: { roster: five }, c: { roster: five } }
+    expect(verdictOf('a', here, { e: 2 })).toEqual({ kind: 'ahead', ahead: ['e'] })
+    expect(verdictOf('a', here, { e: 1 }).kind).toBe('agreed')
+  })
+
+  test('where all of an old roster are dead, nobody can continue from it', () => {
+    const newest = roster(2, 'xy', { ballot: 1, members: ['a', 'b'] })
+    const here = { x: { roster: newest, proved: 0 }, y: { roster: newest, proved: 0 } }
+    expect(verdictOf('x', here, { a: 1, b: 1 }).kind).toBe('agreed')
+    expect(verdictOf('x', here, { a: 1 }).kind).toBe('missing')
+  })
+
+  test('a lone survivor of whom all others are dead continues', () => {
+    const dead = { b: 1, c: 1, d: 1, e: 1 }
+    expect(verdictOf('a', { a: { roster: five } }, dead)).toMatchObject({
+      kind: 'agreed',
+      members: ['a'],
+    })
+  })
+})
+
+describe('halves', () => {
+  test('two of four are a half: so are the others', () => {
+    for (const [one, other] of ['ab', 'cd'])
+      expect(
+        verdictOf(one!, { [one!]: { roster: four }, [other!]: { roster: four } }),
+      ).toMatchObject({ kind: 'half', ballots: [1], members: [one, other] })
+  })
+
+  test('each roster of which half is here is named', () => {
+    const next = roster(2, 'bc', { ballot: 1, members: four.members })
+    const here = { b: { roster: next, proved: 1 }, d: { roster: four } }
+    expect(verdictOf('b', here)).toMatchObject({ kind: 'half', ballots: [2, 1] })
+  })
+
+  test('the half that was first continues, and any that has all of it but the dead', () => {
+    const none = new Map<string, number>()
+    expect(winsHalf(['a', 'b'], ['a', 'b'], none)).toBe(true)
+    expect(winsHalf(['c', 'd'], ['a', 'b'], none)).toBe(false)
+    expect(winsHalf(['b', 'c'], ['a', 'b'], none)).toBe(false)
+    expect(winsHalf(['b', 'c'], ['a', 'b'], new Map([['a', 1]]))).toBe(true)
+  })
+})
+
+describe('members are linked, each to each', () => {
+  test('one that lacks a link is left out, and named where it is needed', () => {
+    const three = roster(1, 'abc')
+    const here = {
+      a: { roster: three, linked: 'bc' },
+      b: { roster: three, linked: 'a' },
+      c: { roster: three, linked: 'a' },
+    }
+    expect(verdictOf('a', here)).toMatchObject({ kind: 'agreed', members: ['a', 'b'] })
+    const large = { ...here, a: { roster: five, linked: 'b' }, b: { roster: five, linked: 'a' } }
+    expect(verdictOf('a', large)).toEqual({
+      kind: 'missing',
+      missing: ['c', 'd', 'e'],
+      unlinked: ['c'],
+    })
+  })
+
+  test('a link that only one end has is none', () => {
+    const here = {
+      a: { roster: four, linked: 'bx' },
+      b: { roster: four, linked: 'ax' },
+      x: { linked: 'a' },
+    }
+    expect(verdictOf('a', here, { d: 1 })).toMatchObject({ members: ['a', 'b'] })
+  })
+
+  test('the leader is in its roster', () => {
+    const three = roster(1, 'abc')
+    const here = {
+      a: { roster: three, linked: 'b' },
+      b: { roster: three, linked: 'abc' },
+      c: { roster: three, linked: 'b' },
+    }
+    expect(verdictOf('c', here)).toMatchObject({ kind: 'agreed', members: ['b', 'c'] })
+  })
+
+  test('there are at most as many as the run takes: those that stay come first', () => {
+    const here = { x: {}, a: { roster: four }, b: { roster: four }, c: { roster: four }, y: {} }
+    expect(verdictOf('a', here, {}, 4)).toMatchObject({ members: ['a', 'b', 'c', 'x'] })
+  })
+})
+
+describe('ballots', () => {
+  test('are above all that a leader has seen, and differ by leader', () => {
+    const first = ballotAbove(0, 'a')
+    expect(ballotAbove(first, 'a')).toBeGreaterThan(first)
+    expect(ballotAbove(first, 'b')).not.toBe(ballotAbove(first, 'a'))
+  })
+
+  test('end where a frame has no more room for them', () => {
+    expect(ballotAbove(2 ** 16 * (2 ** 16 - 2), 'a')).toBeLessThan(2 ** 32)
+    expect(() => ballotAbove(2 ** 16 * (2 ** 16 - 1), 'a')).toThrow(/more than 65535 rosters/)
+  })
+})
