@@ -115,6 +115,7 @@ export const allowed: Record<string, readonly string[]> = {
 
   'src/peer/room': ['src/util'],
   'src/peer/link': ['src/util', 'src/peer/room'],
+  'src/peer/crew': ['src/util', 'src/peer/link'],
   'src/peer/session': ['src/util', 'src/peer/link'],
   'src/peer/algorithms': [],
   'src/peer/collective': ['src/util', 'src/peer/link', 'src/peer/session', 'src/peer/algorithms'],
@@ -650,6 +651,7 @@ export const packages: Record<string, readonly string[]> = {
   // The libraries that ours is timed beside.
   'src/measure/peers': ['@jax-js/jax', '@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'],
   'src/peer/room': ['valibot'],
+  'src/peer/crew': ['valibot'],
   'src/peer/tab': ['simple-peer', 'valibot'],
   'src/distributed/link': ['comlink'],
   'src/distributed/spawn': ['comlink', 'devalue'],
