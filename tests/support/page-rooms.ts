@@ -3,7 +3,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { BrowserContext, Page } from 'playwright'
 import { afterAll, beforeAll } from 'vitest'
-import { type DriverOptions, drivePages, invite, members, photograph, see, seeMembers } from './page-driver.ts'
+import {
+  type DriverOptions,
+  drivePages,
+  invite,
+  members,
+  photograph,
+  see,
+  seeMembers,
+} from './page-driver.ts'
 
 /** Serves the built page to the tests of this file, and drives rooms of tabs as people do. */
 export function driveRooms(options?: DriverOptions) {
