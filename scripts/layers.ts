@@ -391,8 +391,11 @@ export const allowed: Record<string, readonly string[]> = {
     'src/graph/memory',
     'src/data',
     'src/measure/device-speed.ts',
+    'src/peer/room',
     'src/peer/link',
     'src/peer/group',
+    'src/peer/crew',
+    'src/peer/tab/web-socket-store.ts',
     'src/ddp/checkpoint',
     'src/trainer',
     'src/worker',
@@ -405,6 +408,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/graph/tune',
     'src/peer/group',
     'src/trainer',
+    'src/worker/compute/run-crew.ts',
   ],
   // Control and connections; no device.
   'src/worker/page': [
@@ -606,7 +610,13 @@ export const allowed: Record<string, readonly string[]> = {
 
 /** What a layer may take types from besides: it describes them, and runs none of it. */
 export const typesOnly: Record<string, readonly string[]> = {
-  'src/worker': ['src/gpu/device.ts', 'src/peer/link', 'src/trainer'],
+  'src/worker': [
+    'src/gpu/device.ts',
+    'src/peer/room',
+    'src/peer/link',
+    'src/peer/crew',
+    'src/trainer',
+  ],
 }
 
 /** What runs in Node alone: `node` may import it, and nothing that a tab loads. */

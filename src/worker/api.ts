@@ -17,6 +17,7 @@ import type { TraceEvent } from '../util/spans.ts'
 import type { GivenSwitches } from '../util/switches.ts'
 
 export type { AdapterFacts } from '../gpu/device.ts'
+export type { FormerLife } from '../peer/crew/roster.ts'
 export type { Transport } from '../peer/link/channel-transport.ts'
 export type {
   CheckpointSettings,

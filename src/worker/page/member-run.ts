@@ -1,4 +1,3 @@
-import type { FormerLife } from '../../peer/crew/roster.ts'
 import type { AssignedLink, Assignment, JsonValue, RunNow } from '../../peer/room/messages.ts'
 import { machineKey, machinesOf } from '../../peer/room/topology.ts'
 import type { LocalPorts } from '../../peer/tab/local-ports.ts'
@@ -6,7 +5,14 @@ import type { SignalClient } from '../../peer/tab/signal.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
 import { messageOf, PeerError, toError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
-import type { CheckpointAddress, ComputeApi, Membership, RunEvent, RunResult } from '../api.ts'
+import type {
+  CheckpointAddress,
+  ComputeApi,
+  FormerLife,
+  Membership,
+  RunEvent,
+  RunResult,
+} from '../api.ts'
 import { formLinks, type RingLinks, type RingStats } from './connect.ts'
 import type { StartMarks } from './start-marks.ts'
 
