@@ -24,6 +24,9 @@ export interface PageDriver {
   openTab(url: string, context?: BrowserContext): Promise<Page>
 }
 
+/** What a browser says of a server that is gone: pages try it again. */
+const isDeadServer = /^WebSocket connection to '.+' failed: .*ERR_CONNECTION_REFUSED$/
+
 export interface DriverOptions {
   /** How to serve, asked for before the tests. */
   readonly serving?: () => Promise<Partial<ServeOptions>>
@@ -88,7 +91,8 @@ export function drivePages({
       const page = await (context ?? (await (first ?? driver.openContext()))).newPage()
       page.on('pageerror', (error) => complaints.push(error.message))
       page.on('console', (message) => {
-        if (kinds.includes(message.type())) complaints.push(message.text())
+        const text = message.text()
+        if (kinds.includes(message.type()) && !isDeadServer.test(text)) complaints.push(text)
       })
       await page.goto(url)
       return page

@@ -3,18 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { BrowserContext, Page } from 'playwright'
 import { afterAll, beforeAll } from 'vitest'
-import {
-  type DriverOptions,
-  drivePages,
-  invite,
-  members,
-  photograph,
-  see,
-  seeMembers,
-} from './page-driver.ts'
+import { drivePages, invite, members, photograph, see, seeMembers } from './page-driver.ts'
 
 /** Serves the built page to the tests of this file, and drives rooms of tabs as people do. */
-export function driveRooms(options?: DriverOptions) {
+export function driveRooms() {
   /** Certificates and data. */
   let folder: string
   beforeAll(async () => {
@@ -23,7 +15,7 @@ export function driveRooms(options?: DriverOptions) {
   afterAll(async () => {
     if (folder) await rm(folder, { recursive: true })
   })
-  const driver = drivePages(options)
+  const driver = drivePages()
   const { served, contexts, openContext } = driver
 
   const openTab = (context: BrowserContext, url: string) => driver.openTab(url, context)

@@ -8,8 +8,7 @@ import { startNode, type ToldProcess } from '../../support/told-process.ts'
 
 // An elastic run needs no server once it has begun, and finds one that comes back.
 
-// The browser complains of each connection that a dead server does not take.
-const { openTab, openContext } = driveRooms({ complaints: [] })
+const { openTab, openContext } = driveRooms()
 
 const words = (page: Page) => page.locator('.status .words p').first().textContent()
 const stepOf = async (page: Page): Promise<number> =>
