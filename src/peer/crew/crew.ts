@@ -412,7 +412,7 @@ export class Crew {
         this.#decide()
         return
       case 'refuse':
-        this.#refused(message)
+        this.#refused(from, message)
         return
       case 'roster':
         this.#told(from, message.roster)
@@ -469,13 +469,18 @@ export class Crew {
     this.#after(leadingMs + leadMs * (1 + place / 2), () => this.#lead(false))
   }
 
-  #refused({ ballot, promised, outside }: Extract<CrewMessage, { type: 'refuse' }>): void {
+  #refused(
+    from: string,
+    { ballot, promised, outside }: Extract<CrewMessage, { type: 'refuse' }>,
+  ): void {
     this.#seen = Math.max(this.#seen, promised)
     if (outside !== null && outside > (this.#roster?.ballot ?? 0)) {
       this.#out('the others continue without this member')
       return
     }
     if (this.#state !== 'leading' || ballot !== this.#promised) return
+    // Newcomers decide nothing: this call can do without them.
+    if (this.#isNew(from)) return
     // Another one leads: it gets the time that it needs.
     this.#state = 'stopped'
     const [draw] = this.#options.env.random(1)
