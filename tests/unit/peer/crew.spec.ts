@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { Crew, type CrewOptions, crewTimes } from '../../../src/peer/crew/crew.ts'
+import { decodeCrewMessage, encodeCrewMessage } from '../../../src/peer/crew/messages.ts'
 import type { Roster } from '../../../src/peer/crew/roster.ts'
 import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
 import { type Fault, type MemoryLink, memoryPair } from '../../../src/peer/link/memory-link.ts'
@@ -253,6 +254,26 @@ test('members that are done disturb nobody', async () => {
   expect(b.told).toEqual(['stop', 'undecided c'])
   b.crew.continueWithout()
   expect(await namesOf(next)).toBe('b')
+})
+
+test('newcomers that refuse a call do not keep a member from saying whom it misses', async () => {
+  const alone = member('a', founding('abc'))
+  const [near, far] = memoryPair(world)
+  const newcomer = new EpochLinks(far)
+  let calls = 0
+  newcomer.oncontrol = (payload) => {
+    const said = decodeCrewMessage(payload)
+    if (said.type !== 'call') return
+    calls++
+    const { ballot } = said
+    const refuse = { type: 'refuse', ballot, promised: ballot + 1, outside: null } as const
+    newcomer.control(encodeCrewMessage(refuse))
+  }
+  alone.crew.add('x', near)
+  alone.crew.failed()
+  await world.advance(2 * crewTimes.answerMs)
+  expect(calls).toBe(1)
+  expect(alone.told).toContain('undecided b c')
 })
 
 describe('what a link carries', () => {

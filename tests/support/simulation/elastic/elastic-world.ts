@@ -284,22 +284,26 @@ export class ElasticWorld {
     life.place.after(personMs, () => this.#askPerson(life))
   }
 
-  /** The server knows the newest roster, and whether the run has ended. */
-  #askServer(life: Life): void {
+  /**
+   * The server knows the newest roster, and whether the run has ended. `known`: what it said a second ago. A member that is in a newer roster and
+   * has not heard of it until then has no link over which it could.
+   */
+  #askServer(life: Life, known = 0): void {
     if (!life.undecided || !life.isAlive) return
+    const { ballot, members } = this.#told
     if (this.#reachesServer(life)) {
-      const { ballot, members } = this.#told
       if (this.lives.some(({ end }) => end === 'done')) {
         this.ended(life, 'failed')
         life.crew.resign('the run has ended without it')
         return
       }
-      if (ballot > life.crew.roster!.ballot && !members.includes(life.id)) {
+      const isNamed = members.includes(life.id)
+      if (ballot > life.crew.roster!.ballot && (!isNamed || ballot === known)) {
         life.crew.leftOut('the others continue without this member')
         return
       }
     }
-    life.place.after(1000, () => this.#askServer(life))
+    life.place.after(1000, () => this.#askServer(life, ballot))
   }
 
   /** A person who sees all tabs continues without those that are gone, where no others train. */
