@@ -55,6 +55,8 @@ export class EpochLinks {
     transport.onend = (end) => {
       this.#ended = end
       this.#open?.pass(end)
+      // Who keeps a link that has ended does not keep its last group.
+      this.#open = undefined
       this.onend(end)
     }
   }
@@ -92,7 +94,7 @@ export class EpochLinks {
     this.#open?.pass({ why: 'local', detail: `epoch ${epoch} continues on this link` })
     const link = new EpochLink(this.#transport)
     this.#epoch = epoch
-    this.#open = link
+    if (!this.#ended) this.#open = link
     const waiting = this.#waiting
     this.#waiting = waiting.filter((one) => this.#isFollowing(one.epoch, epoch))
     for (const one of waiting) if (one.epoch === epoch) link.passMessage(one.message)
