@@ -1,11 +1,18 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { expect, test } from 'vitest'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { checkElastic } from '../../support/simulation/elastic/check-elastic.ts'
 import { simulateElastic } from '../../support/simulation/elastic/elastic.ts'
+import { ElasticWorld } from '../../support/simulation/elastic/elastic-world.ts'
 import { cells, drawElastic } from '../../support/simulation/elastic/plan.ts'
 import { violationOf, weakRules } from '../../support/simulation/elastic/weak-rules.ts'
 import { Trace } from '../../support/simulation/trace.ts'
 
 // A share of the simulated elastic runs; tests/all/unit/peer/elastic-simulation.spec.ts runs thousands. See src/peer/protocol.md.
+
+setFlagsFromString('--expose-gc')
+const collectGarbage: () => void = runInNewContext('gc')
 
 test('60 seeds: no two groups train, and all end with the state of one undisturbed member', async () => {
   const total = { struck: 0, rosters: 0, echoes: 0, done: 0, compared: 0 }
@@ -41,6 +48,50 @@ test('a seed decides everything: twice the same at the same moments', async () =
 test('1573: a member whose next roster was lost on its way waited for ever, and the others for it', async () => {
   await checkElastic(1573)
 })
+
+test('memory is bounded: a member keeps no group of those that came and went', async () => {
+  const count = 12
+  const world = new ElasticWorld({
+    seed: 1,
+    founders: [
+      { device: 0, machine: 0 },
+      { device: 0, machine: 1 },
+    ],
+    joiners: Array.from({ length: count }, (_, at) => ({
+      atMs: 1000 * at + 300,
+      device: 0,
+      machine: 2,
+    })),
+    steps: 10_000,
+    virtualWorkers: 4,
+    stepMs: 20,
+    delayMs: 1,
+    faults: Array.from({ length: count }, (_, at) => ({
+      kind: 'close',
+      moment: 'catching up',
+      role: 'joiner',
+      nth: at + 1,
+      ms: 0,
+    })),
+  })
+  const [first] = world.lives
+  const groups = new Map<number, WeakRef<ProcessGroup>>()
+  while (world.env.now() < 1000 * (count + 2)) {
+    await world.env.step()
+    const { group } = first!
+    if (group) groups.set(group.epoch, new WeakRef(group))
+  }
+  expect(world.struck.size).toBe(count)
+  expect(groups.size).toBeGreaterThan(2 * count)
+  // Weak references hold until the end of the task that made them.
+  for (let at = 0; at < 3; at++) {
+    await new Promise((resolve) => setImmediate(resolve))
+    collectGarbage()
+  }
+  expect([...groups.values()].filter((one) => one.deref()).length).toBeLessThan(4)
+  world.end()
+  expect(world.violations).toEqual([])
+}, 60_000)
 
 // A check that cannot fail proves nothing.
 test.each([

@@ -96,6 +96,15 @@ export class ElasticWorld {
     return this.sleep(life, this.scenario.stepMs * (0.5 + this.env.chance()))
   }
 
+  /** Nothing is left that waits. */
+  end(): void {
+    for (const { group, crew } of this.lives) {
+      group?.destroy('the simulation is over')
+      crew.resign('the simulation is over')
+      crew.closeLinks('the simulation is over')
+    }
+  }
+
   // --- tabs ---
 
   #begin(life: Life): void {

@@ -60,11 +60,7 @@ export async function simulateElastic(
     world.violate(
       `${done[0].id} ended with ${done[0].hash}, one undisturbed member with ${expected}`,
     )
-  for (const life of lives) {
-    life.group?.destroy('the simulation is over')
-    life.crew.resign('the simulation is over')
-    life.crew.closeLinks('the simulation is over')
-  }
+  world.end()
   return {
     violations: world.violations,
     struck: [...world.struck],
