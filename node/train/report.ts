@@ -68,7 +68,7 @@ class JsonReporter implements Reporter {
       const { step, epoch, loss, metric, value } = event
       this.#print({ event: 'evaluation', step, epoch, loss, metric, value, rank: 0 })
     }
-    const told = ['resumed', 'checkpoint', 'regrouped']
+    const told = ['resumed', 'checkpoint', 'regrouped', 'undecided']
     if (told.includes(event.event)) this.#print(event)
   }
 
@@ -157,6 +157,10 @@ abstract class PeopleReporter implements Reporter {
     if (event.event === 'resumed') this.#resumed(event)
     if (event.event === 'regrouped')
       this.note(`continuing from step ${event.step}, world size ${event.worldSize}`)
+    if (event.event === 'undecided' && event.missing)
+      this.note(
+        `waiting: ${event.missing.length} ranks have not answered, and the others are too few to know that those do not train on. End with Ctrl-C, and continue from a checkpoint (--resume).`,
+      )
     if (event.event === 'checkpoint') {
       this.#latest = event.name
       if (event.isBest) this.#best = event.name

@@ -24,7 +24,7 @@ export interface CrewTimes {
   leadMs: number
   /** A leader that may not decide, until it calls again. */
   againMs: number
-  /** A member that joins, to be let in. */
+  /** A member that joins, to be let in: the others end a step first. */
   joinMs: number
 }
 
@@ -33,7 +33,7 @@ export const crewTimes: CrewTimes = {
   plannedMs: 8000,
   leadMs: 3000,
   againMs: 2000,
-  joinMs: 20_000,
+  joinMs: 120_000,
 }
 
 export interface CrewOptions {

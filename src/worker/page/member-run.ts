@@ -1,4 +1,5 @@
 import type { AssignedLink, Assignment, JsonValue, RunNow } from '../../peer/room/messages.ts'
+import { leftOutBecause } from '../../peer/room/refusals.ts'
 import { machineKey, machinesOf } from '../../peer/room/topology.ts'
 import type { LocalPorts } from '../../peer/tab/local-ports.ts'
 import type { SignalClient } from '../../peer/tab/signal.ts'
@@ -358,9 +359,13 @@ export class MemberRun {
       if (this.#endWell === end) end()
     } catch (thrown) {
       if (this.#isOver) return
-      if (this.#out !== undefined) client.out(run ?? epoch)
-      else client.abort(this.newestEpoch, messageOf(thrown).slice(0, 300))
-      this.fail(thrown)
+      if (this.#out === undefined) {
+        client.abort(this.newestEpoch, messageOf(thrown).slice(0, 300))
+        this.fail(thrown)
+        return
+      }
+      client.out(run ?? epoch)
+      this.fail(new PeerError('peer.lost', `epoch ${epoch}: ${leftOutBecause(this.#out)}.`))
     }
   }
 

@@ -63,6 +63,7 @@ export class Life {
         roster: founding,
         former,
         most: 64,
+        times: { joinMs: 20_000 },
         claim: (ballot, lives) => world.claim(this, ballot, lives),
       },
       {
