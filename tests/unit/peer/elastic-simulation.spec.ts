@@ -49,6 +49,26 @@ test('1573: a member whose next roster was lost on its way waited for ever, and 
   await checkElastic(1573)
 })
 
+// A known defect: the newcomer begins from nothing, and nobody is asked. The check is right; roster.ts does not know who holds the state.
+test.fails('those that hold the state are lost while a newcomer takes it: a person decides', async () => {
+  const member = (machine: number) => ({ device: 0, machine })
+  const loss = { kind: 'close', moment: 'state transfer', role: 'donor', ms: 0 } as const
+  const { violations } = await simulateElastic({
+    seed: 1,
+    founders: [member(0), member(1)],
+    joiners: [2, 3].map((machine) => ({ atMs: 300, ...member(machine) })),
+    steps: 40,
+    virtualWorkers: 4,
+    stepMs: 40,
+    delayMs: 5,
+    faults: [
+      { ...loss, nth: 1 },
+      { ...loss, nth: 2 },
+    ],
+  })
+  expect(violations).toEqual([])
+})
+
 test('memory is bounded: a member keeps no group of those that came and went', async () => {
   const count = 12
   const world = new ElasticWorld({
@@ -100,7 +120,9 @@ test.each([
 ] as const)(
   'where %s may continue, two groups train',
   async (_, weaken, first, cell, most) => {
-    expect(await violationOf(weaken, { first, count: 60, cell, most })).toContain('built step')
+    expect(await violationOf(weaken, { first, count: 60, cell, most })).toMatch(
+      /built step|steps up to/,
+    )
   },
   60_000,
 )

@@ -46,7 +46,7 @@ test.each([0, 1, 2])(
 test('where the newest roster counts without those before it, two groups train', async () => {
   const cell = { kind: 'one-way', moment: 'decision', role: 'senior' } as const
   const draw = { first: 1, count: 300, cell }
-  expect(await violationOf(weakRules.chain, draw)).toContain('built step')
+  expect(await violationOf(weakRules.chain, draw)).toMatch(/built step|steps up to/)
 }, 300_000)
 
 afterAll(() => {

@@ -358,6 +358,15 @@ export class ElasticWorld {
       )
   }
 
+  /** A group is complete, and `newest` is the newest step that one of its members has. The step after it may have died with its makers. */
+  met(life: Life, newest: number): void {
+    const last = Math.max(0, ...this.#builds.keys())
+    if (newest < last - 1 && this.persons === 0)
+      this.violate(
+        `${life.id} trains on from step ${newest}: steps up to ${last} are lost, and no person has decided that`,
+      )
+  }
+
   took(life: Life): void {
     this.note(`${life.id} takes step ${life.step}, ${life.hash}`)
   }

@@ -138,6 +138,7 @@ export class Life {
   async #meet(group: ProcessGroup): Promise<void> {
     const told = await this.#gather(group, [this.step, this.hash >>> 0])
     const newest = Math.max(...told.map(([step]) => step!))
+    this.#world.met(this, newest)
     const hashes = told.map(([step, hash]) => (step === newest ? hash! : -1))
     const count = (hash: number) => hashes.filter((one) => one === hash).length
     const best = hashes.reduce((a, b) => (b >= 0 && (a < 0 || count(b) > count(a)) ? b : a), -1)
