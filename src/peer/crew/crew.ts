@@ -101,6 +101,8 @@ export class Crew {
   readonly #dead = new Map<string, number>()
   /** Those of them whose run is over: the others do not need them any more. */
   readonly #done = new Set<string>()
+  /** Of a newcomer: once it has got the run's state. */
+  #hasState: boolean
   #isUndecided = false
   /** A link has come since the newest roster was decided, or while it was. */
   #hasNewLinks = false
@@ -124,6 +126,7 @@ export class Crew {
     this.#roster = roster && { ...roster, before: [] }
     this.#proved = this.#promised = this.#seen = this.#given = roster?.ballot ?? 0
     this.#state = roster ? 'running' : 'stopped'
+    this.#hasState = roster !== null
     if (!roster) this.#after(this.#times.joinMs, () => this.#out('nobody has let it in'))
   }
 
@@ -145,6 +148,11 @@ export class Crew {
   openLinks(): Map<number, Link> {
     const { ballot, members } = this.#roster!
     return this.#links.open(ballot, members)
+  }
+
+  /** This member has the state of the run, or a person has decided that it continues without. */
+  hasState(): void {
+    this.#hasState = true
   }
 
   /** All members of the current roster are in it: its group is complete. */
@@ -202,6 +210,8 @@ export class Crew {
   /** A person has decided: those that are missing count as dead. */
   continueWithout(): void {
     const entered = this.#roster?.ballot ?? 0
+    this.#hasState = true
+    this.#reports.set(this.self, this.#report())
     for (const id of [...this.#missing(), ...this.#dead.keys()]) this.#dead.set(id, entered)
     if (this.#state === 'leading') this.#decide()
     else if (this.#state === 'stopped') this.#lead(false)
@@ -324,7 +334,13 @@ export class Crew {
 
   #report(): Report {
     const { former = null } = this.#options
-    return { roster: this.#roster, proved: this.#proved, linked: this.#links.up, former }
+    return {
+      roster: this.#roster,
+      proved: this.#proved,
+      hasState: this.#hasState,
+      linked: this.#links.up,
+      former,
+    }
   }
 
   // --- deciding ---

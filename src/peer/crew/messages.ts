@@ -37,6 +37,7 @@ const schema = v.variant('type', [
     ballot,
     roster: v.nullable(roster),
     proved: ballot,
+    hasState: v.boolean(),
     linked: ids,
     former: v.nullable(v.strictObject({ id, entered: ballot })),
   }),

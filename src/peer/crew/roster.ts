@@ -28,6 +28,8 @@ export interface Report {
   readonly roster: Roster | null
   /** The newest roster that it knows to be proved; 0 for none. */
   readonly proved: number
+  /** Whether it holds the state of a step that the run has reached: a newcomer does once it has got it. */
+  readonly hasState: boolean
   /** Members to which it has a link. */
   readonly linked: readonly string[]
   /** The life before this one of the same tab, which is over, and the newest roster that it had entered. */
@@ -54,7 +56,7 @@ export type Verdict =
       readonly missing: readonly string[]
       readonly unlinked: readonly string[]
     }
-  /** These had entered a roster that nobody here knows, and are dead: what they trained since is lost. */
+  /** These are dead, and held what nobody here does: a later roster, or the state. Steps are lost unless they are alive after all. */
   | { readonly kind: 'ahead'; readonly ahead: readonly string[] }
   /** Nobody here has entered a roster. */
   | { readonly kind: 'none' }
@@ -103,6 +105,8 @@ export function judge(
   if (ahead.length > 0) return { kind: 'ahead', ahead }
 
   const members = linkedMembers(leader, newest, reports, most)
+  if (!members.some((id) => reports.get(id)!.hasState))
+    return { kind: 'ahead', ahead: newest.members.filter((id) => !members.includes(id)) }
   const halves: number[] = []
   for (const { ballot, members: all } of chain) {
     const alive = all.filter((id) => !dead.has(id))

@@ -394,6 +394,8 @@ export const serverMessageSchema = v.variant('type', [
     state: v.picklist(roomStates),
     /** Of the current or last run; 0 before the first. */
     epoch: whole(0, 2 ** 31),
+    /** Of the newest roster of an elastic run that the server knows of. */
+    ballot: v.optional(v.number()),
     /** The member that may start: the first one. */
     maker: memberIdSchema,
     /** In order of joining, but that the maker is the first. */

@@ -361,7 +361,7 @@ export class Room {
     this.dueLobby = null
     if (this.hasUpdates) this.updatesToldAtMs = this.host.env.now()
     this.hasUpdates = false
-    const { state, epoch } = this.run
+    const { state, epoch, ballot } = this.run
     const members = this.members.map((one) => {
       const rank = this.run.rankOf(one)
       const attached = one.connectionId !== null
@@ -369,7 +369,7 @@ export class Room {
     })
     const maker = this.members[0].id
     for (const one of this.members) {
-      this.send(one, { type: 'lobby', state, epoch, maker, members })
+      this.send(one, { type: 'lobby', state, epoch, ...(ballot > 0 && { ballot }), maker, members })
     }
   }
 

@@ -234,7 +234,11 @@ class ComputeWorker implements ComputeApi {
         loaded: await prepared,
         linksBefore: ways && ways === this.#measured?.ways ? this.#measured.links : undefined,
         baseUrl,
-        onEvent: (event) => batches.add(event),
+        onEvent: (event) => {
+          // The ranks have met, and all have the newest state.
+          if (event.event === 'regrouped') crew?.hasState()
+          batches.add(event)
+        },
         signal,
         tuneStore: config.tune ? training.openTuneStore() : undefined,
         checkpoints: placeOf(checkpoints, config, baseUrl),

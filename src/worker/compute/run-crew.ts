@@ -153,6 +153,11 @@ export class RunCrew {
     }
   }
 
+  /** This rank has the run's state. */
+  hasState(): void {
+    this.#crew.hasState()
+  }
+
   memberIsDead(member: string, ballot?: number): void {
     for (const id of this.#crew.known) if (memberOf(id) === member) this.#crew.isDead(id, ballot)
   }

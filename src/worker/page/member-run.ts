@@ -54,6 +54,9 @@ export interface RunTab {
   ended(end: RunEnd): void
 }
 
+/** While it is not decided who trains on, the server is asked this often what it knows. units: ms. */
+const askMs = 1000
+
 type AssignedMember = Assignment['members'][number]
 
 /** Links that form in an epoch of their own. */
@@ -195,16 +198,22 @@ export class MemberRun {
       this.#tab.compute.memberIsDead(id, ballot).catch(() => undefined)
   }
 
-  /** The server has told who is in the room: it may know more of a run of which this rank cannot decide. */
-  roomIs(): void {
+  /**
+   * While this rank cannot decide: the server may know more of the run. A later roster that this rank is in reaches it at once, or never does,
+   * because the links to its members have ended.
+   */
+  #askServer(isLaterKnown = false): void {
     const { client, compute } = this.#tab
-    const { lobby } = client
-    if (!this.#isUndecided || !client.isInside || !lobby) return
-    const own = lobby.members.find(({ id }) => id === client.id)
-    if (lobby.state !== 'running')
+    const { lobby, isInside } = client
+    if (!this.#isUndecided || this.#isOver) return
+    const own = lobby?.members.find(({ id }) => id === client.id)
+    const isOutside = own?.rank === null && lobby?.members.some(({ rank }) => rank !== null)
+    const isLater = (lobby?.ballot ?? 0) > this.#ballot
+    if (isInside && lobby && lobby.state !== 'running')
       compute.abort('The run has ended without this tab.', true).catch(() => undefined)
-    else if (own?.rank === null && lobby.members.some(({ rank }) => rank !== null))
-      compute.leftOut('the others continue without this tab').catch(() => undefined)
+    else if (isInside && (isOutside || (isLater && isLaterKnown)))
+      compute.leftOut('the others continue').catch(() => undefined)
+    else setTimeout(() => this.#askServer(isInside && isLater), askMs)
   }
 
   /** The connection to the server is back: it may be another process. */
@@ -388,7 +397,7 @@ export class MemberRun {
     else if (event.event === 'out') this.#out = event.text
     else if (event.event === 'undecided') {
       this.#isUndecided = event.missing !== null
-      this.roomIs()
+      if (this.#isUndecided) this.#askServer()
     }
     this.#tab.marks.take(event, atMs)
     this.#tab.listener.onEvent?.(event, atMs)

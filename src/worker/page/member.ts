@@ -161,7 +161,6 @@ export class RoomMember {
       tell(1, 'room', () => `members ${lobby.members.map((member) => member.name).join(', ')}`)
       if (mayNeedWebRtc(info, lobby.members)) loadWebRtc().catch(() => undefined)
       this.#measures?.roomIs(lobby)
-      this.#run?.roomIs()
       this.#options.onLobby?.(lobby, client.id)
     })
     client.on('proposed', (settings) => {

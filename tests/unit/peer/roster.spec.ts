@@ -20,14 +20,16 @@ interface Said {
   roster?: Roster | null
   proved?: number
   linked?: string
+  hasState?: boolean
 }
 
 /** Reports by member, each linked to all others that answer unless it says otherwise. */
 function reportsOf(said: Record<string, Said>): Map<string, Report> {
   const all = Object.keys(said)
-  const report = (id: string, { roster: own = null, proved, linked }: Said): Report => ({
+  const report = (id: string, { roster: own = null, proved, linked, hasState }: Said): Report => ({
     roster: own,
     proved: proved ?? own?.ballot ?? 0,
+    hasState: hasState ?? own !== null,
     linked: linked?.split('') ?? all.filter((other) => other !== id),
     former: null,
   })
@@ -176,6 +178,13 @@ describe('halves', () => {
     expect(winsHalf(['b', 'c'], ['a', 'b'], none)).toBe(false)
     expect(winsHalf(['b', 'c'], ['a', 'b'], new Map([['a', 1]]))).toBe(true)
   })
+})
+
+test('where nobody here holds the state nothing is agreed, although all that live are here', () => {
+  const grown = roster(8, 'abx')
+  const here = { x: { roster: grown, hasState: false } }
+  expect(verdictOf('x', here, { a: 8, b: 8 })).toEqual({ kind: 'ahead', ahead: ['a', 'b'] })
+  expect(verdictOf('x', { x: { roster: grown } }, { a: 8, b: 8 })).toMatchObject({ kind: 'agreed' })
 })
 
 describe('members are linked, each to each', () => {

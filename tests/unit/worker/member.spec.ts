@@ -205,7 +205,7 @@ it('a rank that cannot decide is left out where the server knows that others tra
     ],
   }
   world.work({ event: 'undecided', missing: ['1.1'], rank: 0 })
-  expect(world.asked).toEqual([['leftOut', 'the others continue without this tab']])
+  expect(world.asked).toEqual([['leftOut', 'the others continue']])
 })
 
 it('a rank that the others continue without asks the server to come in again, as another life', async () => {

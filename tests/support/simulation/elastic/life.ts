@@ -143,7 +143,10 @@ export class Life {
     const count = (hash: number) => hashes.filter((one) => one === hash).length
     const best = hashes.reduce((a, b) => (b >= 0 && (a < 0 || count(b) > count(a)) ? b : a), -1)
     const donor = hashes.indexOf(best)
-    if (hashes.every((hash) => hash === best)) return
+    if (hashes.every((hash) => hash === best)) {
+      this.crew.hasState()
+      return
+    }
     this.isDonor = group.rank === donor
     try {
       this.#world.moment(this, this.isDonor ? 'state transfer' : 'catching up')
@@ -153,6 +156,7 @@ export class Life {
         this.state = sent.slice(0, words)
         this.step = sent[words]!
         this.#world.took(this)
+        this.crew.hasState()
       }
       await group.barrier()
     } finally {
