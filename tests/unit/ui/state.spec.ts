@@ -448,6 +448,17 @@ describe('a run', () => {
     expect(goneRanks(without(done, 1))).toEqual([])
   })
 
+  it('names the members without which it cannot be sure to be the only run, until that is decided', () => {
+    const undecided = (missing: readonly string[] | null) =>
+      ({ type: 'event', event: { event: 'undecided', missing, rank: 0 }, atMs: 0 }) as const
+    const before = training(3, 10)
+    const [, second] = before.run!.members
+    const waiting = play(before, undecided([`${second.id}.1`]))
+    expect(statusOf(waiting).title).toBe('Waiting')
+    expect(statusOf(waiting).text).toContain(`${second.name} has not answered`)
+    expect(statusOf(play(waiting, undecided(null))).title).toBe('Training')
+  })
+
   it('goes on without the server', () => {
     const snapshot = play(training(3, 10), { type: 'serverLost', text: 'gone' })
     expect(isRunning(snapshot)).toBe(true)
