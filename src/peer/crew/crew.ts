@@ -29,7 +29,7 @@ export interface CrewTimes {
 }
 
 export const crewTimes: CrewTimes = {
-  answerMs: 1500,
+  answerMs: 2500,
   plannedMs: 8000,
   leadMs: 3000,
   againMs: 2000,

@@ -271,7 +271,7 @@ test('newcomers that refuse a call do not keep a member from saying whom it miss
   }
   alone.crew.add('x', near)
   alone.crew.failed()
-  await world.advance(2 * crewTimes.answerMs)
+  await world.advance(crewTimes.answerMs + crewTimes.againMs / 2)
   expect(calls).toBe(1)
   expect(alone.told).toContain('undecided b c')
 })
