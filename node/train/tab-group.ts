@@ -54,7 +54,7 @@ export type TabEvent =
   | { event: 'dealt'; step: number; samples: readonly number[]; rank: number }
   /** The run continues after that step with other ranks. */
   | { event: 'regrouped'; step: number; worldSize: number; rank: number }
-  /** Too few ranks are left to continue: so many have not answered. Null: that is over. */
+  /** Too few ranks are left to continue: these have not answered. Null: that is over. */
   | { event: 'undecided'; missing: readonly string[] | null; rank: number }
 
 /** What a tab tells at its end, through `__tabringDone`; fields beyond these pass unread. */

@@ -130,6 +130,8 @@ export interface ComputeApi {
   admit(admission: Admission): Promise<void>
   /** A member of the room, with this id, is dead for sure; `ballot`: of the newest roster that it may have been in, default: that of this rank. */
   memberIsDead(member: string, ballot?: number): Promise<void>
+  /** The connection of a member to the server has ended: it is lost unless it answers. */
+  doubt(member: string): Promise<void>
   /** The room says that the others continue without this rank. */
   leftOut(why: string): Promise<void>
   /** After `undecided`, a person's decision: the elastic run continues without those that are missing. */

@@ -8,6 +8,7 @@ export interface CrewLinksListener {
   said(from: string, message: CrewMessage): void
   /** It is known who is at the other end. */
   came(id: string): void
+  /** Empty for one that has not said who it is. */
   ended(id: string): void
 }
 
@@ -24,18 +25,21 @@ export class CrewLinks {
     this.#listener = listener
   }
 
-  /** `id`: who is at the other end; null where it says so itself. `greets`: whether the other end cannot know who this is. */
-  add(transport: Link, id: string | null, greets: boolean): void {
+  /** `id`: who is at the other end; null where it says so itself. */
+  add(transport: Link, id: string | null): void {
     const link = new EpochLinks(transport, (epoch, open) => epoch > open)
     this.#every.push(link)
     if (id !== null) this.#name(link, id)
-    else
+    else {
+      link.onend = () => this.#listener.ended('')
       link.oncontrol = (payload) => {
         const message = decode(link, payload)
         if (message?.type === 'hello') this.#name(link, message.id)
         else link.close('expected a hello')
       }
-    if (greets) link.control(encodeCrewMessage({ type: 'hello', id: this.#self }))
+    }
+    // The other end may not know who this is.
+    link.control(encodeCrewMessage({ type: 'hello', id: this.#self }))
   }
 
   #name(link: EpochLinks, id: string): void {

@@ -24,6 +24,10 @@ export interface CrewTimes {
   leadMs: number
   /** A leader that may not decide, until it calls again. */
   againMs: number
+  /** A member, for one that it doubts. */
+  doubtMs: number
+  /** A member that joins, once it has lost one of its links. */
+  lameMs: number
   /** A member that joins, to be let in: the others end a step first. */
   joinMs: number
 }
@@ -33,6 +37,8 @@ export const crewTimes: CrewTimes = {
   plannedMs: 8000,
   leadMs: 3000,
   againMs: 2000,
+  doubtMs: 800,
+  lameMs: 10_000,
   joinMs: 120_000,
 }
 
@@ -76,7 +82,7 @@ export interface CrewListener {
  *                                                    +--another's roster--> RUNNING, or OVER where this member is not in it
  *
  * The most senior member that is not known to be dead calls at once, the next ones later if they hear of no roster. A leader decides when all
- * linked members of the newest roster have answered, or after `answerMs`.
+ * linked members of the newest roster have answered, or after `answerMs` (`plannedMs` where none is lost).
  */
 export class Crew {
   readonly #options: CrewOptions
@@ -103,7 +109,10 @@ export class Crew {
   readonly #done = new Set<string>()
   /** Of a newcomer: once it has got the run's state. */
   #hasState: boolean
-  #isUndecided = false
+  /** By id: gives up the wait for an answer. */
+  readonly #doubted = new Map<string, () => void>()
+  /** Whom the owner was told to be missing. */
+  #undecided: readonly string[] | null = null
   /** A link has come since the newest roster was decided, or while it was. */
   #hasNewLinks = false
   /** A planned call whose answer waits for this member's own step to end. */
@@ -141,7 +150,7 @@ export class Crew {
 
   /** Takes a link to a member; a newer one takes its place. `id`: null for a member that has a roster, which says itself who it is. */
   add(id: string | null, transport: Link): void {
-    this.#links.add(transport, id, this.#roster !== null)
+    this.#links.add(transport, id)
   }
 
   /** The links for the group of the current roster, by rank. Those of the group before it fall silent. */
@@ -207,12 +216,30 @@ export class Crew {
     this.#lost(id)
   }
 
+  /** A member's connection to the server has ended: its link ends too, unless it answers. */
+  doubt(id: string): void {
+    if (this.#state === 'over' || !this.#links.isUp(id) || this.#doubted.has(id)) return
+    const { env } = this.#options
+    const cancel = env.after(this.#times.doubtMs, () => {
+      this.#doubted.delete(id)
+      this.#links.close(id, 'it does not answer, and its connection to the server has ended')
+    })
+    this.#doubted.set(id, cancel)
+    this.#send([id], { type: 'ping' })
+  }
+
+  #isThere(id: string): void {
+    this.#doubted.get(id)?.()
+    this.#doubted.delete(id)
+  }
+
   /** A person has decided: those that are missing count as dead. */
   continueWithout(): void {
-    const entered = this.#roster?.ballot ?? 0
+    const told = this.#undecided
+    if (!told || !this.#roster) return
     this.#hasState = true
     this.#reports.set(this.self, this.#report())
-    for (const id of [...this.#missing(), ...this.#dead.keys()]) this.#dead.set(id, entered)
+    for (const id of [...told, ...this.#dead.keys()]) this.#dead.set(id, this.#roster.ballot)
     if (this.#state === 'leading') this.#decide()
     else if (this.#state === 'stopped') this.#lead(false)
   }
@@ -262,8 +289,10 @@ export class Crew {
 
   #ended(id: string): void {
     if (this.#state === 'over' || this.#done.has(id)) return
-    if (!this.#roster && this.#links.up.length === 0) this.#out('no member is left')
-    else this.#lost(id)
+    if (this.#roster) this.#lost(id)
+    else if (this.#links.up.length === 0) this.#out('no member is left')
+    // The others may let it in without that one, or never.
+    else this.#after(this.#times.lameMs, () => this.#out('it has lost a link'))
   }
 
   #lost(id: string): void {
@@ -278,7 +307,10 @@ export class Crew {
   /** The roster's group ends here; then somebody calls. */
   #convene(isPlanned: boolean): void {
     this.#stop('the members decide who trains on')
-    this.#waitForLeader(isPlanned)
+    const held = this.#held
+    this.#held = undefined
+    if (held) held()
+    else this.#waitForLeader(isPlanned)
   }
 
   #stop(why: string): void {
@@ -374,8 +406,11 @@ export class Crew {
     this.#isDeciding = true
     let isWon = claim !== undefined
     try {
-      for (const half of verdict.ballots)
-        isWon &&= winsHalf(members, await claim!(half, members), this.#dead)
+      for (const { ballot: half, members: all } of verdict.before) {
+        if (!isWon || !verdict.ballots.includes(half)) continue
+        const own = members.filter((id) => all.includes(id))
+        isWon = winsHalf(own, await claim!(half, own), this.#dead)
+      }
     } catch {
       isWon = false
     }
@@ -394,8 +429,8 @@ export class Crew {
   #cannotDecide(missing: readonly string[], unlinked: readonly string[] = []): void {
     // Others may still answer in time.
     if (!this.#isLate && this.#links.up.some((id) => !this.#reports.has(id))) return
-    if (!this.#isUndecided) {
-      this.#isUndecided = true
+    if (this.#undecided?.join() !== missing.join()) {
+      this.#undecided = missing
       this.#listener.undecided(missing)
     }
     const { againMs, leadMs } = this.#times
@@ -408,14 +443,16 @@ export class Crew {
   }
 
   #decided(): void {
-    if (!this.#isUndecided) return
-    this.#isUndecided = false
+    if (!this.#undecided) return
+    this.#undecided = null
     this.#listener.undecided(null)
   }
 
   // --- what others say ---
 
   #receive(from: string, message: CrewMessage): void {
+    this.#isThere(from)
+    if (message.type === 'ping') this.#send([from], { type: 'pong' })
     if (this.#state === 'over') return
     switch (message.type) {
       case 'call':
@@ -465,6 +502,7 @@ export class Crew {
       return
     }
     this.#promised = ballot
+    this.#isPlanned = isPlanned
     const answer = () => {
       if (this.#state === 'over' || this.#promised !== ballot) return
       this.#stop('a member called')
@@ -527,6 +565,8 @@ export class Crew {
     for (const id of before?.members ?? [])
       if (!roster.members.includes(id)) this.#links.close(id, 'the others continue without it')
     this.#give()
+    // Such a change does not wait for newcomers.
+    if (!this.#isPlanned) this.#hasNewLinks ||= this.#links.up.some((id) => this.#isNew(id))
     this.#wishForNew()
   }
 
@@ -555,6 +595,7 @@ export class Crew {
 
   #end(error: PeerError): void {
     this.#cancel()
+    for (const id of this.#doubted.keys()) this.#isThere(id)
     this.#held = undefined
     this.#decided()
     this.#state = 'over'

@@ -4,12 +4,14 @@ import { messageOf, PeerError } from '../../util/errors.ts'
 /**
  * What the members of a crew say to each other, as JSON in control messages of their links (`EpochLinks`).
  *
- *   hello   member -> joining    who this is: the first message, to who cannot know it
+ *   hello   member -> member     who this is: the first message
  *   call    leader -> all        stop, and promise nothing below this ballot
  *   report  member -> leader     promised; what it has entered, and to whom it is linked
  *   refuse  member -> leader     it has promised another ballot, or the leader is no member of its roster
  *   roster  leader -> all        who trains from now on
  *   leave   leader -> member     it lacks links, and the others are too few while it counts: it is to come in again over new ones
+ *   ping    member -> member     are you there? the server says that your connection to it has ended
+ *   pong    member -> member     yes
  *   bye     leaving -> all       it takes part no more; names the newest roster that it has entered, and whether its run is done
  */
 const ballot = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(2 ** 32 - 1))
@@ -51,6 +53,8 @@ const schema = v.variant('type', [
   }),
   v.strictObject({ type: v.literal('roster'), roster }),
   v.strictObject({ type: v.literal('leave'), ballot }),
+  v.strictObject({ type: v.literal('ping') }),
+  v.strictObject({ type: v.literal('pong') }),
   v.strictObject({
     type: v.literal('bye'),
     entered: ballot,

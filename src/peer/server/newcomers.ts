@@ -16,6 +16,8 @@ export interface BegunRun {
   /** Ranks may still come back that newcomers are to be linked to. */
   isGathering(): boolean
   nextEpoch(): number
+  /** It was linked, and has failed before it trained. */
+  failed(newcomer: Member): void
   /** They are linked to all ranks and to each other. */
   joined(newcomers: readonly Member[]): void
 }
@@ -132,10 +134,11 @@ export class Newcomers {
         return true
       }
       case 'abort': {
-        if (!this.isOn || !this.isNewcomer(at)) return false
+        if (!this.isNewcomer(at)) return false
         const why = withoutEpoch(message.text, message.epoch)
         this.leaveOut(at, why, this.barred)
-        this.settle(why)
+        if (this.isOn) this.settle(why)
+        else this.run.failed(member)
         return true
       }
       case 'done':

@@ -251,6 +251,10 @@ export class RoomRun {
       isLinked: (member) => this.rankOf(member) >= 0 || given.outside.has(member.id),
       isGathering: () => this.isGathering,
       nextEpoch: () => this.nextEpoch(),
+      failed: (member) => {
+        this.withoutRank(member)
+        this.setRanks()
+      },
       joined: (members) => {
         const known = this.elastic!.order
         for (const one of members) {

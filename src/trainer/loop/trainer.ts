@@ -123,11 +123,12 @@ export class Trainer {
       const hasOtherRanks = isElastic && !isLoss(error)
       if (hasOtherRanks && error)
         options.onEvent({ event: 'lost', text: error.message, rank: ended.rank })
+      // What is asked for from now on is for the step after.
+      this.#loop.isRegroupAsked = false
       this.#group = await regroup!(ended)
       this.#patience = new Patience(this.#group)
       this.#tellSilence()
       if (hasOtherRanks) {
-        this.#loop.isRegroupAsked = false
         // Measured between other ranks, like those of the run that this one resumes.
         this.#links = undefined
         this.#hasOtherRanks = true

@@ -95,8 +95,6 @@ export type RunEvent =
       members: readonly string[]
       rank: number
     }
-  /** The others continue an elastic run without this rank, or none has let it in. */
-  | { event: 'out'; text: string; rank: number }
   /** Too few members of an elastic run are left to continue for sure: these are missing, by id. Null: that is over. */
   | { event: 'undecided'; missing: readonly string[] | null; rank: number }
   | {

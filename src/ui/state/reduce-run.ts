@@ -128,7 +128,6 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'undecided':
       return { ...run, missing: event.missing?.map((id) => nameIn(run, id)) ?? null }
     case 'roster':
-    case 'out':
       return run
     case 'silent': {
       const others = run.silent.filter((rank) => rank !== event.who)

@@ -123,20 +123,17 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
       return (
         <>
           <p class="quiet who-can">Only {makerName(snapshot)} can pause or stop the run.</p>
-          {canSave(snapshot) && (
+          {(canSave(snapshot) || snapshot.run?.missing) && (
             <div key="guest" class="main-acts" {...group}>
-              <SaveAct snapshot={snapshot} acts={acts} />
+              <WithoutAct snapshot={snapshot} acts={acts} />
+              {canSave(snapshot) && <SaveAct snapshot={snapshot} acts={acts} />}
             </div>
           )}
         </>
       )
     return (
       <div key="running" class="main-acts" {...group}>
-        {snapshot.run?.missing && (
-          <button key="without" type="button" class="go" onClick={acts.continueWithout}>
-            Continue without {snapshot.run.missing.length === 1 ? 'it' : 'them'}
-          </button>
-        )}
+        <WithoutAct key="without" snapshot={snapshot} acts={acts} />
         <SaveAct key="save" snapshot={snapshot} acts={acts} />
         <PauseAct key="pause" snapshot={snapshot} acts={acts} />
         <button
@@ -189,6 +186,17 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
         {from ? `Start from ${from}` : snapshot.run ? 'Start again' : 'Start'}
       </button>
     </div>
+  )
+}
+
+/** For whoever sees it: any tab may have to decide. */
+function WithoutAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+  const missing = snapshot.run?.missing
+  if (!missing) return null
+  return (
+    <button type="button" class="go" onClick={acts.continueWithout}>
+      Continue without {missing.length === 1 ? 'it' : 'them'}
+    </button>
   )
 }
 

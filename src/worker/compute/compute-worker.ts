@@ -57,6 +57,8 @@ class ComputeWorker implements ComputeApi {
   #abort: AbortController | undefined
   /** Of the newest run, where it is elastic. */
   #crew: RunCrew | undefined
+  /** That came before its crew was made. */
+  #admissions: { readonly admission: Admission; readonly links: Map<number, Link> }[] = []
   /** The newest preparation for a run that is on, and for which settings. */
   #prepared: { readonly of: string; readonly data: Promise<TaskData | undefined> } | undefined
   /** The newest run, until its very end. */
@@ -167,6 +169,8 @@ class ComputeWorker implements ComputeApi {
     this.#abort = new AbortController()
     const { signal } = this.#abort
     const links = this.#takeLinks(epoch)
+    this.#crew = undefined
+    this.#admissions = []
     const before = this.#run
     const { who } = membership
     const ways =
@@ -192,12 +196,18 @@ class ComputeWorker implements ComputeApi {
         return this.#group
       }
       const tell = (event: RunEvent) => batches.add(event)
-      const wish = () => trainer?.regroupSoon()
+      let isWished = false
+      const wish = () => {
+        isWished = true
+        trainer?.regroupSoon()
+      }
+      signal.throwIfAborted()
       const { isRankLost } = training
       const crew =
         place &&
         new training.RunCrew({ place, membership, links, signal, join, tell, wish, isRankLost })
       this.#crew = crew
+      for (const { admission, links } of this.#admissions.splice(0)) crew?.admit(admission, links)
       const groups =
         crew ??
         new training.Rejoining({
@@ -244,6 +254,7 @@ class ComputeWorker implements ComputeApi {
         checkpoints: placeOf(checkpoints, config, baseUrl),
       })
       this.#trainer = trainer
+      if (isWished) trainer.regroupSoon()
       const result = await trainer.run().finally(() => {
         if (ways && trainer?.links) this.#measured = { ways, links: trainer.links }
       })
@@ -256,7 +267,6 @@ class ComputeWorker implements ComputeApi {
       this.#run = run()
       return await Promise.race([this.#run, rejectOnAbort(signal)])
     } catch (thrown) {
-      this.#crew?.end(false)
       this.#end(links)
       throw thrown
     } finally {
@@ -267,12 +277,17 @@ class ComputeWorker implements ComputeApi {
 
   async admit(admission: Admission): Promise<void> {
     const links = this.#takeLinks(admission.epoch)
-    if (this.#abort && this.#crew) this.#crew.admit(admission, links)
-    else closeAll(links, 'the run is over')
+    if (!this.#abort) closeAll(links, 'the run is over')
+    else if (this.#crew) this.#crew.admit(admission, links)
+    else this.#admissions.push({ admission, links })
   }
 
   async memberIsDead(member: string, ballot?: number): Promise<void> {
     this.#crew?.memberIsDead(member, ballot)
+  }
+
+  async doubt(member: string): Promise<void> {
+    this.#crew?.doubt(member)
   }
 
   async leftOut(why: string): Promise<void> {
@@ -396,6 +411,7 @@ class ComputeWorker implements ComputeApi {
   #end(links: Map<number, Link>): void {
     this.#dropGroup()
     closeAll(links, 'the run is over')
+    this.#crew?.end(false)
     this.#crew?.closeLinks('the run is over')
     this.#crew = undefined
   }

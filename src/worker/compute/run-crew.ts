@@ -3,6 +3,7 @@ import type { Roster } from '../../peer/crew/roster.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { Link, LinkStats } from '../../peer/link/link.ts'
 import { meshLimit } from '../../peer/room/edges.ts'
+import { leftOutBecause } from '../../peer/room/refusals.ts'
 import type { RunEvent } from '../../trainer/watch/run-events.ts'
 import { systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
@@ -50,6 +51,8 @@ export class RunCrew {
   /** Ends the forming of a group. */
   #fail: (error: PeerError) => void = () => undefined
   #rank: number
+  /** Why the others continue without this rank. */
+  #out: string | undefined
 
   constructor(options: RunCrewOptions) {
     const { place, membership, links } = options
@@ -72,7 +75,9 @@ export class RunCrew {
       {
         stop: (why) => this.#stop(why),
         wish: () => options.wish(),
-        out: (why) => options.tell({ event: 'out', text: why, rank: this.#rank }),
+        out: (why) => {
+          this.#out = why
+        },
         undecided: (missing) => options.tell({ event: 'undecided', missing, rank: this.#rank }),
       },
     )
@@ -99,12 +104,18 @@ export class RunCrew {
   async #next(isPlanned: boolean): Promise<ProcessGroup> {
     const { signal } = this.#options
     for (let planned = isPlanned; ; planned = false) {
-      const roster = await Promise.race([this.#crew.next(planned), rejectOnAbort(signal)])
+      const roster = await Promise.race([this.#crew.next(planned), rejectOnAbort(signal)]).catch(
+        (error) => {
+          throw this.#out === undefined
+            ? error
+            : new PeerError('peer.lost', `${leftOutBecause(this.#out)}.`)
+        },
+      )
+      const { ballot, members } = roster
+      this.#rank = members.indexOf(this.#crew.self)
+      this.#options.tell({ event: 'roster', ballot, members, rank: this.#rank })
       try {
-        const group = await this.#join(roster, helloMs)
-        const { ballot, members } = roster
-        this.#options.tell({ event: 'roster', ballot, members, rank: this.#rank })
-        return group
+        return await this.#join(roster, helloMs)
       } catch (error) {
         if (this.#isOver(error)) throw error
       }
@@ -117,7 +128,6 @@ export class RunCrew {
 
   async #join(roster: Roster, waitMs: number | undefined): Promise<ProcessGroup> {
     const { ballot, members } = roster
-    this.#rank = members.indexOf(this.#crew.self)
     const failed = new Promise<never>((_, reject) => {
       this.#fail = reject
     })
@@ -160,6 +170,10 @@ export class RunCrew {
 
   memberIsDead(member: string, ballot?: number): void {
     for (const id of this.#crew.known) if (memberOf(id) === member) this.#crew.isDead(id, ballot)
+  }
+
+  doubt(member: string): void {
+    for (const id of this.#crew.known) if (memberOf(id) === member) this.#crew.doubt(id)
   }
 
   leftOut(why: string): void {

@@ -78,6 +78,7 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
       race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvents), ...rest)),
     admit: (admission) => race(remote.admit(admission)),
     memberIsDead: (member, ballot) => race(remote.memberIsDead(member, ballot)),
+    doubt: (member) => race(remote.doubt(member)),
     leftOut: (why) => race(remote.leftOut(why)),
     continueWithout: () => race(remote.continueWithout()),
     pause: () => race(remote.pause()),

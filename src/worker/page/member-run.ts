@@ -1,5 +1,5 @@
 import type { AssignedLink, Assignment, JsonValue, RunNow } from '../../peer/room/messages.ts'
-import { leftOutBecause } from '../../peer/room/refusals.ts'
+import { isLeftOut } from '../../peer/room/refusals.ts'
 import { machineKey, machinesOf } from '../../peer/room/topology.ts'
 import type { LocalPorts } from '../../peer/tab/local-ports.ts'
 import type { SignalClient } from '../../peer/tab/signal.ts'
@@ -92,10 +92,13 @@ export class MemberRun {
   /** By rank, in the room. */
   #members: readonly string[]
   #settings: JsonValue = null
-  #isDone = false
   #isUndecided = false
-  /** Why the others continue without this tab. */
-  #out: string | undefined
+  /** The others continue without this tab. */
+  #isOut = false
+  /** A rank that has joined a run and fails before its first step ends its own part alone. */
+  #hasTrained = false
+  /** When the server is asked again. */
+  #asking: ReturnType<typeof setTimeout> | undefined
   /** By which words the room's run was ended, until the worker has come to its end. */
   #abortText: string | undefined
   /** Tells of the run's good end, while the worker leaves it. */
@@ -120,9 +123,10 @@ export class MemberRun {
     return this.#rank
   }
 
-  /** In which the server knows this tab. */
-  get newestEpoch(): number {
-    return (this.#linkings.at(-1)?.assignment ?? this.#first).epoch
+  /** By which this tab ends the run for all; or its own part alone, while it joins. */
+  get abortEpoch(): number {
+    const { run, epoch } = this.#first
+    return this.#hasTrained ? (run ?? epoch) : epoch
   }
 
   /** Whether the others continue when this tab leaves: the run is elastic and has begun. */
@@ -134,7 +138,7 @@ export class MemberRun {
   /** The elastic run, for a server that does not know it; null for none. */
   get now(): RunNow | null {
     const { run } = this.#first
-    if (run === undefined || !this.isRunning || this.#out !== undefined) return null
+    if (run === undefined || !this.isRunning || this.#isOut) return null
     const ids = [...this.#members]
     return { run, ballot: this.#ballot, ids, settings: this.#settings }
   }
@@ -142,7 +146,7 @@ export class MemberRun {
   /** The life of this tab in an elastic run that continues without it. */
   get former(): { readonly run: number; readonly life: FormerLife } | undefined {
     const { run } = this.#first
-    if (run === undefined || this.#out === undefined) return undefined
+    if (run === undefined || !this.#isOut) return undefined
     return { run, life: { id: this.#self, entered: this.#ballot } }
   }
 
@@ -194,8 +198,10 @@ export class MemberRun {
 
   /** A member has left the room, or its connection to the server has ended: only who has left is dead for sure. */
   gone(id: string, hasLeft: boolean, ballot: number): void {
-    if (hasLeft && this.continuesWithoutThis)
-      this.#tab.compute.memberIsDead(id, ballot).catch(() => undefined)
+    const { compute } = this.#tab
+    if (!this.continuesWithoutThis) return
+    const told = hasLeft ? compute.memberIsDead(id, ballot) : compute.doubt(id)
+    told.catch(() => undefined)
   }
 
   /**
@@ -205,6 +211,7 @@ export class MemberRun {
   #askServer(isLaterKnown = false): void {
     const { client, compute } = this.#tab
     const { lobby, isInside } = client
+    clearTimeout(this.#asking)
     if (!this.#isUndecided || this.#isOver) return
     const own = lobby?.members.find(({ id }) => id === client.id)
     const isOutside = own?.rank === null && lobby?.members.some(({ rank }) => rank !== null)
@@ -213,7 +220,7 @@ export class MemberRun {
       compute.abort('The run has ended without this tab.', true).catch(() => undefined)
     else if (isInside && (isOutside || (isLater && isLaterKnown)))
       compute.leftOut('the others continue').catch(() => undefined)
-    else setTimeout(() => this.#askServer(isInside && isLater), askMs)
+    else this.#asking = setTimeout(() => this.#askServer(isInside && isLater), askMs)
   }
 
   /** The connection to the server is back: it may be another process. */
@@ -221,12 +228,13 @@ export class MemberRun {
     const { run } = this.#first
     if (run === undefined || !this.isRunning) return
     this.#tab.client.ranks(run, this.#ballot, this.#members)
-    if (this.#isDone) this.#tab.client.done(run)
   }
 
   /** The room's next run begins, and the worker has not come to the end of this one: it ends here, in the words in which it was ended. */
   endBeforeNext(): void {
     this.#endWell?.()
+    if (this.isRunning && this.#abortText === undefined)
+      this.#tab.compute.abort('Another run has started.', true).catch(() => undefined)
     this.fail(new PeerError('peer.aborted', this.#abortText ?? 'Another run has started.'))
   }
 
@@ -348,7 +356,6 @@ export class MemberRun {
         this.#tab.givenFor(config),
       )
       const ring = await this.#stats()
-      this.#isDone = true
       const ended = this.#othersEnd()
       if (!this.#isOver) client.done(run ?? epoch)
       await ended
@@ -368,13 +375,10 @@ export class MemberRun {
       if (this.#endWell === end) end()
     } catch (thrown) {
       if (this.#isOver) return
-      if (this.#out === undefined) {
-        client.abort(this.newestEpoch, messageOf(thrown).slice(0, 300))
-        this.fail(thrown)
-        return
-      }
-      client.out(run ?? epoch)
-      this.fail(new PeerError('peer.lost', `epoch ${epoch}: ${leftOutBecause(this.#out)}.`))
+      this.#isOut = isLeftOut(messageOf(thrown))
+      if (this.#isOut) client.out(run ?? epoch)
+      else client.abort(this.abortEpoch, messageOf(thrown).slice(0, 300))
+      this.fail(thrown)
     }
   }
 
@@ -393,8 +397,8 @@ export class MemberRun {
 
   #take(event: RunEvent, atMs: number): void {
     if (this.#isOver) return
+    if (event.event === 'step') this.#hasTrained = true
     if (event.event === 'roster') this.#hasRoster(event)
-    else if (event.event === 'out') this.#out = event.text
     else if (event.event === 'undecided') {
       this.#isUndecided = event.missing !== null
       if (this.#isUndecided) this.#askServer()

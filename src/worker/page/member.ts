@@ -301,7 +301,7 @@ export class RoomMember {
 
   /** Ends the run on all ranks. */
   stop(reason: string): void {
-    if (this.#run) this.#client?.abort(this.#run.newestEpoch, reason)
+    if (this.#run) this.#client?.abort(this.#run.abortEpoch, reason)
     this.#compute.api.abort(reason).catch(() => undefined)
   }
 
@@ -385,7 +385,7 @@ export class RoomMember {
     const client = this.#client
     const run = this.#run
     if (run && !run.continuesWithoutThis)
-      client?.abort(run.newestEpoch, messageOf(error).slice(0, 300))
+      client?.abort(run.abortEpoch, messageOf(error).slice(0, 300))
     run?.fail(error)
     this.#endMeasures()
     client?.bye()

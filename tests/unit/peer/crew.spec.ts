@@ -256,6 +256,17 @@ test('members that are done disturb nobody', async () => {
   expect(await namesOf(next)).toBe('b')
 })
 
+test('a member whose connection to the server has ended is lost unless it answers', async () => {
+  const [a, b, c] = crewOf('abc') as [Member, Member, Member]
+  c.crew.doubt('b')
+  await world.advance(2 * crewTimes.doubtMs)
+  expect(a.told).toEqual([])
+  silence(b, [a, b, c])
+  a.crew.doubt('b')
+  await world.advance(crewTimes.doubtMs + 100)
+  expect(a.crew.roster?.members).toEqual(['a', 'c'])
+})
+
 test('newcomers that refuse a call do not keep a member from saying whom it misses', async () => {
   const alone = member('a', founding('abc'))
   const [near, far] = memoryPair(world)

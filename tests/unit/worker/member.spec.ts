@@ -1,6 +1,7 @@
 import { afterAll, beforeEach, expect, it, vi } from 'vitest'
 import { experiments, parseTrainConfig } from '../../../demos/experiments.ts'
 import type { Assignment, Lobby } from '../../../src/peer/room/messages.ts'
+import { leftOutBecause } from '../../../src/peer/room/refusals.ts'
 import { newRoomLink } from '../../../src/peer/room/secret.ts'
 import type { SignalClient, SignalEvents } from '../../../src/peer/tab/signal.ts'
 import { TabringError } from '../../../src/util/errors.ts'
@@ -84,6 +85,7 @@ vi.mock('../../../src/worker/page/client.ts', () => ({
       },
       admit: async (...words) => void world.asked.push(['admit', ...words]),
       memberIsDead: async (...words) => void world.asked.push(['memberIsDead', ...words]),
+      doubt: async (...words) => void world.asked.push(['doubt', ...words]),
       leftOut: async (...words) => void world.asked.push(['leftOut', ...words]),
       dropLinks: async () => undefined,
     }
@@ -186,13 +188,13 @@ it('who the ranks are is told to the server, and to the page with the names', as
   ])
 })
 
-it('a member that has left is dead for sure, one whose connection has ended is not', async () => {
+it('a member that has left is dead for sure, one whose connection has ended is asked', async () => {
   await running(3)
   const gone = { name: 't2', rank: 2, text: '', ballot: 7 }
   world.hear('gone', { ...gone, id: '2', hasLeft: false })
-  expect(world.asked).toEqual([])
+  expect(world.asked).toEqual([['doubt', '2']])
   world.hear('gone', { ...gone, id: '2', hasLeft: true })
-  expect(world.asked).toEqual([['memberIsDead', '2', 7]])
+  expect(world.asked[1]).toEqual(['memberIsDead', '2', 7])
 })
 
 it('a rank that cannot decide is left out where the server knows that others train', async () => {
@@ -210,8 +212,7 @@ it('a rank that cannot decide is left out where the server knows that others tra
 
 it('a rank that the others continue without asks the server to come in again, as another life', async () => {
   await running(2)
-  world.work({ event: 'out', text: 'the others continue', rank: 0 })
-  world.fail(new TabringError('peer.lost', 'out'))
+  world.fail(new TabringError('peer.lost', leftOutBecause('the others continue')))
   await new Promise(setImmediate)
   expect(world.told).toEqual([['out', 1]])
   world.hear('assign', { ...assignment(3, 2), joining: 1 })

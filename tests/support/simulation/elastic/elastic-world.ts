@@ -462,6 +462,11 @@ export class ElasticWorld {
   /** Nothing runs there any more. On its machine the others see that its process has ended, elsewhere that the connection has. */
   #crash(life: Life): void {
     life.place.isCrashed = true
+    if (this.#reachesServer(life))
+      for (const other of this.alive)
+        other.place.after(serverMs, () => {
+          if (this.#reachesServer(other)) other.crew.doubt(life.id)
+        })
     for (const other of this.alive) {
       const end = this.#ends.get(`${other.id} ${life.id}`)
       if (other.machine === life.machine) other.place.after(20, () => other.crew.isDead(life.id))
