@@ -1,8 +1,6 @@
 import { Command } from 'commander'
-import { ensureBuilt } from '../node/build.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
-import { serve } from '../node/serve.ts'
-import { launchForTraining } from '../node/training-browser.ts'
+import { openTrainingHost } from '../node/training-host.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import { closeAfter } from './command/close-after.ts'
 import { adapterOption, jsonOption, saveOption, someOf } from './command/flags.ts'
@@ -46,48 +44,39 @@ interface Line extends Finished {
 export async function benchDemos(argv: readonly string[]): Promise<void> {
   const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
   const load = loadNow()
-  const mounts = flags.data === undefined ? {} : { mounts: { [filesAt]: flags.data } }
-  const served = await serve({ root: await ensureBuilt(), port: 0, ...mounts })
+  const mounts = flags.data === undefined ? undefined : { [filesAt]: flags.data }
+  const options = { adapter: flags.adapter, note, mounts }
+  const { served, browser, close } = await openTrainingHost(options)
   const chosen = demoTables
     .filter(({ demo }) => flags.demo.includes(demo))
     .map((table) => ({
       ...table,
       rows: table.rows.filter((row) => flags.data !== undefined || !needsFiles(row)),
     }))
-  const { tables, browserVersion } = await closeAfter(
-    () => served.close(),
-    async () => {
-      const looks = { isHeaded: false, timesKernels: false }
-      const browser = await launchForTraining(flags.adapter, looks, note)
-      return closeAfter(
-        () => browser.close(),
-        async () => {
-          const tables: { table: DemoTable; lines: Line[] }[] = []
-          for (const table of chosen) {
-            const lines: Line[] = []
-            for (const row of table.rows)
-              for (const column of table.columns) {
-                // At full speed, whatever pace the page begins with.
-                const settings = {
-                  demo: table.demo,
-                  maxStepsPerSec: 0,
-                  ...row.query,
-                  ...column.query,
-                }
-                const query = new URLSearchParams(
-                  Object.entries(settings).map(([key, value]) => [key, String(value)]),
-                ).toString()
-                const run = await finish(browser, served.localUrl, query)
-                note(`${query}: ${run.value} after ${run.time}`)
-                lines.push({ demo: table.demo, row: row.words, column: column.words, ...run })
-              }
-            tables.push({ table, lines })
+  const { tables, browserVersion } = await closeAfter(close, async () => {
+    const tables: { table: DemoTable; lines: Line[] }[] = []
+    for (const table of chosen) {
+      const lines: Line[] = []
+      for (const row of table.rows)
+        for (const column of table.columns) {
+          // At full speed, whatever pace the page begins with.
+          const settings = {
+            demo: table.demo,
+            maxStepsPerSec: 0,
+            ...row.query,
+            ...column.query,
           }
-          return { tables, browserVersion: browser.version() }
-        },
-      )
-    },
-  )
+          const query = new URLSearchParams(
+            Object.entries(settings).map(([key, value]) => [key, String(value)]),
+          ).toString()
+          const run = await finish(browser, served.localUrl, query)
+          note(`${query}: ${run.value} after ${run.time}`)
+          lines.push({ demo: table.demo, row: row.words, column: column.words, ...run })
+        }
+      tables.push({ table, lines })
+    }
+    return { tables, browserVersion: browser.version() }
+  })
   const lines = tables.flatMap((one) => one.lines)
   const adapter = lines[0]?.adapter ?? ''
   const software = /software/.test(adapter) ? '; **software adapter**' : ''

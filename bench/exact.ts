@@ -1,29 +1,20 @@
 import { Command } from 'commander'
 import type { Browser } from 'playwright'
 import { parseTrainConfig } from '../demos/experiments.ts'
-import { probeAdapter } from '../node/adapter.ts'
-import { ensureBuilt } from '../node/build.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
-import { serve } from '../node/serve.ts'
 import { trainInTabs } from '../node/train/tabs.ts'
-import { launchForTraining } from '../node/training-browser.ts'
+import { openTrainingHost } from '../node/training-host.ts'
 import type { TrainConfigInput } from '../src/trainer/settings/config.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import { closeAfter } from './command/close-after.ts'
 import { adapterOption, countOf, jsonOption, saveOption, someOf } from './command/flags.ts'
-import { loadNow, machineLine, today } from './command/machine.ts'
+import { adapterWords, loadNow, machineLine, today } from './command/machine.ts'
 import { note } from './command/note.ts'
 import { publish } from './command/results.ts'
+import { modelNames, models } from './models.ts'
 import { median, pairRatios, spread } from './statistics.ts'
 
 /** `npm run bench -- exact`: what a step with the setting `exact` costs, against a plain one. */
-
-const models: Readonly<Record<string, TrainConfigInput>> = {
-  mlp: { demo: 'digits', model: 'mlp' },
-  cnn: { demo: 'digits', model: 'cnn' },
-  gpt: { demo: 'text' },
-}
-const modelNames = Object.keys(models)
 
 interface Flags {
   models: string[]
@@ -62,26 +53,15 @@ interface Line {
 export async function benchExact(argv: readonly string[]): Promise<void> {
   const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
   const load = loadNow()
-  const served = await serve({ root: await ensureBuilt(), port: 0 })
-  const { lines, version, adapter } = await closeAfter(
-    () => served.close(),
-    async () => {
-      const options = { isHeaded: false, timesKernels: false }
-      const browser = await launchForTraining(flags.adapter, options, note)
-      return closeAfter(
-        () => browser.close(),
-        async () => {
-          const { kind, answer } = await probeAdapter(browser)
-          const adapter = kind === 'software' ? `**software adapter** (${answer})` : answer
-          const lines: Line[] = []
-          for (const model of flags.models)
-            for (const tabs of flags.tabs)
-              lines.push(await timeKinds(browser, served.localUrl, model, tabs, flags.rounds))
-          return { lines, version: browser.version(), adapter }
-        },
-      )
-    },
-  )
+  const { served, browser, close } = await openTrainingHost({ adapter: flags.adapter, note })
+  const { lines, version, adapter } = await closeAfter(close, async () => {
+    const adapter = await adapterWords(browser)
+    const lines: Line[] = []
+    for (const model of flags.models)
+      for (const tabs of flags.tabs)
+        lines.push(await timeKinds(browser, served.localUrl, model, tabs, flags.rounds))
+    return { lines, version: browser.version(), adapter }
+  })
   const machine = machineLine('before the run', load)
   const heading = `${today()}, Chromium ${version}, ${adapter}, ${machine}. Runs of ${steps} steps in fresh tabs of one browser, with and without \`exact\` in turns; of each the median of its last ${steps - skipped} steps. 64 samples a step in the digits models, 8 virtual workers.`
   const report = `${heading}\n\n${tableOf(lines)}\n\nGoal for a default: at most ${goal}.\n`

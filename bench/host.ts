@@ -1,7 +1,6 @@
 import type { Browser } from 'playwright'
 import type { AdapterChoice } from '../node/chromium.ts'
-import { servePages } from '../node/own-pages.ts'
-import { launchForTraining } from '../node/training-browser.ts'
+import { openTrainingHost } from '../node/training-host.ts'
 
 /** What every measurement needs: the bench's pages on the real server, and a browser. */
 export interface Host {
@@ -17,19 +16,7 @@ export async function openHost(
   note: (line: string) => void,
   pages: readonly string[] = ['bench/page.html', 'bench/tab.html'],
 ): Promise<Host> {
-  const toClose: (() => Promise<unknown>)[] = []
-  const close = async () => {
-    for (const one of toClose.reverse()) await one()
-  }
-  try {
-    note('building the pages')
-    const served = await servePages(...pages)
-    toClose.push(() => served.close())
-    const browser = await launchForTraining(adapter, { isHeaded: false, timesKernels: false }, note)
-    toClose.push(() => browser.close())
-    return { url: `${served.localUrl}bench/`, browser, close }
-  } catch (thrown) {
-    await close()
-    throw thrown
-  }
+  note('building the pages')
+  const { served, browser, close } = await openTrainingHost({ adapter, note, pages })
+  return { url: `${served.localUrl}bench/`, browser, close }
 }

@@ -1,7 +1,6 @@
 import { Command } from 'commander'
 import type { Browser } from 'playwright'
-import { servePages } from '../node/own-pages.ts'
-import { launchForTraining } from '../node/training-browser.ts'
+import { openTrainingHost } from '../node/training-host.ts'
 import { chooseAlgorithm } from '../src/peer/algorithms/algorithm-choice.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import type { SumKind } from '../tests/e2e/fixtures/machines-page.ts'
@@ -45,17 +44,10 @@ const command = new Command('npm run bench -- machines')
 
 export async function benchMachines(argv: readonly string[]): Promise<void> {
   const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
-  const toClose: { close(): Promise<void> }[] = []
-  const close = async () => {
-    for (const one of toClose.splice(0).reverse()) await one.close()
-  }
+  note('building the page')
+  const options = { adapter: 'software', note, pages: [machinesPage] } as const
+  const { served, browser, close } = await openTrainingHost(options)
   await closeAfter(close, async () => {
-    note('building the page')
-    const served = await servePages(machinesPage)
-    toClose.push(served)
-    const options = { isHeaded: false, timesKernels: false }
-    const browser = await launchForTraining('software', options, note)
-    toClose.push(browser)
     const rows: string[][] = []
     for (const latencyMs of flags.latencies)
       rows.push(...(await rowsAt(browser, `${served.localUrl}${machinesPage}`, latencyMs, flags)))

@@ -2,10 +2,8 @@ import { Command } from 'commander'
 import type { Browser, BrowserContext, CDPSession, Page } from 'playwright'
 import { trainedDemos } from '../demos/all-demos.ts'
 import type { DemoName } from '../demos/metas.ts'
-import { ensureBuilt } from '../node/build.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
-import { serve } from '../node/serve.ts'
-import { launchForTraining } from '../node/training-browser.ts'
+import { openTrainingHost } from '../node/training-host.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import { closeAfter } from './command/close-after.ts'
 import { adapterOption, countOf, jsonOption, saveOption, someOf } from './command/flags.ts'
@@ -66,30 +64,17 @@ interface Line {
 export async function benchPage(argv: readonly string[]): Promise<void> {
   const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
   const load = loadNow()
-  const served = await serve({ root: await ensureBuilt(), port: 0 })
-  const { lines, browserVersion, adapter } = await closeAfter(
-    () => served.close(),
-    async () => {
-      const browser = await launchForTraining(
-        flags.adapter,
-        { isHeaded: false, timesKernels: false },
-        note,
-      )
-      return closeAfter(
-        () => browser.close(),
-        async () => {
-          const lines: Line[] = []
-          let adapter = ''
-          for (const demo of flags.demo) {
-            const measured = await measureDemo(browser, served.localUrl, demo, flags)
-            lines.push(...measured.lines)
-            adapter = measured.adapter
-          }
-          return { lines, browserVersion: browser.version(), adapter }
-        },
-      )
-    },
-  )
+  const { served, browser, close } = await openTrainingHost({ adapter: flags.adapter, note })
+  const { lines, browserVersion, adapter } = await closeAfter(close, async () => {
+    const lines: Line[] = []
+    let adapter = ''
+    for (const demo of flags.demo) {
+      const measured = await measureDemo(browser, served.localUrl, demo, flags)
+      lines.push(...measured.lines)
+      adapter = measured.adapter
+    }
+    return { lines, browserVersion: browser.version(), adapter }
+  })
   const machine = machineLine('before the run', load)
   const software = /software/.test(adapter) ? '; **software adapter and software rendering**' : ''
   const heading = `${today()}, Chromium ${browserVersion}, ${machine}, adapter ${adapter}${software}. ${flags.ranks} ranks, ${flags.model ?? 'the models by default'}, ${flags.seconds} s in each state, long: after ${flags.long} s of training; ms of the page's main thread (its own processor time) per second. Rank 0's tab is in front.`

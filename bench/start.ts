@@ -1,9 +1,7 @@
 import { Command } from 'commander'
 import { trainedDemos } from '../demos/all-demos.ts'
-import { ensureBuilt } from '../node/build.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
-import { serve } from '../node/serve.ts'
-import { launchForTraining } from '../node/training-browser.ts'
+import { openTrainingHost } from '../node/training-host.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import type { StartMoment } from '../src/worker/page/start-marks.ts'
 import { closeAfter } from './command/close-after.ts'
@@ -63,30 +61,20 @@ interface Line {
 export async function benchStart(argv: readonly string[]): Promise<void> {
   const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
   const load = loadNow()
-  const served = await serve({ root: await ensureBuilt(), port: 0 })
-  const { lines, browserVersion, adapter } = await closeAfter(
-    () => served.close(),
-    async () => {
-      const looks = { isHeaded: false, timesKernels: false }
-      const browser = await launchForTraining(flags.adapter, looks, note)
-      return closeAfter(
-        () => browser.close(),
-        async () => {
-          // The browser is warm then: its processes and the adapter have begun.
-          const { adapter } = await visit(browser, served)
-          const lines: Line[] = []
-          for (const [experiment, query] of Object.entries(experiments)) {
-            note(experiment)
-            const visits: Record<StartMoment, number>[] = []
-            for (let round = 0; round < flags.rounds; round++)
-              visits.push((await visit(browser, served, query)).moments)
-            lines.push(lineOf(experiment, visits))
-          }
-          return { lines, browserVersion: browser.version(), adapter }
-        },
-      )
-    },
-  )
+  const { served, browser, close } = await openTrainingHost({ adapter: flags.adapter, note })
+  const { lines, browserVersion, adapter } = await closeAfter(close, async () => {
+    // The browser is warm then: its processes and the adapter have begun.
+    const { adapter } = await visit(browser, served)
+    const lines: Line[] = []
+    for (const [experiment, query] of Object.entries(experiments)) {
+      note(experiment)
+      const visits: Record<StartMoment, number>[] = []
+      for (let round = 0; round < flags.rounds; round++)
+        visits.push((await visit(browser, served, query)).moments)
+      lines.push(lineOf(experiment, visits))
+    }
+    return { lines, browserVersion: browser.version(), adapter }
+  })
   const machine = machineLine('before the run', load)
   const software = /software/.test(adapter) ? '; **software adapter**' : ''
   const heading = `${today()}, Chromium ${browserVersion}, ${machine}, adapter ${adapter}${software}. One rank, page loaded, its caches empty, browser warm, kernels not tuned; medians of ${flags.rounds} in ms from pressing Start.`

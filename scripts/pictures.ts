@@ -5,10 +5,8 @@ import { join } from 'node:path'
 import { Command } from 'commander'
 import type { Browser, Locator, Page } from 'playwright'
 import type { AnyDemo } from '../demos/all-demos.ts'
-import { ensureBuilt } from '../node/build.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
-import { serve } from '../node/serve.ts'
-import { launchForTraining } from '../node/training-browser.ts'
+import { openTrainingHost } from '../node/training-host.ts'
 import { repository } from '../tests/support/repository.ts'
 
 /**
@@ -213,12 +211,7 @@ if (only !== undefined && !Object.hasOwn(demos, only))
   throw new Error(`--only: no demo "${only}". Choose one of ${Object.keys(demos).join(', ')}.`)
 
 mkdirSync(out, { recursive: true })
-const served = await serve({ root: await ensureBuilt(), port: 0 })
-const browser = await launchForTraining(
-  adapter,
-  { isHeaded: false, timesKernels: false },
-  console.log,
-)
+const { served, browser, close } = await openTrainingHost({ adapter, note: console.log })
 try {
   if (only === undefined) {
     await animate(browser, served.localUrl, join(out, 'three-tabs.gif'))
@@ -228,6 +221,5 @@ try {
     if (only === undefined || name === only)
       await shoot(browser, served.localUrl, join(out, `demo-${name}.png`))
 } finally {
-  await browser.close()
-  await served.close()
+  await close()
 }

@@ -2,15 +2,13 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseTrainConfig } from '../demos/experiments.ts'
-import { ensureBuilt } from '../node/build.ts'
 import { checkDataFolder } from '../node/data-folder.ts'
 import { dataMount } from '../node/mounts.ts'
 import { runCommand } from '../node/run-command.ts'
-import { serve } from '../node/serve.ts'
 import { parseOptions } from '../node/train/options.ts'
 import { oneLine } from '../node/train/tab-group.ts'
 import { trainInTabs } from '../node/train/tabs.ts'
-import { launchForTraining } from '../node/training-browser.ts'
+import { openTrainingHost } from '../node/training-host.ts'
 import { readSafetensors } from '../src/data/safetensors.ts'
 import { load } from '../src/data/saved-tree.ts'
 import type { StateDict } from '../src/nn/module.ts'
@@ -66,20 +64,16 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
   let differs: string | undefined
   const stop = new AbortController()
   signal.addEventListener('abort', () => stop.abort(signal.reason))
-  const served = await serve({
-    root: await ensureBuilt({ log: (line) => process.stderr.write(`replay: ${line}\n`) }),
-    port: 0,
-    mounts: dataFolder === undefined ? undefined : { [dataMount]: dataFolder },
-  })
   const note = (line: string) => process.stderr.write(`replay: ${line}\n`)
-  const looks = { device: options.device, isHeaded: options.isHeaded, timesKernels: false }
+  const { adapter, device, isHeaded } = options
+  const mounts = dataFolder === undefined ? undefined : { [dataMount]: dataFolder }
+  const host = await openTrainingHost({ adapter, device, isHeaded, note, mounts })
   const folder = await mkdtemp(join(tmpdir(), 'tabring-replay-'))
   const weights = join(folder, 'weights.safetensors')
-  const browser = await launchForTraining(options.adapter, looks, note)
   try {
     const [{ result }] = await trainInTabs({
-      browser,
-      url: served.localUrl,
+      browser: host.browser,
+      url: host.served.localUrl,
       worldSize: 1,
       config,
       timeoutMs: options.timeoutMs,
@@ -112,8 +106,7 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
   } catch (thrown) {
     if (differs === undefined) throw thrown
   } finally {
-    await browser.close()
-    await served.close()
+    await host.close()
     await rm(folder, { recursive: true, force: true })
   }
   process.stdout.write(`replay: ${differs}. Adapters of other kinds compute other bits.\n`)

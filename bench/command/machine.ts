@@ -1,10 +1,18 @@
 import { availableParallelism, cpus, loadavg } from 'node:os'
+import type { Browser } from 'playwright'
+import { probeAdapter } from '../../node/adapter.ts'
 
 /** The day of the measurement, for headings and names of files. */
 export const today = (): string => new Date().toISOString().slice(0, 10)
 
 /** How many processes wait for the machine now, this one among them. */
 export const loadNow = (): string => loadavg()[0].toFixed(1)
+
+/** What a browser computes on, for headings. */
+export async function adapterWords(browser: Browser): Promise<string> {
+  const { kind, answer } = await probeAdapter(browser)
+  return kind === 'software' ? `**software adapter** (${answer})` : answer
+}
 
 /** The machine in words; `load` is `loadNow` of the moment that `when` names. */
 export function machineLine(when: string, load = loadNow()): string {

@@ -1,11 +1,10 @@
 import type { Browser, Page } from 'playwright'
-import { ensureBuilt } from '../../node/build.ts'
 import { dataMount } from '../../node/mounts.ts'
-import { serve } from '../../node/serve.ts'
 import { ownContext } from '../../node/tab.ts'
 import type { TrainOptions } from '../../node/train/options.ts'
 import { tabAddress, trainInTabs } from '../../node/train/tabs.ts'
 import { launchForTraining } from '../../node/training-browser.ts'
+import { openTrainingHost } from '../../node/training-host.ts'
 import { formatFragment, newRoomLink } from '../../src/peer/room/secret.ts'
 import { Limping } from './limping.ts'
 
@@ -189,8 +188,9 @@ export class Room {
   }
 }
 
+const silent = () => undefined
 const launchFor = ({ adapter, device, isHeaded }: TrainOptions): Promise<Browser> =>
-  launchForTraining(adapter, { device, isHeaded, timesKernels: false }, () => undefined)
+  launchForTraining(adapter, { device, isHeaded, timesKernels: false }, silent)
 
 /** Trains once in each world, slowly enough for what happens there; `onWorld` gets what came of it. errors: those of the runs. */
 export async function churn(
@@ -199,26 +199,18 @@ export async function churn(
   signal: AbortSignal,
   onWorld: (world: World, room: Pick<Room, 'hashes' | 'stops' | 'shares'>) => void,
 ): Promise<void> {
-  const { dataFolder } = options
-  const served = await serve({
-    root: await ensureBuilt({ log: () => undefined }),
-    port: 0,
-    mounts: dataFolder === undefined ? undefined : { [dataMount]: dataFolder },
-  })
-  try {
-    for (const world of worlds) {
-      const browser = await launchFor(options)
-      try {
-        const { maxStepsPerSec = 10 } = options.config
-        const config = { ...options.config, maxStepsPerSec }
-        const room = new Room({ ...options, config }, served.localUrl, browser)
-        await room.train(world, signal)
-        onWorld(world, room)
-      } finally {
-        await browser.close()
-      }
+  const { adapter, device, isHeaded, dataFolder } = options
+  const mounts = dataFolder === undefined ? undefined : { [dataMount]: dataFolder }
+  for (const world of worlds) {
+    const host = await openTrainingHost({ adapter, device, isHeaded, note: silent, mounts })
+    try {
+      const { maxStepsPerSec = 10 } = options.config
+      const config = { ...options.config, maxStepsPerSec }
+      const room = new Room({ ...options, config }, host.served.localUrl, host.browser)
+      await room.train(world, signal)
+      onWorld(world, room)
+    } finally {
+      await host.close()
     }
-  } finally {
-    await served.close()
   }
 }
