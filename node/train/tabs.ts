@@ -16,6 +16,8 @@ export interface TabsOptions {
   room?: RoomLink
   config: TrainConfig
   timeoutMs: number
+  /** Tabs that are opened in place of lost ones, in one run of elastic ranks; default: 3. */
+  mostReplaced?: number
   /** Where rank 0's trained weights go; absent: nowhere. */
   saveTo?: string
   /** Whether links that WebRTC does not bring about go through the server. */
@@ -37,8 +39,8 @@ export interface TabsOptions {
 }
 
 const pageTimeoutMs = 30_000
-/** Tabs that are opened in place of lost ones, in one run: what ends each tab soon is no accident. */
-const mostReplaced = 3
+/** By default: what ends each tab soon is no accident. */
+const fewReplaced = 3
 /** How long rank 0 may take to hand over the weights after it has reported its end. */
 const downloadTimeoutMs = 30_000
 
@@ -55,7 +57,7 @@ const downloadTimeoutMs = 30_000
  */
 export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   const { browser, worldSize, signal } = options
-  const { timeoutMs, onEvent, config } = options
+  const { timeoutMs, onEvent, config, mostReplaced = fewReplaced } = options
   const fragment = formatFragment(options.room ?? newRoomLink())
   const group = new TabGroup({
     worldSize,
@@ -72,11 +74,13 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
     options.onNotice?.(`${text} The others continue${next}.`)
     if (!mayReplace) return
     const tab = group.add()
-    const open = async () => {
-      const page = await preparePage(options, tab, group, downloads)
-      await openPage(page, tabAddress(options.url, fragment, 'join', options), tab, group)
-    }
-    open().catch((thrown) => group.lose(tab, messageOf(thrown)))
+    const preparing = preparePage(options, tab, group, downloads)
+    prepared = Promise.allSettled([prepared, preparing])
+    preparing
+      .then((page) =>
+        openPage(page, tabAddress(options.url, fragment, 'join', options), tab, group),
+      )
+      .catch((thrown) => group.lose(tab, messageOf(thrown)))
   }
   const onAbort = () => group.failAll(signal.reason)
   const onDisconnected = () => group.failAll(new TabringError('peer.lost', browserGone))
@@ -84,6 +88,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   browser.on('disconnected', onDisconnected)
   const downloads = new Downloads()
   const preparing = prepareTabs(options, group, downloads)
+  let prepared: Promise<unknown> = preparing
   try {
     signal.throwIfAborted()
     preparing
@@ -94,7 +99,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
     return results
   } finally {
     // Playwright throws out of band when a page is closed while it is being set up (seen in 1.65).
-    await preparing.catch(() => undefined)
+    await prepared.catch(() => undefined)
     group.stop()
     signal.removeEventListener('abort', onAbort)
     browser.off('disconnected', onDisconnected)
