@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { messageOf } from '../src/util/errors.ts'
+import { benchChurn } from './churn.ts'
 import { benchCollectives } from './collectives.ts'
 import { closeAfter } from './command/close-after.ts'
 import { adapterOption, countOf, jsonOption, saveOption } from './command/flags.ts'
@@ -55,7 +56,7 @@ const command = new Command('npm run bench --')
   .addOption(adapterOption())
   .addHelpText(
     'after',
-    '\nnpm run bench -- collectives --help: only collectives between tabs, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections against one, on links with long round trips.\nnpm run bench -- machines --help: hierarchical sums between machines that are far apart.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- demos --help: results of the demos on the training page.\nnpm run bench -- page --help: main-thread time of the training page.\nnpm run bench -- start --help: time from pressing Start to the first step.\nnpm run bench -- split --help: a model on one device, on several, and pipelined.\nnpm run bench -- exact --help: what the setting exact costs.',
+    '\nnpm run bench -- collectives --help: only collectives between tabs, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections against one, on links with long round trips.\nnpm run bench -- machines --help: hierarchical sums between machines that are far apart.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- demos --help: results of the demos on the training page.\nnpm run bench -- page --help: main-thread time of the training page.\nnpm run bench -- start --help: time from pressing Start to the first step.\nnpm run bench -- split --help: a model on one device, on several, and pipelined.\nnpm run bench -- exact --help: what the setting exact costs.\nnpm run bench -- churn --help: training while tabs are lost.',
   )
   .addOption(jsonOption())
   .addOption(saveOption())
@@ -116,6 +117,7 @@ try {
     start: benchStart,
     split: benchSplit,
     exact: benchExact,
+    churn: benchChurn,
   }
   if (part !== undefined && part in own) {
     await own[part](rest)

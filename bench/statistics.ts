@@ -4,10 +4,17 @@ export { median } from '../src/measure/median.ts'
 export function blockMeans(values: readonly number[], size: number): number[] {
   const means: number[] = []
   for (let begin = 0; begin + size <= values.length; begin += size) {
-    means.push(values.slice(begin, begin + size).reduce((sum, value) => sum + value, 0) / size)
+    means.push(mean(values.slice(begin, begin + size)))
   }
   return means
 }
+
+export const mean = (values: readonly number[]): number =>
+  values.reduce((sum, value) => sum + value, 0) / values.length
+
+/** The standard deviation of just these values. */
+export const deviation = (values: readonly number[]): number =>
+  Math.sqrt(mean(values.map((value) => (value - mean(values)) ** 2)))
 
 /** Smallest and largest. */
 export const spread = (values: readonly number[]): [number, number] => [

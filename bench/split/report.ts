@@ -1,6 +1,6 @@
 import { simulateSchedule, type TaskSpan } from '../../src/parallel/pipeline/simulate.ts'
 import { markdownTable } from '../../src/util/markdown.ts'
-import { percentMore } from '../statistics.ts'
+import { deviation, mean, percentMore } from '../statistics.ts'
 import { barLines, stripLines } from './plot.ts'
 import { type Split, type SplitFacts, type SplitTask, type SplitTimes, sizeOf } from './task.ts'
 
@@ -12,11 +12,6 @@ export function nameOf(split: Split): string {
   if (split === 'layers') return 'layers on devices'
   return `micro-batches of ${sizeOf(split)}${typeof split === 'string' ? ', sends awaited' : ''}`
 }
-
-const mean = (values: readonly number[]) =>
-  values.reduce((sum, value) => sum + value, 0) / values.length
-const deviation = (values: readonly number[]) =>
-  Math.sqrt(mean(values.map((value) => (value - mean(values)) ** 2)))
 
 export const barsOf = (times: readonly SplitTimes[]) =>
   times.map(({ split, stepMs }) => ({

@@ -6,6 +6,7 @@ import { tabAddress, trainInTabs } from '../../node/train/tabs.ts'
 import { launchForTraining } from '../../node/training-browser.ts'
 import { openTrainingHost } from '../../node/training-host.ts'
 import { formatFragment, newRoomLink } from '../../src/peer/room/secret.ts'
+import { type Loss, loseTab } from '../../tests/support/lose-tab.ts'
 import { Limping } from './limping.ts'
 
 /** What happens to the tabs of a run. */
@@ -142,16 +143,10 @@ export class Room {
   }
 
   /** A random tab crashes, or is closed; another joins in its place. */
-  async lose(how: 'crash' | 'close', random: () => number): Promise<void> {
+  async lose(how: Loss, random: () => number): Promise<void> {
     const pages = this.#browser.contexts().flatMap((context) => context.pages())
     const page = pages[Math.floor(random() * pages.length)]
-    if (how === 'close') await page.close()
-    else {
-      const crashed = page.waitForEvent('crash')
-      page.goto('chrome://crash').catch(() => undefined) // never answers
-      await crashed
-      await page.close()
-    }
+    await loseTab(page, how)
   }
 
   join(count: number): Promise<Page[]> {
