@@ -10,7 +10,7 @@ export interface Death {
 }
 
 /**
- * The deaths of a time, in order, among so many tabs of which each lives exponentially long and is replaced at once.
+ * The deaths within a time, in order. Each of the tabs lives for a time drawn from an exponential distribution, and is replaced at once.
  *
  * Such lives forget how long they have lasted. So losses come at exponential distances of a mean life divided by the tabs, and any tab is as
  * likely to be the next. `random`: numbers from 0 up to 1. units: ms.

@@ -39,7 +39,7 @@ export interface Life {
 const silentMs = 20_000
 
 /**
- * Trains while tabs are lost, until the first step that is told after the time and the last death. The run is started again from its newest
+ * Trains while tabs are lost, until rank 0 reports its first step after the time and the last death. The run is started again from its newest
  * checkpoint whenever it ends.
  *
  * An elastic run does not tell of steps that it does again. So the end is such a step: all before it stand then.

@@ -1,6 +1,6 @@
 import { messageOf } from '../../util/errors.ts'
 import { EpochLinks } from '../link/epoch-link.ts'
-import type { Link, LinkStats } from '../link/link.ts'
+import { type Link, type LinkStats, sumStats } from '../link/link.ts'
 import { type CrewMessage, decodeCrewMessage, encodeCrewMessage } from './messages.ts'
 
 /** What the links of a member tell it. */
@@ -94,10 +94,7 @@ export class CrewLinks {
 
   /** What all have carried so far, those that have ended too. */
   async stats(): Promise<LinkStats> {
-    const total = { bytesSent: 0, bytesReceived: 0, messagesSent: 0, messagesReceived: 0 }
-    for (const stats of await Promise.all(this.#every.map((link) => link.stats())))
-      for (const field of Object.keys(total) as (keyof LinkStats)[]) total[field] += stats[field]
-    return total
+    return sumStats(await Promise.all(this.#every.map((link) => link.stats())))
   }
 }
 

@@ -225,7 +225,7 @@ export class Crew {
       this.#links.close(id, 'it does not answer, and its connection to the server has ended')
     })
     this.#doubted.set(id, cancel)
-    this.#send([id], { type: 'ping' })
+    this.#links.send([id], { type: 'ping' })
   }
 
   #isThere(id: string): void {
@@ -253,7 +253,7 @@ export class Crew {
 
   #sayBye(why: string, isDone = false): void {
     const entered = this.#roster?.ballot ?? 0
-    this.#send(this.#links.up, { type: 'bye', entered, isDone, why: why.slice(0, 300) })
+    this.#links.send(this.#links.up, { type: 'bye', entered, isDone, why: why.slice(0, 300) })
   }
 
   /** The server says that the others continue without this member. */
@@ -348,7 +348,7 @@ export class Crew {
     this.#isDeciding = false
     this.#reports = new Map([[this.self, this.#report()]])
     const entered = this.#roster.ballot
-    this.#send(this.#links.up, { type: 'call', ballot, entered, isPlanned })
+    this.#links.send(this.#links.up, { type: 'call', ballot, entered, isPlanned })
     const { answerMs, plannedMs } = this.#times
     this.#after(answerMs, () => {
       this.#isLateForNew = true
@@ -393,7 +393,7 @@ export class Crew {
 
   #agree({ members, before }: Extract<Verdict, { kind: 'agreed' | 'half' }>): void {
     const roster: Roster = { ballot: this.#promised, members, before }
-    this.#send([...this.#reports.keys()], { type: 'roster', roster })
+    this.#links.send([...this.#reports.keys()], { type: 'roster', roster })
     if (this.#isPlanned)
       for (const id of this.#links.up)
         if (!this.#reports.has(id)) this.#links.close(id, 'it did not answer a call')
@@ -439,7 +439,7 @@ export class Crew {
       [...this.#reports.values()].some(({ linked }) => linked.includes(id)),
     )
     this.#after(isElsewhere ? 3 * leadMs : againMs, () => this.#lead(false))
-    this.#send(unlinked, { type: 'leave', ballot: this.#promised })
+    this.#links.send(unlinked, { type: 'leave', ballot: this.#promised })
   }
 
   #decided(): void {
@@ -452,7 +452,7 @@ export class Crew {
 
   #receive(from: string, message: CrewMessage): void {
     this.#isThere(from)
-    if (message.type === 'ping') this.#send([from], { type: 'pong' })
+    if (message.type === 'ping') this.#links.send([from], { type: 'pong' })
     if (this.#state === 'over') return
     switch (message.type) {
       case 'call':
@@ -498,7 +498,7 @@ export class Crew {
     const isOutside = own !== null && own.ballot > entered && !own.members.includes(from)
     if (isOutside || ballot <= this.#promised) {
       const outside = isOutside ? own.ballot : null
-      this.#send([from], { type: 'refuse', ballot, promised: this.#promised, outside })
+      this.#links.send([from], { type: 'refuse', ballot, promised: this.#promised, outside })
       return
     }
     this.#promised = ballot
@@ -508,7 +508,7 @@ export class Crew {
       this.#stop('a member called')
       this.#state = 'stopped'
       if (own) this.#waitForRoster(isPlanned)
-      this.#send([from], { type: 'report', ballot, ...this.#report() })
+      this.#links.send([from], { type: 'report', ballot, ...this.#report() })
     }
     // The step that all end is this member's too: `next` answers.
     if (isPlanned && this.#state === 'running') this.#held = answer
@@ -547,7 +547,7 @@ export class Crew {
     const { ballot } = roster
     this.#seen = Math.max(this.#seen, ballot)
     if (ballot < this.#promised || ballot <= (this.#roster?.ballot ?? 0)) {
-      this.#send([from], { type: 'refuse', ballot, promised: this.#promised, outside: null })
+      this.#links.send([from], { type: 'refuse', ballot, promised: this.#promised, outside: null })
     } else if (roster.members.includes(this.self)) {
       this.#promised = ballot
       this.#enter(roster)
@@ -601,9 +601,5 @@ export class Crew {
     this.#state = 'over'
     this.#waiting?.reject(error)
     this.#waiting = undefined
-  }
-
-  #send(to: readonly string[], message: CrewMessage): void {
-    this.#links.send(to, message)
   }
 }

@@ -25,6 +25,14 @@ export interface LinkStats {
   messagesReceived: number
 }
 
+/** What several links have carried together. */
+export function sumStats(all: Iterable<LinkStats>): LinkStats {
+  const total = { bytesSent: 0, bytesReceived: 0, messagesSent: 0, messagesReceived: 0 }
+  for (const stats of all)
+    for (const field of Object.keys(total) as (keyof LinkStats)[]) total[field] += stats[field]
+  return total
+}
+
 /** A connection between two ranks: ordered, reliable, and carrying whole binary messages. */
 export interface Link {
   readonly kind: LinkKind

@@ -24,7 +24,7 @@ export interface Member {
   readonly token: string | null
   /** Of its boxes between runs. */
   readonly reaches: TokenBucket
-  /** The elastic run that it was in when it came back, by the epoch with which that began; until it is told of its end. */
+  /** The elastic run that it was in when it came back, by the epoch with which that began, until the server tells it of the run's end. */
   cameInRun?: number | undefined
   /** The elastic run that it has said `out` of, until it is linked again: what was decided before may still name it. */
   outOf?: number | undefined

@@ -56,7 +56,7 @@ export class RoomRun {
   /** Ranks whose part of the run has ended well, by id. */
   private readonly done = new Set<string>()
   private settings: JsonValue = null
-  /** The newest that a member has told of, which may have been another server's. */
+  /** The newest that a member has named; it may be another server's. */
   private epochElsewhere = 0
   /** The epoch with which the current or last run began. */
   private first = 0

@@ -66,7 +66,7 @@ export const trainConfigSchema = v.object({
   checkpointEvery: v.optional(count(0)),
   /**
    * `asked`: any rank may save the run in its own place for checkpoints, as it goes on, in a pause and at the end; what cannot be written ends
-   * nothing. `auto`: rank 0 also does so by itself, every few seconds unless `checkpointEvery` says when, in each pause and at the end; with `exact` every rank.
+   * nothing. `auto`: rank 0 also saves without being asked, every few seconds unless `checkpointEvery` says when, in each pause and at the end; with `exact` every rank.
    */
   saves: v.optional(v.picklist(['none', 'asked', 'auto']), 'none'),
   /** At most so many steps a second, so that people can follow; it changes no bits. Undefined or 0: as fast as they go. */

@@ -1,3 +1,4 @@
+import { memberOf } from '../../peer/room/lives.ts'
 import type { Assignment } from '../../peer/room/messages.ts'
 import type { StepParts } from '../../trainer/watch/run-events.ts'
 import type { RunEvent } from '../../worker/api.ts'
@@ -82,10 +83,9 @@ function inGroup(run: Run, { epoch, rank, worldSize, members, links }: Assignmen
   }
 }
 
-/** Of a member of an elastic run, by its id there: that in the room comes first. */
-function nameIn({ members }: Run, id: string): string {
-  return members.find((one) => id.startsWith(one.id))?.name ?? id
-}
+/** Of a member of an elastic run, by its life. */
+const nameIn = ({ members }: Run, life: string): string =>
+  members.find(({ id }) => id === memberOf(life))?.name ?? life
 
 /** A person saves, in a run and behind its end. */
 function withSaving(run: Run, { saving, file }: Extract<RunAction, { type: 'saving' }>): Run {

@@ -189,7 +189,7 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
   )
 }
 
-/** For whoever sees it: any tab may have to decide. */
+/** On every tab: any of them may have to decide. */
 function WithoutAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   const missing = snapshot.run?.missing
   if (!missing) return null

@@ -7,7 +7,7 @@ import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
 import { linkOver } from '../../peer/link/channel-transport.ts'
 import { withLane } from '../../peer/link/lanes.ts'
-import type { Link, LinkStats } from '../../peer/link/link.ts'
+import { type Link, type LinkStats, sumStats } from '../../peer/link/link.ts'
 import type { Trainer } from '../../trainer/loop/trainer.ts'
 import type {
   CheckpointSettings,
@@ -22,6 +22,7 @@ import type { Phase, RunEvent } from '../../trainer/watch/run-events.ts'
 import type { DeviceType } from '../../util/device.ts'
 import { DataError, PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
+import { rejectOnAbort } from '../../util/reject-on-abort.ts'
 import { nameSpans, type TraceEvent, traceEvents } from '../../util/spans.ts'
 import { type GivenSwitches, takeSwitches } from '../../util/switches.ts'
 import type {
@@ -259,7 +260,7 @@ class ComputeWorker implements ComputeApi {
         if (ways && trainer?.links) this.#measured = { ways, links: trainer.links }
       })
       crew?.end(true)
-      const carried = await (crew?.linkStats() ?? sumStats(links.values()))
+      const carried = await (crew?.linkStats() ?? statsOf(links.values()))
       return { ...result, links: carried, adapter: runtime.facts }
     }
     try {
@@ -501,20 +502,8 @@ function placeOf(
   }
 }
 
-/** Never resolves; rejects with the signal's reason. */
-const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
-  new Promise((_, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
-  })
-
-async function sumStats(links: Iterable<Link>): Promise<LinkStats> {
-  const total = { bytesSent: 0, bytesReceived: 0, messagesSent: 0, messagesReceived: 0 }
-  for (const link of links) {
-    const stats = await link.stats()
-    for (const field of Object.keys(total) as (keyof LinkStats)[]) total[field] += stats[field]
-  }
-  return total
-}
+const statsOf = async (links: Iterable<Link>): Promise<LinkStats> =>
+  sumStats(await Promise.all([...links].map((link) => link.stats())))
 
 /** Makes this worker one that `startCompute` can start, and that trains these tasks; for the worker's entry point, once. */
 export function serveCompute(tasks: TaskLoaders): void {

@@ -3,11 +3,13 @@ import type { Roster } from '../../peer/crew/roster.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { Link, LinkStats } from '../../peer/link/link.ts'
 import { meshLimit } from '../../peer/room/edges.ts'
+import { memberOf } from '../../peer/room/lives.ts'
 import { leftOutBecause } from '../../peer/room/refusals.ts'
 import type { RunEvent } from '../../trainer/watch/run-events.ts'
 import { systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
+import { rejectOnAbort } from '../../util/reject-on-abort.ts'
 import type { Admission, CrewPlace, Membership } from '../api.ts'
 
 /** A member that has promised to be in the next group says so at once; one that does not is as good as lost. units: ms. */
@@ -218,12 +220,3 @@ export class RunCrew {
 }
 
 const laterRoster = () => new PeerError('peer.lost', 'the group: a later one takes its place.')
-
-/** The room's member of which an id is a life. */
-const memberOf = (id: string) => id.split('.')[0]
-
-/** Never resolves; rejects with the signal's reason. */
-const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
-  new Promise((_, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
-  })

@@ -1,5 +1,5 @@
 import { channelTransport, type Transport } from '../../peer/link/channel-transport.ts'
-import type { LinkStats } from '../../peer/link/link.ts'
+import { type LinkStats, sumStats } from '../../peer/link/link.ts'
 import type { AssignedLink, Assignment } from '../../peer/room/messages.ts'
 import { BothSides, wordIn } from '../../peer/tab/both-sides.ts'
 import type { LanedStats } from '../../peer/tab/laned-connection.ts'
@@ -267,17 +267,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
         }
       }),
     )
-    const sum = (field: keyof LinkStats) =>
-      links.reduce((total, link) => total + (link.stats?.[field] ?? 0), 0)
-    return {
-      total: {
-        bytesSent: sum('bytesSent'),
-        bytesReceived: sum('bytesReceived'),
-        messagesSent: sum('messagesSent'),
-        messagesReceived: sum('messagesReceived'),
-      },
-      links,
-    }
+    return { total: sumStats(links.flatMap(({ stats }) => stats ?? [])), links }
   }
   return { connected, stats, close }
 }

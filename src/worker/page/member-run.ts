@@ -1,3 +1,5 @@
+import { sumStats } from '../../peer/link/link.ts'
+import { lifeOf, memberOf } from '../../peer/room/lives.ts'
 import type { AssignedLink, Assignment, JsonValue, RunNow } from '../../peer/room/messages.ts'
 import { isLeftOut } from '../../peer/room/refusals.ts'
 import { machineKey, machinesOf } from '../../peer/room/topology.ts'
@@ -59,7 +61,7 @@ const askMs = 1000
 
 type AssignedMember = Assignment['members'][number]
 
-/** Links that form in an epoch of their own. */
+/** Links that form in a separate epoch. */
 interface Linking {
   readonly assignment: Assignment
   readonly ring: RingLinks
@@ -86,7 +88,6 @@ export class MemberRun {
   /** Who was ever linked to this tab, by id in the room. */
   readonly #known = new Map<string, { member: AssignedMember; link: AssignedLink | undefined }>()
   #rank: number
-  #worldSize: number
   /** The newest roster that this tab was in. */
   #ballot: number
   /** By rank, in the room. */
@@ -106,11 +107,10 @@ export class MemberRun {
   #isOver = false
 
   constructor(tab: RunTab, assignment: Assignment) {
-    const { epoch, rank, worldSize, members, links } = assignment
+    const { epoch, rank, members, links } = assignment
     this.#tab = tab
     this.#first = assignment
     this.#rank = rank
-    this.#worldSize = worldSize
     this.#ballot = epoch
     this.#members = members.map(({ id }) => id)
     for (const [at, member] of members.entries())
@@ -364,7 +364,7 @@ export class MemberRun {
         return
       }
       // Once: the room's next run may begin before the worker has left this one.
-      const [rank, worldSize] = [this.#rank, this.#worldSize]
+      const [rank, worldSize] = [this.#rank, this.#members.length]
       const end = () => {
         this.close()
         tell(1, 'room', () => `epoch ${run ?? epoch}: ended well`)
@@ -388,11 +388,7 @@ export class MemberRun {
       [this.#links, ...this.#linkings.map(({ ring }) => ring)].map((ring) => ring.stats()),
     )
     const links = all.flatMap((one) => one.links)
-    const total = { ...all[0].total }
-    for (const one of all.slice(1))
-      for (const field of Object.keys(total) as (keyof typeof total)[])
-        total[field] += one.total[field]
-    return { total, links }
+    return { total: sumStats(all.map((one) => one.total)), links }
   }
 
   #take(event: RunEvent, atMs: number): void {
@@ -413,7 +409,6 @@ export class MemberRun {
     this.#ballot = ballot
     this.#members = members.map(memberOf)
     this.#rank = rank
-    this.#worldSize = members.length
     if (run !== undefined) this.#tab.client.ranks(run, ballot, this.#members)
     const known = this.#members.flatMap((id) => this.#known.get(id) ?? [])
     if (known.length < members.length) return
@@ -449,7 +444,3 @@ export class MemberRun {
     })
   }
 }
-
-/** A member's id among those of a run: a tab that is left out and comes again is another one. */
-const lifeOf = ({ id }: AssignedMember, epoch: number) => `${id}.${epoch}`
-const memberOf = (life: string) => life.split('.')[0]

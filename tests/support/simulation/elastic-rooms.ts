@@ -336,7 +336,7 @@ class Tab {
     const world = this.#world
     if (connection !== this.#connection) return
     if (message.type !== 'ping')
-      world.note(`${this.name} is told ${JSON.stringify(message).slice(0, 200)}`)
+      world.note(`${this.name} hears ${JSON.stringify(message).slice(0, 200)}`)
     switch (message.type) {
       case 'challenge':
         this.#enter(message.nonce)
@@ -360,7 +360,7 @@ class Tab {
       case 'start': {
         const linking = this.#linking
         if (linking?.epoch !== message.epoch) {
-          world.violate(`${this.name} is told start of ${message.epoch}, which is not its own`)
+          world.violate(`${this.name} hears start of ${message.epoch}, which is not its own`)
           return
         }
         this.#linking = null
@@ -424,11 +424,11 @@ class Tab {
     const world = this.#world
     const { epoch, rank, members, links, joining, worldSize, run } = message
     if (epoch <= this.lastEpoch)
-      world.violate(`${this.name} is told epoch ${epoch} after ${this.lastEpoch}`)
+      world.violate(`${this.name} hears epoch ${epoch} after ${this.lastEpoch}`)
     if (this.#linking)
-      world.violate(`${this.name} is told epoch ${epoch} while in ${this.#linking.epoch}`)
+      world.violate(`${this.name} hears epoch ${epoch} while in ${this.#linking.epoch}`)
     if (members[rank]?.id !== this.#id || members.length !== worldSize || worldSize > meshLimit)
-      world.violate(`${this.name} is told a rank that is not its own in epoch ${epoch}`)
+      world.violate(`${this.name} hears a rank that is not its own in epoch ${epoch}`)
     if (new Set(members.map(({ id }) => id)).size !== worldSize)
       world.violate(`epoch ${epoch} has a member twice`)
     const isNew = (at: number) => joining === undefined || at >= worldSize - joining

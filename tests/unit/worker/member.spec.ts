@@ -177,7 +177,7 @@ it('newcomers that are linked are admitted, by the lives that they begin', async
   expect(world.asked).toEqual([['admit', { epoch: 2, newcomers }]])
 })
 
-it('who the ranks are is told to the server, and to the page with the names', async () => {
+it('a new roster reaches the server, and the page with the names', async () => {
   await running(2)
   world.hear('assign', { ...assignment(2, 3), joining: 1 })
   world.hear('start', { epoch: 2, settings })

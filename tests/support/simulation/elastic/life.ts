@@ -19,7 +19,7 @@ export interface Built {
 
 /**
  * One life of a tab: the crew and the groups that tabs have, and in the place of training a state of a few whole numbers. A step adds up what
- * the virtual workers draw from the state, on the device of whoever computes them.
+ * the virtual workers draw from the state, on the device of the member that computes them.
  */
 export class Life {
   readonly id: string

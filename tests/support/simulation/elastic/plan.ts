@@ -48,23 +48,24 @@ export interface FaultPlan {
   readonly ms: number
 }
 
+/** Of a step. */
+const inSteps = [
+  'computing',
+  'saturated',
+  'scatter',
+  'gather',
+  'updating',
+  'after the update',
+  'saving',
+] as const
+
 /** Cells that cannot be, and why. */
 export const impossible: readonly {
   readonly moment: MomentName
   readonly role: RoleName
   readonly why: string
 }[] = [
-  ...(
-    [
-      'saturated',
-      'scatter',
-      'gather',
-      'computing',
-      'updating',
-      'after the update',
-      'saving',
-    ] as const
-  ).map((moment) => ({
+  ...inSteps.map((moment) => ({
     moment,
     role: 'donor' as const,
     why: 'a donor is one only while ranks catch up, and no step is under way then',
@@ -81,17 +82,7 @@ export const impossible: readonly {
   { moment: 'state transfer', role: 'senior', why: 'who gives the state is a donor then' },
   { moment: 'joining', role: 'senior', why: 'who joins comes last in seniority' },
   { moment: 'joining', role: 'ordinary', why: 'who joins is a joiner' },
-  ...(
-    [
-      'computing',
-      'saturated',
-      'scatter',
-      'gather',
-      'updating',
-      'after the update',
-      'saving',
-    ] as const
-  ).map((moment) => ({
+  ...inSteps.map((moment) => ({
     moment,
     role: 'joiner' as const,
     why: 'a joiner that takes part in a step is a member as the others are',
