@@ -395,7 +395,6 @@ export const allowed: Record<string, readonly string[]> = {
     'src/peer/link',
     'src/peer/group',
     'src/peer/crew',
-    'src/peer/tab/web-socket-store.ts',
     'src/ddp/checkpoint',
     'src/trainer',
     'src/worker',
@@ -610,13 +609,7 @@ export const allowed: Record<string, readonly string[]> = {
 
 /** What a layer may take types from besides: it describes them, and runs none of it. */
 export const typesOnly: Record<string, readonly string[]> = {
-  'src/worker': [
-    'src/gpu/device.ts',
-    'src/peer/room',
-    'src/peer/link',
-    'src/peer/crew',
-    'src/trainer',
-  ],
+  'src/worker': ['src/gpu/device.ts', 'src/peer/link', 'src/peer/crew', 'src/trainer'],
 }
 
 /** What runs in Node alone: `node` may import it, and nothing that a tab loads. */

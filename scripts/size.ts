@@ -38,6 +38,7 @@ const whenBySource: Readonly<Record<string, string>> = {
   'src/trainer/saves/run-checkpoint.ts': 'Start, with checkpoints',
   'uplot/dist/uPlot.esm.js': 'the first run',
   'src/worker/compute/training.ts': 'Start',
+  'src/worker/page/member-run.ts': 'Start',
 }
 
 const { folder, chunks } = await buildChunks(repository)

@@ -2,7 +2,8 @@ import { transferOf } from '../../src/peer/link/channel-transport.ts'
 import type { RoomLink } from '../../src/peer/room/secret.ts'
 import { openLocalPorts } from '../../src/peer/tab/local-ports.ts'
 import { SignalClient, signalUrl } from '../../src/peer/tab/signal.ts'
-import { formLinks, leaveOnPageHide } from '../../src/worker/page/connect.ts'
+import { formLinks } from '../../src/worker/page/connect.ts'
+import { leaveOnPageHide } from '../../src/worker/page/leave-on-page-hide.ts'
 import { RankWorker } from './rank-worker.ts'
 
 /** One tab of the benches between tabs: joins the room as every rank of a training does, or has workers that form a group by themselves. */

@@ -54,8 +54,8 @@ export type TabEvent =
   | { event: 'dealt'; step: number; samples: readonly number[]; rank: number }
   /** The run continues after that step with other ranks. */
   | { event: 'regrouped'; step: number; worldSize: number; rank: number }
-  /** Too few ranks are left to continue: these have not answered. Null: that is over. */
-  | { event: 'undecided'; missing: readonly string[] | null; rank: number }
+  /** The ranks here may not decide to continue without these. Null: that is over. `hadMore`: they had newer steps than anybody here. */
+  | { event: 'undecided'; missing: readonly string[] | null; hadMore: boolean; rank: number }
 
 /** What a tab tells at its end, through `__tabringDone`; fields beyond these pass unread. */
 const doneSchema = v.variant('ok', [

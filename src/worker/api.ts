@@ -2,7 +2,6 @@ import type { AdapterFacts } from '../gpu/device.ts'
 import type { FormerLife } from '../peer/crew/roster.ts'
 import type { Transport } from '../peer/link/channel-transport.ts'
 import type { LinkStats } from '../peer/link/link.ts'
-import type { RoomAddress } from '../peer/room/room-url.ts'
 import type {
   CheckpointSettings,
   NotARun,
@@ -64,10 +63,6 @@ export interface CrewPlace {
   readonly machines: readonly string[]
   /** The life of this tab in the same run before this one. */
   readonly former: FormerLife | null
-  /** Where its store is: there one of two halves claims the run. */
-  readonly room: RoomAddress
-  /** The epoch with which the run began. */
-  readonly run: number
 }
 
 /** Newcomers that are linked to this rank, by their ranks in `epoch`. */
@@ -132,6 +127,8 @@ export interface ComputeApi {
   memberIsDead(member: string, ballot?: number): Promise<void>
   /** The connection of a member to the server has ended: it is lost unless it answers. */
   doubt(member: string): Promise<void>
+  /** Answers the event `half`: who asked first; null where the server cannot know. */
+  firstHalf(ballot: number, first: readonly string[] | null): Promise<void>
   /** The room says that the others continue without this rank. */
   leftOut(why: string): Promise<void>
   /** After `undecided`, a person's decision: the elastic run continues without those that are missing. */

@@ -615,7 +615,12 @@ export function makeStates(): Record<string, Snapshot> {
     ),
     'training-undecided': play(training(3, 260), {
       type: 'event',
-      event: { event: 'undecided', missing: [makeMember(1).id, makeMember(2).id], rank: 0 },
+      event: {
+        event: 'undecided',
+        missing: [makeMember(1).id, makeMember(2).id],
+        hadMore: false,
+        rank: 0,
+      },
       atMs: 0,
     }),
     'training-server-lost': play(training(3, 260), { type: 'serverLost', text: 'ended' }),

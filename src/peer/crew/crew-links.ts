@@ -1,3 +1,4 @@
+import type { Env } from '../../util/env.ts'
 import { messageOf } from '../../util/errors.ts'
 import { EpochLinks } from '../link/epoch-link.ts'
 import { type Link, type LinkStats, sumStats } from '../link/link.ts'
@@ -5,7 +6,8 @@ import { type CrewMessage, decodeCrewMessage, encodeCrewMessage } from './messag
 
 /** What the links of a member tell it. */
 export interface CrewLinksListener {
-  said(from: string, message: CrewMessage): void
+  /** Of pings and their answers it hears nothing. */
+  heard(from: string, message: CrewMessage): void
   /** It is known who is at the other end. */
   came(id: string): void
   /** Empty for one that has not said who it is. */
@@ -15,23 +17,32 @@ export interface CrewLinksListener {
 /** A member's links to the others, by id. They outlive the groups that use them, one after the other. */
 export class CrewLinks {
   readonly #self: string
+  readonly #env: Env
   readonly #listener: CrewLinksListener
   readonly #links = new Map<string, EpochLinks>()
-  /** All that there were. */
-  readonly #every: EpochLinks[] = []
+  /** All that are up. */
+  readonly #up = new Set<EpochLinks>()
+  /** What those have carried that have ended. */
+  #past: Promise<LinkStats> = Promise.resolve(sumStats([]))
+  /** By id: gives up the wait for an answer. */
+  readonly #doubted = new Map<string, () => void>()
 
-  constructor(self: string, listener: CrewLinksListener) {
+  constructor(self: string, env: Env, listener: CrewLinksListener) {
     this.#self = self
+    this.#env = env
     this.#listener = listener
   }
 
   /** `id`: who is at the other end; null where it says so itself. */
   add(transport: Link, id: string | null): void {
     const link = new EpochLinks(transport, (epoch, open) => epoch > open)
-    this.#every.push(link)
+    this.#up.add(link)
     if (id !== null) this.#name(link, id)
     else {
-      link.onend = () => this.#listener.ended('')
+      link.onend = () => {
+        this.#hasEnded(link)
+        this.#listener.ended('')
+      }
       link.oncontrol = (payload) => {
         const message = decode(link, payload)
         if (message?.type === 'hello') this.#name(link, message.id)
@@ -46,14 +57,51 @@ export class CrewLinks {
     this.#links.get(id)?.close('replaced by another link')
     this.#links.set(id, link)
     link.onend = () => {
+      this.#hasEnded(link)
       if (this.#links.get(id) === link) this.#listener.ended(id)
     }
     link.oncontrol = (payload) => {
       const message = decode(link, payload)
-      if (message) this.#listener.said(id, message)
+      if (message) this.#receive(id, message)
     }
     this.#listener.came(id)
-    if (!link.isUp) this.#listener.ended(id)
+    if (!link.isUp) link.onend({ why: 'local', detail: '' })
+  }
+
+  #hasEnded(link: EpochLinks): void {
+    if (this.#up.delete(link)) this.#past = Promise.all([this.#past, link.stats()]).then(sumStats)
+  }
+
+  #receive(from: string, message: CrewMessage): void {
+    this.#endDoubt(from)
+    if (message.type === 'ping') this.send([from], { type: 'pong' })
+    else if (message.type !== 'pong') this.#listener.heard(from, message)
+  }
+
+  /** The link to that member ends unless it answers within `ms`. */
+  doubt(id: string, ms: number): void {
+    if (!this.isUp(id) || this.#doubted.has(id)) return
+    const cancel = this.#env.after(ms, () => {
+      this.#doubted.delete(id)
+      this.close(id, 'it does not answer, and its connection to the server has ended')
+    })
+    this.#doubted.set(id, cancel)
+    this.send([id], { type: 'ping' })
+  }
+
+  #endDoubt(id: string): void {
+    this.#doubted.get(id)?.()
+    this.#doubted.delete(id)
+  }
+
+  endDoubts(): void {
+    for (const id of [...this.#doubted.keys()]) this.#endDoubt(id)
+  }
+
+  /** Forgets links that have ended, but for those to `members`. */
+  forgetEnded(members: readonly string[]): void {
+    for (const [id, { isUp }] of this.#links)
+      if (!isUp && !members.includes(id)) this.#links.delete(id)
   }
 
   /** To whom there is a link, by rank: the links of an epoch. Those of the epoch before fall silent. */
@@ -75,6 +123,7 @@ export class CrewLinks {
     return [...this.#links].filter(([, link]) => link.isUp).map(([id]) => id)
   }
 
+  /** Members to which there are links, or were. */
   get known(): string[] {
     return [...this.#links.keys()]
   }
@@ -89,12 +138,12 @@ export class CrewLinks {
   }
 
   closeAll(why: string): void {
-    for (const link of this.#every) link.close(why)
+    for (const link of [...this.#up]) link.close(why)
   }
 
   /** What all have carried so far, those that have ended too. */
   async stats(): Promise<LinkStats> {
-    return sumStats(await Promise.all(this.#every.map((link) => link.stats())))
+    return sumStats(await Promise.all([this.#past, ...[...this.#up].map((link) => link.stats())]))
   }
 }
 

@@ -1,76 +1,16 @@
-import type { Env } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 import type { Link, LinkStats } from '../link/link.ts'
+import { Call } from './call.ts'
 import { CrewLinks } from './crew-links.ts'
 import type { CrewMessage } from './messages.ts'
 import {
-  ballotAbove,
-  type FormerLife,
-  judge,
-  newestOf,
-  type Report,
-  type Roster,
-  type Verdict,
-  winsHalf,
-} from './roster.ts'
-
-/** How long members wait for each other. units: ms. */
-export interface CrewTimes {
-  /** A leader, for members that have a link and do not answer a call. */
-  answerMs: number
-  /** The same, where no member is lost: all are about to end the same step. */
-  plannedMs: number
-  /** A member, for the most senior one to call, and half as long again for each one between. */
-  leadMs: number
-  /** A leader that may not decide, until it calls again. */
-  againMs: number
-  /** A member, for one that it doubts. */
-  doubtMs: number
-  /** A member that joins, once it has lost one of its links. */
-  lameMs: number
-  /** A member that joins, to be let in: the others end a step first. */
-  joinMs: number
-}
-
-export const crewTimes: CrewTimes = {
-  answerMs: 2500,
-  plannedMs: 8000,
-  leadMs: 3000,
-  againMs: 2000,
-  doubtMs: 800,
-  lameMs: 10_000,
-  joinMs: 120_000,
-}
-
-export interface CrewOptions {
-  readonly env: Env
-  /** Names one life of this member: after it was out it comes in with another id. */
-  readonly self: string
-  /** With which the run began; null for a member that joins later. */
-  readonly roster: Pick<Roster, 'ballot' | 'members'> | null
-  /** The life before this one, where it is over: to the others a proof that it is. */
-  readonly former?: FormerLife | null
-  /** Most members of a roster. */
-  readonly most: number
-  readonly times?: Partial<CrewTimes>
-  /**
-   * Of two halves one may continue: stores `lives` for the ballot of a roster unless something is stored, and returns what is. Without it, or
-   * where it rejects, a person has to decide.
-   */
-  readonly claim?: (ballot: number, lives: readonly string[]) => Promise<readonly string[]>
-}
-
-/** What a crew tells its owner. */
-export interface CrewListener {
-  /** The group of the roster must end now: another roster follows. */
-  stop(why: string): void
-  /** A member has links to members that are in no roster yet: all should end the same step and ask for the `next` roster. */
-  wish(): void
-  /** The others continue without this member. */
-  out(why: string): void
-  /** Too few members are here, and a person must decide, by `continueWithout`: these are missing. Null: that is over. */
-  undecided(missing: readonly string[] | null): void
-}
+  type CrewListener,
+  type CrewOptions,
+  type CrewTimes,
+  crewTimes,
+  type Undecided,
+} from './options.ts'
+import { ballotAbove, type Report, type Roster, type Verdict, winsHalf } from './roster.ts'
 
 /**
  * One member's part in deciding who trains together, as its run goes from roster to roster. There is no coordinator: leading is an act, and any
@@ -96,23 +36,18 @@ export class Crew {
   /** The largest ballot that it has heard of. */
   #seen: number
   #state: 'running' | 'stopped' | 'leading' | 'over'
-  /** Of the call that this member leads. */
-  #reports = new Map<string, Report>()
+  /** That this member leads, or has led. */
+  #call: Call | null = null
+  /** The newest call was for a planned change. */
   #isPlanned = false
-  /** For new members, and for those of the newest roster. */
-  #isLateForNew = false
-  #isLate = false
-  #isDeciding = false
   /** By id: the newest roster that a member had entered when it died. */
   readonly #dead = new Map<string, number>()
   /** Those of them whose run is over: the others do not need them any more. */
   readonly #done = new Set<string>()
   /** Of a newcomer: once it has got the run's state. */
   #hasState: boolean
-  /** By id: gives up the wait for an answer. */
-  readonly #doubted = new Map<string, () => void>()
-  /** Whom the owner was told to be missing. */
-  #undecided: readonly string[] | null = null
+  /** What the owner was told. */
+  #undecided: Undecided | null = null
   /** A link has come since the newest roster was decided, or while it was. */
   #hasNewLinks = false
   /** A planned call whose answer waits for this member's own step to end. */
@@ -127,8 +62,8 @@ export class Crew {
     this.#options = options
     this.#listener = listener
     this.#times = { ...crewTimes, ...options.times }
-    this.#links = new CrewLinks(options.self, {
-      said: (from, message) => this.#receive(from, message),
+    this.#links = new CrewLinks(options.self, options.env, {
+      heard: (from, message) => this.#receive(from, message),
       came: (id) => this.#came(id),
       ended: (id) => this.#ended(id),
     })
@@ -171,6 +106,7 @@ export class Crew {
     this.#roster = { ...this.#roster, before: [] }
     for (const id of this.#dead.keys())
       if (!this.#roster.members.includes(id)) this.#dead.delete(id)
+    this.#links.forgetEnded(this.#roster.members)
   }
 
   /**
@@ -199,11 +135,6 @@ export class Crew {
     })
   }
 
-  /** The group failed before it was complete, or later: the roster cannot train. */
-  failed(): void {
-    if (this.#state === 'running') this.#convene(false)
-  }
-
   /**
    * A member is dead for sure: it said so, or its process has ended. `entered`: the newest roster that it may have entered. Without it the link
    * must be up: a member that had entered a roster without this one would have closed it.
@@ -218,19 +149,7 @@ export class Crew {
 
   /** A member's connection to the server has ended: its link ends too, unless it answers. */
   doubt(id: string): void {
-    if (this.#state === 'over' || !this.#links.isUp(id) || this.#doubted.has(id)) return
-    const { env } = this.#options
-    const cancel = env.after(this.#times.doubtMs, () => {
-      this.#doubted.delete(id)
-      this.#links.close(id, 'it does not answer, and its connection to the server has ended')
-    })
-    this.#doubted.set(id, cancel)
-    this.#links.send([id], { type: 'ping' })
-  }
-
-  #isThere(id: string): void {
-    this.#doubted.get(id)?.()
-    this.#doubted.delete(id)
+    if (this.#state !== 'over') this.#links.doubt(id, this.#times.doubtMs)
   }
 
   /** A person has decided: those that are missing count as dead. */
@@ -238,8 +157,9 @@ export class Crew {
     const told = this.#undecided
     if (!told || !this.#roster) return
     this.#hasState = true
-    this.#reports.set(this.self, this.#report())
-    for (const id of [...told, ...this.#dead.keys()]) this.#dead.set(id, this.#roster.ballot)
+    this.#call?.take(this.self, this.#report())
+    for (const id of [...told.missing, ...this.#dead.keys()])
+      this.#dead.set(id, this.#roster.ballot)
     if (this.#state === 'leading') this.#decide()
     else if (this.#state === 'stopped') this.#lead(false)
   }
@@ -343,24 +263,21 @@ export class Crew {
     this.#seen = this.#promised = ballot
     this.#state = 'leading'
     this.#isPlanned = isPlanned
-    this.#isLate = false
-    this.#isLateForNew = !isPlanned
-    this.#isDeciding = false
-    this.#reports = new Map([[this.self, this.#report()]])
+    const call = new Call(this.self, ballot, this.#report(), isPlanned)
+    this.#call = call
     const entered = this.#roster.ballot
     this.#links.send(this.#links.up, { type: 'call', ballot, entered, isPlanned })
     const { answerMs, plannedMs } = this.#times
+    const endWait = () => {
+      call.isLate = true
+      this.#decide()
+    }
     this.#after(answerMs, () => {
-      this.#isLateForNew = true
-      if (isPlanned) this.#after(plannedMs - answerMs, () => this.#isTooLate())
-      else this.#isTooLate()
+      call.isLateForNew = true
+      if (!isPlanned) return endWait()
+      this.#after(plannedMs - answerMs, endWait)
       this.#decide()
     })
-    this.#decide()
-  }
-
-  #isTooLate(): void {
-    this.#isLate = true
     this.#decide()
   }
 
@@ -378,68 +295,68 @@ export class Crew {
   // --- deciding ---
 
   #decide(): void {
-    if (this.#state !== 'leading' || this.#isDeciding) return
-    const newest = newestOf(this.#reports.values())
-    const isMember = (id: string) => newest?.members.includes(id) === true
-    const awaited = this.#links.up.filter((id) => !this.#reports.has(id))
-    if (!this.#isLate && awaited.some(isMember)) return
-    if (!this.#isLateForNew && awaited.length > 0) return
-    const verdict = judge(this.self, this.#reports, this.#dead, this.#options.most)
-    if (verdict.kind === 'agreed') this.#agree(verdict)
-    else if (verdict.kind === 'half') this.#claim(verdict, this.#promised)
-    else if (verdict.kind === 'ahead') this.#cannotDecide(verdict.ahead)
-    else if (verdict.kind === 'missing') this.#cannotDecide(this.#missing(), verdict.unlinked)
+    const call = this.#call
+    if (this.#state !== 'leading' || !call || call.isAsking) return
+    const verdict = call.verdict(this.#links.up, this.#dead, this.#options.most)
+    if (verdict?.kind === 'agreed') this.#agree(call, verdict)
+    else if (verdict?.kind === 'half') this.#askForHalf(call, verdict)
+    else if (verdict?.kind === 'ahead')
+      this.#cannotDecide(call, { missing: verdict.ahead, hadMore: true })
+    else if (verdict?.kind === 'missing')
+      this.#cannotDecide(call, this.#unheard(call), verdict.unlinked)
   }
 
-  #agree({ members, before }: Extract<Verdict, { kind: 'agreed' | 'half' }>): void {
-    const roster: Roster = { ballot: this.#promised, members, before }
-    this.#links.send([...this.#reports.keys()], { type: 'roster', roster })
-    if (this.#isPlanned)
+  #unheard(call: Call): Undecided {
+    return { missing: call.missing(this.#roster, this.#dead), hadMore: false }
+  }
+
+  #agree(
+    { ballot, answered, isPlanned }: Call,
+    { members, before }: Extract<Verdict, { kind: 'agreed' | 'half' }>,
+  ): void {
+    const roster: Roster = { ballot, members, before }
+    this.#links.send(answered, { type: 'roster', roster })
+    if (isPlanned)
       for (const id of this.#links.up)
-        if (!this.#reports.has(id)) this.#links.close(id, 'it did not answer a call')
+        if (!answered.includes(id)) this.#links.close(id, 'it did not answer a call')
     this.#enter(roster)
   }
 
-  async #claim(verdict: Extract<Verdict, { kind: 'half' }>, ballot: number): Promise<void> {
-    const { claim } = this.#options
+  async #askForHalf(call: Call, verdict: Extract<Verdict, { kind: 'half' }>): Promise<void> {
+    const { firstHalf } = this.#options
     const { members } = verdict
-    this.#isDeciding = true
-    let isWon = claim !== undefined
+    call.isAsking = true
+    let isWon = firstHalf !== undefined
     try {
       for (const { ballot: half, members: all } of verdict.before) {
         if (!isWon || !verdict.ballots.includes(half)) continue
         const own = members.filter((id) => all.includes(id))
-        isWon = winsHalf(own, await claim!(half, own), this.#dead)
+        const alive = all.filter((id) => !this.#dead.has(id))
+        isWon = winsHalf(own, await firstHalf!(half, alive, own), this.#dead)
       }
     } catch {
       isWon = false
     }
-    if (this.#state !== 'leading' || this.#promised !== ballot) return
-    this.#isDeciding = false
-    if (isWon) this.#agree({ ...verdict, kind: 'agreed' })
-    else this.#cannotDecide(this.#missing())
+    call.isAsking = false
+    if (this.#state !== 'leading' || this.#promised !== call.ballot) return
+    if (isWon) this.#agree(call, verdict)
+    else this.#cannotDecide(call, this.#unheard(call))
   }
 
-  /** Members of the newest roster that have not answered and are not known to be dead. */
-  #missing(): string[] {
-    const members = (newestOf(this.#reports.values()) ?? this.#roster)?.members ?? []
-    return members.filter((id) => !this.#reports.has(id) && !this.#dead.has(id))
-  }
-
-  #cannotDecide(missing: readonly string[], unlinked: readonly string[] = []): void {
+  #cannotDecide(call: Call, about: Undecided, unlinked: readonly string[] = []): void {
     // Others may still answer in time.
-    if (!this.#isLate && this.#links.up.some((id) => !this.#reports.has(id))) return
-    if (this.#undecided?.join() !== missing.join()) {
-      this.#undecided = missing
-      this.#listener.undecided(missing)
+    if (!call.isLate && this.#links.up.some((id) => !call.has(id))) return
+    const { missing, hadMore } = about
+    const told = this.#undecided
+    if (told?.hadMore !== hadMore || told.missing.join() !== missing.join()) {
+      this.#undecided = about
+      this.#listener.undecided(about)
     }
     const { againMs, leadMs } = this.#times
     // Some lack links to each other. Another member, to which all are linked, finds that out when it leads.
-    const isElsewhere = missing.some((id) =>
-      [...this.#reports.values()].some(({ linked }) => linked.includes(id)),
-    )
+    const isElsewhere = call.reaches(missing)
     this.#after(isElsewhere ? 3 * leadMs : againMs, () => this.#lead(false))
-    this.#links.send(unlinked, { type: 'leave', ballot: this.#promised })
+    this.#links.send(unlinked, { type: 'leave', ballot: call.ballot })
   }
 
   #decided(): void {
@@ -451,8 +368,6 @@ export class Crew {
   // --- what others say ---
 
   #receive(from: string, message: CrewMessage): void {
-    this.#isThere(from)
-    if (message.type === 'ping') this.#links.send([from], { type: 'pong' })
     if (this.#state === 'over') return
     switch (message.type) {
       case 'call':
@@ -460,7 +375,7 @@ export class Crew {
         return
       case 'report':
         if (this.#state !== 'leading' || message.ballot !== this.#promised) return
-        this.#reports.set(from, message)
+        this.#call?.take(from, message)
         if (message.former) this.#dead.set(message.former.id, message.former.entered)
         this.#decide()
         return
@@ -595,7 +510,7 @@ export class Crew {
 
   #end(error: PeerError): void {
     this.#cancel()
-    for (const id of this.#doubted.keys()) this.#isThere(id)
+    this.#links.endDoubts()
     this.#held = undefined
     this.#decided()
     this.#state = 'over'

@@ -31,6 +31,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *    <- gone                      a member is gone: a hint, and certain where it has left
  *    <- assign, <- start          newcomers are linked to the ranks, in another epoch: signal, ready, linkDown and abort name that one
  *    ranks ->                     who the ranks are now
+ *    half <->                     exactly half of a roster is here: which half asked first?
  *    out ->                       I am no rank any more: link me again as a newcomer
  *
  * And at any time:
@@ -53,7 +54,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
-export const protocolVersion = 8
+export const protocolVersion = 9
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
@@ -251,6 +252,13 @@ const ranksSchema = v.pipe(
   v.check((ids) => new Set(ids).size === ids.length, 'distinct ids'),
 )
 
+/** Members of an elastic run (lives.ts). */
+const livesSchema = v.pipe(
+  v.array(v.pipe(v.string(), v.regex(/^[0-9a-f]{16}\.\d{1,10}$/, 'a life'))),
+  v.minLength(1),
+  v.maxLength(meshLimit),
+)
+
 /** An elastic run, as a member that is in it knows it. */
 const runNowSchema = v.strictObject({
   /** The epoch with which it began. */
@@ -335,6 +343,17 @@ export const clientMessageSchema = v.variant('type', [
     /** Of several messages the one with the highest counts. */
     ballot: ballotSchema,
     ids: ranksSchema,
+  }),
+  v.strictObject({
+    type: v.literal('half'),
+    /** The epoch with which the elastic run began. */
+    run: epochSchema,
+    /** Of the roster of which half is here. */
+    ballot: ballotSchema,
+    /** Its members that are not known to be dead. */
+    alive: livesSchema,
+    /** Those that would continue. */
+    lives: livesSchema,
   }),
   v.strictObject({
     type: v.literal('out'),
@@ -440,6 +459,14 @@ export const serverMessageSchema = v.variant('type', [
     text: v.string(),
   }),
   v.object({ type: v.literal('finished'), epoch: epochSchema }),
+  v.object({
+    type: v.literal('half'),
+    /** As in the question. */
+    run: epochSchema,
+    ballot: ballotSchema,
+    /** Who asked first; null where the server cannot know. */
+    first: v.nullable(livesSchema),
+  }),
   v.object({
     type: v.literal('gone'),
     id: memberIdSchema,

@@ -7,16 +7,21 @@ import type {
   RunNow,
   ServerMessage,
 } from '../room/messages.ts'
+import { Halves } from './halves.ts'
 import { Linking, type LinkPlan, type Member, type RunRoom } from './linking.ts'
 import { Newcomers } from './newcomers.ts'
 
 /** What names its epoch, and what else a member may say. */
 type EpochMessage = MessageOf<'signal' | 'ready' | 'linkDown' | 'abort' | 'done'>
-export type RunMessage = EpochMessage | MessageOf<'ranks' | 'out'>
+export type RunMessage = EpochMessage | MessageOf<'ranks' | 'half' | 'out'>
+
+/** Elastic runs that have ended of which a member may still hear. */
+const mostPast = 16
 
 /** What an elastic run knows of its ranks once it has begun. */
 interface Elastic {
   readonly newcomers: Newcomers
+  readonly halves: Halves
   /** Members' ids in the order of their ranks, as the newest ballot says, and then those that have joined since. Not all need be here. */
   order: string[]
   ballot: number
@@ -44,6 +49,7 @@ interface Elastic {
  * - It tells the others who is gone, and until the members say otherwise the rest are the ranks, in their order.
  * - It gives newcomers links (newcomers.ts), each time in a new epoch. They are ranks from then on, behind the others.
  * - `ranks` tells it who the ranks are. A member that was one and is none any more gets no links until it says `out`: then it is a newcomer.
+ * - Of two halves of the ranks it says which may continue (halves.ts).
  * - An end of a link between two ranks is no news to it. An abort of a rank ends the run for all.
  * - A rank whose socket ended has its rank again when it comes back, unless the members say otherwise. One that brings a run that the room does
  *   not know, because its server is new or all ranks were away, makes it know it. Newcomers and the run's end then wait a while for the others.
@@ -66,8 +72,8 @@ export class RoomRun {
   /** Null before the run has begun, and where it is not elastic. */
   private elastic: Elastic | null = null
   private cancelTimer: () => void = () => undefined
-  /** What the ranks of the last run were told at its end; null where none was left. */
-  private lastWords: ServerMessage | null = null
+  /** The last elastic runs that ended here: who was in them, and what the ranks were told. */
+  private readonly past: { run: number; ids: readonly string[]; words: ServerMessage }[] = []
 
   constructor(private readonly room: RunRoom) {}
 
@@ -130,18 +136,22 @@ export class RoomRun {
     this.epochElsewhere = Math.max(this.epochElsewhere, epoch)
     if (!now) return
     // Another server's run may have had that number.
-    const isKnown = (id: string) => elastic?.order.includes(id) || elastic?.outside.has(id)
-    if (elastic && now.run === first && now.ids.some(isKnown)) {
+    const isThat = (run: number, ids: readonly string[]) =>
+      run === now.run && now.ids.some((id) => ids.includes(id))
+    if (elastic && isThat(first, [...elastic.order, ...elastic.outside])) {
       this.epoch = Math.max(this.epoch, epoch)
       if (!elastic.order.includes(member.id)) elastic.outside.add(member.id)
+      elastic.halves.heard(member.id)
       this.reorder(now)
-    } else if (this.isOn) return
-    else if (now.run < first || (now.run === first && this.lastWords)) {
-      const { run: epoch } = now
-      const text = `epoch ${epoch}: ${endedWithout}`
-      const isLast = now.run === first && this.lastWords
-      this.room.send(member, isLast || { type: 'abort', epoch, rank: null, text })
-    } else if (now.ids.includes(member.id)) this.takeOver(now)
+      return
+    }
+    if (this.isOn) return
+    const past = this.past.find(({ run, ids }) => isThat(run, ids))
+    if (past) this.room.send(member, past.words)
+    else if (now.ids.includes(member.id)) {
+      this.takeOver(now)
+      this.elastic?.halves.heard(member.id)
+    }
   }
 
   /** A message of a member has come. */
@@ -169,6 +179,7 @@ export class RoomRun {
 
   receive(member: Member, message: RunMessage): void {
     if (message.type === 'ranks') this.takeRanks(member, message)
+    else if (message.type === 'half') this.tellHalf(member, message)
     else if (message.type === 'out') this.out(member, message)
     else if (!this.elastic?.newcomers.receive(member, message)) this.take(member, message)
   }
@@ -226,6 +237,7 @@ export class RoomRun {
     else {
       const order = this.ranks.map(({ id }) => id)
       this.beginElastic({ order, ballot: -1, outside: new Set() }, 0)
+      for (const id of order) this.elastic!.halves.heard(id)
     }
   }
 
@@ -265,7 +277,7 @@ export class RoomRun {
       },
     })
     const gatherUntilMs = room.env.now() + gatherMs
-    this.elastic = { ...given, newcomers, gatherUntilMs }
+    this.elastic = { ...given, newcomers, halves: new Halves(), gatherUntilMs }
     this.setRanks()
   }
 
@@ -295,9 +307,24 @@ export class RoomRun {
   private takeRanks(member: Member, message: MessageOf<'ranks'>): void {
     const { elastic } = this
     const isLinked = elastic && (this.rankOf(member) >= 0 || elastic.outside.has(member.id))
-    if (message.run !== this.first || !isLinked)
+    if (message.run !== this.first || !isLinked) {
       this.refuseEpoch(member, 'ranks', message.run, this.first)
-    else if (this.reorder(message)) this.setRanks()
+      return
+    }
+    elastic.halves.heard(member.id)
+    if (this.reorder(message)) this.setRanks()
+  }
+
+  private tellHalf(member: Member, message: MessageOf<'half'>): void {
+    const { elastic } = this
+    if (!elastic || message.run !== this.first) {
+      this.refuseEpoch(member, 'half', message.run, this.first)
+      return
+    }
+    const { run, ballot } = message
+    const newest = { ballot: this.ballot, members: elastic.order }
+    const first = elastic.halves.first(message, newest)
+    this.room.send(member, { type: 'half', run, ballot, first: first && [...first] })
   }
 
   /** False where a newer ballot is known. */
@@ -362,7 +389,10 @@ export class RoomRun {
 
   private end(state: 'finished' | 'failed', words: ServerMessage | null): void {
     const { elastic, first: epoch, room } = this
-    this.lastWords = words
+    if (words && elastic) {
+      this.past.push({ run: epoch, ids: [...elastic.order, ...elastic.outside], words })
+      if (this.past.length > mostPast) this.past.shift()
+    }
     if (words) this.sendToRanks(words)
     const text = `epoch ${epoch}: ${endedWithout}`
     for (const member of elastic ? room.members() : []) {
@@ -377,10 +407,7 @@ export class RoomRun {
 
   /** Nobody is in the room. */
   reset(): void {
-    if (this.isOn) {
-      this.state = 'failed'
-      this.lastWords = null
-    }
+    if (this.isOn) this.state = 'failed'
     this.clear()
   }
 

@@ -27,6 +27,8 @@ export interface SignalEvents {
   /** The epoch has failed, and why. */
   abort: { epoch: number; rank: number | null; text: string }
   finished: { epoch: number }
+  /** To `half`: who asked first; null where the server cannot know. */
+  half: { run: number; ballot: number; first: readonly string[] | null }
   /**
    * `hasLeft`: it said bye or was removed; else only its connection to the server has ended. `ballot`: of the newest roster of an elastic run that
    * the server knows of; 0 for none.
@@ -62,6 +64,8 @@ export interface SignalEvents {
 
 export interface SignalOptions extends RoomOptions, Reconnecting {
   info: MemberInfo
+  /** Awaited before an assignment is told, and what follows it: loads what a run needs. */
+  loadRuns?: () => Promise<unknown>
 }
 
 /** The signaling address of the page's own server. */
@@ -87,7 +91,7 @@ export class SignalClient {
   /** The room, for links through its server. */
   readonly address: RoomAddress
 
-  constructor(options: SignalOptions) {
+  constructor(private readonly options: SignalOptions) {
     this.address = { server: options.url, link: options.link }
     this.connection = new RoomConnection(options, {
       message: (message) => this.take(message),
@@ -240,6 +244,14 @@ export class SignalClient {
     this.connection.send({ type: 'ranks', run, ballot, ids: [...ids] })
   }
 
+  /**
+   * Which half of a roster of an elastic run has asked first? The answer comes as `half`. `alive`: those of its members that are not known to be
+   * dead; `lives`: those that would continue.
+   */
+  half(run: number, ballot: number, alive: readonly string[], lives: readonly string[]): void {
+    this.connection.send({ type: 'half', run, ballot, alive: [...alive], lives: [...lives] })
+  }
+
   /** This tab is no rank any more of the elastic run that began with `epoch`, and wants links to its ranks as a newcomer. */
   out(epoch: number): void {
     this.connection.send({ type: 'out', epoch })
@@ -263,6 +275,7 @@ export class SignalClient {
         return
       case 'assign': {
         const { type: _, ...assignment } = message
+        await this.options.loadRuns?.()
         this.assignment = assignment
         this.early = []
         this.emit('assign', assignment)
@@ -293,6 +306,9 @@ export class SignalClient {
         return
       case 'start':
         this.emit('start', message)
+        return
+      case 'half':
+        this.emit('half', message)
         return
       case 'gone':
         this.emit('gone', message)

@@ -95,8 +95,24 @@ export type RunEvent =
       members: readonly string[]
       rank: number
     }
-  /** Too few members of an elastic run are left to continue for sure: these are missing, by id. Null: that is over. */
-  | { event: 'undecided'; missing: readonly string[] | null; rank: number }
+  | {
+      /** Half of a roster of an elastic run is here: which half has asked the server first? `ComputeApi.firstHalf` answers. */
+      event: 'half'
+      ballot: number
+      /** Its members that are not known to be dead, and those of them that would continue. */
+      alive: readonly string[]
+      lives: readonly string[]
+      rank: number
+    }
+  | {
+      /** Whether others train on cannot be known for sure, or steps are lost: a person decides. Told by the ranks that wait. */
+      event: 'undecided'
+      /** Members that have not answered or are dead, by id. Null: that is over. */
+      missing: readonly string[] | null
+      /** They had newer steps than anybody here. */
+      hadMore: boolean
+      rank: number
+    }
   | {
       /** The run goes on from a checkpoint; told by every rank. */
       event: 'resumed'

@@ -126,8 +126,15 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'lost':
       return { ...run, lossText: event.text }
     case 'undecided':
-      return { ...run, missing: event.missing?.map((id) => nameIn(run, id)) ?? null }
+      return {
+        ...run,
+        undecided: event.missing && {
+          missing: event.missing.map((id) => nameIn(run, id)),
+          hadMore: event.hadMore,
+        },
+      }
     case 'roster':
+    case 'half':
       return run
     case 'silent': {
       const others = run.silent.filter((rank) => rank !== event.who)

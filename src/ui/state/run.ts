@@ -111,8 +111,8 @@ export interface Run {
   readonly regrouped: { readonly step: number; readonly worldSize: number } | null
   /** Of the loss for which an elastic run waits for its next group; null while it trains. */
   readonly lossText: string | null
-  /** By name: without these too few are left for an elastic run to continue unless a person decides so; null while it is not so. */
-  readonly missing: readonly string[] | null
+  /** An elastic run waits for these, by name, until a person decides; null while it does not. `hadMore`: they had newer steps than any tab here. */
+  readonly undecided: { readonly missing: readonly string[]; readonly hadMore: boolean } | null
   /** Linked ranks that have not answered for some seconds. */
   readonly silent: readonly number[]
   /** All ranks hold behind this step; by those ranks. */
@@ -207,7 +207,7 @@ export function newRun(
     resumed: null,
     regrouped: null,
     lossText: null,
-    missing: null,
+    undecided: null,
     silent: [],
     changes: [],
     paused: null,

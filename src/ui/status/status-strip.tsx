@@ -123,7 +123,7 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
       return (
         <>
           <p class="quiet who-can">Only {makerName(snapshot)} can pause or stop the run.</p>
-          {(canSave(snapshot) || snapshot.run?.missing) && (
+          {(canSave(snapshot) || snapshot.run?.undecided) && (
             <div key="guest" class="main-acts" {...group}>
               <WithoutAct snapshot={snapshot} acts={acts} />
               {canSave(snapshot) && <SaveAct snapshot={snapshot} acts={acts} />}
@@ -191,11 +191,11 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
 
 /** On every tab: any of them may have to decide. */
 function WithoutAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
-  const missing = snapshot.run?.missing
-  if (!missing) return null
+  const { undecided } = snapshot.run ?? {}
+  if (!undecided) return null
   return (
     <button type="button" class="go" onClick={acts.continueWithout}>
-      Continue without {missing.length === 1 ? 'it' : 'them'}
+      Continue without {undecided.missing.length === 1 ? 'it' : 'them'}
     </button>
   )
 }

@@ -136,7 +136,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       text: `By ${by}, after step ${run.paused.step}. All ranks keep their links.`,
     }
   }
-  if (run.missing !== null) return undecidedStatus(run.missing)
+  if (run.undecided) return undecidedStatus(run.undecided)
   if (run.lossText !== null) return say(waitingWords(run, run.lossText))
   switch (run.phase) {
     case 'connect':
@@ -187,13 +187,19 @@ function waitingWords(run: Run, text: string): string {
   return `${asSentence(who)} was lost. The other ranks decide who trains on, and continue from the newest state that they have.`
 }
 
-/** Of an elastic run in which too few ranks are left to be sure that no others train on without them. */
-function undecidedStatus(missing: readonly string[]): Status {
+/** Of an elastic run whose ranks cannot be sure that no others train on without them, or that no steps are lost. */
+function undecidedStatus({ missing, hadMore }: NonNullable<Run['undecided']>): Status {
   const one = missing.length === 1
+  const [has, it, trains, tab] = one
+    ? ['has', 'it', 'it trains', 'that tab']
+    : ['have', 'them', 'they train', 'those tabs']
+  const why = hadMore
+    ? `had newer steps than any tab here, and ${has} left or not answered. Continuing without ${it} computes those steps again.`
+    : `${has} not answered.`
   return {
     tone: 'bad',
     title: 'Waiting',
-    text: `${missing.join(', ')} ${one ? 'has' : 'have'} not answered. If ${one ? 'it trains' : 'they train'} on elsewhere, continuing here makes a second run. Check ${one ? 'that tab' : 'those tabs'} before you continue without ${one ? 'it' : 'them'}.`,
+    text: `${missing.join(', ')} ${why} If ${trains} on elsewhere, continuing here makes a second run. Check ${tab} before you continue without ${it}.`,
   }
 }
 

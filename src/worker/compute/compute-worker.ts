@@ -291,6 +291,10 @@ class ComputeWorker implements ComputeApi {
     this.#crew?.doubt(member)
   }
 
+  async firstHalf(ballot: number, first: readonly string[] | null): Promise<void> {
+    this.#crew?.firstHalf(ballot, first)
+  }
+
   async leftOut(why: string): Promise<void> {
     this.#crew?.leftOut(why)
   }

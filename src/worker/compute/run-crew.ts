@@ -8,14 +8,13 @@ import { leftOutBecause } from '../../peer/room/refusals.ts'
 import type { RunEvent } from '../../trainer/watch/run-events.ts'
 import { systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
-import { loadPart } from '../../util/load-part.ts'
 import { rejectOnAbort } from '../../util/reject-on-abort.ts'
 import type { Admission, CrewPlace, Membership } from '../api.ts'
 
 /** A member that has promised to be in the next group says so at once; one that does not is as good as lost. units: ms. */
 const helloMs = 8000
-/** For the room's store to say which half came first. units: ms. */
-const claimMs = 5000
+/** For the server to say which half asked first. units: ms. */
+const halfMs = 5000
 
 /** What a group of the run is made of. */
 export interface GroupPlace {
@@ -53,6 +52,8 @@ export class RunCrew {
   /** Ends the forming of a group. */
   #fail: (error: PeerError) => void = () => undefined
   #rank: number
+  /** Which half of the roster with this ballot has asked the server first, once it says so. */
+  #asked: { ballot: number; answer: (first: readonly string[] | null) => void } | undefined
   /** Why the others continue without this rank. */
   #out: string | undefined
 
@@ -72,7 +73,7 @@ export class RunCrew {
         former,
         roster,
         most: meshLimit,
-        claim: (ballot, lives) => this.#claim(ballot, lives),
+        firstHalf: (...half) => this.#askForHalf(...half),
       },
       {
         stop: (why) => this.#stop(why),
@@ -80,7 +81,10 @@ export class RunCrew {
         out: (why) => {
           this.#out = why
         },
-        undecided: (missing) => options.tell({ event: 'undecided', missing, rank: this.#rank }),
+        undecided: (about) => {
+          const { missing = null, hadMore = false } = about ?? {}
+          options.tell({ event: 'undecided', missing, hadMore, rank: this.#rank })
+        },
       },
     )
     for (const [rank, link] of links) this.#crew.add(ids[rank], link)
@@ -199,23 +203,31 @@ export class RunCrew {
     return this.#crew.linkStats()
   }
 
-  /** In the room's store: the first half that comes has the run. */
-  async #claim(ballot: number, lives: readonly string[]): Promise<readonly string[]> {
-    const { room, run } = this.#options.place
-    const { WebSocketStore } = await loadPart(
-      'the store',
-      () => import('../../peer/tab/web-socket-store.ts'),
-    )
-    const { server: url, link } = room
-    const store = await WebSocketStore.open({ url, link, mode: 'join', WebSocket }, claimMs)
-    try {
-      const own = JSON.stringify(lives)
-      return JSON.parse(
-        new TextDecoder().decode(await store.compareSet(`crew ${run} ${ballot}`, '', own)),
-      )
-    } finally {
-      store.close()
-    }
+  firstHalf(ballot: number, first: readonly string[] | null): void {
+    if (this.#asked?.ballot === ballot) this.#asked.answer(first)
+  }
+
+  /** errors: `peer.timeout` where the server does not answer, `peer.lost` where it cannot know. */
+  async #askForHalf(
+    ballot: number,
+    alive: readonly string[],
+    lives: readonly string[],
+  ): Promise<readonly string[]> {
+    const first = await new Promise<readonly string[] | null>((resolve, reject) => {
+      const cancel = systemEnv.after(halfMs, () => {
+        reject(new PeerError('peer.timeout', `the server did not answer within ${halfMs} ms.`))
+      })
+      this.#asked = {
+        ballot,
+        answer: (told) => {
+          cancel()
+          resolve(told)
+        },
+      }
+      this.#options.tell({ event: 'half', ballot, alive, lives, rank: this.#rank })
+    })
+    if (!first) throw new PeerError('peer.lost', 'the server cannot know who asked first.')
+    return first
   }
 }
 

@@ -79,6 +79,7 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
     admit: (admission) => race(remote.admit(admission)),
     memberIsDead: (member, ballot) => race(remote.memberIsDead(member, ballot)),
     doubt: (member) => race(remote.doubt(member)),
+    firstHalf: (ballot, first) => race(remote.firstHalf(ballot, first)),
     leftOut: (why) => race(remote.leftOut(why)),
     continueWithout: () => race(remote.continueWithout()),
     pause: () => race(remote.pause()),

@@ -1,4 +1,4 @@
-import { sumStats } from '../../peer/link/link.ts'
+import { type LinkStats, sumStats } from '../../peer/link/link.ts'
 import { lifeOf, memberOf } from '../../peer/room/lives.ts'
 import type { AssignedLink, Assignment, JsonValue, RunNow } from '../../peer/room/messages.ts'
 import { isLeftOut } from '../../peer/room/refusals.ts'
@@ -66,6 +66,8 @@ interface Linking {
   readonly assignment: Assignment
   readonly ring: RingLinks
   isAdmitted: boolean
+  /** One of the newcomers has been a rank. */
+  hasTrained: boolean
 }
 
 /**
@@ -84,7 +86,9 @@ export class MemberRun {
   readonly #first: Assignment
   readonly #links: RingLinks
   /** Links to newcomers, which form or have formed. */
-  readonly #linkings: Linking[] = []
+  #linkings: Linking[] = []
+  /** What links to newcomers have carried that are no ranks any more. */
+  #past: Promise<LinkStats> = Promise.resolve(sumStats([]))
   /** Who was ever linked to this tab, by id in the room. */
   readonly #known = new Map<string, { member: AssignedMember; link: AssignedLink | undefined }>()
   #rank: number
@@ -157,7 +161,8 @@ export class MemberRun {
     tell(1, 'room', () => `epoch ${epoch}: links to ${assignment.joining} newcomers`)
     for (const link of links)
       this.#known.set(members[link.peerRank].id, { member: members[link.peerRank], link })
-    this.#linkings.push({ assignment, ring: this.#formLinks(assignment), isAdmitted: false })
+    const ring = this.#formLinks(assignment)
+    this.#linkings.push({ assignment, ring, isAdmitted: false, hasTrained: false })
     return true
   }
 
@@ -202,6 +207,11 @@ export class MemberRun {
     if (!this.continuesWithoutThis) return
     const told = hasLeft ? compute.memberIsDead(id, ballot) : compute.doubt(id)
     told.catch(() => undefined)
+  }
+
+  /** The server's answer to the worker's question. */
+  firstHalf(run: number, ballot: number, first: readonly string[] | null): void {
+    if (run === this.#first.run) this.#tab.compute.firstHalf(ballot, first).catch(() => undefined)
   }
 
   /**
@@ -329,8 +339,6 @@ export class MemberRun {
           members: members.map(({ id }) => id),
           machines: members.map(machineKey),
           former: this.#tab.formerIn(run),
-          room: this.#tab.client.address,
-          run,
         },
       }),
     }
@@ -388,14 +396,17 @@ export class MemberRun {
       [this.#links, ...this.#linkings.map(({ ring }) => ring)].map((ring) => ring.stats()),
     )
     const links = all.flatMap((one) => one.links)
-    return { total: sumStats(all.map((one) => one.total)), links }
+    return { total: sumStats([await this.#past, ...all.map((one) => one.total)]), links }
   }
 
   #take(event: RunEvent, atMs: number): void {
     if (this.#isOver) return
     if (event.event === 'step') this.#hasTrained = true
     if (event.event === 'roster') this.#hasRoster(event)
-    else if (event.event === 'undecided') {
+    else if (event.event === 'half') {
+      const { run } = this.#first
+      if (run !== undefined) this.#tab.client.half(run, event.ballot, event.alive, event.lives)
+    } else if (event.event === 'undecided') {
       this.#isUndecided = event.missing !== null
       if (this.#isUndecided) this.#askServer()
     }
@@ -410,12 +421,30 @@ export class MemberRun {
     this.#members = members.map(memberOf)
     this.#rank = rank
     if (run !== undefined) this.#tab.client.ranks(run, ballot, this.#members)
+    this.#forgetLinkings()
     const known = this.#members.flatMap((id) => this.#known.get(id) ?? [])
     if (known.length < members.length) return
     const links = known.flatMap(({ link }, peerRank) => (link ? [{ ...link, peerRank }] : []))
     const told = known.map(({ member }) => member)
     const worldSize = members.length
     this.#tab.listener.onRegrouped?.({ epoch, run, rank, worldSize, members: told, links })
+  }
+
+  /** Those whose newcomers were ranks and are none any more. */
+  #forgetLinkings(): void {
+    this.#linkings = this.#linkings.filter((linking) => {
+      const { worldSize, joining = 0, members } = linking.assignment
+      const newcomers = members.slice(worldSize - joining)
+      const isIn = newcomers.some(({ id }) => this.#members.includes(id))
+      linking.hasTrained ||= isIn
+      if (isIn || !linking.hasTrained) return true
+      const { ring } = linking
+      this.#past = Promise.all([this.#past, ring.stats()]).then(([past, { total }]) => {
+        ring.close()
+        return sumStats([past, total])
+      })
+      return false
+    })
   }
 
   /**
@@ -425,7 +454,7 @@ export class MemberRun {
    */
   #othersEnd(): Promise<void> {
     const { client } = this.#tab
-    const { epoch: first, run = first } = this.#first
+    const { epoch: first, run: elasticRun, run = first } = this.#first
     return new Promise((resolve) => {
       const finish = () => {
         for (const off of listening) off()
@@ -434,13 +463,20 @@ export class MemberRun {
       const finishIfOwn = ({ epoch }: { readonly epoch: number }) => {
         if (epoch === run) finish()
       }
+      // A server on which the room has another run says nothing of this one.
+      const finishIfUnknown = () => {
+        if (elasticRun === undefined) return
+        if (client.lobby?.members.find(({ id }) => id === client.id)?.rank === null) finish()
+      }
       const listening = [
         client.on('finished', finishIfOwn),
         client.on('abort', finishIfOwn),
         client.on('away', finish),
         client.on('lost', finish),
+        client.on('lobby', finishIfUnknown),
       ]
-      if (!client.isInside) finish()
+      if (client.isInside) finishIfUnknown()
+      else finish()
     })
   }
 }

@@ -19,12 +19,13 @@ import {
 import type { Experiments } from '../../trainer/settings/experiments.ts'
 import type { DeviceType } from '../../util/device.ts'
 import { messageOf, PeerError, toError } from '../../util/errors.ts'
+import { loadPart } from '../../util/load-part.ts'
 import { tell } from '../../util/log.ts'
 import { givenSwitches } from '../../util/switches.ts'
 import type { AdapterFacts, CheckpointAddress, ComputeApi } from '../api.ts'
 import { type ComputeClient, type StartWorker, startCompute } from './client.ts'
-import { leaveOnPageHide } from './connect.ts'
-import { MemberRun, type RunEnd, type RunListener } from './member-run.ts'
+import { leaveOnPageHide } from './leave-on-page-hide.ts'
+import type { MemberRun, RunEnd, RunListener } from './member-run.ts'
 import { SelfMeasures } from './self-measures.ts'
 import { StartMarks } from './start-marks.ts'
 
@@ -86,6 +87,8 @@ export class RoomMember {
   #client: SignalClient | undefined
   #ports: LocalPorts | null = null
   #run: MemberRun | undefined
+  /** Loaded for the first run. */
+  #Run: typeof MemberRun | undefined
   /** In the newest run that this tab took part in. */
   #rank: number | null = null
   #isServerLost = false
@@ -154,6 +157,7 @@ export class RoomMember {
       hostToken: token,
       reconnects,
       runNow,
+      loadRuns: () => this.#loadRuns(),
       WebSocket,
     })
     this.#client = client
@@ -169,6 +173,7 @@ export class RoomMember {
     })
     client.on('assign', (assignment) => this.#assigned(assignment))
     client.on('gone', ({ id, hasLeft, ballot }) => this.#run?.gone(id, hasLeft, ballot))
+    client.on('half', ({ run, ballot, first }) => this.#run?.firstHalf(run, ballot, first))
     client.on('reach', (reach) => this.#measures?.receive(reach))
     client.on('start', ({ epoch, settings }) => this.#run?.start(epoch, settings))
     client.on('abort', ({ epoch, text }) => this.#run?.abort(epoch, text))
@@ -196,6 +201,10 @@ export class RoomMember {
     this.#info = info
     if (Object.keys(this.#changes).length > 0) this.update(this.#changes)
     this.#measure(client, info)
+  }
+
+  async #loadRuns(): Promise<void> {
+    this.#Run ??= (await loadPart('Runs', () => import('./member-run.ts'))).MemberRun
   }
 
   #serverLost(error: PeerError): void {
@@ -348,7 +357,7 @@ export class RoomMember {
     })
     this.#measures?.runBegan()
     this.#options.onAssigned?.(assignment)
-    this.#run = new MemberRun(
+    this.#run = new this.#Run!(
       {
         client: this.#requireClient(),
         compute: this.compute,

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import { Crew, type CrewOptions, crewTimes } from '../../../src/peer/crew/crew.ts'
+import { Crew } from '../../../src/peer/crew/crew.ts'
 import { decodeCrewMessage, encodeCrewMessage } from '../../../src/peer/crew/messages.ts'
+import { type CrewOptions, crewTimes } from '../../../src/peer/crew/options.ts'
 import type { Roster } from '../../../src/peer/crew/roster.ts'
 import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
 import { type Fault, type MemoryLink, memoryPair } from '../../../src/peer/link/memory-link.ts'
@@ -32,16 +33,16 @@ const founding = (ids: string) => ({ ballot: 1, members: ids.split('') })
 function member(
   id: string,
   roster: CrewOptions['roster'],
-  claim?: NonNullable<CrewOptions['claim']>,
+  firstHalf?: NonNullable<CrewOptions['firstHalf']>,
 ): Member {
   const told: string[] = []
   const crew = new Crew(
-    { env: world, self: id, roster, most: 64, ...(claim && { claim }) },
+    { env: world, self: id, roster, most: 64, ...(firstHalf && { firstHalf }) },
     {
       stop: () => told.push('stop'),
       wish: () => told.push('wish'),
       out: () => told.push('out'),
-      undecided: (missing) => told.push(missing ? `undecided ${missing.join(' ')}` : 'decided'),
+      undecided: (about) => told.push(about ? `undecided ${about.missing.join(' ')}` : 'decided'),
     },
   )
   const made: Member = { id, crew, told, links: new Map() }
@@ -59,8 +60,8 @@ function link(a: Member, b: Member, forward: Fault[] = [], backward: Fault[] = [
 }
 
 /** Members that begin a run, each two of them linked. */
-function crewOf(ids: string, claim?: NonNullable<CrewOptions['claim']>): Member[] {
-  const all = ids.split('').map((id) => member(id, founding(ids), claim))
+function crewOf(ids: string, firstHalf?: NonNullable<CrewOptions['firstHalf']>): Member[] {
+  const all = ids.split('').map((id) => member(id, founding(ids), firstHalf))
   for (const [at, one] of all.entries()) for (const other of all.slice(at + 1)) link(one, other)
   return all
 }
@@ -127,8 +128,6 @@ describe('a lost member', () => {
     const all = crewOf('abc')
     const [a, b, c] = all as [Member, Member, Member]
     silence(a, all)
-    b.crew.failed()
-    c.crew.failed()
     const next = [b.crew.next(), c.crew.next()]
     expect(await Promise.all(next.map(namesOf))).toEqual(['bc', 'bc'])
     const { leadMs, answerMs } = crewTimes
@@ -168,8 +167,8 @@ describe('a planned change', () => {
 })
 
 describe('half of the members', () => {
-  const lose = async (claim?: NonNullable<CrewOptions['claim']>) => {
-    const [a, b] = crewOf('ab', claim) as [Member, Member]
+  const lose = async (firstHalf?: NonNullable<CrewOptions['firstHalf']>) => {
+    const [a, b] = crewOf('ab', firstHalf) as [Member, Member]
     const cut = a.links.get('b')!
     cut.close('the connection failed')
     const next = [a.crew.next(), b.crew.next()]
@@ -180,11 +179,11 @@ describe('half of the members', () => {
 
   test('the one that the server hears first continues, the other waits', async () => {
     const stored = new Map<number, readonly string[]>()
-    const claim = async (ballot: number, lives: readonly string[]) => {
+    const firstHalf = async (ballot: number, _: unknown, lives: readonly string[]) => {
       if (!stored.has(ballot)) stored.set(ballot, lives)
       return stored.get(ballot)!
     }
-    const { a, b, next } = await lose(claim)
+    const { a, b, next } = await lose(firstHalf)
     expect(stored.get(1)).toEqual(['a'])
     expect(await namesOf(next[0]!)).toBe('a')
     expect(b.told).toEqual(['stop', 'undecided a'])
@@ -232,7 +231,7 @@ describe('a member that is left out', () => {
     b.crew.resign('the tab was closed')
     expect(await namesOf(a.crew.next())).toBe('a')
     link(a, late)
-    late.crew.failed()
+    late.crew.next().catch(() => undefined)
     await world.advance(2 * crewTimes.leadMs + 100)
     expect(late.told).toEqual(['stop', 'out'])
     expect(a.crew.roster!.members).toEqual(['a'])
@@ -248,7 +247,6 @@ test('members that are done disturb nobody', async () => {
   expect([b.told, c.told]).toEqual([[], []])
   // One that is lost before its own end: those that are done are not needed.
   crash(c)
-  b.crew.failed()
   const next = b.crew.next()
   await world.advance(30_000)
   expect(b.told).toEqual(['stop', 'undecided c'])
@@ -281,7 +279,7 @@ test('newcomers that refuse a call do not keep a member from saying whom it miss
     newcomer.control(encodeCrewMessage(refuse))
   }
   alone.crew.add('x', near)
-  alone.crew.failed()
+  alone.crew.next().catch(() => undefined)
   await world.advance(crewTimes.answerMs + crewTimes.againMs / 2)
   expect(calls).toBe(1)
   expect(alone.told).toContain('undecided b c')

@@ -5,7 +5,7 @@ import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { checkElastic } from '../../support/simulation/elastic/check-elastic.ts'
 import { simulateElastic } from '../../support/simulation/elastic/elastic.ts'
 import { ElasticWorld } from '../../support/simulation/elastic/elastic-world.ts'
-import { cells, drawElastic } from '../../support/simulation/elastic/plan.ts'
+import { cells, drawElastic, type ElasticScenario } from '../../support/simulation/elastic/plan.ts'
 import { violationOf, weakRules } from '../../support/simulation/elastic/weak-rules.ts'
 import { Trace } from '../../support/simulation/trace.ts'
 
@@ -113,16 +113,34 @@ test('memory is bounded: a member keeps no group of those that came and went', a
   expect(world.violations).toEqual([])
 }, 60_000)
 
+const drawn = (first: number, options?: Parameters<typeof drawElastic>[1]) =>
+  Array.from({ length: 60 }, (_, at) => drawElastic(first + at, options))
+
+/** One member has the run from a server that is another process when the connection to the other one is back. */
+const newServer = {
+  ...drawElastic(2, { most: 2 }),
+  joiners: [],
+  steps: 400,
+  faults: [
+    { kind: 'partition', moment: 'computing', role: 'ordinary', nth: 2, ms: 25_000 },
+    { kind: 'server lost', moment: 'computing', role: 'senior', nth: 10, ms: 25_000 },
+  ],
+} satisfies ElasticScenario
+const split = { kind: 'partition', moment: 'computing', role: 'senior' } as const
+
 // A check that cannot fail proves nothing.
 test.each([
-  ['a minority', weakRules.minority, 10, undefined, 6],
-  ['any half', weakRules.half, 30, { kind: 'partition', moment: 'computing', role: 'senior' }, 2],
+  ['a minority', weakRules.minority, drawn(10)],
+  ['any half', weakRules.half, drawn(30, { cell: split, most: 2 })],
+  ['the first half that asks a new server', weakRules['new server'], [newServer]],
 ] as const)(
   'where %s may continue, two groups train',
-  async (_, weaken, first, cell, most) => {
-    expect(await violationOf(weaken, { first, count: 60, cell, most })).toMatch(
-      /built step|steps up to/,
-    )
+  async (_, weakness, worlds) => {
+    expect(await violationOf(weakness, worlds)).toMatch(/built step|steps up to/)
   },
   60_000,
 )
+
+test('where a half asks a new server, it cannot know which half came first', async () => {
+  expect((await simulateElastic(newServer)).violations).toEqual([])
+})

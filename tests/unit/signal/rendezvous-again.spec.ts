@@ -241,9 +241,18 @@ describe('the server that a member had', () => {
     world.say('t2', { type: 'abort', epoch: 2, text: 'out of memory' })
     back('once more', { id: known[1], run: { ...nowOf(known), run: 2 } })
     expect(world.last('once more', 'abort').text).toContain('out of memory')
-    back('late', { id: a, run: nowOf([a]) })
-    expect(world.last('late', 'abort').text).toBe('epoch 1: the run has ended without this tab.')
+    back('late', { id: a, run: nowOf([a, known[0]]) })
+    expect(world.last('late', 'finished').epoch).toBe(1)
     expect((await told('t0'))[0]).toBe('failed')
+  })
+
+  it('takes over a run of others that had the number of one which ended here', async () => {
+    await world.fill(2)
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    for (const name of ['t0', 't1']) world.say(name, { type: 'ready', epoch: 1 })
+    for (const name of ['t0', 't1']) world.say(name, { type: 'done', epoch: 1 })
+    back('A', { id: a, run: nowOf([a, b]) })
+    expect(await told('A')).toEqual(['running', 1, 'A'])
   })
 
   it('links it where it has said out, whatever the next that comes back says', async () => {

@@ -406,3 +406,33 @@ describe('the end', () => {
     expect(await world.state('t0')).toBe('finished')
   })
 })
+
+describe('half of a roster', () => {
+  const life = (id: string) => `${idOf(id)}.1`
+  const asks = (id: string, ballot: number, alive: string[], lives: string[]) => {
+    world.say(id, { type: 'half', run: 1, ballot, alive: alive.map(life), lives: lives.map(life) })
+    return world.last(id, 'half').first
+  }
+
+  it('the first that asks has the run, and the other hears who that was', async () => {
+    const [t0, t1] = await begun(2)
+    expect(asks(t0!, 1, [t0!, t1!], [t0!])).toEqual([life(t0!)])
+    expect(asks(t1!, 1, [t0!, t1!], [t1!])).toEqual([life(t0!)])
+    expect(asks(t0!, 1, [t0!, t1!], [t0!])).toEqual([life(t0!)])
+  })
+
+  it('does not get it where a newer roster is known that it is not in', async () => {
+    const [t0, t1] = await begun(2)
+    say(t0!, 9, [t0!])
+    expect(asks(t1!, 1, [t0!, t1!], [t1!])).toBeNull()
+    expect(asks(t0!, 9, [t0!], [t0!])).toEqual([life(t0!)])
+  })
+
+  it('is told nothing of a run that the room does not have', async () => {
+    const [t0] = await begun(2)
+    const alive = [life(t0!)]
+    world.say(t0!, { type: 'half', run: 2, ballot: 1, alive, lives: alive })
+    expect(world.all(t0!, 'half')).toEqual([])
+    expect(world.last(t0!, 'error').code).toBe('wrong-epoch')
+  })
+})

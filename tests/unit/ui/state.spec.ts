@@ -449,13 +449,19 @@ describe('a run', () => {
   })
 
   it('names the members without which it cannot be sure to be the only run, until that is decided', () => {
-    const undecided = (missing: readonly string[] | null) =>
-      ({ type: 'event', event: { event: 'undecided', missing, rank: 0 }, atMs: 0 }) as const
+    const undecided = (missing: readonly string[] | null, hadMore = false) =>
+      ({
+        type: 'event',
+        event: { event: 'undecided', missing, hadMore, rank: 0 },
+        atMs: 0,
+      }) as const
     const before = training(3, 10)
     const [, second] = before.run!.members
     const waiting = play(before, undecided([`${second.id}.1`]))
     expect(statusOf(waiting).title).toBe('Waiting')
     expect(statusOf(waiting).text).toContain(`${second.name} has not answered`)
+    const lost = play(before, undecided([`${second.id}.1`], true))
+    expect(statusOf(lost).text).toContain(`${second.name} had newer steps than any tab here`)
     expect(statusOf(play(waiting, undecided(null))).title).toBe('Training')
   })
 

@@ -3,7 +3,7 @@ import { experiments, parseTrainConfig } from '../../../demos/experiments.ts'
 import type { Assignment, Lobby } from '../../../src/peer/room/messages.ts'
 import { leftOutBecause } from '../../../src/peer/room/refusals.ts'
 import { newRoomLink } from '../../../src/peer/room/secret.ts'
-import type { SignalClient, SignalEvents } from '../../../src/peer/tab/signal.ts'
+import type { SignalClient, SignalEvents, SignalOptions } from '../../../src/peer/tab/signal.ts'
 import { TabringError } from '../../../src/util/errors.ts'
 import type { AdapterFacts, ComputeApi, Membership, RunEvent } from '../../../src/worker/api.ts'
 import type { ComputeClient } from '../../../src/worker/page/client.ts'
@@ -47,7 +47,10 @@ vi.mock('../../../src/peer/tab/signal.ts', () => ({
     get lobby() {
       return world.lobby as Lobby | null
     }
-    open = async () => undefined
+    constructor({ loadRuns }: SignalOptions) {
+      this.open = async () => void (await loadRuns?.())
+    }
+    open: () => Promise<void>
     ranks = (...words: unknown[]) => world.told.push(['ranks', ...words])
     out = (...words: unknown[]) => world.told.push(['out', ...words])
     linkDown = (...words: unknown[]) => world.told.push(['linkDown', ...words])
@@ -56,8 +59,11 @@ vi.mock('../../../src/peer/tab/signal.ts', () => ({
   },
 }))
 
-vi.mock('../../../src/worker/page/connect.ts', () => ({
+vi.mock('../../../src/worker/page/leave-on-page-hide.ts', () => ({
   leaveOnPageHide: () => undefined,
+}))
+
+vi.mock('../../../src/worker/page/connect.ts', () => ({
   formLinks: ({ prepared }: FormLinksOptions): Partial<RingLinks> => ({
     connected: Promise.resolve(prepared),
     close: () => undefined,
@@ -206,7 +212,7 @@ it('a rank that cannot decide is left out where the server knows that others tra
       { id: '1', rank: 0 },
     ],
   }
-  world.work({ event: 'undecided', missing: ['1.1'], rank: 0 })
+  world.work({ event: 'undecided', missing: ['1.1'], hadMore: false, rank: 0 })
   expect(world.asked).toEqual([['leftOut', 'the others continue']])
 })
 

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from 'vitest'
 import { checkElastic, strikeCell } from '../../../support/simulation/elastic/check-elastic.ts'
 import type { ElasticOutcome } from '../../../support/simulation/elastic/elastic.ts'
-import { cells, faults } from '../../../support/simulation/elastic/plan.ts'
+import { cells, drawElastic, faults } from '../../../support/simulation/elastic/plan.ts'
 import { violationOf, weakRules } from '../../../support/simulation/elastic/weak-rules.ts'
 
 // Whole elastic runs that one number decides: members, links, joiners, faults. See src/peer/protocol.md.
@@ -45,8 +45,8 @@ test.each([0, 1, 2])(
 
 test('where the newest roster counts without those before it, two groups train', async () => {
   const cell = { kind: 'one-way', moment: 'decision', role: 'senior' } as const
-  const draw = { first: 1, count: 300, cell }
-  expect(await violationOf(weakRules.chain, draw)).toMatch(/built step|steps up to/)
+  const worlds = Array.from({ length: 300 }, (_, at) => drawElastic(1 + at, { cell }))
+  expect(await violationOf(weakRules.chain, worlds)).toMatch(/built step|steps up to/)
 }, 300_000)
 
 afterAll(() => {

@@ -3,7 +3,9 @@ import type { FormerLife, Roster } from '../../../../src/peer/crew/roster.ts'
 import type { Link } from '../../../../src/peer/link/link.ts'
 import { type Fault, memoryPair } from '../../../../src/peer/link/memory-link.ts'
 import { FrameType, fieldOffset, headerBytes } from '../../../../src/peer/link/wire.ts'
-import { messageOf } from '../../../../src/util/errors.ts'
+import { memberOf } from '../../../../src/peer/room/lives.ts'
+import { Halves } from '../../../../src/peer/server/halves.ts'
+import { messageOf, PeerError } from '../../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../../src/util/virtual-env.ts'
 import { RankPlace } from '../rank-place.ts'
 import type { Trace } from '../trace.ts'
@@ -53,7 +55,8 @@ export class ElasticWorld {
   /** On one side of a split. */
   readonly #apart = new Set<Life>()
   #isServerUp = true
-  readonly #claims = new Map<number, readonly string[]>()
+  #halves = new Halves()
+  /** The newest roster that the server has heard of. */
   #told: Pick<Roster, 'ballot' | 'members'> = { ballot: 0, members: [] }
   readonly #builds = new Map<number, { base: number; made: number; by: string }>()
   #serial = 0
@@ -66,6 +69,7 @@ export class ElasticWorld {
     const ids = scenario.founders.map((_, tab) => `m${tab}.1`)
     const roster = { ballot: 1, members: ids }
     this.#told = roster
+    for (const id of ids) this.#halves.heard(memberOf(id))
     for (const [tab, own] of scenario.founders.entries())
       this.#begin(new Life(this, new RankPlace(this.env), { ...own, tab, id: ids[tab]! }, roster))
     for (const [at, life] of this.lives.entries())
@@ -252,8 +256,17 @@ export class ElasticWorld {
       end.entered(ballot)
     }
     this.#echo(life)
-    if (ballot <= this.#told.ballot || !this.#reachesServer(life)) return
+    this.#tellServer(life)
+  }
+
+  /** In which roster this life is. */
+  #tellServer(life: Life): void {
+    const { roster } = life.crew
+    if (!roster || !life.isAlive || !this.#reachesServer(life)) return
+    const { ballot, members } = roster
     this.env.after(serverMs, () => {
+      if (!this.#isServerUp) return
+      this.#halves.heard(memberOf(life.id))
       if (ballot > this.#told.ballot) this.#told = { ballot, members }
     })
   }
@@ -262,11 +275,17 @@ export class ElasticWorld {
     return this.#isServerUp && !this.#apart.has(life)
   }
 
-  async claim(life: Life, ballot: number, lives: readonly string[]): Promise<readonly string[]> {
+  async firstHalf(
+    life: Life,
+    ballot: number,
+    alive: readonly string[],
+    lives: readonly string[],
+  ): Promise<readonly string[]> {
     await this.sleep(life, serverMs)
     if (!this.#reachesServer(life)) throw new Error('the server is not there')
-    const first = this.#claims.get(ballot) ?? lives
-    this.#claims.set(ballot, first)
+    const newest = { ballot: this.#told.ballot, members: this.#told.members.map(memberOf) }
+    const first = this.#halves.first({ ballot, alive, lives }, newest)
+    if (!first) throw new Error('the server cannot know')
     return first
   }
 
@@ -427,8 +446,14 @@ export class ElasticWorld {
       case 'server lost':
         this.#strike(plan, life)
         this.#isServerUp = false
+        // Another process knows nothing but what members tell it.
+        if (this.env.chance() < 0.5) {
+          this.#halves = new Halves()
+          this.#told = { ballot: 0, members: [] }
+        }
         this.#passes(ms, () => {
           this.#isServerUp = true
+          for (const one of this.alive) this.#tellServer(one)
         })
         return
       case 'partition': {
@@ -436,12 +461,17 @@ export class ElasticWorld {
         const others = this.lives.filter((one) => one.isAlive && one !== life)
         this.#apart.add(life)
         for (const other of others) if (this.env.chance() < 0.5) this.#apart.add(other)
-        this.#passes(ms, () => this.#apart.clear())
+        this.#passes(ms, () => {
+          this.#apart.clear()
+          for (const one of this.alive) this.#tellServer(one)
+        })
         return
       }
       case 'gpu lost':
         this.#strike(plan, life)
-        this.env.after(0, () => life.crew.failed())
+        this.env.after(0, () =>
+          life.group?.abort(new PeerError('peer.lost', 'its device was lost')),
+        )
         return
       default:
         this.#armed.set(life, plan)

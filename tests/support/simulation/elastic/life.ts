@@ -64,7 +64,7 @@ export class Life {
         former,
         most: 64,
         times: { joinMs: 20_000 },
-        claim: (ballot, lives) => world.claim(this, ballot, lives),
+        firstHalf: (...half) => world.firstHalf(this, ...half),
       },
       {
         stop: (why) =>
@@ -73,7 +73,7 @@ export class Life {
           this.#wishes = true
         },
         out: (why) => world.out(this, why),
-        undecided: (missing) => world.undecided(this, missing),
+        undecided: (about) => world.undecided(this, about?.missing ?? null),
       },
     )
   }

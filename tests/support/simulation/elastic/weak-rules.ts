@@ -1,51 +1,68 @@
 import { vi } from 'vitest'
-import type * as rules from '../../../../src/peer/crew/roster.ts'
-import type { Cell } from './plan.ts'
+import type * as rosters from '../../../../src/peer/crew/roster.ts'
+import { memberOf } from '../../../../src/peer/room/lives.ts'
+import type * as servers from '../../../../src/peer/server/halves.ts'
+import type { ElasticScenario } from './plan.ts'
 
-type Judge = typeof rules.judge
-type Weaken = (judge: Judge) => Judge
+type Judge = typeof rosters.judge
+/** A module that lacks a rule. */
+interface Weakness {
+  readonly path: string
+  readonly of: (real: never) => object
+}
+
+const judging = (weaken: (judge: Judge) => Judge): Weakness => ({
+  path: '../../../../src/peer/crew/roster.ts',
+  of: (real: typeof rosters) => ({ ...real, judge: weaken(real.judge) }),
+})
 
 /** Rules that each lack something, by what they lack or allow: the simulator must find out. */
 export const weakRules = {
   /** Members that are missing count as dead. */
-  minority: (judge) => (leader, reports, dead, most) => {
+  minority: judging((judge) => (leader, reports, dead, most) => {
     const verdict = judge(leader, reports, dead, most)
     if (verdict.kind !== 'missing') return verdict
     const gone = verdict.missing.map((id) => [id, 0] as const)
     return judge(leader, reports, new Map([...dead, ...gone]), most)
-  },
+  }),
   /** Each of two halves continues. */
-  half: (judge) => (leader, reports, dead, most) => {
+  half: judging((judge) => (leader, reports, dead, most) => {
     const verdict = judge(leader, reports, dead, most)
     if (verdict.kind !== 'half') return verdict
     return { kind: 'agreed', members: verdict.members, before: verdict.before }
-  },
+  }),
   /** The newest roster counts alone, without those before it. */
-  chain: (judge) => (leader, reports, dead, most) => {
+  chain: judging((judge) => (leader, reports, dead, most) => {
     const proved = [...reports].map(
       ([id, one]) => [id, { ...one, proved: one.roster?.ballot ?? 0 }] as const,
     )
     return judge(leader, new Map(proved), dead, most)
+  }),
+  /** A server that is another process than before takes the first half that asks for the first. */
+  'new server': {
+    path: '../../../../src/peer/server/halves.ts',
+    of: ({ Halves }: typeof servers) => ({
+      Halves: class extends Halves {
+        override first(half: Parameters<typeof Halves.prototype.first>[0]) {
+          for (const life of half.alive) this.heard(memberOf(life))
+          return super.first(half, { ballot: 0, members: [] })
+        }
+      },
+    }),
   },
-} satisfies Record<string, Weaken>
+} satisfies Record<string, Weakness>
 
-const path = '../../../../src/peer/crew/roster.ts'
-
-/** What the first seed violates that fails where the rules are weakened; empty where none of `count` does. */
+/** What the first of the worlds violates that fails with that weakness; empty where none does. */
 export async function violationOf(
-  weaken: Weaken,
-  draw: { first: number; count: number; cell?: Cell | undefined; most?: number },
+  { path, of }: Weakness,
+  worlds: readonly ElasticScenario[],
 ): Promise<string> {
   vi.resetModules()
-  vi.doMock(path, async (original) => {
-    const real = await original<typeof rules>()
-    return { ...real, judge: weaken(real.judge) }
-  })
+  vi.doMock(path, async (original) => of((await original()) as never))
   try {
     const { simulateElastic } = await import('./elastic.ts')
-    const { drawElastic } = await import('./plan.ts')
-    for (let seed = draw.first; seed < draw.first + draw.count; seed++) {
-      const { violations } = await simulateElastic(drawElastic(seed, draw))
+    for (const world of worlds) {
+      const { violations } = await simulateElastic(world)
       if (violations.length > 0) return violations.join()
     }
     return ''

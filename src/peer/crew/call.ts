@@ -1,0 +1,57 @@
+import { judge, newestOf, type Report, type Roster, type Verdict } from './roster.ts'
+
+/** A call that a member leads: what the others have answered, and what follows from that. */
+export class Call {
+  readonly ballot: number
+  /** All members end the same step for it: none is lost. */
+  readonly isPlanned: boolean
+  /** It waits no longer for new members, nor for those of the newest roster. */
+  isLateForNew: boolean
+  isLate = false
+  /** The server is asked which half came first. */
+  isAsking = false
+  readonly #self: string
+  readonly #reports: Map<string, Report>
+
+  /** `own`: what the leader would answer. */
+  constructor(self: string, ballot: number, own: Report, isPlanned: boolean) {
+    this.ballot = ballot
+    this.isPlanned = isPlanned
+    this.isLateForNew = !isPlanned
+    this.#self = self
+    this.#reports = new Map([[self, own]])
+  }
+
+  /** Who has answered, and the leader. */
+  get answered(): string[] {
+    return [...this.#reports.keys()]
+  }
+
+  has(id: string): boolean {
+    return this.#reports.has(id)
+  }
+
+  take(from: string, report: Report): void {
+    this.#reports.set(from, report)
+  }
+
+  /** Null while it waits for answers of the members `up`, to which there are links. `dead`, `most`: as of `judge`. */
+  verdict(up: readonly string[], dead: ReadonlyMap<string, number>, most: number): Verdict | null {
+    const newest = newestOf(this.#reports.values())
+    const awaited = up.filter((id) => !this.has(id))
+    if (!this.isLate && awaited.some((id) => newest?.members.includes(id))) return null
+    if (!this.isLateForNew && awaited.length > 0) return null
+    return judge(this.#self, this.#reports, dead, most)
+  }
+
+  /** Members of the newest roster that have not answered and are not known to be dead. `own`: the leader's roster. */
+  missing(own: Roster | null, dead: ReadonlyMap<string, number>): string[] {
+    const { members = [] } = newestOf(this.#reports.values()) ?? own ?? {}
+    return members.filter((id) => !this.has(id) && !dead.has(id))
+  }
+
+  /** Whether one that has answered has a link to one of them. */
+  reaches(ids: readonly string[]): boolean {
+    return ids.some((id) => [...this.#reports.values()].some(({ linked }) => linked.includes(id)))
+  }
+}

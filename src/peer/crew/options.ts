@@ -1,0 +1,71 @@
+import type { Env } from '../../util/env.ts'
+import type { FormerLife, Roster } from './roster.ts'
+
+/** How long members wait for each other. units: ms. */
+export interface CrewTimes {
+  /** A leader, for members that have a link and do not answer a call. */
+  answerMs: number
+  /** The same, where no member is lost: all are about to end the same step. */
+  plannedMs: number
+  /** A member, for the most senior one to call, and half as long again for each one between. */
+  leadMs: number
+  /** A leader that may not decide, until it calls again. */
+  againMs: number
+  /** A member, for one that it doubts. */
+  doubtMs: number
+  /** A member that joins, once it has lost one of its links. */
+  lameMs: number
+  /** A member that joins, to be let in: the others end a step first. */
+  joinMs: number
+}
+
+export const crewTimes: CrewTimes = {
+  answerMs: 2500,
+  plannedMs: 8000,
+  leadMs: 3000,
+  againMs: 2000,
+  doubtMs: 800,
+  lameMs: 10_000,
+  joinMs: 120_000,
+}
+
+export interface CrewOptions {
+  readonly env: Env
+  /** Names one life of this member: after it was out it comes in with another id. */
+  readonly self: string
+  /** With which the run began; null for a member that joins later. */
+  readonly roster: Pick<Roster, 'ballot' | 'members'> | null
+  /** The life before this one, where it is over: to the others a proof that it is. */
+  readonly former?: FormerLife | null
+  /** Most members of a roster. */
+  readonly most: number
+  readonly times?: Partial<CrewTimes>
+  /**
+   * Of two halves of a roster the first one continues: asks the server which one that is, on behalf of `lives`. `alive`: members of the roster
+   * that are not known to be dead. Without it, or where it rejects, a person has to decide.
+   */
+  readonly firstHalf?: (
+    ballot: number,
+    alive: readonly string[],
+    lives: readonly string[],
+  ) => Promise<readonly string[]>
+}
+
+/** Whom a member waits for that may not decide. */
+export interface Undecided {
+  readonly missing: readonly string[]
+  /** They had what nobody here has: newer steps of the run, or its state. */
+  readonly hadMore: boolean
+}
+
+/** What a crew tells its owner. */
+export interface CrewListener {
+  /** The group of the roster must end now: another roster follows. */
+  stop(why: string): void
+  /** A member has links to members that are in no roster yet: all should end the same step and ask for the `next` roster. */
+  wish(): void
+  /** The others continue without this member. */
+  out(why: string): void
+  /** This member may not decide, and a person must, by `continueWithout`. Null: that is over. */
+  undecided(about: Undecided | null): void
+}
