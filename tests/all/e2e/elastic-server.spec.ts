@@ -88,3 +88,34 @@ test('of two tabs one crashes without a word: the server decides that the other 
     await kill(server)
   }
 }, 200_000)
+
+test('without a server one of two tabs crashes: the other waits, also once a new server is there, until a person presses Continue without it', async () => {
+  const port = await freePort()
+  let server = await startServer(port)
+  try {
+    const maker = await openTab(
+      await openContext(),
+      `http://localhost:${port}/?demo=digits&steps=200&maxStepsPerSec=15`,
+    )
+    await see(maker, 'Alone in the room')
+    const other = await openTab(await openContext(), await invite(maker))
+    await seeMembers(maker, 2)
+    await button(maker, 'Start').click()
+    await reaches(maker, 20)
+    await kill(server)
+    await says(maker, /The server is gone; the run continues without it/)
+    other.goto('chrome://crash').catch(() => undefined) // never answers
+    await see(maker, 'Waiting')
+    const step = await stepOf(maker)
+    server = await startServer(port)
+    await expect.poll(() => words(maker), { timeout: 30_000 }).not.toMatch(/The server is gone/)
+    // It is asked again and again meanwhile, and cannot know which half came first.
+    await see(maker, 'Waiting')
+    expect(await stepOf(maker)).toBe(step)
+    await button(maker, 'Continue without it').click()
+    await says(maker, / left: the run continued from step \d+\.$/)
+    await see(maker, 'Finished', 120_000)
+  } finally {
+    await kill(server)
+  }
+}, 200_000)
