@@ -623,6 +623,16 @@ export function makeStates(): Record<string, Snapshot> {
       },
       atMs: 0,
     }),
+    'failed-joining': play(
+      inside(3, 2),
+      {
+        type: 'assigned',
+        assignment: { ...assignedGroup(3, 2), run: 1, epoch: 2, joining: 1 },
+        startedAtMs,
+      },
+      { type: 'failed', code: 'peer.lost', text: 'crew: no member is left.' },
+      { type: 'lobby', lobby: makeLobby(3, 'finished'), ownId: ids[2] },
+    ),
     'training-server-lost': play(training(3, 260), { type: 'serverLost', text: 'ended' }),
     stopped: play(
       training(3, 203),

@@ -93,6 +93,13 @@ export function statusOf(snapshot: Snapshot): Status {
       text: `${stoppedBy(run.end.text)} stopped the run at step ${run.step}. ${next}`,
     }
   }
+  if (run && hasEndedBeforeJoin(run)) {
+    return {
+      tone: 'idle',
+      title: 'The run is over',
+      text: `It ended before this tab had joined it. ${next}`,
+    }
+  }
   if (run?.end && isRemoval(run.end.text)) {
     const [gone] = goneRanks(snapshot)
     const who = gone === undefined ? 'A rank' : `Rank ${gone} (${run.members[gone].name})`
@@ -316,6 +323,10 @@ function lobbyStatus(snapshot: Snapshot): Status {
       : `Start once everyone is here. Anyone who opens the link later ${later}.`,
   }
 }
+
+/** The others have come to the run's end, or have all left, while this tab got ready to join them. */
+const hasEndedBeforeJoin = ({ joins, end }: Run): boolean =>
+  joins && end?.kind === 'failed' && ['peer.lost', 'peer.aborted'].includes(end.code)
 
 /** Who can do what after a run. */
 function whatNext(snapshot: Snapshot): string {

@@ -61,6 +61,29 @@ test('a tab that opens the link joins the run; another crashes; the rest finish'
   expect(await hashOf(late)).toBe(await hashOf(pages[0]))
 }, 300_000)
 
+test.each([3, 12])(
+  'a tab that comes %i steps before the end joins this run or is in the next one',
+  async (left) => {
+    const pages = await openRoom(2, '?demo=digits&steps=60&maxStepsPerSec=5')
+    const [maker] = pages
+    const link = await invite(maker)
+    await button(maker, 'Start').click()
+    await reaches(maker, 60 - left)
+    const late = await openTab(maker.context(), link)
+    await Promise.all(pages.map((page) => see(page, 'Finished', 60_000)))
+    await seeMembers(maker, 3)
+    await see(late, /^(Finished|The run is over|Waiting for .+ to start)$/)
+    const title = await late.locator('.status h2').innerText()
+    console.log(`${left} steps before the end: the late tab says ${title}`)
+    await button(maker, 'Start again').click()
+    await expect.poll(() => words(late), { timeout: 60_000 }).toMatch(/^3 ranks/)
+    await Promise.all([...pages, late].map((page) => see(page, 'Finished', 60_000)))
+    const [hash, ...others] = await Promise.all([...pages, late].map(hashOf))
+    expect(others).toEqual([hash, hash])
+  },
+  200_000,
+)
+
 test('the maker removes a tab from an elastic run: the others train on', async () => {
   const pages = await openRoom(3, '?steps=100000')
   const [maker, second, third] = pages

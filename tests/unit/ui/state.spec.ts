@@ -465,6 +465,12 @@ describe('a run', () => {
     expect(statusOf(play(waiting, undecided(null))).title).toBe('Training')
   })
 
+  it('says that the run was over before this tab had joined it', () => {
+    const { title, text } = statusOf(makeStates()['failed-joining'])
+    expect(title).toBe('The run is over')
+    expect(text).toMatch(/before this tab had joined it\. Waiting for .* to start again\.$/)
+  })
+
   it('goes on without the server', () => {
     const snapshot = play(training(3, 10), { type: 'serverLost', text: 'gone' })
     expect(isRunning(snapshot)).toBe(true)
