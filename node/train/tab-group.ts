@@ -96,7 +96,7 @@ export type TabDone = v.InferOutput<typeof doneSchema>
 export type RankResult = Omit<Extract<TabDone, { ok: true }>, 'ok'>
 
 interface TabState {
-  /** Null before the run has begun in it. */
+  /** Null before the run has begun in it, or has taken it in. */
   rank: number | null
   doing: string
   done: RankResult | null
@@ -146,12 +146,16 @@ export class TabGroup {
   readonly #tabs: TabState[]
   readonly #options: TabGroupOptions
   readonly #failures: { error: Error; distance: number }[] = []
+  /** Tabs that were lost since the run last continued with other ranks. */
+  #lost: string[] = []
   #hearFirstWord!: () => void
   #resolve!: (results: RankResult[]) => void
   #reject!: (error: Error) => void
   #lastHeardMs: number
   #timer: NodeJS.Timeout | undefined
   readonly #watchdog: NodeJS.Timeout
+  /** What becomes of tabs from now on says nothing of the run. */
+  #isOver = false
 
   constructor(options: TabGroupOptions) {
     const { worldSize, timeoutMs } = options
@@ -181,6 +185,16 @@ export class TabGroup {
     return this.#tabs.push(newTab(true)) - 1
   }
 
+  /** Tabs that are ranks of the run. */
+  get ranks(): number {
+    return this.#tabs.filter(({ rank, isGone }) => rank !== null && !isGone).length
+  }
+
+  /** Tabs that are to be ranks, and are not yet. */
+  get coming(): number {
+    return this.#tabs.filter(({ rank, isGone }) => rank === null && !isGone).length
+  }
+
   /** Whether the tab has said that its part ended well. */
   isDone(tab: number): boolean {
     return this.#tabs[tab].done !== null
@@ -192,7 +206,10 @@ export class TabGroup {
     this.#hearFirstWord()
     const event = (typeof words === 'string' ? JSON.parse(words) : words) as TabEvent
     const state = this.#tabs[tab]
-    state.rank = event.rank
+    const hasRegrouped = event.event === 'regrouped'
+    // One that joins gets ready first, under a rank that another may have.
+    if (!state.joins || state.rank !== null || hasRegrouped) state.rank = event.rank
+    if (hasRegrouped) this.#lost = []
     if (event.event === 'phase') state.doing = event.phase
     if (event.event === 'step') state.doing = `step ${event.step}`
     this.#options.onEvent(event)
@@ -226,16 +243,17 @@ export class TabGroup {
   /** Takes the loss of `tab`: an elastic run that has begun continues with the others. Else it is a failure. */
   lose(tab: number, text: string, code = 'worker.dead'): void {
     const state = this.#tabs[tab]
-    if (state.isGone) return
+    if (state.isGone || this.#isOver) return
     const hasOthers = this.#tabs.some((one) => one !== state && !one.isGone && one.rank !== null)
     if (hasOthers && (state.rank !== null || state.joins) && this.#goesOn(tab, text)) return
-    this.fail(tab, code, text)
+    const isLast = this.#options.onLost && state.rank !== null
+    this.fail(tab, code, isLast ? `${text} No other rank is left.` : text)
   }
 
   /** Takes a failure of `tab`. The run is over; a moment later the failure nearest to the cause is the one told. */
   fail(tab: number, code: string, message: string): void {
     const { joins, isGone, rank } = this.#tabs[tab]
-    if (isGone || (joins && rank === null && this.#goesOn(tab, message))) return
+    if (isGone || this.#isOver || (joins && rank === null && this.#goesOn(tab, message))) return
     const known = Object.hasOwn(errorCodes, code) ? (code as ErrorCode) : 'peer.lost'
     const name = this.nameOf(tab)
     const text = message.startsWith(`${name}:`) ? message : `${name}: ${message}`
@@ -249,6 +267,7 @@ export class TabGroup {
 
   /** Stops waiting; `finished` stays as it is, or pending. */
   stop(): void {
+    this.#isOver = true
     clearInterval(this.#watchdog)
     clearTimeout(this.#timer)
   }
@@ -269,8 +288,10 @@ export class TabGroup {
   #goesOn(tab: number, text: string): boolean {
     const { onLost } = this.#options
     if (!onLost || this.#failures.length > 0) return false
+    const name = this.nameOf(tab)
+    if (this.#tabs[tab].rank !== null) this.#lost.push(name)
     this.#tabs[tab].isGone = true
-    onLost(`${this.nameOf(tab)}: ${oneLine(text)}`)
+    onLost(`${name}: ${oneLine(text)}`)
     this.#succeedIfDone()
     return true
   }
@@ -301,12 +322,12 @@ export class TabGroup {
       .map((state, tab) => ({ ...state, name: this.nameOf(tab) }))
       .filter((state) => !state.done && !state.isGone)
       .map((state) => `${state.name} (${state.doing})`)
-    this.failAll(
-      new PeerError(
-        'peer.timeout',
-        `no message within ${timeoutMs / 1000} s from ${waiting.join(', ')}. Raise --timeout if the machine is slow.`,
-      ),
-    )
+      .join(', ')
+    const text =
+      this.#lost.length > 0
+        ? `${this.#lost.join(', ')}: lost, and within ${timeoutMs / 1000} s the run has not continued with ${waiting}. Start again, with --resume from a checkpoint.`
+        : `no message within ${timeoutMs / 1000} s from ${waiting}. Raise --timeout if the machine is slow.`
+    this.failAll(new PeerError('peer.timeout', text))
   }
 }
 

@@ -82,6 +82,7 @@ test('words put the silence off', async () => {
 })
 
 const begun = (rank: number) => ({ event: 'phase', phase: 'load', rank })
+const joined = (rank: number) => ({ event: 'regrouped', step: 9, worldSize: 3, rank })
 
 test('an elastic run ends well without a tab that was lost, and with one that joined', async () => {
   const told: string[] = []
@@ -90,7 +91,11 @@ test('an elastic run ends well without a tab that was lost, and with one that jo
   for (const tab of [0, 1, 2]) group.event(tab, begun(tab))
   group.lose(1, 'its tab crashed.')
   const joiner = group.add()
+  expect([group.ranks, group.coming]).toEqual([2, 1])
   group.event(joiner, begun(2))
+  expect([group.ranks, group.coming]).toEqual([2, 1])
+  group.event(joiner, joined(2))
+  expect([group.ranks, group.coming]).toEqual([3, 0])
   // It crashed, and says no more; its rank is another's.
   group.done(1, failed(1, 'peer.lost', 'late'))
   for (const [tab, rank] of [0, 1, 2].map((rank) => [[0, 2, joiner][rank], rank]))
@@ -137,6 +142,54 @@ test('an elastic run does not wait for a tab that has not joined, nor end by its
     'the new tab: no adapter',
     'the new tab: the run has ended',
   ])
+})
+
+test('a tab that gets ready to join is no rank yet: it neither continues the run nor is named as a rank', async () => {
+  const told: string[] = []
+  const onLost = (text: string) => told.push(text)
+  const group = new TabGroup({ worldSize: 2, timeoutMs: 60_000, onEvent: ignore, onLost })
+  for (const tab of [0, 1]) group.event(tab, begun(tab))
+  group.lose(1, 'its tab crashed.')
+  const [first, second] = [group.add(), group.add()]
+  for (const joiner of [first, second]) group.event(joiner, begun(1))
+  group.lose(first, 'its tab was closed.')
+  group.lose(0, 'its tab crashed.')
+  group.done(second, failed(1, 'graph.misuse', 'the run has ended'))
+  await vi.advanceTimersByTimeAsync(1000)
+  await expect(group.finished).rejects.toThrow(
+    /^rank 0: its tab crashed\. No other rank is left\.$/,
+  )
+  expect(told).toEqual(['rank 1: its tab crashed.', 'the new tab: its tab was closed.'])
+})
+
+test('where an elastic run does not continue, the tabs that it lost are named first', async () => {
+  const group = new TabGroup({
+    worldSize: 4,
+    timeoutMs: 4000,
+    onEvent: ignore,
+    onLost: ignore,
+  })
+  for (const tab of [0, 1, 2, 3]) group.event(tab, begun(tab))
+  group.lose(3, 'its tab crashed.')
+  group.event(0, joined(0))
+  for (const tab of [1, 2]) group.lose(tab, 'its tab crashed.')
+  group.event(group.add(), begun(3))
+  await vi.advanceTimersByTimeAsync(5100)
+  await expect(group.finished).rejects.toThrow(
+    'rank 1, rank 2: lost, and within 4 s the run has not continued with rank 0 (load), the new tab (load).',
+  )
+})
+
+test('tabs that end after the run say nothing', async () => {
+  const told: string[] = []
+  const onLost = (text: string) => told.push(text)
+  const group = new TabGroup({ worldSize: 1, timeoutMs: 60_000, onEvent: ignore, onLost })
+  group.event(0, begun(0))
+  const joiner = group.add()
+  group.done(0, done(0))
+  expect(await group.finished).toHaveLength(1)
+  group.lose(joiner, 'its tab was closed.')
+  expect(told).toEqual([])
 })
 
 test.each([
