@@ -14,14 +14,20 @@ export const browserGone = 'browser: it crashed or was closed before the run end
 /** What may end a rank's tab before the rank has ended; called whenever it happens, at the end too. */
 export interface TabLosses {
   onCrash(text: string): void
+  /** A moment later: if the browser has ended with all its tabs, that is known first. */
   onClose(text: string): void
   /** An error that nobody caught. */
   onError(error: Error): void
 }
 
+/** A browser that ends tells so some milliseconds after the ends of its tabs. */
+const closeGraceMs = 200
+
 /** Tells of the end of a tab that was to live until its rank has ended. */
 export function watchTab(page: Page, { onCrash, onClose, onError }: TabLosses): void {
   page.on('crash', () => onCrash('its tab crashed. Is the machine out of memory?'))
-  page.on('close', () => onClose('its tab was closed before the run ended.'))
+  page.on('close', () =>
+    setTimeout(() => onClose('its tab was closed before the run ended.'), closeGraceMs),
+  )
   page.on('pageerror', onError)
 }

@@ -38,7 +38,7 @@ export interface TabsOptions {
 }
 
 const pageTimeoutMs = 60_000
-/** The page itself tells more of an error than the browser does, and the browser's end more than the ends of its tabs: these go first. */
+/** The page itself tells more of an error than the browser does: this goes first. */
 const graceMs = 200
 
 /**
@@ -156,7 +156,7 @@ class TabRun {
     const page = await context.newPage()
     watchTab(page, {
       onCrash: (text) => this.#fail('worker.dead', text),
-      onClose: (text) => this.#failSoon('worker.dead', text),
+      onClose: (text) => this.#fail('worker.dead', text),
       onError: (error) => this.#failSoon('', error.stack || messageOf(error)),
     })
     let hasCome = false
