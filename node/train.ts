@@ -18,6 +18,7 @@ import { openCheckpoints } from './train/checkpoint-dir.ts'
 import { parseOptions, type TrainOptions } from './train/options.ts'
 import { OutFile } from './train/out-file.ts'
 import { makeReporter, type Reporter } from './train/report.ts'
+import { Restarts } from './train/restarts.ts'
 import { oneLine } from './train/tab-group.ts'
 import { type TabsOptions, trainInTabs } from './train/tabs.ts'
 import { cpuNote, launchForTraining } from './training-browser.ts'
@@ -89,6 +90,7 @@ async function train(
     if (options.device === 'cpu') reporter.note(cpuNote)
     const spans: TraceEvent[] = []
     let hasSaved = false
+    const restarts = new Restarts(options.maxRestarts)
     const start = async (place: Pick<TabsOptions, 'config' | 'checkpoints'>) => {
       spans.length = 0
       log = new RunLog()
@@ -106,6 +108,8 @@ async function train(
           browser,
           url: served.localUrl,
           worldSize: options.worldSize,
+          range: options.range,
+          restarts,
           room,
           isRelayed,
           timeoutMs: options.timeoutMs,
@@ -127,10 +131,10 @@ async function train(
         await closeSoon('train', () => browser.close())
       }
     }
-    const { config, maxRestarts } = options
+    const { config, restartsAll } = options
     let next = { config, checkpoints: checkpoints?.address }
     const results = await withRestarts(
-      maxRestarts,
+      () => (restartsAll ? restarts.take() : null),
       () => start(next),
       (restart, reason) => {
         signal.throwIfAborted()
@@ -139,7 +143,7 @@ async function train(
           checkpoints: checkpoints?.again(hasSaved),
         }
         reporter.note(oneLine(messageOf(reason)))
-        reporter.note(`restart ${restart} of ${maxRestarts}`)
+        reporter.note(restart)
       },
     )
     if (trace) {
@@ -160,17 +164,18 @@ async function train(
   }
 }
 
-/** Runs `start`, again up to `maxRestarts` times when it fails. `onRestart` may end that by an error of its own. errors: the last one's. */
+/** Runs `start`, and again when it fails as long as `take` gives the words of a restart. `onRestart` may end that by an error of its own. errors: the last one's. */
 async function withRestarts<T>(
-  maxRestarts: number,
+  take: () => string | null,
   start: () => Promise<T>,
-  onRestart: (restart: number, reason: unknown) => void,
+  onRestart: (restart: string, reason: unknown) => void,
 ): Promise<T> {
-  for (let restart = 1; ; restart++) {
+  for (;;) {
     try {
       return await start()
     } catch (thrown) {
-      if (restart > maxRestarts) throw thrown
+      const restart = take()
+      if (restart === null) throw thrown
       onRestart(restart, thrown)
     }
   }

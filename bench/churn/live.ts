@@ -2,6 +2,7 @@ import { rm } from 'node:fs/promises'
 import { setTimeout as pass } from 'node:timers/promises'
 import type { Browser, Page } from 'playwright'
 import type { CheckpointFolder } from '../../node/checkpoint-folder.ts'
+import { Restarts } from '../../node/train/restarts.ts'
 import { trainInTabs } from '../../node/train/tabs.ts'
 import type { TrainConfig } from '../../src/trainer/settings/config.ts'
 import { messageOf } from '../../src/util/errors.ts'
@@ -82,7 +83,7 @@ export async function live({ browser, config, deaths, note, ...life }: Life): Pr
           config: standing.saved > 0 ? { ...config, resume: 'latest' } : config,
           checkpoints: { keepLast: 1, folder: checkpoints.offer() },
           timeoutMs: silentMs,
-          mostReplaced: Number.POSITIVE_INFINITY,
+          restarts: new Restarts(Number.POSITIVE_INFINITY),
           signal: over.signal,
           onEvent: (event) => {
             if (lived) return

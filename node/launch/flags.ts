@@ -287,6 +287,7 @@ export function addFlags(command: Command): Command {
     .option('--gres <gpu:n>', 'at most n tabs per machine', gpusOf)
     .option('-p, --partition <name>', 'shown in the first line', notEmpty)
     .option('-J, --job-name <name>', 'shown in the first line', notEmpty)
+    .addOption(hidden('--elastic <min:max>'))
     .addOption(hidden('--role <name>'))
     .addOption(hidden('--start-method <name>'))
     .addOption(hidden('--local-addr <host>'))
@@ -302,8 +303,10 @@ export function addFlags(command: Command): Command {
     .addOption(hidden('--virtual-local-rank'))
 }
 
-/** Flags of torchrun that mean nothing here, and why. */
+/** Flags of torchrun and of `npm run train` that mean nothing here, and why. */
 export const refused: Readonly<Record<string, string>> = {
+  elastic:
+    'the ranks of a module cannot change while it runs, since its process group has a fixed size. Use --nproc-per-node with --max-restarts, which restarts all ranks. The built-in training has --elastic: npm run train -- --elastic 1:3.',
   role: 'ranks have no roles. Omit it.',
   startMethod: 'ranks are tabs, which are not forked or spawned. Omit it.',
   localAddr: 'launchers are identified by the address that reaches them. Omit it.',

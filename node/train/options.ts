@@ -2,7 +2,13 @@ import { basename } from 'node:path'
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { metaOf, parseTrainConfig } from '../../demos/experiments.ts'
 import { metas } from '../../demos/metas.ts'
-import { givenData, ranksNeeded, type TrainConfig } from '../../src/trainer/settings/config.ts'
+import { meshLimit } from '../../src/peer/room/edges.ts'
+import {
+  canBeElastic,
+  givenData,
+  ranksNeeded,
+  type TrainConfig,
+} from '../../src/trainer/settings/config.ts'
 import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
 import type { DeviceType } from '../../src/util/device.ts'
 import { TabringError } from '../../src/util/errors.ts'
@@ -13,6 +19,8 @@ import { addIceFlags, iceOptionsOf } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { dataMount } from '../mounts.ts'
 import { wholeNumber } from '../parse-number.ts'
+import type { RankRange } from './least-ranks.ts'
+import { fewRestarts } from './restarts.ts'
 
 /** The rendezvous takes no more members in one room. */
 const maxWorldSize = 64
@@ -27,7 +35,10 @@ export interface CheckpointOptions {
 
 /** What one `npm run train` is to do. */
 export interface TrainOptions {
+  /** The ranks that begin the run, and the fewest of one with `--elastic MIN:MAX`. */
   worldSize: number
+  /** Of `--elastic MIN:MAX`. */
+  range?: RankRange
   /** Absent: what the demo makes itself, or `givenFile`. */
   dataFolder?: string
   /** Data of a person's own, where the demo takes some. */
@@ -50,8 +61,10 @@ export interface TrainOptions {
   ice?: IceOptions
   /** For the tabs, from flags and environment; flags go first. */
   switches: SwitchInputs
-  /** How often all ranks start again after one has failed. */
+  /** How often a lost tab is opened again; all tabs too with `restartsAll`. */
   maxRestarts: number
+  /** Whether all ranks start again where the run ends with a failure. */
+  restartsAll: boolean
   /** What is saved while training, and what it goes on from; absent: nothing. */
   checkpoints?: CheckpointOptions
   /** Where the spans of all ranks go, as a Chrome trace; absent: nowhere. */
@@ -69,6 +82,15 @@ function positiveNumber(canBeZero: boolean) {
       `Expected a number ${canBeZero ? 'of 0 or more' : 'above 0'}, got "${text}".`,
     )
   }
+}
+
+function rankRange(text: string): RankRange {
+  const [least, most] = text.split(':').map(Number)
+  if (/^\d+:\d+$/.test(text) && least >= 1 && least <= most && most <= meshLimit)
+    return { least, most }
+  throw new InvalidArgumentError(
+    `Expected MIN:MAX, numbers of ranks from 1 to ${meshLimit}, got "${text}".`,
+  )
 }
 
 /** What each demo has, for the help. */
@@ -163,6 +185,11 @@ function defineCommand(): Command {
       wholeNumber(1),
     )
     .option(
+      '--elastic <min:max>',
+      'train with MIN to MAX ranks: it begins with MIN tabs, more join it up to MAX, and a tab that is lost is opened again and joins',
+      rankRange,
+    )
+    .option(
       '--no-elastic',
       'end when a tab is lost, instead of continuing without it while another one joins',
     )
@@ -189,9 +216,8 @@ function defineCommand(): Command {
     .option('--resume <which>', 'resume from the latest or the best checkpoint, or from a file')
     .option(
       '--max-restarts <n>',
-      'how many times to restart all ranks when one fails, from the latest checkpoint that the run has saved',
+      `how many times to open again what was lost: one tab where the others continue without it, else all, from the latest checkpoint that the run has saved (default: ${fewRestarts}; without --elastic MIN:MAX single tabs only)`,
       wholeNumber(0, 1000),
-      0,
     )
     .option(
       '--bucket-cap-mb <x>',
@@ -300,6 +326,7 @@ export function parseOptions(
     keepLast,
     resume,
     maxRestarts,
+    elastic,
     relay,
     iceServers,
     turnSecretFile,
@@ -325,16 +352,20 @@ export function parseOptions(
   const checkpoints = checkpointOptions({ checkpointDir, checkpointEvery, keepLast, resume })
   const ice = iceOptionsOf({ iceServers, turnSecretFile, turnLifetime }, environment)
   const dataFolder = dataFolderOf(metaOf(settings.demo), data, givenFile)
+  const range: RankRange | undefined = elastic || undefined
   const config = parseTrainConfig({
     ...settings,
+    elastic: elastic !== false,
     data: givenFile !== undefined ? givenData : dataFolder === undefined ? data : dataMount,
     ...(checkpointDir !== undefined && { checkpointEvery: checkpointEvery ?? 0 }),
     ...(resume !== undefined && { resume: basename(resume) }),
   })
-  if (config.batchSize < nprocPerNode)
+  if (range) checkRange(config, command.getOptionValueSource('nprocPerNode') === 'cli')
+  const { least: worldSize, most } = range ?? { least: nprocPerNode, most: nprocPerNode }
+  if (config.batchSize < most)
     throw new TabringError(
       'config.invalid',
-      `--batch-size: expected ${nprocPerNode} or more for ${nprocPerNode} ranks, got ${config.batchSize}. Raise it, or lower --nproc-per-node.`,
+      `--batch-size: expected ${most} or more for ${most} ranks, got ${config.batchSize}. Raise it, or lower ${range ? 'MAX of --elastic' : '--nproc-per-node'}.`,
     )
   if (runLog !== undefined && !config.exact)
     throw new TabringError(
@@ -350,7 +381,8 @@ export function parseOptions(
   return {
     kind: 'train',
     options: {
-      worldSize: nprocPerNode,
+      worldSize,
+      ...(range && { range }),
       dataFolder,
       ...(givenFile !== undefined && { givenFile }),
       outFile: out,
@@ -363,12 +395,27 @@ export function parseOptions(
       switches,
       traceFile: trace,
       runLogFile: runLog,
-      maxRestarts,
+      maxRestarts: maxRestarts ?? (canBeElastic(config) ? fewRestarts : 0),
+      restartsAll: maxRestarts !== undefined || range !== undefined,
       isRelayed: relay ?? false,
       ...(ice && { ice }),
       ...(checkpoints && { checkpoints }),
     },
   }
+}
+
+/** errors: `config.invalid` for a run that cannot be elastic, or with two numbers of tabs. */
+function checkRange(config: TrainConfig, hasTabs: boolean): void {
+  if (hasTabs)
+    throw new TabringError(
+      'config.invalid',
+      '--nproc-per-node: cannot be combined with --elastic, whose MAX is the number of tabs. Omit it.',
+    )
+  if (canBeElastic(config)) return
+  throw new TabringError(
+    'config.invalid',
+    `--elastic: needs --parallel dp and --strategy ddp, where each rank has the whole model, got ${config.parallel} and ${config.strategy}. Omit it.`,
+  )
 }
 
 /** The folder that `--data` names, where it names no set of the demo's. errors: `config.invalid`. */

@@ -5,19 +5,27 @@ import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
 import type { CheckpointAddress } from '../../src/worker/api.ts'
 import { browserGone, ownContext, watchTab } from '../tab.ts'
+import { LeastRanks, type RankRange } from './least-ranks.ts'
+import { Restarts } from './restarts.ts'
 import { type RankResult, type TabEvent, TabGroup } from './tab-group.ts'
 
 export interface TabsOptions {
   browser: Browser
   /** The server's address, with its final slash; `tab.html` is there. */
   url: string
+  /** The ranks that begin the run. */
   worldSize: number
+  /**
+   * Of an elastic run: more tabs join up to the most as soon as it has begun, and it ends when it has too few for `timeoutMs`. Default: none
+   * join, and it ends with its last rank.
+   */
+  range?: RankRange
   /** The room that the tabs make; default: a new one. */
   room?: RoomLink
   config: TrainConfig
   timeoutMs: number
-  /** Tabs that are opened in place of lost ones, in one run of elastic ranks; default: 3. */
-  mostReplaced?: number
+  /** For tabs that are opened in place of lost ones, where the run is elastic; default: 3. */
+  restarts?: Restarts
   /** Where rank 0's trained weights go; absent: nowhere. */
   saveTo?: string
   /** Whether links that WebRTC does not bring about go through the server. */
@@ -39,8 +47,6 @@ export interface TabsOptions {
 }
 
 const pageTimeoutMs = 30_000
-/** By default: what ends each tab soon is no accident. */
-const fewReplaced = 3
 /** How long rank 0 may take to hand over the weights after it has reported its end. */
 const downloadTimeoutMs = 30_000
 
@@ -56,23 +62,25 @@ const downloadTimeoutMs = 30_000
  * Tabs stay open after a failure: the caller closes the browser.
  */
 export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
-  const { browser, worldSize, signal } = options
-  const { timeoutMs, onEvent, config, mostReplaced = fewReplaced } = options
+  const { browser, worldSize, signal, range = { least: 1, most: worldSize } } = options
+  const { timeoutMs, onEvent, config, restarts = new Restarts() } = options
+  const { onNotice = () => undefined } = options
   const fragment = formatFragment(options.room ?? newRoomLink())
+  const count = () => leastRanks.count(group.ranks, group.coming)
   const group = new TabGroup({
     worldSize,
     timeoutMs,
-    onEvent,
+    onEvent: (event) => {
+      onEvent(event)
+      if (event.event === 'regrouped') count()
+    },
     hasOneModel: config.strategy !== 'alone',
     ...(canBeElastic(config) && { onLost: (text) => replace(text) }),
   })
-  let replaced = 0
-  /** Opens another tab in place of one that was lost, which joins the run. */
-  const replace = (text: string) => {
-    const mayReplace = replaced++ < mostReplaced
-    const next = mayReplace ? ', and another tab joins them' : ''
-    options.onNotice?.(`${text} The others continue${next}.`)
-    if (!mayReplace) return
+  const onEnd = (error: Error) => group.failAll(error)
+  const leastRanks = new LeastRanks({ ...range, waitMs: timeoutMs, onNotice, onEnd })
+  /** Opens another tab, which joins the run. */
+  const join = () => {
     const tab = group.add()
     const preparing = preparePage(options, tab, group, downloads)
     prepared = Promise.allSettled([prepared, preparing])
@@ -82,6 +90,17 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
       )
       .catch((thrown) => group.lose(tab, messageOf(thrown)))
   }
+  /** In place of one that was lost. */
+  const replace = (text: string) => {
+    const restart = restarts.take()
+    const next = restart ? `, and another tab joins them (${restart})` : ''
+    onNotice(`${text} The others continue${next}.`)
+    if (restart) join()
+    count()
+  }
+  group.firstWord.then(() => {
+    for (let tabs = worldSize; tabs < range.most; tabs++) join()
+  })
   const onAbort = () => group.failAll(signal.reason)
   const onDisconnected = () => group.failAll(new TabringError('peer.lost', browserGone))
   signal.addEventListener('abort', onAbort)
@@ -100,6 +119,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   } finally {
     // Playwright throws out of band when a page is closed while it is being set up (seen in 1.65).
     await prepared.catch(() => undefined)
+    leastRanks.stop()
     group.stop()
     signal.removeEventListener('abort', onAbort)
     browser.off('disconnected', onDisconnected)

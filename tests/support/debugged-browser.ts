@@ -39,7 +39,19 @@ export async function debugTab(port: number, title: string): Promise<DebuggedTab
   const targets = (await answer.json()) as Target[]
   const target = targets.find((one) => one.type === 'page' && one.title === title)
   if (!target) throw new Error(`no tab "${title}" among ${targets.map((one) => one.title)}`)
-  const socket = new WebSocket(target.webSocketDebuggerUrl)
+  return reach(target.webSocketDebuggerUrl)
+}
+
+/** Ends the browser behind `port`, with all its tabs. */
+export async function crashBrowser(port: number): Promise<void> {
+  const answer = await fetch(`http://127.0.0.1:${port}/json/version`)
+  const { webSocketDebuggerUrl } = (await answer.json()) as Target
+  // The end of the connection answers.
+  ;(await reach(webSocketDebuggerUrl)).send('Browser.crash').catch(() => undefined)
+}
+
+async function reach(url: string): Promise<DebuggedTab> {
+  const socket = new WebSocket(url)
   // The browser ends with its tabs.
   socket.on('error', () => undefined)
   await once(socket, 'open')

@@ -113,7 +113,7 @@ test('a tab that crashes does not end the run: the others continue, another tab 
   const [code] = await ended
   expect(code, told.stderr).toBe(0)
   expect(told.stderr).toMatch(
-    /train: rank \d: its tab crashed\..* The others continue, and another tab joins them\.\n/,
+    /train: rank \d: its tab crashed\..* The others continue, and another tab joins them \(restart 1 of 3\)\.\n/,
   )
   const lines = told.stdout
     .trim()

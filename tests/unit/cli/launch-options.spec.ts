@@ -204,6 +204,10 @@ describe('what is refused, in one line', () => {
       '--master-fingerprint: expected sha256/ and 44 characters of base64',
     ],
     ['--visible-devices 0,0 train.ts', 'visibleDevices must be'],
+    [
+      '--elastic 1:3 train.ts',
+      '--elastic: the ranks of a module cannot change while it runs, since its process group has a fixed size.',
+    ],
     ['--role trainer train.ts', '--role: ranks have no roles'],
     ['--start_method spawn train.ts', '--start-method: ranks are tabs'],
     ['-m train', '--module: the program is always a file'],

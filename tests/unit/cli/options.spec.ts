@@ -48,6 +48,7 @@ test('every option arrives', () => {
     isHeaded: true,
     isRelayed: false,
     maxRestarts: 0,
+    restartsAll: false,
     adapter: 'software',
     timeoutMs: 9500,
     device: 'cpu',
@@ -125,9 +126,24 @@ test('checkpoints: a folder, how often, how many, and what to go on from', () =>
   expect(config.checkpointEvery).toBeUndefined()
 })
 
-test('restarts: none unless asked for', () => {
-  expect(optionsOf().maxRestarts).toBe(0)
-  expect(optionsOf('--max_restarts', '2').maxRestarts).toBe(2)
+test('restarts: three of single tabs in an elastic run; of all ranks none unless asked for', () => {
+  expect(optionsOf()).toMatchObject({ maxRestarts: 3, restartsAll: false })
+  expect(optionsOf('--no-elastic')).toMatchObject({ maxRestarts: 0, restartsAll: false })
+  expect(optionsOf('--parallel', 'fsdp')).toMatchObject({ maxRestarts: 0, restartsAll: false })
+  expect(optionsOf('--max_restarts', '2')).toMatchObject({ maxRestarts: 2, restartsAll: true })
+  expect(optionsOf('--elastic', '1:2')).toMatchObject({ maxRestarts: 3, restartsAll: true })
+  const none = optionsOf('--elastic', '1:2', '--max-restarts', '0')
+  expect(none).toMatchObject({ maxRestarts: 0 })
+})
+
+test('--elastic MIN:MAX: the run begins with MIN ranks, and may have MAX', () => {
+  const { worldSize, range, config } = optionsOf('--elastic', '2:4')
+  expect({ worldSize, range }).toEqual({ worldSize: 2, range: { least: 2, most: 4 } })
+  expect(config.elastic).toBe(true)
+  expect(optionsOf('--elastic', '3:3')).toMatchObject({ worldSize: 3, range: { most: 3 } })
+  const plain = optionsOf('--nproc-per-node', '4')
+  expect(plain).not.toHaveProperty('range')
+  expect(plain.config.elastic).toBe(true)
 })
 
 test("torchrun's spelling with underscores is taken", () => {
@@ -164,6 +180,7 @@ test('help names every option', () => {
     'keep-last',
     'resume',
     'max-restarts',
+    'elastic',
     'no-elastic',
   ])
     expect(text).toContain(`--${name}`)
@@ -228,6 +245,15 @@ test.each([
   ['--parallel pp=2', '--nproc-per-node: --parallel pp=2 needs a multiple of 2 ranks, got 1.'],
   ['--parallel pp=3 --nproc-per-node 4', 'pp=3 needs a multiple of 3 ranks, got 4.'],
   ['--parallel pp=2,dp=2 --nproc-per-node 3', 'pp=2,dp=2 needs 4 ranks, got 3. Start that number'],
+  ...['3', '3:', '0:2', '3:2', '1:17', '1:2:3', '1.5:2', 'a:b'].map((text) => [
+    `--elastic ${text}`,
+    `--elastic: expected MIN:MAX, numbers of ranks from 1 to 16, got "${text}".`,
+  ]),
+  ['--elastic', '--elastic: the value is missing.'],
+  ['--elastic 1:2 --nproc-per-node 2', '--nproc-per-node: cannot be combined with --elastic'],
+  ['--elastic 2:4 --parallel fsdp', '--elastic: needs --parallel dp and --strategy ddp'],
+  ['--elastic 2:4 --strategy alone', 'got dp and alone. Omit it.'],
+  ['--elastic 1:4 --batch-size 3', 'or more for 4 ranks, got 3. Raise it, or lower MAX of --ela'],
   ['--nproc-per-node 4 --batch-size 3', '--batch-size: expected 4 or more for 4 ranks, got 3.'],
 ])('%s is refused in one line', (argv, text) => {
   let error: unknown

@@ -1,0 +1,51 @@
+import { PeerError } from '../../src/util/errors.ts'
+
+/** How many ranks an elastic run may have. It begins with the least. */
+export interface RankRange {
+  readonly least: number
+  readonly most: number
+}
+
+export interface LeastRanksOptions {
+  readonly least: number
+  /** How long there may be fewer. */
+  readonly waitMs: number
+  /** Takes a line for people. */
+  readonly onNotice: (line: string) => void
+  /** Ends the run. */
+  readonly onEnd: (error: Error) => void
+}
+
+/** Ends an elastic run that has fewer ranks than it is to have, and does not get them back in time. The ranks that are left train meanwhile. */
+export class LeastRanks {
+  readonly #options: LeastRanksOptions
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(options: LeastRanksOptions) {
+    this.#options = options
+  }
+
+  /** Takes the numbers of ranks and of tabs that are to join them, whenever one of them is another. */
+  count(ranks: number, coming: number): void {
+    const { least, waitMs, onNotice, onEnd } = this.#options
+    if (ranks >= least) {
+      this.stop()
+      return
+    }
+    const few = `--elastic: ${ranks} of at least ${least} ranks left`
+    if (ranks + coming < least) {
+      const text = `${few}, and no restart. Raise --max-restarts, or lower MIN.`
+      onEnd(new PeerError('peer.lost', text))
+    } else if (!this.#timer) {
+      onNotice(`${few}; waiting for another, at most ${waitMs / 1000} s`)
+      const text = `${few}, for ${waitMs / 1000} s. Raise --timeout, or lower MIN.`
+      this.#timer = setTimeout(() => onEnd(new PeerError('peer.timeout', text)), waitMs)
+    }
+  }
+
+  /** Waits no longer. */
+  stop(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+  }
+}

@@ -1,0 +1,17 @@
+/** By default: what ends each tab soon is no accident. */
+export const fewRestarts = 3
+
+/** How often what was lost is opened again: a tab that joins the others, or all tabs. */
+export class Restarts {
+  #used = 0
+  readonly #most: number
+
+  constructor(most = fewRestarts) {
+    this.#most = most
+  }
+
+  /** Takes one and returns its words, `restart 1 of 3`; null when none is left. */
+  take(): string | null {
+    return this.#used < this.#most ? `restart ${++this.#used} of ${this.#most}` : null
+  }
+}

@@ -1,0 +1,77 @@
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { crashBrowser, debuggedBrowser, debugTab } from '../../support/debugged-browser.ts'
+import { freePort } from '../../support/free-port.ts'
+import { useTrainFolder } from '../../support/train-folder.ts'
+
+/** `npm run train -- --elastic MIN:MAX` as a process, whose tabs or browser crash. */
+
+const folder = useTrainFolder()
+
+/** Starts it in a browser that the test can reach. */
+async function start(...argv: string[]) {
+  const port = await freePort()
+  const { child, told, ended } = folder.start(
+    { TABRING_BROWSER: await debuggedBrowser(folder.path, port) },
+    ...['--json', '--adapter', 'software', ...argv],
+  )
+  const prints = async (text: string) => {
+    while (!told.stdout.includes(text))
+      await Promise.race([
+        once(child.stdout, 'data'),
+        ended.then(() => Promise.reject(new Error(told.stderr))),
+      ])
+  }
+  const lines = () =>
+    told.stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+  return { port, told, ended, prints, lines }
+}
+
+test('--elastic 1:3 begins with one rank, two join it, and a tab that crashes is opened again and joins', async () => {
+  const { port, told, ended, prints, lines } = await start('--elastic', '1:3', '--steps', '250')
+  await prints('"worldSize":3')
+  ;(await debugTab(port, 'Tabring rank')).crash()
+  expect(await ended, told.stderr).toBe(0)
+  expect(told.stderr).toMatch(
+    /train: rank \d: its tab crashed\..* The others continue, and another tab joins them \(restart 1 of 3\)\.\n/,
+  )
+  expect(told.stderr).not.toContain('restart 2')
+  const groups = lines().filter(({ event }) => event === 'regrouped')
+  expect(groups.map(({ worldSize }) => worldSize).join()).toMatch(/^(2,)?3,2,3$/)
+  const done = lines().at(-1)
+  expect(done).toMatchObject({ event: 'done', steps: 250, worldSize: 3 })
+  expect(new Set(done.paramHashes).size).toBe(1)
+  expect(done.testAccuracy).toBeGreaterThan(0.9)
+}, 480_000)
+
+test('a browser that crashes is one restart of all ranks, from the latest checkpoint', async () => {
+  const kept = ['--checkpoint-dir', join(folder.path, 'kept'), '--checkpoint-every', '20']
+  const { port, told, ended, prints, lines } = await start(
+    ...['--elastic', '1:2', '--steps', '200', ...kept],
+  )
+  await prints('"worldSize":2')
+  await prints('"checkpoint"')
+  await crashBrowser(port)
+  expect(await ended, told.stderr).toBe(0)
+  expect(told.stderr).toMatch(/train: browser: it crashed or was closed.*\ntrain: restart 1 of 3\n/)
+  expect(told.stderr).not.toContain('restart 2')
+  const resumed = lines().find(({ event }) => event === 'resumed')
+  expect(resumed.step).toBeGreaterThanOrEqual(20)
+  expect(lines().at(-1)).toMatchObject({ event: 'done', steps: 200 })
+}, 240_000)
+
+test('with fewer ranks than MIN and no restart the run ends and says so', async () => {
+  const { port, told, ended, prints } = await start(
+    ...['--elastic', '2:2', '--max-restarts', '0', '--steps', '5000'],
+  )
+  await prints('"step":3,')
+  ;(await debugTab(port, 'Tabring rank')).crash()
+  expect(await ended).toBe(1)
+  expect(told.stderr).toMatch(
+    /train: rank \d: its tab crashed\..* The others continue\.\ntrain: --elastic: 1 of at least 2 ranks left, and no restart\. Raise --max-restarts, or lower MIN\.\n$/,
+  )
+}, 240_000)

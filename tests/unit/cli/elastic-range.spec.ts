@@ -1,0 +1,74 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { LeastRanks } from '../../../node/train/least-ranks.ts'
+import { Restarts } from '../../../node/train/restarts.ts'
+
+beforeEach(() => {
+  vi.useFakeTimers()
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+function watched(least: number) {
+  const told: string[] = []
+  const ended: Error[] = []
+  const ranks = new LeastRanks({
+    least,
+    waitMs: 5000,
+    onNotice: (line) => told.push(line),
+    onEnd: (error) => ended.push(error),
+  })
+  return { ranks, told, ended }
+}
+
+test('LeastRanks says once that there are too few ranks, and ends a run that stays so', () => {
+  const { ranks, told, ended } = watched(3)
+  ranks.count(3, 0)
+  ranks.count(2, 1)
+  vi.advanceTimersByTime(4000)
+  ranks.count(1, 2)
+  expect(told).toEqual(['--elastic: 2 of at least 3 ranks left; waiting for another, at most 5 s'])
+  expect(ended).toEqual([])
+  vi.advanceTimersByTime(1000)
+  expect(ended).toMatchObject([
+    { code: 'peer.timeout', message: expect.stringContaining('of at least 3 ranks left, for 5 s') },
+  ])
+})
+
+test('LeastRanks ends no run that has its ranks again in time, and waits as long the next time', () => {
+  const { ranks, told, ended } = watched(2)
+  ranks.count(1, 1)
+  vi.advanceTimersByTime(4000)
+  ranks.count(2, 0)
+  expect(vi.getTimerCount()).toBe(0)
+  ranks.count(1, 1)
+  vi.advanceTimersByTime(4000)
+  ranks.stop()
+  vi.advanceTimersByTime(4000)
+  expect(told).toHaveLength(2)
+  expect(ended).toEqual([])
+})
+
+test('LeastRanks ends a run at once that cannot have its ranks again', () => {
+  const { ranks, told, ended } = watched(2)
+  ranks.count(1, 0)
+  expect(told).toEqual([])
+  expect(ended).toMatchObject([
+    {
+      code: 'peer.lost',
+      message:
+        '--elastic: 1 of at least 2 ranks left, and no restart. Raise --max-restarts, or lower MIN.',
+    },
+  ])
+})
+
+test('Restarts gives as many as there are, three by default', () => {
+  const restarts = new Restarts(2)
+  expect([restarts.take(), restarts.take(), restarts.take()]).toEqual([
+    'restart 1 of 2',
+    'restart 2 of 2',
+    null,
+  ])
+  expect(new Restarts(0).take()).toBeNull()
+  expect(new Restarts().take()).toBe('restart 1 of 3')
+})
