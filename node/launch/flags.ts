@@ -19,15 +19,17 @@ function tabs(text: string): number | TabChoice {
   )
 }
 
-function nodes(text: string): number {
-  const [minimum, maximum = minimum] = text.split(':')
-  if (!/^\d+(:\d+)?$/.test(text) || Number(minimum) < 1) {
-    throw new InvalidArgumentError(`Expected a whole number from 1, got "${text}".`)
-  }
-  if (minimum === maximum) return Number(minimum)
-  throw new InvalidArgumentError(
-    `Expected one number of nodes, got the range "${text}": the size of a run cannot change yet. Pass one number.`,
-  )
+/** How many machines a run may have. */
+export interface NodeRange {
+  least: number
+  most: number
+}
+
+function nodes(text: string): NodeRange {
+  const [least, most = least] = text.split(':').map(Number)
+  if (/^\d+(:\d+)?$/.test(text) && least >= 1 && least <= most && most <= 65_536)
+    return { least, most }
+  throw new InvalidArgumentError(`Expected a whole number from 1, or MIN:MAX, got "${text}".`)
 }
 
 export interface Endpoint {
@@ -60,6 +62,7 @@ export interface RendezvousConf {
   key?: string
   file?: string
   joinTimeoutMs?: number
+  lastCallMs?: number
 }
 
 function conf(text: string): RendezvousConf {
@@ -71,16 +74,18 @@ function conf(text: string): RendezvousConf {
     else if (at > 0 && value !== '' && name === 'file') found.file = value
     else if (['join_timeout', 'timeout'].includes(name) && Number(value) > 0) {
       found.joinTimeoutMs = 1000 * Number(value)
+    } else if (name === 'last_call_timeout' && Number(value) > 0) {
+      found.lastCallMs = 1000 * Number(value)
     } else {
       // The name alone: a value may be the key.
-      const own = ['key', 'file', 'join_timeout', 'timeout']
+      const own = ['key', 'file', 'join_timeout', 'timeout', 'last_call_timeout']
       const got = own.includes(name)
         ? `an invalid value of ${name}`
         : otherConf.includes(name)
           ? `${name}, which has no meaning here`
           : 'an unknown setting'
       throw new InvalidArgumentError(
-        `Expected key=TEXT, file=PATH or join_timeout=SECONDS, separated by commas, got ${got}.`,
+        `Expected key=TEXT, file=PATH, join_timeout=SECONDS or last_call_timeout=SECONDS, separated by commas, got ${got}.`,
       )
     }
   }
@@ -113,7 +118,6 @@ function gpusOf(text: string): number {
 }
 
 const otherConf = [
-  'last_call_timeout',
   'close_timeout',
   'keep_alive_interval',
   'keep_alive_max_attempt',
@@ -139,7 +143,7 @@ function notEmpty(text: string): string {
 /** The flags, as Commander gives them. */
 export interface Flags extends IceFlags {
   nprocPerNode?: number | TabChoice
-  nnodes?: number
+  nnodes?: NodeRange
   nodeRank?: number
   masterAddr?: string
   masterPort?: number
@@ -186,7 +190,11 @@ export function addFlags(command: Command): Command {
       'tabs (ranks) per machine, or auto, cpu, gpu: one per GPU or processor (default: 1)',
       tabs,
     )
-    .option('--nnodes <n>', 'number of machines (default: 1)', nodes)
+    .option(
+      '--nnodes <n or min:max>',
+      'number of machines (default: 1); with MIN:MAX all ranks restart when a machine is lost or joins',
+      nodes,
+    )
     .option(
       '--node-rank <n>',
       'number of this machine, from 0; default: 0 on the machine that --rdzv-endpoint names',
@@ -211,7 +219,7 @@ export function addFlags(command: Command): Command {
     )
     .option(
       '--rdzv-conf <pairs>',
-      'key=TEXT, the secret of the run (or set TABRING_ROOM_KEY); file=PATH, a file visible to all machines that passes on the secret; join_timeout=SECONDS (default: 600)',
+      'key=TEXT, the secret of the run (or set TABRING_ROOM_KEY); file=PATH, a file visible to all machines that passes on the secret; join_timeout=SECONDS (default: 600); last_call_timeout=SECONDS, how long a run with --nnodes MIN:MAX waits for more than MIN (default: 30)',
       conf,
     )
     .option(
@@ -306,7 +314,7 @@ export function addFlags(command: Command): Command {
 /** Flags of torchrun and of `npm run train` that mean nothing here, and why. */
 export const refused: Readonly<Record<string, string>> = {
   elastic:
-    'the ranks of a module cannot change while it runs, since its process group has a fixed size. Use --nproc-per-node with --max-restarts, which restarts all ranks. The built-in training has --elastic: npm run train -- --elastic 1:3.',
+    'the ranks of a module cannot change while it runs, since its process group has a fixed size. Use --max-restarts, which restarts all ranks, and --nnodes MIN:MAX for machines. The built-in training has --elastic: npm run train -- --elastic 1:3.',
   role: 'ranks have no roles. Omit it.',
   startMethod: 'ranks are tabs, which are not forked or spawned. Omit it.',
   localAddr: 'launchers are identified by the address that reaches them. Omit it.',

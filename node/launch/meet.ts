@@ -7,7 +7,7 @@ import { PortTaken } from '../listen.ts'
 import { Follower } from './crew/follower.ts'
 import { hostInUrl, joinCrew, type LeaderPlace } from './crew/join.ts'
 import { newKey, RunKeys } from './crew/keys.ts'
-import { Leader, type Voice } from './crew/leader.ts'
+import { Leader, mostComings, type Voice } from './crew/leader.ts'
 import type { CrewMember, Failure } from './crew/messages.ts'
 import { openMaster } from './master.ts'
 import { lookAtMeeting, readMeeting, writeMeeting } from './meeting-file.ts'
@@ -62,6 +62,8 @@ function makeLeader({ options, plan, log }: MeetOptions): Leader {
   return new Leader({
     env: systemEnv,
     launchers: plan.launchers,
+    least: plan.leastLaunchers,
+    lastCallMs: options.rdzvConf?.lastCallMs,
     maxRestarts: options.maxRestarts,
     isKilling: options.killOnBadExit,
     maxRanks: limits.membersPerRoom,
@@ -101,6 +103,7 @@ async function lead(all: MeetOptions): Promise<Crew> {
   const keys = new RunKeys(key, plan.runId)
   const leader = makeLeader(all)
   const { masterAddr, masterPort, isPortFixed } = plan
+  const isElastic = plan.leastLaunchers < plan.launchers
   let master: Awaited<ReturnType<typeof openMaster>>
   try {
     master = await openMaster({
@@ -108,7 +111,7 @@ async function lead(all: MeetOptions): Promise<Crew> {
       port: masterPort,
       lastPort: isPortFixed ? masterPort : masterPort + portsTried,
       keys,
-      maxRestarts: options.maxRestarts,
+      maxRestarts: options.maxRestarts + (isElastic ? mostComings : 0),
       leader,
       ice: options.ice,
       relay: options.relay ?? false,
@@ -125,7 +128,8 @@ async function lead(all: MeetOptions): Promise<Crew> {
     }
     for (const line of invitation(all, port, pin, key)) log(line)
     return {
-      follower: joinOwn(leader, all),
+      // Rank 0 stays on this machine, whoever comes and goes.
+      follower: joinOwn(leader, isElastic ? { ...all, member: { ...member, index: 0 } } : all),
       keys,
       signaling: { host: '127.0.0.1', port, pin },
       masterAddr,
@@ -151,12 +155,16 @@ const failureOf = ({ name }: CrewMember, reason: string): Failure => ({
 /** What to type on the other machines. */
 function invitation({ options, plan }: MeetOptions, port: number, pin: Pin, key: string): string[] {
   const at = `${hostInUrl(plan.masterAddr)}:${port}`
-  const others = plan.launchers === 2 ? '1 more launcher' : `${plan.launchers - 1} more launchers`
+  const { launchers, leastLaunchers: least } = plan
+  const range = least < launchers ? `${least}:${launchers}` : `${launchers}`
+  const fewest = least < launchers ? `${least - 1} to ` : ''
+  const others =
+    launchers === 2 ? `${fewest}1 more launcher` : `${fewest}${launchers - 1} more launchers`
   if (plan.meetingFile !== undefined) {
     return [`waiting at ${at} for ${others}, to be found through ${plan.meetingFile}`]
   }
   const flags = [
-    `--nnodes ${plan.launchers} --node-rank N`,
+    `--nnodes ${range} --node-rank N`,
     `--master-addr ${plan.masterAddr} --master-port ${port}`,
     ...(options.rdzvId === undefined ? [] : [`--rdzv-id ${options.rdzvId}`]),
     `--master-fingerprint ${pin}`,

@@ -218,12 +218,12 @@ function checkTogether(flags: Omit<Flags, 'masterFingerprint' | 'useEnv' | keyof
       `--rdzv-endpoint: expected the port of --master-port, got ${port} and ${masterPort}. Pass one of them.`,
     )
   }
-  if (flags.standalone && (nnodes ?? 1) > 1) {
-    refuse(`--standalone: expected one machine, got --nnodes ${nnodes}. Omit one of them.`)
+  if (flags.standalone && nnodes && nnodes.most > 1) {
+    refuse(`--standalone: expected one machine, got --nnodes ${nnodes.most}. Omit one of them.`)
   }
-  if (flags.nodeRank !== undefined && flags.nodeRank >= (nnodes ?? flags.nodeRank + 1)) {
+  if (flags.nodeRank !== undefined && nnodes && flags.nodeRank >= nnodes.most) {
     refuse(
-      `--node-rank: expected a number below --nnodes ${nnodes}, got ${flags.nodeRank}. Machines are numbered from 0.`,
+      `--node-rank: expected a number below --nnodes ${nnodes.most}, got ${flags.nodeRank}. Machines are numbered from 0.`,
     )
   }
   if (flags.monitorInterval !== undefined && !(flags.monitorInterval > 0)) {

@@ -7,8 +7,10 @@ import { readSlurmJob, refuseScript, type SlurmJob } from './slurm-job.ts'
 
 /** What one launcher is to do in its run, as far as it can be known before anything is started. */
 export interface Plan {
-  /** How many launchers the run has. */
+  /** How many launchers the run has, at most. */
   launchers: number
+  /** And at least. */
+  leastLaunchers: number
   /** Its place among them; null: the one whose machine has the master's address is the first, the others take what is free. */
   index: number | null
   /** `alone`: no other launcher. `leader`: has rank 0. `either`: the leader, if its machine has the address and the port is free. */
@@ -73,7 +75,8 @@ const addressIn = ({ masterAddr, masterPort, rdzvEndpoint }: LaunchOptions) => (
 const tabsIn = ({ nprocPerNode, ntasksPerNode }: LaunchOptions) => nprocPerNode ?? ntasksPerNode
 
 function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
-  const { nnodes: launchers = 1, nodeRank, standalone } = options
+  const { nnodes = { least: 1, most: 1 }, nodeRank, standalone } = options
+  const { least: leastLaunchers, most: launchers } = nnodes
   const { host, port } = standalone ? {} : addressIn(options)
   const isAlone = launchers === 1
   if (!isAlone && host === undefined && nodeRank !== 0) {
@@ -90,6 +93,7 @@ function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
   }
   return {
     launchers,
+    leastLaunchers,
     index: isAlone ? 0 : (nodeRank ?? null),
     role: isAlone
       ? 'alone'
@@ -114,7 +118,9 @@ function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
 function planInSlurm(options: LaunchOptions, job: SlurmJob, around: Surroundings): Plan {
   if (options.nnodes === undefined) refuseScript(job)
   const { host, port } = addressIn(options)
-  const { nnodes = Math.min(job.nodes.length, job.tasks), nodeRank = job.nodeRank } = options
+  const { nodeRank = job.nodeRank } = options
+  const nodesOfJob = Math.min(job.nodes.length, job.tasks)
+  const { nnodes = { least: nodesOfJob, most: nodesOfJob } } = options
   const isPerTask = job.startedPer === 'task'
   const wanted = tabsIn(options)
   if (isPerTask && wanted !== undefined && wanted !== job.tasksHere) {
@@ -123,12 +129,13 @@ function planInSlurm(options: LaunchOptions, job: SlurmJob, around: Surroundings
       `--nproc-per-node: expected ${job.tasksHere}, or none, because srun has started ${job.tasksHere} launchers on this node, each for one tab, got ${wanted}. Omit it, or start one launcher per node: srun --ntasks-per-node=1`,
     )
   }
-  const launchers = isPerTask ? job.tasks : nnodes
+  const launchers = isPerTask ? job.tasks : nnodes.most
   const index = isPerTask ? job.task : nodeRank
   const isAlone = launchers === 1
   const isKeyGiven = options.key !== undefined
   return {
     launchers,
+    leastLaunchers: isPerTask ? launchers : nnodes.least,
     index,
     role: isAlone ? 'alone' : index === 0 ? 'leader' : 'member',
     tabs: isPerTask

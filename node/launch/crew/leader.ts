@@ -3,8 +3,12 @@ import type { CrewMember, Failure, Order, Part, Report } from './messages.ts'
 
 export interface LeaderOptions {
   env: Env
-  /** How many launchers the run has. */
+  /** How many launchers the run has, at most. */
   launchers: number
+  /** With fewer the run waits. It begins with them when no more have come within `lastCallMs`. Default: `launchers`. */
+  least?: number
+  /** units: ms. Default: 30 s, torchrun's. */
+  lastCallMs?: number
   maxRestarts: number
   /** Whether one rank's failure closes the others' tabs at once. */
   isKilling: boolean
@@ -37,6 +41,11 @@ const graceMs = 700
 /** A launcher that was told to stop has this long to close its tabs; longer than its own limits on that together. units: ms. */
 const stopMs = 30_000
 
+const defaultLastCallMs = 30_000
+
+/** How often launchers may come to a run that is on: each start has a room, and the server takes so many. */
+export const mostComings = 1000
+
 /** Failures that tell of another rank's failure: ranks that lose a neighbour say so, as a rule before the neighbour's own words arrive. */
 const isEcho = ({ code }: Failure) => code.startsWith('peer.') || code.startsWith('signal.')
 
@@ -47,6 +56,9 @@ const isEcho = ({ code }: Failure) => code.startsWith('peer.') || code.startsWit
  *                             | one failed, or its launcher is lost
  *                          STOPPING -all ended-> RUNNING(n + 1), or OVER when there is no restart left
  *
+ * A run of `least` to `launchers` launchers starts again with those that are left when one is lost, as a restart, and with one more when it
+ * comes, as torchrun does. It is GATHERING again when too few are left. Other runs are OVER with the first lost launcher.
+ *
  * It knows no sockets: `join` takes what sends, and returns what receives. The failure that is told is the first by time of arrival; one that is
  * the echo of another (a lost neighbour) only when nothing better came within 0.7 s.
  */
@@ -54,20 +66,41 @@ export class Leader {
   readonly #options: LeaderOptions
   readonly #seats: Seat[] = []
   #state: 'gathering' | 'running' | 'stopping' | 'over' = 'gathering'
+  readonly #least: number
   #attempt = 0
+  #restarts = 0
   #failures: Failure[] = []
   #hasLost = false
+  /** Launchers that have come to the run while it was on. */
+  #comings = 0
+  /** The ranks were stopped for one that has come. */
+  #hasCome = false
   #cancelGrace: () => void = () => undefined
   #cancelStop: () => void = () => undefined
-  readonly #cancelJoin: () => void
+  #cancelJoin: () => void
+  #cancelLastCall: (() => void) | null = null
 
   constructor(options: LeaderOptions) {
     this.#options = options
-    const { env, joinTimeoutMs } = options
-    this.#cancelJoin = env.after(joinTimeoutMs, () => this.#missing())
+    this.#least = options.least ?? options.launchers
+    this.#cancelJoin = this.#awaitOthers()
   }
 
-  /** Takes a launcher in; or the text why not. The run starts with the last of them. */
+  #awaitOthers(): () => void {
+    const { env, joinTimeoutMs } = this.#options
+    return env.after(joinTimeoutMs, () => this.#missing())
+  }
+
+  /** Launchers that are not lost. */
+  get #here(): Seat[] {
+    return this.#seats.filter(({ isLost }) => !isLost)
+  }
+
+  get #isElastic(): boolean {
+    return this.#least < this.#options.launchers
+  }
+
+  /** Takes a launcher in; or the text why not. The run starts with the last of them, or again with one that comes later. */
   join(
     member: CrewMember,
     launchers: number,
@@ -77,7 +110,13 @@ export class Leader {
     if (refusal) return { refusal }
     const seat: Seat = { member, send, isRunning: false, isLost: false }
     this.#seats.push(seat)
-    if (this.#seats.length === this.#options.launchers) this.#begin()
+    if (this.#state === 'gathering') this.#gather()
+    else {
+      this.#comings++
+      this.#hasCome = true
+      this.#options.log(`${member.name} joins: all ranks start again`)
+      this.#stop()
+    }
     return {
       voice: {
         receive: (report) => this.#receive(seat, report),
@@ -93,15 +132,37 @@ export class Leader {
     this.#finish()
   }
 
-  #refusal({ index, name }: CrewMember, launchers: number): string | null {
-    const { launchers: expected } = this.#options
+  /** Begins when all are there, or enough of them and no more come. */
+  #gather(): void {
+    const { env, launchers, lastCallMs = defaultLastCallMs } = this.#options
+    const count = this.#here.length
+    if (count === launchers) this.#begin()
+    else if (count >= this.#least)
+      this.#cancelLastCall ??= env.after(lastCallMs, () => this.#begin())
+    else this.#endLastCall()
+  }
+
+  #endLastCall(): void {
+    this.#cancelLastCall?.()
+    this.#cancelLastCall = null
+  }
+
+  #refusal({ index, name, tabs }: CrewMember, launchers: number): string | null {
+    const { launchers: expected, maxRanks } = this.#options
+    const here = this.#here
     if (launchers !== expected) {
       return `expected a launcher of ${expected}, got one of ${launchers}. Use the same --nnodes everywhere`
     }
-    if (this.#state !== 'gathering') return `the run already has its ${expected} launchers`
+    if (this.#state === 'over') return 'the run is over'
+    const isClosed = !this.#isElastic || this.#comings >= mostComings
+    if (here.length === expected || (this.#state !== 'gathering' && isClosed))
+      return `the run already has its ${expected} launchers`
+    const ranks = here.reduce((sum, { member }) => sum + member.tabs, tabs)
+    if (this.#isElastic && ranks > maxRanks)
+      return `expected at most ${maxRanks} ranks, got ${ranks} with its own. Lower --nproc-per-node`
     if (index === null) return null
     if (index >= expected) return `expected a node rank below ${expected}, got ${index}`
-    const same = this.#seats.find((seat) => seat.member.index === index)
+    const same = here.find((seat) => seat.member.index === index)
     return same
       ? `${same.member.name} already has node rank ${index}, and ${name} came later. Choose another --node-rank`
       : null
@@ -110,19 +171,21 @@ export class Leader {
   /** Launchers in the order of their ranks: where they asked for, then those that take any place, as they came. */
   #ordered(): Seat[] {
     const places: (Seat | undefined)[] = Array.from({ length: this.#options.launchers })
-    for (const seat of this.#seats) {
+    for (const seat of this.#here) {
       if (seat.member.index !== null) places[seat.member.index] = seat
     }
-    for (const seat of this.#seats) {
+    for (const seat of this.#here) {
       if (seat.member.index === null) places[places.indexOf(undefined)] = seat
     }
-    return places as Seat[]
+    return places.filter((seat) => seat !== undefined)
   }
 
   #begin(): void {
     this.#cancelJoin()
+    this.#endLastCall()
     this.#cancelGrace()
     this.#failures = []
+    this.#hasCome = false
     const seats = this.#ordered()
     const worldSize = seats.reduce((sum, { member }) => sum + member.tabs, 0)
     const { maxRanks } = this.#options
@@ -162,10 +225,11 @@ export class Leader {
     seat.isLost = true
     if (this.#state === 'gathering') {
       this.#seats.splice(this.#seats.indexOf(seat), 1)
+      this.#gather()
       return
     }
     seat.isRunning = false
-    this.#hasLost = true
+    this.#hasLost = !this.#isElastic
     this.#fail({
       rank: null,
       host: seat.member.name,
@@ -193,7 +257,8 @@ export class Leader {
         this.#lose(seat, `it did not stop its tabs within ${stopMs / 1000} s`)
       }
     })
-    for (const seat of this.#seats) seat.send({ type: 'stop', attempt: this.#attempt })
+    for (const seat of this.#seats)
+      if (seat.isRunning) seat.send({ type: 'stop', attempt: this.#attempt })
   }
 
   /** Goes on when nobody runs any more. */
@@ -203,16 +268,37 @@ export class Leader {
     this.#cancelStop()
     const { maxRestarts, log } = this.#options
     const first = this.#first()
-    if (!first || this.#attempt >= maxRestarts || this.#hasLost) {
+    if (first) {
+      if (this.#restarts >= maxRestarts || this.#hasLost) {
+        this.#finish()
+        return
+      }
+      this.#restarts++
+      const [line] = first.text.split('\n')
+      const who = first.rank === null ? '' : `rank ${first.rank} failed first: `
+      log(`${who}${line}`)
+      log(`restart ${this.#restarts} of ${maxRestarts}`)
+    } else if (!this.#hasCome) {
       this.#finish()
       return
     }
     this.#attempt++
-    const [line] = first.text.split('\n')
-    const who = first.rank === null ? '' : `rank ${first.rank} failed first: `
-    log(`${who}${line}`)
-    log(`restart ${this.#attempt} of ${maxRestarts}`)
-    this.#begin()
+    this.#again()
+  }
+
+  /** With those that are here, once they are enough. */
+  #again(): void {
+    const { log, joinTimeoutMs } = this.#options
+    const count = this.#here.length
+    if (count >= this.#least) {
+      this.#begin()
+      return
+    }
+    this.#state = 'gathering'
+    this.#cancelJoin = this.#awaitOthers()
+    log(
+      `${count} of at least ${this.#least} launchers left; waiting for another, at most ${joinTimeoutMs / 1000} s`,
+    )
   }
 
   #first(): Failure | undefined {
@@ -224,25 +310,28 @@ export class Leader {
     this.#cancelGrace()
     this.#cancelStop()
     this.#cancelJoin()
+    this.#endLastCall()
     const failure = this.#first() ?? null
     for (const seat of this.#seats) seat.send({ type: 'finish', failure })
   }
 
   #missing(): void {
     if (this.#state !== 'gathering') return
-    const { launchers, joinTimeoutMs } = this.#options
-    const taken = new Set(this.#seats.map(({ member }) => member.index))
+    const { joinTimeoutMs } = this.#options
+    const launchers = this.#least
+    const seats = this.#here
+    const taken = new Set(seats.map(({ member }) => member.index))
     const open = Array.from({ length: launchers }, (_, i) => i).filter((i) => !taken.has(i))
-    const isAny = taken.has(null)
+    const isAny = taken.has(null) || this.#isElastic
     const missing = isAny
-      ? `${launchers - this.#seats.length} of ${launchers} launchers`
+      ? `${launchers - seats.length} of ${launchers} launchers`
       : `node ${open.length === 1 ? 'rank' : 'ranks'} ${open.join(', ')} of ${launchers}`
-    const here = this.#seats.map(({ member }) => member.name).join(', ')
+    const here = seats.map(({ member }) => member.name).join(', ')
     this.abort({
       rank: null,
-      host: this.#seats[0]?.member.name ?? '',
+      host: seats[0]?.member.name ?? '',
       code: 'peer.timeout',
-      text: `launcher: ${missing} did not join within ${joinTimeoutMs / 1000} s (${this.#seats.length} joined: ${here}). Start ${launchers - this.#seats.length === 1 ? 'it' : 'them'}, or raise --rdzv-conf join_timeout.`,
+      text: `launcher: ${missing} did not join within ${joinTimeoutMs / 1000} s (${seats.length} joined: ${here}). Start ${launchers - seats.length === 1 ? 'it' : 'them'}, or raise --rdzv-conf join_timeout.`,
     })
   }
 }

@@ -1,8 +1,8 @@
-import { once } from 'node:events'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { crashBrowser, debuggedBrowser, debugTab } from '../../support/debugged-browser.ts'
 import { freePort } from '../../support/free-port.ts'
+import { says } from '../../support/launcher-process.ts'
 import { useTrainFolder } from '../../support/train-folder.ts'
 
 /** `npm run train -- --elastic MIN:MAX` as a process, whose tabs or browser crash. */
@@ -16,13 +16,7 @@ async function start(...argv: string[]) {
     { TABRING_BROWSER: await debuggedBrowser(folder.path, port) },
     ...['--json', '--adapter', 'software', ...argv],
   )
-  const prints = async (text: string) => {
-    while (!told.stdout.includes(text))
-      await Promise.race([
-        once(child.stdout, 'data'),
-        ended.then(() => Promise.reject(new Error(told.stderr))),
-      ])
-  }
+  const prints = (text: string) => says({ child, told, ended }, text)
   const lines = () =>
     told.stdout
       .trim()

@@ -272,6 +272,122 @@ describe('before all are there', () => {
   })
 })
 
+describe('a run whose launchers may change', () => {
+  const elastic = { launchers: 3, least: 1, lastCallMs: 5000, maxRestarts: 1 }
+  const joins = (leader: Leader, index: number | null, tabs = 2) =>
+    new Launcher(leader, memberOf(index, tabs), 3)
+
+  test('begins at once when all are there, else when no more have come in time', async () => {
+    const leader = makeLeader({ ...elastic, least: 2 })
+    const a = joins(leader, 0)
+    await env.advance(50_000)
+    const c = joins(leader, 2)
+    await env.advance(4000)
+    expect(a.types).toEqual([])
+    await env.advance(1000)
+    expect([a, c].map(({ part }) => part)).toMatchObject([
+      { firstRank: 0, worldSize: 4, nodeRank: 0 },
+      { firstRank: 2, worldSize: 4, nodeRank: 1 },
+    ])
+    const full = makeLeader(elastic)
+    const all = [0, 1, 2].map((index) => joins(full, index))
+    expect(all.map(({ types }) => types)).toEqual([['start'], ['start'], ['start']])
+    for (const one of all) one.ends()
+    expect(env.timers).toBe(0)
+  })
+
+  test('does not begin with one that left before enough were there', async () => {
+    const leader = makeLeader({ ...elastic, least: 2 })
+    const a = joins(leader, 0)
+    joins(leader, 1).voice.lost('closed')
+    await env.advance(10_000)
+    expect(a.types).toEqual([])
+    await env.advance(50_001)
+    expect(a.end?.text).toContain('1 of 2 launchers did not join within 60 s (1 joined: host0)')
+  })
+
+  test('starts again without a lost launcher, as a restart, and ends with the next one', () => {
+    const leader = makeLeader(elastic)
+    const [a, b, c] = [0, 1, 2].map((index) => joins(leader, index))
+    b.voice.lost('connection closed, 1006')
+    expect([a.types, c.types]).toEqual([
+      ['start', 'stop'],
+      ['start', 'stop'],
+    ])
+    c.fails(4, 'lost rank 2', 'peer.lost')
+    a.ends()
+    c.ends()
+    expect([a, c].map(({ part }) => part)).toMatchObject([
+      { attempt: 1, firstRank: 0, worldSize: 4, nodeRank: 0 },
+      { attempt: 1, firstRank: 2, worldSize: 4, nodeRank: 1 },
+    ])
+    expect(lines[0]).toContain('the launcher on host1 ended before the run did')
+    expect(lines[1]).toBe('restart 1 of 1')
+    c.voice.lost('gone')
+    a.ends()
+    expect(a.end?.text).toContain('the launcher on host2 ended')
+  })
+
+  test('starts again with one that comes, which is no restart', async () => {
+    const leader = makeLeader({ ...elastic, maxRestarts: 0 })
+    const a = joins(leader, 0)
+    await env.advance(5000)
+    const b = joins(leader, null)
+    expect([a.types, b.types]).toEqual([['start', 'stop'], []])
+    a.ends()
+    expect([a, b].map(({ part }) => part)).toMatchObject([
+      { attempt: 1, firstRank: 0, worldSize: 4 },
+      { attempt: 1, firstRank: 2, worldSize: 4 },
+    ])
+    expect(lines).toEqual(['hostnull joins: all ranks start again'])
+    a.ends()
+    b.ends()
+    expect([a.end, b.end]).toEqual([null, null])
+  })
+
+  test('one that comes while the ranks stop is in the next start', () => {
+    const leader = makeLeader(elastic)
+    const [a, b, c] = [0, 1, 2].map((index) => joins(leader, index))
+    b.voice.lost('gone')
+    const again = joins(leader, 1)
+    a.ends()
+    expect(again.types).toEqual([])
+    c.ends()
+    expect([a, again, c].map(({ part }) => part)).toMatchObject(
+      [0, 2, 4].map((firstRank) => ({ attempt: 1, firstRank, worldSize: 6 })),
+    )
+  })
+
+  test('waits for another where too few are left, and ends without one', async () => {
+    const leader = makeLeader({ ...elastic, launchers: 3, least: 2, maxRestarts: 5 })
+    const [a, b, c] = [0, 1, 2].map((index) => joins(leader, index))
+    b.voice.lost('gone')
+    c.voice.lost('gone')
+    a.ends()
+    expect(lines.at(-1)).toBe('1 of at least 2 launchers left; waiting for another, at most 60 s')
+    await env.advance(50_000)
+    const d = joins(leader, 2)
+    await env.advance(5000)
+    expect(d.part).toMatchObject({ attempt: 1, worldSize: 4, nodeRank: 1 })
+    d.voice.lost('gone')
+    a.ends()
+    await env.advance(60_001)
+    expect(a.end?.text).toContain('1 of 2 launchers did not join within 60 s (1 joined: host0)')
+  })
+
+  test('refuses one too many, ranks that a room does not take, and who comes after the end', () => {
+    const full = makeLeader(elastic)
+    const all = [0, 1, 2].map((index) => joins(full, index))
+    expect(() => joins(full, null)).toThrow('already has its 3 launchers')
+    for (const one of all) one.ends()
+    expect(() => joins(full, null)).toThrow('the run is over')
+    const small = makeLeader({ ...elastic, maxRanks: 3 })
+    joins(small, 0)
+    expect(() => joins(small, 1)).toThrow('expected at most 3 ranks, got 4 with its own')
+    expect(joins(small, 2, 1).types).toEqual([])
+  })
+})
+
 test('a launcher that never says that it has stopped is waited for half a minute', async () => {
   const leader = makeLeader()
   const [a, b] = [new Launcher(leader, memberOf(0)), new Launcher(leader, memberOf(1))]
