@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import { join } from 'node:path'
 import { expect } from 'vitest'
 import { repository } from './repository.ts'
@@ -22,12 +21,13 @@ export function startLauncher(
 
 /** Waits until the process has said something. */
 export async function says({ child, told, ended }: Run, text: string): Promise<void> {
-  let hasEnded = false
-  void ended.then(() => {
-    hasEnded = true
+  await new Promise<void>((resolve) => {
+    const look = () => {
+      if (told.stdout.includes(text) || told.stderr.includes(text)) resolve()
+    }
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', look)
+    ended.then(() => resolve())
+    look()
   })
-  while (!hasEnded && !told.stdout.includes(text) && !told.stderr.includes(text)) {
-    await Promise.race([once(child.stdout, 'data'), once(child.stderr, 'data'), ended])
-  }
   expect(told.stdout + told.stderr).toContain(text)
 }

@@ -228,6 +228,8 @@ export class Leader {
       this.#gather()
       return
     }
+    // It has come for the next start, or its ranks have ended well.
+    if (this.#isElastic && !seat.isRunning) return
     seat.isRunning = false
     this.#hasLost = !this.#isElastic
     this.#fail({

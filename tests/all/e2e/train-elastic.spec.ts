@@ -56,7 +56,7 @@ test('a browser that crashes is one restart of all ranks, from the latest checkp
   const resumed = lines().find(({ event }) => event === 'resumed')
   expect(resumed.step).toBeGreaterThanOrEqual(20)
   expect(lines().at(-1)).toMatchObject({ event: 'done', steps: 200 })
-}, 240_000)
+}, 480_000)
 
 test('with fewer ranks than MIN and no restart the run ends and says so', async () => {
   const { port, told, ended, prints } = await start(

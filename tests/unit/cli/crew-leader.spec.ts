@@ -358,6 +358,17 @@ describe('a run whose launchers may change', () => {
     )
   })
 
+  test('one that comes and goes while the ranks stop is no failure', async () => {
+    const leader = makeLeader({ ...elastic, maxRestarts: 0 })
+    const a = joins(leader, 0)
+    await env.advance(5000)
+    joins(leader, 1).voice.lost('gone')
+    a.ends()
+    expect(a.part).toMatchObject({ attempt: 1, worldSize: 2 })
+    a.ends()
+    expect(a.end).toBeNull()
+  })
+
   test('waits for another where too few are left, and ends without one', async () => {
     const leader = makeLeader({ ...elastic, launchers: 3, least: 2, maxRestarts: 5 })
     const [a, b, c] = [0, 1, 2].map((index) => joins(leader, index))
