@@ -159,7 +159,7 @@ abstract class PeopleReporter implements Reporter {
       this.note(`continuing from step ${event.step}, world size ${event.worldSize}`)
     if (event.event === 'undecided' && event.missing)
       this.note(
-        `waiting: ${event.missing.length} ranks ${event.hadMore ? 'had newer steps than the others' : 'have not answered'}, and may train on. End with Ctrl-C, and continue from a checkpoint (--resume).`,
+        `waiting: ${event.hadMore ? 'the newest steps were lost with their ranks' : `${event.missing.length} of the ranks have not answered and may train on`}. End with Ctrl-C, and continue from a checkpoint (--resume).`,
       )
     if (event.event === 'checkpoint') {
       this.#latest = event.name

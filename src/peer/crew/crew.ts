@@ -339,7 +339,11 @@ export class Crew {
     }
     call.isAsking = false
     if (this.#state !== 'leading' || this.#promised !== call.ballot) return
-    if (isWon) this.#agree(call, verdict)
+    // Others may have answered or died meanwhile.
+    const now = call.verdict(this.#links.up, this.#dead, this.#options.most)
+    const isSame = now?.kind === 'half' && now.members.join() === members.join()
+    if (!isSame) this.#decide()
+    else if (isWon) this.#agree(call, verdict)
     else this.#cannotDecide(call, this.#unheard(call))
   }
 

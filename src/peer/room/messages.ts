@@ -267,6 +267,8 @@ const runNowSchema = v.strictObject({
   ballot: ballotSchema,
   ids: ranksSchema,
   settings: json(limits.settingsBytes),
+  /** A server has let its half continue: it may be in a newer roster by now. */
+  mayBeAhead: v.optional(v.boolean()),
 })
 export type RunNow = v.InferOutput<typeof runNowSchema>
 

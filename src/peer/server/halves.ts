@@ -1,6 +1,6 @@
 import { memberOf } from '../room/lives.ts'
 
-/** Rosters of which it is kept which half came first. */
+/** How many rosters it remembers the first half of. */
 const mostKept = 64
 
 interface Half {
@@ -42,6 +42,12 @@ export class Halves {
     if (this.#first.size === mostKept) this.#forget()
     this.#first.set(ballot, lives)
     return lives
+  }
+
+  /** The newest roster of which a half with that member may continue; 0 for none. */
+  newestOf(member: string): number {
+    const halves = [...this.#first].filter(([, lives]) => lives.map(memberOf).includes(member))
+    return Math.max(0, ...halves.map(([ballot]) => ballot))
   }
 
   #forget(): void {

@@ -416,7 +416,7 @@ export class Rendezvous {
   ): void {
     this.send(connection.id, { type: 'error', code, text, about, isFatal: true })
     // Not an accident of the network: a rank that is thrown out of a run is gone, not detached.
-    this.leave(connection, why, code === 'removed' ? 'left' : 'refused')
+    this.leave(connection, why, code === 'removed' ? 'removed' : 'refused')
     this.host.close(connection.id, text)
   }
 

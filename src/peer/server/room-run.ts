@@ -86,6 +86,12 @@ export class RoomRun {
     return this.elastic ? Math.max(this.first, this.elastic.ballot) : 0
   }
 
+  /** Of the newest roster that the member can have entered. */
+  ballotOf({ id }: Member): number {
+    const half = this.elastic?.halves.newestOf(id) ?? 0
+    return half >= this.ballot && half > 0 ? half + 1 : this.ballot
+  }
+
   rankOf(member: Member): number {
     return this.ranks.indexOf(member)
   }
@@ -141,7 +147,7 @@ export class RoomRun {
     if (elastic && isThat(first, [...elastic.order, ...elastic.outside])) {
       this.epoch = Math.max(this.epoch, epoch)
       if (!elastic.order.includes(member.id)) elastic.outside.add(member.id)
-      elastic.halves.heard(member.id)
+      if (!now.mayBeAhead) elastic.halves.heard(member.id)
       this.reorder(now)
       return
     }
@@ -150,7 +156,7 @@ export class RoomRun {
     if (past) this.room.send(member, past.words)
     else if (now.ids.includes(member.id)) {
       this.takeOver(now)
-      this.elastic?.halves.heard(member.id)
+      if (!now.mayBeAhead) this.elastic?.halves.heard(member.id)
     }
   }
 
@@ -255,6 +261,7 @@ export class RoomRun {
     gatherMs: number,
   ): void {
     const { room, settings, first } = this
+    const halves = new Halves()
     const newcomers = new Newcomers({
       room,
       first,
@@ -271,13 +278,14 @@ export class RoomRun {
         const known = this.elastic!.order
         for (const one of members) {
           one.outOf = undefined
+          halves.heard(one.id)
           if (!known.includes(one.id)) known.push(one.id)
         }
         this.setRanks()
       },
     })
     const gatherUntilMs = room.env.now() + gatherMs
-    this.elastic = { ...given, newcomers, halves: new Halves(), gatherUntilMs }
+    this.elastic = { ...given, newcomers, halves, gatherUntilMs }
     this.setRanks()
   }
 

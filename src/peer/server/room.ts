@@ -46,7 +46,7 @@ export type RoomMessage =
   | RunMessage
 
 /** How a member went: by its own bye or removed by the maker, by a refusal that closed its connection, or that just ended. */
-export type Going = 'left' | 'refused' | 'ended'
+export type Going = 'left' | 'removed' | 'refused' | 'ended'
 
 /**
  * One room: its members, its runs (room-run.ts), its store, the guests who are here for the store alone, and its relay, if the server has one.
@@ -217,11 +217,13 @@ export class Room {
     else {
       const { id } = member
       const { name } = member.info
+      // One that was removed may not have heard it, and train on.
       const hasLeft = how === 'left'
-      const news = { id, name, rank: rank >= 0 ? rank : null, text, hasLeft, ballot: run.ballot }
+      const ballot = run.ballotOf(member)
+      const news = { id, name, rank: rank >= 0 ? rank : null, text, hasLeft, ballot }
       this.members = this.members.filter((one) => one !== member)
       for (const one of this.members) this.send(one, { type: 'gone', ...news })
-      run.memberWent(member, text, hasLeft)
+      run.memberWent(member, text, hasLeft || how === 'removed')
       this.giveBack()
     }
     this.lobbyChanged()
@@ -323,7 +325,7 @@ export class Room {
     const ownClaim = this.claims.indexOf(maker.token ?? '')
     this.claims = this.claims.filter((claim, at) => at <= ownClaim || claim !== member.token)
     if (member.connectionId !== null) this.host.dismiss(member.connectionId, text)
-    else this.remove(member, text, 'left')
+    else this.remove(member, text, 'removed')
   }
 
   private start(member: Member, { settings, isElastic = false }: MessageOf<'start'>): void {

@@ -164,6 +164,7 @@ export class RoomConnection {
     if (this.isOver) return
     this.write({ type: 'bye' })
     this.isOver = true
+    this.isInside = false
     this.cancelWatchdog()
     this.cancelRetry()
     this.opened?.reject(leftEarly())

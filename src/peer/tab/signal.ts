@@ -1,4 +1,4 @@
-import type { PeerError } from '../../util/errors.ts'
+import { messageOf, type PeerError } from '../../util/errors.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import {
   type Assignment,
@@ -30,8 +30,8 @@ export interface SignalEvents {
   /** To `half`: who asked first; null where the server cannot know. */
   half: { run: number; ballot: number; first: readonly string[] | null }
   /**
-   * `hasLeft`: it said bye or was removed; else only its connection to the server has ended. `ballot`: of the newest roster of an elastic run that
-   * the server knows of; 0 for none.
+   * `hasLeft`: it said bye; else it may be alive. `ballot`: of the newest roster of an elastic run that it can have been in, as far as the server
+   * knows; 0 for none.
    */
   gone: {
     id: string
@@ -275,7 +275,13 @@ export class SignalClient {
         return
       case 'assign': {
         const { type: _, ...assignment } = message
-        await this.options.loadRuns?.()
+        try {
+          await this.options.loadRuns?.()
+        } catch (thrown) {
+          this.abort(message.epoch, messageOf(thrown))
+          throw thrown
+        }
+        if (!this.isInside) return
         this.assignment = assignment
         this.early = []
         this.emit('assign', assignment)

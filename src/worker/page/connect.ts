@@ -189,7 +189,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
         `link to ${nameOf(peerRank)}: this browser has no ports between tabs. Use transport "webrtc".`,
       )
     }
-    // Member ids are fresh for every connection to the server, so the key names this pair in this epoch alone.
+    // Epochs are fresh for each linking, so the key names this pair in this epoch alone.
     const low = Math.min(rank, peerRank)
     const high = Math.max(rank, peerRank)
     const { members } = assignment

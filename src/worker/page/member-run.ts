@@ -1,4 +1,4 @@
-import { type LinkStats, sumStats } from '../../peer/link/link.ts'
+import { sumStats } from '../../peer/link/link.ts'
 import { lifeOf, memberOf } from '../../peer/room/lives.ts'
 import type { AssignedLink, Assignment, JsonValue, RunNow } from '../../peer/room/messages.ts'
 import { isLeftOut } from '../../peer/room/refusals.ts'
@@ -66,8 +66,6 @@ interface Linking {
   readonly assignment: Assignment
   readonly ring: RingLinks
   isAdmitted: boolean
-  /** One of the newcomers has been a rank. */
-  hasTrained: boolean
 }
 
 /**
@@ -86,14 +84,14 @@ export class MemberRun {
   readonly #first: Assignment
   readonly #links: RingLinks
   /** Links to newcomers, which form or have formed. */
-  #linkings: Linking[] = []
-  /** What links to newcomers have carried that are no ranks any more. */
-  #past: Promise<LinkStats> = Promise.resolve(sumStats([]))
+  readonly #linkings: Linking[] = []
   /** Who was ever linked to this tab, by id in the room. */
   readonly #known = new Map<string, { member: AssignedMember; link: AssignedLink | undefined }>()
   #rank: number
   /** The newest roster that this tab was in. */
   #ballot: number
+  /** The server has let this tab's half continue, and the worker has not told yet whether it has. */
+  #mayBeAhead = false
   /** By rank, in the room. */
   #members: readonly string[]
   #settings: JsonValue = null
@@ -144,7 +142,13 @@ export class MemberRun {
     const { run } = this.#first
     if (run === undefined || !this.isRunning || this.#isOut) return null
     const ids = [...this.#members]
-    return { run, ballot: this.#ballot, ids, settings: this.#settings }
+    return {
+      run,
+      ballot: this.#ballot,
+      ids,
+      settings: this.#settings,
+      mayBeAhead: this.#mayBeAhead,
+    }
   }
 
   /** The life of this tab in an elastic run that continues without it. */
@@ -161,8 +165,7 @@ export class MemberRun {
     tell(1, 'room', () => `epoch ${epoch}: links to ${assignment.joining} newcomers`)
     for (const link of links)
       this.#known.set(members[link.peerRank].id, { member: members[link.peerRank], link })
-    const ring = this.#formLinks(assignment)
-    this.#linkings.push({ assignment, ring, isAdmitted: false, hasTrained: false })
+    this.#linkings.push({ assignment, ring: this.#formLinks(assignment), isAdmitted: false })
     return true
   }
 
@@ -211,7 +214,9 @@ export class MemberRun {
 
   /** The server's answer to the worker's question. */
   firstHalf(run: number, ballot: number, first: readonly string[] | null): void {
-    if (run === this.#first.run) this.#tab.compute.firstHalf(ballot, first).catch(() => undefined)
+    if (run !== this.#first.run) return
+    this.#mayBeAhead = first?.includes(this.#self) === true
+    this.#tab.compute.firstHalf(ballot, first).catch(() => undefined)
   }
 
   /**
@@ -236,7 +241,7 @@ export class MemberRun {
   /** The connection to the server is back: it may be another process. */
   back(): void {
     const { run } = this.#first
-    if (run === undefined || !this.isRunning) return
+    if (run === undefined || !this.isRunning || this.#mayBeAhead) return
     this.#tab.client.ranks(run, this.#ballot, this.#members)
   }
 
@@ -396,7 +401,7 @@ export class MemberRun {
       [this.#links, ...this.#linkings.map(({ ring }) => ring)].map((ring) => ring.stats()),
     )
     const links = all.flatMap((one) => one.links)
-    return { total: sumStats([await this.#past, ...all.map((one) => one.total)]), links }
+    return { total: sumStats(all.map((one) => one.total)), links }
   }
 
   #take(event: RunEvent, atMs: number): void {
@@ -404,8 +409,12 @@ export class MemberRun {
     if (event.event === 'step') this.#hasTrained = true
     if (event.event === 'roster') this.#hasRoster(event)
     else if (event.event === 'half') {
+      const { ballot, alive, lives } = event
+      const { client, compute } = this.#tab
       const { run } = this.#first
-      if (run !== undefined) this.#tab.client.half(run, event.ballot, event.alive, event.lives)
+      this.#mayBeAhead = false
+      if (run !== undefined && client.isInside) client.half(run, ballot, alive, lives)
+      else compute.firstHalf(ballot, null).catch(() => undefined)
     } else if (event.event === 'undecided') {
       this.#isUndecided = event.missing !== null
       if (this.#isUndecided) this.#askServer()
@@ -418,33 +427,16 @@ export class MemberRun {
   #hasRoster({ ballot, members, rank }: Extract<RunEvent, { event: 'roster' }>): void {
     const { epoch, run } = this.#first
     this.#ballot = ballot
+    this.#mayBeAhead = false
     this.#members = members.map(memberOf)
     this.#rank = rank
     if (run !== undefined) this.#tab.client.ranks(run, ballot, this.#members)
-    this.#forgetLinkings()
     const known = this.#members.flatMap((id) => this.#known.get(id) ?? [])
     if (known.length < members.length) return
     const links = known.flatMap(({ link }, peerRank) => (link ? [{ ...link, peerRank }] : []))
     const told = known.map(({ member }) => member)
     const worldSize = members.length
     this.#tab.listener.onRegrouped?.({ epoch, run, rank, worldSize, members: told, links })
-  }
-
-  /** Those whose newcomers were ranks and are none any more. */
-  #forgetLinkings(): void {
-    this.#linkings = this.#linkings.filter((linking) => {
-      const { worldSize, joining = 0, members } = linking.assignment
-      const newcomers = members.slice(worldSize - joining)
-      const isIn = newcomers.some(({ id }) => this.#members.includes(id))
-      linking.hasTrained ||= isIn
-      if (isIn || !linking.hasTrained) return true
-      const { ring } = linking
-      this.#past = Promise.all([this.#past, ring.stats()]).then(([past, { total }]) => {
-        ring.close()
-        return sumStats([past, total])
-      })
-      return false
-    })
   }
 
   /**

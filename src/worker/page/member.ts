@@ -204,7 +204,7 @@ export class RoomMember {
   }
 
   async #loadRuns(): Promise<void> {
-    this.#Run ??= (await loadPart('Runs', () => import('./member-run.ts'))).MemberRun
+    this.#Run ??= (await loadPart('Training in a room', () => import('./member-run.ts'))).MemberRun
   }
 
   #serverLost(error: PeerError): void {

@@ -194,6 +194,24 @@ describe('half of the members', () => {
     expect(a.told).toEqual(['stop'])
   })
 
+  test('a death that is known while the server is asked makes the rest more than half', async () => {
+    let answer: (lives: readonly string[]) => void = () => undefined
+    const firstHalf = () =>
+      new Promise<readonly string[]>((resolve) => {
+        answer = resolve
+      })
+    const all = crewOf('abcd', firstHalf)
+    const [a, b, c, d] = all as [Member, Member, Member, Member]
+    crash(c)
+    silence(d, all)
+    const next = [a.crew.next(), b.crew.next()]
+    await world.advance(crewTimes.answerMs + 100)
+    a.crew.isDead('d', 1)
+    answer(['c', 'd'])
+    expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
+    expect(a.told).toEqual(['stop'])
+  })
+
   test('without a server neither continues until a person says so', async () => {
     const { a, b, next } = await lose()
     expect([a.told, b.told]).toEqual([

@@ -49,7 +49,6 @@ test('1573: a member whose next roster was lost on its way waited for ever, and 
   await checkElastic(1573)
 })
 
-// A known defect: the newcomer begins from nothing, and nobody is asked. The check is right; roster.ts does not know who holds the state.
 test('those that hold the state are lost while a newcomer takes it: a person decides', async () => {
   const member = (machine: number) => ({ device: 0, machine })
   const loss = { kind: 'close', moment: 'state transfer', role: 'donor', ms: 0 } as const

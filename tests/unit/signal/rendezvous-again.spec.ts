@@ -186,6 +186,30 @@ describe('a server that does not know the run', () => {
   })
 })
 
+describe('which half asked first', () => {
+  const lives = ids.map((id) => `${id}.2`)
+  const asks = (name: string) => {
+    const half = { run: 2, ballot: 7, alive: lives.slice(0, 2), lives: [lives[1]] } as const
+    world.say(name, { type: 'half', ...half, alive: [...half.alive], lives: [...half.lives] })
+    return world.last(name, 'half').first
+  }
+
+  it('a new server knows once all have told it in which roster they are', async () => {
+    back('B', { id: b, run: now({ ids: [a, b] }) }, undefined, 'create')
+    expect(asks('B')).toBeNull()
+    back('A', { id: a, run: now({ ids: [a, b] }) })
+    expect(asks('B')).toEqual([lives[1]])
+  })
+
+  it('it does not know while one of them may be ahead', async () => {
+    back('B', { id: b, run: now({ ids: [a, b] }) }, undefined, 'create')
+    back('A', { id: a, run: now({ ids: [a, b], mayBeAhead: true }) })
+    expect(asks('B')).toBeNull()
+    world.say('A', { type: 'ranks', run: 2, ballot: 9, ids: [a] })
+    expect(asks('B')).toBeNull()
+  })
+})
+
 describe('the server that a member had', () => {
   beforeEach(() => {
     newest = 1

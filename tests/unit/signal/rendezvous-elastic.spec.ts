@@ -51,7 +51,7 @@ function say(id: string, ballot: number, names: readonly string[]): void {
 describe('a rank that is gone', () => {
   it.each([
     ['bye', true],
-    ['a removal', true],
+    ['a removal', false],
     ['the end of its connection', false],
     ['a refusal that closes its connection', false],
   ])('by %s: the others hear it, and stay in their epoch', async (how, hasLeft) => {
@@ -426,6 +426,20 @@ describe('half of a roster', () => {
     say(t0!, 9, [t0!])
     expect(asks(t1!, 1, [t0!, t1!], [t1!])).toBeNull()
     expect(asks(t0!, 9, [t0!], [t0!])).toEqual([life(t0!)])
+  })
+
+  it('a newcomer that was linked has asked nobody before', async () => {
+    const [t0] = await begun(1)
+    await linking('late')
+    ready([t0!, 'late'])
+    expect(asks(t0!, 1, [t0!, 'late'], [t0!])).toEqual([life(t0!)])
+  })
+
+  it('one that leaves after it may have continued can have been in a newer roster', async () => {
+    const [t0, t1] = await begun(2)
+    asks(t0!, 1, [t0!, t1!], [t0!])
+    world.say(t0!, { type: 'bye' })
+    expect(world.last(t1!, 'gone')).toMatchObject({ hasLeft: true, ballot: 2 })
   })
 
   it('is told nothing of a run that the room does not have', async () => {
