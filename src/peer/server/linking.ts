@@ -94,7 +94,7 @@ interface Place {
   boxChars: number
 }
 
-/** An epoch whose links form: of ranks whose run begins, or of an elastic run's ranks and the newcomers behind them. */
+/** An epoch whose links form: of ranks whose run begins, or of an elastic run's ranks and the newcomers after them. */
 export class Linking {
   readonly places: readonly Place[]
   /** From `assign` until all are to be ready. units: ms. */

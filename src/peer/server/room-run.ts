@@ -141,10 +141,11 @@ export class RoomRun {
     const { elastic, first } = this
     this.epochElsewhere = Math.max(this.epochElsewhere, epoch)
     if (!now) return
-    // Another server's run may have had that number.
-    const isThat = (run: number, ids: readonly string[]) =>
-      run === now.run && now.ids.some((id) => ids.includes(id))
-    if (elastic && isThat(first, [...elastic.order, ...elastic.outside])) {
+    // A run of another server may have had the number of one that began here.
+    const isThat = (run: number, ids: readonly string[] | null) =>
+      run === now.run && (ids === null || now.ids.some((id) => ids.includes(id)))
+    const known = elastic && this.linking ? [...elastic.order, ...elastic.outside] : null
+    if (elastic && isThat(first, known)) {
       this.epoch = Math.max(this.epoch, epoch)
       if (!elastic.order.includes(member.id)) elastic.outside.add(member.id)
       if (!now.mayBeAhead) elastic.halves.heard(member.id)

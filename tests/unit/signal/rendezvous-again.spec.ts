@@ -123,6 +123,12 @@ describe('a server that does not know the run', () => {
     expect(world.last('A', 'assign')).toMatchObject({ rank: 2, joining: 1 })
   })
 
+  it('takes the ranks of the newest ballot also where all ranks have changed since the first that came was one', async () => {
+    back('A', { id: a, run: now({ ids: [a, b] }) }, undefined, 'create')
+    back('C', { id: c, run: now({ ballot: 9, ids: [c] }) })
+    expect(await told('C')).toEqual(['running', 4, 'C'])
+  })
+
   it('does not take over a run that its member is no rank of', async () => {
     back('A', { id: a, run: now({ ids: [b, c] }) }, undefined, 'create')
     world.join('other', roomA, infoOf('other', { transport: 'port' }))
