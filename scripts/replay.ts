@@ -110,6 +110,8 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
     await rm(folder, { recursive: true, force: true })
   }
   process.stdout.write(`replay: ${differs}. Adapters of other kinds compute other bits.\n`)
+  for (const { step, text } of log.unlike)
+    process.stdout.write(`replay: the log says, after step ${step}: ${text}\n`)
   return 1
 }
 

@@ -68,7 +68,7 @@ class JsonReporter implements Reporter {
       const { step, epoch, loss, metric, value } = event
       this.#print({ event: 'evaluation', step, epoch, loss, metric, value, rank: 0 })
     }
-    const told = ['resumed', 'checkpoint', 'regrouped', 'undecided']
+    const told = ['resumed', 'checkpoint', 'regrouped', 'unlike', 'undecided']
     if (told.includes(event.event)) this.#print(event)
   }
 
@@ -157,6 +157,7 @@ abstract class PeopleReporter implements Reporter {
     if (event.event === 'resumed') this.#resumed(event)
     if (event.event === 'regrouped')
       this.note(`continuing from step ${event.step}, world size ${event.worldSize}`)
+    if (event.event === 'unlike') this.note(`after step ${event.step}: ${event.text}`)
     if (event.event === 'undecided' && event.missing)
       this.note(
         `waiting: ${event.hadMore ? 'the newest steps were lost with their ranks' : `${event.missing.length} of the ranks have not answered and may train on`}. End with Ctrl-C, and continue from a checkpoint (--resume).`,

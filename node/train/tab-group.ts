@@ -52,6 +52,8 @@ export type TabEvent =
   | { event: 'checkpoint'; step: number; name: string; isBest: boolean; rank: number }
   /** With `exact`: from the next step on ranks take these shares of each batch, by rank. */
   | { event: 'dealt'; step: number; samples: readonly number[]; rank: number }
+  /** With `exact`: after that step ranks were found to have other bits than the run. */
+  | { event: 'unlike'; step: number; text: string; isLasting: boolean; rank: number }
   /** The run continues after that step with other ranks. */
   | { event: 'regrouped'; step: number; worldSize: number; rank: number }
   /** The ranks here may not decide to continue without these. Null: that is over. `hadMore`: they had newer steps than anybody here. */

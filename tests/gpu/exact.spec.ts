@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { parseTrainConfig } from '../../demos/experiments.ts'
 import { task } from '../../demos/playground/demo.ts'
+import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
 import { warmUp } from '../../src/trainer/loop/warm-up.ts'
 import type { Task } from '../../src/trainer/settings/task.ts'
 import { testRuntime } from '../support/run-op.ts'
@@ -22,6 +23,21 @@ test.each([
     for (const result of resultsOf(ranks)) expect(result.paramHash).toBe(paramHash)
     for (const rank of ranks) expect(lossesOf(rank)).toEqual(lossesOf(runs[0][0]))
   }
+})
+
+test('a rank on the CPU among ranks on the GPU is told of: it computes other bits', async () => {
+  const runtime = await testRuntime()
+  const input = { demo: 'playground', data: 'xor', steps: 4, exact: true } as const
+  const runtimeOf = (rank: number) => (rank === 1 ? new CpuRuntime() : runtime)
+  const ranks = await trainRanks(3, input, runtimeOf, undefined, task as Task)
+  expect(new Set(resultsOf(ranks).map(({ paramHash }) => paramHash)).size).toBe(1)
+  const text = expect.stringMatching(
+    /^on rank 1 \(.+\) the computed bits differ from those that the run/,
+  )
+  for (const [rank, { events }] of ranks.entries())
+    expect(events.filter(({ event }) => event === 'unlike')).toEqual([
+      { event: 'unlike', step: 0, ranks: [1], text, isLasting: true, rank },
+    ])
 })
 
 test('a rank that has warmed up compiles no kernel when it joins', async () => {

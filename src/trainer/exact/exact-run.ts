@@ -1,3 +1,4 @@
+import { epochOrder } from '../../data/shares.ts'
 import type { ReplicaCheck } from '../../ddp/hashes/replica-check.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { InputTypes, TracedFunction } from '../../graph/plan/prepare.ts'
@@ -7,11 +8,11 @@ import { SyncBatchNorm } from '../../nn/sync-batch-norm.ts'
 import { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { TabringError } from '../../util/errors.ts'
-import type { Draws } from '../evaluate/share-batches.ts'
+import { batchArrays, type Draws } from '../evaluate/share-batches.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import { learningRateOf } from '../settings/demo-meta.ts'
-import type { Task } from '../settings/task.ts'
-import { ExactStep } from './exact-step.ts'
+import type { Task, TaskData } from '../settings/task.ts'
+import { ExactStep, type Proof } from './exact-step.ts'
 import { LossScale } from './loss-scale.ts'
 import { VirtualWorkers } from './virtual-workers.ts'
 
@@ -36,11 +37,17 @@ export interface ExactRun {
   ): Promise<StepProgram>
   /** Of the compiled step's state. */
   readonly check: Pick<ReplicaCheck, 'compare'>
+  /** `ExactStep.prove` for the first virtual worker of the run's first step. `types`: of its rows; `scalars`: those of the step but the count. */
+  prove(
+    data: TaskData,
+    types: InputTypes,
+    scalars: Readonly<Record<string, number>>,
+  ): Promise<Proof>
 }
 
 /** `samples`: of the training set. `onDealt` gets the samples of a full batch by rank, and after which step they changed. errors: `config.invalid` for a model that it cannot train. */
 export function exactRun(
-  { meta }: Task,
+  task: Task,
   model: Module,
   config: TrainConfig,
   samples: number,
@@ -49,7 +56,7 @@ export function exactRun(
 ): ExactRun {
   mustFit(model)
   const workers = new VirtualWorkers(config, samples, group.rank, group.size)
-  const lr = learningRateOf(config, meta)
+  const lr = learningRateOf(config, task.meta)
   const optimizer = new ExactOptimizer(
     model.parameters(),
     config.optimizer === 'adamw'
@@ -72,6 +79,12 @@ export function exactRun(
       return step
     },
     check: { compare: async (ranks, number) => step?.compare(ranks, number) },
+    prove(data, types, scalars) {
+      const inputs = batchArrays(types)
+      const own = epochOrder(config.seed, 0, samples).subarray(0, workers.rows)
+      task.fill(data, 'train', own, inputs)
+      return step!.prove(inputs, { ...scalars, count: own.length })
+    },
   }
 }
 

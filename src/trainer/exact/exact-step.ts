@@ -1,7 +1,7 @@
 import { compile } from '../../graph/compile/compile.ts'
 import { stepScalar } from '../../graph/functions/linear.ts'
-import { alignInPool, Pool } from '../../graph/memory/pool.ts'
-import { type AnyRuntime, Runtime } from '../../graph/memory/runtime.ts'
+import type { Pool, StoredData } from '../../graph/memory/pool.ts'
+import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { InputTypes, TracedFunction } from '../../graph/plan/prepare.ts'
 import {
   copyInputs,
@@ -15,10 +15,10 @@ import {
   type StepProgram,
   type StepTimes,
 } from '../../graph/plan/step-program.ts'
-import { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
+import type { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
 import { randomScalarNames } from '../../graph/trace/random.ts'
 import { activeTrace, gradientWeight } from '../../graph/trace/trace.ts'
-import { blocksOf, encode } from '../../kernels/encode/encode.ts'
+import { encode } from '../../kernels/encode/encode.ts'
 import { formatHash } from '../../kernels/hash/hash-words.ts'
 import type { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
@@ -28,6 +28,7 @@ import { countElements } from '../../util/shape.ts'
 import type { BatchArrays } from '../settings/task.ts'
 import { clipDivisor } from './clip-divisor.ts'
 import { isUnfit, judge, startExponent } from './exponents.ts'
+import { blockCount, exponentsOf, type Layout, layOut, marksIn, type Place } from './layout.ts'
 import type { LossScale } from './loss-scale.ts'
 import { compareStates, hashOf } from './state-hashes.ts'
 import { Tail } from './tail.ts'
@@ -192,12 +193,13 @@ export class ExactStep implements StepProgram {
     const values = await optimizer.read()
     const statistics = await this.#tail.readBuffers()
     const places = this.#places
-    const blocks = places.reduce((sum, { marks }) => sum + marks.count, 0)
+    const blocks = blockCount(places)
     let isMeasuring = optimizer.exponents === undefined
     const unscaled = optimizer.exponents ?? new Int32Array(blocks).fill(startExponent)
     const scale = lossScale?.exponent ?? 0
     let exponents = unscaled.map((exponent) => exponent + scale)
-    const { deal } = this.#options.workers
+    const { workers } = this.#options
+    const { deal } = workers
     const hash = (words: Uint32Array) => optimizer.hash(words)
     const hashed = [...values, unscaled, ...statistics, ...this.#scaleState]
     const stateHash = formatHash(hashOf(hashed, hash))
@@ -205,7 +207,14 @@ export class ExactStep implements StepProgram {
     const label = `exact ${stateHash} ${dealt}`
     const times = { ...noTimes }
     for (let attempt = 1; ; attempt++) {
-      const words = await this.#compute(inputs, scalars, exponents, times)
+      const { first, count } = workers
+      const words = this.#words
+      await this.#compute(inputs, scalars, exponents, times, {
+        first,
+        count,
+        tail: this.#tail,
+        words,
+      })
       words[words.length - 1] = word
       const sentMs = performance.now()
       await this.#sum(words, group, label)
@@ -220,7 +229,7 @@ export class ExactStep implements StepProgram {
         )
         throw this.#nan(`expected finite losses, got ${found.join(', ')}`)
       }
-      const marks = marksIn(sums, places, blocks)
+      const marks = marksIn(sums, places)
       const judged = judge(marks, exponents, isMeasuring)
       const isLast = judged.isSaturated && attempt >= mostAttempts
       const isLeftOut = isLast && Boolean(lossScale?.shrink())
@@ -259,6 +268,42 @@ export class ExactStep implements StepProgram {
       this.repeats++
       isMeasuring = judged.isSaturated && isMeasuring
       exponents = judged.exponents
+    }
+  }
+
+  /**
+   * Computes a virtual worker as a step does, with what the parameters are now, and changes nothing: what ranks compare to know that they compute
+   * the same bits.
+   *
+   * `inputs`, `scalars`: as those of `run`, of one virtual worker.
+   */
+  async prove(inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<Proof> {
+    const { optimizer, lossScale } = this.#options
+    const places = this.#places
+    const tail = new Tail(1, this.#tail.buffers)
+    await tail.readBuffers()
+    const words = new Int32Array(this.#sums.elements + tail.length)
+    const sums = words.subarray(0, this.#sums.elements)
+    const first = startExponent + (lossScale?.exponent ?? 0)
+    let exponents = new Int32Array(blockCount(places)).fill(first)
+    let isMeasuring = true
+    for (let attempt = 1; attempt <= mostAttempts; attempt++) {
+      const work = { first: 0, count: 1, tail, words }
+      await this.#compute(inputs, scalars, exponents, { ...noTimes }, work)
+      const judged = judge(marksIn(sums, places), exponents, isMeasuring)
+      if (!judged.isSaturated && !isMeasuring) break
+      isMeasuring = judged.isSaturated && isMeasuring
+      exponents = judged.exponents
+    }
+    // How long it took is no result.
+    tail.writeTimes(words.subarray(sums.length), 0, 1, 0)
+    const samples = Object.keys(this.#options.types).map((name) => inputs[name] as StoredData)
+    // Not by the optimizer, which reads them once: what it has may still be restored.
+    const parameters = await Promise.all(optimizer.parameters.map((one) => one.read()))
+    return {
+      samples: formatHash(hashOf(samples)),
+      parameters: formatHash(hashOf(parameters)),
+      results: formatHash(hashOf([words])),
     }
   }
 
@@ -306,15 +351,14 @@ export class ExactStep implements StepProgram {
     )
   }
 
-  /** This rank's virtual workers, one after the other: its sums, marks and tail. */
+  /** Virtual workers `first` to `first + count`, one after the other: puts their sums, marks and tail into `words`. */
   async #compute(
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>>,
     exponents: Int32Array<ArrayBuffer>,
     times: { -readonly [key in keyof StepTimes]: number },
-  ): Promise<Int32Array<ArrayBuffer>> {
-    const { first, count } = this.#options.workers
-    const words = this.#words
+    { first, count, tail: ownTail, words }: Work,
+  ): Promise<void> {
     const sums = words.subarray(0, this.#sums.elements)
     const tail = words.subarray(sums.length).fill(0)
     for (const place of this.#places)
@@ -325,7 +369,7 @@ export class ExactStep implements StepProgram {
       const { parts } = runTimesOf(outputs)
       times.forward += parts.forward
       times.backward += parts.backward
-      await this.#tail.write(tail, first + i, own, outputs)
+      await ownTail.write(tail, first + i, own, outputs)
     }
     const { env } = this.#options.group
     const beganMs = env.now()
@@ -337,16 +381,15 @@ export class ExactStep implements StepProgram {
       replays.push(replay)
       replay.catch(() => undefined)
       // The next one begins with the running statistics from before this one.
-      if (this.#tail.hasBuffers) await replay
+      if (ownTail.hasBuffers) await replay
     }
     await Promise.all(replays)
     if (replays.length === 0) sums.fill(0)
     else {
       const tookMs = (env.now() - beganMs) / replays.length
-      this.#tail.writeTimes(tail, first, replays.length, tookMs)
+      ownTail.writeTimes(tail, first, replays.length, tookMs)
       await this.#sums.readInto(sums)
     }
-    return words
   }
 
   /** Begins the replay of this rank's virtual worker number `i`; undefined where it has no samples. */
@@ -402,82 +445,26 @@ export class ExactStep implements StepProgram {
   }
 }
 
+/** Hashes by which ranks know whether they compute the same bits: of what a virtual worker gets, and of what comes out. */
+export interface Proof {
+  readonly samples: string
+  readonly parameters: string
+  readonly results: string
+}
+
+/** What a rank computes of a step, and where that goes. */
+interface Work {
+  readonly first: number
+  readonly count: number
+  readonly tail: Tail
+  readonly words: Int32Array<ArrayBuffer>
+}
+
 /** A virtual worker under way. */
 interface Replay {
   /** Its samples. */
   readonly own: number
   readonly running: Promise<RunOutputs>
-}
-
-/** Where a parameter's sums, marks and exponents are. */
-interface Place {
-  readonly parameter: ExactOptimizer['parameters'][number]
-  readonly start: number
-  readonly marksStart: number
-  readonly exponentsStart: number
-  /** First of its blocks among those of all parameters. */
-  readonly block: number
-  readonly total: ModuleBuffer
-  readonly marks: ModuleBuffer
-  readonly exponents: ModuleBuffer
-  /** Whether it gets a gradient. */
-  isUsed: boolean
-}
-
-interface Layout {
-  readonly sums: Pool
-  readonly exponents: Pool
-  readonly places: Place[]
-}
-
-/** One pool for what is read back in a step, one for what is written. */
-function layOut({ parameters }: ExactOptimizer, runtime: AnyRuntime): Layout {
-  const memory = runtime instanceof Runtime ? runtime.gpu : 'host'
-  let sumsLength = 0
-  let exponentsLength = 0
-  let block = 0
-  const take = (count: number) => {
-    const start = sumsLength
-    sumsLength += alignInPool(count)
-    return start
-  }
-  const zeros = (count: number) => new ModuleBuffer([count], new Int32Array(count))
-  const places = parameters.map((parameter) => {
-    const { count } = parameter
-    const blocks = blocksOf(count)
-    const place = {
-      parameter,
-      start: take(count),
-      marksStart: take(blocks),
-      exponentsStart: exponentsLength,
-      block,
-      total: zeros(count),
-      marks: zeros(blocks),
-      exponents: zeros(blocks),
-      isUsed: false,
-    }
-    exponentsLength += alignInPool(blocks)
-    block += blocks
-    return place
-  })
-  const sums = new Pool('sums of whole numbers', sumsLength).allocate(memory)
-  const exponents = new Pool('exponents', exponentsLength).allocate(memory)
-  for (const { total, marks, exponents: own, start, marksStart, exponentsStart } of places) {
-    total.moveTo({ pool: sums, start })
-    marks.moveTo({ pool: sums, start: marksStart })
-    own.moveTo({ pool: exponents, start: exponentsStart })
-  }
-  return { sums, exponents, places }
-}
-
-const exponentsOf = ({ block, exponents: { count } }: Place, all: Int32Array<ArrayBuffer>) =>
-  all.subarray(block, block + count)
-
-function marksIn(sums: Int32Array, places: readonly Place[], blocks: number): Int32Array {
-  const all = new Int32Array(blocks)
-  for (const { block, marksStart, marks } of places)
-    all.set(sums.subarray(marksStart, marksStart + marks.count), block)
-  return all
 }
 
 /** The rows of this rank's virtual worker number `i`. */

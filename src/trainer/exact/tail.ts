@@ -29,7 +29,7 @@ const numbers = 5
  */
 export class Tail {
   readonly #virtualWorkers: number
-  readonly #buffers: readonly ModuleBuffer[]
+  readonly buffers: readonly ModuleBuffer[]
   readonly #words: number
   /** The buffers as they are between two steps. */
   #before: StoredData[] | undefined
@@ -37,7 +37,7 @@ export class Tail {
 
   constructor(virtualWorkers: number, buffers: readonly ModuleBuffer[]) {
     this.#virtualWorkers = virtualWorkers
-    this.#buffers = buffers
+    this.buffers = buffers
     this.#words = numbers + buffers.reduce((sum, { count }) => sum + count, 0)
   }
 
@@ -47,12 +47,12 @@ export class Tail {
   }
 
   get hasBuffers(): boolean {
-    return this.#buffers.length > 0
+    return this.buffers.length > 0
   }
 
   /** What the buffers are between two steps; they are read before the first. */
   async readBuffers(): Promise<readonly StoredData[]> {
-    this.#before ??= await Promise.all(this.#buffers.map((buffer) => buffer.read()))
+    this.#before ??= await Promise.all(this.buffers.map((buffer) => buffer.read()))
     return this.#before
   }
 
@@ -69,7 +69,7 @@ export class Tail {
     if (metric) own[2] = bitsOf(Float32Array.of(metric[0]))[0]
     own[3] = metric ? 1 : 0
     let at = numbers
-    for (const [i, buffer] of this.#buffers.entries()) {
+    for (const [i, buffer] of this.buffers.entries()) {
       own.set(bitsOf(await buffer.read()), at)
       buffer.assign(this.#before![i])
       at += buffer.count
@@ -102,7 +102,7 @@ export class Tail {
       return Number.isFinite(own) ? [] : [{ worker, loss: own }]
     })
     let at = numbers
-    this.#after = this.#buffers.map((buffer) => {
+    this.#after = this.buffers.map((buffer) => {
       const words = all.map((own) => own.slice(at, at + buffer.count))
       at += buffer.count
       if (buffer.dtype === 'i32') return words[0]
@@ -122,7 +122,7 @@ export class Tail {
 
   /** Makes the buffers what `read` found, once the step counts. */
   assignBuffers(): void {
-    for (const [i, buffer] of this.#buffers.entries()) buffer.assign(this.#after[i] as never)
+    for (const [i, buffer] of this.buffers.entries()) buffer.assign(this.#after[i] as never)
     this.#before = this.#after
   }
 }

@@ -2,6 +2,7 @@ import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { PeerError } from '../../util/errors.ts'
 import type { RunRecord } from '../watch/run-events.ts'
+import type { Bits } from './run-bits.ts'
 
 /** A rank's record before it knows the others' adapters. */
 type OwnRecord = Omit<RunRecord, 'adapters'>
@@ -25,15 +26,22 @@ const shared = ({
   links,
 })
 
-/** What ranks tell each other: the shared parts as texts, and the adapter. */
+/** What ranks tell each other: the shared parts as texts, the adapter, and with `exact` by which bits it is known. */
 interface Told {
   texts: string[]
   adapter: string
+  bits?: Bits
+}
+
+export interface SettledRecord {
+  readonly record: RunRecord
+  /** By rank; none without `exact`. */
+  readonly bits: readonly Bits[]
 }
 
 /**
  * Returns this rank's record with the adapters of all ranks, once it has been held against rank 0's: before the first step, so
- * that nobody trains under other settings, kernels or another layout.
+ * that nobody trains under other settings, kernels or another layout. Bits are passed on, and not compared.
  *
  * errors: `peer.mismatch`, naming the first part that differs and the ranks; the group's.
  */
@@ -41,10 +49,11 @@ export async function settleRecord(
   group: ProcessGroup,
   own: OwnRecord,
   adapter: string,
-): Promise<RunRecord> {
+  bits?: Bits,
+): Promise<SettledRecord> {
   const parts = shared(own)
   const texts = Object.values(parts).map((part) => JSON.stringify(part))
-  const told: Told = { texts, adapter }
+  const told: Told = { texts, adapter, ...(bits && { bits }) }
   const all = await gatherJson('the run record', group, told)
   const [first] = all
   const part = texts.findIndex((text, i) => text !== first.texts[i])
@@ -54,5 +63,8 @@ export async function settleRecord(
       `run record: ${Object.keys(parts)[part]} of rank ${group.rank} must be rank 0's ${first.texts[part]}, got ${texts[part]}. Open the same version of the page on all ranks.`,
     )
   }
-  return { ...own, adapters: all.map((one) => one.adapter) }
+  return {
+    record: { ...own, adapters: all.map((one) => one.adapter) },
+    bits: all.flatMap((one) => one.bits ?? []),
+  }
 }

@@ -30,8 +30,10 @@ import { meet } from './meet.ts'
 import { Patience } from './phase-timeouts.ts'
 import { type RankSetup, setUpRank } from './rank-setup.ts'
 import { isLoss, isRankLost, Recovery, type RecoveryOptions } from './recovery.ts'
+import { RunBits } from './run-bits.ts'
 import { settleRecord } from './settle-record.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
+import type { WarmedUp } from './warm-up.ts'
 
 /** In the log that is saved with a run: hashes, groups and deals, about 100 kB together. */
 const mostLogged = 1000
@@ -47,8 +49,8 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly checkpoints?: CheckpointPlace
   /** What a person gave on this rank, if `config.data` is `given`; the other ranks get it from here. */
   readonly given?: Uint8Array
-  /** The data, where `warmUp` has loaded it. */
-  readonly loaded?: TaskData
+  /** What `warmUp` has given. */
+  readonly warm?: WarmedUp
   /** Whether the run is on already: this rank gets its state, and what a person gave, from the others. Default false. */
   readonly joins?: boolean
   /** What the same ranks measured of the same links in an earlier run: where all have the same, this one goes by it, and so to the same bits. */
@@ -95,6 +97,7 @@ export class Trainer {
   /** Of the run that this one continues to the bit. */
   #logBefore: RunLogFile | undefined
   readonly #log = new RunLog(mostLogged)
+  readonly #bits: RunBits
 
   constructor(given: TrainerOptions) {
     const onEvent: TrainerOptions['onEvent'] = (event) => {
@@ -107,6 +110,7 @@ export class Trainer {
     this.#runtime = options.runtime
     this.#group = options.group
     this.#patience = new Patience(options.group)
+    this.#bits = new RunBits(this.#log, onEvent, options.warm?.proved)
     this.#looks = new Looks(options.task)
     this.#saves = new Saves({
       write: async (run, isKept) => {
@@ -254,7 +258,7 @@ export class Trainer {
 
   /** What the ranks of a group need before they make a model; what an earlier group has of it stays. */
   async #load(): Promise<TaskData> {
-    const { config, task, baseUrl, onEvent, joins, given, loaded } = this.#options
+    const { config, task, baseUrl, onEvent, joins, given, warm } = this.#options
     const group = this.#group
     const { rank, size: worldSize } = group
     if (!this.#data) onEvent({ event: 'phase', phase: 'load', rank })
@@ -266,7 +270,7 @@ export class Trainer {
       onEvent({ event: 'regrouped', step, worldSize, rank })
     }
     if (this.#given === null) await this.#shareGiven(given)
-    this.#data ??= loaded ?? (await task.load({ config, given: this.#given, baseUrl }))
+    this.#data ??= warm?.data ?? (await task.load({ config, given: this.#given, baseUrl }))
     if (config.resume && !this.#kept.newest) {
       const { resumeRun } = await checkpointing()
       const { count } = this.#data.train
@@ -378,15 +382,19 @@ export class Trainer {
       measured: { ...runtime.variants },
       links,
     }
-    this.#record = await settleRecord(group, own, adapterOf(runtime))
+    const { newest } = this.#kept
+    const bits = setup.prove && (await this.#bits.own(runtime, setup.prove, newest?.log))
+    const settled = await settleRecord(group, own, adapterOf(runtime), bits)
+    this.#record = settled.record
+    this.#bits.take(settled.bits, settled.record.adapters)
     const keep = async (progress: Progress) => {
       this.#kept.add(await keepState(parts, progress, this.#logFile))
       this.#recovery.kept()
     }
-    const { newest } = this.#kept
     if (newest) restoreState(parts, newest)
     else await this.#resume(parts, this.#record)
     this.#log.begin(this.#start.step, size, newest ? newest.log : this.#logBefore)
+    this.#bits.tell(this.#start.step, rank)
     if (!newest && this.#resumed) await keep(this.#start)
     this.#loop.progress = this.#start
     await check?.compare(replicas, this.#start.step)
@@ -511,6 +519,8 @@ export class Trainer {
     const { rank } = this.#group
     const { differencesOf } = await checkpointing()
     const found = differencesOf(meta, resumed.record, record)
+    const other = this.#bits.differenceFrom(resumed.log)
+    if (other) found.push(other)
     if (found.length === 0) this.#logBefore = resumed.log
     // The saved record is rank 0's: others have kernels for rows of another number.
     const differences = rank === 0 ? found : []

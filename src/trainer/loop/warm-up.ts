@@ -4,6 +4,7 @@ import { givenData, type TrainConfig } from '../settings/config.ts'
 import type { Task, TaskData } from '../settings/task.ts'
 import type { Phase } from '../watch/run-events.ts'
 import { aloneIn, setUpRank } from './rank-setup.ts'
+import type { Proved } from './run-bits.ts'
 
 export interface WarmUpOptions {
   readonly config: TrainConfig
@@ -13,20 +14,27 @@ export interface WarmUpOptions {
   readonly onPhase: (phase: Phase) => void
 }
 
+/** What a rank has before it joins. */
+export interface WarmedUp {
+  readonly data: TaskData
+  /** With `exact`. */
+  readonly proved?: Proved
+}
+
 /**
- * Does what a rank can do before it joins a run that is on, while the others train: loads the data, which it returns, and with `exact`, where
- * programs are the same for any ranks, compiles their kernels, which stay in the device's cache.
+ * Does what a rank can do before it joins a run that is on, while the others train: loads the data, and with `exact`, where programs are the
+ * same for any ranks, compiles their kernels, which stay in the device's cache, and computes by which bits the others know it.
  *
  * Undefined where a person gave the data: the others send it.
  * errors: `data.*`, `config.invalid`, `gpu.*`.
  */
-export async function warmUp(options: WarmUpOptions): Promise<TaskData | undefined> {
+export async function warmUp(options: WarmUpOptions): Promise<WarmedUp | undefined> {
   const { config, task, runtime, baseUrl, onPhase } = options
   if (config.data === givenData) return undefined
   onPhase('load')
   const data = await task.load({ config, given: null, baseUrl })
-  if (!config.exact) return data
-  const { shared, evaluation, destroy } = await setUpRank({
+  if (!config.exact) return { data }
+  const { shared, evaluation, prove, destroy } = await setUpRank({
     ...options,
     data,
     group: aloneIn({ epoch: 0, env: systemEnv }),
@@ -38,6 +46,7 @@ export async function warmUp(options: WarmUpOptions): Promise<TaskData | undefin
   })
   await evaluation.prepare()
   await shared.digest(runtime)
+  const proof = await prove!()
   destroy()
-  return data
+  return { data, proved: { runtime, proof } }
 }

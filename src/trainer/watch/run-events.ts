@@ -84,6 +84,17 @@ export type RunEvent =
   | { event: 'continued'; step: number; pausedMs: number; rank: number }
   /** A linked rank has been silent for some seconds, or is heard again. */
   | { event: 'silent'; who: number; isSilent: boolean; rank: number }
+  | {
+      /** With `exact`, told by every rank: after `step` ranks were found to compute or to hold other bits than the run's. */
+      event: 'unlike'
+      step: number
+      /** Those; none where it was another group that found it. */
+      ranks: readonly number[]
+      text: string
+      /** From then on the run is no longer the same bits as with other ranks. */
+      isLasting: boolean
+      rank: number
+    }
   /** An elastic run has lost a rank and waits for its next group; `text` says which one, and why. */
   | { event: 'lost'; text: string; rank: number }
   /** An elastic run continues after that step in another group: ranks were lost, or have come. Told by every rank. */

@@ -3,16 +3,27 @@ import type { RunEvent } from './run-events.ts'
 
 const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
 
+const hash = v.pipe(v.string(), v.maxLength(16))
+
 const runLogSchema = v.object({
   format: v.literal('tabring-run-log-1'),
   /** The settings of the run. */
   config: v.record(v.string(), v.unknown()),
   /** Hashes of the state after that many steps, as far as the tab that kept the log took part. */
-  states: v.array(v.tuple([count, v.pipe(v.string(), v.maxLength(16))])),
+  states: v.array(v.tuple([count, hash])),
   /** After `step` the run continued with `worldSize` ranks. */
   groups: v.array(v.object({ step: count, worldSize: count })),
   /** After that step ranks took other shares of each batch: samples by rank. */
   deals: v.array(v.object({ step: count, samples: v.array(count) })),
+  /** By which bits ranks know those of the run: what the first virtual worker of the first step gives. */
+  proof: v.optional(v.object({ samples: hash, parameters: hash, results: hash })),
+  /** After that step ranks were found to have other bits; `isLasting`: from then on the run depends on who trains. */
+  unlike: v.optional(
+    v.array(
+      v.object({ step: count, text: v.pipe(v.string(), v.maxLength(500)), isLasting: v.boolean() }),
+    ),
+    [],
+  ),
   /** Null where the run had not finished. */
   end: v.nullable(v.object({ step: count, paramHash: v.string() })),
 })
@@ -22,6 +33,7 @@ type LoggedEvent =
   | Pick<Extract<RunEvent, { event: 'step' }>, 'event' | 'step' | 'stateHash'>
   | Pick<Extract<RunEvent, { event: 'regrouped' }>, 'event' | 'step' | 'worldSize'>
   | Pick<Extract<RunEvent, { event: 'dealt' }>, 'event' | 'step' | 'samples'>
+  | Pick<Extract<RunEvent, { event: 'unlike' }>, 'event' | 'step' | 'text' | 'isLasting'>
 
 /**
  * What one tab saw of a run with `exact`: the hash of each step's state, who trained, how the virtual workers were dealt. One tab can compute
@@ -33,6 +45,9 @@ export class RunLog {
   #states: [number, string][] = []
   #groups: RunLogFile['groups'] = []
   #deals: RunLogFile['deals'] = []
+  #unlike: RunLogFile['unlike'] = []
+  /** Of the run, once it is known. */
+  proof: RunLogFile['proof']
   readonly #most: number
   /** Hashes are kept for steps that this divides. */
   #stride = 1
@@ -54,6 +69,11 @@ export class RunLog {
     this.#groups = [...(earlier?.groups ?? []), ...own]
     this.#deals = [...(earlier?.deals ?? []), ...this.#deals]
     this.#states = [...(earlier?.states ?? []), ...this.#states]
+    this.#unlike = [...(earlier?.unlike ?? []), ...this.#unlike]
+  }
+
+  get unlike(): RunLogFile['unlike'] {
+    return this.#unlike
   }
 
   add(event: LoggedEvent): void {
@@ -63,6 +83,12 @@ export class RunLog {
     } else if (event.event === 'dealt') {
       this.#deals.push({ step: event.step, samples: [...event.samples] })
       if (this.#deals.length > this.#most) this.#deals.shift()
+    } else if (event.event === 'unlike') {
+      const { step, text, isLasting } = event
+      // Also told to who joins later.
+      if (this.#unlike.some((one) => one.step === step && one.text === text)) return
+      this.#unlike.push({ step, text, isLasting })
+      if (this.#unlike.length > this.#most) this.#unlike.shift()
     } else if (event.stateHash !== undefined) {
       this.#addState(event.step - 1, event.stateHash)
     }
@@ -86,6 +112,8 @@ export class RunLog {
       states: [...this.#states],
       groups: [...this.#groups],
       deals: [...this.#deals],
+      ...(this.proof && { proof: this.proof }),
+      unlike: [...this.#unlike],
       end,
     }
   }
@@ -98,7 +126,7 @@ export class RunLog {
 
 export const isLogged = <T extends { readonly event: string }>(
   event: T,
-): event is T & LoggedEvent => ['step', 'regrouped', 'dealt'].includes(event.event)
+): event is T & LoggedEvent => ['step', 'regrouped', 'dealt', 'unlike'].includes(event.event)
 
 /** The log in a file's text; undefined where it is none. */
 export function readRunLog(text: string): RunLogFile | undefined {

@@ -72,7 +72,7 @@ export function Readouts({ snapshot }: { snapshot: Snapshot }) {
         <Readout
           label="State hash"
           value={run.stateHash.slice(0, 8)}
-          note={`before step ${run.step}${run.worldSize > 1 ? ', the same on all ranks' : ''}`}
+          note={`before step ${run.step}${run.worldSize > 1 ? ', the same on all ranks' : ''}${run.unlike.some(({ isLasting }) => isLasting) ? '; not that of other tabs' : ''}`}
         />
       )}
     </dl>

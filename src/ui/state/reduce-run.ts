@@ -114,6 +114,12 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'dealt':
       run.log.add(event)
       return { ...run, dealt: { samples: event.samples, step: event.step } }
+    case 'unlike': {
+      run.log.add(event)
+      const { step, text, isLasting, ranks } = event
+      const who = ranks.map((rank) => run.members[rank]?.name ?? `rank ${rank}`)
+      return { ...run, unlike: [...run.unlike, { step, who, text, isLasting }] }
+    }
     case 'regrouped':
       run.log.add(event)
       return {

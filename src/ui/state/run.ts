@@ -85,6 +85,13 @@ export interface Run {
   readonly log: RunLog
   /** With `exact`: of the state before the newest step; null before that. */
   readonly stateHash: string | null
+  /** With `exact`: whose bits were found to be others than the run's, as `RunEvent` tells; by name. */
+  readonly unlike: readonly {
+    readonly step: number
+    readonly who: readonly string[]
+    readonly text: string
+    readonly isLasting: boolean
+  }[]
   /** By rank, of a full step, since `step`; null while they are as even as the settings have them. */
   readonly dealt: { readonly samples: readonly number[]; readonly step: number } | null
   /** The last few seconds of training, without pauses and tests. */
@@ -200,6 +207,7 @@ export function newRun(
     dealt: null,
     log: new RunLog(),
     stateHash: null,
+    unlike: [],
     recent: [],
     testingSinceMs: null,
     tests: [],

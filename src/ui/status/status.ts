@@ -174,9 +174,14 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
           : hasOwnModels(run)
             ? `${ranks}, each with its own model, share the ${batch} of every step.`
             : `${ranks} share the ${batch} of every step.`
-      const differences = run.resumed?.differences ?? []
+      const differences = [
+        ...(run.resumed?.differences ?? []),
+        ...run.unlike.map(({ step, text }) => `after step ${step}: ${text}`),
+      ]
       return {
-        ...say(`${how}${resumedWords(run)}${changeWords(run)}${silentWords(run)}${lost}`),
+        ...say(
+          `${how}${resumedWords(run)}${changeWords(run)}${unlikeWords(run)}${silentWords(run)}${lost}`,
+        ),
         ...(differences.length > 0 && {
           more: { summary: 'What differs', text: differences.join('; ') },
         }),
@@ -227,6 +232,16 @@ function changeWords({ changes, regrouped }: Run): string {
     ...(came.length > 0 ? [`${came.join(', ')} joined`] : []),
   ].join('; ')
   return ` ${who}: the run continued from step ${regrouped.step}.`
+}
+
+/** Of an exact run: whose bits are others than the run's. */
+function unlikeWords({ unlike, members }: Run): string {
+  const lasting = unlike.find(({ isLasting }) => isLasting)
+  if (!lasting) return ''
+  const { step, who } = lasting
+  const isOfSome = who.length > 0 && who.length < members.length
+  const others = isOfSome ? `without ${who.join(', ')}` : 'in other tabs'
+  return ` All tabs hold the same weights, but ${step > 0 ? `since step ${step} ` : ''}not those of a run ${others}.`
 }
 
 /** Which of this rank's links are up, and whom the others wait for. */

@@ -9,6 +9,7 @@ import { linkOver } from '../../peer/link/channel-transport.ts'
 import { withLane } from '../../peer/link/lanes.ts'
 import { type Link, type LinkStats, sumStats } from '../../peer/link/link.ts'
 import type { Trainer } from '../../trainer/loop/trainer.ts'
+import type { WarmedUp } from '../../trainer/loop/warm-up.ts'
 import type {
   CheckpointSettings,
   NotARun,
@@ -17,7 +18,7 @@ import type {
 import type { CheckpointPlace } from '../../trainer/saves/run-checkpoint.ts'
 import type { SavedFile } from '../../trainer/saves/save-requests.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
-import type { LookAnswer, LookValue, TaskData, TaskLoaders } from '../../trainer/settings/task.ts'
+import type { LookAnswer, LookValue, TaskLoaders } from '../../trainer/settings/task.ts'
 import type { Phase, RunEvent } from '../../trainer/watch/run-events.ts'
 import type { DeviceType } from '../../util/device.ts'
 import { DataError, PeerError, TabringError } from '../../util/errors.ts'
@@ -61,7 +62,7 @@ class ComputeWorker implements ComputeApi {
   /** That came before its crew was made. */
   #admissions: { readonly admission: Admission; readonly links: Map<number, Link> }[] = []
   /** The newest preparation for a run that is on, and for which settings. */
-  #prepared: { readonly of: string; readonly data: Promise<TaskData | undefined> } | undefined
+  #prepared: { readonly of: string; readonly work: Promise<WarmedUp | undefined> } | undefined
   /** The newest run, until its very end. */
   #run: Promise<RunResult> | undefined
   /** What the newest run has measured, and of which ranks' links. */
@@ -138,13 +139,13 @@ class ComputeWorker implements ComputeApi {
         const runtime = await this.#openRuntime()
         return warmUp({ config, task, runtime, baseUrl, onPhase })
       }
-      this.#prepared = { of, data: prepare() }
+      this.#prepared = { of, work: prepare() }
     }
-    const { data } = this.#prepared
+    const { work } = this.#prepared
     try {
-      await data
+      await work
     } catch (error) {
-      if (this.#prepared?.data === data) this.#prepared = undefined
+      if (this.#prepared?.work === work) this.#prepared = undefined
       throw error
     }
   }
@@ -176,7 +177,7 @@ class ComputeWorker implements ComputeApi {
     const { who } = membership
     const ways =
       who && [who, ...[...links].map(([peer, { kind }]) => `${peer} ${kind}`).sort()].join()
-    const prepared = this.#prepared?.of === JSON.stringify(config) ? this.#prepared.data : undefined
+    const prepared = this.#prepared?.of === JSON.stringify(config) ? this.#prepared.work : undefined
     this.#prepared = undefined
     const run = async (): Promise<RunResult> => {
       // An aborted run may still be compiling; what it holds is freed when it has come to its end.
@@ -242,7 +243,7 @@ class ComputeWorker implements ComputeApi {
         config,
         task,
         given,
-        loaded: await prepared,
+        warm: await prepared,
         linksBefore: ways && ways === this.#measured?.ways ? this.#measured.links : undefined,
         baseUrl,
         onEvent: (event) => {

@@ -183,6 +183,7 @@ const resumedEvents: TabEvent[] = [
     differences: ['ranks 3, now 2', 'buckets'],
     rank: 0,
   },
+  { event: 'unlike', step: 1, text: 'rank 1 computes other bits', isLasting: true, rank: 0 },
   step(2),
   { event: 'checkpoint', step: 2, name: 'step-2.safetensors', isBest: true, rank: 0 },
   { event: 'checkpoint', step: 2, name: 'step-2.safetensors', isBest: true, rank: 1 },
@@ -201,13 +202,20 @@ test.each([
   const lines = output.text.trim().split('\n')
   if (isJson) {
     const told = lines.map((line) => JSON.parse(line))
-    expect(told.map(({ event }) => event)).toEqual(['resumed', 'step', 'checkpoint', 'done'])
-    expect([told[0], told[2]]).toEqual([resumedEvents[0], resumedEvents[2]])
+    expect(told.map(({ event }) => event)).toEqual([
+      'resumed',
+      'unlike',
+      'step',
+      'checkpoint',
+      'done',
+    ])
+    expect([told[0], told[1], told[3]]).toEqual([0, 1, 3].map((at) => resumedEvents[at]))
     return
   }
   expect(error.text).toBe(
     'train: resuming from step 1 in epoch 1, best accuracy 50.00 %\n' +
-      'train: no longer bit for bit the saved run: ranks 3, now 2; buckets\n',
+      'train: no longer bit for bit the saved run: ranks 3, now 2; buckets\n' +
+      'train: after step 1: rank 1 computes other bits\n',
   )
   expect(lines.slice(0, 2)).toEqual([
     expect.stringMatching(/^step 2\/2 {2}loss 0\.2500/),

@@ -1,4 +1,4 @@
-import { afterEach, expect, test, vi } from 'vitest'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { task } from '../../../demos/playground/demo.ts'
 import { pointsToBytes } from '../../../demos/playground/given-points.ts'
@@ -13,7 +13,13 @@ import type { RunEvent, TrainerResult } from '../../../src/trainer/watch/run-eve
 import { runLogIn } from '../../../src/trainer/watch/run-log.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { ElasticRoom } from '../../support/elastic-room.ts'
-import { lossesOf, type RankEnd, resultsOf, trainRanks } from '../../support/train-ranks.ts'
+import {
+  lossesOf,
+  type RankEnd,
+  resultsOf,
+  resumedOf,
+  trainRanks,
+} from '../../support/train-ranks.ts'
 
 // A run continues with the ranks that are left, and with those that come, from the newest state that one of them has kept.
 
@@ -27,6 +33,7 @@ const settings = {
 afterEach(() => vi.restoreAllMocks())
 
 interface Member {
+  readonly events: readonly RunEvent[]
   readonly end: Promise<RankEnd>
   /** As a tab that is closed. */
   kill(): void
@@ -72,6 +79,7 @@ function enter(
     return own.run().finally(() => own.destroy())
   }
   return {
+    events,
     end: train().then(
       (result) => ({ result, events }),
       (reason: unknown) => ({ reason, events }),
@@ -211,6 +219,105 @@ test.each(['adamw', 'sgd'] as const)(
     expect(groups.map(({ worldSize }) => worldSize)).toEqual([3, 2, 4, 1])
   },
 )
+
+describe('an exact run in which a rank joins', () => {
+  const input = { exact: true, virtualWorkers: 4, steps: 40, saves: 'auto' } as const
+
+  /** Two ranks, then a third one that trains `given`, then two leave and a fourth one comes. */
+  async function joined(given: Task) {
+    warned()
+    const folder = seenFolder()
+    const checkpoints = { folder: async () => folder }
+    const room = new ElasticRoom(['a', 'b'])
+    const [a, b] = ['a', 'b'].map((name) => enter(room, name, input, { checkpoints }))
+    await b.after(12)
+    room.become(['a', 'b', 'c'])
+    a.regroup()
+    const c = enter(room, 'c', input, { task: given, joins: true, checkpoints })
+    await c.after(20)
+    room.become(['a', 'd'])
+    a.regroup()
+    const d = enter(room, 'd', input, { joins: true, checkpoints })
+    const results = resultsOf(await Promise.all([a.end, d.end]))
+    expect(results[1].paramHash).toBe(results[0].paramHash)
+    const { unlike, proof } = runLogIn(load((await getCheckpoint(folder, 'latest'))!).log)!
+    return { ranks: [a, c, d], unlike, proof, hash: results[0].paramHash }
+  }
+  const unlikeOf = ({ events }: Member) => events.filter((event) => event.event === 'unlike')
+
+  test.each([
+    [
+      'another version',
+      { forward: (...args) => task.forward(...args).mul(1.001) },
+      'computed bits',
+    ],
+    [
+      'other data',
+      { load: (source) => task.load({ ...source, config: { ...source.config, data: 'circles' } }) },
+      'samples',
+    ],
+  ] as [string, Partial<Task>, string][])(
+    'tells all ranks that it has %s, who join later too, and the log',
+    async (_, own, words) => {
+      const { ranks, unlike, hash } = await joined({ ...(task as Task), ...own })
+      const text = expect.stringMatching(
+        new RegExp(
+          `^on rank 2 \\(.+\\) the ${words} differ from those that the run began with, so its`,
+        ),
+      )
+      const found = { event: 'unlike', step: expect.any(Number), text, isLasting: true }
+      for (const [i, one] of ranks.slice(0, 2).entries())
+        expect(unlikeOf(one)).toEqual([{ ...found, ranks: [2], rank: 2 * i }])
+      expect(unlikeOf(ranks[2])).toEqual([{ ...found, ranks: [], rank: 1 }])
+      const [{ step }] = unlikeOf(ranks[0])
+      expect(step).toBeGreaterThanOrEqual(12)
+      expect(unlike).toEqual([{ step, text, isLasting: true }])
+      const one = await trainRanks(
+        1,
+        { ...settings, ...input },
+        () => new CpuRuntime(),
+        undefined,
+        task as Task,
+      )
+      expect(hash).not.toBe(resultsOf(one)[0].paramHash)
+    },
+  )
+
+  test('tells nothing where all compute the same bits, and the log has their proof', async () => {
+    const { ranks, unlike, proof } = await joined(task as Task)
+    for (const one of ranks) expect(unlikeOf(one)).toEqual([])
+    expect(unlike).toEqual([])
+    const hash = expect.stringMatching(/^[0-9a-f]{16}$/)
+    expect(proof).toEqual({ samples: hash, parameters: hash, results: hash })
+  })
+})
+
+test('an exact run that resumes with other data or bits says so', async () => {
+  const folder = seenFolder()
+  const run = (steps: number, resume: 'latest' | undefined, own: Partial<Task> = {}) => {
+    const input = {
+      ...settings,
+      exact: true,
+      steps,
+      checkpointEvery: resume ? undefined : 0,
+      resume,
+    }
+    const place = () => ({ folder: async () => folder })
+    return trainRanks(1, input, () => new CpuRuntime(), place, { ...(task as Task), ...own })
+  }
+  resultsOf(await run(5, undefined))
+  const differences = async (own: Partial<Task>) => {
+    const ends = await run(8, 'latest', own)
+    resultsOf(ends)
+    return resumedOf(ends[0])[0].differences
+  }
+  expect(await differences({})).toEqual([])
+  const load: Task['load'] = (source) =>
+    task.load({ ...source, config: { ...source.config, data: 'circles' } })
+  expect(await differences({ load })).toEqual(['samples'])
+  const forward: Task['forward'] = (...args) => task.forward(...args).mul(1.001)
+  expect(await differences({ forward })).toEqual(['kernels', 'computed bits'])
+})
 
 test('a resumed run continues with a rank that takes the place of a lost one', async () => {
   warned()

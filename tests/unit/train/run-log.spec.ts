@@ -41,6 +41,9 @@ test('a log notes other ranks and other shares with the step before', () => {
   log.add({ event: 'dealt', step: 1, samples: [40, 24] })
   step(2)
   log.add({ event: 'regrouped', step: 2, worldSize: 3 })
+  const unlike = { step: 2, text: 'rank 2 computes other bits', isLasting: true }
+  log.add({ event: 'unlike', ...unlike })
+  log.add({ event: 'unlike', ...unlike })
   expect(readRunLog(log.text({ exact: true }, null))).toEqual({
     format: 'tabring-run-log-1',
     config: { exact: true },
@@ -50,6 +53,7 @@ test('a log notes other ranks and other shares with the step before', () => {
     ],
     groups: [{ step: 2, worldSize: 3 }],
     deals: [{ step: 1, samples: [40, 24] }],
+    unlike: [unlike],
     end: null,
   })
 })

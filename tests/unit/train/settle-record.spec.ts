@@ -31,10 +31,13 @@ test('equal records are settled with the adapters of all ranks, whatever variant
   expect(await settleAll(mine)).toEqual(
     mine.map((difference) => ({
       status: 'fulfilled',
-      value: { ...own, ...difference, adapters: ['adapter 0', 'adapter 1', 'adapter 2'] },
+      value: {
+        record: { ...own, ...difference, adapters: ['adapter 0', 'adapter 1', 'adapter 2'] },
+        bits: [],
+      },
     })),
   )
-  expect(await settleAll([{}])).toMatchObject([{ value: { adapters: ['adapter 0'] } }])
+  expect(await settleAll([{}])).toMatchObject([{ value: { record: { adapters: ['adapter 0'] } } }])
 })
 
 test.each([

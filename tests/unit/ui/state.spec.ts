@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { noTimes } from '../../../src/graph/plan/step-program.ts'
+import type { RunEvent } from '../../../src/trainer/watch/run-events.ts'
 import { last } from '../../../src/ui/parts/series.ts'
 import { ratesOf, sharesOf, stepSamples } from '../../../src/ui/state/rates.ts'
 import { reduce } from '../../../src/ui/state/reduce.ts'
@@ -352,6 +353,23 @@ describe('a run', () => {
     expect(statusOf(goOn(['kernels'])).text).toContain('Something has changed since')
     expect(statusOf(goOn([])).more).toBeUndefined()
     expect(statusOf(training(1, 1)).text).not.toContain('checkpoint')
+  })
+
+  it('says that the weights depend on who trains, by name, once a tab with other bits has joined', () => {
+    const text = 'on rank 1 (acme one) the computed bits differ from those that the run began with'
+    const found = { event: 'unlike', step: 50, ranks: [1], text, isLasting: true, rank: 0 } as const
+    const hear = (...events: RunEvent[]) =>
+      play(training(3, 60), ...events.map((event) => ({ type: 'event', atMs: 2, event }) as const))
+    const told = hear(found)
+    const { name } = told.run!.members[1]
+    const words = `All tabs hold the same weights, but since step 50 not those of a run without ${name}.`
+    expect(statusOf(told).text).toContain(words)
+    expect(statusOf(told).more).toEqual({ summary: 'What differs', text: `after step 50: ${text}` })
+    expect(told.run!.log.unlike).toEqual([{ step: 50, text, isLasting: true }])
+    expect(statusOf(hear({ ...found, ranks: [] })).text).toContain('of a run in other tabs.')
+    const mended = statusOf(hear({ ...found, isLasting: false }))
+    expect(mended.text).not.toContain('weights')
+    expect(mended.more?.text).toBe(`after step 50: ${text}`)
   })
 
   it('ends well, can be started again, and the new run begins empty', () => {

@@ -1,0 +1,125 @@
+import type { AnyRuntime } from '../../graph/memory/runtime.ts'
+import { formatRanks } from '../../util/format-ranks.ts'
+import type { Proof } from '../exact/exact-step.ts'
+import type { RunEvent } from '../watch/run-events.ts'
+import type { RunLog, RunLogFile } from '../watch/run-log.ts'
+
+/** By what an exact run knows the bits of a rank. */
+export interface Bits {
+  readonly proof: Proof
+  /** What the run began with, where the rank knows that. */
+  readonly known?: Proof
+  /** What it knows of others that were unlike it. */
+  readonly lasting?: RunLogFile['unlike'][number]
+}
+
+/** What a device has computed, by which the others know it. */
+export interface Proved {
+  readonly runtime: AnyRuntime
+  readonly proof: Proof
+}
+
+/** Whether the ranks of an exact run compute the bits that it began with. */
+export class RunBits {
+  readonly #log: RunLog
+  readonly #onEvent: (event: RunEvent) => void
+  #proved: Proved | undefined
+  #unlike: Unlike | undefined
+  #before: Bits['lasting']
+  /** The newest that this rank has told. */
+  #told: string | undefined
+
+  /** `proved`: where `warmUp` has computed it. */
+  constructor(log: RunLog, onEvent: (event: RunEvent) => void, proved?: Proved) {
+    this.#log = log
+    this.#onEvent = onEvent
+    this.#proved = proved
+  }
+
+  /** What this rank tells the others. `prove`: computes it, once for a device. `earlier`: the log that came with the run's state. */
+  async own(
+    runtime: AnyRuntime,
+    prove: () => Promise<Proof>,
+    earlier: RunLogFile | undefined,
+  ): Promise<Bits> {
+    if (this.#proved?.runtime !== runtime) this.#proved = { runtime, proof: await prove() }
+    const { proof } = this.#proved
+    const known = this.#log.proof ?? earlier?.proof
+    const lasting = [...this.#log.unlike, ...(earlier?.unlike ?? [])].find(isLasting)
+    return { proof, ...(known && { known }), ...(lasting && { lasting }) }
+  }
+
+  /** Takes what all ranks have told; none without `exact`. */
+  take(bits: readonly Bits[], adapters: readonly string[]): void {
+    if (bits.length === 0) return
+    const { known, unlike } = unlikeBits(bits, adapters)
+    this.#log.proof = known
+    this.#unlike = unlike
+    this.#before = bits.find(({ lasting }) => lasting)?.lasting
+  }
+
+  /** What the run that a log is of began with otherwise, in words; undefined where that is not known. */
+  differenceFrom(log: RunLogFile | undefined): string | undefined {
+    const own = this.#log.proof
+    const part = own && log?.proof && differingPart(own, log.proof)
+    return part && parts[part]
+  }
+
+  /** Tells what is news to this rank: what ranks of earlier groups have found, and who is unlike the run from `step` on. */
+  tell(step: number, rank: number): void {
+    const tell = (found: Omit<Extract<RunEvent, { event: 'unlike' }>, 'event' | 'rank'>) => {
+      this.#told = found.text
+      this.#onEvent({ event: 'unlike', ...found, rank })
+    }
+    if (this.#before && this.#told === undefined) tell({ ...this.#before, ranks: [] })
+    const unlike = this.#unlike
+    if (unlike && unlike.text !== this.#told) tell({ step, ...unlike, isLasting: true })
+  }
+}
+
+const isLasting = (found: RunLogFile['unlike'][number]): boolean => found.isLasting
+
+interface Unlike {
+  readonly ranks: readonly number[]
+  readonly text: string
+}
+
+/** In words. The first part that differs says why the later ones do. */
+const parts = {
+  samples: 'samples',
+  parameters: 'first parameters',
+  results: 'computed bits',
+} as const satisfies Record<keyof Proof, string>
+
+/**
+ * What the run began with, the same on all ranks, and which ranks compute or have something else: with another device, browser, version or data.
+ * From then on the run depends on who computes which virtual worker. Undefined where all are like it.
+ *
+ * `bits`, `adapters`: by rank.
+ */
+function unlikeBits(
+  bits: readonly Bits[],
+  adapters: readonly string[],
+): { readonly known: Proof; readonly unlike: Unlike | undefined } {
+  const known = bits.find((one) => one.known)?.known ?? bits[0].proof
+  const ranksOf = new Map<keyof Proof, number[]>()
+  for (const [rank, { proof }] of bits.entries()) {
+    const part = differingPart(proof, known)
+    if (part) ranksOf.set(part, [...(ranksOf.get(part) ?? []), rank])
+  }
+  if (ranksOf.size === 0) return { known, unlike: undefined }
+  const each = [...ranksOf].map(([part, ranks]) => {
+    const on = [...new Set(ranks.map((rank) => adapters[rank]))].join(', ')
+    return `on ${formatRanks(ranks)} (${on}) the ${parts[part]}`
+  })
+  return {
+    known,
+    unlike: {
+      ranks: [...ranksOf.values()].flat(),
+      text: `${each.join(', and ')} differ from those that the run began with, so its weights depend on which ranks train`,
+    },
+  }
+}
+
+const differingPart = (one: Proof, other: Proof): keyof Proof | undefined =>
+  (Object.keys(parts) as (keyof Proof)[]).find((key) => one[key] !== other[key])
