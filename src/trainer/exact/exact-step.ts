@@ -30,7 +30,7 @@ import { clipDivisor } from './clip-divisor.ts'
 import { isUnfit, judge, startExponent } from './exponents.ts'
 import { blockCount, exponentsOf, type Layout, layOut, marksIn, type Place } from './layout.ts'
 import type { LossScale } from './loss-scale.ts'
-import { compareStates, hashOf } from './state-hashes.ts'
+import { compareStates, hashOf, stepLabel } from './state-hashes.ts'
 import { Tail } from './tail.ts'
 import type { VirtualWorkers } from './virtual-workers.ts'
 
@@ -204,7 +204,7 @@ export class ExactStep implements StepProgram {
     const hashed = [...values, unscaled, ...statistics, ...this.#scaleState]
     const stateHash = formatHash(hashOf(hashed, hash))
     const dealt = formatHash(hashOf([Int32Array.from(deal.counts)])).slice(0, 8)
-    const label = `exact ${stateHash} ${dealt}`
+    const label = stepLabel(stateHash, dealt)
     const times = { ...noTimes }
     for (let attempt = 1; ; attempt++) {
       const { first, count } = workers

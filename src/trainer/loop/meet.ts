@@ -2,6 +2,8 @@ import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { loadPart } from '../../util/load-part.ts'
 import type { KeptStates } from '../saves/kept-state.ts'
+import { hashOfState } from '../saves/state-hash.ts'
+import { agreeOnState, type StatesDiffered } from './agree-on-state.ts'
 import { shareBytes } from './share-bytes.ts'
 
 /** What ranks settle when they meet in a group that follows another: the same on all of them. */
@@ -14,6 +16,8 @@ export interface Settled {
   readonly losses: number
   /** The rank that has what a person gave, where another lacks it. */
   readonly giver: number | undefined
+  /** Of an exact run: ranks held other states of that step. */
+  readonly differed?: StatesDiffered
 }
 
 /** What a rank brings besides the states that it has kept. */
@@ -26,17 +30,24 @@ const label = 'the kept state'
 
 /**
  * Settles the newest step that any rank has kept, and brings that state to those that lack it; later ones are forgotten. All ranks of a new
- * group call it first.
+ * group call it first. `isExact`: ranks that hold another state of that step than most count among those that lack it (`agreeOnState`).
  *
  * errors: the group's.
  */
-export async function meet(group: ProcessGroup, kept: KeptStates, own: Brought): Promise<Settled> {
-  const told = await gatherJson('what the ranks have kept', group, { ...own, steps: kept.steps })
-  const most = (read: (one: (typeof told)[number]) => readonly number[]) =>
-    Math.max(0, ...told.flatMap(read))
-  const step = most(({ steps }) => steps)
+export async function meet(
+  group: ProcessGroup,
+  kept: KeptStates,
+  own: Brought,
+  isExact: boolean,
+): Promise<Settled> {
+  const held = kept.states.map((state) => ({
+    step: state.progress.step,
+    hash: isExact ? hashOfState(state) : '',
+  }))
+  const told = await gatherJson('what the ranks have kept', group, { ...own, held })
+  const most = (read: (one: (typeof told)[number]) => number) => Math.max(0, ...told.map(read))
+  const { step, hasIt, differed } = agreeOnState(told.map((one) => one.held))
   kept.backTo(step)
-  const hasIt = told.map(({ steps }) => steps.includes(step))
   const keeper = giverAmong(hasIt)
   if (keeper !== undefined) {
     const { packState, unpackState } = await loadPart(
@@ -50,8 +61,9 @@ export async function meet(group: ProcessGroup, kept: KeptStates, own: Brought):
   }
   return {
     step,
-    suspect: most(({ suspect }) => [suspect]),
-    losses: most(({ losses }) => [losses]),
+    suspect: most(({ suspect }) => suspect),
+    losses: most(({ losses }) => losses),
+    ...(differed && { differed }),
     giver: giverAmong(told.map(({ hasGiven }) => hasGiven)),
   }
 }

@@ -2,6 +2,7 @@ import { type AnyRuntime, Runtime } from '../../graph/memory/runtime.ts'
 import { withoutEpoch } from '../../peer/collective/failure.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { type ErrorCode, GpuError, PeerError, TabringError } from '../../util/errors.ts'
+import { isDiverged } from '../exact/state-hashes.ts'
 import type { KeptStates } from '../saves/kept-state.ts'
 import { type Brought, meet, type Settled } from './meet.ts'
 
@@ -41,6 +42,8 @@ export interface RecoveryOptions {
   readonly regroup?: (ended: ProcessGroup) => Promise<ProcessGroup>
   /** Whether the group that follows may have other ranks: then a lost rank does not end the run. Default: the same ranks meet again. */
   readonly isElastic?: boolean
+  /** Of an elastic run with `exact`: ranks that hold other states meet again, and take that of most. Default: such a difference ends the run. */
+  readonly isExact?: boolean
 }
 
 /**
@@ -66,9 +69,11 @@ export class Recovery {
     this.#losses = 0
   }
 
-  /** The code by which a failure of this rank is told to the others, who take a lost device for something to go on after. */
+  /** The code by which a failure of this rank is told to the others, who take a lost device, or a state that differs, for something to go on after. */
   finalCode(code: ErrorCode): ErrorCode {
-    return code === lostCode ? 'peer.aborted' : code
+    const { isElastic = false, isExact = false } = this.#options
+    const isMended = isElastic && isExact && code === 'train.diverged'
+    return code === lostCode || isMended ? 'peer.aborted' : code
   }
 
   /**
@@ -91,7 +96,7 @@ export class Recovery {
     if (reason === undefined) throw error
     this.#losses++
     this.lostDevices++
-    const [step = 0] = kept.steps
+    const step = kept.newest?.progress.step ?? 0
     tellLoss(`the device was lost (${reason}).`, step)
     const { suspect } = brought
     return {
@@ -106,7 +111,13 @@ export class Recovery {
 
   #follows(error: PeerError | undefined): error is PeerError {
     if (!error) return false
-    return isLoss(error) || (this.#options.isElastic === true && isRankLost(error))
+    const { isElastic = false } = this.#options
+    return isLoss(error) || (isElastic && isRankLost(error)) || this.#isMended(error)
+  }
+
+  #isMended(error: unknown): boolean {
+    const { isElastic = false, isExact = false } = this.#options
+    return isElastic && isExact && isDiverged(error)
   }
 
   async #together(
@@ -126,24 +137,36 @@ export class Recovery {
         })
       }
       group.abort(new PeerError(lostCode, text))
-    }
+    } else if (!group.error && this.#isMended(error)) group.abort(error as PeerError)
     if (!regroup || !(isPlanned || this.#follows(group.error))) throw error
     const loss = group.error && withoutEpoch(group.error.message, group.epoch)
-    if (isLoss(group.error)) this.#losses++
+    if (isLoss(group.error) || this.#isMended(group.error)) this.#losses++
     const next = await regroup(group)
     let current = runtime
     try {
-      const settled = await meet(next, kept, { ...brought, losses: this.#losses })
+      const settled = await meet(
+        next,
+        kept,
+        { ...brought, losses: this.#losses },
+        this.#options.isExact ?? false,
+      )
       this.#losses = settled.losses
       if (settled.losses > mostLosses) {
         // All ranks say so: the first to throw ends the group for those that are still settling.
         await next.barrier().catch(() => undefined)
+        if (this.#isMended(group.error))
+          throw new PeerError(
+            'train.diverged',
+            `replicas: the ${group.size} ranks held other states ${settled.losses} times without progress in training, at most ${mostLosses} times are allowed; ${loss} Restart without the rank that computes or keeps wrong bits.`,
+          )
         throw new GpuError(
           lostCode,
           `device: the ${group.size} ranks lost GPU devices ${settled.losses} times without progress in training, at most ${mostLosses} times are allowed; ${loss} Close other pages that use the GPU, or start again with a smaller batch or without that rank.`,
         )
       }
-      if (loss !== undefined) tellLoss(loss, settled.step)
+      const { differed } = settled
+      if (differed) tellLoss(`${differed.text}.`, settled.step)
+      else if (loss !== undefined) tellLoss(loss, settled.step)
       if (await isGone(current)) {
         if (!reopen) throw error
         this.lostDevices++

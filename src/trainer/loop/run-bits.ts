@@ -26,6 +26,8 @@ export class RunBits {
   #proved: Proved | undefined
   #unlike: Unlike | undefined
   #before: Bits['lasting']
+  /** This rank has told of what lasts. */
+  #knows = false
   /** The newest that this rank has told. */
   #told: string | undefined
 
@@ -45,6 +47,7 @@ export class RunBits {
     if (this.#proved?.runtime !== runtime) this.#proved = { runtime, proof: await prove() }
     const { proof } = this.#proved
     const known = this.#log.proof ?? earlier?.proof
+    this.#knows = this.#log.unlike.some(isLasting)
     const lasting = [...this.#log.unlike, ...(earlier?.unlike ?? [])].find(isLasting)
     return { proof, ...(known && { known }), ...(lasting && { lasting }) }
   }
@@ -71,7 +74,7 @@ export class RunBits {
       this.#told = found.text
       this.#onEvent({ event: 'unlike', ...found, rank })
     }
-    if (this.#before && this.#told === undefined) tell({ ...this.#before, ranks: [] })
+    if (this.#before && !this.#knows) tell({ ...this.#before, ranks: [] })
     const unlike = this.#unlike
     if (unlike && unlike.text !== this.#told) tell({ step, ...unlike, isLasting: true })
   }

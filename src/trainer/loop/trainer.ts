@@ -8,6 +8,7 @@ import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import { type LinkMeasurement, measureLinks } from '../../peer/group/measure-links.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
+import { isDiverged } from '../exact/state-hashes.ts'
 import {
   beginning,
   KeptStates,
@@ -125,7 +126,7 @@ export class Trainer {
     const regroupHere = async (ended: ProcessGroup) => {
       const { error } = ended
       const hasOtherRanks = isElastic && !isLoss(error)
-      if (hasOtherRanks && error)
+      if (hasOtherRanks && error && !isDiverged(error))
         options.onEvent({ event: 'lost', text: error.message, rank: ended.rank })
       // What is asked for from now on is for the step after.
       this.#loop.isRegroupAsked = false
@@ -140,7 +141,12 @@ export class Trainer {
       return this.#group
     }
     this.#tellSilence()
-    this.#recovery = new Recovery({ reopen, regroup: regroup && regroupHere, isElastic })
+    this.#recovery = new Recovery({
+      reopen,
+      regroup: regroup && regroupHere,
+      isElastic,
+      isExact: options.config.exact,
+    })
   }
 
   /** errors: `config.invalid`, `data.*`, `gpu.*`, `peer.*`, `train.*`. A failure here is made known to all ranks. */
@@ -264,10 +270,11 @@ export class Trainer {
     if (!this.#data) onEvent({ event: 'phase', phase: 'load', rank })
     if (joins && !this.#hasMet) {
       const brought = { suspect: 0, losses: 0, hasGiven: false }
-      const { suspect, step } = await meet(group, this.#kept, brought)
+      const { suspect, step, differed } = await meet(group, this.#kept, brought, config.exact)
       this.#hasMet = true
       this.#loop.suspect = suspect
       onEvent({ event: 'regrouped', step, worldSize, rank })
+      if (differed) onEvent({ event: 'unlike', step, ...differed, rank })
     }
     if (this.#given === null) await this.#shareGiven(given)
     this.#data ??= warm?.data ?? (await task.load({ config, given: this.#given, baseUrl }))
@@ -300,7 +307,8 @@ export class Trainer {
     const { config, signal, isElastic, onEvent } = this.#options
     if (signal?.aborted) throw error
     const place = { group: this.#group, runtime: this.#runtime }
-    if (config.exact && isElastic && isRankLost(place.group.error)) await this.#keepNow()
+    const ended = place.group.error ?? error
+    if (config.exact && isElastic && (isRankLost(ended) || isDiverged(ended))) await this.#keepNow()
     const isNan = error instanceof TabringError && error.code === 'train.nan' && !place.group.error
     if (isNan) {
       // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
@@ -318,6 +326,7 @@ export class Trainer {
       if (isElastic && group !== place.group) {
         const { rank, size: worldSize } = group
         onEvent({ event: 'regrouped', step: next.step, worldSize, rank })
+        if (next.differed) onEvent({ event: 'unlike', step: next.step, ...next.differed, rank })
       }
       if (giver !== undefined)
         await this.#shareGiven(giver === group.rank ? this.#given! : undefined)
@@ -332,8 +341,8 @@ export class Trainer {
   async #keepNow(): Promise<void> {
     await this.#loop.settle()
     const { progress } = this.#loop
-    if (!this.#setup || !progress || progress.step <= (this.#kept.newest?.progress.step ?? 0))
-      return
+    const { newest } = this.#kept
+    if (!this.#setup || !progress || (newest && progress.step <= newest.progress.step)) return
     try {
       this.#kept.add(await keepState(this.#setup.parts, progress, this.#logFile))
     } catch {

@@ -47,13 +47,15 @@ export class KeptStates {
     return this.#states[0]
   }
 
-  /** Steps of the states, the newest first. */
-  get steps(): number[] {
-    return this.#states.map(({ progress }) => progress.step)
+  /** The newest first. */
+  get states(): readonly KeptState[] {
+    return this.#states
   }
 
+  /** One of a step takes the place of another of that step. */
   add(state: KeptState): void {
-    this.#states = [state, ...this.#states].slice(0, mostKept)
+    const others = this.#states.filter(({ progress }) => progress.step !== state.progress.step)
+    this.#states = [state, ...others].slice(0, mostKept)
   }
 
   /** Forgets the states of later steps. */

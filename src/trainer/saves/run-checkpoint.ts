@@ -7,7 +7,6 @@ import {
   readState,
   unpackCheckpoint,
 } from '../../ddp/checkpoint/checkpoint-file.ts'
-import { formatHash, hashWords } from '../../kernels/hash/hash-words.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { aboutOf } from '../settings/about-run.ts'
@@ -18,6 +17,7 @@ import { type RunLogFile, runLogIn } from '../watch/run-log.ts'
 import type { Progress, RunParts } from './kept-state.ts'
 import { readOfMost } from './most-held.ts'
 import type { ReadRun } from './save-requests.ts'
+import { hashOfState } from './state-hash.ts'
 
 /** Where a run's checkpoints are; rank 0 alone uses it, with `exact` each rank its own. */
 export interface CheckpointPlace {
@@ -137,7 +137,7 @@ export async function writeRun(
     label: `step-${step}`,
     isBest,
     keepLast,
-    ...(config.exact && { stateHash: hashOf({ model, optimizer, scaler }) }),
+    ...(config.exact && { stateHash: hashOfState({ model, optimizer, scaler }) }),
     run,
     ...(run !== undefined && { keepRuns }),
     isKept,
@@ -146,14 +146,6 @@ export async function writeRun(
     ...(Number.isFinite(score) && { score: { on: config.data, value: score } }),
   })
   return entry.name
-}
-
-/** 64 bits, of all tensors and numbers. */
-function hashOf(state: SavedState): string {
-  const bytes = save(state)
-  const words = new Uint32Array(Math.ceil(bytes.length / 4))
-  new Uint8Array(words.buffer).set(bytes)
-  return formatHash(hashWords(words))
 }
 
 /**

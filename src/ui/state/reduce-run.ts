@@ -68,7 +68,7 @@ function inGroup(run: Run, { epoch, rank, worldSize, members, links }: Assignmen
   const without = (some: Assignment['members'], others: Assignment['members']) =>
     some.filter(({ id }) => !others.some((one) => one.id === id)).map(({ name }) => name)
   const change = { left: without(run.members, members), came: without(members, run.members) }
-  // After a lost device the same ranks meet again.
+  // After a lost device, or with states that differ, the same ranks meet again.
   const isChanged = change.left.length + change.came.length > 0
   return {
     ...run,
@@ -79,6 +79,7 @@ function inGroup(run: Run, { epoch, rank, worldSize, members, links }: Assignmen
     peers: links.map(({ peerRank }) => peerRank),
     ways: Object.fromEntries(links.map(({ peerRank, kind }) => [peerRank, kind])),
     changes: isChanged ? [...run.changes, change] : run.changes,
+    regrouped: isChanged ? null : run.regrouped,
     dealt: null,
   }
 }
@@ -124,7 +125,10 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       run.log.add(event)
       return {
         ...run,
-        regrouped: { step: event.step, worldSize: event.worldSize },
+        regrouped:
+          run.joins || run.changes.length > 0
+            ? (run.regrouped ?? { step: event.step, worldSize: event.worldSize })
+            : null,
         joins: false,
         lossText: null,
         silent: [],

@@ -114,7 +114,7 @@ export interface Run {
     readonly left: readonly string[]
     readonly came: readonly string[]
   }[]
-  /** The step after which an elastic run continued in another group, the newest time; null before. */
+  /** The step after which an elastic run continued with other ranks, the newest time; null before. */
   readonly regrouped: { readonly step: number; readonly worldSize: number } | null
   /** Of the loss for which an elastic run waits for its next group; null while it trains. */
   readonly lossText: string | null

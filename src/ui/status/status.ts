@@ -176,7 +176,9 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
             : `${ranks} share the ${batch} of every step.`
       const differences = [
         ...(run.resumed?.differences ?? []),
-        ...run.unlike.map(({ step, text }) => `after step ${step}: ${text}`),
+        ...run.unlike.flatMap(({ step, text, isLasting }) =>
+          isLasting ? [`after step ${step}: ${text}`] : [],
+        ),
       ]
       return {
         ...say(
@@ -234,14 +236,16 @@ function changeWords({ changes, regrouped }: Run): string {
   return ` ${who}: the run continued from step ${regrouped.step}.`
 }
 
-/** Of an exact run: whose bits are others than the run's. */
+/** Of an exact run: whose bits or states were others than the run's. */
 function unlikeWords({ unlike, members }: Run): string {
   const lasting = unlike.find(({ isLasting }) => isLasting)
-  if (!lasting) return ''
+  const mended = unlike.findLast(({ isLasting }) => !isLasting)
+  const mending = mended ? ` After step ${mended.step} ${mended.text}.` : ''
+  if (!lasting) return mending
   const { step, who } = lasting
   const isOfSome = who.length > 0 && who.length < members.length
   const others = isOfSome ? `without ${who.join(', ')}` : 'in other tabs'
-  return ` All tabs hold the same weights, but ${step > 0 ? `since step ${step} ` : ''}not those of a run ${others}.`
+  return `${mending} All tabs hold the same weights, but ${step > 0 ? `since step ${step} ` : ''}not those of a run ${others}.`
 }
 
 /** Which of this rank's links are up, and whom the others wait for. */

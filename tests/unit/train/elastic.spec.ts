@@ -5,6 +5,7 @@ import { pointsToBytes } from '../../../demos/playground/given-points.ts'
 import { getCheckpoint } from '../../../src/data/checkpoint-folder.ts'
 import { load } from '../../../src/data/saved-tree.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ExactOptimizer } from '../../../src/optim/exact/exact-optimizer.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { Trainer, type TrainerOptions } from '../../../src/trainer/loop/trainer.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
@@ -289,6 +290,85 @@ describe('an exact run in which a rank joins', () => {
     expect(unlike).toEqual([])
     const hash = expect.stringMatching(/^[0-9a-f]{16}$/)
     expect(proof).toEqual({ samples: hash, parameters: hash, results: hash })
+  })
+})
+
+describe('where the states of an exact run differ', () => {
+  /** The ends of ranks of which rank 1 finds a bit of its optimizer state flipped in those of its updates, and the hash of an undisturbed run. */
+  async function flipped(size: number, at: readonly number[]) {
+    const warn = warned()
+    const input = { exact: true, virtualWorkers: 4, steps: 70 } as const
+    const open = () => new CpuRuntime()
+    const one = await trainRanks(1, { ...settings, ...input }, open, undefined, task as Task)
+    const models = new Set<unknown>()
+    const poor = {
+      ...task,
+      model: (...args) => {
+        const made = (task as Task).model(...args)
+        models.add(made.parameters()[0])
+        return made
+      },
+    } as Task
+    const left = [...at]
+    let step = 0
+    const { update } = ExactOptimizer.prototype
+    vi.spyOn(ExactOptimizer.prototype, 'update').mockImplementation(function (
+      this: ExactOptimizer,
+      ...args
+    ) {
+      if (args[0] === 0 && models.has(this.parameters[0]) && ++step === left[0]) {
+        left.shift()
+        const [moment] = this.moments
+        new Uint32Array(moment.buffer, moment.byteOffset)[0] ^= 1 << 29
+      }
+      update.apply(this, args)
+    })
+    const names = ['a', 'b', 'c', 'd'].slice(0, size)
+    const room = new ElasticRoom(names)
+    const members = names.map((name) =>
+      enter(room, name, input, name === 'b' ? { task: poor } : {}),
+    )
+    const ends = await Promise.all(members.map(({ end }) => end))
+    const told = ends.map(({ events }) => events.filter(({ event }) => event === 'unlike'))
+    const texts = warn.mock.calls.map(([text]) => String(text))
+    return { ends, told, texts, paramHash: resultsOf(one)[0].paramHash }
+  }
+
+  test('the fewer take the state of the more, and the run ends with the bits of one rank', async () => {
+    const { ends, told, texts, paramHash } = await flipped(3, [61])
+    for (const result of resultsOf(ends)) expect(result.paramHash).toBe(paramHash)
+    const text = 'the state of rank 1 differed from that of ranks 0 and 2, and is replaced by it'
+    for (const [rank, own] of told.entries())
+      expect(own).toEqual([{ event: 'unlike', step: 61, ranks: [1], text, isLasting: false, rank }])
+    expect(texts).toEqual(told.map(() => `tabring: ${text}. Training resumes from step 61.`))
+    for (const { events } of ends) {
+      expect(events.filter(({ event }) => event === 'lost')).toEqual([])
+      expect(events.filter(({ event }) => event === 'step')).toHaveLength(70)
+    }
+  })
+
+  test('two ranks go back to the newest state in which they agree', async () => {
+    const { ends, told, paramHash } = await flipped(2, [61])
+    for (const result of resultsOf(ends)) expect(result.paramHash).toBe(paramHash)
+    for (const own of told) expect(own).toMatchObject([{ step: 50, isLasting: false }])
+  })
+
+  test('two ranks that have kept no state in which they agree take that of rank 0, and say so', async () => {
+    const { ends, told } = await flipped(2, [21])
+    const [first, second] = resultsOf(ends)
+    expect(second.paramHash).toBe(first.paramHash)
+    for (const own of told) expect(own).toMatchObject([{ step: 21, isLasting: true }])
+  })
+
+  test('a rank whose bits flip again and again ends the run', async () => {
+    const { ends } = await flipped(3, [51, 52, 53, 54, 55, 56])
+    for (const { reason } of ends)
+      expect(reason).toMatchObject({
+        code: 'train.diverged',
+        message: expect.stringMatching(
+          /^replicas: the 3 ranks held other states 4 times without progress in training/,
+        ),
+      })
   })
 })
 

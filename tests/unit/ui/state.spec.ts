@@ -367,9 +367,13 @@ describe('a run', () => {
     expect(statusOf(told).more).toEqual({ summary: 'What differs', text: `after step 50: ${text}` })
     expect(told.run!.log.unlike).toEqual([{ step: 50, text, isLasting: true }])
     expect(statusOf(hear({ ...found, ranks: [] })).text).toContain('of a run in other tabs.')
-    const mended = statusOf(hear({ ...found, isLasting: false }))
-    expect(mended.text).not.toContain('weights')
-    expect(mended.more?.text).toBe(`after step 50: ${text}`)
+    const mended = hear(
+      { event: 'regrouped', step: 50, worldSize: 3, rank: 0 },
+      { ...found, text: 'the state of rank 1 differed', isLasting: false },
+    )
+    const { text: mending, more } = statusOf(mended)
+    expect(mending).toMatch(/every step\. After step 50 the state of rank 1 differed\.$/)
+    expect(more).toBeUndefined()
   })
 
   it('ends well, can be started again, and the new run begins empty', () => {
