@@ -171,3 +171,44 @@ test('tabs close, crash, stop answering and come at random steps: the rest reach
     await stopped.close().catch(() => undefined)
   }
 }, 300_000)
+
+test('a tab whose memory is damaged takes the state of the others, and all end with the bits of one tab', async () => {
+  const settings = '?demo=digits&steps=160&exact=true'
+  const pages = await openRoom(3, `${settings}&maxStepsPerSec=20`)
+  const [maker, poor] = pages
+  const inWorkers = (work: () => void) =>
+    Promise.all(poor.workers().map((worker) => worker.evaluate(work)))
+  await inWorkers(() => {
+    const made: WebAssembly.Memory[] = []
+    Object.assign(globalThis, { made })
+    const { Memory } = WebAssembly
+    WebAssembly.Memory = class extends Memory {
+      constructor(size: WebAssembly.MemoryDescriptor) {
+        super(size)
+        made.push(this)
+      }
+    }
+  })
+  await button(maker, 'Start').click()
+  await reaches(maker, 60)
+  await inWorkers(() => {
+    const { made = [] } = globalThis as unknown as { made?: WebAssembly.Memory[] }
+    // Its second third has first moments.
+    for (const { buffer } of made) {
+      const all = new Float32Array(buffer)
+      all.fill(0.5, all.length >> 1, (all.length >> 1) + 100)
+    }
+  })
+  for (const page of pages)
+    await expect
+      .poll(() => words(page), { timeout: 60_000 })
+      .toMatch(
+        /After step \d+ the state of rank 1 differed from that of ranks 0 and 2, and is replaced by it\./,
+      )
+  await Promise.all(pages.map((page) => see(page, 'Finished', 120_000)))
+  const [alone] = await openRoom(1, settings)
+  await button(alone, 'Start').click()
+  await see(alone, 'Finished', 120_000)
+  const hash = await hashOf(alone)
+  for (const page of pages) expect(await hashOf(page)).toBe(hash)
+}, 300_000)
