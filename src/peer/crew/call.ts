@@ -5,8 +5,9 @@ export class Call {
   readonly ballot: number
   /** All members end the same step for it: none is lost. */
   readonly isPlanned: boolean
-  /** It waits no longer for new members, nor for those of the newest roster. */
+  /** It no longer waits for new members. */
   isLateForNew: boolean
+  /** Nor for those of the newest roster. */
   isLate = false
   /** The server is asked which half came first. */
   isAsking = false

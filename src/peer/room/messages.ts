@@ -70,7 +70,7 @@ export const serverFactsSchema = v.object({
 })
 export type ServerFacts = v.InferOutput<typeof serverFactsSchema>
 
-/** Every limit of the signaling protocol, server and client alike. */
+/** Every limit of the signaling protocol, for server and client. */
 export const limits = {
   /**
    * Largest message in either direction, in UTF-8 bytes: the server refuses a larger one, and its own largest, the lobby of
@@ -155,7 +155,7 @@ export const limits = {
   storeBytes: 256 * 1024 * 1024,
 } as const
 
-/** Those that a server may be given of its own. */
+/** Those of one server. */
 export type Limits = { [K in keyof typeof limits]: number }
 
 const hex = (bytes: number) =>

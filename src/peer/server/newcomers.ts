@@ -127,7 +127,7 @@ export class Newcomers {
       case 'linkDown': {
         const { peerRank } = message
         if (!linking.hasLink(at, peerRank, 'linkDown') || !this.isOn) return true
-        // Every link has a newcomer, behind all ranks.
+        // Every link has a newcomer, and newcomers come after all ranks.
         const why = linking.downText(at, message)
         if (!linking.places[peerRank].isOut) this.leaveOut(Math.max(at, peerRank), why, this.barred)
         this.settle(why)

@@ -47,7 +47,7 @@ interface Elastic {
  * they have, and the server helps:
  *
  * - It tells the others who is gone, and until the members say otherwise the rest are the ranks, in their order.
- * - It gives newcomers links (newcomers.ts), each time in a new epoch. They are ranks from then on, behind the others.
+ * - It gives newcomers links (newcomers.ts), each time in a new epoch. They are ranks from then on, after the others.
  * - `ranks` tells it who the ranks are. A member that was one and is none any more gets no links until it says `out`: then it is a newcomer.
  * - Of two halves of the ranks it says which may continue (halves.ts).
  * - An end of a link between two ranks is no news to it. An abort of a rank ends the run for all.

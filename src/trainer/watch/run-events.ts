@@ -7,7 +7,7 @@ export type { StepParts } from './step-sample.ts'
 
 export type Phase = 'load' | 'compile' | 'broadcast' | 'train' | 'evaluate'
 
-/** What a run tells while it goes on. */
+/** What a run tells. */
 export type RunEvent =
   | { event: 'phase'; phase: Phase; rank: number }
   | {
@@ -73,7 +73,7 @@ export type RunEvent =
       rank: number
     }
   | {
-      /** All ranks have stopped behind the same step, until those that asked for it go on. */
+      /** All ranks have stopped after the same step, until those that asked for it continue. */
       event: 'paused'
       /** Steps done. */
       step: number
@@ -125,7 +125,7 @@ export type RunEvent =
       rank: number
     }
   | {
-      /** The run goes on from a checkpoint; told by every rank. */
+      /** The run continues from a checkpoint; told by every rank. */
       event: 'resumed'
       /** Steps done. */
       step: number
@@ -153,7 +153,7 @@ export type RunEvent =
       rank: number
     }
   | {
-      /** This rank saves no more by itself: what it wrote last could not be written. */
+      /** This rank saves no more: its last file could not be written. */
       event: 'unsaved'
       step: number
       /** Of the error; empty for one of the browser. */

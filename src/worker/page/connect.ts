@@ -65,7 +65,7 @@ export interface RingLinks {
 /**
  * Forms the links that an assignment asks of this rank: to all others, in a room of many to both ring neighbours, to none alone.
  *
- * The server chose the kind of each link and who offers, the same for both sides. Closes by itself when the epoch is aborted.
+ * The server chose the kind of each link and who offers, the same for both sides. Closes when the epoch is aborted.
  */
 export function formLinks(options: FormLinksOptions): RingLinks {
   const { client, assignment, ports, addLink } = options
