@@ -136,13 +136,18 @@ export class Crew {
   }
 
   /**
-   * A member is dead for sure: it said so, or its process has ended. `entered`: the newest roster that it may have entered. Without it the link
-   * must be up: a member that had entered a roster without this one would have closed it.
+   * A member is dead for sure: it said so, with the newest roster that it may have `entered`, or its process has ended. Then the link must still be
+   * up once all that was on its way has come: a member that had entered a roster without this one would have closed it.
    */
   isDead(id: string, entered?: number): void {
     if (this.#state === 'over' || this.#dead.has(id)) return
-    if (entered === undefined && !this.#links.isUp(id)) return
-    this.#dead.set(id, entered ?? this.#roster?.ballot ?? 0)
+    if (entered === undefined) {
+      this.#options.env.after(this.#times.lastMs, () => {
+        if (this.#links.isUp(id)) this.isDead(id, this.#roster?.ballot ?? 0)
+      })
+      return
+    }
+    this.#dead.set(id, entered)
     this.#links.close(id, 'that member is dead')
     this.#lost(id)
   }
@@ -176,7 +181,7 @@ export class Crew {
     this.#links.send(this.#links.up, { type: 'bye', entered, isDone, why: why.slice(0, 300) })
   }
 
-  /** The server says that the others continue without this member. */
+  /** The others continue without this member, or it needs new links: it is to come in again. */
   leftOut(why: string): void {
     this.#out(why)
   }

@@ -13,6 +13,8 @@ export interface CrewTimes {
   againMs: number
   /** A member, for one that it doubts. */
   doubtMs: number
+  /** A member that has heard of another one's end in another way than over the link, for what the link still brings. */
+  lastMs: number
   /** A member that joins, once it has lost one of its links. */
   lameMs: number
   /** A member that joins, to be let in: the others end a step first. */
@@ -25,6 +27,7 @@ export const crewTimes: CrewTimes = {
   leadMs: 3000,
   againMs: 2000,
   doubtMs: 800,
+  lastMs: 150,
   lameMs: 10_000,
   joinMs: 120_000,
 }

@@ -44,10 +44,11 @@ export class Halves {
     return lives
   }
 
-  /** The newest roster of which a half with that member may continue; 0 for none. */
-  newestOf(member: string): number {
-    const halves = [...this.#first].filter(([, lives]) => lives.map(memberOf).includes(member))
-    return Math.max(0, ...halves.map(([ballot]) => ballot))
+  /** The ballot of the newest roster that the member can have entered. `newest`: of those that this server knows of. */
+  mostOf(member: string, newest: number): number {
+    const isIn = (lives: readonly string[]) => lives.map(memberOf).includes(member)
+    const isAhead = [...this.#first].some(([ballot, lives]) => ballot >= newest && isIn(lives))
+    return isAhead ? newest + 1 : newest
   }
 
   #forget(): void {

@@ -88,8 +88,7 @@ export class RoomRun {
 
   /** Of the newest roster that the member can have entered. */
   ballotOf({ id }: Member): number {
-    const half = this.elastic?.halves.newestOf(id) ?? 0
-    return half >= this.ballot && half > 0 ? half + 1 : this.ballot
+    return this.elastic ? this.elastic.halves.mostOf(id, this.ballot) : 0
   }
 
   rankOf(member: Member): number {

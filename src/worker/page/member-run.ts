@@ -58,6 +58,8 @@ export interface RunTab {
 
 /** While it is not decided who trains on, the server is asked this often what it knows. units: ms. */
 const askMs = 1000
+/** That long it waits for links to come to life before it gives up its place, to come in again over new ones. units: ms. */
+const yieldMs = 12_000
 
 type AssignedMember = Assignment['members'][number]
 
@@ -95,7 +97,8 @@ export class MemberRun {
   /** By rank, in the room. */
   #members: readonly string[]
   #settings: JsonValue = null
-  #isUndecided = false
+  /** Since when the worker has waited for others, and for whom, by id; undefined while it does not. */
+  #undecided: { readonly sinceMs: number; readonly missing: readonly string[] } | undefined
   /** The others continue without this tab. */
   #isOut = false
   /** A rank that has joined a run and fails before its first step ends its own part alone. */
@@ -221,20 +224,25 @@ export class MemberRun {
 
   /**
    * While this rank cannot decide: the server may know more of the run. A later roster that this rank is in reaches it at once, or never does,
-   * because the links to its members have ended.
+   * because the links to its members have ended. Where the first rank in the room is missing here, this tab gives up its place and comes in again.
    */
   #askServer(isLaterKnown = false): void {
     const { client, compute } = this.#tab
     const { lobby, isInside } = client
     clearTimeout(this.#asking)
-    if (!this.#isUndecided || this.#isOver) return
+    const undecided = this.#undecided
+    if (!undecided || this.#isOver) return
     const own = lobby?.members.find(({ id }) => id === client.id)
     const isOutside = own?.rank === null && lobby?.members.some(({ rank }) => rank !== null)
     const isLater = (lobby?.ballot ?? 0) > this.#ballot
+    const first = this.#members.find((id) => lobby?.members.some((one) => one.id === id))
+    const isLong = performance.now() - undecided.sinceMs > yieldMs
     if (isInside && lobby && lobby.state !== 'running')
       compute.abort('The run has ended without this tab.', true).catch(() => undefined)
     else if (isInside && (isOutside || (isLater && isLaterKnown)))
       compute.leftOut('the others continue').catch(() => undefined)
+    else if (isInside && isLong && first && undecided.missing.includes(first))
+      compute.leftOut('it has lost its links').catch(() => undefined)
     else this.#asking = setTimeout(() => this.#askServer(isInside && isLater), askMs)
   }
 
@@ -416,8 +424,10 @@ export class MemberRun {
       if (run !== undefined && client.isInside) client.half(run, ballot, alive, lives)
       else compute.firstHalf(ballot, null).catch(() => undefined)
     } else if (event.event === 'undecided') {
-      this.#isUndecided = event.missing !== null
-      if (this.#isUndecided) this.#askServer()
+      const sinceMs = this.#undecided?.sinceMs ?? performance.now()
+      const missing = event.missing?.map(memberOf)
+      this.#undecided = missing && { sinceMs, missing }
+      this.#askServer()
     }
     this.#tab.marks.take(event, atMs)
     this.#tab.listener.onEvent?.(event, atMs)

@@ -23,6 +23,7 @@ interface World {
   fail: (error: Error) => void
   membership: Membership | undefined
   lobby: unknown
+  isInside: boolean
   die: (error: Error) => void
 }
 
@@ -43,7 +44,9 @@ vi.mock('../../../src/peer/tab/signal.ts', () => ({
       return () => undefined
     }
     id = '0'
-    isInside = true
+    get isInside() {
+      return world.isInside
+    }
     get lobby() {
       return world.lobby as Lobby | null
     }
@@ -53,6 +56,7 @@ vi.mock('../../../src/peer/tab/signal.ts', () => ({
     open: () => Promise<void>
     ranks = (...words: unknown[]) => world.told.push(['ranks', ...words])
     out = (...words: unknown[]) => world.told.push(['out', ...words])
+    half = (...words: unknown[]) => world.told.push(['half', ...words])
     linkDown = (...words: unknown[]) => world.told.push(['linkDown', ...words])
     abort = (...words: unknown[]) => world.told.push(['abort', ...words])
     bye = () => world.told.push(['bye'])
@@ -92,6 +96,7 @@ vi.mock('../../../src/worker/page/client.ts', () => ({
       admit: async (...words) => void world.asked.push(['admit', ...words]),
       memberIsDead: async (...words) => void world.asked.push(['memberIsDead', ...words]),
       doubt: async (...words) => void world.asked.push(['doubt', ...words]),
+      firstHalf: async (...words) => void world.asked.push(['firstHalf', ...words]),
       leftOut: async (...words) => void world.asked.push(['leftOut', ...words]),
       dropLinks: async () => undefined,
     }
@@ -104,6 +109,7 @@ beforeEach(() => {
   world.asked = []
   world.prepared = Promise.resolve()
   world.lobby = null
+  world.isInside = true
   world.hear = () => undefined
   vi.stubGlobal('location', { href: 'http://test/' })
   vi.stubGlobal('document', { hidden: false })
@@ -214,6 +220,47 @@ it('a rank that cannot decide is left out where the server knows that others tra
   }
   world.work({ event: 'undecided', missing: ['1.1'], hadMore: false, rank: 0 })
   expect(world.asked).toEqual([['leftOut', 'the others continue']])
+})
+
+it('a rank that has lost its links to the first one in the room gives up its place', async () => {
+  await running(2)
+  vi.useFakeTimers()
+  try {
+    world.lobby = {
+      state: 'running',
+      members: [
+        { id: '0', rank: 1 },
+        { id: '1', rank: 0 },
+      ],
+    }
+    world.work({ event: 'roster', ballot: 70_000, members: ['1.1', '0.1'], rank: 1 })
+    world.work({ event: 'undecided', missing: ['1.1'], hadMore: false, rank: 1 })
+    await vi.advanceTimersByTimeAsync(11_000)
+    expect(world.asked).toEqual([])
+    await vi.advanceTimersByTimeAsync(3000)
+    expect(world.asked[0]).toEqual(['leftOut', 'it has lost its links'])
+    world.asked = []
+    // The first one keeps its place.
+    world.work({ event: 'undecided', missing: null, hadMore: false, rank: 1 })
+    world.work({ event: 'roster', ballot: 140_000, members: ['0.1', '1.1'], rank: 0 })
+    world.work({ event: 'undecided', missing: ['1.1'], hadMore: false, rank: 0 })
+    await vi.advanceTimersByTimeAsync(20_000)
+    expect(world.asked).toEqual([])
+  } finally {
+    vi.useRealTimers()
+  }
+})
+
+it('asks the server which half came first, and answers at once where it is away', async () => {
+  await running(2)
+  const lives = ['0.1', '1.1']
+  world.work({ event: 'half', ballot: 1, alive: lives, lives: ['0.1'], rank: 0 })
+  expect(world.told).toEqual([['half', 1, 1, lives, ['0.1']]])
+  world.hear('half', { run: 1, ballot: 1, first: ['0.1'] })
+  expect(world.asked).toEqual([['firstHalf', 1, ['0.1']]])
+  world.isInside = false
+  world.work({ event: 'half', ballot: 1, alive: lives, lives: ['0.1'], rank: 0 })
+  expect(world.asked[1]).toEqual(['firstHalf', 1, null])
 })
 
 it('a rank that the others continue without asks the server to come in again, as another life', async () => {

@@ -26,6 +26,8 @@ const serverMs = 50
 const mostEarly = 16
 /** Rosters after the newest proved one, and it. */
 const mostBefore = 16
+/** A member that misses the first one in the room gives up its place after this time. */
+const yieldMs = 12_000
 /** A person looks at what is undecided this long after. */
 const personMs = 20_000
 
@@ -305,6 +307,7 @@ export class ElasticWorld {
   }
 
   undecided(life: Life, missing: readonly string[] | null): void {
+    if (missing && !life.undecided) life.undecidedMs = this.env.now()
     life.undecided = missing
     this.note(`${life.id} undecided: ${missing?.join(' ') ?? 'no more'}`)
     if (!missing) return
@@ -330,6 +333,14 @@ export class ElasticWorld {
         life.crew.leftOut('the others continue without this member')
         return
       }
+      const isThere = (id: string) =>
+        this.alive.some((one) => one.id === id && this.#reachesServer(one))
+      const first = life.crew.roster!.members.find(isThere)
+      const isLong = this.env.now() - life.undecidedMs > yieldMs
+      if (isLong && first && life.undecided.includes(first)) {
+        life.crew.leftOut('it has lost its links')
+        return
+      }
     }
     life.place.after(1000, () => this.#askServer(life, ballot))
   }
@@ -348,6 +359,8 @@ export class ElasticWorld {
       return
     }
     this.persons++
+    // What others had built is lost, as the person was told.
+    this.#builds.clear()
     this.note(`a person continues with ${life.id}`)
     life.crew.continueWithout()
   }
@@ -484,7 +497,7 @@ export class ElasticWorld {
     life.crew.closeLinks('the tab was closed')
     this.#crash(life)
     if (!this.#reachesServer(life)) return
-    const { ballot } = this.#told
+    const ballot = this.#halves.mostOf(memberOf(life.id), this.#told.ballot)
     for (const other of this.alive)
       other.place.after(serverMs, () => other.crew.isDead(life.id, ballot))
   }

@@ -34,6 +34,8 @@ export class Life {
   group: ProcessGroup | undefined
   end: LifeEnd | undefined
   undecided: readonly string[] | null = null
+  /** Since when. */
+  undecidedMs = 0
   /** It gives others the state. */
   isDonor = false
   hasTrained = false
