@@ -164,7 +164,7 @@ async function train(
   }
 }
 
-/** Runs `start`, and again when it fails as long as `take` gives the words of a restart. `onRestart` may end that by an error of its own. errors: the last one's. */
+/** Runs `start`, and again when it fails as long as `take` gives the words of a restart. `onRestart` may end that by throwing. errors: the last one's. */
 async function withRestarts<T>(
   take: () => string | null,
   start: () => Promise<T>,

@@ -128,7 +128,7 @@ async function lead(all: MeetOptions): Promise<Crew> {
     }
     for (const line of invitation(all, port, pin, key)) log(line)
     return {
-      // Rank 0 stays on this machine, whoever comes and goes.
+      // Rank 0 stays on this machine when others come and go.
       follower: joinOwn(leader, isElastic ? { ...all, member: { ...member, index: 0 } } : all),
       keys,
       signaling: { host: '127.0.0.1', port, pin },

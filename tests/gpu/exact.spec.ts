@@ -25,7 +25,7 @@ test.each([
   }
 })
 
-test('a rank on the CPU among ranks on the GPU is told of: it computes other bits', async () => {
+test('a rank on the CPU among ranks on the GPU is named: it computes other bits', async () => {
   const runtime = await testRuntime()
   const input = { demo: 'playground', data: 'xor', steps: 4, exact: true } as const
   const runtimeOf = (rank: number) => (rank === 1 ? new CpuRuntime() : runtime)

@@ -43,7 +43,7 @@ const stopMs = 30_000
 
 const defaultLastCallMs = 30_000
 
-/** How often launchers may come to a run that is on: each start has a room, and the server takes so many. */
+/** How often launchers may come to a run that is on: each start has a room, and a server has a limit of rooms. */
 export const mostComings = 1000
 
 /** Failures that tell of another rank's failure: ranks that lose a neighbour say so, as a rule before the neighbour's own words arrive. */

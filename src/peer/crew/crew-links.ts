@@ -56,16 +56,17 @@ export class CrewLinks {
   #name(link: EpochLinks, id: string): void {
     this.#links.get(id)?.close('replaced by another link')
     this.#links.set(id, link)
-    link.onend = () => {
+    const end = () => {
       this.#hasEnded(link)
       if (this.#links.get(id) === link) this.#listener.ended(id)
     }
+    link.onend = end
     link.oncontrol = (payload) => {
       const message = decode(link, payload)
       if (message) this.#receive(id, message)
     }
     this.#listener.came(id)
-    if (!link.isUp) link.onend({ why: 'local', detail: '' })
+    if (!link.isUp) end()
   }
 
   #hasEnded(link: EpochLinks): void {

@@ -64,7 +64,7 @@ export interface SignalEvents {
 
 export interface SignalOptions extends RoomOptions, Reconnecting {
   info: MemberInfo
-  /** Awaited before an assignment is told, and what follows it: loads what a run needs. */
+  /** Loads what a run needs; awaited before the event `assign` and all that follow it. */
   loadRuns?: () => Promise<unknown>
 }
 

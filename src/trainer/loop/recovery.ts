@@ -69,7 +69,7 @@ export class Recovery {
     this.#losses = 0
   }
 
-  /** The code by which a failure of this rank is told to the others, who take a lost device, or a state that differs, for something to go on after. */
+  /** The error code that the others get for a failure of this rank. After a lost device, or a state that differs, they continue. */
   finalCode(code: ErrorCode): ErrorCode {
     const { isElastic = false, isExact = false } = this.#options
     const isMended = isElastic && isExact && code === 'train.diverged'

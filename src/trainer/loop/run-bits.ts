@@ -26,7 +26,7 @@ export class RunBits {
   #proved: Proved | undefined
   #unlike: Unlike | undefined
   #before: Bits['lasting']
-  /** This rank has told of what lasts. */
+  /** This rank has reported what lasts. */
   #knows = false
   /** The newest that this rank has told. */
   #told: string | undefined

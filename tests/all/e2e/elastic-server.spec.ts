@@ -25,6 +25,20 @@ async function startServer(port: number): Promise<ToldProcess> {
   return server
 }
 
+/** Two tabs of two browser profiles, which train. */
+async function trainInTwo(port: number): Promise<[Page, Page]> {
+  const maker = await openTab(
+    await openContext(),
+    `http://localhost:${port}/?demo=digits&steps=200&maxStepsPerSec=15`,
+  )
+  await see(maker, 'Alone in the room')
+  const other = await openTab(await openContext(), await invite(maker))
+  await seeMembers(maker, 2)
+  await button(maker, 'Start').click()
+  await reaches(maker, 20)
+  return [maker, other]
+}
+
 async function kill({ child, ended }: ToldProcess): Promise<void> {
   child.kill('SIGKILL')
   await ended
@@ -72,15 +86,7 @@ test('of two tabs one crashes without a word: the server decides that the other 
   const port = await freePort()
   const server = await startServer(port)
   try {
-    const maker = await openTab(
-      await openContext(),
-      `http://localhost:${port}/?demo=digits&steps=200&maxStepsPerSec=15`,
-    )
-    await see(maker, 'Alone in the room')
-    const other = await openTab(await openContext(), await invite(maker))
-    await seeMembers(maker, 2)
-    await button(maker, 'Start').click()
-    await reaches(maker, 20)
+    const [maker, other] = await trainInTwo(port)
     other.goto('chrome://crash').catch(() => undefined) // never answers
     await says(maker, / left: the run continued from step \d+\.$/)
     await see(maker, 'Finished', 120_000)
@@ -93,15 +99,7 @@ test('without a server one of two tabs crashes: the other waits, also once a new
   const port = await freePort()
   let server = await startServer(port)
   try {
-    const maker = await openTab(
-      await openContext(),
-      `http://localhost:${port}/?demo=digits&steps=200&maxStepsPerSec=15`,
-    )
-    await see(maker, 'Alone in the room')
-    const other = await openTab(await openContext(), await invite(maker))
-    await seeMembers(maker, 2)
-    await button(maker, 'Start').click()
-    await reaches(maker, 20)
+    const [maker, other] = await trainInTwo(port)
     await kill(server)
     await says(maker, /The server is gone; the run continues without it/)
     other.goto('chrome://crash').catch(() => undefined) // never answers

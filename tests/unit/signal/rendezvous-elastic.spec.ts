@@ -442,7 +442,7 @@ describe('half of a roster', () => {
     expect(world.last(t1!, 'gone')).toMatchObject({ hasLeft: true, ballot: 2 })
   })
 
-  it('is told nothing of a run that the room does not have', async () => {
+  it('gets no answer about a run that the room does not have', async () => {
     const [t0] = await begun(2)
     const alive = [life(t0!)]
     world.say(t0!, { type: 'half', run: 2, ballot: 1, alive, lives: alive })
