@@ -1,6 +1,6 @@
 import { flops } from '../src/measure/product.ts'
 import { messageOf } from '../src/util/errors.ts'
-import { isCube, matmulTasks } from './compute/task.ts'
+import { isCube, matmulTasks, needsGpu } from './compute/task.ts'
 import { type ComputePage, type Note, oneLine, peerNames, webgpuPeers } from './compute.ts'
 import { failedRow, type PairOptions, type Place, pairRow, type Row } from './row.ts'
 
@@ -16,6 +16,7 @@ export async function matmulRows(
 ): Promise<Row[]> {
   const rows: Row[] = []
   for (const [index, task] of matmulTasks.entries()) {
+    if (place.software && needsGpu(task)) continue
     note(`${task.name}, ${rounds} rounds`)
     const options = (key: (typeof webgpuPeers)[number], variant?: string): PairOptions => ({
       row: task.name,

@@ -21,15 +21,14 @@ export interface ProbedAdapter {
 }
 
 interface Probed {
-  /** What pages get that ask for none in particular. */
-  readonly first: ProbedAdapter | null
   readonly adapters: readonly ProbedAdapter[]
   readonly answer: string
 }
 
 /** Which WebGPU adapter a page of this browser gets. */
 export async function probeAdapter(browser: Browser): Promise<FoundAdapter> {
-  const { first, answer } = await probe(browser)
+  const { adapters, answer } = await probe(browser)
+  const first = adapters.at(0)
   return { kind: !first ? 'none' : first.isSoftware ? 'software' : 'gpu', answer }
 }
 
@@ -48,37 +47,33 @@ async function probe(browser: Browser): Promise<Probed> {
     )
     await page.goto('http://localhost/adapters')
     const asking = page.evaluate(async () => {
-      if (!navigator.gpu) return { first: null, adapters: [], answer: 'navigator.gpu is missing' }
+      if (!navigator.gpu) return { adapters: [], answer: 'navigator.gpu is missing' }
       const requests: GPURequestAdapterOptions[] = [
         { powerPreference: 'high-performance' },
         { powerPreference: 'low-power' },
         { forceFallbackAdapter: true },
       ]
       const adapters: { name: string; isSoftware: boolean }[] = []
-      let first: { name: string; isSoftware: boolean } | null = null
-      let answer = 'requestAdapter() returned null'
       for (const request of requests) {
-        const adapter = await navigator.gpu.requestAdapter(request)
+        // Twice, as pages do (listAdapters).
+        const adapter =
+          (await navigator.gpu.requestAdapter(request)) ??
+          (await navigator.gpu.requestAdapter(request))
         if (!adapter) continue
         const { vendor, architecture, device, description, isFallbackAdapter } = adapter.info
         const name = [vendor, architecture, device, description].filter(Boolean).join(' ')
         const isSoftware = isFallbackAdapter === true || architecture === 'swiftshader'
-        if (request === requests[0]) {
-          first = { name, isSoftware }
-          answer = `${vendor} ${architecture}`.trim()
-        }
         if (adapters.some((one) => one.name === name && one.isSoftware === isSoftware)) continue
         adapters.push({ name, isSoftware })
       }
-      return { first, adapters, answer }
+      return { adapters, answer: adapters.at(0)?.name ?? 'requestAdapter() returned null' }
     })
     let timer: NodeJS.Timeout | undefined
     const silence = new Promise<Probed>((resolve) => {
       const answer = `requestAdapter() did not answer within ${probeTimeoutMs / 1000} s`
-      timer = setTimeout(() => resolve({ first: null, adapters: [], answer }), probeTimeoutMs)
+      timer = setTimeout(() => resolve({ adapters: [], answer }), probeTimeoutMs)
     })
     const broken = (thrown: unknown): Probed => ({
-      first: null,
       adapters: [],
       answer: `requestAdapter() failed: ${messageOf(thrown).split('\n')[0]}`,
     })

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import { chromium } from 'playwright'
 import { TabringError } from '../src/util/errors.ts'
 
@@ -71,6 +71,24 @@ export const flagsAgainstThrottling: readonly string[] = [
   '--disable-backgrounding-occluded-windows',
 ]
 
+/** Where the Vulkan loader looks for drivers. */
+const driverFolders = ['/usr/share', '/usr/local/share', '/etc'].map((top) => `${top}/vulkan/icd.d`)
+
+const namesIn = (folder: string): string[] => (existsSync(folder) ? readdirSync(folder) : [])
+
+/** Whether Linux shows this process a GPU and has a Vulkan driver for it; Mesa installs drivers for GPUs that are not there, too. */
+export function hasVulkanGpu(environment: NodeJS.ProcessEnv, list = namesIn): boolean {
+  const isThere =
+    list('/dev').some((name) => /^nvidia\d/.test(name)) ||
+    list('/dev/dri').some((name) => name.startsWith('renderD'))
+  const isNamed = Boolean(environment.VK_DRIVER_FILES || environment.VK_ICD_FILENAMES)
+  // lvp: lavapipe, which computes on the CPU.
+  const isInstalled = driverFolders.some((folder) =>
+    list(folder).some((name) => name.endsWith('.json') && !name.startsWith('lvp')),
+  )
+  return isThere && (isNamed || isInstalled)
+}
+
 /**
  * The command-line flags with which Tabring starts a headless Chromium.
  *
@@ -85,7 +103,12 @@ export function browserFlags(adapter: AdapterChoice): string[] {
     ...(adapter === 'software'
       ? ['--use-webgpu-adapter=swiftshader']
       : process.platform === 'linux'
-        ? ['--enable-features=Vulkan', '--disable-vulkan-surface']
+        ? [
+            '--enable-features=Vulkan',
+            '--disable-vulkan-surface',
+            // Without a display Chromium would take no GPU at all (seen with an H100); without a GPU this flag keeps it from any adapter.
+            ...(hasVulkanGpu(process.env) ? ['--use-angle=vulkan'] : []),
+          ]
         : []),
     // mDNS names do not resolve in many containers; plain host addresses do.
     '--disable-features=WebRtcHideLocalIpsWithMdns',

@@ -83,12 +83,15 @@ const cube = (side: number): MatmulTask => ({
 
 /** Cubes, and the five products of the MLP step. */
 export const matmulTasks: readonly MatmulTask[] = [
-  ...[256, 512, 1024].map(cube),
+  ...[256, 512, 1024, 2048, 4096].map(cube),
   { name: 'matmul h = x W1ᵀ, NT 64x784x256', form: 'nt', m: 64, k: 784, n: 256 },
   { name: 'matmul dW1 = dhᵀ x, TN 256x64x784', form: 'tn', m: 256, k: 64, n: 784 },
   { name: 'matmul logits = h W2ᵀ, NT 64x256x10', form: 'nt', m: 64, k: 256, n: 10 },
   { name: 'matmul dW2 = dlogitsᵀ h, TN 10x64x256', form: 'tn', m: 10, k: 64, n: 256 },
   { name: 'matmul dh = dlogits W2, NN 64x10x256', form: 'nn', m: 64, k: 10, n: 256 },
 ]
+
+/** A software adapter would take seconds for one product. */
+export const needsGpu = ({ m }: MatmulTask): boolean => m > 1024
 
 export const isCube = ({ m, k, n }: MatmulTask): boolean => m === k && k === n

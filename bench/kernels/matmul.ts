@@ -17,9 +17,12 @@ export interface MatmulBenchRow extends VariantTime {
 }
 
 export interface MatmulBenchOptions extends MatmulTimingOptions {
-  /** `mlp`: the matmuls of one MLP step at batch 64. `small`: its largest at batch 16 and 32. `rows`: few rows, as when one sample is evaluated. `cubes`: 256 to 1024 cubed. */
-  readonly shapes: 'mlp' | 'small' | 'rows' | 'cubes'
+  /** `mlp`: the matmuls of one MLP step at batch 64. `small`: its largest at batch 16 and 32. `rows`: few rows, as when one sample is evaluated. `cubes`: 256 to 1024 cubed. `large`: 2048 and 4096 cubed, for a GPU. */
+  readonly shapes: 'mlp' | 'small' | 'rows' | 'cubes' | 'large'
 }
+
+const cubesOf = (size: number): Problem[] =>
+  (['nn', 'nt', 'tn'] as const).map((form) => [form, size, size, size])
 
 const problems: Record<MatmulBenchOptions['shapes'], readonly Problem[]> = {
   mlp: [
@@ -37,9 +40,8 @@ const problems: Record<MatmulBenchOptions['shapes'], readonly Problem[]> = {
     ['nt', batch, 784, 256],
     ['nn', batch, 256, 1024],
   ]),
-  cubes: [256, 512, 1024].flatMap((size): Problem[] =>
-    (['nn', 'nt', 'tn'] as const).map((form) => [form, size, size, size]),
-  ),
+  cubes: [256, 512, 1024].flatMap(cubesOf),
+  large: [2048, 4096].flatMap(cubesOf),
 }
 
 export async function benchMatmul(options: MatmulBenchOptions): Promise<MatmulBenchRow[]> {

@@ -6,9 +6,9 @@ import { messageOf } from '../../src/util/errors.ts'
 import type { benchMatmul, MatmulBenchOptions, MatmulBenchRow } from './matmul.ts'
 
 // Times the matmul variants in headless Chromium:
-//   npx tsx bench/kernels/run.ts [--shapes mlp,small,rows,cubes] [--preferred] [--adapter auto|software] [--json]
+//   npx tsx bench/kernels/run.ts [--shapes mlp,small,rows,cubes,large] [--preferred] [--adapter auto|software] [--json]
 
-const shapeSets = ['mlp', 'small', 'rows', 'cubes'] as const
+const shapeSets = ['mlp', 'small', 'rows', 'cubes', 'large'] as const
 
 const table = (rows: readonly MatmulBenchRow[]): string =>
   [

@@ -39,7 +39,8 @@ export async function listAdapters(most: number = requests.length): Promise<GPUA
   const adapters: GPUAdapter[] = []
   for (const request of requests) {
     if (adapters.length >= most) break
-    const adapter = await webgpu.requestAdapter(request)
+    // The first request can crash the browser's GPU process, which then starts again (seen with an H100 without a display).
+    const adapter = (await webgpu.requestAdapter(request)) ?? (await webgpu.requestAdapter(request))
     if (!adapter || adapters.some((known) => isSame(known.info, adapter.info))) continue
     adapters.push(adapter)
   }

@@ -26,7 +26,7 @@ export async function ownProduct(
   return {
     variant: variant.name,
     async run(times) {
-      await prepared.run(times, true)
+      await prepared.runApart(times)
       runtime.gpu.check()
     },
     async result() {

@@ -39,7 +39,7 @@ const whole = (processGroup: ProcessGroup) =>
 
 test.each<[name: string, size: number, steps?: number]>([
   ['mlp adamw', 3],
-  // From step 20 on, sums over shares are 10 % over 5 times PyTorch's own distance.
+  // From step 20 on, sums over shares come close to the limit.
   ['cnn adamw', 2, 10],
 ])(
   "%s on %i sharded ranks follows PyTorch's losses, creates nothing and sends 2 to 3 times the parameters",

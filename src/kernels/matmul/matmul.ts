@@ -129,47 +129,69 @@ const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
   direct({ rows: 1, cols: 8 }),
   tiled({ m: 32, n: 32, k: 8, rows: 4, cols: 4 }),
   tiled({ m: 64, n: 64, k: 8, rows: 4, cols: 4 }),
+  tiled({ m: 128, n: 64, k: 8, rows: 8, cols: 4 }),
+  tiled({ m: 128, n: 128, k: 8, rows: 8, cols: 8 }),
   subgroup({ rows: 8, cols: 4, threads: 64 }),
   subgroup({ rows: 4, cols: 4, threads: 32 }),
   splitK(4, { rows: 4, cols: 4 }),
   splitK(16, { rows: 4, cols: 4 }),
 ]
 
+type Tiles = (rows: number, cols: number) => number
+
 /**
- * The fixed table: by the size of c and the work.
+ * A GPU's variants, best first: the largest staged tile that leaves most cores a workgroup, and for smaller products slices of k side by
+ * side, because one invocation per tile of c would leave most lanes idle.
+ *
+ * Measured on an H100 (bench/kernels): 16 slices of 64x784x256 take 0.13 of the time of one; 128x128 tiles of 2048 cubed take 0.6 of the
+ * 8x8 register tile's. No smaller GPU was at hand.
+ */
+function gpuVariants({ k }: MatmulProblem, tiles: Tiles): string[] {
+  return [
+    ...(tiles(128, 128) >= 256 ? ['tiled-128x128'] : []),
+    ...(tiles(128, 64) >= 128 ? ['tiled-128x64'] : []),
+    ...(tiles(4, 4) <= 4096 && k >= 256 ? ['split-16-4x4'] : []),
+    ...(tiles(4, 4) <= 16384 && k >= 64 ? ['split-4-4x4'] : []),
+    ...(tiles(32, 32) >= 64 ? ['tiled-32x32'] : []),
+    'direct-4x4',
+  ]
+}
+
+/**
+ * The software adapter's variant, by the size of c and the work.
  *
  * On SwiftShader a load costs as much as 20 multiplications, so the largest tile runs fastest, but it takes 1.3 to 2 s to
  * compile (guards at edges double that) against 0.1 s of the 8x8 one (0.2 s with edges), 0.06 s of the 8x4 one and 0.05 s of the 4x4
  * one, which only large products earn back: below 30 MFLOP the 8x8 tile saves one millisecond a run to the 8x4 one, below 20 MFLOP one to
- * three to the 4x4 one.
- * 256 accumulators would spill on a GPU, which gets the first half of the table. Numbers: bench/kernels.
+ * three to the 4x4 one. Numbers: bench/kernels.
  */
+function softwareVariant({ m, n }: MatmulProblem, tiles: Tiles, flops: number): string {
+  // Few rows (one sample, one token): a square tile would compute most of its rows in vain.
+  if (m <= 2 && n >= 8) return 'direct-1x8'
+  if (flops >= 1e8 && tiles(16, 16) >= 16) return 'direct-16x16'
+  const wastesLittle = coveredBy(m, n, 8, 8) <= 1.25 * m * n
+  if (flops < 2e7 || tiles(8, 8) < 8 || !wastesLittle) return 'direct-4x4'
+  return flops < 3e7 ? 'direct-8x4' : 'direct-8x8'
+}
+
+/** The fixed table. */
 export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): string {
   const problem = problemOf(call)
   const { m, k, n } = problem
   if (isEmpty(problem)) return 'naive'
   const products = batchCount(problem)
-  const flops = 2 * products * m * k * n
-  const tiles = (rows: number, cols: number) => products * Math.ceil(m / rows) * Math.ceil(n / cols)
-  const choose = (): string => {
-    if (limits.isSoftware === false) {
-      if (tiles(8, 8) >= 4096 && m >= 64 && n >= 64) return 'direct-8x8'
-      if (tiles(4, 4) < 1024 && k >= 1024) return 'split-16-4x4'
-      return 'direct-4x4'
-    }
-    // Few rows (one sample, one token): a square tile would compute most of its rows in vain.
-    if (m <= 2 && n >= 8) return 'direct-1x8'
-    if (flops >= 1e8 && tiles(16, 16) >= 16) return 'direct-16x16'
-    const wastesLittle = coveredBy(m, n, 8, 8) <= 1.25 * m * n
-    if (flops < 2e7 || tiles(8, 8) < 8 || !wastesLittle) return 'direct-4x4'
-    return flops < 3e7 ? 'direct-8x4' : 'direct-8x8'
-  }
+  const tiles: Tiles = (rows, cols) => products * Math.ceil(m / rows) * Math.ceil(n / cols)
+  const candidates =
+    limits.isSoftware === false
+      ? gpuVariants(problem, tiles)
+      : [
+          softwareVariant(problem, tiles, 2 * products * m * k * n),
+          // Many small products: the tile that suits their sum may be larger than one of them.
+          ...(problem.batch.length > 0 ? ['direct-4x4'] : []),
+        ]
   const canRun = (name: string) =>
     variants.find((variant) => variant.name === name)?.when?.(call, limits) ?? true
-  const name = choose()
-  if (canRun(name)) return name
-  // Many small products: the tile that suits their sum may be larger than one of them.
-  return problem.batch.length > 0 && canRun('direct-4x4') ? 'direct-4x4' : 'naive'
+  return candidates.find(canRun) ?? 'naive'
 }
 
 /**

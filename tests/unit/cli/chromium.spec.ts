@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { installedPaths } from '../../../node/chromium.ts'
+import { hasVulkanGpu, installedPaths } from '../../../node/chromium.ts'
 
 test('Windows: system folders come from the environment, and Chrome may be installed for one user', () => {
   const paths = installedPaths('win32', {
@@ -24,4 +24,22 @@ test('an environment without those folders leaves the usual ones, each once', ()
   expect(paths).toHaveLength(4)
   expect(new Set(paths).size).toBe(4)
   expect(installedPaths('plan9', {})).toEqual([])
+})
+
+test('hasVulkanGpu needs a device and a driver for it', () => {
+  const machine = (folders: Readonly<Record<string, string[]>>) => (folder: string) =>
+    folders[folder] ?? []
+  const mesa = { '/usr/share/vulkan/icd.d': ['intel_icd.x86_64.json', 'lvp_icd.x86_64.json'] }
+  const nvidia = { '/dev': ['null', 'nvidia0', 'nvidiactl'] }
+  const dri = { '/dev/dri': ['by-path', 'card0', 'renderD128'] }
+  expect(hasVulkanGpu({}, machine({ ...mesa, ...dri }))).toBe(true)
+  expect(hasVulkanGpu({}, machine({ ...nvidia, '/etc/vulkan/icd.d': ['nvidia_icd.json'] }))).toBe(
+    true,
+  )
+  expect(hasVulkanGpu({ VK_DRIVER_FILES: '/opt/nvidia_icd.json' }, machine(nvidia))).toBe(true)
+  expect(hasVulkanGpu({}, machine(mesa))).toBe(false)
+  expect(hasVulkanGpu({}, machine(nvidia))).toBe(false)
+  const onlyLavapipe = { ...dri, '/usr/share/vulkan/icd.d': ['lvp_icd.x86_64.json'] }
+  expect(hasVulkanGpu({}, machine(onlyLavapipe))).toBe(false)
+  expect(hasVulkanGpu({}, machine({ '/dev': ['nvidiactl'], ...mesa }))).toBe(false)
 })

@@ -62,6 +62,21 @@ describe('chooseVariant', () => {
   })
 })
 
+test.each([
+  [[2048, 2048, 2048], 'tiled-128x128'],
+  [[1024, 1024, 1024], 'tiled-128x64'],
+  [[512, 512, 512], 'split-4-4x4'],
+  [[256, 256, 256], 'split-16-4x4'],
+  [[64, 784, 256], 'split-16-4x4'],
+  [[64, 10, 256], 'direct-4x4'],
+  [[256, 32, 1024], 'tiled-32x32'],
+  // Tiles as tall as these would compute nothing but their edge.
+  [[8, 64, 100_000], 'direct-4x4'],
+  [[1, 784, 256], 'naive'],
+] as const)('on a GPU, matmul of %o prefers %s', ([m, k, n], name) => {
+  expect(matmul.preferred!(product(m, k, n), { ...limits, isSoftware: false })).toBe(name)
+})
+
 describe('tune', () => {
   test('times few candidates, the preferred one among them', () => {
     const call = product(512, 512, 512)
@@ -90,7 +105,7 @@ describe('tune', () => {
       },
     })
     expect(table[variantKey(matmul, call)]).toBe('tiled-64x64')
-    expect(timed).toHaveLength(6)
+    expect(timed).toHaveLength(8)
   })
 
   test('keeps the fastest, times equal calls once, and leaves calls without a choice out', async () => {
