@@ -18,7 +18,7 @@ import { openCheckpoints } from './train/checkpoint-dir.ts'
 import { parseOptions, type TrainOptions } from './train/options.ts'
 import { OutFile } from './train/out-file.ts'
 import { makeReporter, type Reporter } from './train/report.ts'
-import { Restarts } from './train/restarts.ts'
+import { failsAgain, Restarts } from './train/restarts.ts'
 import { oneLine } from './train/tab-group.ts'
 import { type TabsOptions, trainInTabs } from './train/tabs.ts'
 import { cpuNote, launchForTraining } from './training-browser.ts'
@@ -164,7 +164,10 @@ async function train(
   }
 }
 
-/** Runs `start`, and again when it fails as long as `take` gives the words of a restart. `onRestart` may end that by throwing. errors: the last one's. */
+/**
+ * Runs `start`, and again when it fails in a way that may not come again, as long as `take` gives the words of a restart. `onRestart` may
+ * end that by throwing. errors: the last one's.
+ */
 async function withRestarts<T>(
   take: () => string | null,
   start: () => Promise<T>,
@@ -174,7 +177,7 @@ async function withRestarts<T>(
     try {
       return await start()
     } catch (thrown) {
-      const restart = take()
+      const restart = failsAgain(thrown) ? null : take()
       if (restart === null) throw thrown
       onRestart(restart, thrown)
     }

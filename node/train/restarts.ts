@@ -1,3 +1,5 @@
+import { TabringError } from '../../src/util/errors.ts'
+
 /** By default: what ends each tab soon is no accident. */
 export const fewRestarts = 3
 
@@ -15,3 +17,7 @@ export class Restarts {
     return this.#used < this.#most ? `restart ${++this.#used} of ${this.#most}` : null
   }
 }
+
+/** Whether the same run would fail in the same way: its settings are wrong, or with its samples and seed the loss is not a number. */
+export const failsAgain = (reason: unknown): boolean =>
+  reason instanceof TabringError && /^(train\.nan|config\..*|shape\..*)$/.test(reason.code)

@@ -69,3 +69,10 @@ test('with fewer ranks than MIN and no restart the run ends and says so', async 
     /train: rank \d: its tab crashed\..* The others continue\.\ntrain: --elastic: 1 of at least 2 ranks left, and no restart\. Raise --max-restarts, or lower MIN\.\n$/,
   )
 }, 240_000)
+
+test('a loss that is not a number ends the run without a restart', async () => {
+  const { told, ended } = await start('--elastic', '1:1', '--lr', '1e30', '--steps', '50')
+  expect(await ended).toBe(1)
+  expect(told.stderr).toContain('is not finite')
+  expect(told.stderr).not.toContain('restart')
+}, 240_000)

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { LeastRanks } from '../../../node/train/least-ranks.ts'
-import { Restarts } from '../../../node/train/restarts.ts'
+import { failsAgain, Restarts } from '../../../node/train/restarts.ts'
+import { type ErrorCode, TabringError } from '../../../src/util/errors.ts'
 
 beforeEach(() => {
   vi.useFakeTimers()
@@ -71,4 +72,20 @@ test('Restarts gives as many as there are, three by default', () => {
   ])
   expect(new Restarts(0).take()).toBeNull()
   expect(new Restarts().take()).toBe('restart 1 of 3')
+})
+
+test('failsAgain tells what a restart cannot mend from what was lost', () => {
+  const fails = (code: ErrorCode) => failsAgain(new TabringError(code, 'rank 0: it failed.'))
+  expect((['train.nan', 'config.invalid', 'shape.mismatch'] as const).map(fails)).toEqual([
+    true,
+    true,
+    true,
+  ])
+  expect((['peer.lost', 'worker.dead', 'gpu.lost', 'peer.timeout'] as const).map(fails)).toEqual([
+    false,
+    false,
+    false,
+    false,
+  ])
+  expect(failsAgain(new Error('train.nan'))).toBe(false)
 })
