@@ -32,6 +32,48 @@ describe('SignalClient', () => {
     await expect(world.settled(client.open(), 100)).rejects.toMatchObject({ code: 'signal.lost' })
   })
 
+  describe('a tab that cannot load the code of runs', () => {
+    const withoutCode = {
+      loadRuns: async () => {
+        throw new Error('Training in a room could not be loaded.')
+      },
+    }
+
+    it('ends the run that it is assigned to, for all, with the reason', async () => {
+      const world = new SignalWorld()
+      const link = newRoomLink()
+      const [a, b] = [world.client(link, 'a'), world.client(link, 'b', withoutCode)]
+      await world.settled(a.client.open())
+      await world.settled(b.client.open())
+      a.client.start(null)
+      await world.until(() => a.has('abort').length > 0)
+      expect(a.has('abort')[0].value).toMatchObject({
+        text: expect.stringContaining('Training in a room could not be loaded.'),
+      })
+      expect(b.has('assign')).toEqual([])
+    })
+
+    it('does not join an elastic run, which trains on', async () => {
+      const world = new SignalWorld()
+      const link = newRoomLink()
+      const a = world.client(link, 'a')
+      await world.settled(a.client.open())
+      a.client.start(null, true)
+      await world.until(() => a.has('assign').length > 0)
+      a.client.ready(1)
+      await world.until(() => a.has('start').length > 0)
+      const b = world.client(link, 'b', withoutCode)
+      await world.settled(b.client.open())
+      await world.until(() => a.has('abort').length > 0)
+      expect(a.has('abort')).toMatchObject([{ value: { epoch: 2, rank: null } }])
+      expect(String(b.has('refused')[0].value)).toContain('could not be loaded')
+      expect(a.client.lobby).toMatchObject({
+        state: 'running',
+        members: [{ rank: 0 }, { rank: null }],
+      })
+    })
+  })
+
   it('a server that talks nonsense is left', async () => {
     const world = new SignalWorld()
     const { client, has } = world.client()
