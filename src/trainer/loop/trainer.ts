@@ -308,7 +308,9 @@ export class Trainer {
     if (signal?.aborted) throw error
     const place = { group: this.#group, runtime: this.#runtime }
     const ended = place.group.error ?? error
-    if (config.exact && isElastic && (isRankLost(ended) || isDiverged(ended))) await this.#keepNow()
+    // What a device had is lost with it, but the other ranks have the same.
+    const mayKeep = isRankLost(ended) || isDiverged(ended) || isLoss(place.group.error)
+    if (config.exact && isElastic && mayKeep) await this.#keepNow()
     const isNan = error instanceof TabringError && error.code === 'train.nan' && !place.group.error
     if (isNan) {
       // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
@@ -437,6 +439,8 @@ export class Trainer {
       check,
       deviceBytes: () => ('gpu' in runtime ? runtime.gpu.usedBytes : null),
       first: this.#start,
+      // An exact run continues from the newest step that ended, and not only where it has kept its state.
+      mayLackWhatFollows: config.exact && newest !== undefined,
       keep,
       save: async (progress, { isBest, isDue, isHeld }) => {
         const beganMs = performance.now()

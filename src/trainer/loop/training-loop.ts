@@ -68,6 +68,8 @@ export interface Attempt {
   readonly deviceBytes: () => number | null
   /** Where it goes on from. */
   readonly first: Progress
+  /** Whether an attempt before may have ended between that step and what follows it; the same on all ranks. */
+  readonly mayLackWhatFollows: boolean
   /** Keeps the state where the run could go on from; between steps. */
   keep(progress: Progress): Promise<void>
   /** Saves a checkpoint, or where `canBeSaved` reads what one would have; between steps, on all ranks. */
@@ -113,7 +115,7 @@ export class TrainingLoop {
   /** The last step that was told of. */
   #told = 0
   #evaluated = 0
-  /** After the newest step that has ended with all that follows it; undefined until then. */
+  /** After the newest step that has ended; undefined after one whose loss is not finite. */
   progress: Progress | undefined
   /** Steps that are on the device. */
   readonly #underWay: Promise<void>[] = []
@@ -179,9 +181,62 @@ export class TrainingLoop {
       // Alone, a step that is done again is not sampled, as it is not told; ranks sample by what they have in common.
       firstStep: size === 1 ? Math.max(firstStep, this.#told) : firstStep,
     })
+    /** What comes between a step and the next: comparing, evaluation, kept states, checkpoints. */
+    const follow = async (number: number, wish: Wishes) => {
+      const epoch = Math.floor((number - 1) / perEpoch)
+      const isLast = number === totalSteps
+      const endsEpoch = number % perEpoch === 0
+      const isEvery = number % keepEvery === 0
+      const { saves, checkpointEvery: every, evaluateEvery } = config
+      const isDueNow =
+        every !== undefined && (isLast || endsEpoch || (every > 0 && number % every === 0))
+      const isCompared = number % config.hashEvery === 0
+      const isEvaluated =
+        isLast || endsEpoch || (evaluateEvery !== undefined && number % evaluateEvery === 0)
+      const isKept = (isEvery || wish.isForKeep || wish.isForRegroup) && !isLast
+      const isHeld = canBeSaved(config) && (wish.isForPause || isLast)
+      const isSaved = isDueNow || isHeld || wish.isForSave
+      if (isEvaluated || isKept || isSaved || isCompared) await this.#drain()
+      if (isCompared) await check?.compare(replicas, number)
+      let isBest = false
+      if (isEvaluated) {
+        onEvent({ event: 'phase', phase: 'evaluate', rank })
+        patience.forSetup()
+        const evaluated = await evaluation.run()
+        heldOutLoss = evaluated.loss
+        value = evaluated.value
+        isBest = isBetter(metric, value, best)
+        if (isBest) best = value
+        if (number > this.#evaluated) {
+          this.#evaluated = number
+          const accuracy = metric.name === 'accuracy' ? { accuracy: value } : {}
+          const told = { step: number, epoch, ...evaluated, metric: metric.name, ...accuracy }
+          onEvent({ event: 'evaluation', ...told, rank })
+        }
+      }
+      const progress = { step: number, samples, loss, value, best }
+      if (isKept) {
+        const beganMs = performance.now()
+        await attempt.keep(progress)
+        const atMs = performance.now()
+        this.#kept = { atMs, tookMs: atMs - beganMs }
+      }
+      if (isSaved) {
+        patience.forSetup()
+        await attempt.save(progress, {
+          isBest,
+          isDue: isDueNow || (isHeld && saves === 'auto'),
+          isHeld,
+        })
+      }
+      this.#looks.step = number
+      if (isEvaluated) this.progress = progress
+    }
     const underWay = this.#underWay
     const limit = size === 1 ? stepsAhead : 1
-    for (let number = first.step + 1; number <= totalSteps; number++) {
+    const mayLack = attempt.mayLackWhatFollows && firstStep > 0
+    if (mayLack) await follow(firstStep, noWishes)
+    for (let number = firstStep + 1; number <= totalSteps; number++) {
       await this.#pace.next(signal)
       const isSampled = live.isDue(number)
       // With another under way its times would be shares of the gap between two answers, which may come at once.
@@ -193,6 +248,7 @@ export class TrainingLoop {
       timeline.begin(step, number, totalSteps, isSampled)
       // Of the ranks that have parts of a step, the first counts its samples.
       if (attempt.partAt === 0) samples += count
+      const samplesSoFar = samples
       const scalars = {
         count,
         [gradientWeight]: weightOf(batch, replicas, group),
@@ -240,6 +296,7 @@ export class TrainingLoop {
         lastEnded = endedMs
         const times = { data: Math.max(0, beganMs - from), ...parts, total: endedMs - from }
         tellStep(times, beganMs, stateHash)
+        this.progress = { step: number, samples: samplesSoFar, loss, value, best }
       }
       const asked = this.#agree(attempt)
       // A replica of its own whose rank has no samples in an epoch's last step stays as it is.
@@ -250,64 +307,16 @@ export class TrainingLoop {
       underWay.at(-1)?.catch(() => undefined)
       while (underWay.length >= (isSampled ? 1 : limit)) await underWay.shift()
       await live.share(number)
-      const isLast = number === totalSteps
-      const endsEpoch = number % perEpoch === 0
-      const isEvery = number % keepEvery === 0
-      const { saves, checkpointEvery: every, evaluateEvery } = config
-      const isDueNow =
-        every !== undefined && (isLast || endsEpoch || (every > 0 && number % every === 0))
-      const isCompared = number % config.hashEvery === 0
-      const isEvaluated =
-        isLast || endsEpoch || (evaluateEvery !== undefined && number % evaluateEvery === 0)
       const wish = await asked()
-      const isKept = (isEvery || wish.isForKeep) && !isLast
-      const isPaused = wish.isForPause && !isLast
-      const isHeld = canBeSaved(config) && (isPaused || isLast)
-      const isSaved = isDueNow || isHeld || wish.isForSave
-      const isLookedAt = gaps.isWaiting && !isLast
-      const isRegrouped = wish.isForRegroup && !isLast
-      const isBetween = isEvaluated || isKept || isSaved || isCompared || isRegrouped
-      if (isBetween || isPaused || isLookedAt) await this.#drain()
-      if (isCompared) await check?.compare(replicas, number)
-      let isBest = false
-      if (isEvaluated) {
-        onEvent({ event: 'phase', phase: 'evaluate', rank })
-        patience.forSetup()
-        const evaluated = await evaluation.run()
-        heldOutLoss = evaluated.loss
-        value = evaluated.value
-        isBest = isBetter(metric, value, best)
-        if (isBest) best = value
-        if (number > this.#evaluated) {
-          this.#evaluated = number
-          const accuracy = metric.name === 'accuracy' ? { accuracy: value } : {}
-          const told = { step: number, epoch, ...evaluated, metric: metric.name, ...accuracy }
-          onEvent({ event: 'evaluation', ...told, rank })
-        }
-      }
-      const progress = { step: number, samples, loss, value, best }
-      if (isKept || isRegrouped) {
-        const beganMs = performance.now()
-        await attempt.keep(progress)
-        const atMs = performance.now()
-        this.#kept = { atMs, tookMs: atMs - beganMs }
-      }
-      if (isSaved) {
-        patience.forSetup()
-        await attempt.save(progress, {
-          isBest,
-          isDue: isDueNow || (isHeld && saves === 'auto'),
-          isHeld,
-        })
-      }
-      this.#looks.step = number
-      this.progress = progress
-      if (isPaused) await this.#hold(group, number)
+      const isLookedAt = gaps.isWaiting && number < totalSteps
+      if (isLookedAt || wish.isForPause) await this.#drain()
+      await follow(number, wish)
+      if (wish.isForPause && number < totalSteps) await this.#hold(group, number)
       if (isLookedAt) await gaps.one()
-      if (isRegrouped) throw new Regrouping(`after step ${number}`)
+      if (wish.isForRegroup && number < totalSteps) throw new Regrouping(`after step ${number}`)
     }
     await live.finish()
-    if (first.step === totalSteps) {
+    if (firstStep === totalSteps && !mayLack) {
       // A checkpoint of the last step: its own evaluation may be of an earlier one.
       onEvent({ event: 'phase', phase: 'evaluate', rank })
       const evaluated = await evaluation.run()
@@ -395,6 +404,13 @@ interface Wishes {
   readonly isForSave: boolean
   readonly isForKeep: boolean
   readonly isForRegroup: boolean
+}
+
+const noWishes: Wishes = {
+  isForPause: false,
+  isForSave: false,
+  isForKeep: false,
+  isForRegroup: false,
 }
 
 /**

@@ -12,6 +12,7 @@ import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
 import type { RunEvent, TrainerResult } from '../../../src/trainer/watch/run-events.ts'
 import { runLogIn } from '../../../src/trainer/watch/run-log.ts'
+import { PeerError } from '../../../src/util/errors.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { ElasticRoom } from '../../support/elastic-room.ts'
 import {
@@ -63,7 +64,7 @@ function enter(
     const own = new Trainer({
       task: given,
       runtime: new CpuRuntime(),
-      group: await next(),
+      group: options.group ?? (await next()),
       regroup: next,
       isElastic: true,
       config: parseTrainConfig({ ...settings, ...input }),
@@ -72,6 +73,7 @@ function enter(
       ...options,
       onEvent: (event) => {
         events.push(event)
+        options.onEvent?.(event)
         if (event.event !== 'step') return
         for (const { step, resolve } of waiting) if (step === event.step) resolve()
       },
@@ -293,6 +295,61 @@ describe('an exact run in which a rank joins', () => {
   })
 })
 
+describe('an exact run continues from the newest step', () => {
+  const input = { exact: true, virtualWorkers: 4, steps: 60, evaluateEvery: 10 } as const
+  const undisturbed = () =>
+    trainRanks(1, { ...settings, ...input }, () => new CpuRuntime(), undefined, task as Task)
+
+  test('when a rank is lost while all test, and tests then', async () => {
+    const [alone] = await undisturbed()
+    warned()
+    const room = new ElasticRoom(['a', 'b', 'c'])
+    const [a, c] = ['a', 'c'].map((name) => enter(room, name, input))
+    let step = 0
+    const b: Member = enter(room, 'b', input, {
+      onEvent: (event) => {
+        if (event.event === 'step') step = event.step
+        if (step !== 40 || event.event !== 'phase' || event.phase !== 'evaluate') return
+        room.become(['a', 'c'])
+        b.kill()
+      },
+    })
+    const ends = await Promise.all([a.end, c.end])
+    await b.end
+    for (const [i, { result, events }] of ends.entries()) {
+      expect(result?.paramHash).toBe(resultsOf([alone])[0].paramHash)
+      expect(events.filter(({ event }) => event === 'regrouped')).toMatchObject([
+        { step: 40, worldSize: 2, rank: i },
+      ])
+      const tested = (all: readonly RunEvent[]) =>
+        all.flatMap((event) => (event.event === 'evaluation' ? [event.step] : []))
+      expect(tested(events)).toEqual(tested(alone.events))
+    }
+  })
+
+  test('when a rank loses its device', async () => {
+    const [alone] = await undisturbed()
+    warned()
+    const room = new ElasticRoom(['a', 'b'])
+    const groups: ProcessGroup[] = []
+    const regroup = async () => {
+      const next = await room.next('b')
+      groups.push(next)
+      return next
+    }
+    const a = enter(room, 'a', input)
+    const b = enter(room, 'b', input, { group: await regroup(), regroup })
+    await a.after(44)
+    groups[0].abort(new PeerError('gpu.lost', 'rank 1 lost its device.'))
+    const ends = await Promise.all([a.end, b.end])
+    for (const { events, result } of ends) {
+      const [{ step }] = events.flatMap((event) => (event.event === 'regrouped' ? [event] : []))
+      expect(step).toBeGreaterThanOrEqual(44)
+      expect(result?.paramHash).toBe(resultsOf([alone])[0].paramHash)
+    }
+  })
+})
+
 describe('where the states of an exact run differ', () => {
   /** The ends of ranks of which rank 1 finds a bit of its optimizer state flipped in those of its updates, and the hash of an undisturbed run. */
   async function flipped(size: number, at: readonly number[]) {
@@ -345,6 +402,12 @@ describe('where the states of an exact run differ', () => {
       expect(events.filter(({ event }) => event === 'lost')).toEqual([])
       expect(events.filter(({ event }) => event === 'step')).toHaveLength(70)
     }
+  })
+
+  test('a step that is compared is not lost', async () => {
+    const { ends, told, paramHash } = await flipped(3, [50])
+    for (const result of resultsOf(ends)) expect(result.paramHash).toBe(paramHash)
+    for (const own of told) expect(own).toMatchObject([{ step: 50, ranks: [1] }])
   })
 
   test('two ranks go back to the newest state in which they agree', async () => {
