@@ -17,8 +17,8 @@ import { LossScale } from './loss-scale.ts'
 import { VirtualWorkers } from './virtual-workers.ts'
 
 const mostParameters = 50e6
-/** On the host of each rank: the value, two moments, the sum and a copy of it. */
-const bytesPerParameter = 20
+/** On the host of each rank: the value, two moments, the sum and a copy of it; value and moments again in each of two kept states. */
+const bytesPerParameter = 44
 
 /** What a run with `exact` does in its own way. */
 export interface ExactRun {

@@ -62,8 +62,9 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
  * A task on one rank: data, model, optimizer, the loop, evaluation, looks at the model, pauses.
  *
  * Each global batch is cut into contiguous shares; a rank's program has a fixed number of rows, and a step scalar says how many count.
- * A replica that differs and a lost rank end the run on every rank. After a lost device all ranks go back to the newest state that all of
- * them kept, and on from there, whoever lost it on another one. A loss that is not a number sends them back too, up to the step in
+ * A replica that differs and a lost rank end the run on every rank, unless it is elastic: then the others continue, and with `exact` those
+ * that differ do too (recovery.ts). After a lost device all ranks go back to the newest state that one of them has kept; the rank that lost
+ * it opens another device. A loss that is not a number sends them back too, up to the step in
  * question: there each looks at the ops on its own samples before the run ends.
  *
  * With the strategy `alone` each rank trains a replica of its own, from the same first parameters: nothing is exchanged, compared or

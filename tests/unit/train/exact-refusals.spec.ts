@@ -35,6 +35,6 @@ test('exact refuses a model of more than 50 million parameters and says what mem
   await expect(runOf(model)).rejects.toMatchObject({
     code: 'config.invalid',
     message:
-      'exact: expected at most 50 million parameters, got 60 million, which take 1.2 GB of host memory on each rank. Use a smaller model, or train without exact.',
+      'exact: expected at most 50 million parameters, got 60 million, which take 2.6 GB of host memory on each rank. Use a smaller model, or train without exact.',
   })
 })
