@@ -6,7 +6,7 @@ import type { StateDict } from '../../nn/module.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import { type LinkMeasurement, measureLinks } from '../../peer/group/measure-links.ts'
-import { PeerError, TabringError } from '../../util/errors.ts'
+import { isOfOneRank, PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { isDiverged } from '../exact/state-hashes.ts'
 import {
@@ -161,10 +161,10 @@ export class Trainer {
       const error =
         thrown instanceof TabringError ? thrown : new TabringError('graph.misuse', String(thrown))
       if (!this.#group.error) {
-        // Without this rank the others continue, if it has only just joined them.
+        // Without this rank the others continue, if it has only just joined them or fails alone.
         const { joins, isElastic } = this.#options
-        const isLostAlone = joins && isElastic && this.#loop.hasToldNothing
-        const code = isLostAlone ? 'peer.lost' : this.#recovery.finalCode(error.code)
+        const mayLeave = this.#loop.hasToldNothing ? joins : isOfOneRank(error.code)
+        const code = isElastic && mayLeave ? 'peer.lost' : this.#recovery.finalCode(error.code)
         this.#group.abort(new PeerError(code, error.message))
       }
       throw thrown

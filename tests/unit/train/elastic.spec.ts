@@ -12,7 +12,7 @@ import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
 import type { RunEvent, TrainerResult } from '../../../src/trainer/watch/run-events.ts'
 import { runLogIn } from '../../../src/trainer/watch/run-log.ts'
-import { PeerError } from '../../../src/util/errors.ts'
+import { DataError, GpuError, PeerError, TabringError } from '../../../src/util/errors.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { ElasticRoom } from '../../support/elastic-room.ts'
 import {
@@ -292,6 +292,40 @@ describe('an exact run in which a rank joins', () => {
     expect(unlike).toEqual([])
     const hash = expect.stringMatching(/^[0-9a-f]{16}$/)
     expect(proof).toEqual({ samples: hash, parameters: hash, results: hash })
+  })
+})
+
+describe('a rank that fails after its first step', () => {
+  /** The ends of three ranks, of which the second fails in step 16. */
+  async function failing(error: TabringError) {
+    warned()
+    const input = { exact: true, virtualWorkers: 4, steps: 30 } as const
+    const room = new ElasticRoom(['a', 'b', 'c'])
+    let fills = 0
+    const fill: Task['fill'] = (...args) => {
+      if (++fills > 15) {
+        room.become(['a', 'c'])
+        throw error
+      }
+      return (task as Task).fill(...args)
+    }
+    const [a, c] = ['a', 'c'].map((name) => enter(room, name, input))
+    const b = enter(room, 'b', input, { task: { ...(task as Task), fill } })
+    expect((await b.end).reason).toBe(error)
+    return Promise.all([a.end, c.end])
+  }
+
+  test.each([
+    new GpuError('gpu.unavailable', 'device: no adapter came up.'),
+    new DataError('data.checksum', 'a file has changed.'),
+  ])('by $code leaves the others training', async (error) => {
+    for (const { result } of await failing(error)) expect(result).toMatchObject({ steps: 30 })
+  })
+
+  test('by wrong settings ends the run for all', async () => {
+    const error = new TabringError('config.invalid', 'lr: wrong.')
+    for (const { reason } of await failing(error))
+      expect(reason).toMatchObject({ code: 'config.invalid' })
   })
 })
 
