@@ -100,6 +100,7 @@ export class Trainer {
   #logBefore: RunLogFile | undefined
   readonly #log = new RunLog(mostLogged)
   readonly #bits: RunBits
+  #leavesAlone = false
 
   constructor(given: TrainerOptions) {
     const onEvent: TrainerOptions['onEvent'] = (event) => {
@@ -163,12 +164,19 @@ export class Trainer {
       if (!this.#group.error) {
         // Without this rank the others continue, if it has only just joined them or fails alone.
         const { joins, isElastic } = this.#options
-        const mayLeave = this.#loop.hasToldNothing ? joins : isOfOneRank(error.code)
-        const code = isElastic && mayLeave ? 'peer.lost' : this.#recovery.finalCode(error.code)
+        const hasTrained = !this.#loop.hasToldNothing
+        this.#leavesAlone = isElastic === true && hasTrained && isOfOneRank(error.code)
+        const isLostAlone = this.#leavesAlone || (isElastic && joins && !hasTrained)
+        const code = isLostAlone ? 'peer.lost' : this.#recovery.finalCode(error.code)
         this.#group.abort(new PeerError(code, error.message))
       }
       throw thrown
     }
+  }
+
+  /** Whether `run` has failed by what this rank alone has, such as its device: the run continues without it. */
+  get leavesAlone(): boolean {
+    return this.#leavesAlone
   }
 
   /** The trained parameters with the keys of the plain model. errors: `graph.misuse` before the model is made. */

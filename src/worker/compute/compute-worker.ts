@@ -257,9 +257,15 @@ class ComputeWorker implements ComputeApi {
       })
       this.#trainer = trainer
       if (isWished) trainer.regroupSoon()
-      const result = await trainer.run().finally(() => {
-        if (ways && trainer?.links) this.#measured = { ways, links: trainer.links }
-      })
+      const current = trainer
+      const result = await current
+        .run()
+        .catch((thrown) => {
+          throw crew && current.leavesAlone ? crew.failedAlone(thrown) : thrown
+        })
+        .finally(() => {
+          if (ways && current.links) this.#measured = { ways, links: current.links }
+        })
       crew?.end(true)
       const carried = await (crew?.linkStats() ?? statsOf(links.values()))
       return { ...result, links: carried, adapter: runtime.facts }

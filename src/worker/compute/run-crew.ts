@@ -7,7 +7,7 @@ import { memberOf } from '../../peer/room/lives.ts'
 import { leftOutBecause } from '../../peer/room/refusals.ts'
 import type { RunEvent } from '../../trainer/watch/run-events.ts'
 import { systemEnv } from '../../util/env.ts'
-import { PeerError } from '../../util/errors.ts'
+import { PeerError, TabringError } from '../../util/errors.ts'
 import { rejectOnAbort } from '../../util/reject-on-abort.ts'
 import type { Admission, CrewPlace, Membership } from '../api.ts'
 
@@ -188,6 +188,11 @@ export class RunCrew {
 
   continueWithout(): void {
     this.#crew.continueWithout()
+  }
+
+  /** The error of a rank that has failed alone, which says so. */
+  failedAlone({ code, message }: TabringError): TabringError {
+    return new TabringError(code, leftOutBecause(message))
   }
 
   /** The run is over on this rank. */

@@ -43,6 +43,8 @@ interface Member {
   after(step: number): Promise<void>
   /** Asks for another group, as rank 0 does when a rank comes. */
   regroup(): void
+  /** Whether it has failed by itself, and the run continues. */
+  leavesAlone(): boolean
 }
 
 /** A rank that trains with the members of a room. */
@@ -89,6 +91,7 @@ function enter(
     ),
     kill: () => group?.destroy(),
     regroup: () => trainer?.regroupSoon(),
+    leavesAlone: () => trainer?.leavesAlone ?? false,
     after: (step) => new Promise((resolve) => waiting.push({ step, resolve })),
   }
 }
@@ -311,21 +314,26 @@ describe('a rank that fails after its first step', () => {
     }
     const [a, c] = ['a', 'c'].map((name) => enter(room, name, input))
     const b = enter(room, 'b', input, { task: { ...(task as Task), fill } })
-    expect((await b.end).reason).toBe(error)
-    return Promise.all([a.end, c.end])
+    const { reason } = await b.end
+    const ends = await Promise.all([a.end, c.end])
+    return { reason, ends, leavesAlone: b.leavesAlone() }
   }
 
   test.each([
     new GpuError('gpu.unavailable', 'device: no adapter came up.'),
     new DataError('data.checksum', 'a file has changed.'),
   ])('by $code leaves the others training', async (error) => {
-    for (const { result } of await failing(error)) expect(result).toMatchObject({ steps: 30 })
+    const { reason, leavesAlone, ends } = await failing(error)
+    expect(reason).toBe(error)
+    expect(leavesAlone).toBe(true)
+    for (const { result } of ends) expect(result).toMatchObject({ steps: 30 })
   })
 
   test('by wrong settings ends the run for all', async () => {
     const error = new TabringError('config.invalid', 'lr: wrong.')
-    for (const { reason } of await failing(error))
-      expect(reason).toMatchObject({ code: 'config.invalid' })
+    const { reason, ends } = await failing(error)
+    expect(reason).toBe(error)
+    for (const end of ends) expect(end.reason).toMatchObject({ code: 'config.invalid' })
   })
 })
 
