@@ -16,9 +16,12 @@ import { bytesSentIn, RoomMember, type RunEnd } from './worker/page/member.ts'
  */
 declare global {
   interface Window {
+    __tabringMember?: (id: string) => void
     __tabringEvent?: (json: string) => void
     __tabringDone?: (json: string) => void
     __tabringTrace?: (json: string) => void
+    /** For the launcher, after the event `undecided`: all that are missing have ended. */
+    __tabringContinueWithout?: () => void
   }
 }
 
@@ -78,12 +81,15 @@ const member = new RoomMember({
     hasStarted = true
     member.start(config)
   },
+  onAssigned: ({ rank, members }) => window.__tabringMember?.(members[rank].id),
   onEvent: report,
   onEnd: finished,
   onDead: (error) => failed(error, null),
   onServerLost: (error) => failed(error, null),
   onRefused: (error) => failed(error, null),
 })
+
+window.__tabringContinueWithout = () => member.continueWithout()
 
 /** The data that whoever opened this tab gives to the run. */
 async function readGiven(address: string): Promise<void> {

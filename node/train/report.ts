@@ -38,11 +38,28 @@ export function makeReporter(settings: ReportSettings, output: Output, error: Ou
     : new LineReporter(settings, output, error)
 }
 
+/** Which events are told: those of rank 0, those of a rank that waits for others, and what ranks have found, once. */
+class Told {
+  readonly #unlike = new Set<string>()
+
+  takes(event: TabEvent): boolean {
+    if (event.event === 'undecided') return true
+    if (event.event !== 'unlike') return event.rank === 0
+    // All find the same, and rank 0 may be lost before it says so.
+    const found = `${event.step} ${event.text}`
+    const isNew = !this.#unlike.has(found)
+    this.#unlike.add(found)
+    return isNew
+  }
+}
+
 type StepEvent = Extract<TabEvent, { event: 'step' }>
 type EvaluationEvent = Extract<TabEvent, { event: 'evaluation' }>
 
-/** The objects that `--json` prints, one a line: rank 0's steps and tests, its checkpoints, and the end. */
+/** The objects that `--json` prints, one a line: rank 0's steps and tests, its checkpoints, changes of ranks, and the end. */
 class JsonReporter implements Reporter {
+  readonly #told = new Told()
+
   constructor(
     private readonly settings: ReportSettings,
     private readonly output: Output,
@@ -54,7 +71,7 @@ class JsonReporter implements Reporter {
   }
 
   event(event: TabEvent): void {
-    if (event.rank !== 0) return
+    if (!this.#told.takes(event)) return
     if (event.event === 'step')
       this.#print({
         event: 'step',
@@ -136,6 +153,7 @@ const lossText = (loss: number | null) => (loss === null ? 'not a number' : loss
 abstract class PeopleReporter implements Reporter {
   protected readonly rate = new Rate()
   protected stepsDone = 0
+  readonly #told = new Told()
   readonly #partsMs = new Map<string, number>()
   #latest: string | undefined
   #best: string | undefined
@@ -151,17 +169,13 @@ abstract class PeopleReporter implements Reporter {
   }
 
   event(event: TabEvent): void {
-    if (event.rank !== 0) return
+    if (!this.#told.takes(event)) return
     if (event.event === 'phase') this.phase(phaseNames[event.phase] ?? event.phase)
     if (event.event === 'evaluation') this.evaluation(event)
     if (event.event === 'resumed') this.#resumed(event)
     if (event.event === 'regrouped')
       this.note(`continuing from step ${event.step}, world size ${event.worldSize}`)
     if (event.event === 'unlike') this.note(`after step ${event.step}: ${event.text}`)
-    if (event.event === 'undecided' && event.missing)
-      this.note(
-        `waiting: ${event.hadMore ? 'the newest steps were lost with their ranks' : `${event.missing.length} of the ranks have not answered and may train on`}. End with Ctrl-C, and continue from a checkpoint (--resume).`,
-      )
     if (event.event === 'checkpoint') {
       this.#latest = event.name
       if (event.isBest) this.#best = event.name

@@ -1,5 +1,6 @@
 import { stripVTControlCharacters } from 'node:util'
 import * as v from 'valibot'
+import { memberOf } from '../../src/peer/room/lives.ts'
 import { isLeftOut } from '../../src/peer/room/refusals.ts'
 import { type ErrorCode, errorCodes, PeerError, TabringError } from '../../src/util/errors.ts'
 
@@ -97,7 +98,11 @@ const doneSchema = v.variant('ok', [
 export type TabDone = v.InferOutput<typeof doneSchema>
 export type RankResult = Omit<Extract<TabDone, { ok: true }>, 'ok'>
 
+type Undecided = Extract<TabEvent, { event: 'undecided' }>
+
 interface TabState {
+  /** Its id in the room, once the room has a run. */
+  member: string | null
   /** Null before the run has begun in it, or has taken it in. */
   rank: number | null
   doing: string
@@ -106,14 +111,18 @@ interface TabState {
   readonly joins: boolean
   /** It counts no more: it was lost, and the others continue. */
   isGone: boolean
+  /** Whom it waits for, by the members' ids, where it may not decide to continue without them. */
+  missing: readonly string[] | null
 }
 
 const newTab = (joins: boolean): TabState => ({
+  member: null,
   rank: null,
   doing: 'opening',
   done: null,
   joins,
   isGone: false,
+  missing: null,
 })
 
 export interface TabGroupOptions {
@@ -124,6 +133,10 @@ export interface TabGroupOptions {
   readonly hasOneModel?: boolean
   /** The run is elastic: it continues without a tab that is lost, which this tells of. Without it a lost tab ends the run. */
   readonly onLost?: (text: string) => void
+  /** The run continues without the tab, which must not come back into it. */
+  readonly onGone?: (tab: number) => void
+  /** A rank may not decide to continue: `text` names those that it waits for. Null: they are all gone, so that it can be told to. */
+  readonly onUndecided?: (tab: number, text: string | null) => void
 }
 
 /** How long the other ranks may still report after the first failure: theirs may be the cause. */
@@ -182,6 +195,11 @@ export class TabGroup {
     return joins ? 'the new tab' : `tab ${tab + 1} of ${this.#options.worldSize}`
   }
 
+  /** Takes the tab's id in the room. */
+  isMember(tab: number, id: string): void {
+    this.#tabs[tab].member = id
+  }
+
   /** Counts another tab, which joins the run; returns its number. */
   add(): number {
     return this.#tabs.push(newTab(true)) - 1
@@ -215,6 +233,7 @@ export class TabGroup {
     if (event.event === 'phase') state.doing = event.phase
     if (event.event === 'step') state.doing = `step ${event.step}`
     this.#options.onEvent(event)
+    if (event.event === 'undecided') this.#hesitates(tab, event)
   }
 
   /** Takes the end that `tab` reports. */
@@ -232,7 +251,8 @@ export class TabGroup {
     if (done.rank !== null && (done.ok || !state.joins)) state.rank = done.rank
     if (!done.ok) {
       const { code, message } = done
-      if (code === 'worker.dead' || isLeftOut(message)) this.lose(tab, message, code)
+      const isLost = code === 'worker.dead' || code === 'signal.lost' || isLeftOut(message)
+      if (isLost) this.lose(tab, message, code)
       else this.fail(tab, code, message)
       return
     }
@@ -293,9 +313,42 @@ export class TabGroup {
     const name = this.nameOf(tab)
     if (this.#tabs[tab].rank !== null) this.#lost.push(name)
     this.#tabs[tab].isGone = true
+    this.#options.onGone?.(tab)
     onLost(`${name}: ${oneLine(text)}`)
+    for (const other of this.#tabs.keys()) this.#decide(other)
     this.#succeedIfDone()
     return true
+  }
+
+  /** Takes the ids of those without which the tab may not decide to continue. */
+  #hesitates(tab: number, { missing, hadMore }: Undecided): void {
+    this.#tabs[tab].missing = missing
+    if (!missing || this.#decide(tab)) return
+    const others = missing
+      .map((id) => this.#tabOf(id))
+      .filter((other) => other >= 0 && !this.#tabs[other].isGone)
+    const names = others.map((other) => this.nameOf(other)).join(', ') || 'other ranks'
+    const why = hadMore ? 'had newer steps' : 'may train on without it'
+    this.#options.onUndecided?.(
+      tab,
+      `${this.nameOf(tab)} waits for ${names}, which ${why}. End with Ctrl-C, and continue from a checkpoint (--resume).`,
+    )
+  }
+
+  /** Whether the tab waits for nobody but those that are gone for sure, and was told so. */
+  #decide(tab: number): boolean {
+    const state = this.#tabs[tab]
+    const { missing } = state
+    const isGone = (id: string) => this.#tabs[this.#tabOf(id)]?.isGone === true
+    if (state.isGone || !missing?.length || !missing.every(isGone)) return false
+    state.missing = null
+    this.#options.onUndecided?.(tab, null)
+    return true
+  }
+
+  /** -1 where it is not known. */
+  #tabOf(life: string): number {
+    return this.#tabs.findIndex(({ member }) => member === memberOf(life))
   }
 
   #succeedIfDone(): void {

@@ -55,8 +55,8 @@ const downloadTimeoutMs = 30_000
  *
  * The first tab makes the room (`role=host`) and gets the settings; the others join as soon as the room is there. Each tab has
  * a browser context of its own, as tabs on different machines would: no shared storage, no shared worker.
- * Contract with the page: see `tabAddress`; it calls `__tabringEvent` and `__tabringDone`, and with `save=1` rank 0 offers
- * its weights as a download before or after it calls `__tabringDone`.
+ * Contract with the page: see `tabAddress`; it calls `__tabringMember`, `__tabringEvent` and `__tabringDone`, and with `save=1` rank 0 offers
+ * its weights as a download before or after it calls `__tabringDone`. It has `__tabringContinueWithout`.
  * An elastic run continues without a tab that is lost once it has begun, and another tab joins it in its place.
  * errors: one line that names the rank: what the tab reported, a crash, an uncaught error, silence; or the signal's reason.
  * Tabs stay open after a failure: the caller closes the browser.
@@ -66,6 +66,8 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   const { timeoutMs, onEvent, config, restarts = new Restarts() } = options
   const { onNotice = () => undefined } = options
   const fragment = formatFragment(options.room ?? newRoomLink())
+  /** By tab, once it is there. */
+  const pages: Page[] = []
   const count = () => leastRanks.count(group.ranks, group.coming)
   const group = new TabGroup({
     worldSize,
@@ -73,6 +75,11 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
     onEvent: (event) => {
       onEvent(event)
       if (event.event === 'regrouped') count()
+    },
+    onGone: (tab) => void pages[tab]?.close().catch(() => undefined),
+    onUndecided: (tab, text) => {
+      if (text !== null) onNotice(text)
+      else pages[tab]?.evaluate(() => window.__tabringContinueWithout?.()).catch(() => undefined)
     },
     hasOneModel: config.strategy !== 'alone',
     ...(canBeElastic(config) && { onLost: (text) => replace(text) }),
@@ -85,9 +92,10 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
     const preparing = preparePage(options, tab, group, downloads)
     prepared = Promise.allSettled([prepared, preparing])
     preparing
-      .then((page) =>
-        openPage(page, tabAddress(options.url, fragment, 'join', options), tab, group),
-      )
+      .then((page) => {
+        pages[tab] = page
+        return openPage(page, tabAddress(options.url, fragment, 'join', options), tab, group)
+      })
       .catch((thrown) => group.lose(tab, messageOf(thrown)))
   }
   /** In place of one that was lost. */
@@ -111,7 +119,10 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   try {
     signal.throwIfAborted()
     preparing
-      .then((pages) => openTabs(pages, fragment, options, group))
+      .then((first) => {
+        pages.splice(0, first.length, ...first)
+        return openTabs(first, fragment, options, group)
+      })
       .catch((thrown) => group.failAll(thrown))
     const results = await group.finished
     if (options.saveTo !== undefined) await save(downloads, options.saveTo, signal)
@@ -216,6 +227,7 @@ async function preparePage(
     })
   }
   page.on('download', (download) => downloads.add(download))
+  await page.exposeFunction('__tabringMember', (id: string) => group.isMember(tab, id))
   await page.exposeFunction('__tabringEvent', (words: unknown) => group.event(tab, words))
   if (onTrace) await page.exposeFunction('__tabringTrace', onTrace)
   await page.exposeFunction('__tabringDone', (words: unknown) => group.done(tab, words))

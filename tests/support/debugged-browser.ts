@@ -22,6 +22,7 @@ export async function browserWith(folder: string, flags: string): Promise<string
 interface Target {
   type: string
   title: string
+  url: string
   webSocketDebuggerUrl: string
 }
 
@@ -33,13 +34,34 @@ export interface DebuggedTab {
   crash(): void
 }
 
-/** The tab of the browser behind `port` that has this title. */
+/** A tab of the browser behind `port` that has this title. */
 export async function debugTab(port: number, title: string): Promise<DebuggedTab> {
+  const [target] = await targetsOf(port, title)
+  return reach(target.webSocketDebuggerUrl)
+}
+
+/** All of them, each with its address. */
+export async function debugTabs(
+  port: number,
+  title: string,
+): Promise<(DebuggedTab & { readonly url: string })[]> {
+  const targets = await targetsOf(port, title)
+  return Promise.all(
+    targets.map(async ({ url, webSocketDebuggerUrl }) => ({
+      url,
+      ...(await reach(webSocketDebuggerUrl)),
+    })),
+  )
+}
+
+/** At least one. */
+async function targetsOf(port: number, title: string): Promise<Target[]> {
   const answer = await fetch(`http://127.0.0.1:${port}/json/list`)
   const targets = (await answer.json()) as Target[]
-  const target = targets.find((one) => one.type === 'page' && one.title === title)
-  if (!target) throw new Error(`no tab "${title}" among ${targets.map((one) => one.title)}`)
-  return reach(target.webSocketDebuggerUrl)
+  const found = targets.filter((one) => one.type === 'page' && one.title === title)
+  if (found.length === 0)
+    throw new Error(`no tab "${title}" among ${targets.map((one) => one.title)}`)
+  return found
 }
 
 /** Ends the browser behind `port`, with all its tabs. */

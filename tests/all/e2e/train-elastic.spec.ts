@@ -1,6 +1,11 @@
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { crashBrowser, debuggedBrowser, debugTab } from '../../support/debugged-browser.ts'
+import {
+  crashBrowser,
+  debuggedBrowser,
+  debugTab,
+  debugTabs,
+} from '../../support/debugged-browser.ts'
 import { freePort } from '../../support/free-port.ts'
 import { says } from '../../support/launcher-process.ts'
 import { useTrainFolder } from '../../support/train-folder.ts'
@@ -40,6 +45,29 @@ test('--elastic 1:3 begins with one rank, two join it, and a tab that crashes is
   expect(done).toMatchObject({ event: 'done', steps: 250, worldSize: 3 })
   expect(new Set(done.paramHashes).size).toBe(1)
   expect(done.testAccuracy).toBeGreaterThan(0.9)
+}, 480_000)
+
+test('rank 0 and another one of three crash at once, and the one that is left trains on within seconds', async () => {
+  const { port, told, ended, prints, lines } = await start(
+    ...['--nproc-per-node', '3', '--steps', '250'],
+  )
+  await prints('"step":20,')
+  const isFirst = ({ url }: { readonly url: string }) => url.includes('role=host')
+  const tabs = await debugTabs(port, 'Tabring rank')
+  for (const tab of [tabs.find(isFirst)!, tabs.find((one) => !isFirst(one))!]) tab.crash()
+  const crashedMs = performance.now()
+  await prints('"regrouped"')
+  expect(performance.now() - crashedMs).toBeLessThan(15_000)
+  expect(await ended, told.stderr).toBe(0)
+  expect(told.stderr.match(/its tab crashed\./g)).toHaveLength(2)
+  expect(told.stderr).toContain('rank 0: its tab crashed.')
+  expect(told.stderr).not.toContain('waits for')
+  expect(lines().find(({ event }) => event === 'undecided').rank).toBeGreaterThan(0)
+  const groups = lines().filter(({ event }) => event === 'regrouped')
+  expect(groups.map(({ worldSize }) => worldSize).join()).toMatch(/^1,(2,)?3$/)
+  const done = lines().at(-1)
+  expect(done).toMatchObject({ event: 'done', steps: 250, worldSize: 3 })
+  expect(new Set(done.paramHashes).size).toBe(1)
 }, 480_000)
 
 test('a browser that crashes is one restart of all ranks, from the latest checkpoint', async () => {

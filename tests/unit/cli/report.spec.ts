@@ -224,6 +224,27 @@ test.each([
   expect(lines.at(-1)).toBe('checkpoints    latest step-2.safetensors, best step-2.safetensors')
 })
 
+test.each([
+  ['json', true],
+  ['lines', false],
+])('what ranks have found is told once, whichever rank says it: %s', (_, isJson) => {
+  const output = new Memory()
+  const error = new Memory()
+  const reporter = makeReporter({ isJson, worldSize: 3, epochs: 1, metric }, output, error)
+  const unlike = { event: 'unlike', step: 1, text: 'rank 2 differs', isLasting: true } as const
+  const waits = { event: 'undecided', hadMore: false, rank: 2 } as const
+  const told: TabEvent[] = [
+    { ...unlike, rank: 1 },
+    { ...waits, missing: ['a.1'] },
+    { ...waits, missing: null },
+  ]
+  for (const event of told) reporter.event(event)
+  for (const rank of [0, 2]) reporter.event({ ...unlike, rank })
+  expect(error.text).toBe(isJson ? '' : 'train: after step 1: rank 2 differs\n')
+  const lines = output.text.split('\n').filter(Boolean)
+  expect(lines.map((line) => JSON.parse(line))).toEqual(isJson ? told : [])
+})
+
 test('links through the server, and a run with nothing left to train, are told', () => {
   const output = new Memory()
   const error = new Memory()

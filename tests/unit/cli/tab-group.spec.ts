@@ -110,6 +110,7 @@ test.each([
     'peer.aborted',
     'epoch 1: the run continues without this tab: rank 1 (guest) did not answer within 1500 ms.',
   ],
+  ['that stopped for so long that the server let it go', 'signal.lost', 'signaling: it ended.'],
   ['whose worker ended', 'worker.dead', 'compute worker: ended (crashed).'],
 ])('an elastic run ends well without a tab %s', async (_, code, message) => {
   const told: string[] = []
@@ -160,6 +161,60 @@ test('a tab that gets ready to join is no rank yet: it neither continues the run
     /^rank 0: its tab crashed\. No other rank is left\.$/,
   )
   expect(told).toEqual(['rank 1: its tab crashed.', 'the new tab: its tab was closed.'])
+})
+
+/** An elastic run of three ranks, `a`, `b` and `c` in their room, and what is told of it. */
+function threeRanks() {
+  const told: string[] = []
+  const group = new TabGroup({
+    worldSize: 3,
+    timeoutMs: 60_000,
+    onEvent: ignore,
+    onLost: ignore,
+    onGone: (tab) => told.push(`gone ${tab}`),
+    onUndecided: (tab, text) => told.push(text ?? `${tab} may continue`),
+  })
+  for (const [tab, id] of ['a', 'b', 'c'].entries()) {
+    group.isMember(tab, id)
+    group.event(tab, begun(tab))
+  }
+  const waits = (missing: readonly string[] | null, hadMore = false) =>
+    group.event(2, { event: 'undecided', missing, hadMore, rank: 2 })
+  return { group, told, waits }
+}
+
+test('a rank may continue when all that it waits for are gone, whichever is known first', () => {
+  const { group, told, waits } = threeRanks()
+  for (const tab of [0, 1]) group.lose(tab, 'its tab crashed.')
+  waits(['a.1', 'b.1'])
+  expect(told.splice(0)).toEqual(['gone 0', 'gone 1', '2 may continue'])
+  waits(null)
+  group.add()
+  const later = threeRanks()
+  later.group.lose(0, 'its tab crashed.')
+  later.waits(['a.1', 'b.1'], true)
+  const [, text] = later.told.splice(0)
+  expect(text).toBe(
+    'rank 2 waits for rank 1, which had newer steps. End with Ctrl-C, and continue from a checkpoint (--resume).',
+  )
+  later.group.lose(1, 'its tab crashed.')
+  expect(later.told).toEqual(['gone 1', '2 may continue'])
+  for (const one of [group, later.group]) one.stop()
+})
+
+test.each([
+  ['that is alive', ['a.1', 'b.1'], 'rank 1, which may train on without it'],
+  ['that nobody knows', ['a.1', 'x.1'], 'other ranks, which may train on without it'],
+  ['without a name', [], 'other ranks, which may train on without it'],
+])('a rank that waits for one %s is not told to continue', (_, missing, who) => {
+  const { group, told, waits } = threeRanks()
+  group.lose(0, 'its tab crashed.')
+  waits(missing)
+  expect(told).toEqual(['gone 0', expect.stringContaining(`rank 2 waits for ${who}.`)])
+  waits(null)
+  group.lose(1, 'its tab crashed.')
+  expect(told).toHaveLength(3)
+  group.stop()
 })
 
 test('where an elastic run does not continue, the tabs that it lost are named first', async () => {
