@@ -19,7 +19,7 @@ import { parseOptions, type TrainOptions } from './train/options.ts'
 import { OutFile } from './train/out-file.ts'
 import { makeReporter, type Reporter } from './train/report.ts'
 import { failsAgain, Restarts } from './train/restarts.ts'
-import { oneLine } from './train/tab-group.ts'
+import { oneLine, type TabEvent } from './train/tab-group.ts'
 import { type TabsOptions, trainInTabs } from './train/tabs.ts'
 import { cpuNote, launchForTraining } from './training-browser.ts'
 import { secretPrefix } from './writable-folders.ts'
@@ -89,6 +89,7 @@ async function train(
     const timesKernels = Number(switches.debug ?? 0) >= 2 || switches.trace !== undefined
     if (options.device === 'cpu') reporter.note(cpuNote)
     const spans: TraceEvent[] = []
+    let hasTrained = false
     let hasSaved = false
     const restarts = new Restarts(options.maxRestarts)
     const start = async (place: Pick<TabsOptions, 'config' | 'checkpoints'>) => {
@@ -117,8 +118,9 @@ async function train(
           given: givenFile === undefined ? undefined : givenRoute,
           signal,
           onEvent: (event) => {
+            hasTrained ||= event.event === 'step'
             hasSaved ||= event.event === 'checkpoint'
-            if (runLog && event.rank === 0 && isLogged(event)) log.add(event)
+            if (runLog) logEvent(log, event, options.worldSize)
             reporter.event(event)
           },
           onNotice: (line) => reporter.note(line),
@@ -134,7 +136,7 @@ async function train(
     const { config, restartsAll } = options
     let next = { config, checkpoints: checkpoints?.address }
     const results = await withRestarts(
-      () => (restartsAll ? restarts.take() : null),
+      (reason) => (restartsAll && !failsAgain(reason, hasTrained) ? restarts.take() : null),
       () => start(next),
       (restart, reason) => {
         signal.throwIfAborted()
@@ -165,11 +167,11 @@ async function train(
 }
 
 /**
- * Runs `start`, and again when it fails in a way that may not come again, as long as `take` gives the words of a restart. `onRestart` may
- * end that by throwing. errors: the last one's.
+ * Runs `start`, and again when it fails, as long as `take` gives the words of a restart. `onRestart` may end that by throwing. errors: the
+ * last one's.
  */
 async function withRestarts<T>(
-  take: () => string | null,
+  take: (reason: unknown) => string | null,
   start: () => Promise<T>,
   onRestart: (restart: string, reason: unknown) => void,
 ): Promise<T> {
@@ -177,11 +179,18 @@ async function withRestarts<T>(
     try {
       return await start()
     } catch (thrown) {
-      const restart = failsAgain(thrown) ? null : take()
+      const restart = take(thrown)
       if (restart === null) throw thrown
       onRestart(restart, thrown)
     }
   }
+}
+
+/** Takes what rank 0 tells, and what any rank has found. `worldSize`: of the ranks that begin the run. */
+function logEvent(log: RunLog, event: TabEvent, worldSize: number): void {
+  if (event.rank !== 0 && event.event !== 'unlike') return
+  if (event.event === 'step') log.begin(event.step - 1, worldSize)
+  if (isLogged(event)) log.add(event)
 }
 
 /** What to try, where the error itself cannot know of our options. */

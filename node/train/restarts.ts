@@ -18,6 +18,11 @@ export class Restarts {
   }
 }
 
-/** Whether the same run would fail in the same way: its settings are wrong, or with its samples and seed the loss is not a number. */
-export const failsAgain = (reason: unknown): boolean =>
-  reason instanceof TabringError && /^(train\.nan|config\..*|shape\..*)$/.test(reason.code)
+/**
+ * Whether the same run would fail in the same way: its settings or data are wrong, or with its samples and seed the loss is not a number. A
+ * device that does not suit it shows before the first step.
+ */
+export const failsAgain = (reason: unknown, hasTrained: boolean): boolean =>
+  reason instanceof TabringError &&
+  (/^(train\.nan|(config|shape)\..*|data\.(malformed|missing|checksum))$/.test(reason.code) ||
+    (!hasTrained && /^gpu\.(limit|unavailable)$/.test(reason.code)))

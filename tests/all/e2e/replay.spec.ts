@@ -33,7 +33,8 @@ test('replay computes the same hashes in one tab, and names the first step that 
   const [code] = await once(child, 'close')
   expect(code, told.stderr).toBe(0)
   const text = await readFile(path, 'utf8')
-  const { end } = JSON.parse(text)
+  const { end, groups } = JSON.parse(text)
+  expect(groups).toEqual([{ step: 0, worldSize: 2 }])
   expect(await replay(path)).toEqual({
     text: `replay: the same hashes before 12 steps, and the end: ${end.paramHash}\n`,
     code: 0,

@@ -75,17 +75,15 @@ test('Restarts gives as many as there are, three by default', () => {
 })
 
 test('failsAgain tells what a restart cannot mend from what was lost', () => {
-  const fails = (code: ErrorCode) => failsAgain(new TabringError(code, 'rank 0: it failed.'))
-  expect((['train.nan', 'config.invalid', 'shape.mismatch'] as const).map(fails)).toEqual([
-    true,
-    true,
-    true,
-  ])
-  expect((['peer.lost', 'worker.dead', 'gpu.lost', 'peer.timeout'] as const).map(fails)).toEqual([
-    false,
-    false,
-    false,
-    false,
-  ])
-  expect(failsAgain(new Error('train.nan'))).toBe(false)
+  const fails = (codes: readonly ErrorCode[], hasTrained: boolean) =>
+    codes.filter((code) => failsAgain(new TabringError(code, 'rank 0: it failed.'), hasTrained))
+  const settings = ['config.invalid', 'shape.mismatch'] as const
+  const data = ['data.malformed', 'data.missing', 'data.checksum'] as const
+  const always = ['train.nan', ...settings, ...data] as const
+  const device = ['gpu.unavailable', 'gpu.limit'] as const
+  const lost = ['peer.lost', 'worker.dead', 'gpu.lost', 'peer.timeout', 'peer.mismatch'] as const
+  const all = [...always, ...device, ...lost]
+  expect(fails(all, true)).toEqual(always)
+  expect(fails(all, false)).toEqual([...always, ...device])
+  expect(failsAgain(new Error('train.nan'), false)).toBe(false)
 })
