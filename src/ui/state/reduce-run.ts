@@ -185,7 +185,10 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       }
     case 'step': {
       const { step, totalSteps, epoch, loss, bytesSent, stateHash } = event
-      if (stateHash !== undefined) run.log.add(event)
+      if (stateHash !== undefined) {
+        run.log.begin(step - 1, run.worldSize)
+        run.log.add(event)
+      }
       const samples = run.samples + event.samples
       const seconds = (atMs - run.pausedMs - (run.trainingSinceMs ?? atMs)) / 1000
       const globalSamples = (last(run.globalSamples) || 0) + event.globalSamples
