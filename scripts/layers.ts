@@ -241,6 +241,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/graph/plan',
     'src/nn',
     'src/data/shares.ts',
+    'src/peer/room/edges.ts',
   ],
   'src/trainer/watch': [
     'src/util',

@@ -6,6 +6,7 @@ import { meshLimit } from '../../src/peer/room/edges.ts'
 import {
   canBeElastic,
   givenData,
+  isElasticWith,
   ranksNeeded,
   type TrainConfig,
 } from '../../src/trainer/settings/config.ts'
@@ -395,7 +396,7 @@ export function parseOptions(
       switches,
       traceFile: trace,
       runLogFile: runLog,
-      maxRestarts: maxRestarts ?? (canBeElastic(config) ? fewRestarts : 0),
+      maxRestarts: maxRestarts ?? (isElasticWith(config, worldSize) ? fewRestarts : 0),
       restartsAll: maxRestarts !== undefined || range !== undefined,
       isRelayed: relay ?? false,
       ...(ice && { ice }),

@@ -1,6 +1,6 @@
 import type { Browser, Download, Page } from 'playwright'
 import { formatFragment, newRoomLink, type RoomLink } from '../../src/peer/room/secret.ts'
-import { canBeElastic, type TrainConfig } from '../../src/trainer/settings/config.ts'
+import { isElasticWith, type TrainConfig } from '../../src/trainer/settings/config.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
 import type { CheckpointAddress } from '../../src/worker/api.ts'
@@ -82,7 +82,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
       else pages[tab]?.evaluate(() => window.__tabringContinueWithout?.()).catch(() => undefined)
     },
     hasOneModel: config.strategy !== 'alone',
-    ...(canBeElastic(config) && { onLost: (text) => replace(text) }),
+    ...(isElasticWith(config, worldSize) && { onLost: (text) => replace(text) }),
   })
   const onEnd = (error: Error) => group.failAll(error)
   const leastRanks = new LeastRanks({ ...range, waitMs: timeoutMs, onNotice, onEnd })

@@ -1,5 +1,6 @@
 import * as v from 'valibot'
 import { stepsPerEpoch } from '../../data/shares.ts'
+import { meshLimit } from '../../peer/room/edges.ts'
 
 const count = (minimum: number) => v.pipe(v.number(), v.safeInteger(), v.minValue(minimum))
 const name = v.pipe(v.string(), v.nonEmpty(), v.maxLength(100))
@@ -48,7 +49,7 @@ export const trainConfigSchema = v.object({
     ),
     'dp',
   ),
-  /** Whether the run continues when a rank is lost, and admits newcomers, where `canBeElastic`. */
+  /** Whether the run continues when a rank is lost, and admits newcomers, where `isElasticWith` its ranks. */
   elastic: v.optional(v.boolean(), true),
   /** Whether the result is the same bits on any number of ranks: `trainer/exact`. */
   exact: v.optional(v.boolean(), false),
@@ -95,6 +96,12 @@ export const canBeElastic = ({
   strategy,
 }: Pick<TrainConfig, 'elastic' | 'parallel' | 'strategy'>): boolean =>
   elastic && parallel === 'dp' && strategy === 'ddp'
+
+/** Whether a run that so many ranks begin is elastic: then all of them are linked to all, too. */
+export const isElasticWith = (
+  config: Parameters<typeof canBeElastic>[0],
+  worldSize: number,
+): boolean => canBeElastic(config) && worldSize <= meshLimit
 
 /** How many ranks `parallel` needs, in words, where it cannot have `ranks`: `4 ranks`, `a multiple of 2 ranks`. */
 export function ranksNeeded(parallel: string, ranks: number): string | undefined {

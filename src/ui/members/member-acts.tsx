@@ -16,7 +16,7 @@ export function MemberActs({ member, snapshot, acts }: MemberActsProps) {
   if (!isMaker(snapshot) || isOwnTab || snapshot.serverLost !== null) return null
   const isOn = isRoomOn(snapshot)
   const { config } = snapshot.run ?? {}
-  const endsRun = isOn && member.rank !== null && !(config && admits(config))
+  const endsRun = isOn && member.rank !== null && !(config && admits(config, snapshot.run!.worldSize))
   return (
     <details class="member-acts">
       <summary title={`Hand the room over to ${member.name}, or remove it`}>

@@ -1,5 +1,5 @@
 import type { Lobby, LobbyMember } from '../../peer/room/messages.ts'
-import { canBeElastic, type TrainConfig } from '../../trainer/settings/config.ts'
+import { isElasticWith, type TrainConfig } from '../../trainer/settings/config.ts'
 import { type CheckedDraft, checkDraft, type GivenFacts } from '../settings/check.ts'
 import { isRunning } from './run-facts.ts'
 import type { Snapshot } from './snapshot.ts'
@@ -77,9 +77,8 @@ export function canStart(snapshot: Snapshot): boolean {
   return isMaker(snapshot) && !isRoomOn(snapshot) && !isRunning(snapshot)
 }
 
-/** Whether a run with these settings continues when a tab is lost, and admits tabs that come later. */
-export const admits = ({
-  elastic = true,
-  parallel = 'dp',
-  strategy = 'ddp',
-}: Partial<TrainConfig>): boolean => canBeElastic({ elastic, parallel, strategy })
+/** Whether a run of so many ranks with these settings continues when one is lost, and admits tabs that come later. */
+export const admits = (
+  { elastic = true, parallel = 'dp', strategy = 'ddp' }: Partial<TrainConfig>,
+  worldSize: number,
+): boolean => isElasticWith({ elastic, parallel, strategy }, worldSize)

@@ -1,6 +1,11 @@
 import { meshLimit } from '../../peer/room/edges.ts'
 import { isRemoval, lostRankIn } from '../../peer/room/refusals.ts'
-import { givenData, pipelinesOf, ranksNeeded } from '../../trainer/settings/config.ts'
+import {
+  givenData,
+  pipelinesOf,
+  ranksNeeded,
+  type TrainConfig,
+} from '../../trainer/settings/config.ts'
 import type { ErrorCode } from '../../util/errors.ts'
 import { formatBytes, formatMany, formatMetric, formatSeconds } from '../parts/format.ts'
 import type { Tone } from '../parts/lamp.tsx'
@@ -68,7 +73,7 @@ export function statusOf(snapshot: Snapshot): Status {
       tone: 'idle',
       title: 'A run is in progress',
       text:
-        snapshot.proposed && admits(snapshot.proposed)
+        snapshot.proposed && admits(snapshot.proposed, 1)
           ? 'This tab joins it within seconds.'
           : `This tab joined late. It gets a rank when ${makerName(snapshot)} starts the next run.`,
     }
@@ -333,14 +338,21 @@ function lobbyStatus(snapshot: Snapshot): Status {
   }
   const from = startsFrom(snapshot)
   const { config } = checkedDraft(snapshot)
-  const later = config && admits(config) ? 'joins the run' : 'waits for the next run'
+  const resumes = from ? ` The run resumes from ${from}, as chosen under Checkpoints.` : ''
   return {
     tone: 'idle',
     title: `Ready with ${formatMany(count, 'rank')}`,
-    text: from
-      ? `Start once everyone is here. The run resumes from ${from}, as chosen under Checkpoints.`
-      : `Start once everyone is here. Anyone who opens the link later ${later}.`,
+    text: `Start once everyone is here.${resumes}${laterWords(config, count, from !== null)}`,
   }
+}
+
+/** What becomes of tabs that come during the run, and of a run with too many ranks when one is lost. */
+function laterWords(config: Partial<TrainConfig> | null, count: number, isShort: boolean): string {
+  const isElastic = config !== null && admits(config, count)
+  if (!isElastic && config && admits(config, 1))
+    return ` With more than ${meshLimit} ranks the run ends when one is lost, and takes no more tabs.`
+  if (isShort) return ''
+  return ` Anyone who opens the link later ${isElastic ? 'joins the run' : 'waits for the next run'}.`
 }
 
 /** The others have come to the run's end, or have all left, while this tab got ready to join them. */

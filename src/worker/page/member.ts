@@ -1,4 +1,3 @@
-import { meshLimit } from '../../peer/room/edges.ts'
 import type {
   Assignment,
   JsonValue,
@@ -12,7 +11,7 @@ import { loadWebRtc } from '../../peer/tab/late-connection.ts'
 import { type LocalPorts, openLocalPorts } from '../../peer/tab/local-ports.ts'
 import { SignalClient, signalUrl } from '../../peer/tab/signal.ts'
 import {
-  canBeElastic,
+  isElasticWith,
   type TrainConfig,
   type TrainConfigInput,
 } from '../../trainer/settings/config.ts'
@@ -283,9 +282,7 @@ export class RoomMember {
     this.#marks.begin('pressed')
     const settings = parsed as unknown as JsonValue
     const client = this.#requireClient()
-    // The members of an elastic run are all linked to all.
-    const isMesh = (client.lobby?.members.length ?? 1) <= meshLimit
-    client.start(settings, canBeElastic(parsed) && isMesh)
+    client.start(settings, isElasticWith(parsed, client.lobby?.members.length ?? 1))
   }
 
   /** Asks for a pause: all ranks begin it after the same step, told by the event `paused`. For the maker. */

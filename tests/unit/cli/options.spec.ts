@@ -130,6 +130,8 @@ test('restarts: three of single tabs in an elastic run; of all ranks none unless
   expect(optionsOf()).toMatchObject({ maxRestarts: 3, restartsAll: false })
   expect(optionsOf('--no-elastic')).toMatchObject({ maxRestarts: 0, restartsAll: false })
   expect(optionsOf('--parallel', 'fsdp')).toMatchObject({ maxRestarts: 0, restartsAll: false })
+  expect(optionsOf('--nproc-per-node', '16')).toMatchObject({ maxRestarts: 3 })
+  expect(optionsOf('--nproc-per-node', '17')).toMatchObject({ maxRestarts: 0 })
   expect(optionsOf('--max_restarts', '2')).toMatchObject({ maxRestarts: 2, restartsAll: true })
   expect(optionsOf('--elastic', '1:2')).toMatchObject({ maxRestarts: 3, restartsAll: true })
   const none = optionsOf('--elastic', '1:2', '--max-restarts', '0')

@@ -59,6 +59,7 @@ vi.mock('../../../src/peer/tab/signal.ts', () => ({
     half = (...words: unknown[]) => world.told.push(['half', ...words])
     linkDown = (...words: unknown[]) => world.told.push(['linkDown', ...words])
     abort = (...words: unknown[]) => world.told.push(['abort', ...words])
+    start = (_settings: unknown, ...words: unknown[]) => world.told.push(['start', ...words])
     bye = () => world.told.push(['bye'])
   },
 }))
@@ -178,6 +179,18 @@ it('start works after one that was refused for its settings', () => {
   expect(() => member.start({ exact: true, tune: true })).toThrow('tune: not available with exact')
   // It gets as far as the server, which this member has not joined.
   expect(() => member.start({ exact: true })).toThrow('not joined yet')
+})
+
+it.each([
+  [16, {}, true],
+  [17, {}, false],
+  [2, { elastic: false }, false],
+])('start of %i ranks with %o is elastic: %s', async (count, input, isElastic) => {
+  const member = newMember()
+  await member.join({} as AdapterFacts)
+  world.lobby = { members: Array.from({ length: count }, () => ({})) }
+  member.start(input)
+  expect(world.told).toEqual([['start', isElastic]])
 })
 
 it('newcomers that are linked are admitted, by the lives that they begin', async () => {
