@@ -545,6 +545,21 @@ export function makeStates(): Record<string, Snapshot> {
       { type: 'setting', key: 'batchSize', value: '8' },
     ),
     'lobby-late': inside(4, 3, 'running', 3),
+    'lobby-barred': play(
+      inside(4, 3),
+      { type: 'proposed', config: parseTrainConfig({}) },
+      {
+        type: 'assigned',
+        assignment: { ...assignedGroup(4, 3), run: 1, epoch: 2, joining: 1 },
+        startedAtMs,
+      },
+      { type: 'lobby', lobby: { ...makeLobby(4, 'running', 3), ballot: 1 }, ownId: ids[3] },
+      {
+        type: 'failed',
+        code: 'peer.unreachable',
+        text: `link to rank 2 (${names[2]}): no connection: ${noRoute}`,
+      },
+    ),
     'lobby-server-lost': play(inside(3), { type: 'serverLost', text: 'signaling: ended' }),
     connecting: play(assigned(3), { type: 'linked', peerRank: 1, kind: 'port' }),
     'lobby-many-ranks': manyRanks(),
@@ -623,6 +638,15 @@ export function makeStates(): Record<string, Snapshot> {
       },
       atMs: 0,
     }),
+    'training-undecided-guest': play(
+      training(3, 260, 1),
+      { type: 'serverLost', text: 'ended' },
+      {
+        type: 'event',
+        event: { event: 'undecided', missing: [makeMember(0).id], hadMore: false, rank: 1 },
+        atMs: 0,
+      },
+    ),
     'failed-joining': play(
       inside(3, 2),
       {

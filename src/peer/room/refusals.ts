@@ -51,6 +51,9 @@ const leftOutMark = 'the run continues without this tab: '
 /** Whether a text tells of a tab that an elastic run leaves out. */
 export const isLeftOut = (text: string): boolean => text.includes(leftOutMark)
 
+/** What the server tells of ranks and newcomers that could not be linked in time begins so. */
+export const lateMark = 'not every rank had its links within '
+
 /** Thrown if the signaling server refuses a request. */
 export class SignalError extends PeerError {
   /** The server's reason. */

@@ -10,7 +10,7 @@ import type {
   MessageOf,
   ServerMessage,
 } from '../room/messages.ts'
-import type { Refusal } from '../room/refusals.ts'
+import { lateMark, type Refusal } from '../room/refusals.ts'
 import type { TokenBucket } from '../room/token-bucket.ts'
 import { planLinks } from '../room/topology.ts'
 
@@ -162,7 +162,7 @@ export class Linking {
 
   lateText(): string {
     const names = this.late.map((at) => this.nameOf(at)).join(', ')
-    return `not every rank had its links within ${this.readyMs} ms: missing ${names}.`
+    return `${lateMark}${this.readyMs} ms: missing ${names}.`
   }
 
   downText(at: number, { peerRank, text }: MessageOf<'linkDown'>): string {

@@ -1,6 +1,6 @@
 import type { LobbyMember } from '../../peer/room/messages.ts'
 import type { Acts } from '../state/acts.ts'
-import { admits, isMaker, isRoomOn, ownMember } from '../state/room-facts.ts'
+import { isElasticOn, isMaker, isRoomOn, ownMember } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 
 interface MemberActsProps {
@@ -15,8 +15,7 @@ export function MemberActs({ member, snapshot, acts }: MemberActsProps) {
   const isOwnTab = own !== null && (member.id === own.id || (member.tab ?? own.id) === own.tab)
   if (!isMaker(snapshot) || isOwnTab || snapshot.serverLost !== null) return null
   const isOn = isRoomOn(snapshot)
-  const { config } = snapshot.run ?? {}
-  const endsRun = isOn && member.rank !== null && !(config && admits(config, snapshot.run!.worldSize))
+  const endsRun = isOn && member.rank !== null && !isElasticOn(snapshot)
   return (
     <details class="member-acts">
       <summary title={`Hand the room over to ${member.name}, or remove it`}>

@@ -5,14 +5,14 @@ import { whyUnsaved } from '../settings/checkpoint-words.ts'
 import { defaultDraftOf, draftOf, resetDraft, withSetting } from '../settings/draft.ts'
 import { nextSlot, reduceRuns } from './kept-runs.ts'
 import { reduceRun } from './reduce-run.ts'
-import { canStart, isMaker } from './room-facts.ts'
+import { canStart, isMaker, isRoomOn } from './room-facts.ts'
 import { newRun, type Run } from './run.ts'
 import { lostRanks } from './run-facts.ts'
 import type { Action, Snapshot } from './snapshot.ts'
 
 /** The snapshot after `action`. */
 export function reduce(snapshot: Snapshot, action: Action): Snapshot {
-  const next = withLost(reduceRest(snapshot, action))
+  const next = withPast(withLost(reduceRest(snapshot, action)))
   const runs = reduceRuns(snapshot, next, action)
   return runs === next.runs ? next : { ...next, runs }
 }
@@ -23,6 +23,13 @@ function withLost(snapshot: Snapshot): Snapshot {
   if (!run?.end || run.lost.length > 0) return snapshot
   const lost = lostRanks(snapshot)
   return lost.length > 0 ? { ...snapshot, run: { ...run, lost } } : snapshot
+}
+
+/** What an ended run says of this tab holds until the room's run has ended, too. */
+function withPast(snapshot: Snapshot): Snapshot {
+  const { run } = snapshot
+  if (!run?.end || run.isPast || isRoomOn(snapshot)) return snapshot
+  return { ...snapshot, run: { ...run, isPast: true } }
 }
 
 function reduceRest(snapshot: Snapshot, action: Action): Snapshot {

@@ -64,6 +64,11 @@ export function isRoomOn({ lobby }: Snapshot): boolean {
   return lobby?.state === 'assigned' || lobby?.state === 'running'
 }
 
+/** That run continues when a rank is lost, and admits tabs: the room knows its newest roster. */
+export function isElasticOn({ lobby }: Snapshot): boolean {
+  return lobby?.state === 'running' && lobby.ballot !== undefined
+}
+
 /** The room is in a run that this tab is not part of. */
 export function isWaitingForNext(snapshot: Snapshot): boolean {
   const { lobby } = snapshot

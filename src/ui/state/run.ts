@@ -134,6 +134,8 @@ export interface Run {
   readonly saving: Saving
   readonly isStopping: boolean
   readonly end: RunEnding | null
+  /** It has ended, and so has the room's run: one that is on is another. */
+  readonly isPast: boolean
   readonly download: Download
 }
 
@@ -225,6 +227,7 @@ export function newRun(
     saving: { is: 'idle' },
     isStopping: false,
     end: null,
+    isPast: false,
     download: { is: 'idle' },
   }
 }

@@ -15,6 +15,7 @@ import type { Phase, Run } from '../state/run.ts'
 import { isRunning, makesSteps } from '../state/run-facts.ts'
 import { canSave, continued, startsFrom } from '../state/save-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
+import { waitOf } from '../state/waiting-facts.ts'
 import { asSentence, inPageWords } from './failure-words.ts'
 import { withCode } from './notice.tsx'
 import { ResetAct } from './reset-act.tsx'
@@ -149,7 +150,7 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
       </div>
     )
   }
-  if (snapshot.serverLost !== null) {
+  if (snapshot.serverLost !== null || isBarred(snapshot)) {
     return (
       <button key="reload" type="button" class="go" onClick={acts.reenter}>
         Reload
@@ -189,6 +190,9 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
   )
 }
 
+/** Only a reload lets this tab into the run. */
+const isBarred = (snapshot: Snapshot): boolean => waitOf(snapshot)?.is === 'barred'
+
 /** On every tab: any of them may have to decide. */
 function WithoutAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   const { undecided } = snapshot.run ?? {}
@@ -202,8 +206,9 @@ function WithoutAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
 
 /** Where a link could not be made: what to do about it, and for the maker a start without whom it was. */
 function UnreachedHelp({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
-  const isOver = snapshot.serverLost !== null || isWaitingForNext(snapshot)
-  const unreached = isRunning(snapshot) || isOver ? null : unreachedOf(snapshot)
+  const isElsewhere = isWaitingForNext(snapshot) && !isBarred(snapshot)
+  const isHelpless = snapshot.serverLost !== null || isRunning(snapshot) || isElsewhere
+  const unreached = isHelpless ? null : unreachedOf(snapshot)
   if (!unreached) return null
   const { remedies, without, detail } = unreached
   return (

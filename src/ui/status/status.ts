@@ -1,5 +1,5 @@
 import { meshLimit } from '../../peer/room/edges.ts'
-import { isRemoval, lostRankIn } from '../../peer/room/refusals.ts'
+import { isLeftOut, isRemoval, lostRankIn } from '../../peer/room/refusals.ts'
 import {
   givenData,
   pipelinesOf,
@@ -8,7 +8,6 @@ import {
 } from '../../trainer/settings/config.ts'
 import type { ErrorCode } from '../../util/errors.ts'
 import { formatBytes, formatMany, formatMetric, formatSeconds } from '../parts/format.ts'
-import type { Tone } from '../parts/lamp.tsx'
 import { firstErrorOf } from '../settings/check.ts'
 import { samplesOfStep } from '../state/rates.ts'
 import {
@@ -16,7 +15,6 @@ import {
   canStart,
   checkedDraft,
   isMaker,
-  isWaitingForNext,
   makerName,
   tabCount,
 } from '../state/room-facts.ts'
@@ -25,17 +23,11 @@ import { goneRanks, hasOwnModels, isRunning } from '../state/run-facts.ts'
 import { continued, startsFrom } from '../state/save-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { stoppedBy } from '../state/stop-words.ts'
+import { waitOf } from '../state/waiting-facts.ts'
 import { asSentence, inPageWords, plainFailure, resumedDifference } from './failure-words.ts'
+import type { Status } from './standing.ts'
 import { unreachedOf } from './unreached.ts'
-
-/** Where the tab stands, in a title and one sentence. */
-export interface Status {
-  readonly tone: Tone
-  readonly title: string
-  readonly text: string
-  /** For those who look deeper, folded away. */
-  readonly more?: { readonly summary: string; readonly text: string }
-}
+import { waitingStatus } from './waiting.ts'
 
 export const phaseTitles: Record<Phase, string> = {
   connect: 'Connecting',
@@ -68,16 +60,8 @@ export function statusOf(snapshot: Snapshot): Status {
     }
   }
   const next = whatNext(snapshot)
-  if (isWaitingForNext(snapshot)) {
-    return {
-      tone: 'idle',
-      title: 'A run is in progress',
-      text:
-        snapshot.proposed && admits(snapshot.proposed, 1)
-          ? 'This tab joins it within seconds.'
-          : `This tab joined late. It gets a rank when ${makerName(snapshot)} starts the next run.`,
-    }
-  }
+  const wait = waitOf(snapshot)
+  if (wait) return waitingStatus(snapshot, wait)
   if (run?.end?.kind === 'finished') {
     const { metric, value, seconds } = run.end.result
     const whose = hasOwnModels(run) ? `Rank ${run.rank}'s model: ` : ''
@@ -357,7 +341,11 @@ function laterWords(config: Partial<TrainConfig> | null, count: number, isShort:
 
 /** The others have come to the run's end, or have all left, while this tab got ready to join them. */
 const hasEndedBeforeJoin = ({ joins, end }: Run): boolean =>
-  joins && end?.kind === 'failed' && ['peer.lost', 'peer.aborted'].includes(end.code)
+  joins &&
+  end?.kind === 'failed' &&
+  ['peer.lost', 'peer.aborted'].includes(end.code) &&
+  // Else it was left out before that, and the reason stays.
+  !(end.code === 'peer.aborted' && isLeftOut(end.text))
 
 /** Who can do what after a run. */
 function whatNext(snapshot: Snapshot): string {

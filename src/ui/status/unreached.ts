@@ -1,4 +1,5 @@
 import { ringEdges } from '../../peer/room/edges.ts'
+import { lateMark } from '../../peer/room/refusals.ts'
 import { canFallBack } from '../../peer/room/topology.ts'
 import { checkedWithout, isMaker, isRoomOn, makerName } from '../state/room-facts.ts'
 import type { Run } from '../state/run.ts'
@@ -24,7 +25,8 @@ export function unreachedOf(snapshot: Snapshot): Unreached | null {
     const parties = isRoomOn(snapshot) ? null : partiesAhead(snapshot)
     return parties && unreachedBy(snapshot, lobby!.members, parties, null)
   }
-  if (run.end?.kind !== 'failed' || run.phase !== 'connect') return null
+  // Who joins a run gets the data and compiles while its links form.
+  if (run.end?.kind !== 'failed' || (run.phase !== 'connect' && !run.joins)) return null
   const { text: detail, code } = run.end
   const parties = partiesOf(run, detail, code)
   return parties && unreachedBy(snapshot, run.members, parties, detail)
@@ -98,7 +100,7 @@ function partiesOf(run: Run, text: string, code: string): Parties | null {
     const others = [from, to].filter((rank) => rank !== run.rank)
     return { ranks: others, is: others.length === 2 ? 'pair' : 'own' }
   }
-  const [, late] = text.split('not every rank had its links within ')
+  const [, late] = text.split(lateMark)
   if (late !== undefined) {
     const found = ranks.filter((rank) => rank !== run.rank && late.includes(nameOf(rank)))
     return found.length > 0 ? { ranks: found, is: 'late' } : null
@@ -140,11 +142,14 @@ function remediesFor(snapshot: Snapshot): string[] {
     'Put all machines on the same network. Avoid guest networks, which often keep devices apart.',
     'Across a firewall, start the server with a TURN server: npm start -- --host --ice-servers turn:HOST:3478 (see docs/reference/launching.md).',
     ...relay,
-    isMaker(snapshot)
-      ? 'Or start without the members that cannot be reached.'
-      : `Or ask ${makerName(snapshot)} to start without the members that cannot be reached.`,
+    ...(isRoomOn(snapshot) ? [] : [withoutThem(snapshot)]),
   ]
 }
+
+const withoutThem = (snapshot: Snapshot): string =>
+  isMaker(snapshot)
+    ? 'Or start without the members that cannot be reached.'
+    : `Or ask ${makerName(snapshot)} to start without the members that cannot be reached.`
 
 /** The members of these ranks that are still in the room and can be taken out of it: none of this tab. */
 function removable(

@@ -1,0 +1,57 @@
+import { meshLimit } from '../../peer/room/edges.ts'
+import { isLeftOut, lateMark } from '../../peer/room/refusals.ts'
+import { planLinks } from '../../peer/room/topology.ts'
+import { admits, isElasticOn, isWaitingForNext, ownMember } from './room-facts.ts'
+import type { Run } from './run.ts'
+import type { Snapshot } from './snapshot.ts'
+
+/** Why this tab has no rank in the run that is on, and whether it gets one. */
+export type Wait =
+  /** It could not be linked, or failed before it trained: the server links it no more, unless it comes anew. */
+  | { readonly is: 'barred'; readonly text: string }
+  /** The run admits nobody. */
+  | { readonly is: 'closed' }
+  | { readonly is: 'full' }
+  /** It asks for other ways to the ranks than they do. */
+  | { readonly is: 'apart' }
+  /** It was left out, and comes in again by itself. */
+  | { readonly is: 'again'; readonly text: string }
+  /** The run has not begun: its ranks are being linked. */
+  | { readonly is: 'early' }
+  | { readonly is: 'soon' }
+
+/** Null for a tab that does not wait. */
+export function waitOf(snapshot: Snapshot): Wait | null {
+  const { run, lobby, proposed, hasRelay } = snapshot
+  const own = ownMember(snapshot)
+  if (!lobby || !own || !isWaitingForNext(snapshot)) return null
+  const ended = run && !run.isPast ? endOf(run) : null
+  if (ended?.is === 'barred') return ended
+  const ranks = lobby.members.filter(({ rank }) => rank !== null)
+  const isEarly = lobby.state === 'assigned'
+  const isOpen = isEarly
+    ? proposed !== null && admits(proposed, ranks.length)
+    : isElasticOn(snapshot)
+  if (!isOpen) return { is: 'closed' }
+  if (ranks.length >= meshLimit) return { is: 'full' }
+  const plan = planLinks([...ranks, own], hasRelay)
+  const isApart = 'apart' in plan || (!hasRelay && plan.links.flat().some(isRelayed))
+  if (isApart) return { is: 'apart' }
+  return ended ?? { is: isEarly ? 'early' : 'soon' }
+}
+
+const isRelayed = ({ kind }: { readonly kind: string }): boolean => kind === 'relay'
+
+/** Of this tab's part in a run that goes on without it; null where that says nothing of how it waits now. */
+function endOf({ end, joins }: Run): Extract<Wait, { is: 'barred' | 'again' }> | null {
+  if (end?.kind !== 'failed') return null
+  const { code, text } = end
+  if (isLeftOut(text)) {
+    // The worker gives its place up by itself. Of what the server says, only lateness passes.
+    const isAgain = code !== 'peer.aborted' || text.includes(lateMark)
+    return { is: isAgain ? 'again' : 'barred', text }
+  }
+  // A rank that fails ends the run for all; a newcomer its own part alone.
+  if (!joins || code === 'peer.aborted' || code === 'signal.lost') return null
+  return { is: 'barred', text }
+}

@@ -1,0 +1,10 @@
+import type { Tone } from '../parts/lamp.tsx'
+
+/** Where the tab stands, in a title and one sentence. */
+export interface Status {
+  readonly tone: Tone
+  readonly title: string
+  readonly text: string
+  /** For those who look deeper, folded away. */
+  readonly more?: { readonly summary: string; readonly text: string }
+}

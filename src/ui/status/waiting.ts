@@ -1,0 +1,59 @@
+import { meshLimit } from '../../peer/room/edges.ts'
+import { isMaker, makerName } from '../state/room-facts.ts'
+import type { Snapshot } from '../state/snapshot.ts'
+import type { Wait } from '../state/waiting-facts.ts'
+import { asSentence, inPageWords } from './failure-words.ts'
+import type { Status } from './standing.ts'
+import { unreachedOf } from './unreached.ts'
+
+/** Of a tab in a room whose run is on without it: what holds it out, and what to do. */
+export function waitingStatus(snapshot: Snapshot, wait: Wait): Status {
+  const say = (text: string): Status => ({ tone: 'idle', title: 'A run is in progress', text })
+  switch (wait.is) {
+    case 'barred':
+      return barredStatus(snapshot, wait.text)
+    case 'again':
+      return {
+        tone: 'idle',
+        title: 'Left out of the run',
+        text: 'The others continue without this tab. It joins again by itself, usually within seconds.',
+        more: { summary: 'Error details', text: inPageWords(wait.text) },
+      }
+    case 'closed': {
+      const next = isMaker(snapshot) ? 'you start' : `${makerName(snapshot)} starts`
+      return say(
+        `This run takes no more tabs.${endWords(snapshot)} This tab gets a rank when ${next} the next run.`,
+      )
+    }
+    case 'full':
+      return say(`The run has room for ${meshLimit} ranks. This tab joins when one leaves.`)
+    case 'apart':
+      return say(
+        'With its setting for Links this tab cannot be linked to the ranks of the run. Choose “automatic” for Links under More settings, and rejoin.',
+      )
+    case 'early':
+      return say('It is starting. This tab joins it once the others are linked.')
+    case 'soon':
+      return say('This tab joins it, usually within seconds.')
+  }
+}
+
+function barredStatus(snapshot: Snapshot, text: string): Status {
+  const reload = 'The run continues without this tab. Reload this tab to try again.'
+  const unreached = unreachedOf(snapshot)
+  if (unreached) return { tone: 'bad', title: unreached.title, text: `${unreached.text} ${reload}` }
+  return {
+    tone: 'bad',
+    title: 'This tab could not join',
+    text: reload,
+    more: { summary: 'Error details', text: asSentence(inPageWords(text)) },
+  }
+}
+
+/** When the run ends, as its settings have it. */
+function endWords({ proposed }: Snapshot): string {
+  if (!proposed) return ''
+  const { steps, epochs } = proposed
+  if (steps) return ` It ends at step ${steps}.`
+  return ` It ends after ${epochs} ${epochs === 1 ? 'epoch' : 'epochs'}.`
+}
