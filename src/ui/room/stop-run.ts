@@ -34,13 +34,14 @@ export function stopRun({ store, member, after }: Stopping): void {
   member.pause()
 }
 
-/** Steps are made, and this rank writes what they came to when they pause. */
+/** Steps are made, not waited for, and this rank writes what they came to when they pause. */
 const savesInPause = ({ run }: Snapshot): boolean =>
   run?.config?.saves === 'auto' &&
   run.config.strategy !== 'alone' &&
   run.rank === 0 &&
   run.step > 0 &&
   !run.paused &&
+  !run.undecided &&
   makesSteps(run)
 
 function once(act: () => void): () => void {

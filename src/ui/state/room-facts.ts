@@ -1,6 +1,7 @@
 import type { Lobby, LobbyMember } from '../../peer/room/messages.ts'
 import { isElasticWith, type TrainConfig } from '../../trainer/settings/config.ts'
 import { type CheckedDraft, checkDraft, type GivenFacts } from '../settings/check.ts'
+import type { Run } from './run.ts'
 import { isRunning } from './run-facts.ts'
 import type { Snapshot } from './snapshot.ts'
 
@@ -28,6 +29,35 @@ export function isMaker({ lobby, ownId }: Snapshot): boolean {
 
 export function makerName({ lobby }: Snapshot): string {
   return lobby?.members.find(({ id }) => id === lobby.maker)?.name ?? 'the host'
+}
+
+/**
+ * Who pauses and stops the run: the maker. Where that has no rank, as when it has left and there is no server to name another, the first rank:
+ * both go over the links.
+ */
+function inCharge({ lobby, run }: Snapshot): Run['members'][number] | undefined {
+  return run?.members.find(({ id }) => id === lobby?.maker) ?? run?.members[0]
+}
+
+/** Whether that is this tab, by any of its ranks. */
+export function isInCharge(snapshot: Snapshot): boolean {
+  const { run } = snapshot
+  const own = run?.members[run.rank]
+  const who = inCharge(snapshot)
+  return own !== undefined && (who === own || (own.tab !== undefined && who?.tab === own.tab))
+}
+
+/** Who has paused the run may end that, whoever is in charge by then. */
+export const canPause = (snapshot: Snapshot): boolean =>
+  isInCharge(snapshot) || snapshot.run?.paused?.by.includes(snapshot.run.rank) === true
+
+/** Where a person has to decide whether the run continues, that person may also end it. */
+export const canStop = (snapshot: Snapshot): boolean =>
+  isInCharge(snapshot) || (snapshot.run?.undecided ?? null) !== null
+
+export function nameInCharge(snapshot: Snapshot): string {
+  const who = inCharge(snapshot)
+  return snapshot.lobby?.members.find(({ id }) => id === who?.id)?.name ?? who?.name ?? 'the host'
 }
 
 /** The form's settings, judged for the room and this tab as they are now. */

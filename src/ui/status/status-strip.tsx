@@ -5,11 +5,14 @@ import { Lamp } from '../parts/lamp.tsx'
 import type { Acts } from '../state/acts.ts'
 import { ratesOf } from '../state/rates.ts'
 import {
+  canPause,
   canStart,
+  canStop,
   checkedDraft,
+  isInCharge,
   isMaker,
   isWaitingForNext,
-  makerName,
+  nameInCharge,
 } from '../state/room-facts.ts'
 import type { Phase, Run } from '../state/run.ts'
 import { isRunning, makesSteps } from '../state/run-facts.ts'
@@ -69,10 +72,10 @@ export function StatusStrip({ snapshot, acts }: { snapshot: Snapshot; acts: Acts
   )
 }
 
-/** For the maker, while steps are made, and through the tests between them: pauses all ranks behind one step, and lets them go on. */
+/** For who may, while steps are made, and through the tests between them: pauses all ranks behind one step, and lets them go on. */
 function PauseAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   const { run } = snapshot
-  if (!run || !isMaker(snapshot) || run.isStopping) return null
+  if (!run || !canPause(snapshot) || run.isStopping) return null
   const isPaused = run.paused !== null
   if (!makesSteps(run)) return null
   // Behind the last step only its test is left.
@@ -106,6 +109,23 @@ function PauseAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   )
 }
 
+/** Between two groups of an elastic run only the server reaches the other ranks. */
+function StopAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+  if (!canStop(snapshot)) return null
+  const isAlone = snapshot.run?.undecided && snapshot.serverLost !== null
+  return (
+    <button
+      type="button"
+      class="stop"
+      disabled={snapshot.run?.isStopping}
+      onClick={acts.stop}
+      title={isAlone ? 'Ends the run in this tab' : 'Ends the run on all ranks'}
+    >
+      Stop
+    </button>
+  )
+}
+
 interface MainActProps {
   snapshot: Snapshot
   acts: Acts
@@ -120,33 +140,30 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
     'aria-disabled': isSettling || undefined,
   } as const
   if (isRunning(snapshot)) {
-    if (!isMaker(snapshot))
+    if (!isInCharge(snapshot)) {
+      const hasActs = canSave(snapshot) || canPause(snapshot) || canStop(snapshot)
       return (
         <>
-          <p class="quiet who-can">Only {makerName(snapshot)} can pause or stop the run.</p>
-          {(canSave(snapshot) || snapshot.run?.undecided) && (
+          {!canStop(snapshot) && (
+            <p class="quiet who-can">Only {nameInCharge(snapshot)} can pause or stop the run.</p>
+          )}
+          {hasActs && (
             <div key="guest" class="main-acts" {...group}>
-              <WithoutAct snapshot={snapshot} acts={acts} />
-              {canSave(snapshot) && <SaveAct snapshot={snapshot} acts={acts} />}
+              <WithoutAct key="without" snapshot={snapshot} acts={acts} />
+              {canSave(snapshot) && <SaveAct key="save" snapshot={snapshot} acts={acts} />}
+              <PauseAct key="pause" snapshot={snapshot} acts={acts} />
+              <StopAct key="stop" snapshot={snapshot} acts={acts} />
             </div>
           )}
         </>
       )
+    }
     return (
       <div key="running" class="main-acts" {...group}>
         <WithoutAct key="without" snapshot={snapshot} acts={acts} />
         <SaveAct key="save" snapshot={snapshot} acts={acts} />
         <PauseAct key="pause" snapshot={snapshot} acts={acts} />
-        <button
-          key="stop"
-          type="button"
-          class="stop"
-          disabled={snapshot.run?.isStopping}
-          onClick={acts.stop}
-          title="Ends the run on all ranks"
-        >
-          Stop
-        </button>
+        <StopAct key="stop" snapshot={snapshot} acts={acts} />
       </div>
     )
   }

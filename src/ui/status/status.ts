@@ -56,7 +56,7 @@ export function statusOf(snapshot: Snapshot): Status {
     return {
       tone: 'bad',
       title: 'The server is gone',
-      text: 'No run can start without it. This tab rejoins the room when the server is back: check that npm start is still running.',
+      text: `${endedWords(run)}No run can start without it. This tab rejoins the room when the server is back: check that npm start is still running.`,
     }
   }
   const next = whatNext(snapshot)
@@ -79,7 +79,7 @@ export function statusOf(snapshot: Snapshot): Status {
     return {
       tone: 'idle',
       title: 'Stopped',
-      text: `${stoppedBy(run.end.text)} stopped the run at step ${run.step}. ${next}`,
+      text: `${endedWords(run)}${next}`,
     }
   }
   if (run && hasEndedBeforeJoin(run)) {
@@ -116,6 +116,13 @@ export function statusOf(snapshot: Snapshot): Status {
     }
   }
   return lobbyStatus(snapshot)
+}
+
+/** That the run was ended by people, or has come to its end. */
+function endedWords(run: Run | null): string {
+  if (run?.end?.kind === 'finished') return 'The run has finished. '
+  if (run?.end?.kind !== 'stopped') return ''
+  return `${stoppedBy(run.end.text)} stopped the run at step ${run.step}. `
 }
 
 function runningStatus(snapshot: Snapshot, run: Run): Status {

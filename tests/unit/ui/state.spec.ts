@@ -6,9 +6,12 @@ import { last } from '../../../src/ui/parts/series.ts'
 import { ratesOf, sharesOf, stepSamples } from '../../../src/ui/state/rates.ts'
 import { reduce } from '../../../src/ui/state/reduce.ts'
 import {
+  canPause,
   canStart,
+  canStop,
   isMaker,
   isWaitingForNext,
+  nameInCharge,
   settingsOfRoom,
 } from '../../../src/ui/state/room-facts.ts'
 import { goneRanks, isRunning, ranksApart } from '../../../src/ui/state/run-facts.ts'
@@ -22,6 +25,7 @@ import {
   assignedGroup,
   inside,
   makeLobby,
+  makeMember,
   makeResult,
   makeSnapshot,
   makeStates,
@@ -485,6 +489,72 @@ describe('a run', () => {
     const lost = play(before, undecided([`${second.id}.1`], true))
     expect(statusOf(lost).text).toContain(`${second.name} had newer steps than any tab here`)
     expect(statusOf(play(waiting, undecided(null))).title).toBe('Training')
+  })
+
+  it('is paused and stopped by the first rank when the maker has left it', () => {
+    const may = (snapshot: Snapshot) => [canPause(snapshot), canStop(snapshot)]
+    const [maker, second, third] = [0, 1, 2].map((rank) => training(3, 10, rank))
+    expect([maker, second, third].map(may)).toEqual([
+      [true, true],
+      [false, false],
+      [false, false],
+    ])
+    expect(nameInCharge(third)).toBe(makeMember(0).name)
+    // The room still names it, as there is no server.
+    const left = (snapshot: Snapshot, rank: number) => {
+      const { members, links, epoch } = assignedGroup(3, rank)
+      return play(
+        snapshot,
+        { type: 'serverLost', text: 'gone' },
+        {
+          type: 'regrouped',
+          assignment: {
+            epoch,
+            links,
+            members: members.slice(1),
+            worldSize: 2,
+            rank: rank - 1,
+          },
+        },
+      )
+    }
+    expect(may(left(second, 1))).toEqual([true, true])
+    expect(may(left(third, 2))).toEqual([false, false])
+    expect(nameInCharge(left(third, 2))).toBe(makeMember(1).name)
+  })
+
+  it('is resumed by who has paused it, when another is in charge by then', () => {
+    const paused = { event: 'paused', step: 10, by: [1], rank: 0 } as const
+    const [second, third] = [1, 2].map((rank) =>
+      play(training(3, 10, rank), { type: 'event', event: paused, atMs: 0 }),
+    )
+    expect([canPause(second), canStop(second), canPause(third)]).toEqual([true, false, false])
+  })
+
+  it('is stopped by any tab when that waits for a person', () => {
+    const told = (missing: readonly string[] | null) =>
+      ({
+        type: 'event',
+        event: { event: 'undecided', missing, hadMore: false, rank: 2 },
+        atMs: 0,
+      }) as const
+    const waiting = play(training(3, 10, 2), told([`${makeMember(0).id}.1`]))
+    expect([canPause(waiting), canStop(waiting)]).toEqual([false, true])
+    expect(canStop(play(waiting, told(null)))).toBe(false)
+  })
+
+  it('says who stopped it when the server is gone, too', () => {
+    const stopped = play(
+      training(3, 10),
+      { type: 'serverLost', text: 'gone' },
+      { type: 'failed', code: 'peer.aborted', text: stopReason('Ada') },
+    )
+    expect(statusOf(stopped)).toMatchObject({
+      title: 'The server is gone',
+      text: expect.stringMatching(
+        /^Ada stopped the run at step 10\. No run can start without it\./,
+      ),
+    })
   })
 
   it('says that the run was over before this tab had joined it', () => {
