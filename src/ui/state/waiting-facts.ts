@@ -1,6 +1,6 @@
 import { meshLimit } from '../../peer/room/edges.ts'
 import { isLeftOut, lateMark } from '../../peer/room/refusals.ts'
-import { planLinks } from '../../peer/room/topology.ts'
+import { linkKind } from '../../peer/room/topology.ts'
 import { admits, isElasticOn, isWaitingForNext, ownMember } from './room-facts.ts'
 import type { Run } from './run.ts'
 import type { Snapshot } from './snapshot.ts'
@@ -16,8 +16,6 @@ export type Wait =
   | { readonly is: 'apart' }
   /** It was left out, and comes in again by itself. */
   | { readonly is: 'again'; readonly text: string }
-  /** The run has not begun: its ranks are being linked. */
-  | { readonly is: 'early' }
   | { readonly is: 'soon' }
 
 /** Null for a tab that does not wait. */
@@ -28,19 +26,17 @@ export function waitOf(snapshot: Snapshot): Wait | null {
   const ended = run && !run.isPast ? endOf(run) : null
   if (ended?.is === 'barred') return ended
   const ranks = lobby.members.filter(({ rank }) => rank !== null)
-  const isEarly = lobby.state === 'assigned'
-  const isOpen = isEarly
-    ? proposed !== null && admits(proposed, ranks.length)
-    : isElasticOn(snapshot)
+  // While its ranks are being linked the room does not say yet.
+  const isOpen =
+    lobby.state === 'assigned'
+      ? proposed !== null && admits(proposed, ranks.length)
+      : isElasticOn(snapshot)
   if (!isOpen) return { is: 'closed' }
   if (ranks.length >= meshLimit) return { is: 'full' }
-  const plan = planLinks([...ranks, own], hasRelay)
-  const isApart = 'apart' in plan || (!hasRelay && plan.links.flat().some(isRelayed))
-  if (isApart) return { is: 'apart' }
-  return ended ?? { is: isEarly ? 'early' : 'soon' }
+  const kinds = ranks.map((rank) => linkKind(rank, own))
+  if (kinds.includes(null) || (!hasRelay && kinds.includes('relay'))) return { is: 'apart' }
+  return ended ?? { is: 'soon' }
 }
-
-const isRelayed = ({ kind }: { readonly kind: string }): boolean => kind === 'relay'
 
 /** Of this tab's part in a run that goes on without it; null where that says nothing of how it waits now. */
 function endOf({ end, joins }: Run): Extract<Wait, { is: 'barred' | 'again' }> | null {

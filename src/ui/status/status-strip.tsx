@@ -2,6 +2,7 @@ import { SaveAct, SaveNote } from '../checkpoints/save-act.tsx'
 import { SettingsError, settingsErrorId } from '../experiment/settings-error.tsx'
 import { formatSeconds } from '../parts/format.ts'
 import { Lamp } from '../parts/lamp.tsx'
+import { useLoaded } from '../parts/use-loaded.ts'
 import type { Acts } from '../state/acts.ts'
 import { ratesOf } from '../state/rates.ts'
 import {
@@ -11,7 +12,9 @@ import {
   checkedDraft,
   isInCharge,
   isMaker,
+  isRoomOn,
   isWaitingForNext,
+  makerName,
   nameInCharge,
 } from '../state/room-facts.ts'
 import type { Phase, Run } from '../state/run.ts'
@@ -226,8 +229,15 @@ function UnreachedHelp({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   const isElsewhere = isWaitingForNext(snapshot) && !isBarred(snapshot)
   const isHelpless = snapshot.serverLost !== null || isRunning(snapshot) || isElsewhere
   const unreached = isHelpless ? null : unreachedOf(snapshot)
+  const { part, failure } = useLoaded(
+    'the help with links',
+    () => import('./remedies.ts'),
+    unreached !== null,
+  )
   if (!unreached) return null
-  const { remedies, without, detail } = unreached
+  const { without, detail } = unreached
+  const maker = isMaker(snapshot) ? null : makerName(snapshot)
+  const remedies = part?.remediesFor({ ...snapshot, maker, isOn: isRoomOn(snapshot) }) ?? [failure]
   return (
     <div class="help">
       <h3>What to do</h3>

@@ -1,17 +1,15 @@
 import { ringEdges } from '../../peer/room/edges.ts'
 import { lateMark } from '../../peer/room/refusals.ts'
 import { canFallBack } from '../../peer/room/topology.ts'
-import { checkedWithout, isMaker, isRoomOn, makerName } from '../state/room-facts.ts'
+import { checkedWithout, isMaker, isRoomOn } from '../state/room-facts.ts'
 import type { Run } from '../state/run.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 
-/** What came between ranks that found no way to each other, for people: who, why, and what to do. */
+/** What came between ranks that found no way to each other, for people: who, why, and whom to leave out. */
 export interface Unreached {
   readonly title: string
   /** The likely cause: one or two sentences. */
   readonly text: string
-  /** What to do, one way a line. */
-  readonly remedies: readonly string[]
   /** For the maker: members to leave out of the next start, one choice each, by name. */
   readonly without: readonly { readonly names: string; readonly ids: readonly string[] }[]
   /** The error as it was told; null where there was none yet. */
@@ -49,7 +47,6 @@ function unreachedBy(
   return {
     title,
     text: causeOf(detail ?? '', names(ranks), is === 'pair'),
-    remedies: remediesFor(snapshot),
     without: isMaker(snapshot)
       ? choices
           .map((chosen) => ({ names: names(chosen), ids: removable(snapshot, members, chosen) }))
@@ -125,31 +122,6 @@ function causeOf(text: string, names: string, isPair: boolean): string {
     return 'A tab did not answer. Its browser may be asleep, or its machine may be offline.'
   return 'The browsers cannot reach each other. Usually they are on different networks, or a firewall or guest network keeps devices apart.'
 }
-
-function remediesFor(snapshot: Snapshot): string[] {
-  const { transport, hasRelay } = snapshot
-  const choose =
-    'choose “automatic, else through the server” for Links under More settings, rejoin, and send everyone the new link'
-  const relay =
-    transport === 'fallback' || transport === 'relay'
-      ? []
-      : hasRelay
-        ? [`This server can relay the data: ${choose}.`]
-        : [
-            `Or let the server relay the data: start it with npm start -- --host --relay, then ${choose}.`,
-          ]
-  return [
-    'Put all machines on the same network. Avoid guest networks, which often keep devices apart.',
-    'Across a firewall, start the server with a TURN server: npm start -- --host --ice-servers turn:HOST:3478 (see docs/reference/launching.md).',
-    ...relay,
-    ...(isRoomOn(snapshot) ? [] : [withoutThem(snapshot)]),
-  ]
-}
-
-const withoutThem = (snapshot: Snapshot): string =>
-  isMaker(snapshot)
-    ? 'Or start without the members that cannot be reached.'
-    : `Or ask ${makerName(snapshot)} to start without the members that cannot be reached.`
 
 /** The members of these ranks that are still in the room and can be taken out of it: none of this tab. */
 function removable(

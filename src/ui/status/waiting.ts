@@ -29,10 +29,8 @@ export function waitingStatus(snapshot: Snapshot, wait: Wait): Status {
       return say(`The run has room for ${meshLimit} ranks. This tab joins when one leaves.`)
     case 'apart':
       return say(
-        'With its setting for Links this tab cannot be linked to the ranks of the run. Choose “automatic” for Links under More settings, and rejoin.',
+        'This tab’s setting for Links is not that of the ranks. Choose “automatic” for Links under More settings, and rejoin.',
       )
-    case 'early':
-      return say('It is starting. This tab joins it once the others are linked.')
     case 'soon':
       return say('This tab joins it, usually within seconds.')
   }

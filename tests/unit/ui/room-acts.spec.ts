@@ -10,6 +10,7 @@ import { canReset, lostByReset } from '../../../src/ui/state/reset-facts.ts'
 import { checkedDraft, isMaker, settingsOfRoom } from '../../../src/ui/state/room-facts.ts'
 import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { troubleOf } from '../../../src/ui/state/trouble.ts'
+import { remediesFor } from '../../../src/ui/status/remedies.ts'
 import { statusOf } from '../../../src/ui/status/status.ts'
 import { unreachedOf } from '../../../src/ui/status/unreached.ts'
 import { infoOf } from '../../support/member-info.ts'
@@ -347,8 +348,8 @@ describe('a rank that cannot be reached', () => {
   })
 
   it('says what to do: one network, TURN, the relay', () => {
-    const remedies = (part: Partial<Snapshot> = {}) =>
-      unreachedOf({ ...ended(0, 'peer.unreachable', noWay(2)), ...part })!.remedies.join('\n')
+    const remedies = (part: Partial<Parameters<typeof remediesFor>[0]> = {}) =>
+      remediesFor({ ...inside(3), maker: null, isOn: false, ...part }).join('\n')
     expect(remedies()).toContain('same network')
     expect(remedies()).toMatch(
       /TURN server: npm start -- --host --ice-servers .*docs\/reference\/launching/,
@@ -357,6 +358,10 @@ describe('a rank that cannot be reached', () => {
     expect(remedies({ hasRelay: true })).toContain('This server can relay the data')
     expect(remedies({ hasRelay: true })).not.toContain('--relay')
     expect(remedies({ transport: 'fallback' })).not.toContain('relay the data')
+    expect(remedies()).toMatch(/Or start without the members/)
+    expect(remedies({ maker: 'Ada' })).toMatch(/Or ask Ada to start without the members/)
+    // Nobody can start now.
+    expect(remedies({ isOn: true })).not.toMatch(/start without/)
   })
 
   it('by two others: both are named, and the maker chooses which to leave out', async () => {
@@ -370,7 +375,6 @@ describe('a rank that cannot be reached', () => {
     const guest = await pair(2)
     expect(statusOf(guest).title).toBe(`${names[1]} cannot be reached`)
     expect(unreachedOf(guest)!.without).toEqual([])
-    expect(unreachedOf(guest)!.remedies.at(-1)).toContain(`${names[0]} to start without`)
   })
 
   it('in time: all that were late are named', async () => {

@@ -6,7 +6,6 @@ import { leftOutBecause } from '../../../src/peer/room/refusals.ts'
 import type { Action, Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { waitOf } from '../../../src/ui/state/waiting-facts.ts'
 import { statusOf } from '../../../src/ui/status/status.ts'
-import { unreachedOf } from '../../../src/ui/status/unreached.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { makeSnapshot, play } from '../../support/page-states.ts'
 import { RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
@@ -109,14 +108,13 @@ describe('a tab that comes during a run', () => {
     expect(relayed.wait).toBe('apart')
   })
 
-  it('says that the run is starting when its ranks are still being linked', async () => {
+  it('goes by the settings when the ranks are still being linked', async () => {
     const tab = new LateTab()
     await tab.world.fill(2)
     tab.world.say('t0', { type: 'start', settings: { steps: 3 }, isElastic: true })
     tab.world.join('late')
     await tab.see({ type: 'proposed', config }, { type: 'entered', hasRelay: false })
-    expect(tab.wait).toBe('early')
-    expect(tab.text).toBe('It is starting. This tab joins it once the others are linked.')
+    expect(tab.wait).toBe('soon')
     await tab.see({ type: 'proposed', config: parseTrainConfig({ elastic: false }) })
     expect(tab.wait).toBe('closed')
   })
@@ -134,8 +132,6 @@ describe('a tab that could not join', () => {
     expect(tab.text).toMatch(
       /different networks.* The run continues without this tab\. Reload this tab to try again\.$/,
     )
-    // Nobody can start without it now.
-    expect(unreachedOf(page)!.remedies.join(' ')).not.toMatch(/start without/)
   })
 
   it('names whom it cannot reach when it has found that itself, while it compiles', async () => {
