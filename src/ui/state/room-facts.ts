@@ -55,10 +55,8 @@ export const canPause = (snapshot: Snapshot): boolean =>
 export const canStop = (snapshot: Snapshot): boolean =>
   isInCharge(snapshot) || (snapshot.run?.undecided ?? null) !== null
 
-export function nameInCharge(snapshot: Snapshot): string {
-  const who = inCharge(snapshot)
-  return snapshot.lobby?.members.find(({ id }) => id === who?.id)?.name ?? who?.name ?? 'the host'
-}
+export const nameInCharge = (snapshot: Snapshot): string =>
+  inCharge(snapshot)?.name ?? makerName(snapshot)
 
 /** The form's settings, judged for the room and this tab as they are now. */
 export const checkedDraft = (

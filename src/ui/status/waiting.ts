@@ -16,7 +16,7 @@ export function waitingStatus(snapshot: Snapshot, wait: Wait): Status {
       return {
         tone: 'idle',
         title: 'Left out of the run',
-        text: 'The others continue without this tab. It joins again by itself, usually within seconds.',
+        text: 'The run continues without this tab. It joins again, usually within seconds.',
         more: { summary: 'Error details', text: inPageWords(wait.text) },
       }
     case 'closed': {
@@ -29,7 +29,7 @@ export function waitingStatus(snapshot: Snapshot, wait: Wait): Status {
       return say(`The run has room for ${meshLimit} ranks. This tab joins when one leaves.`)
     case 'apart':
       return say(
-        'This tab’s setting for Links is not that of the ranks. Choose “automatic” for Links under More settings, and rejoin.',
+        'Its ranks ask for other Links than this tab. Choose “automatic” under More settings, and rejoin.',
       )
     case 'soon':
       return say('This tab joins it, usually within seconds.')

@@ -25,15 +25,17 @@ async function startServer(port: number): Promise<ToldProcess> {
   return server
 }
 
-/** Two tabs of two browser profiles, which train. */
-async function trainInTwo(port: number): Promise<[Page, Page]> {
+/** Two tabs of two browser profiles, which train; of three the second has two. */
+async function trainInTwo(port: number, tabs = 2): Promise<[Page, Page]> {
   const maker = await openTab(
     await openContext(),
     `http://localhost:${port}/?demo=digits&steps=200&maxStepsPerSec=15`,
   )
   await see(maker, 'Alone in the room')
-  const other = await openTab(await openContext(), await invite(maker))
-  await seeMembers(maker, 2)
+  const context = await openContext()
+  const other = await openTab(context, await invite(maker))
+  if (tabs === 3) await openTab(context, await invite(maker))
+  await seeMembers(maker, tabs)
   await button(maker, 'Start').click()
   await reaches(maker, 20)
   return [maker, other]
@@ -113,6 +115,30 @@ test('without a server one of two tabs crashes: the other waits, also once a new
     await button(maker, 'Continue without it').click()
     await says(maker, / left: the run continued from step \d+\.$/)
     await see(maker, 'Finished', 120_000)
+  } finally {
+    await kill(server)
+  }
+}, 200_000)
+
+test('without a server the first rank that is left pauses and stops the run when the host has closed', async () => {
+  const port = await freePort()
+  const server = await startServer(port)
+  try {
+    const [maker, second] = await trainInTwo(port, 3)
+    const [third] = second.context().pages().slice(1)
+    expect(await button(second, 'Stop').count()).toBe(0)
+    await kill(server)
+    await says(second, /The server is gone; the run continues without it/)
+    await maker.close()
+    await says(second, / left: the run continued from step \d+\./)
+    expect(await button(third, 'Stop').count()).toBe(0)
+    await button(second, 'Pause').click()
+    await Promise.all([second, third].map((page) => see(page, 'Paused')))
+    await button(second, 'Resume').click()
+    await reaches(third, (await stepOf(third)) + 5)
+    await button(second, 'Stop').click()
+    for (const page of [second, third])
+      await says(page, /stopped the run at step \d+\. No run can start without it\./)
   } finally {
     await kill(server)
   }

@@ -103,7 +103,7 @@ describe('a tab that comes during a run', () => {
     await tab.world.env.advance(10 * limits.joinMs)
     expect(tab.world.all('late', 'assign')).toEqual([])
     expect(tab.wait).toBe('apart')
-    expect(tab.text).toContain('Choose “automatic” for Links')
+    expect(tab.text).toContain('Choose “automatic” under More settings')
     const relayed = await LateTab.of(2, { own: { transport: 'relay' } })
     expect(relayed.wait).toBe('apart')
   })
@@ -184,7 +184,7 @@ describe('a tab that was left out', () => {
     const page = await tab.dropped()
     expect(tab.wait).toBe('again')
     expect(statusOf(page).title).toBe('Left out of the run')
-    expect(tab.text).toContain('joins again by itself')
+    expect(tab.text).toContain('It joins again, usually')
   })
 
   it('says that it joins again when the others have gone on without it', async () => {
