@@ -45,7 +45,9 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  * A member whose connection ended comes back with its id (`again`), the newest epoch it knows, and the elastic run that it is in. A server that
  * does not know the run, because it is another process, takes it over: settings and ranks. Else the member has its rank again where it is still
- * among the ranks; in a run that is not elastic, where its rank is detached.
+ * among the ranks; in a run that is not elastic, where its rank is detached. Runs of two servers may have the same number, so each elastic run
+ * has a random key too. A member that is in another run than the room's takes no part in the room's before it has said `done`, `abort` or `out`
+ * of its own.
  *
  * Who enters without `info` is a guest: inside for the store and ICE servers alone, in no lobby and no epoch.
  *
@@ -54,7 +56,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
-export const protocolVersion = 9
+export const protocolVersion = 10
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
@@ -193,6 +195,8 @@ export function utf8Bytes(string: string): number {
 
 export const roomIdSchema = hex(16)
 const memberIdSchema = hex(8)
+/** Of one elastic run alone: its server drew it when the run was started. */
+const runKeySchema = hex(8)
 const epochSchema = whole(1, 2 ** 31)
 const rankSchema = whole(0, limits.membersPerRoom - 1)
 const tokenSchema = v.optional(hex(16))
@@ -261,6 +265,7 @@ const livesSchema = v.pipe(
 
 /** An elastic run, as a member that is in it knows it. */
 const runNowSchema = v.strictObject({
+  key: runKeySchema,
   /** The epoch with which it began. */
   run: knownEpoch(1),
   /** As in the newest message `ranks`. */
@@ -340,16 +345,14 @@ export const clientMessageSchema = v.variant('type', [
   v.strictObject({ type: v.literal('done'), epoch: epochSchema }),
   v.strictObject({
     type: v.literal('ranks'),
-    /** The epoch with which the elastic run began. */
-    run: epochSchema,
+    key: runKeySchema,
     /** Of several messages the one with the highest counts. */
     ballot: ballotSchema,
     ids: ranksSchema,
   }),
   v.strictObject({
     type: v.literal('half'),
-    /** The epoch with which the elastic run began. */
-    run: epochSchema,
+    key: runKeySchema,
     /** Of the roster of which half is here. */
     ballot: ballotSchema,
     /** Its members that are not known to be dead. */
@@ -357,11 +360,7 @@ export const clientMessageSchema = v.variant('type', [
     /** Those that would continue. */
     lives: livesSchema,
   }),
-  v.strictObject({
-    type: v.literal('out'),
-    /** With which the elastic run began. */
-    epoch: epochSchema,
-  }),
+  v.strictObject({ type: v.literal('out'), key: runKeySchema }),
   storeMessageSchema,
   v.strictObject({ type: v.literal('ice') }),
   v.strictObject({ type: v.literal('ping') }),
@@ -436,6 +435,8 @@ export const serverMessageSchema = v.variant('type', [
     epoch: epochSchema,
     /** Of an elastic run: the epoch with which it began. Later ones link newcomers to it. */
     run: v.optional(epochSchema),
+    /** Of an elastic run. */
+    key: v.optional(runKeySchema),
     /** How many of the members are newcomers to a run that has begun: the last ones. The links are theirs alone. */
     joining: v.optional(whole(1, meshLimit - 1)),
     rank: rankSchema,
@@ -464,7 +465,7 @@ export const serverMessageSchema = v.variant('type', [
   v.object({
     type: v.literal('half'),
     /** As in the question. */
-    run: epochSchema,
+    key: runKeySchema,
     ballot: ballotSchema,
     /** Who asked first; null where the server cannot know. */
     first: v.nullable(livesSchema),

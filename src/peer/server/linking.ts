@@ -3,6 +3,7 @@ import { without } from '../collective/failure.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import type {
   AssignedLink,
+  Assignment,
   ClientMessage,
   JsonValue,
   Limits,
@@ -24,10 +25,10 @@ export interface Member {
   readonly token: string | null
   /** Of its boxes between runs. */
   readonly reaches: TokenBucket
-  /** The elastic run that it was in when it came back, by the epoch with which that began, until the server tells it of the run's end. */
-  cameInRun?: number | undefined
-  /** The elastic run that it has said `out` of, until it is linked again: what was decided before may still name it. */
-  outOf?: number | undefined
+  /** Key of the elastic run that it was in when it came back, until that has ended or this tab is assigned to another. */
+  cameInRun?: string | undefined
+  /** Key of the elastic run that it has said `out` of, until it is linked again: what was decided before may still name it. */
+  outOf?: string | undefined
 }
 
 /** What a run needs of its room. */
@@ -100,14 +101,14 @@ export class Linking {
   /** From `assign` until all are to be ready. units: ms. */
   readonly readyMs: number
 
-  /** Tells all members their parts. `run`, `joining`: as in the message. */
+  /** Tells all members their parts. `elastic`: as in the message. */
   constructor(
     private readonly room: RunRoom,
     readonly epoch: number,
     members: readonly Member[],
     links: readonly (readonly AssignedLink[])[],
     mostMs: number,
-    elastic: { readonly run?: number; readonly joining?: number } = {},
+    elastic: Pick<Assignment, 'run' | 'key' | 'joining'> = {},
   ) {
     this.places = members.map((member, at) => ({
       member,

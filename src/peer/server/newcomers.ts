@@ -9,10 +9,11 @@ export interface BegunRun {
   readonly room: RunRoom
   /** The epoch with which it began. */
   readonly first: number
+  readonly key: string
   readonly settings: JsonValue
   ranks(): readonly Member[]
-  /** Whether the member has a link to the ranks: it has a rank, or had one. */
-  isLinked(member: Member): boolean
+  /** Whether the member is to get links: it has none from a rank that it has or had, and is in no other run. */
+  isFree(member: Member): boolean
   /** Ranks may still come back that newcomers are to be linked to. */
   isGathering(): boolean
   nextEpoch(): number
@@ -77,7 +78,7 @@ export class Newcomers {
     const before = all.length
     for (const one of room.members()) {
       const { id, connectionId } = one
-      const isOutside = this.run.isLinked(one) || this.silent.has(id) || this.barred.has(id)
+      const isOutside = !this.run.isFree(one) || this.silent.has(id) || this.barred.has(id)
       if (connectionId === null || isOutside || all.length >= meshLimit) continue
       if ('links' in planFor([...all, one], room.hasRelay)) all.push(one)
     }
@@ -87,7 +88,7 @@ export class Newcomers {
   private link(): void {
     const newcomers = this.waiting()
     if (newcomers.length === 0) return
-    const { room, first } = this.run
+    const { room, first, key } = this.run
     const members = [...this.run.ranks(), ...newcomers]
     const plan = planFor(members, room.hasRelay)
     if (!('links' in plan)) return
@@ -96,7 +97,7 @@ export class Newcomers {
       own.filter(({ peerRank }) => this.isNewcomer(at) || this.isNewcomer(peerRank)),
     )
     const epoch = this.run.nextEpoch()
-    const elastic = { run: first, joining: newcomers.length }
+    const elastic = { run: first, key, joining: newcomers.length }
     this.isOn = true
     this.linking = new Linking(room, epoch, members, links, room.limits.prepareMs, elastic)
     this.cancelReady = room.env.after(this.linking.readyMs, () => this.endWait())

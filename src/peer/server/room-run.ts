@@ -1,3 +1,4 @@
+import { toHex } from '../../util/env.ts'
 import { without, withoutEpoch } from '../collective/failure.ts'
 import type {
   Again,
@@ -53,6 +54,7 @@ interface Elastic {
  * - An end of a link between two ranks is no news to it. An abort of a rank ends the run for all.
  * - A rank whose socket ended has its rank again when it comes back, unless the members say otherwise. One that brings a run that the room does
  *   not know, because its server is new or all ranks were away, makes it know it. Newcomers and the run's end then wait a while for the others.
+ * - A member that comes in another run than the room's, by its key, has no rank and gets no links until that run has ended on it.
  */
 export class RoomRun {
   state: RoomState = 'lobby'
@@ -68,12 +70,13 @@ export class RoomRun {
   private first = 0
   /** How that epoch's links form; null for a run that began elsewhere. */
   private linking: Linking | null = null
-  private isElastic = false
+  /** Of the current or last run, if that is elastic. */
+  private key: string | null = null
   /** Null before the run has begun, and where it is not elastic. */
   private elastic: Elastic | null = null
   private cancelTimer: () => void = () => undefined
-  /** The last elastic runs that ended here: who was in them, and what the ranks were told. */
-  private readonly past: { run: number; ids: readonly string[]; words: ServerMessage }[] = []
+  /** The last elastic runs that ended here: what the ranks were told. */
+  private readonly past: { key: string; words: ServerMessage }[] = []
 
   constructor(private readonly room: RunRoom) {}
 
@@ -97,7 +100,12 @@ export class RoomRun {
 
   /** Whether the member stays in the run when its socket ends without a bye: the others wait for something of it. */
   keepsDetached(member: Member): boolean {
-    return this.state === 'running' && !this.isElastic && this.isOwed(member)
+    return this.state === 'running' && this.key === null && this.isOwed(member)
+  }
+
+  /** Whether the member is in another elastic run than the room's. */
+  isElsewhere({ cameInRun }: Member): boolean {
+    return cameInRun !== undefined && cameInRun !== this.key
   }
 
   private isOwed(member: Member): boolean {
@@ -113,10 +121,12 @@ export class RoomRun {
     this.first = this.nextEpoch()
     this.state = 'assigned'
     this.settings = settings
-    this.isElastic = isElastic
+    const key = isElastic ? toHex(room.env.random(8)) : null
+    this.key = key
     this.ranks = [...room.members()]
+    for (const one of this.ranks) one.cameInRun = undefined
     const { epoch, ranks } = this
-    const elastic = isElastic ? { run: epoch } : {}
+    const elastic = key === null ? {} : { run: epoch, key }
     const linking = new Linking(room, epoch, ranks, links, room.limits.readyMs, elastic)
     this.linking = linking
     this.cancelTimer = room.env.after(linking.readyMs, () =>
@@ -137,24 +147,21 @@ export class RoomRun {
 
   /** A member has come back, with what it knows. */
   memberBack(member: Member, { epoch, run: now }: Again): void {
-    const { elastic, first } = this
+    const { elastic } = this
     this.epochElsewhere = Math.max(this.epochElsewhere, epoch)
     if (!now) return
-    // A run of another server may have had the number of one that began here.
-    const isThat = (run: number, ids: readonly string[] | null) =>
-      run === now.run && (ids === null || now.ids.some((id) => ids.includes(id)))
-    const known = elastic && this.linking ? [...elastic.order, ...elastic.outside] : null
-    if (elastic && isThat(first, known)) {
+    if (elastic && now.key === this.key) {
       this.epoch = Math.max(this.epoch, epoch)
       if (!elastic.order.includes(member.id)) elastic.outside.add(member.id)
       if (!now.mayBeAhead) elastic.halves.heard(member.id)
       this.reorder(now)
       return
     }
-    if (this.isOn) return
-    const past = this.past.find(({ run, ids }) => isThat(run, ids))
+    // It was in this one before.
+    if (elastic) this.withoutRank(member)
+    const past = this.past.find(({ key }) => key === now.key)
     if (past) this.room.send(member, past.words)
-    else if (now.ids.includes(member.id)) {
+    else if (!this.isOn && now.ids.includes(member.id)) {
       this.takeOver(now)
       if (!now.mayBeAhead) this.elastic?.halves.heard(member.id)
     }
@@ -184,10 +191,16 @@ export class RoomRun {
   // --- what members say ---
 
   receive(member: Member, message: RunMessage): void {
+    const isEnd = ['done', 'abort', 'out'].includes(message.type)
+    const isOfOther = isEnd && this.isElsewhere(member)
     if (message.type === 'ranks') this.takeRanks(member, message)
     else if (message.type === 'half') this.tellHalf(member, message)
     else if (message.type === 'out') this.out(member, message)
     else if (!this.elastic?.newcomers.receive(member, message)) this.take(member, message)
+    if (!isOfOther) return
+    // The other run has ended on this member.
+    member.cameInRun = undefined
+    this.elastic?.newcomers.changed()
   }
 
   private take(member: Member, message: EpochMessage): void {
@@ -222,15 +235,15 @@ export class RoomRun {
   }
 
   /** Common and harmless: the message crossed the end of its epoch. */
-  private refuseEpoch(
-    member: Member,
-    about: RunMessage['type'],
-    got: number,
-    expected = this.epoch,
-  ): void {
+  private refuseEpoch(member: Member, about: RunMessage['type'], got: number): void {
     const outside = this.rankOf(member) < 0 ? ', which you are not in' : ''
-    const now = this.isOn ? `${expected}${outside}` : 'none'
+    const now = this.isOn ? `${this.epoch}${outside}` : 'none'
     const text = `expected the current epoch (${now}), got ${got}.`
+    this.room.refuse(member, 'wrong-epoch', text, about)
+  }
+
+  private refuseRun(member: Member, about: RunMessage['type']): void {
+    const text = "expected the room's run, from a member that has links to its ranks."
     this.room.refuse(member, 'wrong-epoch', text, about)
   }
 
@@ -239,10 +252,10 @@ export class RoomRun {
     this.state = 'running'
     const { epoch, settings } = this
     this.sendToRanks({ type: 'start', epoch, settings })
-    if (!this.isElastic) this.room.changed()
+    if (this.key === null) this.room.changed()
     else {
       const order = this.ranks.map(({ id }) => id)
-      this.beginElastic({ order, ballot: -1, outside: new Set() }, 0)
+      this.beginElastic(this.key, { order, ballot: -1, outside: new Set() }, 0)
       for (const id of order) this.elastic!.halves.heard(id)
     }
   }
@@ -257,6 +270,7 @@ export class RoomRun {
   // --- an elastic run ---
 
   private beginElastic(
+    key: string,
     given: Pick<Elastic, 'order' | 'ballot' | 'outside'>,
     gatherMs: number,
   ): void {
@@ -265,9 +279,10 @@ export class RoomRun {
     const newcomers = new Newcomers({
       room,
       first,
+      key,
       settings,
       ranks: () => this.ranks,
-      isLinked: (member) => this.rankOf(member) >= 0 || given.outside.has(member.id),
+      isFree: (member) => !this.isLinked(member) && !this.isElsewhere(member),
       isGathering: () => this.isGathering,
       nextEpoch: () => this.nextEpoch(),
       failed: (member) => {
@@ -289,20 +304,20 @@ export class RoomRun {
     this.setRanks()
   }
 
-  private takeOver({ run, ballot, ids, settings }: RunNow): void {
+  private takeOver({ key, run, ballot, ids, settings }: RunNow): void {
     const { env, limits } = this.room
     this.state = 'running'
-    this.isElastic = true
+    this.key = key
     this.first = run
     this.epoch = Math.max(this.epoch, this.epochElsewhere)
     this.settings = settings
     this.room.takenOver(settings)
     this.cancelTimer = env.after(limits.backMs, () => this.setRanks())
     // Who came before its first rank did.
-    const came = this.room.members().filter(({ cameInRun }) => cameInRun === run)
+    const came = this.room.members().filter(({ cameInRun }) => cameInRun === key)
     const outside = this.withoutLeavers(came.map(({ id }) => id).filter((id) => !ids.includes(id)))
     const order = this.withoutLeavers(ids)
-    this.beginElastic({ order, ballot, outside: new Set(outside) }, limits.backMs)
+    this.beginElastic(key, { order, ballot, outside: new Set(outside) }, limits.backMs)
   }
 
   /** Whether the run waits for ranks that may come back. */
@@ -312,11 +327,15 @@ export class RoomRun {
     return this.ranks.length < elastic.order.length
   }
 
+  /** Whether the member has links to the ranks: it has a rank, or had one. */
+  private isLinked(member: Member): boolean {
+    return this.rankOf(member) >= 0 || this.elastic!.outside.has(member.id)
+  }
+
   private takeRanks(member: Member, message: MessageOf<'ranks'>): void {
     const { elastic } = this
-    const isLinked = elastic && (this.rankOf(member) >= 0 || elastic.outside.has(member.id))
-    if (message.run !== this.first || !isLinked) {
-      this.refuseEpoch(member, 'ranks', message.run, this.first)
+    if (!elastic || message.key !== this.key || !this.isLinked(member)) {
+      this.refuseRun(member, 'ranks')
       return
     }
     elastic.halves.heard(member.id)
@@ -325,14 +344,14 @@ export class RoomRun {
 
   private tellHalf(member: Member, message: MessageOf<'half'>): void {
     const { elastic } = this
-    if (!elastic || message.run !== this.first) {
-      this.refuseEpoch(member, 'half', message.run, this.first)
+    if (!elastic || message.key !== this.key) {
+      this.refuseRun(member, 'half')
       return
     }
-    const { run, ballot } = message
+    const { key, ballot } = message
     const newest = { ballot: this.ballot, members: elastic.order }
     const first = elastic.halves.first(message, newest)
-    this.room.send(member, { type: 'half', run, ballot, first: first && [...first] })
+    this.room.send(member, { type: 'half', key, ballot, first: first && [...first] })
   }
 
   /** False where a newer ballot is known. */
@@ -347,15 +366,17 @@ export class RoomRun {
   }
 
   private withoutLeavers(ids: readonly string[]): string[] {
-    const leavers = this.room.members().filter(({ outOf }) => outOf === this.first)
+    const leavers = this.room
+      .members()
+      .filter((one) => one.outOf === this.key || this.isElsewhere(one))
     return ids.filter((id) => !leavers.some((one) => one.id === id))
   }
 
-  private out(member: Member, { epoch }: MessageOf<'out'>): void {
+  private out(member: Member, { key }: MessageOf<'out'>): void {
     // Of a run that nobody has brought yet, too.
-    member.outOf = epoch
-    if (!this.elastic || epoch !== this.first) {
-      this.refuseEpoch(member, 'out', epoch, this.first)
+    member.outOf = key
+    if (!this.elastic || key !== this.key) {
+      this.refuseRun(member, 'out')
       return
     }
     this.withoutRank(member)
@@ -396,15 +417,15 @@ export class RoomRun {
   }
 
   private end(state: 'finished' | 'failed', words: ServerMessage | null): void {
-    const { elastic, first: epoch, room } = this
-    if (words && elastic) {
-      this.past.push({ run: epoch, ids: [...elastic.order, ...elastic.outside], words })
+    const { elastic, first: epoch, key, room } = this
+    if (words && elastic && key !== null) {
+      this.past.push({ key, words })
       if (this.past.length > mostPast) this.past.shift()
     }
     if (words) this.sendToRanks(words)
     const text = `epoch ${epoch}: ${endedWithout}`
     for (const member of elastic ? room.members() : []) {
-      member.cameInRun = undefined
+      if (member.cameInRun === key) member.cameInRun = undefined
       if (elastic!.outside.has(member.id))
         room.send(member, { type: 'abort', epoch, rank: null, text })
     }

@@ -153,6 +153,7 @@ export class Room {
     const member = detached ?? this.newMember(info, token, again)
     member.connectionId = connectionId
     member.info = info
+    member.cameInRun = again?.run?.key
     this.send(member, this.welcome(member.id))
     this.tellProposed(member)
     this.giveBack()
@@ -167,8 +168,7 @@ export class Room {
     const isTaken = this.members.some(({ id }) => id === again?.id)
     const id = again && !isTaken ? again.id : toHex(env.random(8))
     const reaches = new TokenBucket(env, limits.reachesPerSec, limits.reachBurst)
-    const cameInRun = again?.run?.run
-    const member: Member = { id, info, connectionId: null, token, reaches, cameInRun }
+    const member: Member = { id, info, connectionId: null, token, reaches }
     this.members.push(member)
     return member
   }
@@ -220,9 +220,13 @@ export class Room {
       // One that was removed may not have heard it, and train on.
       const hasLeft = how === 'left'
       const ballot = run.ballotOf(member)
-      const news = { id, name, rank: rank >= 0 ? rank : null, text, hasLeft, ballot }
+      const news = { id, name, rank: rank >= 0 ? rank : null, text, ballot }
       this.members = this.members.filter((one) => one !== member)
-      for (const one of this.members) this.send(one, { type: 'gone', ...news })
+      for (const one of this.members) {
+        // Nothing is certain in a run whose rosters this server does not know.
+        const isCertain = hasLeft && !run.isElsewhere(one)
+        this.send(one, { type: 'gone', ...news, hasLeft: isCertain })
+      }
       run.memberWent(member, text, hasLeft || how === 'removed')
       this.giveBack()
     }

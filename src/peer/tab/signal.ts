@@ -28,7 +28,7 @@ export interface SignalEvents {
   abort: { epoch: number; rank: number | null; text: string }
   finished: { epoch: number }
   /** To `half`: who asked first; null where the server cannot know. */
-  half: { run: number; ballot: number; first: readonly string[] | null }
+  half: { key: string; ballot: number; first: readonly string[] | null }
   /**
    * `hasLeft`: it said bye; else it may be alive. `ballot`: of the newest roster of an elastic run that it can have been in, as far as the server
    * knows; 0 for none.
@@ -239,22 +239,22 @@ export class SignalClient {
     this.connection.send({ type: 'done', epoch })
   }
 
-  /** Who the ranks of an elastic run are now, by id, as its members have decided; the highest ballot counts. `run`: the epoch with which it began. */
-  ranks(run: number, ballot: number, ids: readonly string[]): void {
-    this.connection.send({ type: 'ranks', run, ballot, ids: [...ids] })
+  /** Who the ranks of an elastic run are now, by id, as its members have decided; the highest ballot counts. `key`: that of the run. */
+  ranks(key: string, ballot: number, ids: readonly string[]): void {
+    this.connection.send({ type: 'ranks', key, ballot, ids: [...ids] })
   }
 
   /**
    * Which half of a roster of an elastic run has asked first? The answer comes as `half`. `alive`: those of its members that are not known to be
    * dead; `lives`: those that would continue.
    */
-  half(run: number, ballot: number, alive: readonly string[], lives: readonly string[]): void {
-    this.connection.send({ type: 'half', run, ballot, alive: [...alive], lives: [...lives] })
+  half(key: string, ballot: number, alive: readonly string[], lives: readonly string[]): void {
+    this.connection.send({ type: 'half', key, ballot, alive: [...alive], lives: [...lives] })
   }
 
-  /** This tab is no rank any more of the elastic run that began with `epoch`, and wants links to its ranks as a newcomer. */
-  out(epoch: number): void {
-    this.connection.send({ type: 'out', epoch })
+  /** This tab is no rank any more of the elastic run with that key, and wants links to the ranks of the room's run as a newcomer. */
+  out(key: string): void {
+    this.connection.send({ type: 'out', key })
   }
 
   /** Leaves the room and closes; idempotent, and safe to call from `pagehide`. */

@@ -48,8 +48,8 @@ export interface RunTab {
   readonly proposed: TrainConfig | null
   /** errors: `config.invalid`. */
   parse(settings: JsonValue): TrainConfig
-  /** The life of this tab in the run that began with that epoch, where it was left out and comes again. */
-  formerIn(run: number): FormerLife | null
+  /** The life of this tab in the elastic run with that key, where it was left out and comes again. */
+  formerIn(key: string): FormerLife | null
   /** What a person gave on this tab for the run. */
   givenFor(config: TrainConfig): Uint8Array | undefined
   /** The run is over on this rank. */
@@ -103,6 +103,8 @@ export class MemberRun {
   #isOut = false
   /** A rank that has joined a run and fails before its first step ends its own part alone. */
   #hasTrained = false
+  /** The worker has come to the good end of its part. */
+  #isDone = false
   /** When the server is asked again. */
   #asking: ReturnType<typeof setTimeout> | undefined
   /** By which words the room's run was ended, until the worker has come to its end. */
@@ -142,10 +144,11 @@ export class MemberRun {
 
   /** The elastic run, for a server that does not know it; null for none. */
   get now(): RunNow | null {
-    const { run } = this.#first
-    if (run === undefined || !this.isRunning || this.#isOut) return null
+    const { run, key } = this.#first
+    if (run === undefined || key === undefined || !this.isRunning || this.#isOut) return null
     const ids = [...this.#members]
     return {
+      key,
       run,
       ballot: this.#ballot,
       ids,
@@ -155,16 +158,16 @@ export class MemberRun {
   }
 
   /** The life of this tab in an elastic run that continues without it. */
-  get former(): { readonly run: number; readonly life: FormerLife } | undefined {
-    const { run } = this.#first
-    if (run === undefined || !this.#isOut) return undefined
-    return { run, life: { id: this.#self, entered: this.#ballot } }
+  get former(): { readonly key: string; readonly life: FormerLife } | undefined {
+    const { key } = this.#first
+    if (key === undefined || !this.#isOut) return undefined
+    return { key, life: { id: this.#self, entered: this.#ballot } }
   }
 
   /** Takes an assignment of this run: links to newcomers form, while ranks train on. False for one of another run. */
   follow(assignment: Assignment): boolean {
-    const { run, epoch, members, links } = assignment
-    if (run === undefined || !this.isRunning || this.#first.run !== run) return false
+    const { key, epoch, members, links } = assignment
+    if (key === undefined || !this.isRunning || this.#first.key !== key) return false
     tell(1, 'room', () => `epoch ${epoch}: links to ${assignment.joining} newcomers`)
     for (const link of links)
       this.#known.set(members[link.peerRank].id, { member: members[link.peerRank], link })
@@ -216,8 +219,8 @@ export class MemberRun {
   }
 
   /** The server's answer to the worker's question. */
-  firstHalf(run: number, ballot: number, first: readonly string[] | null): void {
-    if (run !== this.#first.run) return
+  firstHalf(key: string, ballot: number, first: readonly string[] | null): void {
+    if (key !== this.#first.key) return
     this.#mayBeAhead = first?.includes(this.#self) === true
     this.#tab.compute.firstHalf(ballot, first).catch(() => undefined)
   }
@@ -248,9 +251,11 @@ export class MemberRun {
 
   /** The connection to the server is back: it may be another process. */
   back(): void {
-    const { run } = this.#first
-    if (run === undefined || !this.isRunning || this.#mayBeAhead) return
-    this.#tab.client.ranks(run, this.#ballot, this.#members)
+    const { client } = this.#tab
+    const { run, key, epoch } = this.#first
+    if (this.#isDone) client.done(run ?? epoch)
+    else if (key !== undefined && this.isRunning && !this.#mayBeAhead)
+      client.ranks(key, this.#ballot, this.#members)
   }
 
   /** The room's next run begins, and the worker has not come to the end of this one: it ends here, in the words in which it was ended. */
@@ -335,7 +340,7 @@ export class MemberRun {
   }
 
   get #membership(): Membership {
-    const { epoch, run, rank, worldSize, joining = 0, members } = this.#first
+    const { epoch, run, key, rank, worldSize, joining = 0, members } = this.#first
     const joins = run !== undefined && run !== epoch
     const isUnknown = (at: number) => joins && at < worldSize - joining
     return {
@@ -345,13 +350,13 @@ export class MemberRun {
       machines: machinesOf(members),
       who: members.map(({ id }) => id).join(),
       joins,
-      ...(run !== undefined && {
+      ...(key !== undefined && {
         crew: {
           self: this.#self,
           ids: members.map((member, at) => (isUnknown(at) ? null : lifeOf(member, epoch))),
           members: members.map(({ id }) => id),
           machines: members.map(machineKey),
-          former: this.#tab.formerIn(run),
+          former: this.#tab.formerIn(key),
         },
       }),
     }
@@ -359,7 +364,7 @@ export class MemberRun {
 
   async #train(settings: JsonValue): Promise<void> {
     const { client, compute, listener, marks } = this.#tab
-    const { run, epoch } = this.#first
+    const { run, key, epoch } = this.#first
     this.isRunning = true
     this.#settings = settings
     marks.mark('sent')
@@ -378,6 +383,7 @@ export class MemberRun {
       )
       const ring = await this.#stats()
       const ended = this.#othersEnd()
+      this.#isDone = true
       if (!this.#isOver) client.done(run ?? epoch)
       await ended
       if (this.#isOver) {
@@ -397,7 +403,7 @@ export class MemberRun {
     } catch (thrown) {
       if (this.#isOver) return
       this.#isOut = isLeftOut(messageOf(thrown))
-      if (this.#isOut) client.out(run ?? epoch)
+      if (this.#isOut && key !== undefined) client.out(key)
       else client.abort(this.abortEpoch, messageOf(thrown).slice(0, 300))
       this.fail(thrown)
     }
@@ -419,9 +425,9 @@ export class MemberRun {
     else if (event.event === 'half') {
       const { ballot, alive, lives } = event
       const { client, compute } = this.#tab
-      const { run } = this.#first
+      const { key } = this.#first
       this.#mayBeAhead = false
-      if (run !== undefined && client.isInside) client.half(run, ballot, alive, lives)
+      if (key !== undefined && client.isInside) client.half(key, ballot, alive, lives)
       else compute.firstHalf(ballot, null).catch(() => undefined)
     } else if (event.event === 'undecided') {
       const sinceMs = this.#undecided?.sinceMs ?? performance.now()
@@ -435,18 +441,18 @@ export class MemberRun {
 
   /** The members have decided who the ranks are. */
   #hasRoster({ ballot, members, rank }: Extract<RunEvent, { event: 'roster' }>): void {
-    const { epoch, run } = this.#first
+    const { epoch, run, key } = this.#first
     this.#ballot = ballot
     this.#mayBeAhead = false
     this.#members = members.map(memberOf)
     this.#rank = rank
-    if (run !== undefined) this.#tab.client.ranks(run, ballot, this.#members)
+    if (key !== undefined) this.#tab.client.ranks(key, ballot, this.#members)
     const known = this.#members.flatMap((id) => this.#known.get(id) ?? [])
     if (known.length < members.length) return
     const links = known.flatMap(({ link }, peerRank) => (link ? [{ ...link, peerRank }] : []))
     const told = known.map(({ member }) => member)
     const worldSize = members.length
-    this.#tab.listener.onRegrouped?.({ epoch, run, rank, worldSize, members: told, links })
+    this.#tab.listener.onRegrouped?.({ epoch, run, key, rank, worldSize, members: told, links })
   }
 
   /**

@@ -172,7 +172,7 @@ export class RoomMember {
     })
     client.on('assign', (assignment) => this.#assigned(assignment))
     client.on('gone', ({ id, hasLeft, ballot }) => this.#run?.gone(id, hasLeft, ballot))
-    client.on('half', ({ run, ballot, first }) => this.#run?.firstHalf(run, ballot, first))
+    client.on('half', ({ key, ballot, first }) => this.#run?.firstHalf(key, ballot, first))
     client.on('reach', (reach) => this.#measures?.receive(reach))
     client.on('start', ({ epoch, settings }) => this.#run?.start(epoch, settings))
     client.on('abort', ({ epoch, text }) => this.#run?.abort(epoch, text))
@@ -189,7 +189,7 @@ export class RoomMember {
       tell(1, 'room', () => 'back in the room')
       this.#isServerLost = false
       if (this.#run) this.#run.back()
-      else if (this.#former) client.out(this.#former.run)
+      else if (this.#former) client.out(this.#former.key)
       this.#measure(client, this.#info ?? info)
       this.#options.onServerBack?.()
     })
@@ -364,7 +364,7 @@ export class RoomMember {
         checkpoints: this.#options.checkpoints,
         proposed: this.#proposed,
         parse: (settings) => this.#parse(settings),
-        formerIn: (run) => (this.#former?.run === run ? this.#former.life : null),
+        formerIn: (key) => (this.#former?.key === key ? this.#former.life : null),
         givenFor: ({ demo }) => (this.#hasStarted ? this.#given.get(demo) : undefined),
         ended: (end) => this.#ended(end),
       },

@@ -35,6 +35,8 @@ export interface ElasticOutcome {
   readonly fired: Readonly<Record<ElasticFault, number>>
   readonly linkings: number
   readonly joined: number
+  /** How many lobbies were told to tabs in another run than the room's. */
+  readonly strangers: number
 }
 
 /** Refusals of what was right when it was said. */
@@ -62,8 +64,9 @@ export class ElasticRooms {
   servers = 0
   linkings = 0
   joined = 0
-  /** What the members have decided last, as all of them know it. */
-  crew = { number: 0, run: 0, ballot: 0, ids: [] as string[] }
+  strangers = 0
+  /** By the run's key: what its members have decided last, as all of them know it. */
+  readonly crews = new Map<string, { run: number; ballot: number; ids: string[] }>()
   /** By server, epoch and members: what each rank was told. */
   readonly links = new Map<string, Map<number, Told<'assign'>>>()
   isQuiet = false
@@ -132,8 +135,8 @@ export class ElasticRooms {
     const { rooms, connections } = this.server.counts
     if (rooms + connections + env.timers > 0)
       this.violate(`${rooms} rooms, ${connections} connections, ${env.timers} timers are left`)
-    const { violations, fired, linkings, joined } = this
-    return { violations, fired, linkings, joined }
+    const { violations, fired, linkings, joined, strangers } = this
+    return { violations, fired, linkings, joined, strangers }
   }
 }
 
@@ -150,10 +153,12 @@ class Tab {
   #lobby: Told<'lobby'> | null = null
   /** The last linking, or the run, ended without it. */
   #isLeftOut = false
-  /** Runs of several servers may have one number: which of all it is. */
-  #crew = 0
-  /** It has said `out` of that run, and waits to be linked. */
-  #outOf = 0
+  /** That of the run, or of the last one. */
+  #key = ''
+  /** It has said that the run is over for it. */
+  #hasEnded = false
+  /** It has said `out` of the run with that key, and waits to be linked. */
+  #outOf = ''
 
   constructor(world: ElasticRooms, name: string) {
     this.#world = world
@@ -197,7 +202,7 @@ class Tab {
     this.#id = ''
     this.#run = 0
     this.lastEpoch = 0
-    this.#outOf = 0
+    this.#outOf = ''
     this.#isLeftOut = false
   }
 
@@ -224,7 +229,8 @@ class Tab {
 
   #strike(fault: ElasticFault): void {
     const world = this.#world
-    const { draw, crew } = world
+    const { draw } = world
+    const crew = world.crews.get(this.#key)
     const linking = this.#linking
     const run = this.#run
     const strikes = (): true => {
@@ -264,10 +270,10 @@ class Tab {
         }
         return
       case 'ranks': {
-        if (!run || this.#crew !== crew.number || !strikes()) return
+        if (!run || !crew || !strikes()) return
         // They name whom they have links to.
         const ids = draw.shuffled(
-          world.tabs.flatMap((tab) => (tab.#crew === crew.number && tab.#run ? [tab.#id] : [])),
+          world.tabs.flatMap((tab) => (tab.#key === this.#key && tab.#run ? [tab.#id] : [])),
         )
         crew.ids = ids.slice(0, draw.whole(1, Math.min(ids.length, meshLimit)))
         crew.ballot += draw.whole(0, 3)
@@ -275,19 +281,41 @@ class Tab {
         return
       }
       case 'done':
-        if (run && strikes())
+        if (run && strikes()) {
+          this.#hasEnded = true
           this.say({ type: 'done', epoch: Math.max(run, draw.isOneIn(2) ? this.lastEpoch : 0) })
+        }
         return
       case 'end':
-        if (run && draw.isOneIn(10) && strikes())
+        if (run && draw.isOneIn(10) && strikes()) {
+          this.#hasEnded = true
           this.say({ type: 'abort', epoch: run, text: 'the loss is NaN' })
+        }
     }
   }
 
+  /** Tabs that train in the room's run now. */
+  get #ranks(): readonly Tab[] {
+    const { state, members = [] } = this.#lobby ?? {}
+    const isRank = (tab: Tab) => members.some(({ id, rank }) => id === tab.#id && rank !== null)
+    return state === 'running' ? this.#world.tabs.filter((tab) => tab.#run && isRank(tab)) : []
+  }
+
+  /** Whether it is in another run than the room's. */
+  get #isStranger(): boolean {
+    return this.#run > 0 && this.#ranks.some((tab) => tab.#key !== this.#key)
+  }
+
+  /** The server has told it that its run is over. */
+  #end(): void {
+    const epoch = this.#run
+    this.#run = 0
+    this.#world.env.after(5, () => this.say({ type: 'abort', epoch, text: 'ended' }))
+  }
+
   #tellRanks(): void {
-    const { number, run, ballot, ids } = this.#world.crew
-    if (this.#run && this.#crew === number && ids.length > 0)
-      this.say({ type: 'ranks', run, ballot, ids })
+    const { ballot, ids } = this.#world.crews.get(this.#key)!
+    if (this.#run && ids.length > 0) this.say({ type: 'ranks', key: this.#key, ballot, ids })
   }
 
   #ready(): void {
@@ -320,16 +348,17 @@ class Tab {
   }
 
   #sayOut(): void {
-    this.#outOf = this.#run
+    this.#outOf = this.#key
     this.#run = 0
-    this.say({ type: 'out', epoch: this.#outOf })
+    this.say({ type: 'out', key: this.#outOf })
   }
 
   #runNow(): RunNow | undefined {
-    const { crew, draw } = this.#world
-    if (!this.#run || this.#crew !== crew.number || crew.ids.length === 0) return undefined
+    const { crews, draw } = this.#world
+    const crew = crews.get(this.#key)
+    if (!this.#run || !crew || crew.ids.length === 0) return undefined
     const ballot = Math.max(0, crew.ballot - (draw.isOneIn(4) ? 1 : 0))
-    return { run: this.#run, ballot, ids: crew.ids, settings }
+    return { key: this.#key, run: this.#run, ballot, ids: crew.ids, settings }
   }
 
   told(message: ServerMessage, connection: string): void {
@@ -345,7 +374,7 @@ class Tab {
         this.#id = message.id
         if (this.#outOf)
           world.env.after(5, () => {
-            if (this.#outOf) this.say({ type: 'out', epoch: this.#outOf })
+            if (this.#outOf) this.say({ type: 'out', key: this.#outOf })
           })
         return
       case 'ping':
@@ -364,17 +393,17 @@ class Tab {
           return
         }
         this.#linking = null
+        this.#hasEnded = false
+        this.#key = linking.key!
         if (linking.joining === undefined && linking.rank === 0)
-          world.crew = {
-            number: world.crew.number + 1,
+          world.crews.set(this.#key, {
             run: message.epoch,
             ballot: 0,
             ids: linking.members.map(({ id }) => id),
-          }
+          })
         if (!this.#run) world.joined += 1
-        this.#outOf = 0
+        this.#outOf = ''
         this.#run = linking.run!
-        this.#crew = world.crew.number
         this.#isLeftOut = false
         return
       }
@@ -385,7 +414,7 @@ class Tab {
           this.#linking = null
         }
         if (this.#linking?.run === message.epoch) this.#linking = null
-        if (this.#run === message.epoch) this.#run = 0
+        if (this.#run === message.epoch) this.#end()
         return
       case 'error':
         if (message.code === 'unknown-room') this.#enter('')
@@ -417,12 +446,16 @@ class Tab {
     if (ranks.some((rank, at) => rank !== at)) world.violate(`the lobby has ranks ${ranks}`)
     if (isOn !== ranks.length > 0) world.violate(`a room that is ${state} has ranks ${ranks}`)
     const own = members.filter(({ id }) => id === this.#id)
+    if (this.#isStranger) {
+      world.strangers += 1
+      if (this.isRank) world.violate(`${this.name} is a rank, and in another run`)
+    }
     if (own.length !== 1) world.violate(`${this.name} is ${own.length} times in its lobby`)
   }
 
   #takeAssign(message: Told<'assign'>): void {
     const world = this.#world
-    const { epoch, rank, members, links, joining, worldSize, run } = message
+    const { epoch, rank, members, links, joining, worldSize, key } = message
     if (epoch <= this.lastEpoch)
       world.violate(`${this.name} hears epoch ${epoch} after ${this.lastEpoch}`)
     if (this.#linking)
@@ -432,9 +465,9 @@ class Tab {
     if (new Set(members.map(({ id }) => id)).size !== worldSize)
       world.violate(`epoch ${epoch} has a member twice`)
     const isNew = (at: number) => joining === undefined || at >= worldSize - joining
-    const isIn = this.#run === run && this.#crew === world.crew.number
-    if (joining !== undefined && isIn && isNew(rank))
-      world.violate(`${this.name}, which is in the run, is a newcomer in epoch ${epoch}`)
+    const isIn = this.#run > 0 && !this.#hasEnded
+    if (joining !== undefined && isIn && (this.#key !== key || isNew(rank)))
+      world.violate(`${this.name}, which is in a run, is a newcomer in epoch ${epoch}`)
     const peers = members.flatMap((_, at) =>
       at !== rank && (isNew(at) || isNew(rank)) ? [at] : [],
     )
@@ -445,9 +478,9 @@ class Tab {
         .join() !== peers.join()
     )
       world.violate(`${this.name} has links to ${links.map(({ peerRank }) => peerRank)}`)
-    const key = `${world.servers}/${epoch}/${members.map(({ id }) => id)}`
-    const others = world.links.get(key) ?? new Map<number, Told<'assign'>>()
-    world.links.set(key, others.set(rank, message))
+    const place = `${world.servers}/${epoch}/${members.map(({ id }) => id)}`
+    const others = world.links.get(place) ?? new Map<number, Told<'assign'>>()
+    world.links.set(place, others.set(rank, message))
     for (const { peerRank, initiator } of links) {
       const back = others.get(peerRank)?.links.find((link) => link.peerRank === rank)
       if (others.has(peerRank) && back?.initiator !== !initiator)
@@ -455,7 +488,7 @@ class Tab {
     }
     if (joining !== undefined && rank === 0) world.linkings += 1
     // Another run: that of before is over for it.
-    if (this.#run && this.#run !== run) this.#run = 0
+    if (this.#key !== key) this.#run = 0
     this.lastEpoch = epoch
     this.#linking = { ...message, sinceMs: world.env.now(), isReady: false }
   }

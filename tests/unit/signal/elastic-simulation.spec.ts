@@ -15,6 +15,7 @@ test('100 seeds of a room with an elastic run', async () => {
   >
   let linkings = 0
   let joined = 0
+  let strangers = 0
   for (const seed of seedsFrom(1, 100)) {
     const outcome = await checkSeed(
       seed,
@@ -24,9 +25,11 @@ test('100 seeds of a room with an elastic run', async () => {
     for (const name of elasticFaults) fired[name] += outcome.fired[name]
     linkings += outcome.linkings
     joined += outcome.joined
+    strangers += outcome.strangers
   }
   if (isReplay) return
   for (const name of elasticFaults) expect(fired[name], name).toBeGreaterThanOrEqual(20)
   expect(linkings).toBeGreaterThan(500)
   expect(joined).toBeGreaterThan(1000)
+  expect(strangers).toBeGreaterThan(20)
 }, 60_000)

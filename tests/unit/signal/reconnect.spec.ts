@@ -42,8 +42,9 @@ async function begun(world = new SignalWorld()) {
   for (const { client } of tabs) client.ready(1)
   await world.until(() => tabs.every(({ has }) => has('start').length === 1))
   const ids = tabs.map(({ client }) => client.id)
-  run = { run: 1, ballot: 3, ids, settings }
-  return { world, tabs, ids, link, enter }
+  const { key } = tabs[0].has('assign')[0].value as { key: string }
+  run = { key, run: 1, ballot: 3, ids, settings }
+  return { world, tabs, ids, key, link, enter }
 }
 
 it('a server that ends and is replaced knows the run again within 10 s, and links a newcomer', async () => {
@@ -77,17 +78,17 @@ it('a server that ends and is replaced knows the run again within 10 s, and link
 })
 
 it('a member whose connection ends has its id and its rank again, and what it says counts', async () => {
-  const { world, tabs, ids } = await begun()
+  const { world, tabs, ids, key } = await begun()
   tabs[1].cut()
   await world.until(() => ranksOf(tabs[0]).length === 2)
   expect(tabs[0].has('gone')[0].value).toMatchObject({ rank: 1, hasLeft: false })
   await world.until(() => ranksOf(tabs[0]).length === 3)
   expect(ranksOf(tabs[0])).toEqual(names)
   expect(tabs[1].client.id).toBe(ids[1])
-  tabs[1].client.ranks(1, 4, [ids[1], ids[0]])
+  tabs[1].client.ranks(key, 4, [ids[1], ids[0]])
   await world.until(() => ranksOf(tabs[0]).length === 2)
   expect(ranksOf(tabs[0])).toEqual(['b', 'a'])
-  tabs[2].client.out(1)
+  tabs[2].client.out(key)
   await world.until(() => tabs[2].has('assign').length === 2)
   expect(tabs[2].has('assign')[1].value).toMatchObject({ epoch: 2, rank: 2, joining: 1 })
 })
@@ -212,8 +213,12 @@ it('on real sockets: a server that is killed and starts again on its port', asyn
   )
   const away: string[] = []
   const lost: string[] = []
+  let key = ''
   for (const tab of tabs) {
-    tab.on('assign', ({ epoch }) => tab.ready(epoch))
+    tab.on('assign', (assignment) => {
+      key = assignment.key!
+      tab.ready(assignment.epoch)
+    })
     tab.on('away', (error) => void away.push(error.message))
     tab.on('lost', (error) => void lost.push(error.message))
     await tab.open()
@@ -222,7 +227,7 @@ it('on real sockets: a server that is killed and starts again on its port', asyn
   tabs[0].start(settings, true)
   await expect.poll(() => tabs[2].lobby?.state).toBe('running')
   const ids = tabs.map(({ id }) => id)
-  run = { run: 1, ballot: 1, ids, settings }
+  run = { key, run: 1, ballot: 1, ids, settings }
 
   // Without a word to its clients, as a process that is killed.
   first.server.close()

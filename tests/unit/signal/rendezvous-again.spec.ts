@@ -20,9 +20,11 @@ beforeEach(() => {
 const settings = { steps: 3 }
 const ids = ['a', 'b', 'c'].map((digit) => digit.repeat(16))
 const [a, b, c] = ids
+const key = '9'.repeat(16)
 
 /** The elastic run that members are in when their server goes. */
 const now = (rest: Partial<RunNow> = {}): RunNow => ({
+  key,
   run: 2,
   ballot: 7,
   ids,
@@ -52,6 +54,9 @@ function back(
   world.say(name, { type: 'join', ...entry, proof })
 }
 
+/** Of the newest run that `name` was assigned to. */
+const keyOf = (name: string) => world.last(name, 'assign').key!
+
 const idOf = (name: string) => world.last(name, 'welcome').id
 
 /** As the lobby tells it: state, epoch, and the names of the ranks in order. */
@@ -75,7 +80,7 @@ describe('a server that does not know the run', () => {
     back('C', { id: c, run: now() })
     expect(await told('B')).toEqual(['running', 4, 'A', 'B', 'C'])
     await world.env.advance(limits.joinMs)
-    const part = { epoch: 5, run: 2, joining: 1, worldSize: 4 }
+    const part = { epoch: 5, run: 2, key, joining: 1, worldSize: 4 }
     for (const name of ['A', 'B', 'C', 'late'])
       expect(world.last(name, 'assign')).toMatchObject(part)
     for (const name of ['A', 'B', 'C', 'late']) world.say(name, { type: 'ready', epoch: 5 })
@@ -118,7 +123,7 @@ describe('a server that does not know the run', () => {
     expect(await told('B')).toEqual(['running', 4, 'C', 'B'])
     await world.env.advance(10 * limits.joinMs)
     expect(world.all('A', 'assign')).toEqual([])
-    world.say('A', { type: 'out', epoch: 2 })
+    world.say('A', { type: 'out', key })
     await world.env.advance(limits.joinMs)
     expect(world.last('A', 'assign')).toMatchObject({ rank: 2, joining: 1 })
   })
@@ -143,7 +148,7 @@ describe('a server that does not know the run', () => {
 
   it('links one that has said out before the first rank came', async () => {
     back('A', { id: a, run: now({ ids: [b, c] }) }, undefined, 'create')
-    world.say('A', { type: 'out', epoch: 2 })
+    world.say('A', { type: 'out', key })
     back('B', { id: b, run: now({ ids: [b] }) })
     await world.env.advance(limits.joinMs)
     expect(world.last('A', 'assign')).toMatchObject({ epoch: 5, rank: 1, joining: 1 })
@@ -160,10 +165,91 @@ describe('a server that does not know the run', () => {
     world.say('t0', { type: 'start', settings, isElastic: true })
     back('A', { id: a, run: now() })
     world.say('t0', { type: 'ready', epoch: 1 })
-    back('B', { id: b, run: now({ run: 1 }) })
+    const other = now({ run: 1 })
+    back('B', { id: b, run: other })
+    await world.env.advance(10 * limits.joinMs)
+    for (const name of ['A', 'B']) expect(world.all(name, 'assign')).toEqual([])
+    const said = { ballot: 70_001, ids: [a, b] }
+    world.say('B', { type: 'ranks', key: other.key, ...said })
+    // Not even by the key of the room's run: it has no links there.
+    world.say('B', { type: 'ranks', key: keyOf('t0'), ...said })
+    const lives = [`${b}.1`]
+    world.say('B', { type: 'half', key: other.key, ballot: 1, alive: lives, lives })
+    expect(world.all('B', 'error').map(({ code }) => code)).toEqual(Array(3).fill('wrong-epoch'))
+    expect(world.all('B', 'half')).toEqual([])
     expect(await told('t0')).toEqual(['running', 1, 't0'])
+    world.join('late')
     await world.env.advance(limits.joinMs)
-    expect(world.last('B', 'assign')).toMatchObject({ epoch: 5, run: 1, joining: 2 })
+    const names = world.last('late', 'assign').members.map(({ name }) => name)
+    expect(names).toEqual(['t0', 'late'])
+  })
+
+  it.each([
+    ['done', { type: 'done', epoch: 1 }],
+    ['abort', { type: 'abort', epoch: 1, text: 'stopped by a person' }],
+    ['out', { type: 'out', key }],
+  ] as const)(
+    'links a member of another run of the same number once that has ended on it, by %s',
+    async (_, message) => {
+      world.create('t0')
+      world.say('t0', { type: 'start', settings, isElastic: true })
+      world.say('t0', { type: 'ready', epoch: 1 })
+      for (const [name, id] of [['A', a] as const, ['B', b] as const])
+        back(name, { id, run: now({ run: 1, ids: [a, b], ballot: 70_000 }) })
+      world.say('A', message)
+      await world.env.advance(limits.joinMs)
+      const part = { epoch: 5, run: 1, key: keyOf('t0'), joining: 1, worldSize: 2 }
+      for (const name of ['t0', 'A']) expect(world.last(name, 'assign')).toMatchObject(part)
+      expect(world.all('B', 'assign')).toEqual([])
+      for (const name of ['t0', 'A']) world.say(name, { type: 'ready', epoch: 5 })
+      expect(await told('t0')).toEqual(['running', 5, 't0', 'A'])
+      // The run that it is in now.
+      world.say('A', { type: 'done', epoch: 1 })
+      world.say('t0', { type: 'done', epoch: 1 })
+      expect(world.last('A', 'finished').epoch).toBe(1)
+      for (const name of ['t0', 'A']) expect(world.all(name, 'abort')).toEqual([])
+      expect(world.all('B', 'finished')).toEqual([])
+    },
+  )
+
+  it('links one that comes back without another run, and starts a run with one that is in another', async () => {
+    world.create('t0')
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    world.say('t0', { type: 'ready', epoch: 1 })
+    back('A', { id: a, run: now({ run: 1 }) })
+    back('B', { id: b, run: now({ run: 1 }) })
+    world.server.lost('A', 'closed')
+    back('A again', { id: a })
+    await world.env.advance(limits.joinMs)
+    expect(world.last('A again', 'assign')).toMatchObject({ epoch: 5, joining: 1, worldSize: 2 })
+    world.say('t0', { type: 'done', epoch: 1 })
+    expect(world.last('t0', 'finished').epoch).toBe(1)
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    const names = ['t0', 'B', 'A again']
+    for (const name of names) world.say(name, { type: 'ready', epoch: 6 })
+    expect(await told('B')).toEqual(['running', 6, ...names])
+  })
+
+  it('vouches for no death to a member of another run', async () => {
+    world.create('t0')
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    world.say('t0', { type: 'ready', epoch: 1 })
+    back('A', { id: a, run: now({ run: 1 }) })
+    back('B', { id: b, run: now({ run: 1 }) })
+    world.say('B', { type: 'bye' })
+    expect(world.last('A', 'gone')).toMatchObject({ name: 'B', hasLeft: false })
+    expect(world.last('t0', 'gone')).toMatchObject({ name: 'B', hasLeft: true })
+  })
+
+  it('gives no rank in a run to one that its other members still name, and which is in another', async () => {
+    back('A', { id: a, run: now({ ids: [a, b] }) }, undefined, 'create')
+    back('B', { id: b, run: now({ key: '8'.repeat(16), run: 3, ids: [b] }) })
+    expect(await told('A')).toEqual(['running', 4, 'A'])
+    world.say('A', { type: 'ranks', key, ballot: 9, ids: [b, a] })
+    expect(await told('A')).toEqual(['running', 4, 'A'])
+    world.say('B', { type: 'done', epoch: 3 })
+    await world.env.advance(limits.joinMs)
+    expect(world.last('B', 'assign')).toMatchObject({ epoch: 5, run: 2, rank: 1, joining: 1 })
   })
 
   it('takes it over from one that was alone, while another waits in the room', async () => {
@@ -174,7 +260,7 @@ describe('a server that does not know the run', () => {
     world.server.lost('t0', 'closed')
     expect(await told('late')).toEqual(['failed', 1])
     const id = idOf('t0')
-    back('again', { id, epoch: 1, run: now({ run: 1, ids: [id] }) })
+    back('again', { id, epoch: 1, run: now({ key: keyOf('t0'), run: 1, ids: [id] }) })
     expect(await told('late')).toEqual(['running', 1, 'again'])
   })
 
@@ -187,7 +273,7 @@ describe('a server that does not know the run', () => {
     world.say(t0, { type: 'ready', epoch: 2 })
     const id = idOf(t0)
     world.server.lost(t0, 'closed')
-    back('again', { id, epoch: 2, run: now({ ids: [id] }) })
+    back('again', { id, epoch: 2, run: now({ key: keyOf(t0), ids: [id] }) })
     expect(await told('again')).toEqual(['running', 2, 'again'])
   })
 })
@@ -195,7 +281,7 @@ describe('a server that does not know the run', () => {
 describe('which half asked first', () => {
   const lives = ids.map((id) => `${id}.2`)
   const asks = (name: string) => {
-    const half = { run: 2, ballot: 7, alive: lives.slice(0, 2), lives: [lives[1]] } as const
+    const half = { key, ballot: 7, alive: lives.slice(0, 2), lives: [lives[1]] } as const
     world.say(name, { type: 'half', ...half, alive: [...half.alive], lives: [...half.lives] })
     return world.last(name, 'half').first
   }
@@ -211,7 +297,7 @@ describe('which half asked first', () => {
     back('B', { id: b, run: now({ ids: [a, b] }) }, undefined, 'create')
     back('A', { id: a, run: now({ ids: [a, b], mayBeAhead: true }) })
     expect(asks('B')).toBeNull()
-    world.say('A', { type: 'ranks', run: 2, ballot: 9, ids: [a] })
+    world.say('A', { type: 'ranks', key, ballot: 9, ids: [a] })
     expect(asks('B')).toBeNull()
   })
 })
@@ -230,7 +316,8 @@ describe('the server that a member had', () => {
     expect(await told('t0')).toEqual(['running', 1, 't0', 't2'])
     return names.map(idOf)
   }
-  const nowOf = (known: string[], ballot = 1): RunNow => now({ run: 1, ballot, ids: known })
+  const nowOf = (known: string[], ballot = 1): RunNow =>
+    now({ key: keyOf('t0'), run: 1, ballot, ids: known })
 
   it('gives it its id and its rank again', async () => {
     const known = await cut()
@@ -243,7 +330,7 @@ describe('the server that a member had', () => {
 
   it('gives it no rank where the members go on without it, and none of its name twice', async () => {
     const known = await cut()
-    world.say('t0', { type: 'ranks', run: 1, ballot: 5, ids: [known[0], known[2]] })
+    world.say('t0', { type: 'ranks', key: keyOf('t0'), ballot: 5, ids: [known[0], known[2]] })
     back('again', { id: known[1], run: nowOf(known, 4) })
     expect(await told('t0')).toEqual(['running', 1, 't0', 't2'])
     back('other', { id: known[1], run: nowOf(known, 4) })
@@ -262,17 +349,18 @@ describe('the server that a member had', () => {
 
   it('tells it how the run ended meanwhile', async () => {
     const known = await cut()
+    const first = nowOf(known)
     for (const name of ['t0', 't2']) world.say(name, { type: 'done', epoch: 1 })
-    back('again', { id: known[1], run: nowOf(known) })
+    back('again', { id: known[1], run: first })
     expect(world.last('again', 'finished').epoch).toBe(1)
     world.say('t0', { type: 'start', settings, isElastic: true })
     for (const name of ['t0', 't2', 'again']) world.say(name, { type: 'ready', epoch: 2 })
     world.server.lost('again', 'closed')
+    back('late', { id: a, run: { ...first, ids: [a, known[0]] } })
+    expect(world.last('late', 'finished').epoch).toBe(1)
     world.say('t2', { type: 'abort', epoch: 2, text: 'out of memory' })
     back('once more', { id: known[1], run: { ...nowOf(known), run: 2 } })
     expect(world.last('once more', 'abort').text).toContain('out of memory')
-    back('late', { id: a, run: nowOf([a, known[0]]) })
-    expect(world.last('late', 'finished').epoch).toBe(1)
     expect((await told('t0'))[0]).toBe('failed')
   })
 
@@ -281,7 +369,7 @@ describe('the server that a member had', () => {
     world.say('t0', { type: 'start', settings, isElastic: true })
     for (const name of ['t0', 't1']) world.say(name, { type: 'ready', epoch: 1 })
     for (const name of ['t0', 't1']) world.say(name, { type: 'done', epoch: 1 })
-    back('A', { id: a, run: nowOf([a, b]) })
+    back('A', { id: a, run: now({ run: 1, ids: [a, b] }) })
     expect(await told('A')).toEqual(['running', 1, 'A'])
   })
 
@@ -290,7 +378,7 @@ describe('the server that a member had', () => {
     world.say('t0', { type: 'start', settings, isElastic: true })
     for (const name of ['t0', 't1']) world.say(name, { type: 'ready', epoch: 1 })
     const known = ['t0', 't1'].map(idOf)
-    world.say('t1', { type: 'out', epoch: 1 })
+    world.say('t1', { type: 'out', key: keyOf('t1') })
     world.server.lost('t0', 'closed')
     expect((await told('t1'))[0]).toBe('failed')
     back('again', { id: known[0], run: nowOf(known) })

@@ -33,6 +33,8 @@ async function linking(...names: string[]): Promise<void> {
   await world.env.advance(limits.joinMs)
 }
 
+const other = '9'.repeat(16)
+const keyOf = (id: string) => world.last(id, 'assign').key!
 const idOf = (name: string) => world.last(name, 'welcome').id
 const namesOf = (id: string) => world.last(id, 'assign').members.map(({ name }) => name)
 const peersOf = (id: string) => world.last(id, 'assign').links.map(({ peerRank }) => peerRank)
@@ -45,7 +47,7 @@ async function ranksOf(id: string): Promise<string[]> {
 }
 
 function say(id: string, ballot: number, names: readonly string[]): void {
-  world.say(id, { type: 'ranks', run: 1, ballot, ids: names.map(idOf) })
+  world.say(id, { type: 'ranks', key: keyOf('t0'), ballot, ids: names.map(idOf) })
 }
 
 describe('a rank that is gone', () => {
@@ -109,7 +111,7 @@ describe('newcomers', () => {
     await linking('later')
     const all = [...ids, 'late', 'later']
     for (const [rank, id] of all.entries()) {
-      const part = { epoch: 2, run: 1, rank, worldSize: 4, joining: 2 }
+      const part = { epoch: 2, run: 1, key: keyOf('t0'), rank, worldSize: 4, joining: 2 }
       expect(world.last(id, 'assign')).toMatchObject(part)
       expect(namesOf(id)).toEqual(all)
     }
@@ -303,7 +305,7 @@ describe('ranks', () => {
     await linking('late')
     expect(namesOf('late')).toEqual(['t0', 't1', 'late'])
     ready(['t0', 't1', 'late'])
-    world.say('t2', { type: 'out', epoch: 1 })
+    world.say('t2', { type: 'out', key: keyOf('t2') })
     await world.env.advance(limits.joinMs)
     expect(namesOf('t2')).toEqual(['t0', 't1', 'late', 't2'])
     expect(peersOf('t2')).toEqual([0, 1, 2])
@@ -316,7 +318,7 @@ describe('ranks', () => {
     await begun(2)
     await linking('late')
     ready(['t0', 'late'])
-    world.say('t1', { type: 'out', epoch: 1 })
+    world.say('t1', { type: 'out', key: keyOf('t1') })
     expect(world.last('t1', 'abort').text).toBe('epoch 2: this tab is no rank now.')
     expect(await ranksOf('t0')).toEqual(['t0', 'late'])
     await world.env.advance(limits.joinMs)
@@ -325,7 +327,7 @@ describe('ranks', () => {
 
   it('a rank that says out is none before it is linked again, whatever a ballot from before says', async () => {
     const ids = await begun(2)
-    world.say('t1', { type: 'out', epoch: 1 })
+    world.say('t1', { type: 'out', key: keyOf('t1') })
     say('t0', 1, ids)
     expect(await ranksOf('t0')).toEqual(['t0'])
     await world.env.advance(limits.joinMs)
@@ -339,9 +341,9 @@ describe('ranks', () => {
     await linking('late')
     say('late', 5, ['late'])
     expect(world.refusal('late')).toBe('wrong-epoch')
-    world.say('t0', { type: 'ranks', run: 2, ballot: 5, ids: [idOf('t1')] })
+    world.say('t0', { type: 'ranks', key: other, ballot: 5, ids: [idOf('t1')] })
     expect(world.refusal('t0')).toBe('wrong-epoch')
-    world.say('t1', { type: 'out', epoch: 2 })
+    world.say('t1', { type: 'out', key: other })
     expect(world.refusal('t1')).toBe('wrong-epoch')
     expect(await ranksOf('t0')).toEqual(ids)
     say('t0', 5, ['t1', 't1'])
@@ -397,7 +399,7 @@ describe('the end', () => {
   it('a rank that was done and joins again is not done', async () => {
     const ids = await begun(2)
     world.say('t1', { type: 'done', epoch: 1 })
-    world.say('t1', { type: 'out', epoch: 1 })
+    world.say('t1', { type: 'out', key: keyOf('t1') })
     await world.env.advance(limits.joinMs)
     ready(ids)
     world.say('t0', { type: 'done', epoch: 1 })
@@ -410,7 +412,13 @@ describe('the end', () => {
 describe('half of a roster', () => {
   const life = (id: string) => `${idOf(id)}.1`
   const asks = (id: string, ballot: number, alive: string[], lives: string[]) => {
-    world.say(id, { type: 'half', run: 1, ballot, alive: alive.map(life), lives: lives.map(life) })
+    world.say(id, {
+      type: 'half',
+      key: keyOf('t0'),
+      ballot,
+      alive: alive.map(life),
+      lives: lives.map(life),
+    })
     return world.last(id, 'half').first
   }
 
@@ -445,7 +453,7 @@ describe('half of a roster', () => {
   it('gets no answer about a run that the room does not have', async () => {
     const [t0] = await begun(2)
     const alive = [life(t0!)]
-    world.say(t0!, { type: 'half', run: 2, ballot: 1, alive, lives: alive })
+    world.say(t0!, { type: 'half', key: other, ballot: 1, alive, lives: alive })
     expect(world.all(t0!, 'half')).toEqual([])
     expect(world.last(t0!, 'error').code).toBe('wrong-epoch')
   })

@@ -1,14 +1,21 @@
-import { afterAll, beforeEach, expect, it, vi } from 'vitest'
+import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { experiments, parseTrainConfig } from '../../../demos/experiments.ts'
+import { sumStats } from '../../../src/peer/link/link.ts'
 import type { Assignment, Lobby } from '../../../src/peer/room/messages.ts'
 import { leftOutBecause } from '../../../src/peer/room/refusals.ts'
 import { newRoomLink } from '../../../src/peer/room/secret.ts'
 import type { SignalClient, SignalEvents, SignalOptions } from '../../../src/peer/tab/signal.ts'
 import { TabringError } from '../../../src/util/errors.ts'
-import type { AdapterFacts, ComputeApi, Membership, RunEvent } from '../../../src/worker/api.ts'
+import type {
+  AdapterFacts,
+  ComputeApi,
+  Membership,
+  RunEvent,
+  RunResult,
+} from '../../../src/worker/api.ts'
 import type { ComputeClient } from '../../../src/worker/page/client.ts'
 import type { FormLinksOptions, RingLinks } from '../../../src/worker/page/connect.ts'
-import { RoomMember } from '../../../src/worker/page/member.ts'
+import { RoomMember, type RunEnd } from '../../../src/worker/page/member.ts'
 
 /** A member whose server, links and worker are played by the test: `told` is what the server hears. */
 
@@ -21,6 +28,7 @@ interface World {
   work: (event: RunEvent) => void
   /** The worker's run ends. */
   fail: (error: Error) => void
+  finish: () => void
   membership: Membership | undefined
   lobby: unknown
   isInside: boolean
@@ -60,6 +68,7 @@ vi.mock('../../../src/peer/tab/signal.ts', () => ({
     linkDown = (...words: unknown[]) => world.told.push(['linkDown', ...words])
     abort = (...words: unknown[]) => world.told.push(['abort', ...words])
     start = (_settings: unknown, ...words: unknown[]) => world.told.push(['start', ...words])
+    done = (...words: unknown[]) => world.told.push(['done', ...words])
     bye = () => world.told.push(['bye'])
   },
 }))
@@ -71,6 +80,7 @@ vi.mock('../../../src/worker/page/leave-on-page-hide.ts', () => ({
 vi.mock('../../../src/worker/page/connect.ts', () => ({
   formLinks: ({ prepared }: FormLinksOptions): Partial<RingLinks> => ({
     connected: Promise.resolve(prepared),
+    stats: async () => ({ total: sumStats([]), links: [] }),
     close: () => undefined,
   }),
 }))
@@ -84,10 +94,11 @@ vi.mock('../../../src/worker/page/client.ts', () => ({
       train: (membership, _config, _baseUrl, onEvents) => {
         world.membership = membership
         world.work = (event) => onEvents([{ event, atMs: 0 }])
-        const failed = new Promise<never>((_, reject) => {
+        const ended = new Promise<RunResult>((resolve, reject) => {
           world.fail = reject
+          world.finish = () => resolve({} as RunResult)
         })
-        return Promise.race([dead, failed])
+        return Promise.race([dead, ended])
       },
       prepare: async (...words) => {
         world.asked.push(['prepare', words[0]])
@@ -100,6 +111,8 @@ vi.mock('../../../src/worker/page/client.ts', () => ({
       firstHalf: async (...words) => void world.asked.push(['firstHalf', ...words]),
       leftOut: async (...words) => void world.asked.push(['leftOut', ...words]),
       dropLinks: async () => undefined,
+      abort: async (...words) => void world.asked.push(['abort', ...words]),
+      leave: async () => void world.asked.push(['leave']),
     }
     return { api: api as ComputeApi, dead }
   },
@@ -132,12 +145,17 @@ const newMember = (onEvent?: (event: RunEvent) => void) =>
     mode: 'create',
     onEvent,
     onRegrouped: (assignment) => regrouped.push(assignment),
+    onEnd: (end) => ends.push(end),
   })
+
+const key = '9'.repeat(16)
+const other = '8'.repeat(16)
 
 /** Rank 0 of that world size, in an elastic run that began with epoch 1. */
 const assignment = (epoch: number, worldSize: number): Assignment => ({
   epoch,
   run: 1,
+  key,
   rank: 0,
   worldSize,
   members: Array.from({ length: worldSize }, (_, rank) => ({
@@ -158,11 +176,13 @@ const assignment = (epoch: number, worldSize: number): Assignment => ({
 const settings = JSON.parse(JSON.stringify(parseTrainConfig({})))
 const heard: string[] = []
 const regrouped: Assignment[] = []
+const ends: RunEnd[] = []
 
 /** A member in an elastic run that has begun. */
 async function running(worldSize: number): Promise<void> {
   heard.length = 0
   regrouped.length = 0
+  ends.length = 0
   await newMember(({ event }) => heard.push(event)).join({} as AdapterFacts)
   world.hear('assign', assignment(1, worldSize))
   world.hear('start', { epoch: 1, settings })
@@ -207,7 +227,7 @@ it('a new roster reaches the server, and the page with the names', async () => {
   world.hear('assign', { ...assignment(2, 3), joining: 1 })
   world.hear('start', { epoch: 2, settings })
   world.work({ event: 'roster', ballot: 70_000, members: ['0.1', '2.2'], rank: 0 })
-  expect(world.told).toEqual([['ranks', 1, 70_000, ['0', '2']]])
+  expect(world.told).toEqual([['ranks', key, 70_000, ['0', '2']]])
   expect(regrouped).toMatchObject([
     { rank: 0, worldSize: 2, members: [{ name: 't0' }, { name: 't2' }], links: [{ peerRank: 1 }] },
   ])
@@ -268,8 +288,8 @@ it('asks the server which half came first, and answers at once where it is away'
   await running(2)
   const lives = ['0.1', '1.1']
   world.work({ event: 'half', ballot: 1, alive: lives, lives: ['0.1'], rank: 0 })
-  expect(world.told).toEqual([['half', 1, 1, lives, ['0.1']]])
-  world.hear('half', { run: 1, ballot: 1, first: ['0.1'] })
+  expect(world.told).toEqual([['half', key, 1, lives, ['0.1']]])
+  for (const of of [other, key]) world.hear('half', { key: of, ballot: 1, first: ['0.1'] })
   expect(world.asked).toEqual([['firstHalf', 1, ['0.1']]])
   world.isInside = false
   world.work({ event: 'half', ballot: 1, alive: lives, lives: ['0.1'], rank: 0 })
@@ -280,7 +300,7 @@ it('a rank that the others continue without asks the server to come in again, as
   await running(2)
   world.fail(new TabringError('peer.lost', leftOutBecause('the others continue')))
   await new Promise(setImmediate)
-  expect(world.told).toEqual([['out', 1]])
+  expect(world.told).toEqual([['out', key]])
   world.hear('assign', { ...assignment(3, 2), joining: 1 })
   world.hear('start', { epoch: 3, settings })
   expect(world.membership?.crew).toMatchObject({
@@ -288,6 +308,61 @@ it('a rank that the others continue without asks the server to come in again, as
     ids: [null, '1.3'],
     former: { id: '0.1', entered: 1 },
   })
+})
+
+describe('another run of the same number', () => {
+  /** Rank 1 of 3: a newcomer, as rank 2 is. */
+  const joining: Assignment = { ...assignment(5, 3), key: other, rank: 1, joining: 2 }
+
+  it('changes nothing in the own one: that ends before this tab joins the other', async () => {
+    await running(2)
+    world.hear('assign', joining)
+    world.hear('start', { epoch: 5, settings })
+    expect(world.asked).toEqual([['abort', 'Another run has started.', true]])
+    expect(ends).toMatchObject([{ ok: false, error: { message: 'Another run has started.' } }])
+    expect(world.membership).toMatchObject({ epoch: 5, rank: 1, joins: true })
+    expect(world.membership?.crew).toMatchObject({ self: '1.5', ids: [null, '1.5', '2.5'] })
+  })
+
+  it('takes this tab once the own one has ended well, and has no life of it', async () => {
+    await running(2)
+    world.lobby = {
+      state: 'running',
+      members: [
+        { id: 'x', rank: 0 },
+        { id: '0', rank: null },
+      ],
+    }
+    world.finish()
+    await new Promise(setImmediate)
+    expect(world.told).toEqual([['done', 1]])
+    expect(ends).toMatchObject([{ ok: true, rank: 0, worldSize: 2 }])
+    world.hear('assign', joining)
+    world.hear('start', { epoch: 5, settings })
+    expect(world.asked).toEqual([['leave']])
+    expect(world.membership?.crew).toMatchObject({ self: '1.5', former: null })
+  })
+
+  it('takes this tab once it was left out of the own one, and has no life of it', async () => {
+    await running(2)
+    world.fail(new TabringError('peer.lost', leftOutBecause('the others continue')))
+    await new Promise(setImmediate)
+    world.hear('assign', joining)
+    world.hear('start', { epoch: 5, settings })
+    expect(world.membership?.crew).toMatchObject({ self: '1.5', former: null })
+  })
+})
+
+it('says again that it is done where its connection was away when it said so', async () => {
+  await running(2)
+  world.lobby = { state: 'running', members: [{ id: '0', rank: 0 }] }
+  world.finish()
+  await new Promise(setImmediate)
+  world.hear('back', { isSame: true })
+  expect(world.told).toEqual([
+    ['done', 1],
+    ['done', 1],
+  ])
 })
 
 it('a newcomer prepares with the settings of the run, and leaves when it cannot', async () => {
@@ -317,7 +392,7 @@ it('a worker that dies before it has joined an elastic run does not end it', asy
 
 it.each([
   ['an elastic run that has not begun', assignment(1, 2)],
-  ['a run that is not elastic', { ...assignment(1, 2), run: undefined }],
+  ['a run that is not elastic', { ...assignment(1, 2), run: undefined, key: undefined }],
 ])('a dead worker ends %s, with the reason', async (_, assigned) => {
   await newMember().join({} as AdapterFacts)
   world.hear('assign', assigned)
