@@ -189,11 +189,11 @@ describe('a tab that was left out', () => {
 
   it('says that it joins again when the others have gone on without it', async () => {
     const tab = await LateTab.of(2)
-    await tab.link()
+    const assignment = await tab.link()
     tab.ready('t0', 't1', 'late')
     await tab.see()
     expect(tab.wait).toBeUndefined()
-    tab.world.say('late', { type: 'out', epoch: 1 })
+    tab.world.say('late', { type: 'out', key: assignment.key! })
     const page = await tab.failed('peer.lost', `${leftOutBecause('it has lost a link')}.`)
     expect(tab.wait).toBe('again')
     expect(statusOf(page).more!.text).toContain('it has lost a link')
