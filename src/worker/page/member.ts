@@ -193,7 +193,7 @@ export class RoomMember {
       this.#measure(client, this.#info ?? info)
       this.#options.onServerBack?.()
     })
-    leaveOnPageHide(client)
+    leaveOnPageHide(client, this.#compute)
     this.#changes = {}
     await Promise.race([client.open(), this.#compute.dead])
     tell(1, 'room', () => `joined as ${name}`)
