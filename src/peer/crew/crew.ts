@@ -308,11 +308,13 @@ export class Crew {
     else if (verdict?.kind === 'ahead')
       this.#cannotDecide(call, { missing: verdict.ahead, hadMore: true })
     else if (verdict?.kind === 'missing')
-      this.#cannotDecide(call, this.#unheard(call), verdict.unlinked)
+      this.#cannotDecide(call, this.#unheard(call, verdict), verdict.unlinked)
   }
 
-  #unheard(call: Call): Undecided {
-    return { missing: call.missing(this.#roster, this.#dead), hadMore: false }
+  /** Members of the newest roster, or where those are all here, of one before it that counts too. */
+  #unheard(call: Call, verdict: Extract<Verdict, { kind: 'half' | 'missing' }>): Undecided {
+    const newest = call.missing(this.#roster, this.#dead)
+    return { missing: newest.length > 0 ? newest : verdict.missing, hadMore: false }
   }
 
   #agree(
@@ -349,7 +351,7 @@ export class Crew {
     const isSame = now?.kind === 'half' && now.members.join() === members.join()
     if (!isSame) this.#decide()
     else if (isWon) this.#agree(call, verdict)
-    else this.#cannotDecide(call, this.#unheard(call))
+    else this.#cannotDecide(call, this.#unheard(call, now))
   }
 
   #cannotDecide(call: Call, about: Undecided, unlinked: readonly string[] = []): void {

@@ -48,8 +48,12 @@ export interface NextRoster {
 
 export type Verdict =
   | ({ readonly kind: 'agreed' } & NextRoster)
-  /** Exactly half of the rosters with these ballots are here: of two halves one may continue. */
-  | ({ readonly kind: 'half'; readonly ballots: readonly number[] } & NextRoster)
+  /** Exactly half of the rosters with these ballots are here: of two halves one may continue. The others are `missing`. */
+  | ({
+      readonly kind: 'half'
+      readonly ballots: readonly number[]
+      readonly missing: readonly string[]
+    } & NextRoster)
   /** More than half are missing, these; the `unlinked` of them are here, and lack links to others. */
   | {
       readonly kind: 'missing'
@@ -108,6 +112,7 @@ export function judge(
   if (!members.some((id) => reports.get(id)!.hasState))
     return { kind: 'ahead', ahead: newest.members.filter((id) => !members.includes(id)) }
   const halves: number[] = []
+  const absent = new Set<string>()
   for (const { ballot, members: all } of chain) {
     const alive = all.filter((id) => !dead.has(id))
     const here = alive.filter((id) => members.includes(id))
@@ -117,11 +122,12 @@ export function judge(
       return { kind: 'missing', missing, unlinked: missing.filter((id) => reports.has(id)) }
     }
     halves.push(ballot)
+    for (const id of alive) if (!members.includes(id)) absent.add(id)
   }
   const before = chain.map(({ ballot, members: all }) => ({ ballot, members: all }))
   const next = { members, before }
   return halves.length > 0
-    ? { kind: 'half', ballots: halves, ...next }
+    ? { kind: 'half', ballots: halves, missing: [...absent], ...next }
     : { kind: 'agreed', ...next }
 }
 

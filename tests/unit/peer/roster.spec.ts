@@ -168,7 +168,20 @@ describe('halves', () => {
   test('each roster of which half is here is named', () => {
     const next = roster(2, 'bc', { ballot: 1, members: four.members })
     const here = { b: { roster: next, proved: 1 }, d: { roster: four } }
-    expect(verdictOf('b', here)).toMatchObject({ kind: 'half', ballots: [2, 1] })
+    expect(verdictOf('b', here)).toMatchObject({
+      kind: 'half',
+      ballots: [2, 1],
+      missing: ['c', 'a'],
+    })
+  })
+
+  test('those of an older roster are missing where all of the newest are here or dead', () => {
+    const next = roster(2, 'ab', { ballot: 1, members: ['a', 'b', 'c'] })
+    expect(verdictOf('b', { b: { roster: next, proved: 0 } }, { a: 2 })).toMatchObject({
+      kind: 'half',
+      ballots: [1],
+      missing: ['c'],
+    })
   })
 
   test('the half that was first continues, and any that has all of it but the dead', () => {
