@@ -7,7 +7,7 @@ import type { Snapshot } from './snapshot.ts'
 
 /** Why this tab has no rank in the run that is on, and whether it gets one. */
 export type Wait =
-  /** It could not be linked, or failed before it trained: the server links it no more, unless it comes anew. */
+  /** It could not be linked, or failed before it trained: the server links it no more, unless the tab is loaded again. */
   | { readonly is: 'barred'; readonly text: string }
   /** The run admits nobody. */
   | { readonly is: 'closed' }
