@@ -38,7 +38,7 @@ export function makeReporter(settings: ReportSettings, output: Output, error: Ou
     : new LineReporter(settings, output, error)
 }
 
-/** Which events are told: those of rank 0, those of a rank that waits for others, and what ranks have found, once. */
+/** Which events are reported: those of rank 0, those of a rank that waits for others, and once what all ranks have found. */
 class Told {
   readonly #unlike = new Set<string>()
 

@@ -7,7 +7,7 @@ import { type OpCase, opCases, type Piece, piecesOf } from '../support/golden-pi
 import { runOp, testRuntime } from '../support/run-op.ts'
 
 // Every kernel in every kind of variant against PyTorch's float64 results (tests/golden/generate.py): ours must stay
-// within 6 times the distance of PyTorch's own float32 results. Conv2d and pooling have a spec of their own.
+// within 6 times the distance of PyTorch's own float32 results. Conv2d and pooling have their own spec.
 
 const { pipelines, limits } = await testRuntime()
 

@@ -46,8 +46,8 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  * A member whose connection ended comes back with its id (`again`), the newest epoch it knows, and the elastic run that it is in. A server that
  * does not know the run, because it is another process, takes it over: settings and ranks. Else the member has its rank again where it is still
  * among the ranks; in a run that is not elastic, where its rank is detached. Runs of two servers may have the same number, so each elastic run
- * has a random key too. A member that is in another run than the room's takes no part in the room's before it has said `done`, `abort` or `out`
- * of its own.
+ * has a random key too. A member that is in another run takes part in the room's only once that has ended on it: it says `done`, `abort` or
+ * `out`.
  *
  * Who enters without `info` is a guest: inside for the store and ICE servers alone, in no lobby and no epoch.
  *

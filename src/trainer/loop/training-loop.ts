@@ -235,7 +235,8 @@ export class TrainingLoop {
     const underWay = this.#underWay
     const limit = size === 1 ? stepsAhead : 1
     const mayLack = attempt.mayLackWhatFollows && firstStep > 0
-    if (mayLack) await follow(firstStep, noWishes)
+    // Nobody asks for anything.
+    if (mayLack) await follow(firstStep, wishesIn(0))
     for (let number = firstStep + 1; number <= totalSteps; number++) {
       await this.#pace.next(signal)
       const isSampled = live.isDue(number)
@@ -404,13 +405,6 @@ interface Wishes {
   readonly isForSave: boolean
   readonly isForKeep: boolean
   readonly isForRegroup: boolean
-}
-
-const noWishes: Wishes = {
-  isForPause: false,
-  isForSave: false,
-  isForKeep: false,
-  isForRegroup: false,
 }
 
 /**

@@ -97,7 +97,7 @@ export const canBeElastic = ({
 }: Pick<TrainConfig, 'elastic' | 'parallel' | 'strategy'>): boolean =>
   elastic && parallel === 'dp' && strategy === 'ddp'
 
-/** Whether a run that so many ranks begin is elastic: then all of them are linked to all, too. */
+/** Whether a run that begins with `worldSize` ranks is elastic; each two of them are then linked. */
 export const isElasticWith = (
   config: Parameters<typeof canBeElastic>[0],
   worldSize: number,

@@ -47,7 +47,7 @@ export function isInCharge(snapshot: Snapshot): boolean {
   return own !== undefined && (who === own || (own.tab !== undefined && who?.tab === own.tab))
 }
 
-/** Who has paused the run may end that, whoever is in charge by then. */
+/** The rank that paused the run may end the pause, even if another one is in charge by then. */
 export const canPause = (snapshot: Snapshot): boolean =>
   isInCharge(snapshot) || snapshot.run?.paused?.by.includes(snapshot.run.rank) === true
 
@@ -110,7 +110,7 @@ export function canStart(snapshot: Snapshot): boolean {
   return isMaker(snapshot) && !isRoomOn(snapshot) && !isRunning(snapshot)
 }
 
-/** Whether a run of so many ranks with these settings continues when one is lost, and admits tabs that come later. */
+/** Whether a run of `worldSize` ranks with these settings continues when one is lost, and admits tabs that come later. */
 export const admits = (
   { elastic = true, parallel = 'dp', strategy = 'ddp' }: Partial<TrainConfig>,
   worldSize: number,

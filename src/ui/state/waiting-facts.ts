@@ -14,7 +14,7 @@ export type Wait =
   | { readonly is: 'full' }
   /** It asks for other ways to the ranks than they do. */
   | { readonly is: 'apart' }
-  /** It was left out, and comes in again by itself. */
+  /** It was left out, and joins again. */
   | { readonly is: 'again'; readonly text: string }
   | { readonly is: 'soon' }
 
@@ -38,12 +38,12 @@ export function waitOf(snapshot: Snapshot): Wait | null {
   return ended ?? { is: 'soon' }
 }
 
-/** Of this tab's part in a run that goes on without it; null where that says nothing of how it waits now. */
+/** Of this tab's part in a run that continues without it; null where that says nothing of how it waits now. */
 function endOf({ end, joins }: Run): Extract<Wait, { is: 'barred' | 'again' }> | null {
   if (end?.kind !== 'failed') return null
   const { code, text } = end
   if (isLeftOut(text)) {
-    // The worker gives its place up by itself. Of what the server says, only lateness passes.
+    // The worker gives up its place. Of what the server says, only lateness passes.
     const isAgain = code !== 'peer.aborted' || text.includes(lateMark)
     return { is: isAgain ? 'again' : 'barred', text }
   }

@@ -227,7 +227,7 @@ test.each([
 test.each([
   ['json', true],
   ['lines', false],
-])('what ranks have found is told once, whichever rank says it: %s', (_, isJson) => {
+])('reports once what ranks have found, whichever rank says it: %s', (_, isJson) => {
   const output = new Memory()
   const error = new Memory()
   const reporter = makeReporter({ isJson, worldSize: 3, epochs: 1, metric }, output, error)

@@ -163,7 +163,7 @@ test('a tab that gets ready to join is no rank yet: it neither continues the run
   expect(told).toEqual(['rank 1: its tab crashed.', 'the new tab: its tab was closed.'])
 })
 
-/** An elastic run of three ranks, `a`, `b` and `c` in their room, and what is told of it. */
+/** An elastic run of three ranks, `a`, `b` and `c` in their room, and what it reports. */
 function threeRanks() {
   const told: string[] = []
   const group = new TabGroup({

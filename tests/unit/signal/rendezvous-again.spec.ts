@@ -54,6 +54,15 @@ function back(
   world.say(name, { type: 'join', ...entry, proof })
 }
 
+/** t0 begins an elastic run; A and B come, which are in an older one with its number. */
+function beginWithOlder(older: Partial<RunNow> = {}): void {
+  world.create('t0')
+  world.say('t0', { type: 'start', settings, isElastic: true })
+  world.say('t0', { type: 'ready', epoch: 1 })
+  back('A', { id: a, run: now({ run: 1, ...older }) })
+  back('B', { id: b, run: now({ run: 1, ...older }) })
+}
+
 /** Of the newest run that `name` was assigned to. */
 const keyOf = (name: string) => world.last(name, 'assign').key!
 
@@ -191,11 +200,7 @@ describe('a server that does not know the run', () => {
   ] as const)(
     'links a member of another run of the same number once that has ended on it, by %s',
     async (_, message) => {
-      world.create('t0')
-      world.say('t0', { type: 'start', settings, isElastic: true })
-      world.say('t0', { type: 'ready', epoch: 1 })
-      for (const [name, id] of [['A', a] as const, ['B', b] as const])
-        back(name, { id, run: now({ run: 1, ids: [a, b], ballot: 70_000 }) })
+      beginWithOlder({ ids: [a, b], ballot: 70_000 })
       world.say('A', message)
       await world.env.advance(limits.joinMs)
       const part = { epoch: 5, run: 1, key: keyOf('t0'), joining: 1, worldSize: 2 }
@@ -213,11 +218,7 @@ describe('a server that does not know the run', () => {
   )
 
   it('links one that comes back without another run, and starts a run with one that is in another', async () => {
-    world.create('t0')
-    world.say('t0', { type: 'start', settings, isElastic: true })
-    world.say('t0', { type: 'ready', epoch: 1 })
-    back('A', { id: a, run: now({ run: 1 }) })
-    back('B', { id: b, run: now({ run: 1 }) })
+    beginWithOlder()
     world.server.lost('A', 'closed')
     back('A again', { id: a })
     await world.env.advance(limits.joinMs)
@@ -231,11 +232,7 @@ describe('a server that does not know the run', () => {
   })
 
   it('vouches for no death to a member of another run', async () => {
-    world.create('t0')
-    world.say('t0', { type: 'start', settings, isElastic: true })
-    world.say('t0', { type: 'ready', epoch: 1 })
-    back('A', { id: a, run: now({ run: 1 }) })
-    back('B', { id: b, run: now({ run: 1 }) })
+    beginWithOlder()
     world.say('B', { type: 'bye' })
     expect(world.last('A', 'gone')).toMatchObject({ name: 'B', hasLeft: false })
     expect(world.last('t0', 'gone')).toMatchObject({ name: 'B', hasLeft: true })

@@ -43,7 +43,7 @@ interface Member {
   after(step: number): Promise<void>
   /** Asks for another group, as rank 0 does when a rank comes. */
   regroup(): void
-  /** Whether it has failed by itself, and the run continues. */
+  /** Whether it has failed alone, and the run continues. */
   leavesAlone(): boolean
 }
 

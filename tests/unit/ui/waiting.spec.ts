@@ -157,7 +157,7 @@ describe('a tab that could not join', () => {
     })
   })
 
-  it('is told whom it cannot reach when the run has ended, and not held back from the next', async () => {
+  it('says whom it cannot reach when the run has ended, and may take part in the next', async () => {
     const tab = await LateTab.of(2)
     const { epoch } = await tab.link()
     tab.world.say('t1', { type: 'linkDown', epoch, peerRank: 2, text: 'no connection' })
