@@ -2,7 +2,7 @@ import type { GroupOptions } from '../../peer/collective/membership.ts'
 import { type GroupConfig, ProcessGroup } from '../../peer/group/group.ts'
 import { FaultyLink } from '../../peer/link/faulty-link.ts'
 import type { Link } from '../../peer/link/link.ts'
-import { systemEnv } from '../../util/env.ts'
+import { type Env, systemEnv } from '../../util/env.ts'
 import { messageOf, TabringError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 import { checkNumber, isCount } from '../../util/options.ts'
@@ -21,12 +21,14 @@ export interface JoinOptions {
   onleft?: () => void
   /** Rejects when the group cannot be. */
   failed?: Promise<never>
+  /** For tests. */
+  env?: Env
 }
 
 /** A group over links that are there. errors: those of `ProcessGroup.ready`. */
 export async function joinLinks(options: JoinOptions): Promise<ProcessGroup> {
   const { rank, worldSize, epoch = 0, links, machines, timeoutMs } = options
-  const { helloMs, onspan, onleft, failed } = options
+  const { helloMs, onspan, onleft, failed, env = systemEnv } = options
   checkPlace('initProcessGroup', rank, worldSize)
   const config: Partial<GroupConfig> = {
     ...(timeoutMs !== undefined && { deadlineMs: timeoutMs }),
@@ -36,8 +38,8 @@ export async function joinLinks(options: JoinOptions): Promise<ProcessGroup> {
     rank: rank!,
     size: worldSize!,
     epoch,
-    links: withFaults(links, rank!),
-    env: systemEnv,
+    links: withFaults(links, rank!, env),
+    env,
     machines,
     config,
     onspan,
@@ -72,13 +74,13 @@ export function checkPlace(
 }
 
 /** The links with the faults that switches ask for: as they are, as a rule. */
-function withFaults(links: Map<number, Link>, rank: number): Map<number, Link> {
+function withFaults(links: Map<number, Link>, rank: number, env: Env): Map<number, Link> {
   const faults = {
     drop: switchValue('drop'),
     delayMs: switchValue('delayMs'),
     isStalled: switchValue('stallRank') === rank,
   }
   if (faults.drop === 0 && faults.delayMs === 0 && !faults.isStalled) return links
-  const faulty = (link: Link): Link => new FaultyLink(link, faults, systemEnv)
+  const faulty = (link: Link): Link => new FaultyLink(link, faults, env)
   return new Map([...links].map(([peer, link]) => [peer, faulty(link)]))
 }

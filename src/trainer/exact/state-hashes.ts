@@ -17,15 +17,6 @@ export const hashOf = (
     ),
   )
 
-/** What ranks say with the sums of a step, so that those that hold other states are found before anything is added. */
-export const stepLabel = (state: string, deal: string): string => `exact ${state} ${deal}`
-
-/** Whether ranks were found to hold other states. */
-export const isDiverged = (error: unknown): boolean =>
-  error instanceof PeerError &&
-  (error.code === 'train.diverged' ||
-    (error.code === 'peer.mismatch' && /\bexact [\da-f]{16} [\da-f]{8}\b/.test(error.message)))
-
 /** Compares parts of the ranks' states by name: `hashOf` of each. errors: `train.diverged`, naming the step, the first part that differs and the hash of each rank. */
 export async function compareStates(
   group: CollectiveGroup,

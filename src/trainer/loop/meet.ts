@@ -1,7 +1,7 @@
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
-import { loadPart } from '../../util/load-part.ts'
 import type { KeptStates } from '../saves/kept-state.ts'
+import { packState, unpackState } from '../saves/packed-state.ts'
 import { hashOfState } from '../saves/state-hash.ts'
 import { agreeOnState, type StatesDiffered } from './agree-on-state.ts'
 import { shareBytes } from './share-bytes.ts'
@@ -50,10 +50,6 @@ export async function meet(
   kept.backTo(step)
   const keeper = giverAmong(hasIt)
   if (keeper !== undefined) {
-    const { packState, unpackState } = await loadPart(
-      'the transfer of states',
-      () => import('../saves/packed-state.ts'),
-    )
     const own = keeper === group.rank ? packState(kept.newest!) : undefined
     const sizes = await group.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
     const bytes = await shareBytes(group, { giver: keeper, sizeBytes: sizes[keeper], own, label })

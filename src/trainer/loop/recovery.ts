@@ -1,8 +1,9 @@
-import { type AnyRuntime, Runtime } from '../../graph/memory/runtime.ts'
+import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import { withoutEpoch } from '../../peer/collective/failure.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
+import { type Env, systemEnv } from '../../util/env.ts'
 import { type ErrorCode, GpuError, PeerError, TabringError } from '../../util/errors.ts'
-import { isDiverged } from '../exact/state-hashes.ts'
+import { isDiverged } from '../exact/step-label.ts'
 import type { KeptStates } from '../saves/kept-state.ts'
 import { type Brought, meet, type Settled } from './meet.ts'
 
@@ -18,9 +19,14 @@ const lostCode: ErrorCode = 'gpu.lost'
 /** Whether a group ended because a rank lost its device: then all ranks meet again. */
 export const isLoss = (error: PeerError | undefined): boolean => error?.code === lostCode
 
-/** Whether a group ended because a rank went or fell silent. */
+/** Whether a group ended because a link between two ranks lost or changed frames. */
+const isLinkBroken = (error: unknown): boolean =>
+  error instanceof PeerError && error.code === 'peer.protocol'
+
+/** Whether a group ended because a rank went, fell silent, or has a broken link. */
 export const isRankLost = (error: unknown): boolean =>
-  error instanceof PeerError && (error.code === 'peer.lost' || error.code === 'peer.timeout')
+  isLinkBroken(error) ||
+  (error instanceof PeerError && (error.code === 'peer.lost' || error.code === 'peer.timeout'))
 
 /** Between two steps all ranks have kept their state, to continue in another group. */
 export class Regrouping extends Error {}
@@ -44,6 +50,10 @@ export interface RecoveryOptions {
   readonly isElastic?: boolean
   /** Of an elastic run with `exact`: ranks that hold other states meet again, and take that of most. Default: such a difference ends the run. */
   readonly isExact?: boolean
+  /** For tests. */
+  readonly env?: Env
+  /** Default: a warning on the console. */
+  readonly warn?: (text: string) => void
 }
 
 /**
@@ -57,11 +67,13 @@ export class Recovery {
   /** Devices of this rank that were lost and replaced. */
   lostDevices = 0
   readonly #options: RecoveryOptions
+  readonly #env: Env
   /** Since a state was kept. */
   #losses = 0
 
   constructor(options: RecoveryOptions) {
     this.#options = options
+    this.#env = options.env ?? systemEnv
   }
 
   /** A state was kept. */
@@ -92,12 +104,12 @@ export class Recovery {
     }
     const { reopen } = this.#options
     if (!reopen || this.#losses >= mostLosses) throw error
-    const reason = await lossBehind(error, place.runtime)
+    const reason = await this.#lossBehind(error, place.runtime)
     if (reason === undefined) throw error
     this.#losses++
     this.lostDevices++
     const step = kept.newest?.progress.step ?? 0
-    tellLoss(`the device was lost (${reason}).`, step)
+    this.#tellLoss(`the device was lost (${reason}).`, step)
     const { suspect } = brought
     return {
       ...place,
@@ -128,7 +140,7 @@ export class Recovery {
   ): Promise<Place & Settled> {
     const { regroup, reopen } = this.#options
     const isPlanned = error instanceof Regrouping
-    const reason = group.error || isPlanned ? undefined : await lossBehind(error, runtime)
+    const reason = group.error || isPlanned ? undefined : await this.#lossBehind(error, runtime)
     if (reason !== undefined) {
       const text = `rank ${group.rank} lost its device (${reason}).`
       if (!regroup) {
@@ -140,7 +152,8 @@ export class Recovery {
     } else if (!group.error && this.#isMended(error)) group.abort(error as PeerError)
     if (!regroup || !(isPlanned || this.#follows(group.error))) throw error
     const loss = group.error && withoutEpoch(group.error.message, group.epoch)
-    if (isLoss(group.error) || this.#isMended(group.error)) this.#losses++
+    const { error: ended } = group
+    if (isLoss(ended) || isLinkBroken(ended) || this.#isMended(ended)) this.#losses++
     const next = await regroup(group)
     let current = runtime
     try {
@@ -154,20 +167,24 @@ export class Recovery {
       if (settled.losses > mostLosses) {
         // All ranks say so: the first to throw ends the group for those that are still settling.
         await next.barrier().catch(() => undefined)
-        if (this.#isMended(group.error))
-          throw new PeerError(
-            'train.diverged',
-            `replicas: the ${group.size} ranks held other states ${settled.losses} times without progress in training, at most ${mostLosses} times are allowed; ${loss} Restart without the rank that computes or keeps wrong bits.`,
-          )
-        throw new GpuError(
-          lostCode,
-          `device: the ${group.size} ranks lost GPU devices ${settled.losses} times without progress in training, at most ${mostLosses} times are allowed; ${loss} Close other pages that use the GPU, or start again with a smaller batch or without that rank.`,
-        )
+        const text = (where: string, what: string, remedy: string) =>
+          `${where}: the ${group.size} ranks ${what} ${settled.losses} times without progress in training, at most ${mostLosses} times are allowed; ${loss} ${remedy}`
+        if (this.#isMended(ended)) {
+          const remedy = 'Restart without the rank that computes or keeps wrong bits.'
+          throw new PeerError('train.diverged', text('replicas', 'held other states', remedy))
+        }
+        if (isLinkBroken(ended)) {
+          const remedy = 'Reload the tabs of both ranks, or start again without one of them.'
+          throw new PeerError('peer.protocol', text('links', 'broke links', remedy))
+        }
+        const remedy =
+          'Close other pages that use the GPU, or start again with a smaller batch or without that rank.'
+        throw new GpuError(lostCode, text('device', 'lost GPU devices', remedy))
       }
       const { differed } = settled
-      if (differed) tellLoss(`${differed.text}.`, settled.step)
-      else if (loss !== undefined) tellLoss(loss, settled.step)
-      if (await isGone(current)) {
+      if (differed) this.#tellLoss(`${differed.text}.`, settled.step)
+      else if (loss !== undefined) this.#tellLoss(loss, settled.step)
+      if (await this.#isGone(current)) {
         if (!reopen) throw error
         this.lostDevices++
         current = await reopen()
@@ -181,29 +198,33 @@ export class Recovery {
       throw thrown
     }
   }
-}
 
-/** `loss` says what was lost and why; what a caller should do about it is done here. */
-const tellLoss = (loss: string, step: number): void =>
-  console.warn(`tabring: ${loss} Training resumes from step ${step}.`)
+  /** `loss` says what was lost and why; what a caller should do about it is done here. */
+  #tellLoss(loss: string, step: number): void {
+    const { warn = console.warn } = this.#options
+    warn(`tabring: ${loss} Training resumes from step ${step}.`)
+  }
+
+  #later(ms: number): Promise<undefined> {
+    return new Promise((resolve) => this.#env.after(ms, () => resolve(undefined)))
+  }
+
+  /** What the browser says of the lost device that `error` comes of; a command may fail a moment before that. Undefined: it is not lost. */
+  async #lossBehind(error: unknown, runtime: AnyRuntime): Promise<string | undefined> {
+    if (!('gpu' in runtime) || !mayBeLoss(error)) return undefined
+    return Promise.race([runtime.gpu.lost, this.#later(lossWordMs)])
+  }
+
+  /** Whether the device is lost, without an error: one that works answers, and has then done all that it was given. */
+  async #isGone(runtime: AnyRuntime): Promise<boolean> {
+    if (!('gpu' in runtime)) return false
+    const { lost, queue } = runtime.gpu
+    const answer = queue.onSubmittedWorkDone().catch(() => undefined)
+    const stays = answer.then(() => this.#later(lossAfterAnswerMs))
+    return (await Promise.race([lost, stays])) !== undefined
+  }
+}
 
 /** What a device that is about to be lost makes of a command: an error of its own, or one of the browser's. */
 const mayBeLoss = (error: unknown): boolean =>
   !(error instanceof TabringError) || error.code.startsWith('gpu.')
-
-const later = (ms: number) => new Promise<undefined>((resolve) => setTimeout(resolve, ms))
-
-/** What the browser says of the lost device that `error` comes of; a command may fail a moment before that. Undefined: it is not lost. */
-async function lossBehind(error: unknown, runtime: AnyRuntime): Promise<string | undefined> {
-  if (!(runtime instanceof Runtime) || !mayBeLoss(error)) return undefined
-  return Promise.race([runtime.gpu.lost, later(lossWordMs)])
-}
-
-/** Whether the device is lost, without an error: one that works answers, and has then done all that it was given. */
-async function isGone(runtime: AnyRuntime): Promise<boolean> {
-  if (!(runtime instanceof Runtime)) return false
-  const { lost, queue } = runtime.gpu
-  const answer = queue.onSubmittedWorkDone().catch(() => undefined)
-  const stays = answer.then(() => later(lossAfterAnswerMs))
-  return (await Promise.race([lost, stays])) !== undefined
-}

@@ -8,7 +8,7 @@ import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import { type LinkMeasurement, measureLinks } from '../../peer/group/measure-links.ts'
 import { isOfOneRank, PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
-import { isDiverged } from '../exact/state-hashes.ts'
+import { isDiverged } from '../exact/step-label.ts'
 import {
   beginning,
   KeptStates,

@@ -23,7 +23,7 @@ import type { Phase, RunEvent } from '../../trainer/watch/run-events.ts'
 import type { DeviceType } from '../../util/device.ts'
 import { DataError, PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
-import { rejectOnAbort } from '../../util/reject-on-abort.ts'
+import { orAbort } from '../../util/or-abort.ts'
 import { nameSpans, type TraceEvent, traceEvents } from '../../util/spans.ts'
 import { type GivenSwitches, takeSwitches } from '../../util/switches.ts'
 import type {
@@ -273,7 +273,7 @@ class ComputeWorker implements ComputeApi {
     try {
       // An abort does not wait for what cannot be broken off, such as a pipeline that compiles.
       this.#run = run()
-      return await Promise.race([this.#run, rejectOnAbort(signal)])
+      return await orAbort(this.#run, signal)
     } catch (thrown) {
       this.#end(links)
       throw thrown

@@ -6,9 +6,9 @@ import { meshLimit } from '../../peer/room/edges.ts'
 import { memberOf } from '../../peer/room/lives.ts'
 import { leftOutBecause } from '../../peer/room/refusals.ts'
 import type { RunEvent } from '../../trainer/watch/run-events.ts'
-import { systemEnv } from '../../util/env.ts'
+import { type Env, systemEnv } from '../../util/env.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
-import { rejectOnAbort } from '../../util/reject-on-abort.ts'
+import { orAbort } from '../../util/or-abort.ts'
 import type { Admission, CrewPlace, Membership } from '../api.ts'
 
 /** A member that has promised to be in the next group says so at once; one that does not is as good as lost. units: ms. */
@@ -40,11 +40,14 @@ export interface RunCrewOptions {
   /** All ranks should end the same step and ask for the next group. */
   readonly wish: () => void
   readonly isRankLost: (error: unknown) => boolean
+  /** For tests. */
+  readonly env?: Env
 }
 
 /** An elastic run's groups, one after the other, as its members decide them. */
 export class RunCrew {
   readonly #options: RunCrewOptions
+  readonly #env: Env
   readonly #crew: Crew
   /** By member of the room. */
   readonly #machines = new Map<string, string>()
@@ -58,9 +61,10 @@ export class RunCrew {
   #out: string | undefined
 
   constructor(options: RunCrewOptions) {
-    const { place, membership, links } = options
+    const { place, membership, links, env = systemEnv } = options
     const { self, ids, members, machines, former } = place
     this.#options = options
+    this.#env = env
     this.#rank = membership.rank
     for (const [rank, member] of members.entries()) this.#machines.set(member, machines[rank])
     const roster = membership.joins
@@ -68,7 +72,7 @@ export class RunCrew {
       : { ballot: membership.epoch, members: ids as readonly string[] }
     this.#crew = new Crew(
       {
-        env: systemEnv,
+        env,
         self,
         former,
         roster,
@@ -88,6 +92,11 @@ export class RunCrew {
       },
     )
     for (const [rank, link] of links) this.#crew.add(ids[rank], link)
+  }
+
+  /** The newest that this rank is in; null until it is in one. */
+  get roster(): Roster | null {
+    return this.#crew.roster
   }
 
   /** The first group: with all ranks that begin the run, or with those that let this one in. errors: those of joining. */
@@ -110,13 +119,11 @@ export class RunCrew {
   async #next(isPlanned: boolean): Promise<ProcessGroup> {
     const { signal } = this.#options
     for (let planned = isPlanned; ; planned = false) {
-      const roster = await Promise.race([this.#crew.next(planned), rejectOnAbort(signal)]).catch(
-        (error) => {
-          throw this.#out === undefined
-            ? error
-            : new PeerError('peer.lost', `${leftOutBecause(this.#out)}.`)
-        },
-      )
+      const roster = await orAbort(this.#crew.next(planned), signal).catch((error) => {
+        throw this.#out === undefined
+          ? error
+          : new PeerError('peer.lost', `${leftOutBecause(this.#out)}.`)
+      })
       const { ballot, members } = roster
       this.#rank = members.indexOf(this.#crew.self)
       this.#options.tell({ event: 'roster', ballot, members, rank: this.#rank })
@@ -219,7 +226,7 @@ export class RunCrew {
     lives: readonly string[],
   ): Promise<readonly string[]> {
     const first = await new Promise<readonly string[] | null>((resolve, reject) => {
-      const cancel = systemEnv.after(halfMs, () => {
+      const cancel = this.#env.after(halfMs, () => {
         reject(new PeerError('peer.timeout', `the server did not answer within ${halfMs} ms.`))
       })
       this.#asked = {

@@ -41,6 +41,8 @@ interface Member {
   kill(): void
   /** Resolves after that step. */
   after(step: number): Promise<void>
+  /** As a link that loses a frame. */
+  breakLink(): void
   /** Asks for another group, as rank 0 does when a rank comes. */
   regroup(): void
   /** Whether it has failed alone, and the run continues. */
@@ -90,6 +92,10 @@ function enter(
       (reason: unknown) => ({ reason, events }),
     ),
     kill: () => group?.destroy(),
+    breakLink: () =>
+      group?.abort(
+        new PeerError('peer.protocol', 'rank 0 on its link to rank 1: a frame is lost.'),
+      ),
     regroup: () => trainer?.regroupSoon(),
     leavesAlone: () => trainer?.leavesAlone ?? false,
     after: (step) => new Promise((resolve) => waiting.push({ step, resolve })),
@@ -140,6 +146,32 @@ test('a lost rank does not end the run: the others continue from the newest kept
     expect.stringMatching(/^tabring: rank [02] lost rank 1: .* Training resumes from step 50\.$/),
     expect.stringMatching(/^tabring: rank [02] lost rank 1: .* Training resumes from step 50\.$/),
   ])
+})
+
+test('a broken link does not end the run, unless it breaks without progress again and again', async () => {
+  const warn = warned()
+  const room = new ElasticRoom(['a', 'b'])
+  const ranks = ['a', 'b'].map((name) => enter(room, name, { steps: 60 }))
+  await ranks[1].after(54)
+  ranks[1].breakLink()
+  for (const { steps } of resultsOf([await ranks[0].end, await ranks[1].end]))
+    expect(steps).toBe(60)
+  expect(String(warn.mock.calls[0])).toMatch(/a frame is lost\. Training resumes from step 50/)
+
+  const other = new ElasticRoom(['a', 'b'])
+  const [a, b] = ['a', 'b'].map((name) =>
+    enter(
+      other,
+      name,
+      { steps: 60 },
+      { onEvent: (one) => one.event === 'step' && one.step > 10 && name === 'b' && b.breakLink() },
+    ),
+  )
+  for (const { end } of [a, b])
+    expect((await end).reason).toMatchObject({
+      code: 'peer.protocol',
+      message: expect.stringMatching(/broke links 4 times without progress.* Reload the tabs/),
+    })
 })
 
 test('states are kept by the clock too, so a lost rank costs few slow steps', async () => {

@@ -5,12 +5,12 @@ import { type Fault, memoryPair } from '../../../../src/peer/link/memory-link.ts
 import { FrameType, fieldOffset, headerBytes } from '../../../../src/peer/link/wire.ts'
 import { memberOf } from '../../../../src/peer/room/lives.ts'
 import { Halves } from '../../../../src/peer/server/halves.ts'
-import { messageOf, PeerError } from '../../../../src/util/errors.ts'
+import type { RunEvent } from '../../../../src/trainer/watch/run-events.ts'
 import { VirtualEnv } from '../../../../src/util/virtual-env.ts'
 import { RankPlace } from '../rank-place.ts'
 import type { Trace } from '../trace.ts'
 import { controlEpoch, EchoLink, epochOf } from './echo-link.ts'
-import { type Built, Life, type LifeEnd } from './life.ts'
+import { type Built, Life, type LifeEnd, type LinkTo } from './life.ts'
 import {
   type ElasticScenario,
   type FaultPlan,
@@ -28,6 +28,8 @@ const mostEarly = 16
 const mostBefore = 16
 /** A member that misses the first one in the room gives up its place after this time. */
 const yieldMs = 12_000
+/** A tab connects to a server that is there again within this time. */
+const reconnectMs = 3000
 /** A person looks at what is undecided this long after. */
 const personMs = 20_000
 
@@ -57,10 +59,12 @@ export class ElasticWorld {
   /** On one side of a split. */
   readonly #apart = new Set<Life>()
   #isServerUp = true
+  /** Without a connection to the server. */
+  readonly #away = new Set<Life>()
   #halves = new Halves()
   /** The newest roster that the server has heard of. */
   #told: Pick<Roster, 'ballot' | 'members'> = { ballot: 0, members: [] }
-  readonly #builds = new Map<number, { base: number; made: number; by: string }>()
+  readonly #builds = new Map<number, { base: number; made: number; by: string; epoch: number }>()
   #serial = 0
 
   constructor(scenario: ElasticScenario, trace?: Trace) {
@@ -74,9 +78,15 @@ export class ElasticWorld {
     for (const id of ids) this.#halves.heard(memberOf(id))
     for (const [tab, own] of scenario.founders.entries())
       this.#begin(new Life(this, new RankPlace(this.env), { ...own, tab, id: ids[tab]! }, roster))
+    const links = this.lives.map((): LinkTo[] => [])
     for (const [at, life] of this.lives.entries())
-      for (const other of this.lives.slice(at + 1)) this.#link(life, other)
-    for (const life of this.lives) void this.#play(life)
+      for (const [other, own] of this.lives.entries())
+        if (other > at) {
+          const [there, back] = this.#link(life, own)
+          links[at]!.push(there)
+          links[other]!.push(back)
+        }
+    for (const [rank, life] of this.lives.entries()) void life.run(links[rank]!)
     for (const [at, { atMs, ...own }] of scenario.joiners.entries())
       this.env.after(atMs, () => this.#open({ ...own, tab: scenario.founders.length + at }))
   }
@@ -106,8 +116,8 @@ export class ElasticWorld {
   end(): void {
     for (const { group, crew } of this.lives) {
       group?.destroy('the simulation is over')
-      crew.resign('the simulation is over')
-      crew.closeLinks('the simulation is over')
+      crew?.end(false)
+      crew?.closeLinks('the simulation is over')
     }
   }
 
@@ -115,15 +125,6 @@ export class ElasticWorld {
 
   #begin(life: Life): void {
     this.lives.push(life)
-  }
-
-  async #play(life: Life): Promise<void> {
-    try {
-      await life.run()
-    } catch (thrown) {
-      if (life.end === 'left out' || life.place.isCrashed) return
-      if (life.end === undefined) this.violate(`${life.id}: ${messageOf(thrown)}`)
-    }
   }
 
   /** A tab opens the room's link, or wants in again: as soon as the server is there it is linked to all members. */
@@ -154,26 +155,30 @@ export class ElasticWorld {
       life.place.after(1000, () => this.#admit(life))
       return
     }
-    for (const member of members) this.#link(member, life)
-    void this.#play(life)
+    const links = members.map((member) => {
+      const [there, back] = this.#link(member, life)
+      member.place.event(() => member.admit(there))
+      return { ...back, id: null }
+    })
+    void life.run(links)
     this.moment(life, 'joining')
   }
 
-  #link(a: Life, b: Life): void {
+  /** The ends at `a` and at `b`. */
+  #link(a: Life, b: Life): [LinkTo, LinkTo] {
     const { delayMs } = this.scenario
     const [there, back] = memoryPair(this.env, {
       delayMs: () => delayMs * (1 + Math.floor(this.env.chance() * 4) / 4),
       forward: this.#faults(a, b),
       backward: this.#faults(b, a),
     })
-    const end = (at: Life, from: Life, transport: Link) => {
+    const end = (at: Life, from: Life, transport: Link): LinkTo => {
       const link = new EchoLink(at.place.linked(transport))
-      link.entered(at.crew.roster?.ballot ?? 0)
+      link.entered(at.crew?.roster?.ballot ?? 0)
       this.#ends.set(`${at.id} ${from.id}`, link)
-      at.place.event(() => at.crew.add(from.id, link))
+      return { id: from.id, member: memberOf(from.id), link }
     }
-    end(a, b, there)
-    end(b, a, back)
+    return [end(a, b, there), end(b, a, back)]
   }
 
   #endsOf(life: Life): EchoLink[] {
@@ -192,7 +197,7 @@ export class ElasticWorld {
   /** Old messages arrive once more: they change nothing. */
   #echo(life: Life): void {
     const stateOf = () =>
-      [life.step, life.hash, life.end, life.group?.error, life.crew.roster?.ballot].join()
+      [life.step, life.hash, life.end, life.group?.error, life.crew?.roster?.ballot].join()
     const ends = this.#endsOf(life)
     const before = stateOf()
     const up = ends.filter(({ isUp }) => isUp).length
@@ -238,7 +243,12 @@ export class ElasticWorld {
       const said = decodeCrewMessage(message.subarray(headerBytes))
       this.note(`${from.id} > ${to.id} ${JSON.stringify(said)}`)
       if (said.type === 'report') this.moment(from, 'report')
-      if (said.type === 'roster') this.moment(from, 'decision')
+      if (said.type === 'roster') {
+        const { ballot, before } = said.roster
+        if (before.length > mostBefore)
+          this.violate(`${from.id} keeps ${before.length} rosters before ${ballot}`)
+        this.moment(from, 'decision')
+      }
       return
     }
     const size = from.group?.size ?? 1
@@ -247,25 +257,21 @@ export class ElasticWorld {
     this.moment(from, step < size - 1 ? 'scatter' : 'gather')
   }
 
-  /** A member's roster has begun. */
-  entered(life: Life, { ballot, members, before }: Roster): void {
+  /** A group of that roster begins to form. */
+  entered(life: Life, ballot: number): void {
     this.rosters++
-    this.note(`${life.id} enters ${ballot}: ${members.join(' ')}`)
-    if (before.length > mostBefore)
-      this.violate(`${life.id} keeps ${before.length} rosters before ${ballot}`)
+    this.note(`${life.id} enters ${ballot}: ${life.crew.roster!.members.join(' ')}`)
     for (const end of this.#endsOf(life)) {
       if (end.early > mostEarly) this.violate(`${life.id}: ${end.early} frames of a link waited`)
       end.entered(ballot)
     }
     this.#echo(life)
-    this.#tellServer(life)
   }
 
   /** In which roster this life is. */
-  #tellServer(life: Life): void {
-    const { roster } = life.crew
-    if (!roster || !life.isAlive || !this.#reachesServer(life)) return
-    const { ballot, members } = roster
+  tellServer(life: Life): void {
+    const { ballot, members } = life.roster
+    if (ballot === 0 || !life.isAlive || !this.#reachesServer(life)) return
     this.env.after(serverMs, () => {
       if (!this.#isServerUp) return
       this.#halves.heard(memberOf(life.id))
@@ -273,22 +279,34 @@ export class ElasticWorld {
     })
   }
 
-  #reachesServer(life: Life): boolean {
-    return this.#isServerUp && !this.#apart.has(life)
+  /** Those that can reach the server connect to it again, one after the other. */
+  #reconnect(): void {
+    for (const life of this.#away)
+      life.place.after(reconnectMs * this.env.chance(), () => {
+        if (!this.#isServerUp || this.#apart.has(life)) return
+        this.#away.delete(life)
+        if (!life.mayBeAhead) this.tellServer(life)
+      })
   }
 
-  async firstHalf(
-    life: Life,
-    ballot: number,
-    alive: readonly string[],
-    lives: readonly string[],
-  ): Promise<readonly string[]> {
-    await this.sleep(life, serverMs)
-    if (!this.#reachesServer(life)) throw new Error('the server is not there')
-    const newest = { ballot: this.#told.ballot, members: this.#told.members.map(memberOf) }
-    const first = this.#halves.first({ ballot, alive, lives }, newest)
-    if (!first) throw new Error('the server cannot know')
-    return first
+  #reachesServer(life: Life): boolean {
+    return !this.#away.has(life)
+  }
+
+  askForHalf(life: Life, { ballot, alive, lives }: Extract<RunEvent, { event: 'half' }>): void {
+    if (!this.#reachesServer(life)) {
+      life.crew.firstHalf(ballot, null)
+      return
+    }
+    this.env.after(serverMs, () => {
+      if (!this.#reachesServer(life)) return
+      const newest = { ballot: this.#told.ballot, members: this.#told.members.map(memberOf) }
+      const first = this.#halves.first({ ballot, alive, lives }, newest)
+      life.place.after(0, () => {
+        life.mayBeAhead = first?.includes(life.id) === true
+        life.crew.firstHalf(ballot, first)
+      })
+    })
   }
 
   ended(life: Life, end: LifeEnd): void {
@@ -297,12 +315,9 @@ export class ElasticWorld {
   }
 
   /** The others continue without it: it comes in again, as another life. */
-  out(life: Life, why: string): void {
-    this.note(`${life.id} is out: ${why}`)
-    life.group?.destroy()
+  out(life: Life): void {
     this.ended(life, 'left out')
-    life.crew.closeLinks('out')
-    const entered = life.crew.roster?.ballot ?? 0
+    const entered = life.roster.ballot
     life.place.after(serverMs, () => this.#open(life, { id: life.id, entered }))
   }
 
@@ -324,18 +339,17 @@ export class ElasticWorld {
     const { ballot, members } = this.#told
     if (this.#reachesServer(life)) {
       if (this.lives.some(({ end }) => end === 'done')) {
-        this.ended(life, 'failed')
-        life.crew.resign('the run has ended without it')
+        life.leave('The run has ended without this tab.')
         return
       }
       const isNamed = members.includes(life.id)
-      if (ballot > life.crew.roster!.ballot && (!isNamed || ballot === known)) {
-        life.crew.leftOut('the others continue without this member')
+      if (ballot > life.roster.ballot && (!isNamed || ballot === known)) {
+        life.crew.leftOut('the others continue')
         return
       }
       const isThere = (id: string) =>
         this.alive.some((one) => one.id === id && this.#reachesServer(one))
-      const first = life.crew.roster!.members.find(isThere)
+      const first = life.roster.members.find(isThere)
       const isLong = this.env.now() - life.undecidedMs > yieldMs
       if (isLong && first && life.undecided.includes(first)) {
         life.crew.leftOut('it has lost its links')
@@ -349,10 +363,10 @@ export class ElasticWorld {
   #askPerson(life: Life): void {
     if (!life.undecided || !life.isAlive) return
     const isHere = (id: string) => this.lives.some((one) => one.id === id && one.isAlive)
-    const own = life.crew.roster!.ballot
+    const own = life.roster.ballot
     const isBehind = this.lives.some(
       ({ crew, end, isAlive }) =>
-        end === 'done' || (isAlive && crew.roster && crew.roster.ballot > own),
+        end === 'done' || (isAlive && crew?.roster && crew.roster.ballot > own),
     )
     if (isBehind || life.undecided.some(isHere)) {
       life.place.after(personMs, () => this.#askPerson(life))
@@ -367,7 +381,7 @@ export class ElasticWorld {
 
   // --- what is checked while they train ---
 
-  /** Every group that ends a step builds on the one state of the step before. */
+  /** Every group that ends a step builds on the one state of the step before, and does none again: only the newest may have died with its makers. */
   built(life: Life, { step, base, made }: Built, workers: Int32Array): void {
     if (workers.some((count) => count !== 1))
       this.violate(`${life.id}: step ${step} counted its virtual workers ${workers.join()} times`)
@@ -378,7 +392,13 @@ export class ElasticWorld {
       this.violate(
         `${life.id} built step ${step} on ${base}, ${known.by} on ${known.base}: two groups trained`,
       )
-    this.#builds.set(step, { base, made, by: life.id })
+    const { epoch } = life.group!
+    const last = Math.max(0, ...this.#builds.keys())
+    if (step < last && known?.epoch !== epoch && this.persons === 0)
+      this.violate(
+        `${life.id} trains on from step ${step - 1}: steps up to ${last} are lost, and no person has decided that`,
+      )
+    this.#builds.set(step, { base, made, by: life.id, epoch })
   }
 
   /** The step before was made twice, on unlike devices: nobody may have built on the other one. */
@@ -387,15 +407,6 @@ export class ElasticWorld {
     if (!isMixed || this.#builds.has(step))
       this.violate(
         `${life.id} built step ${step} on ${base}, but ${before.by} had made ${before.made}`,
-      )
-  }
-
-  /** A group is complete, and `newest` is the newest step that one of its members has. The step after it may have died with its makers. */
-  met(life: Life, newest: number): void {
-    const last = Math.max(0, ...this.#builds.keys())
-    if (newest < last - 1 && this.persons === 0)
-      this.violate(
-        `${life.id} trains on from step ${newest}: steps up to ${last} are lost, and no person has decided that`,
       )
   }
 
@@ -420,7 +431,7 @@ export class ElasticWorld {
   #roleOf(life: Life): RoleName {
     if (life.isDonor) return 'donor'
     if (!life.isFounder && !life.hasTrained) return 'joiner'
-    return life.crew.roster?.members[0] === life.id ? 'senior' : 'ordinary'
+    return life.crew?.roster?.members[0] === life.id ? 'senior' : 'ordinary'
   }
 
   #strike(plan: FaultPlan, life: Life): void {
@@ -459,6 +470,7 @@ export class ElasticWorld {
       case 'server lost':
         this.#strike(plan, life)
         this.#isServerUp = false
+        for (const one of this.alive) this.#away.add(one)
         // Another process knows nothing but what members tell it.
         if (this.env.chance() < 0.5) {
           this.#halves = new Halves()
@@ -466,7 +478,7 @@ export class ElasticWorld {
         }
         this.#passes(ms, () => {
           this.#isServerUp = true
-          for (const one of this.alive) this.#tellServer(one)
+          this.#reconnect()
         })
         return
       case 'partition': {
@@ -474,17 +486,16 @@ export class ElasticWorld {
         const others = this.lives.filter((one) => one.isAlive && one !== life)
         this.#apart.add(life)
         for (const other of others) if (this.env.chance() < 0.5) this.#apart.add(other)
+        for (const one of this.#apart) this.#away.add(one)
         this.#passes(ms, () => {
           this.#apart.clear()
-          for (const one of this.alive) this.#tellServer(one)
+          this.#reconnect()
         })
         return
       }
       case 'gpu lost':
         this.#strike(plan, life)
-        this.env.after(0, () =>
-          life.group?.abort(new PeerError('peer.lost', 'its device was lost')),
-        )
+        life.loseDevice()
         return
       default:
         this.#armed.set(life, plan)
@@ -493,13 +504,17 @@ export class ElasticWorld {
 
   #close(life: Life): void {
     if (!life.isAlive) return
-    life.crew.resign('the tab was closed')
-    life.crew.closeLinks('the tab was closed')
+    // A person leaves the run, or closes the tab: then its worker ends at once.
+    if (this.env.chance() < 0.5) life.crew.end(false)
     this.#crash(life)
+    for (const other of this.alive) {
+      const end = this.#ends.get(`${other.id} ${life.id}`)
+      other.place.after(100 * this.env.chance(), () => end?.close('the tab was closed'))
+    }
     if (!this.#reachesServer(life)) return
     const ballot = this.#halves.mostOf(memberOf(life.id), this.#told.ballot)
     for (const other of this.alive)
-      other.place.after(serverMs, () => other.crew.isDead(life.id, ballot))
+      other.place.after(serverMs, () => other.crew?.memberIsDead(memberOf(life.id), ballot))
   }
 
   /** Nothing runs there any more. On its machine the others see that its process has ended, elsewhere that the connection has. */
@@ -508,11 +523,12 @@ export class ElasticWorld {
     if (this.#reachesServer(life))
       for (const other of this.alive)
         other.place.after(serverMs, () => {
-          if (this.#reachesServer(other)) other.crew.doubt(life.id)
+          if (this.#reachesServer(other)) other.crew?.doubt(memberOf(life.id))
         })
     for (const other of this.alive) {
       const end = this.#ends.get(`${other.id} ${life.id}`)
-      if (other.machine === life.machine) other.place.after(20, () => other.crew.isDead(life.id))
+      if (other.machine === life.machine)
+        other.place.after(20, () => other.crew?.memberIsDead(memberOf(life.id)))
       other.place.after(6000 * (1 + this.env.chance()), () => end?.close('its connection failed'))
     }
   }

@@ -1,11 +1,26 @@
-import { Crew } from '../../../../src/peer/crew/crew.ts'
+import { joinLinks } from '../../../../src/distributed/link/join-links.ts'
+import type { Runtime } from '../../../../src/graph/memory/runtime.ts'
 import type { FormerLife, Roster } from '../../../../src/peer/crew/roster.ts'
-import { ProcessGroup } from '../../../../src/peer/group/group.ts'
-import { messageOf, PeerError } from '../../../../src/util/errors.ts'
+import type { ProcessGroup } from '../../../../src/peer/group/group.ts'
+import type { Link } from '../../../../src/peer/link/link.ts'
+import { memberOf } from '../../../../src/peer/room/lives.ts'
+import { isLeftOut } from '../../../../src/peer/room/refusals.ts'
+import { isDiverged, stepLabel } from '../../../../src/trainer/exact/step-label.ts'
+import { meet } from '../../../../src/trainer/loop/meet.ts'
+import { isLoss, isRankLost, Recovery, Regrouping } from '../../../../src/trainer/loop/recovery.ts'
+import { beginning, type KeptState, KeptStates } from '../../../../src/trainer/saves/kept-state.ts'
+import type { RunEvent } from '../../../../src/trainer/watch/run-events.ts'
+import { GpuError, messageOf, PeerError, TabringError } from '../../../../src/util/errors.ts'
+import { orAbort } from '../../../../src/util/or-abort.ts'
+import { type GroupPlace, RunCrew } from '../../../../src/worker/compute/run-crew.ts'
 import type { RankPlace } from '../rank-place.ts'
 import type { ElasticWorld } from './elastic-world.ts'
 
 const words = 4
+/** The state is kept after every so many steps. */
+const keepEvery = 10
+/** Until a device is there in place of one that was lost. units: ms. */
+const reopenMs = 300
 
 /** How a life ended. */
 export type LifeEnd = 'done' | 'left out' | 'failed'
@@ -17,18 +32,29 @@ export interface Built {
   readonly made: number
 }
 
+/** The end of a link to another life; `id`: of that, where it is known beforehand. */
+export interface LinkTo {
+  readonly id: string | null
+  readonly member: string
+  readonly link: Link
+}
+
 /**
- * One life of a tab: the crew and the groups that tabs have, and in the place of training a state of a few whole numbers. A step adds up what
- * the virtual workers draw from the state, on the device of the member that computes them.
+ * One life of a tab: what its page and its worker do in an elastic run with `exact`, with the worker's own parts for the crew, the groups,
+ * recovery and kept states. In the place of training it has a state of a few whole numbers: a step adds up what the virtual workers draw from
+ * the state, on the device of the rank that computes them.
  */
 export class Life {
   readonly id: string
   readonly place: RankPlace
-  readonly crew: Crew
   readonly tab: number
   readonly device: number
   readonly machine: number
   readonly isFounder: boolean
+  /** The newest that the worker has told the page of. */
+  roster: Pick<Roster, 'ballot' | 'members'> & Partial<Roster>
+  /** The server has let this tab's half continue, and the worker has not told yet whether it has. */
+  mayBeAhead = false
   step = 0
   state = new Int32Array(words)
   group: ProcessGroup | undefined
@@ -36,13 +62,20 @@ export class Life {
   undecided: readonly string[] | null = null
   /** Since when. */
   undecidedMs = 0
-  /** It gives others the state. */
+  /** It gives others the state, until they train or another group begins. */
   isDonor = false
   hasTrained = false
   /** Its group is past the state transfer. */
   isTraining = false
-  #wishes = false
+  #isRegroupAsked = false
   readonly #world: ElasticWorld
+  readonly #former: FormerLife | null
+  readonly #abort = new AbortController()
+  readonly #kept = new KeptStates()
+  readonly #recovery: Recovery
+  #runtime: Runtime
+  #loseDevice: () => void = () => undefined
+  #crew: RunCrew | undefined
 
   constructor(
     world: ElasticWorld,
@@ -58,26 +91,24 @@ export class Life {
     this.device = own.device
     this.machine = own.machine
     this.isFounder = founding !== null
-    this.crew = new Crew(
-      {
-        env: place,
-        self: own.id,
-        roster: founding,
-        former,
-        most: 64,
-        times: { joinMs: 20_000 },
-        firstHalf: (...half) => world.firstHalf(this, ...half),
+    this.roster = founding ?? { ballot: 0, members: [] }
+    this.#former = former
+    this.#runtime = this.#openDevice()
+    this.#recovery = new Recovery({
+      env: place,
+      warn: (text) => world.note(`${this.id}: ${text}`),
+      isElastic: true,
+      isExact: true,
+      reopen: async () => {
+        await world.sleep(this, reopenMs)
+        return this.#openDevice()
       },
-      {
-        stop: (why) =>
-          this.group?.abort(new PeerError('peer.lost', `rank ${this.group.rank}: ${why}`)),
-        wish: () => {
-          this.#wishes = true
-        },
-        out: (why) => world.out(this, why),
-        undecided: (about) => world.undecided(this, about?.missing ?? null),
+      regroup: async (ended) => {
+        this.#isRegroupAsked = false
+        this.group = await this.crew.after(ended)
+        return this.group
       },
-    )
+    })
   }
 
   get isAlive(): boolean {
@@ -88,93 +119,187 @@ export class Life {
     return hashOf(this.state, this.step)
   }
 
-  /** Trains to the last step, from roster to roster. */
-  async run(): Promise<void> {
-    let roster = this.crew.roster ?? (await this.crew.next())
-    for (;;) {
-      let isPlanned = false
-      try {
-        const group = await this.#form(roster)
-        this.crew.proved()
-        await this.#meet(group)
-        isPlanned = await this.#train(group)
-        if (!isPlanned) break
-      } catch (error) {
-        if (this.place.isCrashed) return
-        if (!(error instanceof PeerError)) throw error
-        this.#world.note(`${this.id}: ${messageOf(error)}`)
-        if (this.end !== undefined) return
-      }
-      roster = await this.crew.next(isPlanned)
-    }
-    this.#world.ended(this, 'done')
-    this.crew.resign('its run is over', true)
-    await this.group?.leave()
+  /** There once `run` has begun. */
+  get crew(): RunCrew {
+    return this.#crew!
   }
 
-  async #form(roster: Roster): Promise<ProcessGroup> {
-    this.isTraining = false
-    const before = this.group
-    const links = this.crew.openLinks()
-    before?.destroy()
-    const { ballot, members } = roster
-    const group = new ProcessGroup({
-      rank: members.indexOf(this.id),
-      size: members.length,
-      epoch: ballot,
-      links,
+  /** Its device is lost, which the next command finds out. */
+  loseDevice(): void {
+    this.#loseDevice()
+  }
+
+  /** A person leaves the run, or it has ended without this tab. */
+  leave(why: string): void {
+    this.#abort.abort(new PeerError('peer.aborted', why))
+  }
+
+  /** A newcomer is linked to this life. */
+  admit({ id, member, link }: LinkTo): void {
+    const epoch = 0
+    this.crew.admit(
+      { epoch, newcomers: [{ rank: 0, id: id!, machine: member }] },
+      new Map([[0, link]]),
+    )
+  }
+
+  /** Trains to the last step, from roster to roster, over `links`: of one that begins the run, to all others by rank. */
+  async run(links: readonly LinkTo[]): Promise<void> {
+    const { ballot, members } = this.roster
+    const rank = this.isFounder ? members.indexOf(this.id) : links.length
+    const others = links.flatMap((link, at) => [
+      [this.isFounder && at >= rank ? at + 1 : at, link] as const,
+    ])
+    const self = { id: this.id, member: memberOf(this.id) }
+    const all = [...links.slice(0, rank), self, ...links.slice(rank)]
+    const { signal } = this.#abort
+    this.#crew = new RunCrew({
       env: this.place,
-      config: { deadlineMs: 12_000, session: { helloMs: 8000 } },
+      place: {
+        self: this.id,
+        ids: all.map(({ id }) => id),
+        members: all.map(({ member }) => member),
+        machines: all.map(({ member }) => member),
+        former: this.#former,
+      },
+      membership: {
+        rank,
+        worldSize: all.length,
+        epoch: ballot,
+        joins: !this.isFounder,
+      },
+      links: new Map(others.map(([peerRank, { link }]) => [peerRank, link])),
+      signal,
+      join: (place) => this.#join(place),
+      tell: (event) => this.#told(event),
+      wish: () => {
+        this.#isRegroupAsked = true
+      },
+      isRankLost,
     })
+    try {
+      await orAbort(this.#train(), signal)
+      this.#world.ended(this, 'done')
+      this.crew.end(true)
+      await this.group?.leave()
+    } catch (thrown) {
+      if (this.place.isCrashed || this.end !== undefined) return
+      this.#world.note(`${this.id} ends: ${messageOf(thrown)}`)
+      this.group?.destroy()
+      this.crew.end(false)
+      this.crew.closeLinks('the run is over')
+      if (isLeftOut(messageOf(thrown))) this.#world.out(this)
+      else {
+        this.#world.ended(this, 'failed')
+        if (!signal.aborted) this.#world.violate(`${this.id} failed: ${messageOf(thrown)}`)
+      }
+    }
+  }
+
+  /** As the worker tells the page, and that the server. */
+  #told(event: RunEvent): void {
+    if (event.event === 'roster') {
+      this.roster = event
+      this.mayBeAhead = false
+      this.#world.tellServer(this)
+    } else if (event.event === 'half') {
+      this.mayBeAhead = false
+      this.#world.askForHalf(this, event)
+    } else if (event.event === 'undecided') this.#world.undecided(this, event.missing)
+  }
+
+  async #join(place: GroupPlace): Promise<ProcessGroup> {
+    this.isTraining = this.isDonor = false
+    this.group?.destroy()
+    this.#world.entered(this, place.epoch)
+    const group = await joinLinks({ ...place, env: this.place, timeoutMs: 12_000 })
     // Small as they are, sums go round the ring: in steps that faults can strike.
     group.choice = { oneShotMaxBytes: 0, directMaxBytes: 0 }
     this.group = group
-    this.#world.entered(this, roster)
-    if (this.crew.roster?.ballot !== ballot)
-      group.abort(new PeerError('peer.lost', `rank ${group.rank}: a later roster is here`))
-    await group.ready()
+    const { broadcast } = group
+    // Only states are broadcast.
+    group.broadcast = async (data, from, options) => {
+      this.isDonor = group.rank === from
+      this.#world.moment(this, this.isDonor ? 'state transfer' : 'catching up')
+      await broadcast.call(group, data, from, options)
+    }
     return group
   }
 
-  /** All take the newest state that one of them has; of different ones that which more have. */
-  async #meet(group: ProcessGroup): Promise<void> {
-    const told = await this.#gather(group, [this.step, this.hash >>> 0])
-    const newest = Math.max(...told.map(([step]) => step!))
-    this.#world.met(this, newest)
-    const hashes = told.map(([step, hash]) => (step === newest ? hash! : -1))
-    const count = (hash: number) => hashes.filter((one) => one === hash).length
-    const best = hashes.reduce((a, b) => (b >= 0 && (a < 0 || count(b) > count(a)) ? b : a), -1)
-    const donor = hashes.indexOf(best)
-    if (hashes.every((hash) => hash === best)) {
-      this.crew.hasState()
-      return
-    }
-    this.isDonor = group.rank === donor
+  /** As `Trainer` does. */
+  async #train(): Promise<void> {
+    this.group = await this.crew.first()
     try {
-      this.#world.moment(this, this.isDonor ? 'state transfer' : 'catching up')
-      const sent = Int32Array.from([...this.state, this.step])
-      await group.broadcast(sent, donor)
-      if (!this.isDonor && hashes[group.rank] !== best) {
-        this.state = sent.slice(0, words)
-        this.step = sent[words]!
-        this.#world.took(this)
-        this.crew.hasState()
-      }
-      await group.barrier()
-    } finally {
-      this.isDonor = false
+      await this.#trainOn()
+    } catch (thrown) {
+      this.#abortGroup(thrown)
+      throw thrown
     }
   }
 
-  /** Resolves with true where all regroup after a step, as somebody wished, and with false after the last step. */
-  async #train(group: ProcessGroup): Promise<boolean> {
+  /** From group to group. */
+  async #trainOn(): Promise<void> {
+    let hasMet = this.isFounder
+    for (;;) {
+      try {
+        if (!hasMet) {
+          const brought = { suspect: 0, losses: 0, hasGiven: false }
+          const { step } = await meet(this.group!, this.#kept, brought, true)
+          hasMet = true
+          this.#resume(step)
+        }
+        await this.#takeSteps(this.group!)
+        return
+      } catch (error) {
+        if (this.#abort.signal.aborted) throw error
+        const place = { group: this.group!, runtime: this.#runtime }
+        const { error: ended } = place.group
+        if (isRankLost(ended ?? error) || isDiverged(ended ?? error) || isLoss(ended)) this.#keep()
+        const brought = { suspect: 0, hasGiven: false }
+        const next = await this.#recovery.after(error, place, this.#kept, brought)
+        this.#runtime = next.runtime as Runtime
+        hasMet = true
+        this.#resume(next.step)
+      }
+    }
+  }
+
+  /** A failure of this rank, for the others. */
+  #abortGroup(thrown: unknown): void {
+    const { group } = this
+    if (!group || group.error || !(thrown instanceof TabringError)) return
+    const code = this.hasTrained ? this.#recovery.finalCode(thrown.code) : 'peer.lost'
+    group.abort(new PeerError(code, thrown.message))
+  }
+
+  #keep(): void {
+    const { step } = this
+    if (step === 0 || step <= (this.#kept.newest?.progress.step ?? 0)) return
+    this.#kept.add(stateOf(step, this.state))
+  }
+
+  /** Continues from the newest kept state. */
+  #resume(step: number): void {
+    const { newest } = this.#kept
+    const before = this.hash
+    this.step = step
+    this.state = newest ? wordsOf(newest) : new Int32Array(words)
+    if (this.hash !== before) this.#world.took(this)
+    this.crew.hasState()
+  }
+
+  /** Up to the last step. errors: those of the group; `gpu.lost`; `Regrouping` where all regroup after a step, as rank 0 wished. */
+  async #takeSteps(group: ProcessGroup): Promise<void> {
     const { scenario } = this.#world
     const { virtualWorkers, steps } = scenario
-    this.hasTrained = true
-    this.isTraining = true
+    // In the place of what ranks settle before they train.
+    await group.barrier()
+    this.isDonor = false
+    this.hasTrained = this.isTraining = true
     while (this.step < steps) {
       this.#world.moment(this, 'computing')
       await this.#world.compute(this)
+      await this.#useDevice()
       const base = this.hash
       const sum = new Int32Array(words + virtualWorkers + 1)
       for (let worker = group.rank; worker < virtualWorkers; worker += group.size) {
@@ -182,41 +307,65 @@ export class Life {
           sum[i] = (sum[i]! + mix(base, 31 * worker + i, this.device)) | 0
         sum[words + worker] = 1
       }
-      const wished = this.#wishes
-      if (wished) sum[words + virtualWorkers] = 1
+      if (this.#isRegroupAsked && group.rank === 0) sum[words + virtualWorkers] = 1
       if (mix(base, 7, 0) % 5 === 0) {
         this.#world.moment(this, 'saturated')
-        await group.allReduce(sum.slice(), { label: `again ${base}` })
+        await group.allReduce(sum.slice(), { label: this.#label })
       }
-      await group.allReduce(sum, { label: `${base}` })
+      await group.allReduce(sum, { label: this.#label })
       this.#world.moment(this, 'updating')
       await this.#world.sleep(this, 1)
-      if (group.error) throw group.error
       for (let i = 0; i < words; i++) this.state[i] = (this.state[i]! * 5 + sum[i]!) | 0
       this.step++
       const workers = sum.subarray(words, words + virtualWorkers)
       this.#world.built(this, { step: this.step, base, made: this.hash }, workers)
       this.#world.moment(this, 'after the update')
-      if (this.step % 10 === 0) {
+      if (this.step % keepEvery === 0) {
         this.#world.moment(this, 'saving')
         await this.#world.sleep(this, 2)
+        this.#keep()
+        this.#recovery.kept()
       }
       if (sum[words + virtualWorkers]! > 0 && this.step < steps) {
-        if (wished) this.#wishes = false
-        return true
+        this.#keep()
+        this.#recovery.kept()
+        throw new Regrouping(`after step ${this.step}`)
       }
     }
     await group.barrier()
-    return false
   }
 
-  async #gather(group: ProcessGroup, own: number[]): Promise<number[][]> {
-    const all = await group.allGatherU32(Uint32Array.from(own), { label: 'meet' })
-    return Array.from({ length: group.size }, (_, rank) => [
-      ...all.subarray(rank * own.length, (rank + 1) * own.length),
-    ])
+  get #label(): string {
+    return stepLabel(this.hash.toString(16).padStart(16, '0'), '00000000')
+  }
+
+  #openDevice(): Runtime {
+    const lost = new Promise<string>((resolve) => {
+      this.#loseDevice = () => resolve('it was lost')
+    })
+    const queue = { onSubmittedWorkDone: async () => undefined }
+    return { gpu: { lost, queue } } as unknown as Runtime
+  }
+
+  /** errors: `gpu.lost`. */
+  async #useDevice(): Promise<void> {
+    const reason = await Promise.race([this.#runtime.gpu.lost, undefined])
+    if (reason !== undefined) throw new GpuError('gpu.lost', `device: ${reason}.`)
   }
 }
+
+function stateOf(step: number, state: Int32Array): KeptState {
+  return {
+    progress: { ...beginning, step },
+    model: { words: { shape: [words], data: state.slice() } } as unknown as KeptState['model'],
+    optimizer: {} as KeptState['optimizer'],
+    scaler: undefined,
+    log: undefined,
+  }
+}
+
+const wordsOf = ({ model }: KeptState): Int32Array<ArrayBuffer> =>
+  (model.words as unknown as { data: Int32Array<ArrayBuffer> }).data.slice()
 
 function mix(...parts: number[]): number {
   let hash = 0x9e3779b9

@@ -70,11 +70,6 @@ export const impossible: readonly {
     role: 'donor' as const,
     why: 'a donor is one only while ranks catch up, and no step is under way then',
   })),
-  {
-    moment: 'decision',
-    role: 'donor',
-    why: 'who is a donor is settled in the group, after the decision',
-  },
   { moment: 'joining', role: 'donor', why: 'a donor has the state, and so is no joiner' },
   { moment: 'catching up', role: 'donor', why: 'a donor has what the others catch up to' },
   { moment: 'state transfer', role: 'joiner', why: 'a joiner has no state to give' },
@@ -92,17 +87,12 @@ export const impossible: readonly {
 export const isPossible = (moment: MomentName, role: RoleName): boolean =>
   !impossible.some((cell) => cell.moment === moment && cell.role === role)
 
-/** It leads where all before it cannot, before it has trained: in about one of a thousand drawn seeds, and no cell leads there. */
-const isRare = (moment: MomentName, role: RoleName) => moment === 'decision' && role === 'joiner'
-
 export type Cell = Pick<FaultPlan, 'kind' | 'moment' | 'role'>
 
-/** All cells that can be, but for the rare one. */
+/** All cells that can be. */
 export const cells: readonly Cell[] = faults.flatMap((kind) =>
   moments.flatMap((moment) =>
-    roles
-      .filter((role) => isPossible(moment, role) && !isRare(moment, role))
-      .map((role) => ({ kind, moment, role })),
+    roles.filter((role) => isPossible(moment, role)).map((role) => ({ kind, moment, role })),
   ),
 )
 
@@ -122,18 +112,29 @@ const lag: readonly FaultPlan[] = [
   { kind: 'close', moment: 'after the update', role: 'ordinary', nth: 2, ms: 0 },
 ]
 
-/** Another member is lost while the state is given: the donor answers a call. */
-const stopped: readonly FaultPlan[] = [
+/** Another member is lost while the state is given: the donor answers a call, or leads where that was the senior one. */
+const stopped = (role: RoleName): readonly FaultPlan[] => [
   ...lag,
-  { kind: 'gpu lost', moment: 'catching up', role: 'senior', nth: 1, ms: 0 },
+  { kind: 'close', moment: 'catching up', role, nth: 1, ms: 0 },
 ]
+
+/** Both that hold the state are lost while two newcomers take it: one of those leads, when a person has decided. */
+const orphans: readonly FaultPlan[] = [1, 2].map((nth) => ({
+  kind: 'close',
+  moment: 'state transfer',
+  role: 'donor',
+  nth,
+  ms: 0,
+}))
 
 /** What leads to a cell's moment, where little else does. */
 function wayTo(cell: Cell | undefined): readonly FaultPlan[] {
   if (cell?.moment === 'report' && cell.role === 'senior') return absence
   if (cell?.moment === 'decision' && cell.role === 'ordinary') return loss
   if (cell?.moment === 'catching up' && cell.role === 'senior') return lag
-  if (cell?.moment === 'report' && cell.role === 'donor') return stopped
+  if (cell?.moment === 'report' && cell.role === 'donor') return stopped('ordinary')
+  if (cell?.moment === 'decision' && cell.role === 'donor') return stopped('senior')
+  if (cell?.moment === 'decision' && cell.role === 'joiner') return orphans
   return []
 }
 
@@ -171,6 +172,7 @@ export function drawElastic(
   const count = needsJoiner ? draw.whole(1, 2) : draw.whole(0, 2)
   // Some have ended a step and others have not: where links are slow, and members many.
   const needsLag = wayTo(cell).some((plan) => lag.includes(plan))
+  const needsOrphans = wayTo(cell) === orphans
   const stepMs = draw.pick([5, 40, 200])
   const fault = (own = { kind: draw.pick(faults), ...drawCell(draw) }): FaultPlan => ({
     ...own,
@@ -182,9 +184,12 @@ export function drawElastic(
   })
   return {
     seed,
-    founders: Array.from({ length: draw.whole(needsLag ? 3 : 2, most) }, member),
-    joiners: Array.from({ length: count }, () => ({
-      atMs: draw.whole(0, 20 * stepMs),
+    founders: Array.from(
+      { length: draw.whole(needsLag ? Math.min(4, most) : 2, needsOrphans ? 2 : most) },
+      member,
+    ),
+    joiners: Array.from({ length: needsOrphans ? 2 : count }, () => ({
+      atMs: needsOrphans ? 0 : draw.whole(0, 20 * stepMs),
       ...member(),
     })),
     steps: 40,

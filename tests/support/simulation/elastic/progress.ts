@@ -43,7 +43,7 @@ export class Progress {
   #areEnough(): boolean {
     const { lives } = this.#world
     if (lives.some(({ end }) => end === 'done')) return false
-    const rosters = lives.flatMap(({ crew }) => crew.roster ?? [])
+    const rosters = lives.flatMap(({ crew }) => crew?.roster ?? [])
     const newest = rosters.reduce((a: Roster | null, b) => (a && a.ballot > b.ballot ? a : b), null)
     return newest !== null && [newest, ...newest.before].every((roster) => this.#isMost(roster))
   }
