@@ -145,10 +145,11 @@ export class ElasticWorld {
   #admit(life: Life): void {
     if (!life.isAlive) return
     const members = this.lives.filter((one) => this.#told.members.includes(one.id) && one.isAlive)
-    if (this.lives.every(({ end, place }) => end !== undefined || place.isCrashed)) return
     const canReach = this.#isServerUp && members.length > 0 && this.#apart.size === 0
     if (!canReach) {
-      if (this.lives.some(({ end }) => end === 'done')) {
+      // The run has ended, or nobody is left who was in it.
+      const isOver = !this.alive.some(({ crew }) => crew?.roster)
+      if (isOver || this.lives.some(({ end }) => end === 'done')) {
         this.ended(life, 'failed')
         return
       }
