@@ -46,7 +46,7 @@ export function convRunTests(runs: readonly ConvRun[]): void {
     const { batch, evaluation, sampleShape } = convRecipes[run.name]
     const timeout = 240_000
 
-    test(`${run.name}: ${run.steps} losses, running statistics and evaluated logits stay within 5x of PyTorch's own distance`, {
+    test(`${run.name}: ${run.steps} losses, running statistics and evaluated logits stay within 8x of PyTorch's own distance`, {
       timeout,
     }, async () => {
       const model = await convModel(run)

@@ -35,14 +35,14 @@ export function valuesOf({ dtype, data }: GoldenTensor): HostArray {
 }
 
 /**
- * The largest distance from PyTorch's float64 result that passes: 6 times that of PyTorch's float32 result. An H100 comes to 5.1 (a GRU).
+ * The largest distance from PyTorch's float64 result that passes: 8 times that of PyTorch's float32 result. An H100 comes to 7.4 (a running mean after 50 steps).
  *
  * One rounding of the tensor's largest element counts as a distance at least, since PyTorch's may be nil by luck.
  */
 export function allowedDistance(distance: number, expected: ArrayLike<number>): number {
   let largest = 0
   for (let i = 0; i < expected.length; i++) largest = Math.max(largest, Math.abs(expected[i]))
-  return 6 * Math.max(distance, largest * 2 ** -24)
+  return 8 * Math.max(distance, largest * 2 ** -24)
 }
 
 /** The largest |got - expected|; NaN where either is NaN or the lengths differ. */

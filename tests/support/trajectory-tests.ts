@@ -28,7 +28,7 @@ export async function parameterBits(model: Module): Promise<Record<string, strin
   )
 }
 
-/** Losses stay within 5x of the distance of PyTorch's own float32 run. */
+/** Losses stay within 8x of the distance of PyTorch's own float32 run. */
 export function expectGolden(
   run: Pick<GoldenRun, 'losses' | 'distances'>,
   losses: readonly number[],
@@ -47,7 +47,7 @@ export function expectGolden(
 export function trajectoryTests(runs: readonly GoldenRun[]): void {
   for (const run of runs) {
     const timeout = 240_000
-    test(`${run.name}: 50 losses and the final logits stay within 5x of PyTorch's own float32 distance`, {
+    test(`${run.name}: 50 losses and the final logits stay within 8x of PyTorch's own float32 distance`, {
       timeout,
     }, async () => {
       const model = goldenModel(run)

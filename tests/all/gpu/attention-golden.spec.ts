@@ -153,7 +153,7 @@ async function parameterBits(model: Module): Promise<string> {
 }
 
 describe('gpt', () => {
-  test('50 losses and the final logits stay within 5x of PyTorch, replay equals eager', {
+  test('50 losses and the final logits stay within 8x of PyTorch, replay equals eager', {
     timeout: 240_000,
   }, async () => {
     const model = goldenGpt()
