@@ -1,5 +1,5 @@
 import { withNativeHalf } from './half.ts'
-import type { KernelLimits, Lowering, Op, OpCall, Variant } from './op.ts'
+import type { KernelLimits, Lowering, Op, OpCall, OpKernels, Variant } from './op.ts'
 
 /** JSON with the keys of every object in order, so that equal attrs make equal texts; infinities and NaN by name, not as null. */
 const stable = (value: unknown): string =>
@@ -11,7 +11,7 @@ const stable = (value: unknown): string =>
   })
 
 /** A text that names a call: op, input types and attrs. Equal calls have equal keys, in every run and every browser. */
-export function variantKey<A>(op: Op<A>, { inputs, attrs }: OpCall<A>): string {
+export function variantKey<A>(op: OpKernels<A>, { inputs, attrs }: OpCall<A>): string {
   const types = inputs.map(({ shape, dtype }) => `${dtype}[${shape.join(',')}]`)
   return `${op.name} ${types.join(' ')} ${stable(attrs)}`
 }
@@ -44,7 +44,7 @@ export function lowerCall<A>(variant: Variant<A>, call: OpCall<A>, limits: Kerne
  * An entry that cannot run here (the record of another adapter) is passed over. `useNaive` is the mode without any of this.
  */
 export function chooseVariant<A>(
-  op: Op<A>,
+  op: OpKernels<A>,
   call: OpCall<A>,
   limits: KernelLimits,
   table?: VariantTable,

@@ -174,5 +174,8 @@ export interface Op<Attrs = unknown> {
   readonly cases: readonly Case<Attrs>[]
 }
 
+/** What an op runs as, and how it chooses. */
+export type OpKernels<Attrs = unknown> = Pick<Op<Attrs>, 'name' | 'variants' | 'preferred'>
+
 /** Returns the descriptor, with its attrs' type inferred. */
 export const defineOp = <Attrs>(op: Op<Attrs>): Op<Attrs> => op

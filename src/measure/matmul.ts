@@ -1,7 +1,8 @@
 import type { Runtime } from '../graph/memory/runtime.ts'
 import { prepareLowering, repeatsFor } from '../graph/tune/prepare-lowering.ts'
 import { applicable, lowerCall } from '../kernels/choose.ts'
-import { flopsOf, type MatmulForm, matmul, preferred } from '../kernels/matmul/matmul.ts'
+import { flopsOf, type MatmulForm, matmul } from '../kernels/matmul/matmul.ts'
+import { kernels } from '../kernels/matmul/variants.ts'
 import type { OpCall } from '../kernels/op.ts'
 import { tensorType } from '../util/shape.ts'
 import { median } from './median.ts'
@@ -79,7 +80,7 @@ export async function timeMatmul(
   const { gpu, limits } = runtime
   const call = callOf(problem)
   const [a, b] = operandsOf(problem)
-  const chosen = preferred(call, limits)
+  const chosen = kernels.preferred(call, limits)
   const timed: {
     name: string
     prepared: Awaited<ReturnType<typeof prepareLowering>>

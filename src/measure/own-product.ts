@@ -1,8 +1,9 @@
 import type { Runtime } from '../graph/memory/runtime.ts'
 import { prepareLowering } from '../graph/tune/prepare-lowering.ts'
 import { chooseVariant, lowerCall } from '../kernels/choose.ts'
-import { matmul, plain } from '../kernels/matmul/matmul.ts'
-import type { Op, OpCall } from '../kernels/op.ts'
+import { plain } from '../kernels/matmul/problem.ts'
+import { kernels } from '../kernels/matmul/variants.ts'
+import type { OpCall } from '../kernels/op.ts'
 import { tensorType } from '../util/shape.ts'
 import { leftShape, type Product, type ProductTask, rightShape } from './product.ts'
 
@@ -19,8 +20,8 @@ export async function ownProduct(
   const inputs = [tensorType(leftShape(task)), tensorType(rightShape(task))]
   const call = { inputs, outputs: [tensorType([m, n])], attrs: plain(form) }
   const variant =
-    matmul.variants.find(({ name }) => name === variantName) ??
-    chooseVariant(matmul as Op, call, limits, variants, false)
+    kernels.variants.find(({ name }) => name === variantName) ??
+    chooseVariant(kernels, call, limits, variants, false)
   const lowering = lowerCall(variant, call, limits)
   const prepared = await prepareLowering(runtime, lowering, call as OpCall, [a, b])
   return {
