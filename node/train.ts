@@ -120,7 +120,7 @@ async function train(
           onEvent: (event) => {
             hasTrained ||= event.event === 'step'
             hasSaved ||= event.event === 'checkpoint'
-            if (runLog) logEvent(log, event, options.worldSize)
+            if (runLog) logEvent(log, event)
             reporter.event(event)
           },
           onNotice: (line) => reporter.note(line),
@@ -186,10 +186,9 @@ async function withRestarts<T>(
   }
 }
 
-/** Takes what rank 0 tells, and what any rank has found. `worldSize`: of the ranks that begin the run. */
-function logEvent(log: RunLog, event: TabEvent, worldSize: number): void {
+/** Takes what rank 0 tells, and what any rank has found. */
+function logEvent(log: RunLog, event: TabEvent): void {
   if (event.rank !== 0 && event.event !== 'unlike') return
-  if (event.event === 'step') log.begin(event.step - 1, worldSize)
   if (isLogged(event)) log.add(event)
 }
 

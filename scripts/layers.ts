@@ -289,6 +289,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/peer/group',
     'src/ddp/hashes',
     'src/trainer/settings',
+    'src/trainer/watch/run-events.ts',
     'src/trainer/evaluate',
   ],
   'src/trainer/loop': [

@@ -2,6 +2,7 @@ import { stripVTControlCharacters } from 'node:util'
 import * as v from 'valibot'
 import { memberOf } from '../../src/peer/room/lives.ts'
 import { isLeftOut } from '../../src/peer/room/refusals.ts'
+import type { LoggedEvent } from '../../src/trainer/watch/run-log.ts'
 import { type ErrorCode, errorCodes, PeerError, TabringError } from '../../src/util/errors.ts'
 
 /**
@@ -53,6 +54,8 @@ export type TabEvent =
   | { event: 'checkpoint'; step: number; name: string; isBest: boolean; rank: number }
   /** With `exact`: from the next step on ranks take these shares of each batch, by rank. */
   | { event: 'dealt'; step: number; samples: readonly number[]; rank: number }
+  /** With `exact`: who trains after that step. */
+  | (Extract<LoggedEvent, { event: 'group' }> & { rank: number })
   /** With `exact`: after that step ranks were found to have other bits than the run. */
   | { event: 'unlike'; step: number; text: string; isLasting: boolean; rank: number }
   /** The run continues after that step with other ranks. */

@@ -10,7 +10,7 @@ import type {
 import type { SavedFile } from '../trainer/saves/save-requests.ts'
 import type { TrainConfig } from '../trainer/settings/config.ts'
 import type { LookAnswer } from '../trainer/settings/task.ts'
-import type { Phase, RunEvent, TrainerResult } from '../trainer/watch/run-events.ts'
+import type { Phase, RankName, RunEvent, TrainerResult } from '../trainer/watch/run-events.ts'
 import type { DeviceType } from '../util/device.ts'
 import type { TraceEvent } from '../util/spans.ts'
 import type { GivenSwitches } from '../util/switches.ts'
@@ -48,6 +48,8 @@ export interface Membership {
   crew?: CrewPlace
   /** Whether it is on already, and this rank gets its state from the others. Default false. */
   joins?: boolean
+  /** This rank as the others know it. */
+  self?: RankName
   /** Who has which rank, the same on all ranks: runs in a row with the same ones measure the links once. Default: each run does. */
   who?: string
 }

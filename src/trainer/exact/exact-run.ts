@@ -12,7 +12,8 @@ import { batchArrays, type Draws } from '../evaluate/share-batches.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import { learningRateOf } from '../settings/demo-meta.ts'
 import type { Task, TaskData } from '../settings/task.ts'
-import { ExactStep, type Proof } from './exact-step.ts'
+import type { BitProof } from '../watch/run-events.ts'
+import { ExactStep } from './exact-step.ts'
 import { LossScale } from './loss-scale.ts'
 import { VirtualWorkers } from './virtual-workers.ts'
 
@@ -23,6 +24,8 @@ const bytesPerParameter = 44
 /** What a run with `exact` does in its own way. */
 export interface ExactRun {
   readonly draws: Draws
+  /** Samples of a full batch, by rank, as the ranks begin. */
+  readonly dealt: readonly number[]
   /** Of a virtual worker: what its program is compiled for. */
   readonly rows: number
   readonly optimizer: ExactOptimizer
@@ -42,7 +45,7 @@ export interface ExactRun {
     data: TaskData,
     types: InputTypes,
     scalars: Readonly<Record<string, number>>,
-  ): Promise<Proof>
+  ): Promise<BitProof>
 }
 
 /** `samples`: of the training set. `onDealt` gets the samples of a full batch by rank, and after which step they changed. errors: `config.invalid` for a model that it cannot train. */
@@ -69,6 +72,7 @@ export function exactRun(
   let step: ExactStep | undefined
   return {
     draws: workers.draws,
+    dealt: workers.samples,
     rows: workers.rows,
     optimizer,
     lossScale,

@@ -26,6 +26,7 @@ import { TabringError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 import { countElements } from '../../util/shape.ts'
 import type { BatchArrays } from '../settings/task.ts'
+import type { BitProof } from '../watch/run-events.ts'
 import { clipDivisor } from './clip-divisor.ts'
 import { isUnfit, judge, startExponent } from './exponents.ts'
 import { blockCount, exponentsOf, type Layout, layOut, marksIn, type Place } from './layout.ts'
@@ -278,7 +279,7 @@ export class ExactStep implements StepProgram {
    *
    * `inputs`, `scalars`: as those of `run`, of one virtual worker.
    */
-  async prove(inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<Proof> {
+  async prove(inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<BitProof> {
     const { optimizer, lossScale } = this.#options
     const places = this.#places
     const tail = new Tail(1, this.#tail.buffers)
@@ -444,13 +445,6 @@ export class ExactStep implements StepProgram {
       pieces.push(group.allReduce(words.subarray(begin, begin + pieceElements), { label }))
     await Promise.all(pieces)
   }
-}
-
-/** Hashes by which ranks know whether they compute the same bits: of what a virtual worker gets, and of what comes out. */
-export interface Proof {
-  readonly samples: string
-  readonly parameters: string
-  readonly results: string
 }
 
 /** What a rank computes of a step, and where that goes. */

@@ -18,11 +18,10 @@ import { loadPart } from '../../util/load-part.ts'
 import { Evaluation } from '../evaluate/evaluate.ts'
 import { type Draws, planDraws, ShareBatches } from '../evaluate/share-batches.ts'
 import type { ExactRun } from '../exact/exact-run.ts'
-import type { Proof } from '../exact/exact-step.ts'
 import type { RunParts } from '../saves/kept-state.ts'
 import { pipelinesOf, type TrainConfig } from '../settings/config.ts'
 import type { Task, TaskData } from '../settings/task.ts'
-import type { Phase, RunEvent } from '../watch/run-events.ts'
+import type { BitProof, Phase, RunEvent } from '../watch/run-events.ts'
 import { settleVariants } from './settle-variants.ts'
 import { replicated, type SharedModel } from './shared-model.ts'
 import { forwardOf, makeOptimizer, randomScalarsFor, trainingStep } from './training-step.ts'
@@ -60,8 +59,10 @@ export interface RankSetup {
   readonly evaluation: Evaluation
   /** Where there are several replicas. */
   readonly check: Pick<ReplicaCheck, 'compare'> | undefined
+  /** With `exact`: samples of a full batch that each rank begins with. */
+  readonly dealt: readonly number[] | undefined
   /** With `exact`, before anything is restored: computes the first virtual worker of the run's first step (`ExactStep.prove`). */
-  readonly prove: (() => Promise<Proof>) | undefined
+  readonly prove: (() => Promise<BitProof>) | undefined
   /** Names the op by which a step's values on this rank stop being finite, from what the parameters are now; sends nothing. */
   findNotFinite(
     inputs: RunInputs,
@@ -144,6 +145,7 @@ export async function setUpRank(options: RankSetupOptions): Promise<RankSetup> {
       step,
       evaluation,
       check,
+      dealt: exact?.dealt,
       prove: exact && (() => exact.prove(data, types, randomScalarsFor(step, 0, 0))),
       findNotFinite: async (inputs, scalars) => {
         // One rank alone has a part of the parameters.

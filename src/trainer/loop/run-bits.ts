@@ -1,14 +1,14 @@
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
-import type { Proof } from '../exact/exact-step.ts'
-import type { RunEvent } from '../watch/run-events.ts'
+import type { BitProof, RankName, RunEvent } from '../watch/run-events.ts'
 import type { RunLog, RunLogFile } from '../watch/run-log.ts'
 
 /** By what an exact run knows the bits of a rank. */
 export interface Bits {
-  readonly proof: Proof
+  readonly who: RankName
+  readonly proof: BitProof
   /** What the run began with, where the rank knows that. */
-  readonly known?: Proof
+  readonly known?: BitProof
   /** What it knows of others that were unlike it. */
   readonly lasting?: RunLogFile['unlike'][number]
 }
@@ -16,14 +16,17 @@ export interface Bits {
 /** What a device has computed, by which the others know it. */
 export interface Proved {
   readonly runtime: AnyRuntime
-  readonly proof: Proof
+  readonly proof: BitProof
 }
 
 /** Whether the ranks of an exact run compute the bits that it began with. */
 export class RunBits {
   readonly #log: RunLog
   readonly #onEvent: (event: RunEvent) => void
+  readonly #self: RankName | undefined
   #proved: Proved | undefined
+  /** What all ranks of the group have told. */
+  #bits: readonly Bits[] = []
   #unlike: Unlike | undefined
   #before: Bits['lasting']
   /** This rank has reported what lasts. */
@@ -31,8 +34,9 @@ export class RunBits {
   /** The newest that this rank has told. */
   #told: string | undefined
 
-  /** `proved`: where `warmUp` has computed it. */
-  constructor(log: RunLog, onEvent: (event: RunEvent) => void, proved?: Proved) {
+  /** `self`: this rank, where it has a name. `proved`: where `warmUp` has computed it. */
+  constructor(log: RunLog, onEvent: (event: RunEvent) => void, self?: RankName, proved?: Proved) {
+    this.#self = self
     this.#log = log
     this.#onEvent = onEvent
     this.#proved = proved
@@ -41,21 +45,24 @@ export class RunBits {
   /** What this rank tells the others. `prove`: computes it, once for a device. `earlier`: the log that came with the run's state. */
   async own(
     runtime: AnyRuntime,
-    prove: () => Promise<Proof>,
+    prove: () => Promise<BitProof>,
     earlier: RunLogFile | undefined,
+    rank: number,
   ): Promise<Bits> {
     if (this.#proved?.runtime !== runtime) this.#proved = { runtime, proof: await prove() }
     const { proof } = this.#proved
     const known = this.#log.proof ?? earlier?.proof
     this.#knows = this.#log.unlike.some(isLasting)
     const lasting = [...this.#log.unlike, ...(earlier?.unlike ?? [])].find(isLasting)
-    return { proof, ...(known && { known }), ...(lasting && { lasting }) }
+    const who = this.#self ?? { id: String(rank), name: `rank ${rank}` }
+    return { who, proof, ...(known && { known }), ...(lasting && { lasting }) }
   }
 
   /** Takes what all ranks have told; none without `exact`. */
   take(bits: readonly Bits[], adapters: readonly string[]): void {
     if (bits.length === 0) return
     const { known, unlike } = unlikeBits(bits, adapters)
+    this.#bits = bits
     this.#log.proof = known
     this.#unlike = unlike
     this.#before = bits.find(({ lasting }) => lasting)?.lasting
@@ -68,8 +75,20 @@ export class RunBits {
     return part && parts[part]
   }
 
-  /** Tells what is news to this rank: what ranks of earlier groups have found, and who is unlike the run from `step` on. */
-  tell(step: number, rank: number): void {
+  /**
+   * Tells who trains from `step` on, and what is news to this rank: what ranks of earlier groups have found, and who is unlike the run.
+   * `samples`: of a full batch, by rank.
+   */
+  tell(step: number, samples: readonly number[], rank: number): void {
+    const { proof } = this.#log
+    if (proof) {
+      const members = this.#bits.map(({ who, proof: own }, at) => ({
+        ...who,
+        samples: samples[at],
+        ...(differingPart(own, proof) && { proof: own }),
+      }))
+      this.#onEvent({ event: 'group', step, members, proof, rank })
+    }
     const tell = (found: Omit<Extract<RunEvent, { event: 'unlike' }>, 'event' | 'rank'>) => {
       this.#told = found.text
       this.#onEvent({ event: 'unlike', ...found, rank })
@@ -92,7 +111,7 @@ const parts = {
   samples: 'samples',
   parameters: 'first parameters',
   results: 'computed bits',
-} as const satisfies Record<keyof Proof, string>
+} as const satisfies Record<keyof BitProof, string>
 
 /**
  * What the run began with, the same on all ranks, and which ranks compute or have something else: with another device, browser, version or data.
@@ -103,9 +122,9 @@ const parts = {
 function unlikeBits(
   bits: readonly Bits[],
   adapters: readonly string[],
-): { readonly known: Proof; readonly unlike: Unlike | undefined } {
+): { readonly known: BitProof; readonly unlike: Unlike | undefined } {
   const known = bits.find((one) => one.known)?.known ?? bits[0].proof
-  const ranksOf = new Map<keyof Proof, number[]>()
+  const ranksOf = new Map<keyof BitProof, number[]>()
   for (const [rank, { proof }] of bits.entries()) {
     const part = differingPart(proof, known)
     if (part) ranksOf.set(part, [...(ranksOf.get(part) ?? []), rank])
@@ -124,5 +143,5 @@ function unlikeBits(
   }
 }
 
-const differingPart = (one: Proof, other: Proof): keyof Proof | undefined =>
-  (Object.keys(parts) as (keyof Proof)[]).find((key) => one[key] !== other[key])
+const differingPart = (one: BitProof, other: BitProof): keyof BitProof | undefined =>
+  (Object.keys(parts) as (keyof BitProof)[]).find((key) => one[key] !== other[key])

@@ -24,7 +24,7 @@ import { scoreOf } from '../settings/demo-meta.ts'
 import type { LookAnswer, TaskData } from '../settings/task.ts'
 import { tellCollective } from '../watch/log-collective.ts'
 import { Looks } from '../watch/looks.ts'
-import type { Phase, RunRecord, TrainerResult } from '../watch/run-events.ts'
+import type { Phase, RankName, RunRecord, TrainerResult } from '../watch/run-events.ts'
 import { isLogged, RunLog, type RunLogFile } from '../watch/run-log.ts'
 import { shareGiven } from './given-data.ts'
 import { meet } from './meet.ts'
@@ -36,7 +36,7 @@ import { settleRecord } from './settle-record.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
 import type { WarmedUp } from './warm-up.ts'
 
-/** In the log that is saved with a run: hashes, groups and deals, about 100 kB together. */
+/** In the log that is saved with a run: hashes, deals, members of groups, some 100 kB each. */
 const mostLogged = 1000
 
 export interface TrainerOptions extends RecoveryOptions, LoopOptions {
@@ -50,6 +50,8 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly checkpoints?: CheckpointPlace
   /** What a person gave on this rank, if `config.data` is `given`; the other ranks get it from here. */
   readonly given?: Uint8Array
+  /** This rank, for the log; default: its number. */
+  readonly self?: RankName
   /** What `warmUp` has given. */
   readonly warm?: WarmedUp
   /** Whether the run is on already: this rank gets its state, and what a person gave, from the others. Default false. */
@@ -113,7 +115,7 @@ export class Trainer {
     this.#runtime = options.runtime
     this.#group = options.group
     this.#patience = new Patience(options.group)
-    this.#bits = new RunBits(this.#log, onEvent, options.warm?.proved)
+    this.#bits = new RunBits(this.#log, onEvent, options.self, options.warm?.proved)
     this.#looks = new Looks(options.task)
     this.#saves = new Saves({
       write: async (run, isKept) => {
@@ -403,7 +405,7 @@ export class Trainer {
       links,
     }
     const { newest } = this.#kept
-    const bits = setup.prove && (await this.#bits.own(runtime, setup.prove, newest?.log))
+    const bits = setup.prove && (await this.#bits.own(runtime, setup.prove, newest?.log, rank))
     const settled = await settleRecord(group, own, adapterOf(runtime), bits)
     this.#record = settled.record
     this.#bits.take(settled.bits, settled.record.adapters)
@@ -413,8 +415,8 @@ export class Trainer {
     }
     if (newest) restoreState(parts, newest)
     else await this.#resume(parts, this.#record)
-    this.#log.begin(this.#start.step, size, newest ? newest.log : this.#logBefore)
-    this.#bits.tell(this.#start.step, rank)
+    this.#log.begin(newest ? newest.log : this.#logBefore)
+    this.#bits.tell(this.#start.step, setup.dealt ?? [], rank)
     if (!newest && this.#resumed) await keep(this.#start)
     this.#loop.progress = this.#start
     await check?.compare(replicas, this.#start.step)

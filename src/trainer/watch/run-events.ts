@@ -95,6 +95,14 @@ export type RunEvent =
       isLasting: boolean
       rank: number
     }
+  | {
+      /** With `exact`: who trains from the step after `step` on, by rank. `proof`: by which bits ranks know those of the run. */
+      event: 'group'
+      step: number
+      members: readonly GroupMember[]
+      proof: BitProof
+      rank: number
+    }
   /** An elastic run has lost a rank and waits for its next group; `text` says which one, and why. */
   | { event: 'lost'; text: string; rank: number }
   /** An elastic run continues after that step in another group: ranks were lost, or have come. Told by every rank. */
@@ -161,6 +169,27 @@ export type RunEvent =
       text: string
       rank: number
     }
+
+/** By which ranks know whether they compute the same bits: hashes of what the first virtual worker of an exact run's first step gets, and of what comes out. */
+export interface BitProof {
+  readonly samples: string
+  readonly parameters: string
+  readonly results: string
+}
+
+/** A rank as the others know it: its tab's id in the room, and the name that the page shows. */
+export interface RankName {
+  readonly id: string
+  readonly name: string
+}
+
+/** A rank of a group of an exact run. */
+export interface GroupMember extends RankName {
+  /** Of a full batch, those that it begins with. */
+  readonly samples: number
+  /** Where it is not the run's. */
+  readonly proof?: BitProof
+}
 
 /** A rank's part of a divided model. */
 export interface RankPart {

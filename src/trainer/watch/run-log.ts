@@ -4,6 +4,8 @@ import type { RunEvent } from './run-events.ts'
 const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
 
 const hash = v.pipe(v.string(), v.maxLength(16))
+const name = v.pipe(v.string(), v.maxLength(100))
+const proof = v.object({ samples: hash, parameters: hash, results: hash })
 
 const runLogSchema = v.object({
   format: v.literal('tabring-run-log-1'),
@@ -11,12 +13,29 @@ const runLogSchema = v.object({
   config: v.record(v.string(), v.unknown()),
   /** Hashes of the state after that many steps, as far as the tab that kept the log took part. */
   states: v.array(v.tuple([count, hash])),
-  /** After `step` the run continued with `worldSize` ranks. */
-  groups: v.array(v.object({ step: count, worldSize: count })),
+  /** After `step` the run began or continued with `worldSize` ranks: by rank, whose tab, which share, which proof. Logs of earlier versions lack that. */
+  groups: v.array(
+    v.object({
+      step: count,
+      worldSize: count,
+      members: v.optional(
+        v.array(
+          v.object({
+            id: name,
+            name,
+            /** Of a full batch, until `deals` says otherwise. */
+            samples: count,
+            /** Where it is not the run's. */
+            proof: v.optional(proof),
+          }),
+        ),
+      ),
+    }),
+  ),
   /** After that step ranks took other shares of each batch: samples by rank. */
   deals: v.array(v.object({ step: count, samples: v.array(count) })),
   /** By which bits ranks know those of the run: what the first virtual worker of the first step gives. */
-  proof: v.optional(v.object({ samples: hash, parameters: hash, results: hash })),
+  proof: v.optional(proof),
   /** After that step ranks were found to have other bits; `isLasting`: from then on the run depends on who trains. */
   unlike: v.optional(
     v.array(
@@ -29,9 +48,10 @@ const runLogSchema = v.object({
 })
 export type RunLogFile = v.InferOutput<typeof runLogSchema>
 
-type LoggedEvent =
+/** What a log takes. */
+export type LoggedEvent =
   | Pick<Extract<RunEvent, { event: 'step' }>, 'event' | 'step' | 'stateHash'>
-  | Pick<Extract<RunEvent, { event: 'regrouped' }>, 'event' | 'step' | 'worldSize'>
+  | Pick<Extract<RunEvent, { event: 'group' }>, 'event' | 'step' | 'members' | 'proof'>
   | Pick<Extract<RunEvent, { event: 'dealt' }>, 'event' | 'step' | 'samples'>
   | Pick<Extract<RunEvent, { event: 'unlike' }>, 'event' | 'step' | 'text' | 'isLasting'>
 
@@ -54,19 +74,18 @@ export class RunLog {
   #isBegun = false
 
   /**
-   * `most`: of each kind. Of more hashes it keeps those of every second step, every fourth and so on, of groups and deals the newest. Default:
-   * it keeps all.
+   * `most`: hashes, deals, members of all groups together. Of more hashes it keeps those of every second step, every fourth and so on, of
+   * groups and deals the newest. Default: it keeps all.
    */
   constructor(most = Number.POSITIVE_INFINITY) {
     this.#most = most
   }
 
-  /** Notes who trains from `step` on, and takes over what an earlier log of the run has; only the first time. */
-  begin(step: number, worldSize: number, earlier?: RunLogFile): void {
+  /** Takes over what an earlier log of the run has; only the first time. */
+  begin(earlier?: RunLogFile): void {
     if (this.#isBegun) return
     this.#isBegun = true
-    const own = this.#groups.length > 0 ? this.#groups : [{ step, worldSize }]
-    this.#groups = [...(earlier?.groups ?? []), ...own]
+    this.#groups = [...(earlier?.groups ?? []), ...this.#groups]
     this.#deals = [...(earlier?.deals ?? []), ...this.#deals]
     this.#states = [...(earlier?.states ?? []), ...this.#states]
     this.#unlike = [...(earlier?.unlike ?? []), ...this.#unlike]
@@ -77,9 +96,11 @@ export class RunLog {
   }
 
   add(event: LoggedEvent): void {
-    if (event.event === 'regrouped') {
-      this.#groups.push({ step: event.step, worldSize: event.worldSize })
-      if (this.#groups.length > this.#most) this.#groups.shift()
+    if (event.event === 'group') {
+      const { step, members, proof } = event
+      this.proof ??= proof
+      this.#groups.push({ step, worldSize: members.length, members: [...members] })
+      while (ranksIn(this.#groups) > this.#most && this.#groups.length > 1) this.#groups.shift()
     } else if (event.event === 'dealt') {
       this.#deals.push({ step: event.step, samples: [...event.samples] })
       if (this.#deals.length > this.#most) this.#deals.shift()
@@ -124,9 +145,12 @@ export class RunLog {
   }
 }
 
+const ranksIn = (groups: RunLogFile['groups']): number =>
+  groups.reduce((sum, { worldSize }) => sum + worldSize, 0)
+
 export const isLogged = <T extends { readonly event: string }>(
   event: T,
-): event is T & LoggedEvent => ['step', 'regrouped', 'dealt', 'unlike'].includes(event.event)
+): event is T & LoggedEvent => ['step', 'group', 'dealt', 'unlike'].includes(event.event)
 
 /** The log in a file's text; undefined where it is none. */
 export function readRunLog(text: string): RunLogFile | undefined {

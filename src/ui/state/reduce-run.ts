@@ -112,6 +112,9 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       return { ...run, given: { doneBytes: event.doneBytes, totalBytes: event.totalBytes } }
     case 'divided':
       return { ...run, held: event.held }
+    case 'group':
+      run.log.add(event)
+      return run
     case 'dealt':
       run.log.add(event)
       return { ...run, dealt: { samples: event.samples, step: event.step } }
@@ -122,7 +125,6 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       return { ...run, unlike: [...run.unlike, { step, who, text, isLasting }] }
     }
     case 'regrouped':
-      run.log.add(event)
       return {
         ...run,
         regrouped:
@@ -185,10 +187,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       }
     case 'step': {
       const { step, totalSteps, epoch, loss, bytesSent, stateHash } = event
-      if (stateHash !== undefined) {
-        run.log.begin(step - 1, run.worldSize)
-        run.log.add(event)
-      }
+      if (stateHash !== undefined) run.log.add(event)
       const samples = run.samples + event.samples
       const seconds = (atMs - run.pausedMs - (run.trainingSinceMs ?? atMs)) / 1000
       const globalSamples = (last(run.globalSamples) || 0) + event.globalSamples

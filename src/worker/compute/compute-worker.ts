@@ -243,6 +243,7 @@ class ComputeWorker implements ComputeApi {
         config,
         task,
         given,
+        self: membership.self,
         warm: await prepared,
         linksBefore: ways && ways === this.#measured?.ways ? this.#measured.links : undefined,
         baseUrl,

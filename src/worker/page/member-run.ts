@@ -348,6 +348,7 @@ export class MemberRun {
       rank,
       worldSize,
       machines: machinesOf(members),
+      self: { id: members[rank].id, name: members[rank].name },
       who: members.map(({ id }) => id).join(),
       joins,
       ...(key !== undefined && {

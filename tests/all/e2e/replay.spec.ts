@@ -33,8 +33,15 @@ test('replay computes the same hashes in one tab, and names the first step that 
   const [code] = await once(child, 'close')
   expect(code, told.stderr).toBe(0)
   const text = await readFile(path, 'utf8')
-  const { end, groups } = JSON.parse(text)
-  expect(groups).toEqual([{ step: 0, worldSize: 2 }])
+  const { end, groups, proof } = JSON.parse(text)
+  const id = expect.any(String)
+  const members = [
+    { id, name: 'host', samples: 32 },
+    { id, name: 'guest', samples: 32 },
+  ]
+  expect(groups).toEqual([{ step: 0, worldSize: 2, members }])
+  const hash = expect.stringMatching(/^\w{16}$/)
+  expect(proof).toEqual({ samples: hash, parameters: hash, results: hash })
   expect(await replay(path)).toEqual({
     text: `replay: the same hashes before 12 steps, and the end: ${end.paramHash}\n`,
     code: 0,

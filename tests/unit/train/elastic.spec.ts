@@ -73,6 +73,7 @@ function enter(
       isElastic: true,
       config: parseTrainConfig({ ...settings, ...input }),
       baseUrl: 'https://data.example/',
+      self: { id: name, name: `tab ${name}` },
       keepAfterMs: Number.POSITIVE_INFINITY,
       ...options,
       onEvent: (event) => {
@@ -254,7 +255,15 @@ test.each(['adamw', 'sgd'] as const)(
       event.event === 'step' ? [event.stateHash] : [],
     )
     expect(states.map(([, hash]) => hash)).toEqual(hashes)
-    expect(groups.map(({ worldSize }) => worldSize)).toEqual([3, 2, 4, 1])
+    expect(groups.map(({ members }) => members!.map(({ name }) => name.at(-1)).join(''))).toEqual([
+      'abc',
+      'ac',
+      'cdef',
+      'f',
+    ])
+    expect(groups.slice(2).map(({ step }) => step)).toEqual(steps)
+    for (const { members } of groups)
+      expect(members!.reduce((sum, { samples }) => sum + samples, 0)).toBe(24)
   },
 )
 
@@ -278,8 +287,8 @@ describe('an exact run in which a rank joins', () => {
     const d = enter(room, 'd', input, { joins: true, checkpoints })
     const results = resultsOf(await Promise.all([a.end, d.end]))
     expect(results[1].paramHash).toBe(results[0].paramHash)
-    const { unlike, proof } = runLogIn(load((await getCheckpoint(folder, 'latest'))!).log)!
-    return { ranks: [a, c, d], unlike, proof, hash: results[0].paramHash }
+    const log = runLogIn(load((await getCheckpoint(folder, 'latest'))!).log)!
+    return { ranks: [a, c, d], ...log, hash: results[0].paramHash }
   }
   const unlikeOf = ({ events }: Member) => events.filter((event) => event.event === 'unlike')
 
@@ -297,7 +306,7 @@ describe('an exact run in which a rank joins', () => {
   ] as [string, Partial<Task>, string][])(
     'tells all ranks that it has %s, who join later too, and the log',
     async (_, own, words) => {
-      const { ranks, unlike, hash } = await joined({ ...(task as Task), ...own })
+      const { ranks, unlike, hash, groups, proof } = await joined({ ...(task as Task), ...own })
       const text = expect.stringMatching(
         new RegExp(
           `^on rank 2 \\(.+\\) the ${words} differ from those that the run began with, so its`,
@@ -310,6 +319,9 @@ describe('an exact run in which a rank joins', () => {
       const [{ step }] = unlikeOf(ranks[0])
       expect(step).toBeGreaterThanOrEqual(12)
       expect(unlike).toEqual([{ step, text, isLasting: true }])
+      const others = groups.flatMap(({ members }) => members!.filter((one) => one.proof))
+      expect(others).toEqual([expect.objectContaining({ id: 'c', name: 'tab c' })])
+      expect(others[0].proof!.results).not.toBe(proof!.results)
       const one = await trainRanks(
         1,
         { ...settings, ...input },
@@ -322,11 +334,13 @@ describe('an exact run in which a rank joins', () => {
   )
 
   test('tells nothing where all compute the same bits, and the log has their proof', async () => {
-    const { ranks, unlike, proof } = await joined(task as Task)
+    const { ranks, unlike, proof, groups } = await joined(task as Task)
     for (const one of ranks) expect(unlikeOf(one)).toEqual([])
     expect(unlike).toEqual([])
     const hash = expect.stringMatching(/^[0-9a-f]{16}$/)
     expect(proof).toEqual({ samples: hash, parameters: hash, results: hash })
+    expect(groups).toHaveLength(3)
+    expect(groups.flatMap(({ members }) => members!.filter((one) => one.proof))).toEqual([])
   })
 })
 

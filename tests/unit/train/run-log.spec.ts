@@ -8,6 +8,9 @@ import { resultsOf } from '../../support/train-ranks.ts'
 beforeEach(() => serveDigits(36, (_, i) => (i * 7919) % 251))
 afterEach(() => vi.restoreAllMocks())
 
+const proof = { samples: 'ab', parameters: 'cd', results: 'ef' }
+const member = (name: string, samples: number) => ({ id: `id ${name}`, name, samples })
+
 /** The log of each rank of a run. */
 async function logsOf(size: number, seed = 0) {
   const input = { exact: true, virtualWorkers: 4, steps: 5, batchSize: 15, seed } as const
@@ -26,9 +29,16 @@ test('the log of an exact run has the hash of the state before each step, the sa
   expect(one.states.map(([step]) => step)).toEqual([0, 1, 2, 3, 4])
   expect(new Set(one.states.map(([, hash]) => hash)).size).toBe(5)
   expect(one.config).toMatchObject({ demo: 'digits', exact: true, virtualWorkers: 4 })
-  for (const { states, end } of await logsOf(3)) {
+  for (const { states, end, groups, proof } of await logsOf(3)) {
     expect(states).toEqual(one.states)
     expect(end).toEqual(one.end)
+    // 15 samples are virtual workers of 4, 4, 4 and 3.
+    const members = [4, 4, 7].map((samples, rank) => {
+      return { id: String(rank), name: `rank ${rank}`, samples }
+    })
+    expect(groups).toEqual([{ step: 0, worldSize: 3, members }])
+    expect(proof).toEqual(one.proof)
+    expect(proof).toBeDefined()
   }
   const [other] = await logsOf(1, 1)
   expect(other.states).not.toEqual(one.states)
@@ -40,7 +50,8 @@ test('a log notes other ranks and other shares with the step before', () => {
   step(1)
   log.add({ event: 'dealt', step: 1, samples: [40, 24] })
   step(2)
-  log.add({ event: 'regrouped', step: 2, worldSize: 3 })
+  const members = [member('one', 40), { ...member('two', 24), proof: { ...proof, results: 'ff' } }]
+  log.add({ event: 'group', step: 2, members, proof })
   const unlike = { step: 2, text: 'rank 2 computes other bits', isLasting: true }
   log.add({ event: 'unlike', ...unlike })
   log.add({ event: 'unlike', ...unlike })
@@ -51,11 +62,18 @@ test('a log notes other ranks and other shares with the step before', () => {
       [0, 'h1'],
       [1, 'h2'],
     ],
-    groups: [{ step: 2, worldSize: 3 }],
+    groups: [{ step: 2, worldSize: 2, members }],
     deals: [{ step: 1, samples: [40, 24] }],
+    proof,
     unlike: [unlike],
     end: null,
   })
+})
+
+test('a log of an earlier version, which has no members, is read', () => {
+  const earlier = { states: [[0, 'h1']], groups: [{ step: 0, worldSize: 3 }], deals: [], end: null }
+  const text = JSON.stringify({ format: 'tabring-run-log-1', config: {}, ...earlier })
+  expect(readRunLog(text)).toMatchObject(earlier)
 })
 
 test('a log with a bound keeps hashes of steps evenly, and the newest groups and deals', () => {
@@ -63,14 +81,14 @@ test('a log with a bound keeps hashes of steps evenly, and the newest groups and
   for (let step = 1; step <= 1000; step++) {
     log.add({ event: 'step', step, stateHash: `h${step - 1}` })
     log.add({ event: 'dealt', step, samples: [step] })
-    log.add({ event: 'regrouped', step, worldSize: step })
+    const members = [member('one', step), member('two', 1), member('three', 1)]
+    log.add({ event: 'group', step, members, proof })
   }
   const { states, groups, deals } = log.file({}, null)
   expect(states.map(([step]) => step)).toEqual([0, 128, 256, 384, 512, 640, 768, 896])
   expect(states[1]).toEqual([128, 'h128'])
-  expect(groups.map(({ step }) => step)).toEqual([
-    991, 992, 993, 994, 995, 996, 997, 998, 999, 1000,
-  ])
+  // Ten members are in three groups of three.
+  expect(groups.map(({ step }) => step)).toEqual([998, 999, 1000])
   expect(deals.at(-1)).toEqual({ step: 1000, samples: [1000] })
   expect(deals).toHaveLength(10)
 })
@@ -78,19 +96,26 @@ test('a log with a bound keeps hashes of steps evenly, and the newest groups and
 test('a log takes over an earlier one, once, and is then of the whole run', () => {
   const log = new RunLog()
   log.add({ event: 'step', step: 1, stateHash: 'h0' })
-  log.begin(0, 2)
+  log.begin()
+  log.add({ event: 'group', step: 0, members: [member('one', 24)], proof })
   const early = log.file({ resume: 'latest' }, null)
-  expect(early).toMatchObject({ groups: [{ step: 0, worldSize: 2 }], config: {} })
+  expect(early).toMatchObject({ groups: [{ step: 0, worldSize: 1 }], config: {} })
   expect(early.config.resume).toBeUndefined()
   const later = new RunLog()
-  later.begin(1, 3, early)
-  later.begin(1, 3, early)
+  later.begin(early)
+  later.begin(early)
+  later.add({
+    event: 'group',
+    step: 1,
+    members: [member('one', 12), member('two', 12)],
+    proof,
+  })
   later.add({ event: 'step', step: 2, stateHash: 'h1' })
   const { states, groups, config } = later.file({ resume: 'latest' }, null)
   expect(states.map(([step]) => step)).toEqual([0, 1])
-  expect(groups).toEqual([
-    { step: 0, worldSize: 2 },
-    { step: 1, worldSize: 3 },
+  expect(groups.map(({ step, members }) => [step, members?.map(({ name }) => name)])).toEqual([
+    [0, ['one']],
+    [1, ['one', 'two']],
   ])
   expect(config.resume).toBeUndefined()
   const alone = new RunLog()

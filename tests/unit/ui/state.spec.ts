@@ -359,6 +359,18 @@ describe('a run', () => {
     expect(statusOf(training(1, 1)).text).not.toContain('checkpoint')
   })
 
+  it('keeps the groups of the run in the log that it saves', () => {
+    const proof = { samples: 'a', parameters: 'b', results: 'c' }
+    const members = [0, 1, 2].map((rank) => {
+      return { id: makeMember(rank).id, name: makeMember(rank).name, samples: 20 }
+    })
+    const event = { event: 'group', step: 0, members, proof, rank: 1 } as const
+    const { log } = play(training(3, 60), { type: 'event', atMs: 2, event }).run!
+    const { groups, proof: own } = JSON.parse(log.text({ exact: true }, null))
+    expect(groups).toEqual([{ step: 0, worldSize: 3, members }])
+    expect(own).toEqual(proof)
+  })
+
   it('says that the weights depend on who trains, by name, once a tab with other bits has joined', () => {
     const text = 'on rank 1 (acme one) the computed bits differ from those that the run began with'
     const found = { event: 'unlike', step: 50, ranks: [1], text, isLasting: true, rank: 0 } as const
