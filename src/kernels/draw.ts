@@ -37,6 +37,7 @@ export function drawTensor(
     positive: () => 0.1 + Math.abs(normal(source)),
     huge: () => (source.below(2) === 0 ? -1 : 1) * 10 ** source.between(-1, 4),
     ties: () => source.below(5) - 2,
+    zeros: () => 0,
   }[fill ?? 'normal']
   const store = type.dtype === 'f16' ? roundHalf : Math.fround
   return Float64Array.from({ length: count }, () => store(draw()))

@@ -101,9 +101,9 @@ export interface Case<Attrs = unknown> {
   readonly attrs: Attrs
   /**
    * `normal`: standard normal. `positive`: its magnitude, at least 0.1. `huge`: magnitudes to 1e4 with both signs.
-   * `ties`: small integers, so that equal values occur.
+   * `ties`: small integers, so that equal values occur. `zeros`: all zero.
    */
-  readonly fill?: 'normal' | 'positive' | 'huge' | 'ties'
+  readonly fill?: 'normal' | 'positive' | 'huge' | 'ties' | 'zeros'
   /** Exclusive upper bound of each integer input (class labels), by input index. */
   readonly integerBelow?: Readonly<Record<number, number>>
   /** Float inputs, by index, that are never negative: of what is drawn, the absolute value. */

@@ -133,6 +133,7 @@ export const encode = defineOp<EncodeAttrs>({
     { ...encodeCase('the first of a step', [300]), scalars: [1] },
     { ...encodeCase('too large to fit', [300]), fill: 'huge' },
     { ...encodeCase('ties', [70]), fill: 'ties' },
+    { ...encodeCase('blocks of zeros', [300]), fill: 'zeros' },
     encodeCase('many blocks', [33_000]),
     encodeCase('nothing', [0]),
   ],
