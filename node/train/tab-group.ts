@@ -60,8 +60,17 @@ export type TabEvent =
   | { event: 'unlike'; step: number; text: string; isLasting: boolean; rank: number }
   /** The run continues after that step with other ranks. */
   | { event: 'regrouped'; step: number; worldSize: number; rank: number }
-  /** The ranks here may not decide to continue without these. Null: that is over. `hadMore`: they had newer steps than anybody here. */
-  | { event: 'undecided'; missing: readonly string[] | null; hadMore: boolean; rank: number }
+  /**
+   * The ranks here may not decide to continue without these. Null: that is over. `hadMore`: they had newer steps than anybody here, which are
+   * lost without them: the run continues from `step`, or begins again where that is null.
+   */
+  | {
+      event: 'undecided'
+      missing: readonly string[] | null
+      hadMore: boolean
+      step: number | null
+      rank: number
+    }
 
 /** What a tab tells at its end, through `__tabringDone`; fields beyond these pass unread. */
 const doneSchema = v.variant('ok', [
@@ -114,8 +123,8 @@ interface TabState {
   readonly joins: boolean
   /** It counts no more: it was lost, and the others continue. */
   isGone: boolean
-  /** Whom it waits for, by the members' ids, where it may not decide to continue without them. */
-  missing: readonly string[] | null
+  /** What it waits for where it may not decide to continue. */
+  undecided: Undecided | null
 }
 
 const newTab = (joins: boolean): TabState => ({
@@ -125,7 +134,7 @@ const newTab = (joins: boolean): TabState => ({
   done: null,
   joins,
   isGone: false,
-  missing: null,
+  undecided: null,
 })
 
 export interface TabGroupOptions {
@@ -140,6 +149,8 @@ export interface TabGroupOptions {
   readonly onGone?: (tab: number) => void
   /** A rank may not decide to continue: `text` names those that it waits for. Null: they are all gone, so that it can be told to. */
   readonly onUndecided?: (tab: number, text: string | null) => void
+  /** Steps of the run are lost, as `text` says. */
+  readonly onStepsLost?: (text: string) => void
 }
 
 /** How long the other ranks may still report after the first failure: theirs may be the cause. */
@@ -324,14 +335,15 @@ export class TabGroup {
   }
 
   /** Takes the ids of those without which the tab may not decide to continue. */
-  #hesitates(tab: number, { missing, hadMore }: Undecided): void {
-    this.#tabs[tab].missing = missing
+  #hesitates(tab: number, event: Undecided): void {
+    const { missing, hadMore } = event
+    this.#tabs[tab].undecided = missing && event
     if (!missing || this.#decide(tab)) return
     const others = missing
       .map((id) => this.#tabOf(id))
       .filter((other) => other >= 0 && !this.#tabs[other].isGone)
     const names = others.map((other) => this.nameOf(other)).join(', ') || 'other ranks'
-    const why = hadMore ? 'had newer steps' : 'may train on without it'
+    const why = hadMore ? `had newer steps: here ${newestWords(event)}` : 'may train on without it'
     this.#options.onUndecided?.(
       tab,
       `${this.nameOf(tab)} waits for ${names}, which ${why}. End with Ctrl-C, and continue from a checkpoint (--resume).`,
@@ -341,10 +353,15 @@ export class TabGroup {
   /** Whether the tab waits for nobody but those that are gone for sure, and was told so. */
   #decide(tab: number): boolean {
     const state = this.#tabs[tab]
-    const { missing } = state
+    const { undecided } = state
     const isGone = (id: string) => this.#tabs[this.#tabOf(id)]?.isGone === true
-    if (state.isGone || !missing?.length || !missing.every(isGone)) return false
-    state.missing = null
+    if (state.isGone || !undecided?.missing?.length || !undecided.missing.every(isGone))
+      return false
+    state.undecided = null
+    if (undecided.hadMore)
+      this.#options.onStepsLost?.(
+        `The ranks that are gone had newer steps, which are lost: ${newestWords(undecided)}.`,
+      )
     this.#options.onUndecided?.(tab, null)
     return true
   }
@@ -388,6 +405,10 @@ export class TabGroup {
     this.failAll(new PeerError('peer.timeout', text))
   }
 }
+
+/** From where the run continues with what the ranks that are here have. */
+const newestWords = ({ step }: Undecided): string =>
+  step === null ? 'nobody has its state, and it begins again' : `the newest is step ${step}`
 
 /** `text` without line breaks, terminal colours and what follows a stack's first line. */
 export function oneLine(text: string): string {

@@ -81,6 +81,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
       if (text !== null) onNotice(text)
       else pages[tab]?.evaluate(() => window.__tabringContinueWithout?.()).catch(() => undefined)
     },
+    onStepsLost: onNotice,
     hasOneModel: config.strategy !== 'alone',
     ...(isElasticWith(config, worldSize) && { onLost: (text) => replace(text) }),
   })

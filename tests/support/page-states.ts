@@ -634,6 +634,7 @@ export function makeStates(): Record<string, Snapshot> {
         event: 'undecided',
         missing: [makeMember(1).id, makeMember(2).id],
         hadMore: false,
+        step: 8,
         rank: 0,
       },
       atMs: 0,
@@ -643,7 +644,13 @@ export function makeStates(): Record<string, Snapshot> {
       { type: 'serverLost', text: 'ended' },
       {
         type: 'event',
-        event: { event: 'undecided', missing: [makeMember(0).id], hadMore: false, rank: 1 },
+        event: {
+          event: 'undecided',
+          missing: [makeMember(0).id],
+          hadMore: false,
+          step: 8,
+          rank: 1,
+        },
         atMs: 0,
       },
     ),

@@ -51,6 +51,14 @@ export class Call {
     return members.filter((id) => !this.has(id) && !dead.has(id))
   }
 
+  /** The newest step whose state one that has answered has; null where none has any. */
+  get step(): number | null {
+    const steps = [...this.#reports.values()].flatMap(({ hasState, step }) =>
+      hasState ? [step] : [],
+    )
+    return steps.length > 0 ? Math.max(...steps) : null
+  }
+
   /** Whether one that has answered has a link to one of them. */
   reaches(ids: readonly string[]): boolean {
     return ids.some((id) => [...this.#reports.values()].some(({ linked }) => linked.includes(id)))

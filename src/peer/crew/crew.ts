@@ -12,6 +12,8 @@ import {
 } from './options.ts'
 import { ballotAbove, type Report, type Roster, type Verdict, winsHalf } from './roster.ts'
 
+type Missing = Omit<Undecided, 'step'>
+
 /**
  * One member's part in deciding who trains together, as its run goes from roster to roster. There is no coordinator: leading is an act, and any
  * number of leaders is safe (roster.ts says why).
@@ -287,11 +289,12 @@ export class Crew {
   }
 
   #report(): Report {
-    const { former = null } = this.#options
+    const { former = null, step } = this.#options
     return {
       roster: this.#roster,
       proved: this.#proved,
       hasState: this.#hasState,
+      step: step?.() ?? 0,
       linked: this.#links.up,
       former,
     }
@@ -312,7 +315,7 @@ export class Crew {
   }
 
   /** Members of the newest roster, or where those are all here, of one before it that counts too. */
-  #unheard(call: Call, verdict: Extract<Verdict, { kind: 'half' | 'missing' }>): Undecided {
+  #unheard(call: Call, verdict: Extract<Verdict, { kind: 'half' | 'missing' }>): Missing {
     const newest = call.missing(this.#roster, this.#dead)
     return { missing: newest.length > 0 ? newest : verdict.missing, hadMore: false }
   }
@@ -354,14 +357,15 @@ export class Crew {
     else this.#cannotDecide(call, this.#unheard(call, now))
   }
 
-  #cannotDecide(call: Call, about: Undecided, unlinked: readonly string[] = []): void {
+  #cannotDecide(call: Call, about: Missing, unlinked: readonly string[] = []): void {
     // Others may still answer in time.
     if (!call.isLate && this.#links.up.some((id) => !call.has(id))) return
     const { missing, hadMore } = about
     const told = this.#undecided
-    if (told?.hadMore !== hadMore || told.missing.join() !== missing.join()) {
-      this.#undecided = about
-      this.#listener.undecided(about)
+    const { step } = call
+    if (told?.hadMore !== hadMore || told.step !== step || told.missing.join() !== missing.join()) {
+      this.#undecided = { missing, hadMore, step }
+      this.#listener.undecided(this.#undecided)
     }
     const { againMs, leadMs } = this.#times
     // Some lack links to each other. Another member, to which all are linked, finds that out when it leads.

@@ -40,6 +40,7 @@ const schema = v.variant('type', [
     roster: v.nullable(roster),
     proved: ballot,
     hasState: v.boolean(),
+    step: v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
     linked: ids,
     former: v.nullable(v.strictObject({ id, entered: ballot })),
   }),

@@ -40,6 +40,8 @@ export interface CrewOptions {
   readonly roster: Pick<Roster, 'ballot' | 'members'> | null
   /** The life before this one, where it is over: to the others a proof that it is. */
   readonly former?: FormerLife | null
+  /** The newest step of the run whose state this member has. Default: 0. */
+  readonly step?: () => number
   /** Most members of a roster. */
   readonly most: number
   readonly times?: Partial<CrewTimes>
@@ -59,6 +61,8 @@ export interface Undecided {
   readonly missing: readonly string[]
   /** They had what nobody here has: newer steps of the run, or its state. */
   readonly hadMore: boolean
+  /** The newest step that those who answered have: the run would continue from it, and later ones are lost. Null: nobody here has its state. */
+  readonly step: number | null
 }
 
 /** What a crew tells its owner. */

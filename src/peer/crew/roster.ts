@@ -30,6 +30,8 @@ export interface Report {
   readonly proved: number
   /** Whether it holds the state of a step that the run has reached: a newcomer does once it has got it. */
   readonly hasState: boolean
+  /** The newest step of the run whose state it has. */
+  readonly step: number
   /** Members to which it has a link. */
   readonly linked: readonly string[]
   /** The life before this one of the same tab, which is over, and the newest roster that it had entered. */

@@ -192,6 +192,12 @@ export class Trainer {
     return this.#setup.shared.stateDict()
   }
 
+  /** The step from which the run would continue with what this rank has: an exact one keeps its newest when a rank is lost. */
+  get heldStep(): number {
+    const kept = this.#start.step
+    return this.#options.config.exact ? Math.max(kept, this.#loop.progress?.step ?? 0) : kept
+  }
+
   /** What decides the run's bits, once it is settled. */
   get record(): RunRecord | undefined {
     return this.#record

@@ -130,6 +130,8 @@ export type RunEvent =
       missing: readonly string[] | null
       /** They had newer steps than anybody here. */
       hadMore: boolean
+      /** The newest step whose state is here: later ones are lost without them. Null: nobody here has the run's state. */
+      step: number | null
       rank: number
     }
   | {

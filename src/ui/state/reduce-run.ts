@@ -143,6 +143,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
         undecided: event.missing && {
           missing: event.missing.map((id) => nameIn(run, id)),
           hadMore: event.hadMore,
+          step: event.step,
         },
       }
     case 'roster':

@@ -118,8 +118,15 @@ export interface Run {
   readonly regrouped: { readonly step: number; readonly worldSize: number } | null
   /** Of the loss for which an elastic run waits for its next group; null while it trains. */
   readonly lossText: string | null
-  /** An elastic run waits for these, by name, until a person decides; null while it does not. `hadMore`: they had newer steps than any tab here. */
-  readonly undecided: { readonly missing: readonly string[]; readonly hadMore: boolean } | null
+  /**
+   * An elastic run waits for these, by name, until a person decides; null while it does not. `hadMore`: they had newer steps than any tab here.
+   * `step`: the newest here, null where no tab has the run's state.
+   */
+  readonly undecided: {
+    readonly missing: readonly string[]
+    readonly hadMore: boolean
+    readonly step: number | null
+  } | null
   /** Linked ranks that have not answered for some seconds. */
   readonly silent: readonly number[]
   /** All ranks hold behind this step; by those ranks. */

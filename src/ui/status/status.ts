@@ -198,18 +198,22 @@ function waitingWords(run: Run, text: string): string {
 }
 
 /** Of an elastic run whose ranks cannot be sure that no others train on without them, or that no steps are lost. */
-function undecidedStatus({ missing, hadMore }: NonNullable<Run['undecided']>): Status {
+function undecidedStatus({ missing, hadMore, step }: NonNullable<Run['undecided']>): Status {
   const one = missing.length === 1
-  const [has, it, trains, tab] = one
-    ? ['has', 'it', 'it trains', 'that tab']
-    : ['have', 'them', 'they train', 'those tabs']
+  const [has, it, its, trains, tab] = one
+    ? ['has', 'it', 'its', 'it trains', 'that tab']
+    : ['have', 'them', 'their', 'they train', 'those tabs']
   const why = hadMore
-    ? `had newer steps than any tab here, and ${has} left or not answered. Continuing without ${it} computes those steps again.`
+    ? `had newer steps than any tab here, and ${has} left or not answered.`
     : `${has} not answered.`
+  const next =
+    step === null
+      ? `No tab here has the state of the run: without ${it} it begins again.`
+      : `Without ${it} the run continues from step ${step}${hadMore ? `: ${its} later steps are lost, and computed again` : ''}.`
   return {
     tone: 'bad',
     title: 'Waiting',
-    text: `${missing.join(', ')} ${why} If ${trains} on elsewhere, continuing here makes a second run. Check ${tab} before you continue without ${it}.`,
+    text: `${missing.join(', ')} ${why} ${next} If ${trains} on elsewhere, continuing here makes a second run. Check ${tab} before you continue without ${it}.`,
   }
 }
 

@@ -207,7 +207,10 @@ class ComputeWorker implements ComputeApi {
       const { isRankLost } = training
       const crew =
         place &&
-        new training.RunCrew({ place, membership, links, signal, join, tell, wish, isRankLost })
+        new training.RunCrew({
+          ...{ place, membership, links, signal, join, tell, wish, isRankLost },
+          heldStep: () => trainer?.heldStep ?? 0,
+        })
       this.#crew = crew
       for (const { admission, links } of this.#admissions.splice(0)) crew?.admit(admission, links)
       const groups =

@@ -37,6 +37,8 @@ export interface RunCrewOptions {
   /** Joins a group and takes it for the run's. errors: those of `ProcessGroup.ready`. */
   readonly join: (place: GroupPlace) => Promise<ProcessGroup>
   readonly tell: (event: RunEvent) => void
+  /** The newest step from which this rank could continue. Default: 0. */
+  readonly heldStep?: () => number
   /** All ranks should end the same step and ask for the next group. */
   readonly wish: () => void
   readonly isRankLost: (error: unknown) => boolean
@@ -76,6 +78,7 @@ export class RunCrew {
         self,
         former,
         roster,
+        step: options.heldStep,
         most: meshLimit,
         firstHalf: (...half) => this.#askForHalf(...half),
       },
@@ -86,8 +89,8 @@ export class RunCrew {
           this.#out = why
         },
         undecided: (about) => {
-          const { missing = null, hadMore = false } = about ?? {}
-          options.tell({ event: 'undecided', missing, hadMore, rank: this.#rank })
+          const told = about ?? { missing: null, hadMore: false, step: null }
+          options.tell({ event: 'undecided', ...told, rank: this.#rank })
         },
       },
     )

@@ -49,9 +49,10 @@ test('--elastic 1:3 begins with one rank, two join it, and a tab that crashes is
 
 test('rank 0 and another one of three crash at once, and the one that is left trains on within seconds', async () => {
   const { port, told, ended, prints, lines } = await start(
-    ...['--nproc-per-node', '3', '--steps', '250'],
+    ...['--nproc-per-node', '3', '--steps', '400'],
   )
-  await prints('"step":20,')
+  // A state is kept every 50 steps.
+  await prints('"step":60,')
   const isFirst = ({ url }: { readonly url: string }) => url.includes('role=host')
   const tabs = await debugTabs(port, 'Tabring rank')
   for (const tab of [tabs.find(isFirst)!, tabs.find((one) => !isFirst(one))!]) tab.crash()
@@ -62,11 +63,14 @@ test('rank 0 and another one of three crash at once, and the one that is left tr
   expect(told.stderr.match(/its tab crashed\./g)).toHaveLength(2)
   expect(told.stderr).toContain('rank 0: its tab crashed.')
   expect(told.stderr).not.toContain('waits for')
-  expect(lines().find(({ event }) => event === 'undecided').rank).toBeGreaterThan(0)
+  const undecided = lines().find(({ event }) => event === 'undecided')
+  expect(undecided.rank).toBeGreaterThan(0)
   const groups = lines().filter(({ event }) => event === 'regrouped')
+  expect(undecided.step).toBeGreaterThan(0)
+  expect(groups[0].step).toBe(undecided.step)
   expect(groups.map(({ worldSize }) => worldSize).join()).toMatch(/^1,(2,)?3$/)
   const done = lines().at(-1)
-  expect(done).toMatchObject({ event: 'done', steps: 250, worldSize: 3 })
+  expect(done).toMatchObject({ event: 'done', steps: 400, worldSize: 3 })
   expect(new Set(done.paramHashes).size).toBe(1)
 }, 480_000)
 

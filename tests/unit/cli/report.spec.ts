@@ -232,7 +232,7 @@ test.each([
   const error = new Memory()
   const reporter = makeReporter({ isJson, worldSize: 3, epochs: 1, metric }, output, error)
   const unlike = { event: 'unlike', step: 1, text: 'rank 2 differs', isLasting: true } as const
-  const waits = { event: 'undecided', hadMore: false, rank: 2 } as const
+  const waits = { event: 'undecided', hadMore: false, step: 8, rank: 2 } as const
   const told: TabEvent[] = [
     { ...unlike, rank: 1 },
     { ...waits, missing: ['a.1'] },

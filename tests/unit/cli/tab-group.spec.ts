@@ -173,13 +173,14 @@ function threeRanks() {
     onLost: ignore,
     onGone: (tab) => told.push(`gone ${tab}`),
     onUndecided: (tab, text) => told.push(text ?? `${tab} may continue`),
+    onStepsLost: (text) => told.push(text),
   })
   for (const [tab, id] of ['a', 'b', 'c'].entries()) {
     group.isMember(tab, id)
     group.event(tab, begun(tab))
   }
   const waits = (missing: readonly string[] | null, hadMore = false) =>
-    group.event(2, { event: 'undecided', missing, hadMore, rank: 2 })
+    group.event(2, { event: 'undecided', missing, hadMore, step: 8, rank: 2 })
   return { group, told, waits }
 }
 
@@ -195,10 +196,14 @@ test('a rank may continue when all that it waits for are gone, whichever is know
   later.waits(['a.1', 'b.1'], true)
   const [, text] = later.told.splice(0)
   expect(text).toBe(
-    'rank 2 waits for rank 1, which had newer steps. End with Ctrl-C, and continue from a checkpoint (--resume).',
+    'rank 2 waits for rank 1, which had newer steps: here the newest is step 8. End with Ctrl-C, and continue from a checkpoint (--resume).',
   )
   later.group.lose(1, 'its tab crashed.')
-  expect(later.told).toEqual(['gone 1', '2 may continue'])
+  expect(later.told).toEqual([
+    'gone 1',
+    'The ranks that are gone had newer steps, which are lost: the newest is step 8.',
+    '2 may continue',
+  ])
   for (const one of [group, later.group]) one.stop()
 })
 

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { Crew } from '../../../src/peer/crew/crew.ts'
 import { decodeCrewMessage, encodeCrewMessage } from '../../../src/peer/crew/messages.ts'
-import { type CrewOptions, crewTimes } from '../../../src/peer/crew/options.ts'
+import { type CrewOptions, crewTimes, type Undecided } from '../../../src/peer/crew/options.ts'
 import type { Roster } from '../../../src/peer/crew/roster.ts'
 import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
 import { type Fault, type MemoryLink, memoryPair } from '../../../src/peer/link/memory-link.ts'
@@ -14,6 +14,10 @@ interface Member {
   readonly crew: Crew
   /** What it told its owner: 'stop', 'wish', 'out', 'undecided a b', 'decided'. */
   readonly told: string[]
+  /** What it could not decide, each time that it said so. */
+  readonly abouts: Undecided[]
+  /** The newest that it has kept. */
+  step: number
   /** By id, its end of the link to that member. */
   readonly links: Map<string, MemoryLink>
 }
@@ -36,16 +40,24 @@ function member(
   firstHalf?: NonNullable<CrewOptions['firstHalf']>,
 ): Member {
   const told: string[] = []
+  const abouts: Undecided[] = []
   const crew = new Crew(
-    { env: world, self: id, roster, most: 64, ...(firstHalf && { firstHalf }) },
+    {
+      ...{ env: world, self: id, roster, most: 64 },
+      step: () => made.step,
+      ...(firstHalf && { firstHalf }),
+    },
     {
       stop: () => told.push('stop'),
       wish: () => told.push('wish'),
       out: () => told.push('out'),
-      undecided: (about) => told.push(about ? `undecided ${about.missing.join(' ')}` : 'decided'),
+      undecided: (about) => {
+        told.push(about ? `undecided ${about.missing.join(' ')}` : 'decided')
+        if (about) abouts.push(about)
+      },
     },
   )
-  const made: Member = { id, crew, told, links: new Map() }
+  const made: Member = { id, crew, told, abouts, step: 0, links: new Map() }
   members.set(id, made)
   return made
 }
@@ -226,6 +238,48 @@ describe('half of the members', () => {
   test('where the server cannot be reached a person decides, too', async () => {
     const { a } = await lose(() => Promise.reject(new Error('the server is not there')))
     expect(a.told).toEqual(['stop', 'undecided b'])
+  })
+})
+
+describe('a member that may not decide', () => {
+  test('says the newest step that one of those who answered has, as it is when each calls', async () => {
+    const [a, b, ...others] = crewOf('abcde') as [Member, Member, ...Member[]]
+    a.step = 8
+    b.step = 12
+    for (const one of others) {
+      one.step = 20
+      crash(one)
+    }
+    for (const one of [a, b]) one.crew.next().catch(() => undefined)
+    await world.advance(crewTimes.answerMs)
+    const about = { missing: ['c', 'd', 'e'], hadMore: false }
+    expect(a.abouts).toEqual([{ ...about, step: 12 }])
+    // It has ended its step meanwhile.
+    b.step = 13
+    await world.advance(2 * crewTimes.leadMs)
+    expect(b.abouts).toEqual([{ ...about, step: 13 }])
+  })
+
+  test('says that a dead one had more, and the newest step here', async () => {
+    const [a, b] = crewOf('ab') as [Member, Member]
+    a.step = 8
+    b.crew.resign('the tab was closed')
+    a.crew.isDead('b', 99)
+    a.crew.next().catch(() => undefined)
+    await world.advance(crewTimes.answerMs)
+    expect(a.abouts).toEqual([{ missing: ['b'], hadMore: true, step: 8 }])
+  })
+
+  test('says that nobody here has the state of the run', async () => {
+    const [a] = crewOf('a') as [Member]
+    const x = join('x', [a])
+    await world.advance(100)
+    const next = [a.crew.next(true), x.crew.next()]
+    expect(await Promise.all(next.map(namesOf))).toEqual(['ax', 'ax'])
+    a.crew.resign('the tab was closed')
+    x.crew.next().catch(() => undefined)
+    await world.advance(crewTimes.answerMs)
+    expect(x.abouts).toEqual([{ missing: ['a'], hadMore: true, step: null }])
   })
 })
 

@@ -30,6 +30,7 @@ function reportsOf(said: Record<string, Said>): Map<string, Report> {
     roster: own,
     proved: proved ?? own?.ballot ?? 0,
     hasState: hasState ?? own !== null,
+    step: 0,
     linked: linked?.split('') ?? all.filter((other) => other !== id),
     former: null,
   })

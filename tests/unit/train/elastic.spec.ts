@@ -45,6 +45,8 @@ interface Member {
   breakLink(): void
   /** Asks for another group, as rank 0 does when a rank comes. */
   regroup(): void
+  /** The newest step from which it could continue. */
+  heldStep(): number
   /** Whether it has failed alone, and the run continues. */
   leavesAlone(): boolean
 }
@@ -98,6 +100,7 @@ function enter(
         new PeerError('peer.protocol', 'rank 0 on its link to rank 1: a frame is lost.'),
       ),
     regroup: () => trainer?.regroupSoon(),
+    heldStep: () => trainer?.heldStep ?? 0,
     leavesAlone: () => trainer?.leavesAlone ?? false,
     after: (step) => new Promise((resolve) => waiting.push({ step, resolve })),
   }
@@ -232,6 +235,8 @@ test.each(['adamw', 'sgd'] as const)(
     room.become(['a', 'c'])
     b.kill()
     await a.after(103)
+    // Kept long before, and kept again when the next group forms.
+    expect(a.heldStep()).toBeGreaterThanOrEqual(103)
     room.become(['c', 'd', 'e', 'f'])
     a.kill()
     const newcomers = ['d', 'e', 'f'].map((name) =>

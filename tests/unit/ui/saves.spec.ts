@@ -78,7 +78,13 @@ describe('a stop', () => {
 
   it('is at once where nothing is to be saved, it is saved already, or no step is made', () => {
     const inPause = play(training(3, 260, 0, auto), { type: 'event', event: paused, atMs: 0 })
-    const event = { event: 'undecided', missing: ['1.1'], hadMore: false, rank: 0 } as const
+    const event = {
+      event: 'undecided',
+      missing: ['1.1'],
+      hadMore: false,
+      step: 8,
+      rank: 0,
+    } as const
     const inDoubt = play(training(3, 260, 0, auto), { type: 'event', event, atMs: 0 })
     for (const first of [
       inPause,

@@ -487,19 +487,29 @@ describe('a run', () => {
   })
 
   it('names the members without which it cannot be sure to be the only run, until that is decided', () => {
-    const undecided = (missing: readonly string[] | null, hadMore = false) =>
+    const undecided = (
+      missing: readonly string[] | null,
+      hadMore = false,
+      step: number | null = 8,
+    ) =>
       ({
         type: 'event',
-        event: { event: 'undecided', missing, hadMore, rank: 0 },
+        event: { event: 'undecided', missing, hadMore, step, rank: 0 },
         atMs: 0,
       }) as const
     const before = training(3, 10)
     const [, second] = before.run!.members
     const waiting = play(before, undecided([`${second.id}.1`]))
     expect(statusOf(waiting).title).toBe('Waiting')
-    expect(statusOf(waiting).text).toContain(`${second.name} has not answered`)
+    expect(statusOf(waiting).text).toContain(
+      `${second.name} has not answered. Without it the run continues from step 8. If`,
+    )
     const lost = play(before, undecided([`${second.id}.1`], true))
-    expect(statusOf(lost).text).toContain(`${second.name} had newer steps than any tab here`)
+    expect(statusOf(lost).text).toContain(
+      `${second.name} had newer steps than any tab here, and has left or not answered. Without it the run continues from step 8: its later steps are lost, and computed again. If`,
+    )
+    const nobody = play(before, undecided([`${second.id}.1`], true, null))
+    expect(statusOf(nobody).text).toContain('No tab here has the state of the run: without it')
     expect(statusOf(play(waiting, undecided(null))).title).toBe('Training')
   })
 
@@ -547,7 +557,7 @@ describe('a run', () => {
     const told = (missing: readonly string[] | null) =>
       ({
         type: 'event',
-        event: { event: 'undecided', missing, hadMore: false, rank: 2 },
+        event: { event: 'undecided', missing, hadMore: false, step: 8, rank: 2 },
         atMs: 0,
       }) as const
     const waiting = play(training(3, 10, 2), told([`${makeMember(0).id}.1`]))

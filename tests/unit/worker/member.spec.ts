@@ -251,7 +251,7 @@ it('a rank that cannot decide is left out where the server knows that others tra
       { id: '1', rank: 0 },
     ],
   }
-  world.work({ event: 'undecided', missing: ['1.1'], hadMore: false, rank: 0 })
+  world.work({ event: 'undecided', missing: ['1.1'], hadMore: false, step: 8, rank: 0 })
   expect(world.asked).toEqual([['leftOut', 'the others continue']])
 })
 
@@ -267,16 +267,16 @@ it('a rank that has lost its links to the first one in the room gives up its pla
       ],
     }
     world.work({ event: 'roster', ballot: 70_000, members: ['1.1', '0.1'], rank: 1 })
-    world.work({ event: 'undecided', missing: ['1.1'], hadMore: false, rank: 1 })
+    world.work({ event: 'undecided', missing: ['1.1'], hadMore: false, step: 8, rank: 1 })
     await vi.advanceTimersByTimeAsync(11_000)
     expect(world.asked).toEqual([])
     await vi.advanceTimersByTimeAsync(3000)
     expect(world.asked[0]).toEqual(['leftOut', 'it has lost its links'])
     world.asked = []
     // The first one keeps its place.
-    world.work({ event: 'undecided', missing: null, hadMore: false, rank: 1 })
+    world.work({ event: 'undecided', missing: null, hadMore: false, step: 8, rank: 1 })
     world.work({ event: 'roster', ballot: 140_000, members: ['0.1', '1.1'], rank: 0 })
-    world.work({ event: 'undecided', missing: ['1.1'], hadMore: false, rank: 0 })
+    world.work({ event: 'undecided', missing: ['1.1'], hadMore: false, step: 8, rank: 0 })
     await vi.advanceTimersByTimeAsync(20_000)
     expect(world.asked).toEqual([])
   } finally {
