@@ -1,4 +1,5 @@
 import type { Browser, Download, Page } from 'playwright'
+import { meshLimit } from '../../src/peer/room/edges.ts'
 import { formatFragment, newRoomLink, type RoomLink } from '../../src/peer/room/secret.ts'
 import { isElasticWith, type TrainConfig } from '../../src/trainer/settings/config.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
@@ -17,7 +18,7 @@ export interface TabsOptions {
   worldSize: number
   /**
    * Of an elastic run: more tabs join up to the most as soon as it has begun, and it ends when it has too few for `timeoutMs`. Default: none
-   * join, and it ends with its last rank.
+   * join, and it ends with its last rank. At most `meshLimit`: a run of more ranks is not elastic, and ends with the first that is lost.
    */
   range?: RankRange
   /** The room that the tabs make; default: a new one. */
@@ -58,13 +59,20 @@ const downloadTimeoutMs = 30_000
  * Contract with the page: see `tabAddress`; it calls `__tabringMember`, `__tabringEvent` and `__tabringDone`, and with `save=1` rank 0 offers
  * its weights as a download before or after it calls `__tabringDone`. It has `__tabringContinueWithout`.
  * An elastic run continues without a tab that is lost once it has begun, and another tab joins it in its place.
- * errors: one line that names the rank: what the tab reported, a crash, an uncaught error, silence; or the signal's reason.
+ * errors: `config.invalid` for a range beyond `meshLimit`; one line that names the rank: what the tab reported, a crash, an uncaught error,
+ * silence; or the signal's reason.
  * Tabs stay open after a failure: the caller closes the browser.
  */
 export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   const { browser, worldSize, signal, range = { least: 1, most: worldSize } } = options
   const { timeoutMs, onEvent, config, restarts = new Restarts() } = options
   const { onNotice = () => undefined } = options
+  const most = Math.max(range.most, worldSize)
+  if (options.range && most > meshLimit)
+    throw new TabringError(
+      'config.invalid',
+      `trainInTabs: expected at most ${meshLimit} ranks in an elastic run, got ${most}. Lower the range, or omit it: the run then ends with the first rank that is lost.`,
+    )
   const fragment = formatFragment(options.room ?? newRoomLink())
   /** By tab, once it is there. */
   const pages: Page[] = []
