@@ -249,11 +249,12 @@ export class MemberRun {
     else this.#asking = setTimeout(() => this.#askServer(isInside && isLater), askMs)
   }
 
-  /** The connection to the server is back: it may be another process. */
+  /** The connection to the server is back, also after the run's end: it may be another process, and may not have heard what this tab said last. */
   back(): void {
     const { client } = this.#tab
     const { run, key, epoch } = this.#first
     if (this.#isDone) client.done(run ?? epoch)
+    else if (this.#isOut && key !== undefined) client.out(key)
     else if (key !== undefined && this.isRunning && !this.#mayBeAhead)
       client.ranks(key, this.#ballot, this.#members)
   }
@@ -384,8 +385,8 @@ export class MemberRun {
       )
       const ring = await this.#stats()
       const ended = this.#othersEnd()
-      this.#isDone = true
-      if (!this.#isOver) client.done(run ?? epoch)
+      this.#isDone = !this.#isOver
+      if (this.#isDone) client.done(run ?? epoch)
       await ended
       if (this.#isOver) {
         this.close()

@@ -86,6 +86,8 @@ export class RoomMember {
   #client: SignalClient | undefined
   #ports: LocalPorts | null = null
   #run: MemberRun | undefined
+  /** The newest that has ended: the server may not have heard that. */
+  #past: MemberRun | undefined
   /** Loaded for the first run. */
   #Run: typeof MemberRun | undefined
   /** In the newest run that this tab took part in. */
@@ -188,8 +190,8 @@ export class RoomMember {
     client.on('back', () => {
       tell(1, 'room', () => 'back in the room')
       this.#isServerLost = false
-      if (this.#run) this.#run.back()
-      else if (this.#former) client.out(this.#former.key)
+      const run = this.#run ?? this.#past
+      run?.back()
       this.#measure(client, this.#info ?? info)
       this.#options.onServerBack?.()
     })
@@ -354,6 +356,7 @@ export class RoomMember {
     })
     this.#measures?.runBegan()
     this.#options.onAssigned?.(assignment)
+    this.#past = undefined
     this.#run = new this.#Run!(
       {
         client: this.#requireClient(),
@@ -375,6 +378,7 @@ export class RoomMember {
   #ended(end: RunEnd): void {
     this.#rank = this.#run?.rank ?? this.#rank
     this.#former = this.#run?.former
+    this.#past = this.#run
     this.#run = undefined
     this.#hasStarted = false
     this.#measures?.runEnded()

@@ -5,7 +5,7 @@ import type { Assignment, Lobby } from '../../../src/peer/room/messages.ts'
 import { leftOutBecause } from '../../../src/peer/room/refusals.ts'
 import { newRoomLink } from '../../../src/peer/room/secret.ts'
 import type { SignalClient, SignalEvents, SignalOptions } from '../../../src/peer/tab/signal.ts'
-import { TabringError } from '../../../src/util/errors.ts'
+import { PeerError, TabringError } from '../../../src/util/errors.ts'
 import type {
   AdapterFacts,
   ComputeApi,
@@ -353,7 +353,47 @@ describe('another run of the same number', () => {
   })
 })
 
-it('says again that it is done where its connection was away when it said so', async () => {
+it('says again that it is done where its connection was away when it said so, until another run begins', async () => {
+  await running(2)
+  world.lobby = { state: 'running', members: [{ id: '0', rank: 0 }] }
+  world.finish()
+  await new Promise(setImmediate)
+  world.isInside = false
+  world.hear('away', new PeerError('signal.lost', 'the connection ended'))
+  await new Promise(setImmediate)
+  expect(ends).toMatchObject([{ ok: true }])
+  world.told = []
+  world.isInside = true
+  world.hear('back', { isSame: true })
+  expect(world.told).toEqual([['done', 1]])
+  world.hear('assign', { ...assignment(5, 2), run: 5, key: other })
+  world.hear('start', { epoch: 5, settings })
+  world.told = []
+  world.hear('back', { isSame: true })
+  expect(world.told).toEqual([['ranks', other, 5, ['0', '1']]])
+})
+
+it('says again that it is out of a run that continues without it', async () => {
+  await running(2)
+  world.fail(new TabringError('peer.lost', leftOutBecause('the others continue')))
+  await new Promise(setImmediate)
+  world.hear('back', { isSame: true })
+  expect(world.told).toEqual([
+    ['out', key],
+    ['out', key],
+  ])
+})
+
+it('says nothing of a run that failed when its connection is back', async () => {
+  await running(2)
+  world.fail(new TabringError('gpu.lost', 'the device was lost'))
+  await new Promise(setImmediate)
+  world.told = []
+  world.hear('back', { isSame: true })
+  expect(world.told).toEqual([])
+})
+
+it('says again that it is done where its connection is back before the others are', async () => {
   await running(2)
   world.lobby = { state: 'running', members: [{ id: '0', rank: 0 }] }
   world.finish()
