@@ -8,6 +8,8 @@ import type { Snapshot } from '../state/snapshot.ts'
 /** What came between ranks that found no way to each other, for people: who, why, and whom to leave out. */
 export interface Unreached {
   readonly title: string
+  /** Of those that it is about. */
+  readonly names: string
   /** The likely cause: one or two sentences. */
   readonly text: string
   /** For the maker: members to leave out of the next start, one choice each, by name. */
@@ -46,6 +48,7 @@ function unreachedBy(
   const choices = is === 'late' ? [ranks] : ranks.map((rank) => [rank])
   return {
     title,
+    names: names(ranks),
     text: causeOf(detail ?? '', names(ranks), is === 'pair'),
     without: isMaker(snapshot)
       ? choices

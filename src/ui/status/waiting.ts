@@ -37,13 +37,18 @@ export function waitingStatus(snapshot: Snapshot, wait: Wait): Status {
 }
 
 function barredStatus(snapshot: Snapshot, text: string): Status {
-  const reload = 'The run continues without this tab. Reload this tab to try again.'
+  const without = 'The run continues without this tab.'
   const unreached = unreachedOf(snapshot)
-  if (unreached) return { tone: 'bad', title: unreached.title, text: `${unreached.text} ${reload}` }
+  if (unreached) {
+    const { title, text: cause, names } = unreached
+    // Each two ranks of the run are linked: a reload alone changes nothing.
+    const then = `Reload this tab once it can reach ${names}, or after ${names} left.`
+    return { tone: 'bad', title, text: `${cause} ${without} ${then}` }
+  }
   return {
     tone: 'bad',
     title: 'This tab could not join',
-    text: reload,
+    text: `${without} Reload this tab to try again.`,
     more: { summary: 'Error details', text: asSentence(inPageWords(text)) },
   }
 }

@@ -121,7 +121,7 @@ describe('a tab that comes during a run', () => {
 })
 
 describe('a tab that could not join', () => {
-  it('names whom it cannot reach and asks for a reload when a rank has lost the link to it', async () => {
+  it('names whom it cannot reach and when to reload when a rank has lost the link to it', async () => {
     const tab = await LateTab.of(2)
     const { epoch } = await tab.link()
     const text = 'link to rank 2 (late): no connection: ICE failed.'
@@ -130,8 +130,42 @@ describe('a tab that could not join', () => {
     expect(tab.wait).toBe('barred')
     expect(statusOf(page)).toMatchObject({ tone: 'bad', title: 't1 cannot be reached' })
     expect(tab.text).toMatch(
-      /different networks.* The run continues without this tab\. Reload this tab to try again\.$/,
+      /different networks.* The run continues without this tab\. Reload this tab once it can reach t1, or after t1 left\.$/,
     )
+  })
+
+  it('is told when to reload where another newcomer cannot be reached, and joins then', async () => {
+    const tab = new LateTab()
+    await tab.start(2, true)
+    const { world } = tab
+    const text = 'no connection: ICE failed.'
+    /** Once newcomers have their links, but for the one between `first` and `name`. */
+    const fail = (name: string) => {
+      const { epoch } = world.last(name, 'assign')
+      const peerRank = world.last(name, 'assign').members.findIndex((one) => one.name === 'first')
+      world.say(name, { type: 'linkDown', epoch, peerRank, text })
+      tab.ready('t0', 't1', 'first')
+    }
+    world.join('first', roomA, infoOf('first'))
+    world.join('late', roomA, infoOf('late'))
+    await tab.see({ type: 'proposed', config }, { type: 'entered', hasRelay: false })
+    await tab.link()
+    fail('late')
+    await tab.dropped()
+    expect(world.all('first', 'start')).toHaveLength(1)
+    expect(tab.wait).toBe('barred')
+    expect(tab.text).toMatch(/Reload this tab once it can reach first, or after first left\.$/)
+    // A reload before that is in vain, and after that it is not.
+    world.say('late', { type: 'bye' })
+    world.join('early', roomA, infoOf('early'))
+    await world.env.advance(limits.joinMs)
+    fail('early')
+    expect(world.last('early', 'abort').text).toContain('first')
+    for (const name of ['early', 'first']) world.say(name, { type: 'bye' })
+    world.join('then', roomA, infoOf('then'))
+    await world.env.advance(limits.joinMs)
+    tab.ready('t0', 't1', 'then')
+    expect(world.all('then', 'start')).toHaveLength(1)
   })
 
   it('names whom it cannot reach when it has found that itself, while it compiles', async () => {
