@@ -1,10 +1,12 @@
 import { memberOf } from '../../peer/room/lives.ts'
 import type { Assignment } from '../../peer/room/messages.ts'
+import { lostRankIn } from '../../peer/room/refusals.ts'
 import type { StepParts } from '../../trainer/watch/run-events.ts'
 import type { RunEvent } from '../../worker/api.ts'
 import { append, last } from '../parts/series.ts'
 import { addMark, markOf } from './marks.ts'
 import type { Run } from './run.ts'
+import { rankName } from './run-facts.ts'
 import type { Action } from './snapshot.ts'
 import { isStop } from './stop-words.ts'
 
@@ -81,6 +83,7 @@ function inGroup(run: Run, { epoch, rank, worldSize, members, links }: Assignmen
     changes: isChanged ? [...run.changes, change] : run.changes,
     regrouped: isChanged ? null : run.regrouped,
     dealt: null,
+    silent: [],
   }
 }
 
@@ -132,11 +135,13 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
             ? (run.regrouped ?? { step: event.step, worldSize: event.worldSize })
             : null,
         joins: false,
-        lossText: null,
-        silent: [],
+        lostName: null,
       }
-    case 'lost':
-      return { ...run, lossText: event.text }
+    case 'lost': {
+      // The next group is told before it has begun, and numbers its ranks in another way.
+      const rank = lostRankIn(event.text)
+      return { ...run, lostName: rank === null ? 'a rank' : rankName(run, rank) }
+    }
     case 'undecided':
       return {
         ...run,

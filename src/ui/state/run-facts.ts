@@ -28,6 +28,9 @@ export function ranksApart(run: Run | null): readonly number[] {
   return here.length > 1 ? here : []
 }
 
+export const rankName = ({ members }: Run, rank: number): string =>
+  `rank ${rank} (${members[rank].name})`
+
 /** Ranks that this tab had no link to yet when the run ended because one could not be reached. */
 export function unreachedRanks({ run }: Snapshot): readonly number[] {
   if (run?.end?.kind !== 'failed' || run.end.code !== 'peer.unreachable') return []

@@ -116,8 +116,8 @@ export interface Run {
   }[]
   /** The step after which an elastic run continued with other ranks, the newest time; null before. */
   readonly regrouped: { readonly step: number; readonly worldSize: number } | null
-  /** Of the loss for which an elastic run waits for its next group; null while it trains. */
-  readonly lossText: string | null
+  /** Whose loss an elastic run deals with until its next group begins; null while it trains. */
+  readonly lostName: string | null
   /**
    * An elastic run waits for these, by name, until a person decides; null while it does not. `hadMore`: they had newer steps than any tab here.
    * `step`: the newest here, null where no tab has the run's state.
@@ -223,7 +223,7 @@ export function newRun(
     testedMs: 0,
     resumed: null,
     regrouped: null,
-    lossText: null,
+    lostName: null,
     undecided: null,
     silent: [],
     changes: [],

@@ -19,7 +19,7 @@ import {
   tabCount,
 } from '../state/room-facts.ts'
 import type { Phase, Run } from '../state/run.ts'
-import { goneRanks, hasOwnModels, isRunning } from '../state/run-facts.ts'
+import { goneRanks, hasOwnModels, isRunning, rankName } from '../state/run-facts.ts'
 import { continued, startsFrom } from '../state/save-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { stoppedBy } from '../state/stop-words.ts'
@@ -140,7 +140,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
     }
   }
   if (run.undecided) return undecidedStatus(run.undecided)
-  if (run.lossText !== null) return say(waitingWords(run, run.lossText))
+  if (run.lostName !== null) return say(waitingWords(run.lostName))
   switch (run.phase) {
     case 'connect':
       return say(
@@ -188,14 +188,9 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
   }
 }
 
-const rankName = ({ members }: Run, rank: number): string => `rank ${rank} (${members[rank]?.name})`
-
 /** Of an elastic run that has lost a rank and forms its next group. */
-function waitingWords(run: Run, text: string): string {
-  const rank = lostRankIn(text)
-  const who = rank === null ? 'a rank' : rankName(run, rank)
-  return `${asSentence(who)} was lost. The other ranks decide who trains on, and continue from the newest state that they have.`
-}
+const waitingWords = (who: string): string =>
+  `${asSentence(who)} was lost. The other ranks decide who trains on, and continue from the newest state that they have.`
 
 /** Of an elastic run whose ranks cannot be sure that no others train on without them, or that no steps are lost. */
 function undecidedStatus({ missing, hadMore, step }: NonNullable<Run['undecided']>): Status {

@@ -513,6 +513,25 @@ describe('a run', () => {
     expect(statusOf(play(waiting, undecided(null))).title).toBe('Training')
   })
 
+  it('names a lost rank as the group that has lost it numbers its ranks, until the next group begins', () => {
+    const event = (event: RunEvent) => ({ type: 'event', event, atMs: 0 }) as const
+    const before = training(3, 10)
+    const { epoch, members, links } = assignedGroup(3, 0)
+    const isSilent = play(before, event({ event: 'silent', who: 2, isSilent: true, rank: 0 }))
+    expect(statusOf(isSilent).text).toContain(`No answer from rank 2 (${members[2].name})`)
+    const text = 'rank 0 lost rank 2: its tab or worker closed.'
+    const lost = play(isSilent, event({ event: 'lost', text, rank: 0 }))
+    const worldSize = 2
+    const assignment = { epoch, links, members: members.slice(0, 2), worldSize, rank: 0 }
+    const decided = play(lost, { type: 'regrouped', assignment })
+    for (const snapshot of [lost, decided])
+      expect(statusOf(snapshot).text).toContain(`Rank 2 (${members[2].name}) was lost.`)
+    const told = { event: 'regrouped', step: 10, worldSize, rank: 0 } as const
+    const { text: said } = statusOf(play(decided, event(told)))
+    expect(said).toContain(`${members[2].name} left: the run continued from step 10.`)
+    expect(said).not.toContain('No answer')
+  })
+
   it('is paused and stopped by the first rank when the maker has left it', () => {
     const may = (snapshot: Snapshot) => [canPause(snapshot), canStop(snapshot)]
     const [maker, second, third] = [0, 1, 2].map((rank) => training(3, 10, rank))
