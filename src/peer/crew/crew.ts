@@ -56,6 +56,8 @@ export class Crew {
   #held: (() => void) | undefined
   #cancel: () => void = () => undefined
   #waiting: { resolve: (roster: Roster) => void; reject: (error: unknown) => void } | undefined
+  /** Why this member takes part no more. */
+  #error: PeerError | undefined
   /** The ballot of the roster that `next` has returned last. */
   #given = 0
 
@@ -118,7 +120,7 @@ export class Crew {
   next(isPlanned = false): Promise<Roster> {
     return new Promise((resolve, reject) => {
       if (this.#state === 'over') {
-        reject(new PeerError('peer.aborted', 'crew: this member is out of the run.'))
+        reject(this.#error)
         return
       }
       this.#waiting = { resolve, reject }
@@ -175,6 +177,14 @@ export class Crew {
   resign(why: string, isDone = false): void {
     if (this.#state === 'over') return
     this.#sayBye(why, isDone)
+    this.#end(new PeerError('peer.aborted', `crew: ${why}`))
+  }
+
+  /** Ends the run for all members that are linked to this one, or to one that is. */
+  abort(why: string): void {
+    if (this.#state === 'over') return
+    this.#links.send(this.#links.up, { type: 'abort', why: why.slice(0, 300) })
+    this.#stop(why)
     this.#end(new PeerError('peer.aborted', `crew: ${why}`))
   }
 
@@ -404,6 +414,9 @@ export class Crew {
         if (message.ballot === this.#promised && this.#state === 'stopped')
           this.#out('it has lost links to other members')
         return
+      case 'abort':
+        this.abort(message.why)
+        return
       case 'bye':
         this.#left(from, message)
     }
@@ -529,6 +542,7 @@ export class Crew {
     this.#held = undefined
     this.#decided()
     this.#state = 'over'
+    this.#error = error
     this.#waiting?.reject(error)
     this.#waiting = undefined
   }

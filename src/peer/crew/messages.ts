@@ -12,11 +12,13 @@ import { messageOf, PeerError } from '../../util/errors.ts'
  *   leave   leader -> member     it lacks links, and the others are too few while it counts: it is to come in again over new ones
  *   ping    member -> member     are you there? the server says that your connection to it has ended
  *   pong    member -> member     yes
+ *   abort   member -> all        the run is over for all, and why: each member passes it on
  *   bye     leaving -> all       it takes part no more; names the newest roster that it has entered, and whether its run is done
  */
 const ballot = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(2 ** 32 - 1))
 const id = v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.regex(/^[\w.-]+$/))
 const ids = v.pipe(v.array(id), v.maxLength(64), v.readonly())
+const why = v.pipe(v.string(), v.maxLength(300))
 const pastEntries = { ballot, members: ids }
 const past = v.strictObject(pastEntries)
 const roster = v.strictObject({
@@ -54,13 +56,14 @@ const schema = v.variant('type', [
   }),
   v.strictObject({ type: v.literal('roster'), roster }),
   v.strictObject({ type: v.literal('leave'), ballot }),
+  v.strictObject({ type: v.literal('abort'), why }),
   v.strictObject({ type: v.literal('ping') }),
   v.strictObject({ type: v.literal('pong') }),
   v.strictObject({
     type: v.literal('bye'),
     entered: ballot,
     isDone: v.boolean(),
-    why: v.pipe(v.string(), v.maxLength(300)),
+    why,
   }),
 ])
 export type CrewMessage = v.InferOutput<typeof schema>

@@ -324,7 +324,9 @@ class ComputeWorker implements ComputeApi {
   async abort(reason: string, isAlone = false): Promise<void> {
     const error = new PeerError('peer.aborted', reason)
     this.#abort?.abort(error)
-    if (!isAlone) this.#group?.abort(error)
+    if (isAlone) return
+    this.#group?.abort(error)
+    this.#crew?.abort(reason)
   }
 
   async pause(): Promise<void> {

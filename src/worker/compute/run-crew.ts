@@ -205,6 +205,11 @@ export class RunCrew {
     return new TabringError(code, leftOutBecause(message))
   }
 
+  /** Ends the run on all ranks, also while they form their next group. */
+  abort(why: string): void {
+    this.#crew.abort(why)
+  }
+
   /** The run is over on this rank. */
   end(isDone: boolean): void {
     this.#crew.resign(isDone ? 'its run is over' : 'it has left the run', isDone)

@@ -3,8 +3,10 @@ import { Crew } from '../../../src/peer/crew/crew.ts'
 import { decodeCrewMessage, encodeCrewMessage } from '../../../src/peer/crew/messages.ts'
 import { type CrewOptions, crewTimes, type Undecided } from '../../../src/peer/crew/options.ts'
 import type { Roster } from '../../../src/peer/crew/roster.ts'
+import { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
 import { type Fault, type MemoryLink, memoryPair } from '../../../src/peer/link/memory-link.ts'
+import { sessionDefaults } from '../../../src/peer/session/session-config.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 // Crews over memory links on a virtual clock. tests/unit/peer/elastic-simulation.spec.ts has them in whole worlds.
@@ -103,18 +105,70 @@ function silence(one: Member, all: readonly Member[]): void {
 const namesOf = async (next: Promise<Roster>) => (await world.until(next)).members.join('')
 
 describe('a lost member', () => {
-  test('the others have the next roster within a second', async () => {
+  test('the others have the next roster within half a second', async () => {
     const [a, b, c] = crewOf('abc')
     crash(b!)
     const next = [a!.crew.next(), c!.crew.next()]
     expect(await Promise.all(next.map(namesOf))).toEqual(['ac', 'ac'])
-    expect(world.now()).toBeLessThan(1000)
+    expect(world.now()).toBeLessThan(500)
     expect(a!.told).toEqual(['stop'])
     expect(c!.told).toEqual(['stop'])
     expect(a!.crew.roster).toEqual(c!.crew.roster)
     expect(a!.crew.roster!.before).toEqual([founding('abc')])
     a!.crew.proved()
     expect(a!.crew.roster!.before).toEqual([])
+  })
+
+  test('of one that says bye the others have the next roster within 200 ms', async () => {
+    const [a, b, c] = crewOf('abc')
+    b!.crew.resign('the tab was closed')
+    const next = [a!.crew.next(), c!.crew.next()]
+    expect(await Promise.all(next.map(namesOf))).toEqual(['ac', 'ac'])
+    expect(world.now()).toBeLessThan(200)
+  })
+
+  test('of one whose process has ended, while its links seem to be up, within half a second', async () => {
+    const all = crewOf('abc') as [Member, Member, Member]
+    const [a, b, c] = all
+    silence(b, all)
+    for (const { crew } of [a, c]) crew.isDead('b')
+    const next = [a.crew.next(), c.crew.next()]
+    expect(await Promise.all(next.map(namesOf))).toEqual(['ac', 'ac'])
+    expect(world.now()).toBeLessThan(500)
+  })
+
+  test('of one that falls silent the others are told after 3 seconds, and have the next roster after 8', async () => {
+    const all = crewOf('abc') as [Member, Member, Member]
+    const [, b] = all
+    const groups = all.map(
+      ({ crew }, rank) =>
+        new ProcessGroup({ rank, size: 3, epoch: 1, links: crew.openLinks(), env: world }),
+    )
+    await world.until(Promise.all(groups.map((group) => group.ready())))
+    const beganMs = world.now()
+    silence(b, all)
+    const shownMs: number[] = []
+    const lostMs: number[] = []
+    const next = [0, 2].map((rank) => {
+      const group = groups[rank]!
+      group.onsuspect = () => shownMs.push(world.now() - beganMs)
+      const failed = group.barrier().catch(() => lostMs.push(world.now() - beganMs))
+      return failed.then(() => all[rank]!.crew.next())
+    })
+    expect(await Promise.all(next.map(namesOf))).toEqual(['ac', 'ac'])
+    const { pingMs, suspectMs, deadMs } = sessionDefaults
+    expect([suspectMs, deadMs]).toEqual([3000, 8000])
+    // Counted from the last ping, and looked at twice in the time between two.
+    for (const [told, ms] of [
+      [shownMs, suspectMs],
+      [lostMs, deadMs],
+    ] as const) {
+      expect(told).toHaveLength(2)
+      expect(Math.min(...told)).toBeGreaterThan(ms - pingMs)
+      expect(Math.max(...told)).toBeLessThanOrEqual(ms + pingMs)
+    }
+    expect(world.now() - beganMs).toBeLessThan(deadMs + pingMs + crewTimes.answerMs)
+    for (const group of groups) group.destroy()
   })
 
   test('one that says bye is dead at once, and does not count', async () => {
@@ -145,6 +199,34 @@ describe('a lost member', () => {
     const { leadMs, answerMs } = crewTimes
     expect(world.now()).toBeGreaterThan(leadMs)
     expect(world.now()).toBeLessThan(leadMs * 1.5 + answerMs + 100)
+  })
+})
+
+describe('an end that a person asks for', () => {
+  test('reaches members that form their next group, and newcomers of one of them', async () => {
+    const [a, b, c] = crewOf('abc') as [Member, Member, Member]
+    const joiner = join('x', [c])
+    await world.advance(100)
+    crash(b)
+    const ended = [a, c, joiner].map(({ crew }) =>
+      expect(crew.next()).rejects.toThrow(/^crew: stopped by Ada\.$/),
+    )
+    a.crew.abort('stopped by Ada.')
+    await world.advance(100)
+    await Promise.all(ended)
+    expect(a.crew.roster!.ballot).toBe(1)
+  })
+
+  test('ends the group of a member that has entered the next roster already', async () => {
+    const [a, b, c] = crewOf('abc') as [Member, Member, Member]
+    crash(b)
+    const next = [a.crew.next(), c.crew.next()]
+    await Promise.all(next.map(namesOf))
+    expect(c.told).toEqual(['stop'])
+    a.crew.abort('stopped by Ada.')
+    await world.advance(100)
+    expect(c.told).toEqual(['stop', 'stop'])
+    await expect(c.crew.next()).rejects.toThrow(/^crew: stopped by Ada\.$/)
   })
 })
 
@@ -400,6 +482,6 @@ describe('what a link carries', () => {
     await world.advance(crewTimes.joinMs)
     await refused
     expect(joiner.told).toEqual(['out'])
-    await expect(joiner.crew.next()).rejects.toThrow(/out of the run/)
+    await expect(joiner.crew.next()).rejects.toThrow(/nobody has let it in/)
   })
 })
