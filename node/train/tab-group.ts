@@ -56,8 +56,10 @@ export type TabEvent =
   | { event: 'dealt'; step: number; samples: readonly number[]; rank: number }
   /** With `exact`: who trains after that step. */
   | (Extract<LoggedEvent, { event: 'group' }> & { rank: number })
-  /** With `exact`: after that step ranks were found to have other bits than the run. */
+  /** After that step one had lost its device and opened another; with `exact` also, ranks were found to have other bits than the run. */
   | { event: 'unlike'; step: number; text: string; isLasting: boolean; rank: number }
+  /** A rank is lost, and the others decide who trains on. */
+  | { event: 'lost'; text: string; rank: number }
   /** The run continues after that step with other ranks. */
   | { event: 'regrouped'; step: number; worldSize: number; rank: number }
   /**

@@ -189,7 +189,12 @@ export class Recovery {
         this.lostDevices++
         current = await reopen()
       }
-      return { group: next, runtime: current, ...settled }
+      return {
+        group: next,
+        runtime: current,
+        ...settled,
+        differed: differed ?? deviceLoss(group.error, loss),
+      }
     } catch (thrown) {
       // Another loss while ranks were meeting.
       if (this.#follows(next.error)) {
@@ -224,6 +229,16 @@ export class Recovery {
     return (await Promise.race([lost, stays])) !== undefined
   }
 }
+
+/** A lost device, as ranks tell of what has struck one of them and is mended. */
+const deviceLoss = (error: PeerError | undefined, loss = ''): Settled['differed'] =>
+  isLoss(error)
+    ? {
+        ranks: [],
+        text: `${loss.replace(/\.$/, '').slice(0, 300)} and opened another`,
+        isLasting: false,
+      }
+    : undefined
 
 /** What a device that is about to be lost makes of a command: an error of its own, or one of the browser's. */
 const mayBeLoss = (error: unknown): boolean =>

@@ -85,10 +85,13 @@ export type RunEvent =
   /** A linked rank has been silent for some seconds, or is heard again. */
   | { event: 'silent'; who: number; isSilent: boolean; rank: number }
   | {
-      /** With `exact`, told by every rank: after `step` ranks were found to compute or to hold other bits than the run's. */
+      /**
+       * Told by every rank of an elastic run: after `step` one had lost its device and opened another; with `exact` also, ranks were found to
+       * compute or to hold other bits than the run's.
+       */
       event: 'unlike'
       step: number
-      /** Those; none where it was another group that found it. */
+      /** Those with other bits; none where another group found them. */
       ranks: readonly number[]
       text: string
       /** From then on the run is no longer the same bits as with other ranks. */
