@@ -52,7 +52,7 @@ const leftOutMark = 'the run continues without this tab: '
 export const isLeftOut = (text: string): boolean => text.includes(leftOutMark)
 
 /** What the server tells of ranks and newcomers that could not be linked in time begins so. */
-export const lateMark = 'not every rank had its links within '
+export const lateMark = 'not every rank had its links'
 
 /** Thrown if the signaling server refuses a request. */
 export class SignalError extends PeerError {

@@ -163,7 +163,7 @@ export class Linking {
 
   lateText(): string {
     const names = this.late.map((at) => this.nameOf(at)).join(', ')
-    return `${lateMark}${this.readyMs} ms: missing ${names}.`
+    return `${lateMark} within ${this.readyMs} ms: missing ${names}.`
   }
 
   downText(at: number, { peerRank, text }: MessageOf<'linkDown'>): string {

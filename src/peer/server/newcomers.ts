@@ -1,7 +1,7 @@
 import { withoutEpoch } from '../collective/failure.ts'
 import { meshLimit } from '../room/edges.ts'
 import type { JsonValue, MessageOf } from '../room/messages.ts'
-import { leftOutBecause } from '../room/refusals.ts'
+import { lateMark, leftOutBecause } from '../room/refusals.ts'
 import { Linking, type Member, planFor, type RunRoom } from './linking.ts'
 
 /** What newcomers need of the run that they come to. */
@@ -28,7 +28,8 @@ export interface BegunRun {
  * at a time:
  *
  *   newcomer -1 s-> assign to ranks and newcomers -all ready-> start: the newcomers are ranks
- *                     |  linkDown, abort of a newcomer: without it, for the rest of the run
+ *                     |  linkDown, abort of a newcomer: without it, for the rest of the run; after linkDown of one that was a rank until it
+ *                     |  is heard again
  *                     |  a rank or a newcomer is lost: without it
  *                     |  not ready in time: without those newcomers, until they are heard again
  *                     +-no newcomer left-> abort to the ranks, which close its links
@@ -130,7 +131,13 @@ export class Newcomers {
         if (!linking.hasLink(at, peerRank, 'linkDown') || !this.isOn) return true
         // Every link has a newcomer, and newcomers come after all ranks.
         const why = linking.downText(at, message)
-        if (!linking.places[peerRank].isOut) this.leaveOut(Math.max(at, peerRank), why, this.barred)
+        if (!linking.places[peerRank].isOut) {
+          const newcomer = Math.max(at, peerRank)
+          // Links to one that was a rank have worked before.
+          if (linking.places[newcomer].member.outOf === this.run.key)
+            this.leaveOut(newcomer, `${lateMark}: ${why}`, this.silent)
+          else this.leaveOut(newcomer, why, this.barred)
+        }
         this.settle(why)
         return true
       }

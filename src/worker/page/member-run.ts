@@ -1,7 +1,7 @@
 import { sumStats } from '../../peer/link/link.ts'
 import { lifeOf, memberOf } from '../../peer/room/lives.ts'
 import type { AssignedLink, Assignment, JsonValue, RunNow } from '../../peer/room/messages.ts'
-import { isLeftOut } from '../../peer/room/refusals.ts'
+import { isLeftOut, leftOutBecause } from '../../peer/room/refusals.ts'
 import { machineKey, machinesOf } from '../../peer/room/topology.ts'
 import type { LocalPorts } from '../../peer/tab/local-ports.ts'
 import type { SignalClient } from '../../peer/tab/signal.ts'
@@ -101,6 +101,8 @@ export class MemberRun {
   #undecided: { readonly sinceMs: number; readonly missing: readonly string[] } | undefined
   /** The others continue without this tab. */
   #isOut = false
+  /** The worker has trained, or trains. */
+  #hasBegun = false
   /** A rank that has joined a run and fails before its first step ends its own part alone. */
   #hasTrained = false
   /** The worker has come to the good end of its part. */
@@ -123,7 +125,7 @@ export class MemberRun {
     for (const [at, member] of members.entries())
       this.#known.set(member.id, { member, link: links.find(({ peerRank }) => peerRank === at) })
     this.#links = this.#formLinks(assignment, this.#prepare(assignment))
-    this.#links.connected.catch((error) => this.fail(error, epoch))
+    this.#links.connected.catch((error) => this.fail(this.#unlinked(error), epoch))
   }
 
   get rank(): number {
@@ -160,8 +162,20 @@ export class MemberRun {
   /** The life of this tab in an elastic run that continues without it. */
   get former(): { readonly key: string; readonly life: FormerLife } | undefined {
     const { key } = this.#first
-    if (key === undefined || !this.#isOut) return undefined
-    return { key, life: { id: this.#self, entered: this.#ballot } }
+    if (key === undefined) return undefined
+    if (this.#isOut) return { key, life: { id: this.#self, entered: this.#ballot } }
+    // It has not come in again yet.
+    const life = this.#hasBegun ? null : this.#tab.formerIn(key)
+    return life ? { key, life } : undefined
+  }
+
+  /** Why this tab has no links. One that was a rank of this run had them, and gets others. */
+  #unlinked(thrown: unknown): Error {
+    const error = toError(thrown)
+    const isUnreachable = error instanceof PeerError && error.code === 'peer.unreachable'
+    return isUnreachable && this.former
+      ? new PeerError('peer.lost', leftOutBecause(error.message))
+      : error
   }
 
   /** Takes an assignment of this run: links to newcomers form, while ranks train on. False for one of another run. */
@@ -368,6 +382,7 @@ export class MemberRun {
     const { client, compute, listener, marks } = this.#tab
     const { run, key, epoch } = this.#first
     this.isRunning = true
+    this.#hasBegun = true
     this.#settings = settings
     marks.mark('sent')
     try {

@@ -213,6 +213,21 @@ describe('newcomers', () => {
     },
   )
 
+  it('one that was a rank and cannot be linked is linked again once it is heard', async () => {
+    const ids = await begun(3)
+    say('t0', 65_537, ['t0', 't1'])
+    world.say('t2', { type: 'out', key: keyOf('t2') })
+    await world.env.advance(limits.joinMs)
+    world.say('t0', { type: 'linkDown', epoch: 2, peerRank: 2, text: 'no way' })
+    expect(world.last('t2', 'abort').text).toBe(
+      'epoch 2: the run continues without this tab: not every rank had its links: rank 0 (t0) lost its link to rank 2 (t2): no way',
+    )
+    await world.env.advance(limits.pingMs + limits.joinMs)
+    expect(world.last('t2', 'assign')).toMatchObject({ epoch: 3, joining: 1 })
+    ready(ids)
+    expect(await ranksOf('t0')).toEqual(ids)
+  })
+
   it('one that aborts is left out for the rest of the run, and the ranks close its links', async () => {
     const ids = await begun(2)
     await linking('late')

@@ -24,6 +24,7 @@ interface World {
   /** Of the worker. */
   asked: unknown[][]
   prepared: Promise<void>
+  linked: Promise<void>
   hear: <K extends keyof SignalEvents>(event: K, value: SignalEvents[K]) => void
   work: (event: RunEvent) => void
   /** The worker's run ends. */
@@ -79,7 +80,7 @@ vi.mock('../../../src/worker/page/leave-on-page-hide.ts', () => ({
 
 vi.mock('../../../src/worker/page/connect.ts', () => ({
   formLinks: ({ prepared }: FormLinksOptions): Partial<RingLinks> => ({
-    connected: Promise.resolve(prepared),
+    connected: Promise.all([prepared, world.linked]).then(() => undefined),
     stats: async () => ({ total: sumStats([]), links: [] }),
     close: () => undefined,
   }),
@@ -122,6 +123,7 @@ beforeEach(() => {
   world.told = []
   world.asked = []
   world.prepared = Promise.resolve()
+  world.linked = Promise.resolve()
   world.lobby = null
   world.isInside = true
   world.hear = () => undefined
@@ -308,6 +310,25 @@ it('a rank that the others continue without asks the server to come in again, as
     ids: [null, '1.3'],
     former: { id: '0.1', entered: 1 },
   })
+})
+
+it('a rank that was left out and cannot be linked yet waits for other links, and comes in as another life', async () => {
+  await running(2)
+  world.fail(new TabringError('peer.lost', leftOutBecause('the others continue')))
+  await new Promise(setImmediate)
+  for (const epoch of [3, 4]) {
+    world.linked = Promise.reject(new PeerError('peer.unreachable', 'no link to rank 1.'))
+    world.hear('assign', { ...assignment(epoch, 2), joining: 1 })
+    await new Promise(setImmediate)
+    expect(ends.at(-1)).toMatchObject({
+      ok: false,
+      error: { code: 'peer.lost', message: leftOutBecause('no link to rank 1.') },
+    })
+  }
+  world.linked = Promise.resolve()
+  world.hear('assign', { ...assignment(5, 2), joining: 1 })
+  world.hear('start', { epoch: 5, settings })
+  expect(world.membership?.crew).toMatchObject({ self: '0.5', former: { id: '0.1', entered: 1 } })
 })
 
 describe('another run of the same number', () => {
