@@ -1,6 +1,15 @@
-import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { seededRandom } from '../../../src/util/virtual-env.ts'
+import {
+  continuedWithout,
+  joined,
+  openInOwnProcess,
+  reaches,
+  says,
+  stepOf,
+  watchRegroup,
+  words,
+} from '../../support/elastic-tabs.ts'
 import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 
@@ -8,14 +17,6 @@ import { driveRooms } from '../../support/page-rooms.ts'
 
 const { openRoom, openTab, openContext, browser, picture, actOn } = driveRooms()
 const query = '?epochs=1&steps=240&maxStepsPerSec=20'
-
-const stepOf = async (page: Page): Promise<number> =>
-  Number.parseInt((await page.locator('.progress-words').textContent()) ?? '0', 10)
-
-const reaches = (page: Page, step: number) =>
-  expect.poll(() => stepOf(page), { timeout: 90_000 }).toBeGreaterThanOrEqual(step)
-
-const words = (page: Page) => page.locator('.status .words p').first().textContent()
 
 test.each([
   ['of one browser, by ports', true],
@@ -26,14 +27,11 @@ test.each([
     const pages = await openRoom(3, query, isShared)
     await button(pages[0], 'Start').click()
     await reaches(pages[0], 60)
-    await pages[1].close()
-    const closedAtMs = Date.now()
     const others = [pages[0], pages[2]]
-    await expect
-      .poll(() => words(pages[0]), { timeout: 30_000 })
-      .toMatch(/left: the run continued from step \d+\.$/)
-    const ms = Date.now() - closedAtMs
-    console.log(`trains on ${ms} ms after the tab closed`)
+    const regrouped = await watchRegroup(pages[0])
+    await pages[1].close()
+    const ms = await regrouped()
+    console.log(`the next step ${ms} ms after the loss was noticed`)
     expect(ms).toBeLessThan(5000)
     await Promise.all(others.map((page) => see(page, 'Finished', 120_000)))
     const hashes = await Promise.all(others.map(hashOf))
@@ -47,12 +45,8 @@ test('a tab that opens the link joins the run; another crashes; the rest finish'
   await button(pages[0], 'Start').click()
   await reaches(pages[0], 30)
   const late = await openTab(pages[0].context(), await invite(pages[0]))
-  await expect
-    .poll(() => words(late), { timeout: 60_000 })
-    .toMatch(/This tab joined after step \d+\.$/)
-  await expect
-    .poll(() => words(pages[0]))
-    .toMatch(/^3 ranks .* joined: the run continued from step \d+\.$/)
+  await says(late, joined)
+  await says(pages[0], /^3 ranks .* joined: the run continued from step \d+\.$/)
   await picture(pages[0], 'elastic')
   const crashed = pages[1].waitForEvent('crash')
   await pages[1].goto('chrome://crash').catch(() => undefined) // never answers
@@ -76,7 +70,7 @@ test.each([3, 12])(
     const title = await late.locator('.status h2').innerText()
     console.log(`${left} steps before the end: the late tab says ${title}`)
     await button(maker, 'Start again').click()
-    await expect.poll(() => words(late), { timeout: 60_000 }).toMatch(/^3 ranks/)
+    await says(late, /^3 ranks/)
     await Promise.all([...pages, late].map((page) => see(page, 'Finished', 60_000)))
     const [hash, ...others] = await Promise.all([...pages, late].map(hashOf))
     expect(others).toEqual([hash, hash])
@@ -91,32 +85,12 @@ test('the maker removes a tab from an elastic run: the others train on', async (
   await Promise.all(pages.map((page) => see(page, 'Training')))
   await actOn(maker, 2, 'Remove')
   await third.locator('.notice[data-kind="removed"]').waitFor()
-  for (const page of [maker, second])
-    await expect
-      .poll(() => words(page), { timeout: 30_000 })
-      .toMatch(/left: the run continued from step \d+\.$/)
+  for (const page of [maker, second]) await says(page, continuedWithout)
   const step = await stepOf(maker)
   await reaches(maker, step + 5)
   await button(maker, 'Stop').click()
   await see(second, 'Stopped')
 }, 120_000)
-
-/** Ids of the browser's renderer processes. */
-async function renderers(): Promise<number[]> {
-  const session = await browser().newBrowserCDPSession()
-  const { processInfo } = await session.send('SystemInfo.getProcessInfo')
-  await session.detach()
-  return processInfo.flatMap(({ type, id }) => (type === 'renderer' ? [id] : []))
-}
-
-/** Sends a signal to a process; one that the browser kept in reserve may be gone. */
-function signal(id: number, name: NodeJS.Signals): void {
-  try {
-    process.kill(id, name)
-  } catch {
-    // gone
-  }
-}
 
 const seed = Number(process.env.TABRING_SEED ?? 1)
 
@@ -130,34 +104,37 @@ test('tabs close, crash, stop answering and come at random steps: the rest reach
   const pages = await openRoom(3, `${settings}&maxStepsPerSec=20`)
   const [maker, second] = pages
   const link = await invite(maker)
-  const before = new Set(await renderers())
-  const stopped = await openTab(await openContext(), link)
+  const stopped = await openInOwnProcess(browser(), async () => openTab(await openContext(), link))
   await seeMembers(maker, 4)
-  const own = (await renderers()).filter((id) => !before.has(id))
-  expect(own).not.toEqual([])
+  await maker.bringToFront()
   await button(maker, 'Start').click()
-  const tellsLeft = (page: Page, text: RegExp) =>
-    expect.poll(() => words(page), { timeout: 60_000 }).toMatch(text)
+  const losing = async (how: string, lose: () => void) => {
+    const regrouped = await watchRegroup(maker)
+    lose()
+    const ms = await regrouped()
+    console.log(`${how}: the next step ${ms} ms after the loss was noticed`)
+    expect(ms).toBeLessThan(2000)
+  }
   try {
     await reaches(maker, steps[0])
-    await second.close()
-    await tellsLeft(maker, / left: the run continued from step \d+\.$/)
+    await losing('closed', () => void second.close())
     await reaches(maker, steps[1])
-    for (const id of own) signal(id, 'SIGSTOP')
     const stoppedAtMs = Date.now()
-    await tellsLeft(maker, /No answer from rank \d \(.+\) for more than 3 seconds\./)
+    const isLost = losing('stopped', () => stopped.signal('SIGSTOP'))
+    await says(maker, /No answer from rank \d \(.+\) for more than 3 seconds\./)
     console.log(`silence shown ${Date.now() - stoppedAtMs} ms after the tab stopped`)
-    await tellsLeft(maker, / left: the run continued from step \d+\.$/)
+    await isLost
     const lostMs = Date.now() - stoppedAtMs
     console.log(`trains on ${lostMs} ms after the tab stopped`)
     // Eight seconds of silence, and the next roster.
     expect(lostMs).toBeLessThan(13_000)
     await reaches(maker, steps[2])
     const late = await openTab(maker.context(), link)
-    await tellsLeft(maker, / joined: the run continued from step \d+\.$/)
+    await says(maker, / joined: the run continued from step \d+\.$/)
     await reaches(maker, steps[3])
-    pages[2].goto('chrome://crash').catch(() => undefined) // never answers
-    await tellsLeft(maker, / left: the run continued from step \d+\.$/)
+    await losing('crashed', () => {
+      pages[2].goto('chrome://crash').catch(() => undefined) // never answers
+    })
     await Promise.all([maker, late].map((page) => see(page, 'Finished', 120_000)))
     const hash = await hashOf(maker)
     expect(await hashOf(late)).toBe(hash)
@@ -167,8 +144,8 @@ test('tabs close, crash, stop answering and come at random steps: the rest reach
     expect(await hashOf(alone)).toBe(hash)
     expect(await words(maker)).toMatch(/^9\d\.\d+ % of the test samples are right/)
   } finally {
-    for (const id of own) signal(id, 'SIGKILL')
-    await stopped.close().catch(() => undefined)
+    stopped.signal('SIGKILL')
+    await stopped.page.close().catch(() => undefined)
   }
 }, 300_000)
 
@@ -200,11 +177,10 @@ test('a tab whose memory is damaged takes the state of the others, and all end w
     }
   })
   for (const page of pages)
-    await expect
-      .poll(() => words(page), { timeout: 60_000 })
-      .toMatch(
-        /After step \d+ the state of rank 1 differed from that of ranks 0 and 2, and is replaced by it\./,
-      )
+    await says(
+      page,
+      /After step \d+ the state of rank 1 differed from that of ranks 0 and 2, and is replaced by it\./,
+    )
   await Promise.all(pages.map((page) => see(page, 'Finished', 120_000)))
   const [alone] = await openRoom(1, settings)
   await button(alone, 'Start').click()

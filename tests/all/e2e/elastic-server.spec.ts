@@ -1,5 +1,13 @@
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
+import {
+  joined,
+  openInOwnProcess,
+  reaches,
+  says,
+  stepOf,
+  words,
+} from '../../support/elastic-tabs.ts'
 import { freePort } from '../../support/free-port.ts'
 import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
@@ -8,15 +16,7 @@ import { startNode, type ToldProcess } from '../../support/told-process.ts'
 
 // An elastic run needs no server once it has begun, and finds one that comes back.
 
-const { openTab, openContext } = driveRooms()
-
-const words = (page: Page) => page.locator('.status .words p').first().textContent()
-const stepOf = async (page: Page): Promise<number> =>
-  Number.parseInt((await page.locator('.progress-words').textContent()) ?? '0', 10)
-const reaches = (page: Page, step: number) =>
-  expect.poll(() => stepOf(page), { timeout: 90_000 }).toBeGreaterThanOrEqual(step)
-const says = (page: Page, text: RegExp) =>
-  expect.poll(() => words(page), { timeout: 60_000 }).toMatch(text)
+const { openTab, openContext, browser } = driveRooms()
 
 /** `npm start` on that port. */
 async function startServer(port: number): Promise<ToldProcess> {
@@ -26,10 +26,10 @@ async function startServer(port: number): Promise<ToldProcess> {
 }
 
 /** Two tabs of two browser profiles, which train; of three the second has two. */
-async function trainInTwo(port: number, tabs = 2): Promise<[Page, Page]> {
+async function trainInTwo(port: number, { tabs = 2, steps = 200 } = {}): Promise<[Page, Page]> {
   const maker = await openTab(
     await openContext(),
-    `http://localhost:${port}/?demo=digits&steps=200&maxStepsPerSec=15`,
+    `http://localhost:${port}/?demo=digits&steps=${steps}&maxStepsPerSec=15`,
   )
   await see(maker, 'Alone in the room')
   const context = await openContext()
@@ -124,7 +124,7 @@ test('without a server the first rank that is left pauses and stops the run when
   const port = await freePort()
   const server = await startServer(port)
   try {
-    const [maker, second] = await trainInTwo(port, 3)
+    const [maker, second] = await trainInTwo(port, { tabs: 3 })
     const [third] = second.context().pages().slice(1)
     expect(await button(second, 'Stop').count()).toBe(0)
     await kill(server)
@@ -140,6 +140,34 @@ test('without a server the first rank that is left pauses and stops the run when
     await button(second, 'Stop').click()
     for (const page of [second, third])
       await says(page, /stopped the run at step \d+\. No run can start without it\./)
+  } finally {
+    await kill(server)
+  }
+}, 200_000)
+
+test('without a server a Stop between two groups ends the run for all', async () => {
+  const port = await freePort()
+  const server = await startServer(port)
+  try {
+    const [maker, second] = await trainInTwo(port, { steps: 2000 })
+    const link = await invite(maker)
+    const sleeper = await openInOwnProcess(browser(), async () =>
+      openTab(await openContext(), link),
+    )
+    try {
+      await says(sleeper.page, joined)
+      await kill(server)
+      await says(maker, /The server is gone; the run continues without it/)
+      sleeper.signal('SIGSTOP')
+      // Now the two wait some seconds for the answer of the third.
+      await says(maker, /Rank 2 \(.+\) was lost\. The other ranks decide/)
+      await button(maker, 'Stop').click()
+      for (const page of [maker, second])
+        await says(page, /stopped the run at step \d+\. No run can start without it\./)
+    } finally {
+      sleeper.signal('SIGKILL')
+      await sleeper.page.close()
+    }
   } finally {
     await kill(server)
   }

@@ -1,0 +1,101 @@
+import type { Browser, Page } from 'playwright'
+import { expect } from 'vitest'
+
+// What tabs of an elastic run say, and what strikes them.
+
+export const stepOf = async (page: Page): Promise<number> =>
+  Number.parseInt((await page.locator('.progress-words').textContent()) ?? '0', 10)
+
+/** Resolves once the page has shown that step, or a later one. */
+export const reaches = (page: Page, step: number) =>
+  expect.poll(() => stepOf(page), { timeout: 90_000 }).toBeGreaterThanOrEqual(step)
+
+/** The sentences under the status. */
+export const words = (page: Page) => page.locator('.status .words p').first().textContent()
+
+export const says = (page: Page, text: RegExp, timeout = 60_000) =>
+  expect.poll(() => words(page), { timeout }).toMatch(text)
+
+/** What a tab that trains on without another one says. */
+export const continuedWithout = / left: the run continued from step \d+\./
+/** What a tab that has joined says. */
+export const joined = /This tab joined after step \d+\./
+
+/** Watches for the page's next loss. Returns what resolves with the time from the first word of it to the next step that is shown. units: ms. */
+export async function watchRegroup(page: Page): Promise<() => Promise<number>> {
+  // A tab behind another draws a frame a second.
+  await page.bringToFront()
+  const watch = await page.evaluateHandle(() => {
+    const textOf = (selector: string) => document.querySelector(selector)?.textContent ?? ''
+    let lost: { atMs: number; step: number } | undefined
+    const over = new Promise<number>((resolve) => {
+      const observer = new MutationObserver(() => {
+        const step = Number.parseInt(textOf('.progress-words'), 10)
+        const text = textOf('.status .words p')
+        if (/ was lost\. The other ranks decide/.test(text)) lost ??= { atMs: Date.now(), step }
+        if (!lost || step <= lost.step) return
+        observer.disconnect()
+        resolve(Date.now() - lost.atMs)
+      })
+      observer.observe(document.body, { subtree: true, childList: true, characterData: true })
+    })
+    return { over }
+  })
+  return () => watch.evaluate(({ over }) => over)
+}
+
+/** Ids of the browser's renderer processes. */
+async function renderers(browser: Browser): Promise<number[]> {
+  const session = await browser.newBrowserCDPSession()
+  const { processInfo } = await session.send('SystemInfo.getProcessInfo')
+  await session.detach()
+  return processInfo.flatMap(({ type, id }) => (type === 'renderer' ? [id] : []))
+}
+
+/** A tab, and what sends signals to its renderer processes. */
+export interface OwnProcess {
+  readonly page: Page
+  signal(name: NodeJS.Signals): void
+}
+
+/** Opens a tab in a profile of its own, so that its processes are those that come meanwhile. Other tabs must be open, with all that they start. */
+export async function openInOwnProcess(
+  browser: Browser,
+  open: () => Promise<Page>,
+): Promise<OwnProcess> {
+  const before = new Set(await renderers(browser))
+  const page = await open()
+  const own = (await renderers(browser)).filter((id) => !before.has(id))
+  expect(own).not.toEqual([])
+  return {
+    page,
+    signal(name) {
+      for (const id of own) {
+        try {
+          process.kill(id, name)
+        } catch {
+          // One that the browser kept in reserve may be gone.
+        }
+      }
+    },
+  }
+}
+
+/**
+ * Lets a tab lose its WebRTC connections, both ways and without a word, and get them back. Call it before they are made: the browser looks at
+ * those alone that began under an emulated network.
+ */
+export async function silenceable(page: Page): Promise<(isSilent: boolean) => Promise<void>> {
+  const session = await page.context().newCDPSession(page)
+  await session.send('Network.enable')
+  // Without some latency the browser emulates nothing.
+  const ordinary = { offline: false, latency: 1, downloadThroughput: -1, uploadThroughput: -1 }
+  const set = async (isSilent: boolean) => {
+    await session.send('Network.emulateNetworkConditions', {
+      ...ordinary,
+      packetLoss: isSilent ? 100 : 0,
+    })
+  }
+  await set(false)
+  return set
+}
