@@ -5,6 +5,7 @@ import { parseOptions } from '../node/train/options.ts'
 import { seededRandom } from '../src/util/virtual-env.ts'
 import { repository } from '../tests/support/repository.ts'
 import { churn, worldsOf } from './exact/churn.ts'
+import type { Stop } from './exact/stops.ts'
 
 interface Done {
   readonly seconds: number
@@ -75,16 +76,27 @@ async function inEachNumber(): Promise<void> {
   }
 }
 
+const inSeconds = (ms: number) => (ms / 1000).toFixed(2)
+/** Changes of ranks that have taken too long. */
+const late: string[] = []
+
 async function withChurn(): Promise<void> {
   const parsed = parseOptions(['--exact', ...flags])
   if (parsed.kind === 'help') return
   const row = (
     name: string,
     hashes: Iterable<string>,
-    stops: readonly number[],
+    stops: readonly Stop[],
     shares: readonly number[] = [],
   ) => {
-    const seconds = stops.map((ms) => (ms / 1000).toFixed(2)).join(', ')
+    const seconds = stops.map(({ isLoss, ms }) => `${isLoss ? '' : '+'}${inSeconds(ms)}`).join(', ')
+    for (const { isLoss, ms, mostMs } of stops)
+      if (ms > mostMs)
+        late.push(
+          isLoss
+            ? `${name}: the next step came ${inSeconds(ms)} s after a loss, at most ${inSeconds(mostMs)} s are allowed.`
+            : `${name}: tabs that came held up the others for ${inSeconds(ms)} s, at most two ordinary steps (${inSeconds(mostMs)} s) are allowed.`,
+        )
     const cells = [name.padEnd(28), [...hashes].join().padEnd(20), seconds.padEnd(36)]
     console.log(`${cells.join('')}${shares.join(' + ')}`.trimEnd())
     for (const hash of hashes) seen.add(hash)
@@ -106,4 +118,5 @@ console.log(
     ? 'exact: the same bits in all runs'
     : 'exact: the runs differ. This is a defect, or the adapters differ.',
 )
-process.exit(isSame ? 0 : 1)
+for (const line of late) console.log(`exact: ${line} Other work on this machine may be the reason.`)
+process.exit(isSame && late.length === 0 ? 0 : 1)

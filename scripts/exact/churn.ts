@@ -8,6 +8,7 @@ import { openTrainingHost } from '../../node/training-host.ts'
 import { formatFragment, newRoomLink } from '../../src/peer/room/secret.ts'
 import { type Loss, loseTab } from '../../tests/support/lose-tab.ts'
 import { Limping } from './limping.ts'
+import { type Stop, Stops } from './stops.ts'
 
 /** What happens to the tabs of a run. */
 export interface World {
@@ -66,12 +67,9 @@ export const worldsOf = (random: () => number): readonly World[] => [
 export class Room {
   /** Of the ranks that were there at the end. */
   readonly hashes = new Set<string>()
-  /** From the last step with the ranks before to the first one with others, by rank 0. units: ms. */
-  readonly stops: number[] = []
   /** Samples of a full batch by rank, where speeds decided them. */
   shares: readonly number[] | undefined
-  #steppedMs = 0
-  #isRegrouped = false
+  readonly #stops = new Stops()
   #part = 0
   #ranks = 0
   #wake: () => void = () => undefined
@@ -99,14 +97,14 @@ export class Room {
       timeoutMs,
       signal,
       onEvent: (event) => {
+        this.#stops.take(event, performance.now())
         if (event.rank !== 0) return
         if (event.event === 'regrouped') {
           this.#ranks = event.worldSize
-          this.#isRegrouped = true
           this.shares = undefined
         }
         if (event.event === 'dealt') this.shares = event.samples
-        if (event.event === 'step') this.#stepped(event.step / event.totalSteps)
+        if (event.event === 'step') this.#part = event.step / event.totalSteps
         this.#wake()
       },
     })
@@ -125,12 +123,9 @@ export class Room {
     }
   }
 
-  #stepped(part: number): void {
-    const now = performance.now()
-    if (this.#isRegrouped) this.stops.push(now - this.#steppedMs)
-    this.#isRegrouped = false
-    this.#steppedMs = now
-    this.#part = part
+  /** How long each change of ranks has held up the run so far. */
+  get stops(): Stop[] {
+    return this.#stops.all
   }
 
   /** The run has done that part of its steps. */
