@@ -21,8 +21,22 @@ export const continuedWithout = / left: the run continued from step \d+\./
 /** What a tab that has joined says. */
 export const joined = /This tab joined after step \d+\./
 
-/** Watches for the page's next loss. Returns what resolves with the time from the first word of it to the next step that is shown. units: ms. */
-export async function watchRegroup(page: Page): Promise<() => Promise<number>> {
+/** The time that a step takes now. units: ms. */
+export async function stepTime(page: Page): Promise<number> {
+  const counted = 10
+  const step = await stepOf(page)
+  await reaches(page, step + 1)
+  const beganMs = performance.now()
+  const first = await stepOf(page)
+  await reaches(page, first + counted)
+  return (performance.now() - beganMs) / counted
+}
+
+/** `mostMs`, or 15 steps on a machine whose time other work takes: there all takes longer. */
+export const boundOf = (mostMs: number, stepMs: number): number => Math.max(mostMs, 15 * stepMs)
+
+/** Loses a rank. Returns the time from the page's first word of the loss to the next step that it shows. units: ms. */
+export async function timeOfLoss(page: Page, lose: () => unknown): Promise<number> {
   // A tab behind another draws a frame a second.
   await page.bringToFront()
   const watch = await page.evaluateHandle(() => {
@@ -41,7 +55,8 @@ export async function watchRegroup(page: Page): Promise<() => Promise<number>> {
     })
     return { over }
   })
-  return () => watch.evaluate(({ over }) => over)
+  lose()
+  return watch.evaluate(({ over }) => over)
 }
 
 /** Ids of the browser's renderer processes. */
