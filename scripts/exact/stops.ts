@@ -6,6 +6,8 @@ export interface Stop {
   readonly isLoss: boolean
   /** After a loss: from the first word of it to the next step. For ranks that have come: beyond an ordinary step. */
   readonly ms: number
+  /** What a step takes otherwise. */
+  readonly ordinaryMs: number
   /** The most that is allowed. */
   readonly mostMs: number
 }
@@ -14,8 +16,10 @@ export interface Stop {
 const mostLossMs = 2000
 /** Or that many ordinary steps: where other work takes the machine's time, all takes longer. */
 const mostLossSteps = 10
-/** For ranks that come, in ordinary steps. */
-const mostJoinSteps = 2
+/** For ranks that come: all ranks form another group, and the state is sent. units: ms. */
+const mostJoinMs = 1000
+/** Or that many ordinary steps. */
+const mostJoinSteps = 6
 /** An ordinary step is the median of that many before the change or after it, whichever is longer: more tabs may share the same cores. */
 const ordinarySteps = 7
 
@@ -54,9 +58,10 @@ export class Stops {
       return {
         isLoss,
         ms: lossMs ?? this.#stepMs[at] - ordinaryMs,
+        ordinaryMs,
         mostMs: isLoss
           ? Math.max(mostLossMs, mostLossSteps * ordinaryMs)
-          : mostJoinSteps * ordinaryMs,
+          : Math.max(mostJoinMs, mostJoinSteps * ordinaryMs),
       }
     })
   }

@@ -33,7 +33,8 @@ test.each([
     const stepMs = await stepTime(pages[0])
     const ms = await timeOfLoss(pages[0], () => void pages[1].close())
     console.log(`steps of ${stepMs} ms; the next one ${ms} ms after the loss was noticed`)
-    expect(ms).toBeLessThan(boundOf(5000, stepMs))
+    // Steps since the newest kept state are done again first.
+    expect(ms).toBeLessThan(boundOf(5000, stepMs, 40))
     await Promise.all(others.map((page) => see(page, 'Finished', 120_000)))
     const hashes = await Promise.all(others.map(hashOf))
     expect(hashes[1]).toBe(hashes[0])
