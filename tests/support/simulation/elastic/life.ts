@@ -176,6 +176,7 @@ export class Life {
         this.#isRegroupAsked = true
       },
       isRankLost,
+      heldStep: () => this.step,
     })
     try {
       await orAbort(this.#train(), signal)
