@@ -91,7 +91,7 @@ export function statusOf(snapshot: Snapshot): Status {
   }
   if (run?.end && isRemoval(run.end.text)) {
     const [gone] = goneRanks(snapshot)
-    const who = gone === undefined ? 'A rank' : `Rank ${gone} (${run.members[gone].name})`
+    const who = gone === undefined ? 'A rank' : asSentence(rankName(run, gone))
     return {
       tone: 'idle',
       title: `${who} was removed`,
@@ -402,7 +402,7 @@ function failureTitle(snapshot: Snapshot, run: Run): string {
   const [gone] = goneRanks(snapshot)
   // Collectives fail in their own words on each rank; who is missing is the same for all.
   if (gone !== undefined && code.startsWith('peer.')) {
-    return `Rank ${gone} (${run.members[gone].name}) was lost`
+    return `${asSentence(rankName(run, gone))} was lost`
   }
   return failureTitles[code as ErrorCode] ?? 'The run failed'
 }

@@ -3,6 +3,7 @@ import { lateMark } from '../../peer/room/refusals.ts'
 import { canFallBack } from '../../peer/room/topology.ts'
 import { checkedWithout, isMaker, isRoomOn } from '../state/room-facts.ts'
 import type { Run } from '../state/run.ts'
+import { rankName } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 
 /** What came between ranks that found no way to each other, for people: who, why, and whom to leave out. */
@@ -91,7 +92,7 @@ function partiesAhead(snapshot: Snapshot): Parties | null {
 
 /** Who could not be reached, as the links and the room write it. */
 function partiesOf(run: Run, text: string, code: string): Parties | null {
-  const nameOf = (rank: number) => `rank ${rank} (${run.members[rank].name})`
+  const nameOf = (rank: number) => rankName(run, rank)
   const ranks = run.members.map((_, rank) => rank)
   for (const from of ranks) {
     const start = `${nameOf(from)} lost its link to `
