@@ -38,12 +38,18 @@ export function makeReporter(settings: ReportSettings, output: Output, error: Ou
     : new LineReporter(settings, output, error)
 }
 
-/** Which events are reported: those of rank 0, those of a rank that waits for others, and once what all ranks have found. */
+/** Which events are reported: those of rank 0, those of a rank that waits for others, and once what all ranks have found, and who waits outside. */
 class Told {
   readonly #unlike = new Set<string>()
+  readonly #waiting = new Set<string>()
 
   takes(event: TabEvent): boolean {
     if (event.event === 'undecided') return true
+    if (event.event === 'waits') {
+      const isNew = event.rank === 0 && event.why !== null && !this.#waiting.has(event.who)
+      if (isNew) this.#waiting.add(event.who)
+      return isNew
+    }
     if (event.event !== 'unlike') return event.rank === 0
     // All find the same, and rank 0 may be lost before it says so.
     const found = `${event.step} ${event.text}`
@@ -85,7 +91,7 @@ class JsonReporter implements Reporter {
       const { step, epoch, loss, metric, value } = event
       this.#print({ event: 'evaluation', step, epoch, loss, metric, value, rank: 0 })
     }
-    const told = ['resumed', 'checkpoint', 'regrouped', 'unlike', 'undecided']
+    const told = ['resumed', 'checkpoint', 'regrouped', 'unlike', 'undecided', 'waits', 'state']
     if (told.includes(event.event)) this.#print(event)
   }
 
@@ -149,12 +155,16 @@ const bothText = (metric: Metric, loss: number | null, value: number | null) =>
       : `loss ${lossText(loss)}, ${metricText(metric, value)}`
 const lossText = (loss: number | null) => (loss === null ? 'not a number' : loss.toFixed(4))
 
+/** Time between two plain lines about steps, or about a state that is sent. */
+const lineEveryMs = 5000
+
 /** Words for people: what the bar and the plain lines share. */
 abstract class PeopleReporter implements Reporter {
   protected readonly rate = new Rate()
   protected stepsDone = 0
   readonly #told = new Told()
   readonly #partsMs = new Map<string, number>()
+  #lastStateMs = Number.NEGATIVE_INFINITY
   #latest: string | undefined
   #best: string | undefined
 
@@ -175,6 +185,8 @@ abstract class PeopleReporter implements Reporter {
     if (event.event === 'resumed') this.#resumed(event)
     if (event.event === 'regrouped')
       this.note(`continuing from step ${event.step}, world size ${event.worldSize}`)
+    if (event.event === 'waits') this.note(`a new tab waits: ${event.why}`)
+    if (event.event === 'state') this.#state(event)
     if (event.event === 'unlike') this.note(`after step ${event.step}: ${event.text}`)
     if (event.event === 'checkpoint') {
       this.#latest = event.name
@@ -188,6 +200,13 @@ abstract class PeopleReporter implements Reporter {
         this.#partsMs.set(part, (this.#partsMs.get(part) ?? 0) + ms)
       this.step(event)
     }
+  }
+
+  #state({ doneBytes, totalBytes }: Extract<TabEvent, { event: 'state' }>): void {
+    const now = performance.now()
+    if (now - this.#lastStateMs < lineEveryMs && doneBytes < totalBytes) return
+    this.#lastStateMs = now
+    this.note(`sent ${sizeText(doneBytes)} of the state's ${sizeText(totalBytes)} to new tabs`)
   }
 
   /** Rank 0's mean step by part. */
@@ -310,9 +329,6 @@ class BarReporter extends PeopleReporter {
     this.#isDrawn = false
   }
 }
-
-/** Time between two plain lines about steps. */
-const lineEveryMs = 5000
 
 class LineReporter extends PeopleReporter {
   #lastLineMs = Number.NEGATIVE_INFINITY

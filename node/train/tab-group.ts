@@ -62,6 +62,10 @@ export type TabEvent =
   | { event: 'lost'; text: string; rank: number }
   /** The run continues after that step with other ranks. */
   | { event: 'regrouped'; step: number; worldSize: number; rank: number }
+  /** So much of the run's state has gone to tabs that lack it. */
+  | { event: 'state'; doneBytes: number; totalBytes: number; rank: number }
+  /** A tab that has come is not let in yet; `who`: its id as a member. `why` is null once it is gone. */
+  | { event: 'waits'; who: string; why: string | null; rank: number }
   /**
    * The ranks here may not decide to continue without these. Null: that is over. `hadMore`: they had newer steps than anybody here, which are
    * lost without them: the run continues from `step`, or begins again where that is null.

@@ -36,13 +36,18 @@ export class Call {
     this.#reports.set(from, report)
   }
 
-  /** Null while it waits for answers of the members `up`, to which there are links. `dead`, `most`: as of `judge`. */
-  verdict(up: readonly string[], dead: ReadonlyMap<string, number>, most: number): Verdict | null {
+  /** Null while it waits for answers of the members `up`, to which there are links. `dead`, `most`, `slow`: as of `judge`. */
+  verdict(
+    up: readonly string[],
+    dead: ReadonlyMap<string, number>,
+    most: number,
+    slow: ReadonlySet<string>,
+  ): Verdict | null {
     const newest = newestOf(this.#reports.values())
     const awaited = up.filter((id) => !this.has(id))
     if (!this.isLate && awaited.some((id) => newest?.members.includes(id))) return null
-    if (!this.isLateForNew && awaited.length > 0) return null
-    return judge(this.#self, this.#reports, dead, most)
+    if (!this.isLateForNew && awaited.some((id) => !slow.has(id))) return null
+    return judge(this.#self, this.#reports, dead, most, slow)
   }
 
   /** Members of the newest roster that have not answered and are not known to be dead. `own`: the leader's roster. */

@@ -8,7 +8,7 @@ import { type CrewMessage, decodeCrewMessage, encodeCrewMessage } from './messag
 export interface CrewLinksListener {
   /** Of pings and their answers it hears nothing. */
   heard(from: string, message: CrewMessage): void
-  /** It is known who is at the other end. */
+  /** The member at the other end is there. */
   came(id: string): void
   /** Empty for one that has not said who it is. */
   ended(id: string): void
@@ -45,8 +45,10 @@ export class CrewLinks {
       }
       link.oncontrol = (payload) => {
         const message = decode(link, payload)
-        if (message?.type === 'hello') this.#name(link, message.id)
-        else link.close('expected a hello')
+        if (message?.type === 'hello') {
+          this.#name(link, message.id)
+          this.#listener.came(message.id)
+        } else link.close('expected a hello')
       }
     }
     // The other end may not know who this is.
@@ -65,7 +67,6 @@ export class CrewLinks {
       const message = decode(link, payload)
       if (message) this.#receive(id, message)
     }
-    this.#listener.came(id)
     if (!link.isUp) end()
   }
 
@@ -76,6 +77,8 @@ export class CrewLinks {
   #receive(from: string, message: CrewMessage): void {
     this.#endDoubt(from)
     if (message.type === 'ping') this.send([from], { type: 'pong' })
+    else if (message.type === 'probe') this.send([from], { ...message, type: 'probed' })
+    else if (message.type === 'hello') this.#listener.came(from)
     else if (message.type !== 'pong') this.#listener.heard(from, message)
   }
 

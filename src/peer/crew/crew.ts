@@ -1,5 +1,6 @@
 import { PeerError } from '../../util/errors.ts'
 import type { Link, LinkStats } from '../link/link.ts'
+import type { Admission } from './admission.ts'
 import { Call } from './call.ts'
 import { CrewLinks } from './crew-links.ts'
 import type { CrewMessage } from './messages.ts'
@@ -50,8 +51,14 @@ export class Crew {
   #hasState: boolean
   /** What the owner was told. */
   #undecided: Undecided | null = null
-  /** A link has come since the newest roster was decided, or while it was. */
-  #hasNewLinks = false
+  /** Those that have said hello: before that a newcomer gets ready. */
+  readonly #here = new Set<string>()
+  /** Newcomers that this member has wished for: once for each link, and again after a change that did not wait for them. */
+  readonly #wished = new Set<string>()
+  /** Newcomers whose links are too slow. */
+  readonly #slow = new Set<string>()
+  #admission: Admission | undefined
+  #isAdmissionAsked = false
   /** A planned call whose answer waits for this member's own step to end. */
   #held: (() => void) | undefined
   #cancel: () => void = () => undefined
@@ -75,7 +82,11 @@ export class Crew {
     this.#proved = this.#promised = this.#seen = this.#given = roster?.ballot ?? 0
     this.#state = roster ? 'running' : 'stopped'
     this.#hasState = roster !== null
-    if (!roster) this.#after(this.#times.joinMs, () => this.#out('nobody has let it in'))
+    if (!roster) this.#waitToJoin()
+  }
+
+  #waitToJoin(): void {
+    this.#after(this.#times.joinMs, () => this.#out('nobody has let it in'))
   }
 
   /** The newest that this member has entered; null before the first. */
@@ -215,8 +226,12 @@ export class Crew {
   // --- who comes, who is lost ---
 
   #came(id: string): void {
-    this.#hasNewLinks ||= !this.#roster?.members.includes(id)
-    this.#wishForNew()
+    this.#here.add(id)
+    // It may be over another link than before.
+    this.#wished.delete(id)
+    this.#slow.delete(id)
+    this.#admission?.forget(id)
+    this.#lookAtNew()
   }
 
   #isNew(id: string): boolean {
@@ -226,6 +241,7 @@ export class Crew {
 
   #ended(id: string): void {
     if (this.#state === 'over' || this.#done.has(id)) return
+    if (this.#slow.delete(id)) this.#listener.waits?.(id, null)
     if (this.#roster) this.#lost(id)
     else if (this.#links.up.length === 0) this.#out('no member is left')
     // The others may let it in without that one, or never.
@@ -315,7 +331,7 @@ export class Crew {
   #decide(): void {
     const call = this.#call
     if (this.#state !== 'leading' || !call || call.isAsking) return
-    const verdict = call.verdict(this.#links.up, this.#dead, this.#options.most)
+    const verdict = call.verdict(this.#links.up, this.#dead, this.#options.most, this.#slow)
     if (verdict?.kind === 'agreed') this.#agree(call, verdict)
     else if (verdict?.kind === 'half') this.#askForHalf(call, verdict)
     else if (verdict?.kind === 'ahead')
@@ -338,7 +354,8 @@ export class Crew {
     this.#links.send(answered, { type: 'roster', roster })
     if (isPlanned)
       for (const id of this.#links.up)
-        if (!answered.includes(id)) this.#links.close(id, 'it did not answer a call')
+        if (!answered.includes(id) && !this.#slow.has(id))
+          this.#links.close(id, 'it did not answer a call')
     this.#enter(roster)
   }
 
@@ -360,7 +377,7 @@ export class Crew {
     call.isAsking = false
     if (this.#state !== 'leading' || this.#promised !== call.ballot) return
     // Others may have answered or died meanwhile.
-    const now = call.verdict(this.#links.up, this.#dead, this.#options.most)
+    const now = call.verdict(this.#links.up, this.#dead, this.#options.most, this.#slow)
     const isSame = now?.kind === 'half' && now.members.join() === members.join()
     if (!isSame) this.#decide()
     else if (isWon) this.#agree(call, verdict)
@@ -416,6 +433,12 @@ export class Crew {
         return
       case 'abort':
         this.abort(message.why)
+        return
+      case 'probed':
+        this.#admission?.echoed(from, message.round)
+        return
+      case 'wait':
+        this.#mustWait(message)
         return
       case 'bye':
         this.#left(from, message)
@@ -508,16 +531,69 @@ export class Crew {
     for (const id of before?.members ?? [])
       if (!roster.members.includes(id)) this.#links.close(id, 'the others continue without it')
     this.#give()
-    // Such a change does not wait for newcomers.
-    if (!this.#isPlanned) this.#hasNewLinks ||= this.#links.up.some((id) => this.#isNew(id))
-    this.#wishForNew()
+    for (const id of roster.members) this.#slow.delete(id)
+    if (!this.#isPlanned) {
+      // Such a change does not wait for newcomers.
+      this.#wished.clear()
+      this.#admission?.forgetAll()
+    }
+    this.#lookAtNew()
   }
 
-  /** Once for each link: a member that cannot be let in would stop the others again and again. */
-  #wishForNew(): void {
-    if (this.#state !== 'running' || !this.#hasNewLinks) return
-    this.#hasNewLinks = false
-    if (this.#links.up.some((id) => this.#isNew(id))) this.#listener.wish()
+  /** Newcomers with links to this member, where it is for this one to let them in. */
+  #waitingHere(): string[] {
+    const isSenior = this.#state === 'running' && this.#roster!.members[0] === this.self
+    return isSenior ? this.#links.up.filter((id) => this.#isNew(id) && this.#here.has(id)) : []
+  }
+
+  #lookAtNew(): void {
+    const waiting = this.#waitingHere()
+    if (waiting.length === 0) return
+    const { admission, env } = this.#options
+    if (!admission) {
+      for (const id of waiting) this.#letIn(id)
+    } else if (this.#isAdmissionAsked) this.#admission?.look()
+    else {
+      this.#isAdmissionAsked = true
+      const begin = (opened: Admission) => {
+        if (this.#state === 'over') return
+        this.#admission = opened
+        opened.look()
+      }
+      const opened = admission({
+        env,
+        waiting: () => this.#waitingHere(),
+        send: (to, message) => this.#links.send(to, message),
+        letIn: (id) => this.#letIn(id),
+        keepOut: (id, why, isSlow) => this.#keepOut(id, why, isSlow),
+      })
+      if (opened instanceof Promise) opened.then(begin, () => this.#listener.wish())
+      else begin(opened)
+    }
+  }
+
+  #letIn(id: string): void {
+    if (this.#wished.has(id)) return
+    this.#wished.add(id)
+    this.#slow.delete(id)
+    this.#listener.wish()
+  }
+
+  #keepOut(id: string, why: string, isSlow: boolean): void {
+    const { members } = this.#roster!
+    const to = isSlow ? [id, ...members] : [id]
+    this.#links.send(to, { type: 'wait', id, why, isSlow, members })
+    if (!isSlow) return
+    this.#slow.add(id)
+    this.#listener.waits?.(id, why)
+  }
+
+  #mustWait({ id, why, isSlow, members }: Extract<CrewMessage, { type: 'wait' }>): void {
+    if (isSlow && this.#isNew(id)) this.#slow.add(id)
+    // One that has lost a link joins again over others, unless its end was that member's.
+    const isLinked = members.every((one) => this.#links.isUp(one))
+    if (!this.#roster && isLinked) this.#waitToJoin()
+    if (!this.#roster || isSlow) this.#listener.waits?.(id, why)
   }
 
   #give(): void {
@@ -538,6 +614,7 @@ export class Crew {
 
   #end(error: PeerError): void {
     this.#cancel()
+    this.#admission?.end()
     this.#links.endDoubts()
     this.#held = undefined
     this.#decided()

@@ -13,6 +13,9 @@ import { messageOf, PeerError } from '../../util/errors.ts'
  *   ping    member -> member     are you there? the server says that your connection to it has ended
  *   pong    member -> member     yes
  *   abort   member -> all        the run is over for all, and why: each member passes it on
+ *   probe   member -> newcomer   send this back: your link is measured
+ *   probed  newcomer -> member   so
+ *   wait    senior -> all        a newcomer is not let in yet, and why
  *   bye     leaving -> all       it takes part no more; names the newest roster that it has entered, and whether its run is done
  */
 const ballot = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(2 ** 32 - 1))
@@ -20,6 +23,10 @@ const id = v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.regex(/^[\w.-]+
 const ids = v.pipe(v.array(id), v.maxLength(64), v.readonly())
 const why = v.pipe(v.string(), v.maxLength(300))
 const pastEntries = { ballot, members: ids }
+const probeEntries = {
+  round: v.pipe(v.number(), v.integer()),
+  fill: v.pipe(v.string(), v.maxLength(2 ** 15)),
+}
 const past = v.strictObject(pastEntries)
 const roster = v.strictObject({
   ...pastEntries,
@@ -59,6 +66,18 @@ const schema = v.variant('type', [
   v.strictObject({ type: v.literal('abort'), why }),
   v.strictObject({ type: v.literal('ping') }),
   v.strictObject({ type: v.literal('pong') }),
+  v.strictObject({ type: v.literal('probe'), ...probeEntries }),
+  v.strictObject({ type: v.literal('probed'), ...probeEntries }),
+  v.strictObject({
+    type: v.literal('wait'),
+    /** The newcomer. */
+    id,
+    why,
+    /** For its link: no member lets it in. */
+    isSlow: v.boolean(),
+    /** Those that train. */
+    members: ids,
+  }),
   v.strictObject({
     type: v.literal('bye'),
     entered: ballot,

@@ -1,4 +1,5 @@
 import type { Env } from '../../util/env.ts'
+import type { Admission, AdmissionHost } from './admission.ts'
 import type { FormerLife, Roster } from './roster.ts'
 
 /** How long members wait for each other. units: ms. */
@@ -17,7 +18,7 @@ export interface CrewTimes {
   lastMs: number
   /** A member that joins, once it has lost one of its links. */
   lameMs: number
-  /** A member that joins, to be let in: the others end a step first. */
+  /** A member that joins, to be let in or to hear why it waits: the others end a step first. */
   joinMs: number
 }
 
@@ -45,6 +46,8 @@ export interface CrewOptions {
   /** Most members of a roster. */
   readonly most: number
   readonly times?: Partial<CrewTimes>
+  /** Measures the links of newcomers before they are let in. Default: all are let in. */
+  readonly admission?: (host: AdmissionHost) => Admission | Promise<Admission>
   /**
    * Of two halves of a roster the first one continues: asks the server which one that is, on behalf of `lives`. `alive`: members of the roster
    * that are not known to be dead. Without it, or where it rejects, a person has to decide.
@@ -69,8 +72,10 @@ export interface Undecided {
 export interface CrewListener {
   /** The group of the roster must end now: another roster follows. */
   stop(why: string): void
-  /** A member has links to members that are in no roster yet: all should end the same step and ask for the `next` roster. */
+  /** Newcomers are to be let in: all should end the same step and ask for the `next` roster. Only the most senior member says so. */
   wish(): void
+  /** That newcomer, perhaps this member, is not let in yet. Null: it is gone. */
+  waits?(id: string, why: string | null): void
   /** The others continue without this member. */
   out(why: string): void
   /** This member may not decide, and a person must, by `continueWithout`. Null: that is over. */

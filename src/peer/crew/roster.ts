@@ -95,13 +95,14 @@ export function newestOf(reports: Iterable<Report>): Roster | null {
 
 /**
  * What the members that have answered may do. `dead`: by id, the newest roster that a member had entered when it died. `leader` is one of the
- * members that have answered. At most `most` members, of which each two are linked.
+ * members that have answered. At most `most` members, of which each two are linked. `slow`: newcomers that are not let in.
  */
 export function judge(
   leader: string,
   reports: ReadonlyMap<string, Report>,
   dead: ReadonlyMap<string, number>,
   most: number,
+  slow: ReadonlySet<string> = new Set(),
 ): Verdict {
   const newest = newestOf(reports.values())
   if (!newest) return { kind: 'none' }
@@ -110,7 +111,7 @@ export function judge(
   const ahead = [...dead].filter(([, ballot]) => ballot > newest.ballot).map(([id]) => id)
   if (ahead.length > 0) return { kind: 'ahead', ahead }
 
-  const members = linkedMembers(leader, newest, reports, most)
+  const members = linkedMembers(leader, newest, reports, most, slow)
   if (!members.some((id) => reports.get(id)!.hasState))
     return { kind: 'ahead', ahead: newest.members.filter((id) => !members.includes(id)) }
   const halves: number[] = []
@@ -144,11 +145,12 @@ function linkedMembers(
   newest: Roster,
   reports: ReadonlyMap<string, Report>,
   most: number,
+  slow: ReadonlySet<string>,
 ): string[] {
   const areLinked = (a: string, b: string) =>
     reports.get(a)!.linked.includes(b) && reports.get(b)!.linked.includes(a)
   const staying = newest.members.filter((id) => reports.has(id))
-  const coming = [...reports.keys()].filter((id) => !newest.members.includes(id))
+  const coming = [...reports.keys()].filter((id) => !newest.members.includes(id) && !slow.has(id))
   const taken = new Set([leader])
   for (const id of [...staying, ...coming])
     if (taken.size < most && [...taken].every((one) => one === id || areLinked(one, id)))

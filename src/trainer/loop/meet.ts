@@ -1,10 +1,12 @@
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
+import { PeerError } from '../../util/errors.ts'
 import type { KeptStates } from '../saves/kept-state.ts'
 import { packState, unpackState } from '../saves/packed-state.ts'
 import { hashOfState } from '../saves/state-hash.ts'
 import { agreeOnState, type StatesDiffered } from './agree-on-state.ts'
-import { shareBytes } from './share-bytes.ts'
+import { newcomerLimitMs } from './phase-timeouts.ts'
+import { type SharedBytes, shareBytes } from './share-bytes.ts'
 
 /** What ranks settle when they meet in a group that follows another: the same on all of them. */
 export interface Settled {
@@ -24,7 +26,12 @@ export interface Settled {
 export interface Brought extends Pick<Settled, 'suspect' | 'losses'> {
   /** Whether it has what a person gave. */
   readonly hasGiven: boolean
+  /** How long its steps took. */
+  readonly stepMs?: number
 }
+
+/** A newcomer did not get the state while the others would wait: it leaves them, and they continue. */
+export class LateState extends PeerError {}
 
 const label = 'the kept state'
 
@@ -32,13 +39,14 @@ const label = 'the kept state'
  * Settles the newest step that any rank has kept, and brings that state to those that lack it; later ones are forgotten. All ranks of a new
  * group call it first. `isExact`: ranks that hold another state of that step than most count among those that lack it (`agreeOnState`).
  *
- * errors: the group's.
+ * errors: the group's; `LateState` on a rank that has kept nothing.
  */
 export async function meet(
   group: ProcessGroup,
   kept: KeptStates,
   own: Brought,
   isExact: boolean,
+  onProgress?: SharedBytes['onProgress'],
 ): Promise<Settled> {
   const held = kept.states.map((state) => ({
     step: state.progress.step,
@@ -52,7 +60,32 @@ export async function meet(
   if (keeper !== undefined) {
     const own = keeper === group.rank ? packState(kept.newest!) : undefined
     const sizes = await group.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
-    const bytes = await shareBytes(group, { giver: keeper, sizeBytes: sizes[keeper], own, label })
+    // A state has up to 1.5 times what a step's exchange moves.
+    const limitMs = 2 * newcomerLimitMs(most(({ stepMs = 0 }) => stepMs))
+    let doneBytes = 0
+    const shared = shareBytes(group, {
+      giver: keeper,
+      sizeBytes: sizes[keeper],
+      own,
+      label,
+      onProgress: (done, total) => {
+        doneBytes = done
+        onProgress?.(done, total)
+      },
+    })
+    const late = new Promise<never>((_, reject) => {
+      if (held.length > 0) return
+      const cancel = group.env.after(limitMs, () =>
+        reject(
+          new LateState(
+            'peer.timeout',
+            `the kept state: ${doneBytes} of ${sizes[keeper]} bytes came within ${limitMs / 1000} s, and training does not wait longer. Check this tab's connection.`,
+          ),
+        ),
+      )
+      shared.then(cancel, cancel)
+    })
+    const bytes = await Promise.race([shared, late])
     if (!hasIt[group.rank]) kept.add(unpackState(bytes))
   }
   return {

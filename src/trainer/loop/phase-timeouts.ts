@@ -10,6 +10,9 @@ const stepsOfPatience = 10
 /** Weight of the newest step in the mean. */
 const newest = 0.2
 
+/** How long a step's exchange with a newcomer may take, where a step takes `stepMs`: training waits no longer for it. units: ms. */
+export const newcomerLimitMs = (stepMs: number): number => Math.max(2000, 2 * stepMs)
+
 /** How long a group's collectives may stand still: minutes around the loop, ten times the mean step inside. */
 export class Patience {
   readonly #group: ProcessGroup
@@ -25,11 +28,12 @@ export class Patience {
     this.#group.deadlineMs = setupDeadlineMs
   }
 
-  /** A step took `totalMs`. */
-  stepped(totalMs: number): void {
+  /** A step took `totalMs`; returns the mean. */
+  stepped(totalMs: number): number {
     this.#meanMs = Number.isNaN(this.#meanMs)
       ? totalMs
       : this.#meanMs + newest * (totalMs - this.#meanMs)
     this.#group.deadlineMs = Math.max(leastStepDeadlineMs, stepsOfPatience * this.#meanMs)
+    return this.#meanMs
   }
 }

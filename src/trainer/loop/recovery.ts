@@ -50,6 +50,8 @@ export interface RecoveryOptions {
   readonly isElastic?: boolean
   /** Of an elastic run with `exact`: ranks that hold other states meet again, and take that of most. Default: such a difference ends the run. */
   readonly isExact?: boolean
+  /** Called as the state goes to ranks that lack it. */
+  readonly onState?: (doneBytes: number, totalBytes: number) => void
   /** For tests. */
   readonly env?: Env
   /** Default: a warning on the console. */
@@ -97,7 +99,7 @@ export class Recovery {
     error: unknown,
     place: Place,
     kept: KeptStates,
-    brought: Pick<Brought, 'suspect' | 'hasGiven'>,
+    brought: Omit<Brought, 'losses'>,
   ): Promise<Place & Settled> {
     if (place.group.size > 1 || place.group.error || error instanceof Regrouping) {
       return this.#together(error, place, kept, brought)
@@ -136,7 +138,7 @@ export class Recovery {
     error: unknown,
     { group, runtime }: Place,
     kept: KeptStates,
-    brought: Pick<Brought, 'suspect' | 'hasGiven'>,
+    brought: Omit<Brought, 'losses'>,
   ): Promise<Place & Settled> {
     const { regroup, reopen } = this.#options
     const isPlanned = error instanceof Regrouping
@@ -162,6 +164,7 @@ export class Recovery {
         kept,
         { ...brought, losses: this.#losses },
         this.#options.isExact ?? false,
+        this.#options.onState,
       )
       this.#losses = settled.losses
       if (settled.losses > mostLosses) {

@@ -27,8 +27,8 @@ import { Looks } from '../watch/looks.ts'
 import type { Phase, RankName, RunRecord, TrainerResult } from '../watch/run-events.ts'
 import { isLogged, RunLog, type RunLogFile } from '../watch/run-log.ts'
 import { shareGiven } from './given-data.ts'
-import { meet } from './meet.ts'
-import { Patience } from './phase-timeouts.ts'
+import { LateState, meet } from './meet.ts'
+import { newcomerLimitMs, Patience } from './phase-timeouts.ts'
 import { type RankSetup, setUpRank } from './rank-setup.ts'
 import { isLoss, isRankLost, Recovery, type RecoveryOptions } from './recovery.ts'
 import { RunBits } from './run-bits.ts'
@@ -150,6 +150,7 @@ export class Trainer {
       regroup: regroup && regroupHere,
       isElastic,
       isExact: options.config.exact,
+      onState: (doneBytes, totalBytes) => this.#tellState(doneBytes, totalBytes),
     })
   }
 
@@ -167,7 +168,8 @@ export class Trainer {
         // Without this rank the others continue, if it has only just joined them or fails alone.
         const { joins, isElastic } = this.#options
         const hasTrained = !this.#loop.hasToldNothing
-        this.#leavesAlone = isElastic === true && hasTrained && isOfOneRank(error.code)
+        const isAlone = error instanceof LateState || (hasTrained && isOfOneRank(error.code))
+        this.#leavesAlone = isElastic === true && isAlone
         const isLostAlone = this.#leavesAlone || (isElastic && joins && !hasTrained)
         const code = isLostAlone ? 'peer.lost' : this.#recovery.finalCode(error.code)
         this.#group.abort(new PeerError(code, error.message))
@@ -201,6 +203,15 @@ export class Trainer {
   /** What decides the run's bits, once it is settled. */
   get record(): RunRecord | undefined {
     return this.#record
+  }
+
+  /** What a step takes now, and what a newcomer's link must carry; undefined before the first step. units: ms, bytes. */
+  get pace() {
+    const { stepMs, isPaused } = this.#loop
+    if (!this.#record || stepMs === 0) return undefined
+    const elements = this.#record.buckets.reduce((sum, bucket) => sum + bucket.elements, 0)
+    // To each link of a ring go nearly twice the gradients, of 4 bytes.
+    return { bytes: 8 * elements, stepMs, limitMs: newcomerLimitMs(stepMs), isPaused }
   }
 
   /** The compiled training step, while there is one. */
@@ -287,7 +298,13 @@ export class Trainer {
     if (!this.#data) onEvent({ event: 'phase', phase: 'load', rank })
     if (joins && !this.#hasMet) {
       const brought = { suspect: 0, losses: 0, hasGiven: false }
-      const { suspect, step, differed } = await meet(group, this.#kept, brought, config.exact)
+      const { suspect, step, differed } = await meet(
+        group,
+        this.#kept,
+        brought,
+        config.exact,
+        (doneBytes, totalBytes) => this.#tellState(doneBytes, totalBytes),
+      )
       this.#hasMet = true
       this.#loop.suspect = suspect
       onEvent({ event: 'regrouped', step, worldSize, rank })
@@ -312,6 +329,10 @@ export class Trainer {
     )
   }
 
+  #tellState(doneBytes: number, totalBytes: number): void {
+    this.#options.onEvent({ event: 'state', doneBytes, totalBytes, rank: this.#group.rank })
+  }
+
   /** Tells which neighbours fall silent in the current group. */
   #tellSilence(): void {
     const group = this.#group
@@ -322,7 +343,7 @@ export class Trainer {
   /** Makes the next attempt possible after `error`, or throws it. */
   async #recover(error: unknown): Promise<void> {
     const { config, signal, isElastic, onEvent } = this.#options
-    if (signal?.aborted) throw error
+    if (signal?.aborted || error instanceof LateState) throw error
     const place = { group: this.#group, runtime: this.#runtime }
     const ended = place.group.error ?? error
     // What a device had is lost with it, but the other ranks have the same.
@@ -336,7 +357,8 @@ export class Trainer {
       this.#kept.backTo(this.#loop.suspect - 2)
     } else {
       const { suspect } = this.#loop
-      const brought = { suspect, hasGiven: this.#given !== null }
+      const { stepMs } = this.#loop
+      const brought = { suspect, stepMs, hasGiven: this.#given !== null }
       const next = await this.#recovery.after(error, place, this.#kept, brought)
       this.#runtime = next.runtime
       this.#loop.suspect = next.suspect

@@ -110,6 +110,9 @@ export class TrainingLoop {
   readonly #pace: Pace
   /** Whether all ranks are to continue in another group after the next step; it counts on rank 0. */
   isRegroupAsked = false
+  /** Of the newest steps, a mean; 0 before the first. */
+  stepMs = 0
+  isPaused = false
   /** The step that was looked at, op by op; 0 for none. */
   #lookedAt = 0
   /** The last step that was told of. */
@@ -264,7 +267,7 @@ export class TrainingLoop {
       const tellStep = (times: StepParts, beganMs: number, stateHash?: string) => {
         if (number <= this.#told) return
         this.#told = number
-        patience.stepped(times.total)
+        this.stepMs = patience.stepped(times.total)
         if (number === firstStep + 1) void evaluation.prepare()
         live.ended(number, times, beganMs)
         onEvent({
@@ -379,9 +382,11 @@ export class TrainingLoop {
     try {
       await this.pause.hold(group, signal, (by) => {
         beganMs = performance.now()
+        this.isPaused = true
         onEvent({ event: 'paused', step, by, rank })
       })
     } finally {
+      this.isPaused = false
       // Also where a lost device ends it.
       if (beganMs !== undefined) {
         const pausedMs = performance.now() - beganMs

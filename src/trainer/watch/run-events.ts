@@ -18,6 +18,22 @@ export type RunEvent =
       rank: number
     }
   | {
+      /** So much of the run's state has gone to ranks that lack it. Told by every rank. */
+      event: 'state'
+      doneBytes: number
+      totalBytes: number
+      rank: number
+    }
+  | {
+      /** A newcomer to an elastic run is not let in yet: told by the ranks and by the newcomer, each time that this is found. */
+      event: 'waits'
+      /** Its id as a member. */
+      who: string
+      /** Null: it is gone. */
+      why: string | null
+      rank: number
+    }
+  | {
       /** The model is divided over the ranks: what each holds of it, by rank. */
       event: 'divided'
       held: readonly RankPart[]

@@ -112,7 +112,10 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       }
     }
     case 'given':
+    case 'state':
       return { ...run, given: { doneBytes: event.doneBytes, totalBytes: event.totalBytes } }
+    case 'waits':
+      return { ...run, waits: event.why }
     case 'divided':
       return { ...run, held: event.held }
     case 'group':
@@ -136,11 +139,13 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
             : null,
         joins: false,
         lostName: null,
+        waits: null,
+        silent: [],
       }
     case 'lost': {
       // The next group is told before it has begun, and numbers its ranks in another way.
       const rank = lostRankIn(event.text)
-      return { ...run, lostName: rank === null ? 'a rank' : rankName(run, rank) }
+      return { ...run, lostName: rank === null ? 'a rank' : rankName(run, rank), given: null }
     }
     case 'undecided':
       return {
@@ -153,7 +158,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       }
     case 'roster':
     case 'half':
-      return run
+      return { ...run, waits: null }
     case 'silent': {
       const others = run.silent.filter((rank) => rank !== event.who)
       return { ...run, silent: event.isSilent ? [...others, event.who] : others }

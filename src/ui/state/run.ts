@@ -77,7 +77,7 @@ export interface Run {
   readonly firstBytes: number | null
   /** Moving average over about ten steps. units: ms. */
   readonly parts: StepParts | null
-  /** How much of what a person gave has gone from its rank to all; null where nobody gave anything, or no one else is there. */
+  /** How much of what a person gave, or of a run's state, has gone to ranks that lack it; null before. */
   readonly given: { readonly doneBytes: number; readonly totalBytes: number } | null
   /** What each rank holds of a model that is divided over them; null where each has all of it. */
   readonly held: readonly RankPart[] | null
@@ -127,6 +127,8 @@ export interface Run {
     readonly hadMore: boolean
     readonly step: number | null
   } | null
+  /** Why a newcomer to an elastic run, which may be this tab, is not let in yet; null for none. */
+  readonly waits: string | null
   /** Linked ranks that have not answered for some seconds. */
   readonly silent: readonly number[]
   /** All ranks hold behind this step; by those ranks. */
@@ -225,6 +227,7 @@ export function newRun(
     regrouped: null,
     lostName: null,
     undecided: null,
+    waits: null,
     silent: [],
     changes: [],
     paused: null,

@@ -139,6 +139,8 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       text: `By ${by}, after step ${run.paused.step}. All ranks keep their links.`,
     }
   }
+  const { joins, waits } = run
+  if (joins && waits) return { tone: 'idle', title: 'Waiting', text: `This tab waits: ${waits}` }
   if (run.undecided) return undecidedStatus(run.undecided)
   if (run.lostName !== null) return say(waitingWords(run.lostName))
   switch (run.phase) {
@@ -151,9 +153,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
     case 'load':
       return say(loadingWords(run))
     case 'broadcast':
-      return say(
-        'Rank 0 is sending its initial parameters, so that all ranks start with the same ones.',
-      )
+      return say('Rank 0 is sending its initial parameters to all.')
     case 'compile':
       return say(`Recording one step and building its shaders.${joinsWords(run)}`)
     default: {
@@ -178,7 +178,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       ]
       return {
         ...say(
-          `${how}${resumedWords(run)}${changeWords(run)}${unlikeWords(run)}${silentWords(run)}${lost}`,
+          `${how}${resumedWords(run)}${changeWords(run)}${waits ? ` A new tab waits: ${waits}` : ''}${stateWords(run)}${unlikeWords(run)}${silentWords(run)}${lost}`,
         ),
         ...(differences.length > 0 && {
           more: { summary: 'What differs', text: differences.join('; ') },
@@ -190,7 +190,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
 
 /** Of an elastic run that has lost a rank and forms its next group. */
 const waitingWords = (who: string): string =>
-  `${asSentence(who)} was lost. The other ranks decide who trains on, and continue from the newest state that they have.`
+  `${asSentence(who)} was lost. The others decide who trains on, and continue from their newest state.`
 
 /** Of an elastic run whose ranks cannot be sure that no others train on without them, or that no steps are lost. */
 function undecidedStatus({ missing, hadMore, step }: NonNullable<Run['undecided']>): Status {
@@ -231,6 +231,15 @@ function changeWords({ changes, regrouped }: Run): string {
   return ` ${who}: the run continued from step ${regrouped.step}.`
 }
 
+/** Of a newcomer that gets what it lacks. */
+const stateWords = ({ given }: Run): string =>
+  given && given.doneBytes < given.totalBytes
+    ? ` State sent to a new tab: ${givenWords(given)}.`
+    : ''
+
+const givenWords = ({ doneBytes, totalBytes }: NonNullable<Run['given']>): string =>
+  `${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}`
+
 /** Of an exact run: whose bits or states were others than the run's. */
 function unlikeWords({ unlike, members }: Run): string {
   const lasting = unlike.find(({ isLasting }) => isLasting)
@@ -253,8 +262,8 @@ function linkingWords(run: Run): string {
 }
 
 /** Of a tab that joins a run that is on. */
-const joinsWords = ({ joins }: Run): string =>
-  joins ? ' The others train; this tab joins them once it is ready.' : ''
+const joinsWords = (run: Run): string =>
+  run.joins ? stateWords(run) || ' The others train; this tab joins them once it is ready.' : ''
 
 /** Where the data comes from, and how much of it has come. */
 function loadingWords(run: Run): string {
@@ -262,9 +271,9 @@ function loadingWords(run: Run): string {
   if (joins) return `Generating or downloading the data.${joinsWords(run)}`
   if (config?.data !== givenData) return 'Every rank is generating or downloading the data.'
   if (worldSize === 1) return 'Reading your own data.'
-  const { doneBytes, totalBytes } = given ?? { doneBytes: 0, totalBytes: Number.NaN }
-  if (doneBytes >= totalBytes) return 'All ranks have received the data and are reading it.'
-  const sent = given ? `: ${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}` : ''
+  if (given && given.doneBytes >= given.totalBytes)
+    return 'All ranks have received the data and are reading it.'
+  const sent = given ? `: ${givenWords(given)}` : ''
   return `One rank is sending the user-supplied data to all${sent}.`
 }
 

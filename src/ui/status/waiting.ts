@@ -16,7 +16,7 @@ export function waitingStatus(snapshot: Snapshot, wait: Wait): Status {
       return {
         tone: 'idle',
         title: 'Left out of the run',
-        text: 'The run continues without this tab. It joins again, usually within seconds.',
+        text: 'The run continues without this tab. It joins again soon.',
         more: { summary: 'Error details', text: inPageWords(wait.text) },
       }
     case 'closed': {

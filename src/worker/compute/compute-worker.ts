@@ -210,6 +210,7 @@ class ComputeWorker implements ComputeApi {
         new training.RunCrew({
           ...{ place, membership, links, signal, join, tell, wish, isRankLost },
           heldStep: () => trainer?.heldStep ?? 0,
+          pace: () => trainer?.pace,
         })
       this.#crew = crew
       for (const { admission, links } of this.#admissions.splice(0)) crew?.admit(admission, links)

@@ -1,3 +1,4 @@
+import type { StepPace } from '../../peer/crew/admission.ts'
 import { Crew } from '../../peer/crew/crew.ts'
 import type { Roster } from '../../peer/crew/roster.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
@@ -8,6 +9,7 @@ import { leftOutBecause } from '../../peer/room/refusals.ts'
 import type { RunEvent } from '../../trainer/watch/run-events.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
+import { loadPart } from '../../util/load-part.ts'
 import { orAbort } from '../../util/or-abort.ts'
 import type { Admission, CrewPlace, Membership } from '../api.ts'
 
@@ -42,6 +44,8 @@ export interface RunCrewOptions {
   /** All ranks should end the same step and ask for the next group. */
   readonly wish: () => void
   readonly isRankLost: (error: unknown) => boolean
+  /** By which newcomers are let in. Default: all are. */
+  readonly pace?: () => StepPace | undefined
   /** For tests. */
   readonly env?: Env
 }
@@ -63,7 +67,7 @@ export class RunCrew {
   #out: string | undefined
 
   constructor(options: RunCrewOptions) {
-    const { place, membership, links, env = systemEnv } = options
+    const { place, membership, links, pace, env = systemEnv } = options
     const { self, ids, members, machines, former } = place
     this.#options = options
     this.#env = env
@@ -81,10 +85,20 @@ export class RunCrew {
         step: options.heldStep,
         most: meshLimit,
         firstHalf: (...half) => this.#askForHalf(...half),
+        ...(pace && {
+          admission: async (host) => {
+            const { Admission } = await loadPart(
+              'newcomers',
+              () => import('../../peer/crew/admission.ts'),
+            )
+            return new Admission(host, pace)
+          },
+        }),
       },
       {
         stop: (why) => this.#stop(why),
         wish: () => options.wish(),
+        waits: (who, why) => options.tell({ event: 'waits', who, why, rank: this.#rank }),
         out: (why) => {
           this.#out = why
         },

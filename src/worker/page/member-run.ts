@@ -6,7 +6,7 @@ import { machineKey, machinesOf } from '../../peer/room/topology.ts'
 import type { LocalPorts } from '../../peer/tab/local-ports.ts'
 import type { SignalClient } from '../../peer/tab/signal.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
-import { messageOf, PeerError, toError } from '../../util/errors.ts'
+import { messageOf, PeerError, TabringError, toError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 import type {
   CheckpointAddress,
@@ -60,6 +60,9 @@ export interface RunTab {
 const askMs = 1000
 /** That long it waits for links to come to life before it gives up its place, to come in again over new ones. units: ms. */
 const yieldMs = 12_000
+
+/** After the run's state has come too slowly the ranks are not stopped again before that. units: ms. */
+const slowAgainMs = 60_000
 
 type AssignedMember = Assignment['members'][number]
 
@@ -420,10 +423,18 @@ export class MemberRun {
     } catch (thrown) {
       if (this.#isOver) return
       this.#isOut = isLeftOut(messageOf(thrown))
-      if (this.#isOut && key !== undefined) client.out(key)
+      if (this.#isOut && key !== undefined) this.#comeAgain(key, thrown)
       else client.abort(this.abortEpoch, messageOf(thrown).slice(0, 300))
       this.fail(thrown)
     }
+  }
+
+  /** As a newcomer, at once; where the run's state came too slowly, later. */
+  #comeAgain(key: string, thrown: unknown): void {
+    const out = () => this.#tab.client.out(key)
+    const isSlow = thrown instanceof TabringError && thrown.code === 'peer.timeout'
+    if (isSlow) setTimeout(out, slowAgainMs)
+    else out()
   }
 
   /** Of all links. */

@@ -218,7 +218,7 @@ describe('a tab that was left out', () => {
     const page = await tab.dropped()
     expect(tab.wait).toBe('again')
     expect(statusOf(page).title).toBe('Left out of the run')
-    expect(tab.text).toContain('It joins again, usually')
+    expect(tab.text).toContain('It joins again soon.')
   })
 
   it('says that it joins again when the others have gone on without it', async () => {

@@ -1,0 +1,60 @@
+import type { Page } from 'playwright'
+import { expect, test } from 'vitest'
+import { button, invite, see } from '../../support/page-driver.ts'
+import { driveRooms } from '../../support/page-rooms.ts'
+
+// A tab whose connection is slow comes to a room that trains: the others do not wait for it.
+
+const { openRoom, openContext, picture } = driveRooms()
+
+const stepOf = async (page: Page): Promise<number> =>
+  Number.parseInt((await page.locator('.progress-words').textContent()) ?? '0', 10)
+
+const reaches = (page: Page, step: number) =>
+  expect.poll(() => stepOf(page), { timeout: 90_000 }).toBeGreaterThanOrEqual(step)
+
+/** Over the next steps. */
+async function msPerStep(page: Page): Promise<number> {
+  const steps = 30
+  const [began, beganMs] = [await stepOf(page), Date.now()]
+  await reaches(page, began + steps)
+  return (Date.now() - beganMs) / steps
+}
+
+const words = (page: Page) => page.locator('.status .words p').first().textContent()
+
+test('a tab with a slow connection waits and says why, and the others keep their pace', async () => {
+  const pages = await openRoom(2, '?epochs=1&steps=100000&maxStepsPerSec=20', false)
+  const [maker] = pages
+  await button(maker, 'Start').click()
+  await reaches(maker, 5)
+  const aloneMs = await msPerStep(maker)
+  const context = await openContext()
+  const page = await context.newPage()
+  const devtools = await context.newCDPSession(page)
+  await devtools.send('Network.enable')
+  // For the links that it will make: a step's gradients, 1.6 MB, take 20 s.
+  await devtools.send('Network.emulateNetworkConditions', {
+    offline: false,
+    latency: 0,
+    downloadThroughput: -1,
+    uploadThroughput: 80_000,
+    packetLoss: 0,
+    packetQueueLength: 0,
+  })
+  await page.goto(await invite(maker))
+  const why =
+    /its connection carries a step's gradients in \d+ s, and a step of the run takes [\d.]+ s\. Training does not wait for it/
+  await expect.poll(() => words(page), { timeout: 60_000 }).toMatch(why)
+  await see(page, 'Waiting')
+  for (const one of pages) expect(await words(one)).toMatch(/^2 ranks .* A new tab waits: its/)
+  await picture(page, 'slow-joiner')
+  const besideMs = await msPerStep(maker)
+  console.log(
+    `${aloneMs.toFixed(0)} ms a step before, ${besideMs.toFixed(0)} ms with the slow tab outside`,
+  )
+  expect(besideMs).toBeLessThan(3 * aloneMs)
+  await button(maker, 'Stop').click()
+  await Promise.all(pages.map((one) => see(one, 'Stopped')))
+  await see(page, /^(The run is over|Waiting for .+ to start)$/)
+}, 240_000)

@@ -1,0 +1,194 @@
+import { afterEach, expect, test } from 'vitest'
+import { Admission, type StepPace } from '../../../src/peer/crew/admission.ts'
+import { Crew } from '../../../src/peer/crew/crew.ts'
+import { crewTimes } from '../../../src/peer/crew/options.ts'
+import {
+  type MemoryLink,
+  type MemoryLinkOptions,
+  memoryPair,
+} from '../../../src/peer/link/memory-link.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
+
+// A run whose steps take 0.3 s and exchange 1 MB, on a virtual clock: which newcomers it lets in.
+
+interface Member {
+  readonly id: string
+  readonly crew: Crew
+  /** What it told its owner: 'stop', 'wish', 'out', and of whom it said why it waits. */
+  readonly told: string[]
+  readonly links: MemoryLink[]
+}
+
+let world = new VirtualEnv(1)
+let members: Member[] = []
+let pace: StepPace
+
+const fast = () => ({ delayMs: () => 1, bytesPerMs: 10_000 })
+const slow = () => ({ delayMs: () => 1, bytesPerMs: 100 })
+
+afterEach(() => {
+  for (const { crew } of members) crew.resign('the test is over')
+})
+
+function member(id: string, founders: string | null): Member {
+  const told: string[] = []
+  const roster = founders === null ? null : { ballot: 1, members: founders.split('') }
+  const admission = (host: ConstructorParameters<typeof Admission>[0]) =>
+    new Admission(host, () => pace)
+  const crew = new Crew(
+    { env: world, self: id, roster, most: 64, admission },
+    {
+      stop: () => told.push('stop'),
+      wish: () => told.push('wish'),
+      out: () => told.push('out'),
+      undecided: () => undefined,
+      waits: (who, why) => told.push(`${who}: ${why}`),
+    },
+  )
+  const made = { id, crew, told, links: [] }
+  members.push(made)
+  return made
+}
+
+function link(a: Member, b: Member, options: MemoryLinkOptions): void {
+  const [there, back] = memoryPair(world, options)
+  a.links.push(there)
+  b.links.push(back)
+  a.crew.add(b.id, there)
+  b.crew.add(b.crew.roster ? a.id : null, back)
+}
+
+/** Two that train. */
+function train(): [Member, Member] {
+  world = new VirtualEnv(1)
+  members = []
+  pace = { bytes: 1e6, stepMs: 300, limitMs: 2000, isPaused: false }
+  const a = member('a', 'ab')
+  const b = member('b', 'ab')
+  link(a, b, fast())
+  return [a, b]
+}
+
+function join(id: string, to: readonly Member[], options: MemoryLinkOptions): Member {
+  const newcomer = member(id, null)
+  for (const one of to) link(one, newcomer, options)
+  newcomer.crew.next().catch(() => undefined)
+  return newcomer
+}
+
+const nextOf = async (some: readonly Member[], isPlanned = true) => {
+  const all = await Promise.all(some.map(({ crew }) => world.until(crew.next(isPlanned))))
+  return all.map((roster) => roster.members.join(''))
+}
+
+const why =
+  "its connection carries a step's gradients in 10 s, and a step of the run takes 0.3 s. Training does not wait for it: the connection is measured again in 30 s."
+
+test('a newcomer over a fast link is let in at once', async () => {
+  const [a, b] = train()
+  join('x', [a, b], fast())
+  await world.advance(200)
+  expect([a.told, b.told]).toEqual([['wish'], []])
+  expect(await nextOf([a, b])).toEqual(['abx', 'abx'])
+})
+
+test('a newcomer over a slow link waits, and all hear why', async () => {
+  const [a, b] = train()
+  const x = join('x', [a, b], slow())
+  await world.advance(10_000)
+  expect([a.told, b.told, x.told]).toEqual([[`x: ${why}`], [`x: ${why}`], [`x: ${why}`]])
+})
+
+test('a slow newcomer does not come in, or hold the others up, where another is let in', async () => {
+  const [a, b] = train()
+  const x = join('x', [a, b], slow())
+  await world.advance(10_000)
+  // Its answer takes 40 s.
+  x.links[0].send(new Uint8Array(64 * 1024))
+  for (let i = 0; i < 60; i++) x.links[0].send(new Uint8Array(64 * 1024))
+  const y = join('y', [a, b], fast())
+  link(x, y, fast())
+  await world.advance(200)
+  expect(a.told.at(-1)).toBe('wish')
+  const beganMs = world.now()
+  expect(await nextOf([a, b])).toEqual(['aby', 'aby'])
+  expect(world.now() - beganMs).toBeLessThan(100)
+  expect(x.told.includes('out')).toBe(false)
+})
+
+test('a slow newcomer is not let in by a change after a loss either, and the next senior member measures it', async () => {
+  const [a, b] = train()
+  const c = member('c', null)
+  for (const one of [a, b]) link(one, c, fast())
+  c.crew.next().catch(() => undefined)
+  await world.advance(200)
+  expect(await nextOf([a, b])).toEqual(['abc', 'abc'])
+  for (const { crew } of [a, b, c]) crew.proved()
+  const x = join('x', [a, b, c], slow())
+  await world.advance(10_000)
+  expect(x.told.length).toBe(1)
+  for (const one of a.links) one.close('the process has ended')
+  expect(await nextOf([b], false)).toEqual(['bc'])
+  await world.advance(8000)
+  expect(b.told.at(-1)).toBe(`x: ${why}`)
+  await world.advance(60_000)
+  expect(x.told.includes('out')).toBe(false)
+})
+
+test('a slow newcomer waits for minutes, and comes in once its link is faster', async () => {
+  const [a, b] = train()
+  const rate = slow()
+  const x = join('x', [a, b], rate)
+  await world.advance(3 * crewTimes.joinMs)
+  expect(a.told.includes('wish')).toBe(false)
+  expect(x.told.includes('out')).toBe(false)
+  rate.bytesPerMs = 10_000
+  while (!a.told.includes('wish')) await world.advance(1000)
+  expect(await nextOf([a, b])).toEqual(['abx', 'abx'])
+})
+
+test('a newcomer whose link carries nothing waits', async () => {
+  const [a, b] = train()
+  const x = join('x', [a, b], { delayMs: () => 1, bytesPerMs: 1 })
+  await world.advance(10_000)
+  expect(a.told).toEqual([expect.stringContaining('its connection carried nothing for 5.0 s.')])
+  expect(x.told).toEqual([])
+})
+
+test('the round trip of a link does not count', async () => {
+  const [a, b] = train()
+  join('x', [a, b], { delayMs: () => 400, bytesPerMs: 1000 })
+  await world.advance(5000)
+  expect(a.told).toEqual(['wish'])
+})
+
+test('a run of long steps lets in what a run of short ones does not', async () => {
+  const [a, b] = train()
+  pace = { ...pace, stepMs: 6000, limitMs: 12_000 }
+  join('x', [a, b], slow())
+  await world.advance(10_000)
+  expect(a.told).toEqual(['wish'])
+})
+
+test('a newcomer is measured once a step has ended', async () => {
+  const [a, b] = train()
+  const known = pace
+  pace = undefined as unknown as StepPace
+  join('x', [a, b], fast())
+  await world.advance(10_000)
+  expect(a.told).toEqual([])
+  pace = known
+  await world.advance(1200)
+  expect(a.told).toEqual(['wish'])
+})
+
+test('a newcomer to a paused run waits as long as the pause lasts', async () => {
+  const [a, b] = train()
+  pace = { ...pace, isPaused: true }
+  const x = join('x', [a, b], fast())
+  await world.advance(3 * crewTimes.joinMs)
+  expect(new Set(x.told)).toEqual(new Set(['x: the run is paused.']))
+  expect([a.told, b.told]).toEqual([['wish'], []])
+  pace = { ...pace, isPaused: false }
+  expect(await nextOf([a, b])).toEqual(['abx', 'abx'])
+})
