@@ -75,7 +75,7 @@ export class Admission {
   #lookAt(id: string, { isPaused }: StepPace): void {
     const { env } = this.#host
     const nowMs = env.now()
-    if (isPaused && nowMs >= (this.#toldMs.get(id) ?? 0) + tellMs) {
+    if (isPaused && nowMs >= (this.#toldMs.get(id) ?? Number.NEGATIVE_INFINITY) + tellMs) {
       this.#toldMs.set(id, nowMs)
       this.#host.keepOut(id, 'the run is paused.', false)
     }
@@ -101,6 +101,11 @@ export class Admission {
     const pace = this.#pace()
     const test = this.#tests.get(id)
     if (!pace || !test) return
+    if (!this.#host.waiting().includes(id)) {
+      // The members decide about others, or it has gone: it is measured at the next look.
+      this.forget(id)
+      return
+    }
     if (this.#isFast(bytesPerMs)) {
       // Once for each link: a member that cannot be let in would stop the others again and again.
       test.dueMs = Number.POSITIVE_INFINITY

@@ -3,9 +3,9 @@ import { expect, test } from 'vitest'
 import { button, invite, see } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 
-// A tab whose connection is slow comes to a room that trains: the others do not wait for it.
+// Tabs that come to a run and cannot join it yet: their connection is slow, or it is paused. The others do not wait for them.
 
-const { openRoom, openContext, picture } = driveRooms()
+const { openRoom, openTab, openContext, picture } = driveRooms()
 
 const stepOf = async (page: Page): Promise<number> =>
   Number.parseInt((await page.locator('.progress-words').textContent()) ?? '0', 10)
@@ -57,4 +57,21 @@ test('a tab with a slow connection waits and says why, and the others keep their
   await button(maker, 'Stop').click()
   await Promise.all(pages.map((one) => see(one, 'Stopped')))
   await see(page, /^(The run is over|Waiting for .+ to start)$/)
+}, 240_000)
+
+test('a tab that comes while the run is paused waits, says so, and joins when it continues', async () => {
+  const pages = await openRoom(2, '?steps=100000&maxStepsPerSec=20')
+  const [maker] = pages
+  await button(maker, 'Start').click()
+  await reaches(maker, 5)
+  await button(maker, 'Pause').click()
+  await Promise.all(pages.map((one) => see(one, 'Paused')))
+  const late = await openTab(maker.context(), await invite(maker))
+  await expect.poll(() => words(late)).toBe('This tab waits: the run is paused.')
+  await button(maker, 'Resume').click()
+  await expect
+    .poll(() => words(late), { timeout: 60_000 })
+    .toMatch(/This tab joined after step \d+\.$/)
+  await button(maker, 'Stop').click()
+  await Promise.all([...pages, late].map((one) => see(one, 'Stopped')))
 }, 240_000)

@@ -245,6 +245,30 @@ test.each([
   expect(lines.map((line) => JSON.parse(line))).toEqual(isJson ? told : [])
 })
 
+test('says once why a tab waits outside, and how much of the state has gone to new tabs', () => {
+  const output = new Memory()
+  const error = new Memory()
+  const reporter = makeReporter({ isJson: false, worldSize: 2, epochs: 1, metric }, output, error)
+  const waits = { event: 'waits', who: 'a.2' } as const
+  for (const rank of [0, 1]) {
+    reporter.event({ ...waits, why: 'its connection is slow.', rank })
+    reporter.event({ ...waits, why: 'its connection is still slow.', rank })
+    reporter.event({ ...waits, why: null, rank })
+    for (const doneBytes of [1, 2, 3])
+      reporter.event({
+        event: 'state',
+        doneBytes: doneBytes * 2 ** 20,
+        totalBytes: 3 * 2 ** 20,
+        rank,
+      })
+  }
+  expect(error.text).toBe(
+    'train: a new tab waits: its connection is slow.\n' +
+      "train: sent 1.0 MiB of the state's 3.0 MiB to new tabs\n" +
+      "train: sent 3.0 MiB of the state's 3.0 MiB to new tabs\n",
+  )
+})
+
 test('links through the server, and a run with nothing left to train, are told', () => {
   const output = new Memory()
   const error = new Memory()

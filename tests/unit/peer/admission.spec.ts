@@ -113,7 +113,24 @@ test('a slow newcomer does not come in, or hold the others up, where another is 
   const beganMs = world.now()
   expect(await nextOf([a, b])).toEqual(['aby', 'aby'])
   expect(world.now() - beganMs).toBeLessThan(100)
+  await world.advance(100)
+  // Its links stay.
+  for (const one of x.links) expect(one.room()).toBeGreaterThan(0)
   expect(x.told.includes('out')).toBe(false)
+})
+
+test('a slow newcomer does not come in where it answers in time', async () => {
+  const [a, b] = train()
+  const x = join('x', [a, b], slow())
+  await world.advance(10_000)
+  const y = join('y', [a, b], fast())
+  link(x, y, fast())
+  await world.advance(200)
+  const first = a.crew.next(true)
+  // The call waits for the step to end here.
+  await world.advance(1000)
+  expect(await nextOf([b])).toEqual(['aby'])
+  expect((await first).members.join('')).toBe('aby')
 })
 
 test('a slow newcomer is not let in by a change after a loss either, and the next senior member measures it', async () => {

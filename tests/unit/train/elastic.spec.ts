@@ -12,6 +12,7 @@ import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
 import type { RunEvent, TrainerResult } from '../../../src/trainer/watch/run-events.ts'
 import { runLogIn } from '../../../src/trainer/watch/run-log.ts'
+import { systemEnv } from '../../../src/util/env.ts'
 import { DataError, GpuError, PeerError, TabringError } from '../../../src/util/errors.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { ElasticRoom } from '../../support/elastic-room.ts'
@@ -588,6 +589,31 @@ test('a rank that fails before its first step ends the run for itself alone', as
   expect((await c.end).reason).toMatchObject({ message: 'no data here' })
   room.become(['a', 'b'])
   resultsOf([await a.end, await b.end])
+})
+
+test('a rank that comes and gets the state too slowly leaves, and the others train on', async () => {
+  warned()
+  const room = new ElasticRoom(['a', 'b'])
+  const [a, b] = ['a', 'b'].map((name) => enter(room, name, { steps: 90 }))
+  await a.after(52)
+  room.become(['a', 'b', 'c'])
+  a.regroup()
+  const group = await room.next('c')
+  // Nothing of the state arrives, and the time for it is over at once.
+  vi.spyOn(group, 'broadcast').mockReturnValue(new Promise(() => undefined))
+  vi.spyOn(group, 'env', 'get').mockReturnValue({
+    ...systemEnv,
+    after: (_ms, run) => systemEnv.after(0, run),
+  })
+  const c = enter(room, 'c', { steps: 90 }, { joins: true, group })
+  const { reason } = await c.end
+  expect(reason).toMatchObject({ code: 'peer.timeout' })
+  expect(String(reason)).toMatch(/the kept state: 0 of \d+ bytes came within \d+ s/)
+  expect(c.leavesAlone()).toBe(true)
+  room.become(['a', 'b'])
+  const ends = [await a.end, await b.end]
+  resultsOf(ends)
+  expect(lossesOf(ends[0])).toHaveLength(90)
 })
 
 test('more ranks than the batch has samples may join', async () => {

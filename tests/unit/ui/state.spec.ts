@@ -532,6 +532,50 @@ describe('a run', () => {
     expect(said).not.toContain('No answer')
   })
 
+  it('says why a newcomer waits, until who trains is decided again', () => {
+    const waits = (why: string | null) =>
+      ({ type: 'event', event: { event: 'waits', who: '9.2', why, rank: 0 }, atMs: 0 }) as const
+    const before = training(3, 10)
+    const outside = play(before, waits('its connection is slow.'))
+    expect(statusOf(outside)).toMatchObject({
+      title: 'Training',
+      text: expect.stringContaining(' A new tab waits: its connection is slow.'),
+    })
+    expect(statusOf(play(outside, waits(null)))).toEqual(statusOf(before))
+    const roster = { event: 'roster', ballot: 9, members: [], rank: 0 } as const
+    const next = play(outside, { type: 'event', event: roster, atMs: 0 })
+    expect(statusOf(next)).toEqual(statusOf(before))
+    const newcomer = { ...before, run: { ...before.run!, joins: true } }
+    expect(statusOf(play(newcomer, waits('the run is paused.')))).toMatchObject({
+      title: 'Waiting',
+      text: 'This tab waits: the run is paused.',
+    })
+  })
+
+  it('says how much of the state a newcomer has, there and here', () => {
+    const state = (doneBytes: number) =>
+      ({
+        type: 'event',
+        event: { event: 'state', doneBytes, totalBytes: 3 << 20, rank: 0 },
+        atMs: 0,
+      }) as const
+    const words = ' State sent to a new tab: 1.00 MiB of 3.00 MiB.'
+    const before = training(3, 10)
+    expect(statusOf(play(before, state(1 << 20))).text).toContain(words)
+    expect(statusOf(play(before, state(3 << 20)))).toEqual(statusOf(before))
+    const newcomer = { ...before, run: { ...before.run!, joins: true, phase: 'load' } } as const
+    expect(statusOf(play(newcomer, state(1 << 20))).text).toContain(words)
+    // The newcomer left before it had all.
+    const lost = { event: 'lost', text: 'rank 0 lost rank 2: it left.', rank: 0 } as const
+    const regrouped = { event: 'regrouped', step: 10, worldSize: 2, rank: 0 } as const
+    const after = play(
+      play(before, state(1 << 20)),
+      { type: 'event', event: lost, atMs: 0 },
+      { type: 'event', event: regrouped, atMs: 0 },
+    )
+    expect(statusOf(after).text).not.toContain('State sent')
+  })
+
   it('is paused and stopped by the first rank when the maker has left it', () => {
     const may = (snapshot: Snapshot) => [canPause(snapshot), canStop(snapshot)]
     const [maker, second, third] = [0, 1, 2].map((rank) => training(3, 10, rank))

@@ -331,6 +331,21 @@ it('a rank that was left out and cannot be linked yet waits for other links, and
   expect(world.membership?.crew).toMatchObject({ self: '0.5', former: { id: '0.1', entered: 1 } })
 })
 
+it('a newcomer that got the state too slowly asks to come in again a minute later', async () => {
+  await running(2)
+  vi.useFakeTimers({ toFake: ['setTimeout'] })
+  try {
+    world.fail(new TabringError('peer.timeout', leftOutBecause('the kept state: too slow')))
+    await new Promise(setImmediate)
+    vi.advanceTimersByTime(59_999)
+    expect(world.told).toEqual([])
+    vi.advanceTimersByTime(1)
+    expect(world.told).toEqual([['out', key]])
+  } finally {
+    vi.useRealTimers()
+  }
+})
+
 describe('another run of the same number', () => {
   /** Rank 1 of 3: a newcomer, as rank 2 is. */
   const joining: Assignment = { ...assignment(5, 3), key: other, rank: 1, joining: 2 }

@@ -1,0 +1,71 @@
+import { expect, test } from 'vitest'
+import { LateState, meet } from '../../../src/trainer/loop/meet.ts'
+import { beginning, type KeptState, KeptStates } from '../../../src/trainer/saves/kept-state.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
+import { memoryMesh } from '../../support/memory-mesh.ts'
+
+// Two ranks that have trained meet a newcomer, on a virtual clock: the state has 2.5 MB.
+
+const words = 600_000
+
+function stateOf(step: number): KeptState {
+  const weight = { dtype: 'float32', shape: [words], data: new Float32Array(words).fill(step) }
+  return {
+    progress: { ...beginning, step },
+    model: { weight },
+    optimizer: { state: {}, param_groups: [] },
+    scaler: undefined,
+    log: undefined,
+  } as unknown as KeptState
+}
+
+async function meetNewcomer(bytesPerMs: number) {
+  const world = new VirtualEnv(1)
+  const groups = memoryMesh(world, 3, (_, second) => ({
+    bytesPerMs: second === 2 ? bytesPerMs : 100_000,
+    highWaterBytes: 256 * 1024,
+  }))
+  const told: string[][] = [[], [], []]
+  const kept = groups.map(({ rank }) => {
+    const states = new KeptStates()
+    if (rank < 2) states.add(stateOf(7))
+    return states
+  })
+  const beganMs = world.now()
+  const ends = groups.map((group, rank) => {
+    const own = { suspect: 0, losses: 0, hasGiven: false, ...(rank < 2 && { stepMs: 300 }) }
+    return meet(group, kept[rank], own, false, (done, total) =>
+      told[rank].push(`${done} of ${total}`),
+    ).then(
+      ({ step }) => step,
+      (error: unknown) => error,
+    )
+  })
+  return { world, groups, told, kept, ends, beganMs }
+}
+
+test('all hear how much of the state a newcomer has', async () => {
+  const { world, told, kept, ends, groups } = await meetNewcomer(10_000)
+  expect(await world.until(Promise.all(ends))).toEqual([7, 7, 7])
+  const total = Number(told[0].at(-1)!.split(' of ')[1])
+  expect(total).toBeGreaterThan(4 * words)
+  expect(told[0]).toEqual([2 ** 20, 2 ** 21, total].map((done) => `${done} of ${total}`))
+  expect(told[1]).toEqual(told[0])
+  expect(told[2]).toEqual(told[0])
+  expect(kept[2].newest?.progress.step).toBe(7)
+  for (const group of groups) group.destroy()
+})
+
+test('a newcomer that gets the state too slowly leaves after 4 s, where steps are short', async () => {
+  const { world, ends, groups, beganMs } = await meetNewcomer(100)
+  const late = await world.until(ends[2])
+  expect(late).toBeInstanceOf(LateState)
+  expect(String(late)).toMatch(
+    /the kept state: \d+ of \d+ bytes came within 4 s, and training does not wait longer\. Check this tab's connection\./,
+  )
+  expect(world.now() - beganMs).toBeLessThan(4500)
+  groups[2].destroy()
+  const others = await world.until(Promise.all(ends.slice(0, 2)))
+  for (const error of others) expect(error).toMatchObject({ code: 'peer.lost' })
+  for (const group of groups) group.destroy()
+})
