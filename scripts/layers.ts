@@ -306,6 +306,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/optim',
     'src/peer/collective',
     'src/peer/group',
+    'src/peer/room/refusals.ts',
     'src/ddp/hashes',
     'src/ddp/data-parallel',
     'src/parallel',

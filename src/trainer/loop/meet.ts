@@ -1,5 +1,6 @@
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
+import { leftOutBecause } from '../../peer/room/refusals.ts'
 import { PeerError } from '../../util/errors.ts'
 import type { KeptStates } from '../saves/kept-state.ts'
 import { packState, unpackState } from '../saves/packed-state.ts'
@@ -30,16 +31,13 @@ export interface Brought extends Pick<Settled, 'suspect' | 'losses'> {
   readonly stepMs?: number
 }
 
-/** A newcomer did not get the state while the others would wait: it leaves them, and they continue. */
-export class LateState extends PeerError {}
-
 const label = 'the kept state'
 
 /**
  * Settles the newest step that any rank has kept, and brings that state to those that lack it; later ones are forgotten. All ranks of a new
  * group call it first. `isExact`: ranks that hold another state of that step than most count among those that lack it (`agreeOnState`).
  *
- * errors: the group's; `LateState` on a rank that has kept nothing.
+ * errors: the group's; `peer.timeout` on a newcomer that does not get it in time: the others continue without it.
  */
 export async function meet(
   group: ProcessGroup,
@@ -77,9 +75,11 @@ export async function meet(
       if (held.length > 0) return
       const cancel = group.env.after(limitMs, () =>
         reject(
-          new LateState(
+          new PeerError(
             'peer.timeout',
-            `the kept state: ${doneBytes} of ${sizes[keeper]} bytes came within ${limitMs / 1000} s, and training does not wait longer. Check this tab's connection.`,
+            leftOutBecause(
+              `${doneBytes} of ${sizes[keeper]} bytes of its state came within ${limitMs / 1000} s. Check the connection of this tab.`,
+            ),
           ),
         ),
       )

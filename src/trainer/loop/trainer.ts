@@ -27,7 +27,7 @@ import { Looks } from '../watch/looks.ts'
 import type { Phase, RankName, RunRecord, TrainerResult } from '../watch/run-events.ts'
 import { isLogged, RunLog, type RunLogFile } from '../watch/run-log.ts'
 import { shareGiven } from './given-data.ts'
-import { LateState, meet } from './meet.ts'
+import { meet } from './meet.ts'
 import { newcomerLimitMs, Patience } from './phase-timeouts.ts'
 import { type RankSetup, setUpRank } from './rank-setup.ts'
 import { isLoss, isRankLost, Recovery, type RecoveryOptions } from './recovery.ts'
@@ -168,8 +168,7 @@ export class Trainer {
         // Without this rank the others continue, if it has only just joined them or fails alone.
         const { joins, isElastic } = this.#options
         const hasTrained = !this.#loop.hasToldNothing
-        const isAlone = error instanceof LateState || (hasTrained && isOfOneRank(error.code))
-        this.#leavesAlone = isElastic === true && isAlone
+        this.#leavesAlone = isElastic === true && hasTrained && isOfOneRank(error.code)
         const isLostAlone = this.#leavesAlone || (isElastic && joins && !hasTrained)
         const code = isLostAlone ? 'peer.lost' : this.#recovery.finalCode(error.code)
         this.#group.abort(new PeerError(code, error.message))
@@ -343,7 +342,7 @@ export class Trainer {
   /** Makes the next attempt possible after `error`, or throws it. */
   async #recover(error: unknown): Promise<void> {
     const { config, signal, isElastic, onEvent } = this.#options
-    if (signal?.aborted || error instanceof LateState) throw error
+    if (signal?.aborted) throw error
     const place = { group: this.#group, runtime: this.#runtime }
     const ended = place.group.error ?? error
     // What a device had is lost with it, but the other ranks have the same.

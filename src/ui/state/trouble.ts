@@ -54,7 +54,7 @@ export function troubleAhead(page: Surroundings): Trouble | null {
       title: 'This browser has no WebGPU',
       text: 'Every rank computes on its own WebGPU device, and navigator.gpu is missing here.',
       remedies: [
-        'Use a current Chrome or Edge. Safari 26 and Firefox 141 are untested.',
+        'Use a current Chrome or Edge. Safari 26 and Firefox 141 have WebGPU too, but Tabring is untested there.',
         'In Chrome on Linux, turn on chrome://flags/#enable-unsafe-webgpu and restart it.',
       ],
       detail: null,
@@ -90,7 +90,7 @@ export function troubleOf(thrown: unknown): Trouble {
         'device',
         'No WebGPU device opened',
         'The compute worker of this page could not open a device.',
-        'Use a current Chrome or Edge.',
+        'Use a browser that has WebGPU in workers: a current Chrome or Edge (Safari and Firefox are untested).',
       )
     case 'config.invalid':
       if (!detail.startsWith('room link')) {
@@ -120,7 +120,7 @@ export function troubleOf(thrown: unknown): Trouble {
       return say(
         'worker',
         'The compute worker of this tab has ended',
-        'This tab can no longer take part.',
+        'It owned the GPU device, so this tab can no longer take part. The other members have been notified.',
         'Reload this tab to rejoin the room as a new member.',
       )
     default:
@@ -146,7 +146,7 @@ function refused(error: SignalError): Trouble {
       const words = say(
         'You were removed from this room',
         `${removerIn(error.message)}, the host, removed this tab.`,
-        'If that was a mistake, rejoin: the link still works.',
+        'If that was a mistake, rejoin: the link still works, and this tab comes back as a new member.',
         'Or open a new room.',
       )
       return { ...words, kind: 'removed', detail: null }
@@ -189,7 +189,7 @@ function refused(error: SignalError): Trouble {
       return say(
         'The server refused this tab',
         error.message.replace(/^signaling: [\w-]+: /, ''),
-        'Reload this tab and try again.',
+        'Reload to try again.',
       )
   }
 }

@@ -234,7 +234,7 @@ function changeWords({ changes, regrouped }: Run): string {
 /** Of a newcomer that gets what it lacks. */
 const stateWords = ({ given }: Run): string =>
   given && given.doneBytes < given.totalBytes
-    ? ` State sent to a new tab: ${givenWords(given)}.`
+    ? ` A new tab gets the run's state: ${givenWords(given)}.`
     : ''
 
 const givenWords = ({ doneBytes, totalBytes }: NonNullable<Run['given']>): string =>

@@ -559,7 +559,7 @@ describe('a run', () => {
         event: { event: 'state', doneBytes, totalBytes: 3 << 20, rank: 0 },
         atMs: 0,
       }) as const
-    const words = ' State sent to a new tab: 1.00 MiB of 3.00 MiB.'
+    const words = " A new tab gets the run's state: 1.00 MiB of 3.00 MiB."
     const before = training(3, 10)
     expect(statusOf(play(before, state(1 << 20))).text).toContain(words)
     expect(statusOf(play(before, state(3 << 20)))).toEqual(statusOf(before))
@@ -573,7 +573,7 @@ describe('a run', () => {
       { type: 'event', event: lost, atMs: 0 },
       { type: 'event', event: regrouped, atMs: 0 },
     )
-    expect(statusOf(after).text).not.toContain('State sent')
+    expect(statusOf(after).text).not.toContain('A new tab')
   })
 
   it('is paused and stopped by the first rank when the maker has left it', () => {
