@@ -1,8 +1,8 @@
 import { PeerError } from '../../util/errors.ts'
 import type { Link, LinkStats } from '../link/link.ts'
-import type { Admission } from './admission.ts'
 import { Call } from './call.ts'
 import { CrewLinks } from './crew-links.ts'
+import { Gate } from './gate.ts'
 import type { CrewMessage } from './messages.ts'
 import {
   type CrewListener,
@@ -57,8 +57,7 @@ export class Crew {
   readonly #wished = new Set<string>()
   /** Newcomers whose links are too slow. */
   readonly #slow = new Set<string>()
-  #admission: Admission | undefined
-  #isAdmissionAsked = false
+  readonly #gate: Gate | undefined
   /** A planned call whose answer waits for this member's own step to end. */
   #held: (() => void) | undefined
   #cancel: () => void = () => undefined
@@ -78,6 +77,16 @@ export class Crew {
       came: (id) => this.#came(id),
       ended: (id) => this.#ended(id),
     })
+    if (options.pace) {
+      const host = {
+        env: options.env,
+        waiting: () => this.#waitingHere(),
+        send: (to: readonly string[], message: CrewMessage) => this.#links.send(to, message),
+        letIn: (id: string) => this.#letIn(id),
+        keepOut: (id: string, why: string, isSlow: boolean) => this.#keepOut(id, why, isSlow),
+      }
+      this.#gate = new Gate(host, options.pace)
+    }
     this.#roster = roster && { ...roster, before: [] }
     this.#proved = this.#promised = this.#seen = this.#given = roster?.ballot ?? 0
     this.#state = roster ? 'running' : 'stopped'
@@ -230,7 +239,7 @@ export class Crew {
     // It may be over another link than before.
     this.#wished.delete(id)
     this.#slow.delete(id)
-    this.#admission?.forget(id)
+    this.#gate?.forget(id)
     this.#lookAtNew()
   }
 
@@ -435,7 +444,7 @@ export class Crew {
         this.abort(message.why)
         return
       case 'probed':
-        this.#admission?.echoed(from, message.round)
+        this.#gate?.echoed(from, message.round)
         return
       case 'wait':
         this.#mustWait(message)
@@ -535,7 +544,7 @@ export class Crew {
     if (!this.#isPlanned) {
       // Such a change does not wait for newcomers.
       this.#wished.clear()
-      this.#admission?.forgetAll()
+      this.#gate?.forgetAll()
     }
     this.#lookAtNew()
   }
@@ -549,27 +558,8 @@ export class Crew {
   #lookAtNew(): void {
     const waiting = this.#waitingHere()
     if (waiting.length === 0) return
-    const { admission, env } = this.#options
-    if (!admission) {
-      for (const id of waiting) this.#letIn(id)
-    } else if (this.#isAdmissionAsked) this.#admission?.look()
-    else {
-      this.#isAdmissionAsked = true
-      const begin = (opened: Admission) => {
-        if (this.#state === 'over') return
-        this.#admission = opened
-        opened.look()
-      }
-      const opened = admission({
-        env,
-        waiting: () => this.#waitingHere(),
-        send: (to, message) => this.#links.send(to, message),
-        letIn: (id) => this.#letIn(id),
-        keepOut: (id, why, isSlow) => this.#keepOut(id, why, isSlow),
-      })
-      if (opened instanceof Promise) opened.then(begin, () => this.#listener.wish())
-      else begin(opened)
-    }
+    if (this.#gate) this.#gate.look()
+    else for (const id of waiting) this.#letIn(id)
   }
 
   #letIn(id: string): void {
@@ -614,7 +604,7 @@ export class Crew {
 
   #end(error: PeerError): void {
     this.#cancel()
-    this.#admission?.end()
+    this.#gate?.end()
     this.#links.endDoubts()
     this.#held = undefined
     this.#decided()

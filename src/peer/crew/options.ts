@@ -1,5 +1,5 @@
 import type { Env } from '../../util/env.ts'
-import type { Admission, AdmissionHost } from './admission.ts'
+import type { StepPace } from './gate.ts'
 import type { FormerLife, Roster } from './roster.ts'
 
 /** How long members wait for each other. units: ms. */
@@ -46,8 +46,8 @@ export interface CrewOptions {
   /** Most members of a roster. */
   readonly most: number
   readonly times?: Partial<CrewTimes>
-  /** Measures the links of newcomers before they are let in. Default: all are let in. */
-  readonly admission?: (host: AdmissionHost) => Admission | Promise<Admission>
+  /** What a step takes, by which newcomers are let in; undefined until one has ended. Default: all are let in. */
+  readonly pace?: (() => StepPace | undefined) | undefined
   /**
    * Of two halves of a roster the first one continues: asks the server which one that is, on behalf of `lives`. `alive`: members of the roster
    * that are not known to be dead. Without it, or where it rejects, a person has to decide.

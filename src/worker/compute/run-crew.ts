@@ -1,5 +1,5 @@
-import type { StepPace } from '../../peer/crew/admission.ts'
 import { Crew } from '../../peer/crew/crew.ts'
+import type { StepPace } from '../../peer/crew/gate.ts'
 import type { Roster } from '../../peer/crew/roster.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { Link, LinkStats } from '../../peer/link/link.ts'
@@ -9,7 +9,6 @@ import { leftOutBecause } from '../../peer/room/refusals.ts'
 import type { RunEvent } from '../../trainer/watch/run-events.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
-import { loadPart } from '../../util/load-part.ts'
 import { orAbort } from '../../util/or-abort.ts'
 import type { Admission, CrewPlace, Membership } from '../api.ts'
 
@@ -83,17 +82,9 @@ export class RunCrew {
         former,
         roster,
         step: options.heldStep,
+        pace,
         most: meshLimit,
         firstHalf: (...half) => this.#askForHalf(...half),
-        ...(pace && {
-          admission: async (host) => {
-            const { Admission } = await loadPart(
-              'newcomers',
-              () => import('../../peer/crew/admission.ts'),
-            )
-            return new Admission(host, pace)
-          },
-        }),
       },
       {
         stop: (why) => this.#stop(why),

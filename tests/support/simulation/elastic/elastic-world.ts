@@ -242,7 +242,8 @@ export class ElasticWorld {
   #watch(from: Life, to: Life, message: Uint8Array): void {
     if (epochOf(message) === controlEpoch) {
       const said = decodeCrewMessage(message.subarray(headerBytes))
-      this.note(`${from.id} > ${to.id} ${JSON.stringify(said)}`)
+      if (said.type !== 'probe' && said.type !== 'probed')
+        this.note(`${from.id} > ${to.id} ${JSON.stringify(said)}`)
       if (said.type === 'report') this.moment(from, 'report')
       if (said.type === 'roster') {
         const { ballot, before } = said.roster

@@ -177,6 +177,10 @@ export class Life {
       },
       isRankLost,
       heldStep: () => this.step,
+      pace: () =>
+        this.hasTrained
+          ? { bytes: 1000, stepMs: this.#world.scenario.stepMs, limitMs: 2000, isPaused: false }
+          : undefined,
     })
     try {
       await orAbort(this.#train(), signal)

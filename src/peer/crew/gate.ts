@@ -12,7 +12,7 @@ export interface StepPace {
 }
 
 /** The member that lets newcomers in: the most senior one. */
-export interface AdmissionHost {
+export interface GateHost {
   readonly env: Env
   /** Those with a link to this member, while it is for this member to let them in. */
   waiting(): readonly string[]
@@ -47,8 +47,8 @@ const againMs = 30_000
  * Frames go there and back in a stream, as in a step; the time between the first and the last that come back is that of the slower direction,
  * whatever the round trip.
  */
-export class Admission {
-  readonly #host: AdmissionHost
+export class Gate {
+  readonly #host: GateHost
   readonly #pace: () => StepPace | undefined
   readonly #tests = new Map<string, LinkTest>()
   /** When a newcomer was last told that the run is paused. */
@@ -56,7 +56,7 @@ export class Admission {
   #cancel: () => void = () => undefined
 
   /** `pace`: undefined as long as no step has ended. */
-  constructor(host: AdmissionHost, pace: () => StepPace | undefined) {
+  constructor(host: GateHost, pace: () => StepPace | undefined) {
     this.#host = host
     this.#pace = pace
   }

@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
-import { Admission, type StepPace } from '../../../src/peer/crew/admission.ts'
 import { Crew } from '../../../src/peer/crew/crew.ts'
+import type { StepPace } from '../../../src/peer/crew/gate.ts'
 import { crewTimes } from '../../../src/peer/crew/options.ts'
 import {
   type MemoryLink,
@@ -33,10 +33,8 @@ afterEach(() => {
 function member(id: string, founders: string | null): Member {
   const told: string[] = []
   const roster = founders === null ? null : { ballot: 1, members: founders.split('') }
-  const admission = (host: ConstructorParameters<typeof Admission>[0]) =>
-    new Admission(host, () => pace)
   const crew = new Crew(
-    { env: world, self: id, roster, most: 64, admission },
+    { env: world, self: id, roster, most: 64, pace: () => pace },
     {
       stop: () => told.push('stop'),
       wish: () => told.push('wish'),
