@@ -37,6 +37,8 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   name = ''
   /** Set when a step over ranks is compiled, and by fullyShard and replicate: those ranks, and which of them has what is saved. */
   holder: { readonly ranks: Pick<RankMessages, 'broadcast'>; readonly root: number } | undefined
+  /** Gives its current contents where the host has them too; then `read` needs no device. */
+  mirror: (() => StoredData | undefined) | undefined
   #home: Home | undefined
   #host: Data
   #device: PlacedDevice | undefined
@@ -207,8 +209,14 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     return whole
   }
 
-  /** Returns its current contents, read from the device if it is there. errors: `device.mismatch` where another rank has them. */
+  /** Returns its current contents, read from the device if they are there alone. errors: `device.mismatch` where another rank has them. */
   async read(): Promise<Data> {
+    const mirrored = this.mirror?.()
+    return mirrored ? (mirrored.slice() as Data) : this.readHome()
+  }
+
+  /** Returns what the device has, if a program has put it there. errors: as `read`. */
+  async readHome(): Promise<Data> {
     if (this.isReleased) {
       throw new TabringError(
         'device.mismatch',

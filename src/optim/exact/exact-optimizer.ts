@@ -79,6 +79,16 @@ export class ExactOptimizer {
     return this.#values
   }
 
+  /** From now on, until `forget`, parameters are read from here. */
+  mirror(): void {
+    for (const [i, parameter] of this.#parameters.entries())
+      parameter.mirror = () => (this.#isRead ? this.#values[i] : undefined)
+  }
+
+  forget(): void {
+    for (const parameter of this.#parameters) parameter.mirror = undefined
+  }
+
   /** As `hashWords`, and faster for what `read` and `moments` give. */
   hash(words: Uint32Array): [number, number] {
     return this.#host.hash(words)

@@ -112,6 +112,8 @@ export class ExactStep implements StepProgram {
     this.#tail = new Tail(options.virtualWorkers, trackedIn(program))
     this.#words = new Int32Array(sums.elements + this.#tail.length)
     this.#exponentWords = new Int32Array(exponents.elements)
+    options.optimizer.mirror()
+    this.#tail.mirror()
   }
 
   /** Compiles the program of a virtual worker. errors: those of `compile`. */
@@ -171,6 +173,8 @@ export class ExactStep implements StepProgram {
   destroy(): void {
     const steps = this.#stepsDone - (this.#options.stepsDone ?? 0)
     tell(1, 'exact', () => `${steps} steps, ${this.repeats} of their attempts repeated`)
+    this.#options.optimizer.forget()
+    this.#tail.forget()
     this.#program.destroy()
     this.#sums.destroy()
     this.#exponents.destroy()

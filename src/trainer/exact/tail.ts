@@ -41,6 +41,15 @@ export class Tail {
     this.#words = numbers + buffers.reduce((sum, { count }) => sum + count, 0)
   }
 
+  /** From now on, until `forget`, the buffers are read from here. */
+  mirror(): void {
+    for (const [i, buffer] of this.buffers.entries()) buffer.mirror = () => this.#before?.[i]
+  }
+
+  forget(): void {
+    for (const buffer of this.buffers) buffer.mirror = undefined
+  }
+
   /** The last element is the ranks' word. */
   get length(): number {
     return this.#virtualWorkers * this.#words + 1
@@ -70,7 +79,7 @@ export class Tail {
     own[3] = metric ? 1 : 0
     let at = numbers
     for (const [i, buffer] of this.buffers.entries()) {
-      own.set(bitsOf(await buffer.read()), at)
+      own.set(bitsOf(await buffer.readHome()), at)
       buffer.assign(this.#before![i])
       at += buffer.count
     }

@@ -30,7 +30,7 @@ import { shareGiven } from './given-data.ts'
 import { meet } from './meet.ts'
 import { newcomerLimitMs, Patience } from './phase-timeouts.ts'
 import { type RankSetup, setUpRank } from './rank-setup.ts'
-import { isLoss, isRankLost, Recovery, type RecoveryOptions } from './recovery.ts'
+import { isLoss, Recovery, type RecoveryOptions } from './recovery.ts'
 import { RunBits } from './run-bits.ts'
 import { settleRecord } from './settle-record.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
@@ -344,10 +344,6 @@ export class Trainer {
     const { config, signal, isElastic, onEvent } = this.#options
     if (signal?.aborted) throw error
     const place = { group: this.#group, runtime: this.#runtime }
-    const ended = place.group.error ?? error
-    // What a device had is lost with it, but the other ranks have the same.
-    const mayKeep = isRankLost(ended) || isDiverged(ended) || isLoss(place.group.error)
-    if (config.exact && isElastic && mayKeep) await this.#keepNow()
     const isNan = error instanceof TabringError && error.code === 'train.nan' && !place.group.error
     if (isNan) {
       // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
@@ -355,6 +351,7 @@ export class Trainer {
       // A gradient that is not finite shows in the loss of the next step, so the step before is looked at too.
       this.#kept.backTo(this.#loop.suspect - 2)
     } else {
+      if (config.exact) await this.#keepNow()
       const { suspect } = this.#loop
       const { stepMs } = this.#loop
       const brought = { suspect, stepMs, hasGiven: this.#given !== null }
@@ -386,7 +383,7 @@ export class Trainer {
     try {
       this.#kept.add(await keepState(this.#setup.parts, progress, this.#logFile))
     } catch {
-      // The device is lost too: the run continues from an earlier state.
+      // The device had a part of it alone, and is lost: the run continues from an earlier state.
     }
   }
 

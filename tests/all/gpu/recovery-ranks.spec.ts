@@ -12,13 +12,13 @@ import { serveDigits } from '../../support/served-digits.ts'
 // Several ranks, each with a device of its own, some of which are lost: the run goes on, and to the same bits.
 
 const size = 3
-const config = parseTrainConfig({
+const input = {
   data: 'images',
   steps: 64,
   batchSize: 12,
   bucketCapMb: 0.3,
   hashEvery: 25,
-})
+} as const
 // Few samples: what takes time here are devices, not evaluation.
 beforeEach(() => serveDigits(72, (_, i) => (i * 7919) % 251))
 afterEach(() => vi.restoreAllMocks())
@@ -39,7 +39,7 @@ const destroy = (device: GPUDevice): void => device.destroy()
 /** The built-in experiment; `lose` is asked in each rank after each step that it tells of, and when it begins to train, as step 0. */
 async function endsOf(
   lose: (rank: number, step: number) => boolean,
-  { ranks = size, regroups = true, loseDevice = destroy } = {},
+  { ranks = size, regroups = true, loseDevice = destroy, config = parseTrainConfig(input) } = {},
 ): Promise<End[]> {
   const opened: Runtime[] = []
   const open = async () => {
@@ -213,3 +213,20 @@ test('ranks that cannot meet again end with the loss, and who had it', async () 
     expect(ends[rank].reason).toMatchObject({ code: 'peer.aborted', message })
   expect(ends[2].reason).toMatchObject({ code: 'gpu.lost', message })
 }, 120_000)
+
+test.each(['mlp', 'cnn'] as const)(
+  'a rank with exact and the model %s that loses its device does no step again',
+  async (model) => {
+    const warn = vi.spyOn(console, 'warn').mockImplementation(() => undefined)
+    const exact = { ...input, model, exact: true, virtualWorkers: 4, steps: 30 } as const
+    const run = (lostAfter: number) =>
+      endsOf((_, step) => step === lostAfter, { ranks: 1, config: parseTrainConfig(exact) })
+    const [wanted] = await run(-1)
+    const [end] = await run(23)
+    if (!end.result) throw end.reason
+    expect(end.result).toMatchObject({ paramHash: wanted.result!.paramHash, lostDevices: 1 })
+    expect(String(warn.mock.calls)).toMatch(
+      /the device was lost .* Training resumes from step 2[34]\./,
+    )
+  },
+)

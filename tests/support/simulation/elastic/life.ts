@@ -5,9 +5,9 @@ import type { ProcessGroup } from '../../../../src/peer/group/group.ts'
 import type { Link } from '../../../../src/peer/link/link.ts'
 import { memberOf } from '../../../../src/peer/room/lives.ts'
 import { isLeftOut } from '../../../../src/peer/room/refusals.ts'
-import { isDiverged, stepLabel } from '../../../../src/trainer/exact/step-label.ts'
+import { stepLabel } from '../../../../src/trainer/exact/step-label.ts'
 import { meet } from '../../../../src/trainer/loop/meet.ts'
-import { isLoss, isRankLost, Recovery, Regrouping } from '../../../../src/trainer/loop/recovery.ts'
+import { isRankLost, Recovery, Regrouping } from '../../../../src/trainer/loop/recovery.ts'
 import { beginning, type KeptState, KeptStates } from '../../../../src/trainer/saves/kept-state.ts'
 import type { RunEvent } from '../../../../src/trainer/watch/run-events.ts'
 import { GpuError, messageOf, PeerError, TabringError } from '../../../../src/util/errors.ts'
@@ -258,8 +258,7 @@ export class Life {
       } catch (error) {
         if (this.#abort.signal.aborted) throw error
         const place = { group: this.group!, runtime: this.#runtime }
-        const { error: ended } = place.group
-        if (isRankLost(ended ?? error) || isDiverged(ended ?? error) || isLoss(ended)) this.#keep()
+        this.#keep()
         const brought = { suspect: 0, hasGiven: false }
         const next = await this.#recovery.after(error, place, this.#kept, brought)
         this.#runtime = next.runtime as Runtime
