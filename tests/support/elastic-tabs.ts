@@ -43,11 +43,15 @@ export async function timeOfLoss(page: Page, lose: () => unknown): Promise<numbe
   const watch = await page.evaluateHandle(() => {
     const textOf = (selector: string) => document.querySelector(selector)?.textContent ?? ''
     let lost: { atMs: number; step: number } | undefined
-    const over = new Promise<number>((resolve) => {
+    const over = new Promise<number>((resolve, reject) => {
+      const words = () => textOf('.status .words p')
+      setTimeout(
+        () => reject(new Error(`no step after a loss; the page says: ${words()}`)),
+        240_000,
+      )
       const observer = new MutationObserver(() => {
         const step = Number.parseInt(textOf('.progress-words'), 10)
-        const text = textOf('.status .words p')
-        if (/ was lost\. The other ranks decide/.test(text)) lost ??= { atMs: Date.now(), step }
+        if (/ was lost\. The others decide/.test(words())) lost ??= { atMs: Date.now(), step }
         if (!lost || step <= lost.step) return
         observer.disconnect()
         resolve(Date.now() - lost.atMs)

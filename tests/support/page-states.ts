@@ -710,7 +710,7 @@ export function makeStates(): Record<string, Snapshot> {
     'failed-device': failed(
       3,
       'gpu.lost',
-      'device: the 3 ranks lost GPU devices 4 times without progress in training, at most 3 times are allowed; rank 2 lost its device (unknown: the GPU process crashed). Close other pages that use the GPU, or start again with a smaller batch or without that rank.',
+      'recovery: the 3 ranks went back 4 times without progress in training, at most 3 times are allowed; the last time: rank 2 lost its device (unknown: the GPU process crashed). Close other pages that use the GPU, or start again with a smaller batch or without that rank.',
     ),
     finished: finished(3),
     'finished-one': finished(1),

@@ -21,6 +21,8 @@ export interface JoinOptions {
   onleft?: () => void
   /** Rejects when the group cannot be. */
   failed?: Promise<never>
+  /** Called before a group that has not formed closes its links. */
+  silence?: () => void
   /** For tests. */
   env?: Env
 }
@@ -28,7 +30,7 @@ export interface JoinOptions {
 /** A group over links that are there. errors: those of `ProcessGroup.ready`. */
 export async function joinLinks(options: JoinOptions): Promise<ProcessGroup> {
   const { rank, worldSize, epoch = 0, links, machines, timeoutMs } = options
-  const { helloMs, onspan, onleft, failed, env = systemEnv } = options
+  const { helloMs, onspan, onleft, failed, silence, env = systemEnv } = options
   checkPlace('initProcessGroup', rank, worldSize)
   const config: Partial<GroupConfig> = {
     ...(timeoutMs !== undefined && { deadlineMs: timeoutMs }),
@@ -49,6 +51,7 @@ export async function joinLinks(options: JoinOptions): Promise<ProcessGroup> {
     await Promise.race([group.ready(), ...(failed ? [failed] : [])])
   } catch (error) {
     tell(1, 'group', () => `epoch ${epoch}: rank ${rank} did not join: ${messageOf(error)}`)
+    silence?.()
     group.destroy()
     throw error
   }

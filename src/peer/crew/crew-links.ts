@@ -118,6 +118,11 @@ export class CrewLinks {
     return links
   }
 
+  /** The links of the open epoch fall silent: its group did not form, and closing it leaves them up. */
+  silence(): void {
+    for (const link of this.#up) link.silence('the group did not form')
+  }
+
   isUp(id: string): boolean {
     return this.#links.get(id)?.isUp === true
   }

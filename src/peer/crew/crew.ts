@@ -218,6 +218,11 @@ export class Crew {
     this.#out(why)
   }
 
+  /** The group of the newest roster did not form: its links fall silent, and stay for the next one. */
+  silenceLinks(): void {
+    this.#links.silence()
+  }
+
   closeLinks(why: string): void {
     this.#links.closeAll(why)
   }
@@ -340,7 +345,7 @@ export class Crew {
   #decide(): void {
     const call = this.#call
     if (this.#state !== 'leading' || !call || call.isAsking) return
-    const verdict = call.verdict(this.#links.up, this.#dead, this.#options.most, this.#slow)
+    const verdict = call.verdict(this.#links.up, this.#dead, this.#options.most, this.#keptOut)
     if (verdict?.kind === 'agreed') this.#agree(call, verdict)
     else if (verdict?.kind === 'half') this.#askForHalf(call, verdict)
     else if (verdict?.kind === 'ahead')
@@ -361,11 +366,23 @@ export class Crew {
   ): void {
     const roster: Roster = { ballot, members, before }
     this.#links.send(answered, { type: 'roster', roster })
+    const keptOut = this.#keptOut
     if (isPlanned)
       for (const id of this.#links.up)
-        if (!answered.includes(id) && !this.#slow.has(id))
+        if (!answered.includes(id) && !keptOut.has(id))
           this.#links.close(id, 'it did not answer a call')
     this.#enter(roster)
+    const isFull = members.length === this.#options.most
+    const why = isFull ? `the run has its ${members.length} ranks.` : 'it has no link to some rank.'
+    for (const id of answered)
+      if (this.#isNew(id) && !keptOut.has(id)) this.#keepOut(id, why, false)
+  }
+
+  /** Newcomers that no call takes in: those with slow links, and where there is a gate those that it has not let in. */
+  get #keptOut(): ReadonlySet<string> {
+    if (!this.#gate) return this.#slow
+    const isOutside = (id: string) => this.#slow.has(id) || !this.#wished.has(id)
+    return new Set(this.#links.up.filter((id) => this.#isNew(id) && isOutside(id)))
   }
 
   async #askForHalf(call: Call, verdict: Extract<Verdict, { kind: 'half' }>): Promise<void> {
@@ -386,7 +403,7 @@ export class Crew {
     call.isAsking = false
     if (this.#state !== 'leading' || this.#promised !== call.ballot) return
     // Others may have answered or died meanwhile.
-    const now = call.verdict(this.#links.up, this.#dead, this.#options.most, this.#slow)
+    const now = call.verdict(this.#links.up, this.#dead, this.#options.most, this.#keptOut)
     const isSame = now?.kind === 'half' && now.members.join() === members.join()
     if (!isSame) this.#decide()
     else if (isWon) this.#agree(call, verdict)
@@ -441,7 +458,8 @@ export class Crew {
           this.#out('it has lost links to other members')
         return
       case 'abort':
-        this.abort(message.why)
+        // One that is no member yet ends its part alone.
+        if (!this.#roster || this.#roster.members.includes(from)) this.abort(message.why)
         return
       case 'probed':
         this.#gate?.echoed(from, message.round)

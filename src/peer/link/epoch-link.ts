@@ -89,9 +89,14 @@ export class EpochLinks {
       this.#transport.send(this.#unsent.shift()!)
   }
 
-  /** The link of an epoch. The one before it falls silent: it sends nothing, and closing it leaves the transport open. */
+  /** The open epoch's link falls silent: it sends nothing, and closing it leaves the transport open. */
+  silence(detail: string): void {
+    this.#open?.pass({ why: 'local', detail })
+  }
+
+  /** The link of an epoch. The one before it falls silent. */
   open(epoch: number): Link {
-    this.#open?.pass({ why: 'local', detail: `epoch ${epoch} continues on this link` })
+    this.silence(`epoch ${epoch} continues on this link`)
     const link = new EpochLink(this.#transport)
     this.#epoch = epoch
     if (!this.#ended) this.#open = link

@@ -286,6 +286,8 @@ export class Session {
       const error = new PeerError(code, this.sentence(messageOf(thrown)), { cause: thrown })
       this.settleReady.reject(error)
       this.onerror(error)
+      // Frames that are missing or changed may be so again: whoever needs this link makes another.
+      if (code === 'peer.protocol') this.link.close(error.message)
     }
   }
 

@@ -6,7 +6,7 @@ import type { KeptStates } from '../saves/kept-state.ts'
 import { packState, unpackState } from '../saves/packed-state.ts'
 import { hashOfState } from '../saves/state-hash.ts'
 import { agreeOnState, type StatesDiffered } from './agree-on-state.ts'
-import { newcomerLimitMs } from './phase-timeouts.ts'
+import { transferLimitMs } from './phase-timeouts.ts'
 import { type SharedBytes, shareBytes } from './share-bytes.ts'
 
 /** What ranks settle when they meet in a group that follows another: the same on all of them. */
@@ -58,8 +58,7 @@ export async function meet(
   if (keeper !== undefined) {
     const own = keeper === group.rank ? packState(kept.newest!) : undefined
     const sizes = await group.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
-    // A state has up to 1.5 times what a step's exchange moves.
-    const limitMs = 2 * newcomerLimitMs(most(({ stepMs = 0 }) => stepMs))
+    const limitMs = transferLimitMs(most(({ stepMs = 0 }) => stepMs))
     let doneBytes = 0
     const shared = shareBytes(group, {
       giver: keeper,

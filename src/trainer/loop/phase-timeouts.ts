@@ -10,8 +10,11 @@ const stepsOfPatience = 10
 /** Weight of the newest step in the mean. */
 const newest = 0.2
 
-/** How long a step's exchange with a newcomer may take, where a step takes `stepMs`: training waits no longer for it. units: ms. */
-export const newcomerLimitMs = (stepMs: number): number => Math.max(2000, 2 * stepMs)
+/** How long a step's exchange with a newcomer may take to let it in, where a step takes `stepMs`. units: ms. */
+export const exchangeLimitMs = (stepMs: number): number => Math.max(1000, 2 * stepMs)
+
+/** How long all ranks wait for a newcomer that takes the state: that moves up to 1.5 times what a step's exchange does. units: ms. */
+export const transferLimitMs = (stepMs: number): number => Math.max(4000, 4 * stepMs)
 
 /** How long a group's collectives may stand still: minutes around the loop, ten times the mean step inside. */
 export class Patience {

@@ -170,19 +170,19 @@ export class Recovery {
       if (settled.losses > mostLosses) {
         // All ranks say so: the first to throw ends the group for those that are still settling.
         await next.barrier().catch(() => undefined)
-        const text = (where: string, what: string, remedy: string) =>
-          `${where}: the ${group.size} ranks ${what} ${settled.losses} times without progress in training, at most ${mostLosses} times are allowed; ${loss} ${remedy}`
+        const text = (remedy: string) =>
+          `recovery: the ${group.size} ranks went back ${settled.losses} times without progress in training, at most ${mostLosses} times are allowed; the last time: ${loss} ${remedy}`
         if (this.#isMended(ended)) {
           const remedy = 'Restart without the rank that computes or keeps wrong bits.'
-          throw new PeerError('train.diverged', text('replicas', 'held other states', remedy))
+          throw new PeerError('train.diverged', text(remedy))
         }
         if (isLinkBroken(ended)) {
-          const remedy = 'Reload the tabs of both ranks, or start again without one of them.'
-          throw new PeerError('peer.protocol', text('links', 'broke links', remedy))
+          const remedy = 'Start again without one of these two ranks.'
+          throw new PeerError('peer.protocol', text(remedy))
         }
         const remedy =
           'Close other pages that use the GPU, or start again with a smaller batch or without that rank.'
-        throw new GpuError(lostCode, text('device', 'lost GPU devices', remedy))
+        throw new GpuError(lostCode, text(remedy))
       }
       const { differed } = settled
       if (differed) this.#tellLoss(`${differed.text}.`, settled.step)

@@ -28,7 +28,7 @@ import type { Phase, RankName, RunRecord, TrainerResult } from '../watch/run-eve
 import { isLogged, RunLog, type RunLogFile } from '../watch/run-log.ts'
 import { shareGiven } from './given-data.ts'
 import { meet } from './meet.ts'
-import { newcomerLimitMs, Patience } from './phase-timeouts.ts'
+import { exchangeLimitMs, Patience } from './phase-timeouts.ts'
 import { type RankSetup, setUpRank } from './rank-setup.ts'
 import { isLoss, Recovery, type RecoveryOptions } from './recovery.ts'
 import { RunBits } from './run-bits.ts'
@@ -210,7 +210,7 @@ export class Trainer {
     if (!this.#record || stepMs === 0) return undefined
     const elements = this.#record.buckets.reduce((sum, bucket) => sum + bucket.elements, 0)
     // To each link of a ring go nearly twice the gradients, of 4 bytes.
-    return { bytes: 8 * elements, stepMs, limitMs: newcomerLimitMs(stepMs), isPaused }
+    return { bytes: 8 * elements, stepMs, limitMs: exchangeLimitMs(stepMs), isPaused }
   }
 
   /** The compiled training step, while there is one. */

@@ -188,7 +188,7 @@ class ComputeWorker implements ComputeApi {
       const training = await this.#loadTraining()
       const task = await training.taskOf(config, this.#tasks)
       let trainer: Trainer | undefined
-      const join = async (place: Omit<GroupPlace, 'failed'> & Partial<GroupPlace>) => {
+      const join = async (place: Omit<GroupPlace, 'failed' | 'silence'> & Partial<GroupPlace>) => {
         this.#dropGroup()
         nameSpans(place.rank, `rank ${place.rank}`)
         this.#group = await training.makeDefault(() =>

@@ -27,6 +27,8 @@ export interface GroupPlace {
   readonly helloMs: number | undefined
   /** Rejects when the group cannot be. */
   readonly failed: Promise<never>
+  /** Lets `links` fall silent before a group that has not formed closes them: the next group needs them. */
+  readonly silence: () => void
 }
 
 export interface RunCrewOptions {
@@ -164,6 +166,7 @@ export class RunCrew {
       machines: keys.map((key) => known.indexOf(key)),
       helloMs: waitMs,
       failed,
+      silence: () => this.#crew.silenceLinks(),
     })
     this.#crew.proved()
     return this.#group

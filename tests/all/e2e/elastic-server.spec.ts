@@ -160,7 +160,7 @@ test('without a server a Stop between two groups ends the run for all', async ()
       await says(maker, /The server is gone; the run continues without it/)
       sleeper.signal('SIGSTOP')
       // Now the two wait some seconds for the answer of the third.
-      await says(maker, /Rank 2 \(.+\) was lost\. The other ranks decide/)
+      await says(maker, /Rank 2 \(.+\) was lost\. The others decide/)
       await button(maker, 'Stop').click()
       for (const page of [maker, second])
         await says(page, /stopped the run at step \d+\. No run can start without it\./)

@@ -196,7 +196,7 @@ test('a device that is lost again and again ends the run on every rank, and says
     expect(reason).toMatchObject({
       code: 'gpu.lost',
       message: expect.stringMatching(
-        /^device: the 3 ranks lost GPU devices 4 times without progress in training, at most 3 times are allowed; .*rank 2 lost its device/,
+        /^recovery: the 3 ranks went back 4 times without progress in training, at most 3 times are allowed; .*rank 2 lost its device/,
       ),
     })
     expect(losses).toEqual([])

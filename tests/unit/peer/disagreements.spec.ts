@@ -172,18 +172,30 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     expect(error.message).toMatch(text)
   })
 
-  test('credit for bytes that were never sent, frames before HELLO', async () => {
+  const hello = encodeHello({ rank: 1, size: 2, maxMessageBytes: 65536, windowBytes: 65536 })
+  type Sent = readonly [type: number, credit: number, payload?: Uint8Array]
+
+  test.each<[string, readonly Sent[], RegExp]>([
+    ['frames before HELLO', [[FrameType.ping, 0]], /expected HELLO first, got ping/],
+    [
+      'credit for bytes that were never sent',
+      [
+        [FrameType.hello, 0, hello],
+        [FrameType.credit, 1000],
+      ],
+      /credit for 1000 bytes, but only 0 are in flight/,
+    ],
+  ])('%s: the link ends', async (_, frames, text) => {
     const env = new VirtualEnv(1)
     const [link, hand] = memoryPair(env)
     const session = new Session({ link, env, epoch: 3, rank: 0, peerRank: 1, size: 2 })
     const errors: string[] = []
     session.onerror = (error) => errors.push(error.message)
-    const send = (
-      type: number,
-      number: number,
-      credit: number,
-      payload: Uint8Array = new Uint8Array(0),
-    ) => {
+    let end: string | undefined
+    hand.onend = ({ detail }) => {
+      end = detail
+    }
+    for (const [number, [type, credit, payload = new Uint8Array(0)]] of frames.entries()) {
       const message = new Uint8Array(headerBytes + payload.length)
       message.set(payload, headerBytes)
       encodeHeader(
@@ -192,12 +204,8 @@ describe('a neighbour that speaks the protocol wrongly', () => {
       )
       hand.send(message)
     }
-    const hello = encodeHello({ rank: 1, size: 2, maxMessageBytes: 65536, windowBytes: 65536 })
-    send(FrameType.ping, 0, 0)
-    send(FrameType.hello, 1, 0, hello)
-    send(FrameType.credit, 2, 1000)
-    await env.advance(1)
-    expect(errors[0]).toMatch(/expected HELLO first, got ping/)
-    expect(errors[1]).toMatch(/credit for 1000 bytes, but only 0 are in flight/)
+    await env.advance(10)
+    expect(errors).toEqual([expect.stringMatching(text)])
+    expect(end).toMatch(text)
   })
 })

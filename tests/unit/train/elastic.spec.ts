@@ -176,7 +176,9 @@ test('a broken link does not end the run, unless it breaks without progress agai
   for (const { end } of [a, b])
     expect((await end).reason).toMatchObject({
       code: 'peer.protocol',
-      message: expect.stringMatching(/broke links 4 times without progress.* Reload the tabs/),
+      message: expect.stringMatching(
+        /went back 4 times without progress.* Start again without one of these two ranks/,
+      ),
     })
 })
 
@@ -527,7 +529,7 @@ describe('where the states of an exact run differ', () => {
       expect(reason).toMatchObject({
         code: 'train.diverged',
         message: expect.stringMatching(
-          /^replicas: the 3 ranks held other states 4 times without progress in training/,
+          /^recovery: the 3 ranks went back 4 times without progress in training/,
         ),
       })
   })

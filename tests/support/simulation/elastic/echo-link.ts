@@ -26,6 +26,8 @@ export class EchoLink implements Link {
   #isUp = true
   /** The newest roster that its owner has entered. */
   #entered = 0
+  /** Called when it has ended. */
+  onended: (detail: string) => void = () => undefined
   /** Messages of later rosters since then: those that wait at this end. */
   early = 0
 
@@ -58,6 +60,7 @@ export class EchoLink implements Link {
   set onend(listener: (end: LinkEnd) => void) {
     this.#inner.onend = (end) => {
       this.#isUp = false
+      this.onended(end.detail)
       listener(end)
     }
   }

@@ -56,6 +56,8 @@ export class ElasticWorld {
   /** For the messages that a life sends next. */
   readonly #armed = new Map<Life, FaultPlan>()
   readonly #seen = new Map<FaultPlan, number>()
+  /** Those that a fault has struck, and their links. */
+  readonly #touched = new Set<Life>()
   /** On one side of a split. */
   readonly #apart = new Set<Life>()
   #isServerUp = true
@@ -114,6 +116,7 @@ export class ElasticWorld {
 
   /** Nothing is left that waits. */
   end(): void {
+    for (const life of this.lives) life.isEnding = true
     for (const { group, crew } of this.lives) {
       group?.destroy('the simulation is over')
       crew?.end(false)
@@ -176,10 +179,24 @@ export class ElasticWorld {
     const end = (at: Life, from: Life, transport: Link): LinkTo => {
       const link = new EchoLink(at.place.linked(transport))
       link.entered(at.crew?.roster?.ballot ?? 0)
+      link.onended = (detail) => this.#linkEnded(at, from, detail)
       this.#ends.set(`${at.id} ${from.id}`, link)
       return { id: from.id, member: memberOf(from.id), link }
     }
     return [end(a, b, there), end(b, a, back)]
+  }
+
+  /** Nothing but a fault ends a link between two that train together. */
+  #linkEnded(at: Life, from: Life, detail: string): void {
+    const isFaulty = [at, from].some(
+      (life) => !life.isAlive || life.isEnding || this.#touched.has(life),
+    )
+    const isTogether =
+      at.crew?.roster?.members.includes(from.id) && from.crew?.roster?.members.includes(at.id)
+    if (isTogether && !isFaulty)
+      this.violate(
+        `the link between ${at.id} and ${from.id} ended, which no fault had struck: ${detail}`,
+      )
   }
 
   #endsOf(life: Life): EchoLink[] {
@@ -222,6 +239,7 @@ export class ElasticWorld {
       this.#armed.delete(from)
       this.#strike(plan, from)
       if (kind === 'one-way') this.#cut.add(`${from.id} ${to.id}`)
+      this.#touched.add(to)
       return true
     }
     const kinds = ['drop', 'duplicate', 'reorder', 'truncate', 'one-way'] as const
@@ -438,6 +456,7 @@ export class ElasticWorld {
 
   #strike(plan: FaultPlan, life: Life): void {
     this.struck.add(plan)
+    if (plan.kind !== 'gpu lost' && plan.kind !== 'server lost') this.#touched.add(life)
     this.calmMs = this.env.now()
     this.note(`!! ${plan.kind} strikes ${life.id}: ${plan.moment}, ${plan.role}`)
   }
@@ -489,6 +508,7 @@ export class ElasticWorld {
         this.#apart.add(life)
         for (const other of others) if (this.env.chance() < 0.5) this.#apart.add(other)
         for (const one of this.#apart) this.#away.add(one)
+        for (const one of this.alive) this.#touched.add(one)
         this.#passes(ms, () => {
           this.#apart.clear()
           this.#reconnect()

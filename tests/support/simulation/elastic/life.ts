@@ -59,6 +59,8 @@ export class Life {
   state = new Int32Array(words)
   group: ProcessGroup | undefined
   end: LifeEnd | undefined
+  /** Its part is over, and it closes its links. */
+  isEnding = false
   undecided: readonly string[] | null = null
   /** Since when. */
   undecidedMs = 0
@@ -184,12 +186,14 @@ export class Life {
     })
     try {
       await orAbort(this.#train(), signal)
+      this.isEnding = true
       this.#world.ended(this, 'done')
       this.crew.end(true)
       await this.group?.leave()
     } catch (thrown) {
       if (this.place.isCrashed || this.end !== undefined) return
       this.#world.note(`${this.id} ends: ${messageOf(thrown)}`)
+      this.isEnding = true
       this.group?.destroy()
       this.crew.end(false)
       this.crew.closeLinks('the run is over')
