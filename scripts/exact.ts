@@ -77,8 +77,8 @@ async function inEachNumber(): Promise<void> {
 }
 
 const inSeconds = (ms: number) => (ms / 1000).toFixed(2)
-/** Changes of ranks that have taken too long. */
-const late: string[] = []
+/** What has not come to what it should. */
+const missed: string[] = []
 
 async function withChurn(): Promise<void> {
   const parsed = parseOptions(['--exact', ...flags])
@@ -98,7 +98,7 @@ async function withChurn(): Promise<void> {
         ? 'the next step after a loss took'
         : 'tabs that came held up the others for'
       if (ms > mostMs)
-        late.push(
+        missed.push(
           `${name}: ${what} ${inSeconds(ms)} s, at most ${inSeconds(mostMs)} s are allowed.`,
         )
     }
@@ -113,9 +113,19 @@ async function withChurn(): Promise<void> {
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort(new Error('exact: interrupted')))
   const worlds = worldsOf(seededRandom(seedOfChurn))
-  await churn(parsed.options, worlds, stop.signal, ({ name }, room) =>
-    row(name, room.hashes, room.stops, room.shares),
-  )
+  await churn(parsed.options, worlds, stop.signal, ({ name, leastStops, mostShare }, room) => {
+    const { hashes, stops, shares = [] } = room
+    row(name, hashes, stops, shares)
+    if (stops.length < leastStops)
+      missed.push(
+        `${name}: ${stops.length} changes of ranks were seen, at least ${leastStops} are expected.`,
+      )
+    const part = Math.min(...shares) / Math.max(...shares)
+    if (mostShare !== undefined && !(part <= mostShare))
+      missed.push(
+        `${name}: the slowest tab had ${part.toFixed(2)} of the fastest one's share, at most ${mostShare} is expected.`,
+      )
+  })
 }
 
 await (isChurn ? withChurn() : inEachNumber())
@@ -125,5 +135,6 @@ console.log(
     ? 'exact: the same bits in all runs'
     : 'exact: the runs differ. This is a defect, or the adapters differ.',
 )
-for (const line of late) console.log(`exact: ${line} Other work on this machine may be the reason.`)
-process.exit(isSame && late.length === 0 ? 0 : 1)
+for (const line of missed)
+  console.log(`exact: ${line} Other work on this machine may be the reason.`)
+process.exit(isSame && missed.length === 0 ? 0 : 1)

@@ -15,6 +15,10 @@ export interface World {
   readonly name: string
   /** At first. */
   readonly tabs: number
+  /** Changes of ranks that hold up the run: at least so many, as some may come together. */
+  readonly leastStops: number
+  /** The slowest rank is to have at most this part of the fastest one's share. */
+  readonly mostShare?: number
   play(room: Room): Promise<void>
 }
 
@@ -22,6 +26,7 @@ export interface World {
 const killed = (random: () => number): World => ({
   name: '3 tabs, 3 killed, 3 join',
   tabs: 3,
+  leastStops: 4,
   async play(room) {
     const steps = Array.from({ length: 3 }, () => 0.1 + 0.7 * random()).sort((a, b) => a - b)
     for (const part of steps) {
@@ -34,6 +39,7 @@ const killed = (random: () => number): World => ({
 const manyAndOne: World = {
   name: '1 tab, 6, then 1',
   tabs: 1,
+  leastStops: 2,
   async play(room) {
     await room.reaches(0.1)
     const others = await room.join(5)
@@ -47,6 +53,8 @@ const manyAndOne: World = {
 const slowed: World = {
   name: '3 tabs, one stopped 9/10',
   tabs: 2,
+  leastStops: 1,
+  mostShare: 0.25,
   async play(room) {
     await room.reaches(0.05)
     const limping = await room.joinLimping()
