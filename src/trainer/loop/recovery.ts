@@ -2,7 +2,13 @@ import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import { withoutEpoch } from '../../peer/collective/failure.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
-import { type ErrorCode, GpuError, PeerError, TabringError } from '../../util/errors.ts'
+import {
+  type ErrorCode,
+  GpuError,
+  isOfOneRank,
+  PeerError,
+  TabringError,
+} from '../../util/errors.ts'
 import { isDiverged } from '../exact/step-label.ts'
 import type { KeptStates } from '../saves/kept-state.ts'
 import { type Brought, meet, type Settled } from './meet.ts'
@@ -83,11 +89,20 @@ export class Recovery {
     this.#losses = 0
   }
 
-  /** The error code that the others get for a failure of this rank. After a lost device, or a state that differs, they continue. */
-  finalCode(code: ErrorCode): ErrorCode {
+  /**
+   * What a failure of this rank is to the others. `leavesAlone`: it comes of what this rank alone has, such as its device, and they continue.
+   * So they do without one that joins and has not trained yet; and after a lost device, or a state that differs.
+   */
+  failed(
+    code: ErrorCode,
+    { joins, hasTrained }: { readonly joins: boolean; readonly hasTrained: boolean },
+  ): { readonly leavesAlone: boolean; readonly codeForOthers: ErrorCode } {
     const { isElastic = false, isExact = false } = this.#options
+    const leavesAlone = isElastic && hasTrained && isOfOneRank(code)
+    if (leavesAlone || (isElastic && joins && !hasTrained))
+      return { leavesAlone, codeForOthers: 'peer.lost' }
     const isMended = isElastic && isExact && code === 'train.diverged'
-    return code === lostCode || isMended ? 'peer.aborted' : code
+    return { leavesAlone, codeForOthers: code === lostCode || isMended ? 'peer.aborted' : code }
   }
 
   /**

@@ -6,7 +6,7 @@ import type { StateDict } from '../../nn/module.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import { type LinkMeasurement, measureLinks } from '../../peer/group/measure-links.ts'
-import { isOfOneRank, PeerError, TabringError } from '../../util/errors.ts'
+import { PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { isDiverged } from '../exact/step-label.ts'
 import {
@@ -165,13 +165,11 @@ export class Trainer {
       const error =
         thrown instanceof TabringError ? thrown : new TabringError('graph.misuse', String(thrown))
       if (!this.#group.error) {
-        // Without this rank the others continue, if it has only just joined them or fails alone.
-        const { joins, isElastic } = this.#options
+        const { joins = false } = this.#options
         const hasTrained = !this.#loop.hasToldNothing
-        this.#leavesAlone = isElastic === true && hasTrained && isOfOneRank(error.code)
-        const isLostAlone = this.#leavesAlone || (isElastic && joins && !hasTrained)
-        const code = isLostAlone ? 'peer.lost' : this.#recovery.finalCode(error.code)
-        this.#group.abort(new PeerError(code, error.message))
+        const failed = this.#recovery.failed(error.code, { joins, hasTrained })
+        this.#leavesAlone = failed.leavesAlone
+        this.#group.abort(new PeerError(failed.codeForOthers, error.message))
       }
       throw thrown
     }

@@ -1,5 +1,5 @@
-import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
+import { reaches, stepTime, words } from '../../support/elastic-tabs.ts'
 import { button, invite, see } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 
@@ -7,28 +7,12 @@ import { driveRooms } from '../../support/page-rooms.ts'
 
 const { openRoom, openTab, openContext, picture } = driveRooms()
 
-const stepOf = async (page: Page): Promise<number> =>
-  Number.parseInt((await page.locator('.progress-words').textContent()) ?? '0', 10)
-
-const reaches = (page: Page, step: number) =>
-  expect.poll(() => stepOf(page), { timeout: 90_000 }).toBeGreaterThanOrEqual(step)
-
-/** Over the next steps. */
-async function msPerStep(page: Page): Promise<number> {
-  const steps = 30
-  const [began, beganMs] = [await stepOf(page), Date.now()]
-  await reaches(page, began + steps)
-  return (Date.now() - beganMs) / steps
-}
-
-const words = (page: Page) => page.locator('.status .words p').first().textContent()
-
 test('a tab with a slow connection waits and says why, and the others keep their pace', async () => {
   const pages = await openRoom(2, '?epochs=1&steps=100000&maxStepsPerSec=20', false)
   const [maker] = pages
   await button(maker, 'Start').click()
   await reaches(maker, 5)
-  const aloneMs = await msPerStep(maker)
+  const aloneMs = await stepTime(maker)
   const context = await openContext()
   const page = await context.newPage()
   const devtools = await context.newCDPSession(page)
@@ -49,7 +33,7 @@ test('a tab with a slow connection waits and says why, and the others keep their
   await see(page, 'Waiting')
   for (const one of pages) expect(await words(one)).toMatch(/^2 ranks .* A new tab waits: its/)
   await picture(page, 'slow-joiner')
-  const besideMs = await msPerStep(maker)
+  const besideMs = await stepTime(maker)
   console.log(
     `${aloneMs.toFixed(0)} ms a step before, ${besideMs.toFixed(0)} ms with the slow tab outside`,
   )

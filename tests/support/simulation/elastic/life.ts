@@ -276,8 +276,10 @@ export class Life {
   #abortGroup(thrown: unknown): void {
     const { group } = this
     if (!group || group.error || !(thrown instanceof TabringError)) return
-    const code = this.hasTrained ? this.#recovery.finalCode(thrown.code) : 'peer.lost'
-    group.abort(new PeerError(code, thrown.message))
+    const { hasTrained } = this
+    const own = { joins: !this.isFounder, hasTrained }
+    const { codeForOthers } = this.#recovery.failed(thrown.code, own)
+    group.abort(new PeerError(codeForOthers, thrown.message))
   }
 
   #keep(): void {
