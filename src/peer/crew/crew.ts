@@ -2,8 +2,8 @@ import { PeerError } from '../../util/errors.ts'
 import type { Link, LinkStats } from '../link/link.ts'
 import { Call } from './call.ts'
 import { CrewLinks } from './crew-links.ts'
-import { Gate } from './gate.ts'
 import type { CrewMessage } from './messages.ts'
+import { Newcomers } from './newcomers.ts'
 import {
   type CrewListener,
   type CrewOptions,
@@ -51,13 +51,7 @@ export class Crew {
   #hasState: boolean
   /** What the owner was told. */
   #undecided: Undecided | null = null
-  /** Those that have said hello: before that a newcomer gets ready. */
-  readonly #here = new Set<string>()
-  /** Newcomers that this member has wished for: once for each link, and again after a change that did not wait for them. */
-  readonly #wished = new Set<string>()
-  /** Newcomers whose links are too slow. */
-  readonly #slow = new Set<string>()
-  readonly #gate: Gate | undefined
+  readonly #newcomers: Newcomers
   /** A planned call whose answer waits for this member's own step to end. */
   #held: (() => void) | undefined
   #cancel: () => void = () => undefined
@@ -77,16 +71,26 @@ export class Crew {
       came: (id) => this.#came(id),
       ended: (id) => this.#ended(id),
     })
-    if (options.pace) {
-      const host = {
+    const self = this
+    this.#newcomers = new Newcomers(
+      {
         env: options.env,
-        waiting: () => this.#waitingHere(),
-        send: (to: readonly string[], message: CrewMessage) => this.#links.send(to, message),
-        letIn: (id: string) => this.#letIn(id),
-        keepOut: (id: string, why: string, isSlow: boolean) => this.#keepOut(id, why, isSlow),
-      }
-      this.#gate = new Gate(host, options.pace)
-    }
+        get up() {
+          return self.#links.up
+        },
+        get roster() {
+          return self.#roster
+        },
+        get letsIn() {
+          return self.#state === 'running' && self.#roster!.members[0] === self.self
+        },
+        isNew: (id) => this.#isNew(id),
+        send: (to, message) => this.#links.send(to, message),
+        wish: () => listener.wish(),
+        waits: (id, why) => listener.waits?.(id, why),
+      },
+      options.pace,
+    )
     this.#roster = roster && { ...roster, before: [] }
     this.#proved = this.#promised = this.#seen = this.#given = roster?.ballot ?? 0
     this.#state = roster ? 'running' : 'stopped'
@@ -240,12 +244,7 @@ export class Crew {
   // --- who comes, who is lost ---
 
   #came(id: string): void {
-    this.#here.add(id)
-    // It may be over another link than before.
-    this.#wished.delete(id)
-    this.#slow.delete(id)
-    this.#gate?.forget(id)
-    this.#lookAtNew()
+    this.#newcomers.came(id)
   }
 
   #isNew(id: string): boolean {
@@ -255,7 +254,7 @@ export class Crew {
 
   #ended(id: string): void {
     if (this.#state === 'over' || this.#done.has(id)) return
-    if (this.#slow.delete(id)) this.#listener.waits?.(id, null)
+    this.#newcomers.gone(id)
     if (this.#roster) this.#lost(id)
     else if (this.#links.up.length === 0) this.#out('no member is left')
     // The others may let it in without that one, or never.
@@ -345,7 +344,12 @@ export class Crew {
   #decide(): void {
     const call = this.#call
     if (this.#state !== 'leading' || !call || call.isAsking) return
-    const verdict = call.verdict(this.#links.up, this.#dead, this.#options.most, this.#keptOut)
+    const verdict = call.verdict(
+      this.#links.up,
+      this.#dead,
+      this.#options.most,
+      this.#newcomers.keptOut,
+    )
     if (verdict?.kind === 'agreed') this.#agree(call, verdict)
     else if (verdict?.kind === 'half') this.#askForHalf(call, verdict)
     else if (verdict?.kind === 'ahead')
@@ -366,23 +370,13 @@ export class Crew {
   ): void {
     const roster: Roster = { ballot, members, before }
     this.#links.send(answered, { type: 'roster', roster })
-    const keptOut = this.#keptOut
+    const { keptOut } = this.#newcomers
     if (isPlanned)
       for (const id of this.#links.up)
         if (!answered.includes(id) && !keptOut.has(id))
           this.#links.close(id, 'it did not answer a call')
     this.#enter(roster)
-    const isFull = members.length === this.#options.most
-    const why = isFull ? `the run has its ${members.length} ranks.` : 'it has no link to some rank.'
-    for (const id of answered)
-      if (this.#isNew(id) && !keptOut.has(id)) this.#keepOut(id, why, false)
-  }
-
-  /** Newcomers that no call takes in: those with slow links, and where there is a gate those that it has not let in. */
-  get #keptOut(): ReadonlySet<string> {
-    if (!this.#gate) return this.#slow
-    const isOutside = (id: string) => this.#slow.has(id) || !this.#wished.has(id)
-    return new Set(this.#links.up.filter((id) => this.#isNew(id) && isOutside(id)))
+    this.#newcomers.leftOut(answered, keptOut, this.#options.most)
   }
 
   async #askForHalf(call: Call, verdict: Extract<Verdict, { kind: 'half' }>): Promise<void> {
@@ -403,7 +397,12 @@ export class Crew {
     call.isAsking = false
     if (this.#state !== 'leading' || this.#promised !== call.ballot) return
     // Others may have answered or died meanwhile.
-    const now = call.verdict(this.#links.up, this.#dead, this.#options.most, this.#keptOut)
+    const now = call.verdict(
+      this.#links.up,
+      this.#dead,
+      this.#options.most,
+      this.#newcomers.keptOut,
+    )
     const isSame = now?.kind === 'half' && now.members.join() === members.join()
     if (!isSame) this.#decide()
     else if (isWon) this.#agree(call, verdict)
@@ -462,7 +461,7 @@ export class Crew {
         if (!this.#roster || this.#roster.members.includes(from)) this.abort(message.why)
         return
       case 'probed':
-        this.#gate?.echoed(from, message.round)
+        this.#newcomers.echoed(from, message.round)
         return
       case 'wait':
         this.#mustWait(message)
@@ -558,50 +557,14 @@ export class Crew {
     for (const id of before?.members ?? [])
       if (!roster.members.includes(id)) this.#links.close(id, 'the others continue without it')
     this.#give()
-    for (const id of roster.members) this.#slow.delete(id)
-    if (!this.#isPlanned) {
-      // Such a change does not wait for newcomers.
-      this.#wished.clear()
-      this.#gate?.forgetAll()
-    }
-    this.#lookAtNew()
+    this.#newcomers.entered(roster, this.#isPlanned)
   }
 
-  /** Newcomers with links to this member, where it is for this one to let them in. */
-  #waitingHere(): string[] {
-    const isSenior = this.#state === 'running' && this.#roster!.members[0] === this.self
-    return isSenior ? this.#links.up.filter((id) => this.#isNew(id) && this.#here.has(id)) : []
-  }
-
-  #lookAtNew(): void {
-    const waiting = this.#waitingHere()
-    if (waiting.length === 0) return
-    if (this.#gate) this.#gate.look()
-    else for (const id of waiting) this.#letIn(id)
-  }
-
-  #letIn(id: string): void {
-    if (this.#wished.has(id)) return
-    this.#wished.add(id)
-    this.#slow.delete(id)
-    this.#listener.wish()
-  }
-
-  #keepOut(id: string, why: string, isSlow: boolean): void {
-    const { members } = this.#roster!
-    const to = isSlow ? [id, ...members] : [id]
-    this.#links.send(to, { type: 'wait', id, why, isSlow, members })
-    if (!isSlow) return
-    this.#slow.add(id)
-    this.#listener.waits?.(id, why)
-  }
-
-  #mustWait({ id, why, isSlow, members }: Extract<CrewMessage, { type: 'wait' }>): void {
-    if (isSlow && this.#isNew(id)) this.#slow.add(id)
+  #mustWait(message: Extract<CrewMessage, { type: 'wait' }>): void {
+    this.#newcomers.mustWait(message)
     // One that has lost a link joins again over others, unless its end was that member's.
-    const isLinked = members.every((one) => this.#links.isUp(one))
+    const isLinked = message.members.every((one) => this.#links.isUp(one))
     if (!this.#roster && isLinked) this.#waitToJoin()
-    if (!this.#roster || isSlow) this.#listener.waits?.(id, why)
   }
 
   #give(): void {
@@ -622,7 +585,7 @@ export class Crew {
 
   #end(error: PeerError): void {
     this.#cancel()
-    this.#gate?.end()
+    this.#newcomers.end()
     this.#links.endDoubts()
     this.#held = undefined
     this.#decided()
