@@ -524,6 +524,13 @@ export class Crew {
       this.#out('the others continue without this member')
       return
     }
+    const { members = [], ballot: entered } = this.#roster ?? {}
+    const isMissed = ballot === entered && promised > ballot && this.#proved < ballot
+    if (this.#state === 'running' && isMissed && members.includes(from)) {
+      // It promised another leader before the roster came, and would be waited for in vain.
+      this.#convene(false)
+      return
+    }
     if (this.#state !== 'leading' || ballot !== this.#promised) return
     // Newcomers decide nothing: this call can do without them.
     if (this.#isNew(from)) return
