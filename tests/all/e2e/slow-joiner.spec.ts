@@ -40,7 +40,7 @@ test('a tab with a slow connection waits and says why, and the others keep their
   expect(besideMs).toBeLessThan(3 * aloneMs)
   await button(maker, 'Stop').click()
   await Promise.all(pages.map((one) => see(one, 'Stopped')))
-  await see(page, /^(The run is over|Waiting for .+ to start)$/)
+  await see(page, /^(Stopped|The run is over|Waiting for .+ to start)$/)
 }, 240_000)
 
 test('a tab that comes while the run is paused waits, says so, and joins when it continues', async () => {
