@@ -4,6 +4,7 @@ import { memberOf } from '../../src/peer/room/lives.ts'
 import { isLeftOut } from '../../src/peer/room/refusals.ts'
 import type { LoggedEvent } from '../../src/trainer/watch/run-log.ts'
 import { type ErrorCode, errorCodes, PeerError, TabringError } from '../../src/util/errors.ts'
+import type { RunEvent } from '../../src/worker/api.ts'
 
 /**
  * What tabs tell while they run, through the page function `__tabringEvent`: the part of the trainer's events that the
@@ -58,25 +59,7 @@ export type TabEvent =
   | (Extract<LoggedEvent, { event: 'group' }> & { rank: number })
   /** After that step one had lost its device and opened another; with `exact` also, ranks were found to have other bits than the run. */
   | { event: 'unlike'; step: number; text: string; isLasting: boolean; rank: number }
-  /** A rank is lost, and the others decide who trains on. */
-  | { event: 'lost'; text: string; rank: number }
-  /** The run continues after that step with other ranks. */
-  | { event: 'regrouped'; step: number; worldSize: number; rank: number }
-  /** So much of the run's state has gone to tabs that lack it. */
-  | { event: 'state'; doneBytes: number; totalBytes: number; rank: number }
-  /** A tab that has come is not let in yet; `who`: its id as a member. `why` is null once it is gone. */
-  | { event: 'waits'; who: string; why: string | null; rank: number }
-  /**
-   * The ranks here may not decide to continue without these. Null: that is over. `hadMore`: they had newer steps than anybody here, which are
-   * lost without them: the run continues from `step`, or begins again where that is null.
-   */
-  | {
-      event: 'undecided'
-      missing: readonly string[] | null
-      hadMore: boolean
-      step: number | null
-      rank: number
-    }
+  | Extract<RunEvent, { event: 'lost' | 'regrouped' | 'state' | 'waits' | 'undecided' }>
 
 /** What a tab tells at its end, through `__tabringDone`; fields beyond these pass unread. */
 const doneSchema = v.variant('ok', [

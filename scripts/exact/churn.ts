@@ -15,7 +15,7 @@ export interface World {
   readonly name: string
   /** At first. */
   readonly tabs: number
-  /** Changes of ranks that hold up the run: at least so many, as some may come together. */
+  /** The fewest changes of ranks that hold up the run: some may come together. */
   readonly leastStops: number
   /** The slowest rank is to have at most this part of the fastest one's share. */
   readonly mostShare?: number

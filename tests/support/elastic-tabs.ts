@@ -78,7 +78,7 @@ export interface OwnProcess {
   signal(name: NodeJS.Signals): void
 }
 
-/** Opens a tab in a profile of its own, so that its processes are those that come meanwhile. Other tabs must be open, with all that they start. */
+/** Opens a tab in a separate profile, so that its processes are those that come meanwhile. Other tabs must be open, with all that they start. */
 export async function openInOwnProcess(
   browser: Browser,
   open: () => Promise<Page>,

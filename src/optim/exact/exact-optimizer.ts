@@ -79,14 +79,9 @@ export class ExactOptimizer {
     return this.#values
   }
 
-  /** From now on, until `forget`, parameters are read from here. */
-  mirror(): void {
-    for (const [i, parameter] of this.#parameters.entries())
-      parameter.mirror = () => (this.#isRead ? this.#values[i] : undefined)
-  }
-
-  forget(): void {
-    for (const parameter of this.#parameters) parameter.mirror = undefined
+  /** What the host has of parameter `i`; undefined until it is read. */
+  hostValues(i: number): Floats | undefined {
+    return this.#isRead ? this.#values[i] : undefined
   }
 
   /** As `hashWords`, and faster for what `read` and `moments` give. */

@@ -286,7 +286,7 @@ export class Session {
       const error = new PeerError(code, this.sentence(messageOf(thrown)), { cause: thrown })
       this.settleReady.reject(error)
       this.onerror(error)
-      // Frames that are missing or changed may be so again: whoever needs this link makes another.
+      // A link that has lost or changed frames may do so again.
       if (code === 'peer.protocol') this.link.close(error.message)
     }
   }

@@ -112,8 +112,18 @@ export class ExactStep implements StepProgram {
     this.#tail = new Tail(options.virtualWorkers, trackedIn(program))
     this.#words = new Int32Array(sums.elements + this.#tail.length)
     this.#exponentWords = new Int32Array(exponents.elements)
-    options.optimizer.mirror()
-    this.#tail.mirror()
+    for (const holder of this.#holders)
+      for (const [i, tensor] of holder.tensors.entries())
+        tensor.mirror = () => holder.of.hostValues(i)
+  }
+
+  /** What has the state on the host between two steps, and of which tensors. */
+  get #holders() {
+    const { optimizer } = this.#options
+    return [
+      { of: optimizer, tensors: optimizer.parameters },
+      { of: this.#tail, tensors: this.#tail.buffers },
+    ]
   }
 
   /** Compiles the program of a virtual worker. errors: those of `compile`. */
@@ -173,8 +183,7 @@ export class ExactStep implements StepProgram {
   destroy(): void {
     const steps = this.#stepsDone - (this.#options.stepsDone ?? 0)
     tell(1, 'exact', () => `${steps} steps, ${this.repeats} of their attempts repeated`)
-    this.#options.optimizer.forget()
-    this.#tail.forget()
+    for (const { tensors } of this.#holders) for (const tensor of tensors) tensor.mirror = undefined
     this.#program.destroy()
     this.#sums.destroy()
     this.#exponents.destroy()

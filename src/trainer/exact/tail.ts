@@ -41,13 +41,9 @@ export class Tail {
     this.#words = numbers + buffers.reduce((sum, { count }) => sum + count, 0)
   }
 
-  /** From now on, until `forget`, the buffers are read from here. */
-  mirror(): void {
-    for (const [i, buffer] of this.buffers.entries()) buffer.mirror = () => this.#before?.[i]
-  }
-
-  forget(): void {
-    for (const buffer of this.buffers) buffer.mirror = undefined
+  /** What buffer `i` is between two steps; undefined until it is read. */
+  hostValues(i: number): StoredData | undefined {
+    return this.#before?.[i]
   }
 
   /** The last element is the ranks' word. */

@@ -90,7 +90,7 @@ export class Recovery {
   }
 
   /**
-   * What a failure of this rank is to the others. `leavesAlone`: it comes of what this rank alone has, such as its device, and they continue.
+   * What a failure of this rank is to the others. `leavesAlone`: its cause is on this rank alone, such as its device, and they continue.
    * So they do without one that joins and has not trained yet; and after a lost device, or a state that differs.
    */
   failed(
@@ -232,7 +232,7 @@ export class Recovery {
     return new Promise((resolve) => this.#env.after(ms, () => resolve(undefined)))
   }
 
-  /** What the browser says of the lost device that `error` comes of; a command may fail a moment before that. Undefined: it is not lost. */
+  /** What the browser says of the lost device behind `error`; a command may fail a moment before that. Undefined: it is not lost. */
   async #lossBehind(error: unknown, runtime: AnyRuntime): Promise<string | undefined> {
     if (!('gpu' in runtime) || !mayBeLoss(error)) return undefined
     return Promise.race([runtime.gpu.lost, this.#later(lossWordMs)])
@@ -258,6 +258,6 @@ const deviceLoss = (error: PeerError | undefined, loss = ''): Settled['differed'
       }
     : undefined
 
-/** What a device that is about to be lost makes of a command: an error of its own, or one of the browser's. */
+/** A command on a device that is about to be lost fails with an error of ours, or with one of the browser's. */
 const mayBeLoss = (error: unknown): boolean =>
   !(error instanceof TabringError) || error.code.startsWith('gpu.')

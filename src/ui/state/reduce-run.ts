@@ -143,7 +143,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
         silent: [],
       }
     case 'lost': {
-      // The next group is told before it has begun, and numbers its ranks in another way.
+      // The page hears of the next group before it has begun, and that numbers its ranks in another way.
       const rank = lostRankIn(event.text)
       return { ...run, lostName: rank === null ? 'a rank' : rankName(run, rank), given: null }
     }

@@ -104,7 +104,7 @@ export class RunCrew {
     for (const [rank, link] of links) this.#crew.add(ids[rank], link)
   }
 
-  /** The newest that this rank is in; null until it is in one. */
+  /** The newest that this rank is in; null until it is in one. For tests. */
   get roster(): Roster | null {
     return this.#crew.roster
   }

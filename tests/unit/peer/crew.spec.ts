@@ -137,7 +137,7 @@ describe('a lost member', () => {
     expect(world.now()).toBeLessThan(500)
   })
 
-  test('of one that falls silent the others are told after 3 seconds, and have the next roster after 8', async () => {
+  test('the others hear after 3 seconds that a member is silent, and have the next roster after 8', async () => {
     const all = crewOf('abc') as [Member, Member, Member]
     const [, b] = all
     const groups = all.map(

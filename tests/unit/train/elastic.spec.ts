@@ -580,13 +580,19 @@ test('a resumed run continues with a rank that takes the place of a lost one', a
   expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
 })
 
-test('a rank that fails before its first step ends the run for itself alone', async () => {
-  warned()
+/** Two ranks after 52 steps, which let a third, `c`, in. */
+async function lettingIn(input: TrainConfigInput) {
   const room = new ElasticRoom(['a', 'b'])
-  const [a, b] = ['a', 'b'].map((name) => enter(room, name, { steps: 90 }))
+  const [a, b] = ['a', 'b'].map((name) => enter(room, name, input))
   await a.after(52)
   room.become(['a', 'b', 'c'])
   a.regroup()
+  return { room, a, b }
+}
+
+test('a rank that fails before its first step ends the run for itself alone', async () => {
+  warned()
+  const { room, a, b } = await lettingIn({ steps: 90 })
   const poor = { ...task, load: () => Promise.reject(new Error('no data here')) } as Task
   const c = enter(room, 'c', { steps: 90 }, { task: poor, joins: true })
   expect((await c.end).reason).toMatchObject({ message: 'no data here' })
@@ -596,11 +602,7 @@ test('a rank that fails before its first step ends the run for itself alone', as
 
 test('a rank that comes and gets the state too slowly leaves, and the others train on', async () => {
   warned()
-  const room = new ElasticRoom(['a', 'b'])
-  const [a, b] = ['a', 'b'].map((name) => enter(room, name, { steps: 90 }))
-  await a.after(52)
-  room.become(['a', 'b', 'c'])
-  a.regroup()
+  const { room, a, b } = await lettingIn({ steps: 90 })
   const group = await room.next('c')
   // Nothing of the state arrives, and the time for it is over at once.
   vi.spyOn(group, 'broadcast').mockReturnValue(new Promise(() => undefined))
@@ -621,11 +623,7 @@ test('a rank that comes and gets the state too slowly leaves, and the others tra
 test('more ranks than the batch has samples may join', async () => {
   warned()
   const input = { steps: 80, batchSize: 2 } as const
-  const room = new ElasticRoom(['a', 'b'])
-  const [a, b] = ['a', 'b'].map((name) => enter(room, name, input))
-  await a.after(52)
-  room.become(['a', 'b', 'c'])
-  a.regroup()
+  const { room, a, b } = await lettingIn(input)
   const c = enter(room, 'c', input, { joins: true })
   const results = resultsOf([await a.end, await b.end, await c.end])
   expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)

@@ -134,7 +134,7 @@ describe('a tab that could not join', () => {
     )
   })
 
-  it('is told when to reload where another newcomer cannot be reached, and joins then', async () => {
+  it('says when to reload where another newcomer cannot be reached, and joins then', async () => {
     const tab = new LateTab()
     await tab.start(2, true)
     const { world } = tab

@@ -17,7 +17,7 @@ import type { RankPlace } from '../rank-place.ts'
 import type { ElasticWorld } from './elastic-world.ts'
 
 const words = 4
-/** The state is kept after every so many steps. */
+/** Steps from one kept state to the next. */
 const keepEvery = 10
 /** Until a device is there in place of one that was lost. units: ms. */
 const reopenMs = 300
