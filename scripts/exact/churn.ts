@@ -8,7 +8,7 @@ import { openTrainingHost } from '../../node/training-host.ts'
 import { formatFragment, newRoomLink } from '../../src/peer/room/secret.ts'
 import { type Loss, loseTab } from '../../tests/support/lose-tab.ts'
 import { Limping } from './limping.ts'
-import { type Stop, Stops } from './stops.ts'
+import { ordinarySteps, type Stop, Stops } from './stops.ts'
 
 /** What happens to the tabs of a run. */
 export interface World {
@@ -39,14 +39,17 @@ const killed = (random: () => number): World => ({
 const manyAndOne: World = {
   name: '1 tab, 6, then 1',
   tabs: 1,
-  leastStops: 2,
+  leastStops: 6,
   async play(room) {
     await room.reaches(0.1)
     const others = await room.join(5)
     await room.hasRanks(6)
-    await room.reaches(0.6)
-    await Promise.all(others.map((page) => page.close()))
-    await room.hasRanks(1)
+    // One after the other: tabs that are closed at once may not come to say goodbye, and then a person decides.
+    for (const [i, page] of others.entries()) {
+      await room.takes(ordinarySteps)
+      await page.close()
+      await room.hasRanks(5 - i)
+    }
   },
 }
 
@@ -79,6 +82,7 @@ export class Room {
   shares: readonly number[] | undefined
   readonly #stops = new Stops()
   #part = 0
+  #step = 0
   #ranks = 0
   #wake: () => void = () => undefined
   readonly #options: TrainOptions
@@ -112,7 +116,10 @@ export class Room {
           this.shares = undefined
         }
         if (event.event === 'dealt') this.shares = event.samples
-        if (event.event === 'step') this.#part = event.step / event.totalSteps
+        if (event.event === 'step') {
+          this.#step = event.step
+          this.#part = event.step / event.totalSteps
+        }
         this.#wake()
       },
     })
@@ -139,6 +146,12 @@ export class Room {
   /** The run has done that part of its steps. */
   reaches(part: number): Promise<void> {
     return this.#until(() => this.#part >= part)
+  }
+
+  /** The run does that many steps more. */
+  takes(steps: number): Promise<void> {
+    const end = this.#step + steps
+    return this.#until(() => this.#step >= end)
   }
 
   hasRanks(count: number): Promise<void> {

@@ -17,11 +17,11 @@ const mostLossMs = 2000
 /** Or that many ordinary steps: where other work takes the machine's time, all takes longer. */
 const mostLossSteps = 10
 /** For ranks that come: all ranks form another group, and the state is sent. units: ms. */
-const mostJoinMs = 1000
+const mostJoinMs = 500
 /** Or that many ordinary steps. */
-const mostJoinSteps = 6
+const mostJoinSteps = 2
 /** An ordinary step is the median of that many before the change or after it, whichever is longer: more tabs may share the same cores. */
-const ordinarySteps = 7
+export const ordinarySteps = 7
 
 /** Finds in a run's events how long changes of its ranks hold it up. */
 export class Stops {

@@ -20,7 +20,7 @@ export interface EvaluationOptions {
   readonly task: Task
   readonly config: TrainConfig
   readonly data: TaskData
-  /** The ranks that divide the samples among them. */
+  /** As in `Evaluation`. */
   readonly ranks: CollectiveGroup
   /** As in `compile`: the ranks that have parts of the model. */
   readonly parts?: CollectiveGroup
@@ -44,12 +44,15 @@ export interface Evaluated {
  * Its program compiles when it is prepared or first run: beside steps, so that no run waits for it before its first step.
  */
 export class Evaluation {
+  /** The ranks that divide the samples among them. */
+  ranks: CollectiveGroup
   readonly #options: EvaluationOptions
   readonly #rows: number
   #program: Promise<StepProgram> | undefined
 
   constructor(options: EvaluationOptions) {
     this.#options = options
+    this.ranks = options.ranks
     this.#rows = evaluatedRows(options.trainingRows)
   }
 
@@ -60,7 +63,8 @@ export class Evaluation {
 
   /** Means over all held-out samples, the same on all ranks. order: of the sums, that of the ranks. errors: the groups'. */
   async run(): Promise<Evaluated> {
-    const { task, config, data, rowsOf, ranks: group, parts } = this.#options
+    const { task, config, data, rowsOf, parts } = this.#options
+    const { ranks: group } = this
     const { count } = data.test
     const shares = batchShares(count, group.size)
     const share = shares[group.rank]

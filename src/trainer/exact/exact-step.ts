@@ -41,11 +41,19 @@ const pieceElements = 2 ** 18
 /** A step whose gradients do not fit after this many attempts has some that are not finite, or too large. */
 const mostAttempts = 4
 
-export interface ExactStepOptions {
-  readonly runtime: AnyRuntime
+/** Who trains together. */
+export interface ExactPlace {
   readonly group: CollectiveGroup
-  readonly optimizer: ExactOptimizer
   readonly workers: VirtualWorkers
+  /** Of the run, before the first step here. Default 0. */
+  readonly stepsDone?: number
+  /** After step number `step` the virtual workers are dealt differently. */
+  readonly onDealt?: (step: number) => void
+}
+
+export interface ExactStepOptions extends ExactPlace {
+  readonly runtime: AnyRuntime
+  readonly optimizer: ExactOptimizer
   /** Of all ranks. */
   readonly virtualWorkers: number
   /** The most that the norm of all gradients may be; undefined: anything. */
@@ -56,10 +64,6 @@ export interface ExactStepOptions {
   readonly forward: TracedFunction
   /** Of its rows. */
   readonly types: InputTypes
-  /** Of the run, before this program's first. Default 0. */
-  readonly stepsDone?: number
-  /** After step number `step` the virtual workers are dealt differently. */
-  readonly onDealt?: (step: number) => void
 }
 
 /**
@@ -80,6 +84,7 @@ export interface ExactStepOptions {
  */
 export class ExactStep implements StepProgram {
   readonly #options: ExactStepOptions
+  #place: ExactPlace
   readonly #program: StepProgram
   readonly #sums: Pool
   readonly #exponents: Pool
@@ -89,7 +94,10 @@ export class ExactStep implements StepProgram {
   readonly #words: Int32Array<ArrayBuffer>
   /** As the pool has them. */
   readonly #exponentWords: Int32Array<ArrayBuffer>
+  /** Of the run. */
   #stepsDone: number
+  /** On this rank's device. */
+  #steps = 0
   /** How many times steps were done again. */
   repeats = 0
   /** What each rank says with a step, as `GradientExchange` has it: a word that all add up. */
@@ -104,6 +112,7 @@ export class ExactStep implements StepProgram {
     { sums, exponents, places }: Layout,
   ) {
     this.#options = options
+    this.#place = options
     this.#program = program
     this.#sums = sums
     this.#exponents = exponents
@@ -150,6 +159,18 @@ export class ExactStep implements StepProgram {
     return new ExactStep(options, await compile(traced, types, { runtime }), layout)
   }
 
+  /**
+   * From now on steps with other ranks, in the state that is put into the parameters, their buffers and the optimizer next. Compiles nothing. Call it
+   * between two steps.
+   */
+  enter(place: ExactPlace): void {
+    this.#place = place
+    this.#stepsDone = place.stepsDone ?? 0
+    this.#tail.forget()
+    this.ownWord = 0
+    this.joinedWord = 0
+  }
+
   get words(): this {
     return this
   }
@@ -181,8 +202,7 @@ export class ExactStep implements StepProgram {
   }
 
   destroy(): void {
-    const steps = this.#stepsDone - (this.#options.stepsDone ?? 0)
-    tell(1, 'exact', () => `${steps} steps, ${this.repeats} of their attempts repeated`)
+    tell(1, 'exact', () => `${this.#steps} steps, ${this.repeats} of their attempts repeated`)
     for (const { tensors } of this.#holders) for (const tensor of tensors) tensor.mirror = undefined
     this.#program.destroy()
     this.#sums.destroy()
@@ -203,7 +223,8 @@ export class ExactStep implements StepProgram {
 
   async #run(inputs: RunInputs, scalars: Record<string, number>): Promise<RunOutputs> {
     const beganMs = performance.now()
-    const { optimizer, group, lossScale } = this.#options
+    const { optimizer, lossScale } = this.#options
+    const { group, workers, onDealt } = this.#place
     const word = this.ownWord
     const values = await optimizer.read()
     const statistics = await this.#tail.readBuffers()
@@ -213,7 +234,6 @@ export class ExactStep implements StepProgram {
     const unscaled = optimizer.exponents ?? new Int32Array(blocks).fill(startExponent)
     const scale = lossScale?.exponent ?? 0
     let exponents = unscaled.map((exponent) => exponent + scale)
-    const { workers } = this.#options
     const { deal } = workers
     const hash = (words: Uint32Array) => optimizer.hash(words)
     const hashed = [...values, unscaled, ...statistics, ...this.#scaleState]
@@ -257,9 +277,10 @@ export class ExactStep implements StepProgram {
         }
         this.#tail.assignBuffers()
         times.optimizer += performance.now() - updateMs
-        if (deal.take(told.tookUs)) this.#options.onDealt?.(this.#stepsDone + 1)
+        if (deal.take(told.tookUs)) onDealt?.(this.#stepsDone + 1)
         this.times = times
         this.#stepsDone++
+        this.#steps++
         const outputs: RunOutputs = {
           loss: Float32Array.of(told.loss),
           ...(told.hasMetric && { metric: Float32Array.of(told.metric) }),
@@ -386,7 +407,7 @@ export class ExactStep implements StepProgram {
       times.backward += parts.backward
       await ownTail.write(tail, first + i, own, outputs)
     }
-    const { env } = this.#options.group
+    const { env } = this.#place.group
     const beganMs = env.now()
     const replays: Promise<void>[] = []
     for (let i = 0; i < count; i++) {
@@ -414,8 +435,8 @@ export class ExactStep implements StepProgram {
     i: number,
     isFirst: boolean,
   ): Replay | undefined {
-    const { workers, types, lossScale } = this.#options
-    const { rows } = workers
+    const { types, lossScale } = this.#options
+    const { rows } = this.#place.workers
     const own = Math.min(rows, Math.max(0, (scalars.count ?? 0) - i * rows))
     if (own === 0) return undefined
     const running = this.#program.run(rowsOf(inputs, types, i), {
@@ -436,7 +457,8 @@ export class ExactStep implements StepProgram {
     scalars: Readonly<Record<string, number>>,
     { marks, marksStart }: Place,
   ): Promise<number[]> {
-    const { workers, group, virtualWorkers } = this.#options
+    const { virtualWorkers } = this.#options
+    const { workers, group } = this.#place
     const unfit = new Uint32Array(virtualWorkers)
     for (let i = 0; i < workers.count; i++) {
       const begun = this.#replay(inputs, scalars, i, true)

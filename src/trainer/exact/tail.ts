@@ -61,6 +61,11 @@ export class Tail {
     return this.#before
   }
 
+  /** The buffers get other contents. */
+  forget(): void {
+    this.#before = undefined
+  }
+
   /** Takes what one virtual worker's replay gave, and makes the buffers what they were before it. */
   async write(
     tail: Int32Array<ArrayBuffer>,

@@ -18,6 +18,8 @@ export class VirtualWorkers {
   /** How many each rank computes, of those that have rows in a full batch. */
   readonly deal: Deal
   readonly draws: Draws
+  /** Those of the first virtual worker in the run's first step. */
+  readonly firstSamples: Uint32Array
   readonly #rank: number
   readonly #batch: number
 
@@ -34,6 +36,7 @@ export class VirtualWorkers {
     this.#batch = batch
     const shares = virtualShares(batch, virtualWorkers, worldSize)
     this.deal = new Deal(shares.map((share) => share.rows / rows))
+    this.firstSamples = epochOrder(seed, 0, samples).subarray(0, rows)
     let orderOf = -1
     let order = new Uint32Array(0)
     this.draws = {

@@ -1,8 +1,10 @@
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
+import { nonGroupMember } from '../../peer/group/non-group-member.ts'
 import { leftOutBecause } from '../../peer/room/refusals.ts'
 import { PeerError } from '../../util/errors.ts'
-import type { KeptStates } from '../saves/kept-state.ts'
+import type { KeptState, KeptStates } from '../saves/kept-state.ts'
 import { packState, unpackState } from '../saves/packed-state.ts'
 import { hashOfState } from '../saves/state-hash.ts'
 import { agreeOnState, type StatesDiffered } from './agree-on-state.ts'
@@ -55,37 +57,22 @@ export async function meet(
   const { step, hasIt, differed } = agreeOnState(told.map((one) => one.held))
   kept.backTo(step)
   const keeper = giverAmong(hasIt)
+  const lacking = hasIt.flatMap((has, rank) => (has ? [] : [rank]))
   if (keeper !== undefined) {
-    const own = keeper === group.rank ? packState(kept.newest!) : undefined
-    const sizes = await group.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
-    const limitMs = transferLimitMs(most(({ stepMs = 0 }) => stepMs))
-    let doneBytes = 0
-    const shared = shareBytes(group, {
-      giver: keeper,
-      sizeBytes: sizes[keeper],
-      own,
-      label,
-      onProgress: (done, total) => {
-        doneBytes = done
-        onProgress?.(done, total)
-      },
-    })
-    const late = new Promise<never>((_, reject) => {
-      if (held.length > 0) return
-      const cancel = group.env.after(limitMs, () =>
-        reject(
-          new PeerError(
-            'peer.timeout',
-            leftOutBecause(
-              `${doneBytes} of ${sizes[keeper]} bytes of its state came within ${limitMs / 1000} s. Check the connection of this tab.`,
-            ),
-          ),
-        ),
+    const ranks = await group.newGroup([keeper, ...lacking])
+    if (ranks !== nonGroupMember) {
+      const giver = ranks.ranks.indexOf(keeper)
+      const mayWaitMs =
+        held.length > 0 ? undefined : transferLimitMs(most(({ stepMs = 0 }) => stepMs))
+      const bytes = await sendState(
+        ranks,
+        giver,
+        keeper === group.rank ? kept.newest : undefined,
+        mayWaitMs,
+        onProgress,
       )
-      shared.then(cancel, cancel)
-    })
-    const bytes = await Promise.race([shared, late])
-    if (!hasIt[group.rank]) kept.add(unpackState(bytes))
+      if (!hasIt[group.rank]) kept.add(unpackState(bytes))
+    }
   }
   return {
     step,
@@ -94,6 +81,46 @@ export async function meet(
     ...(differed && { differed }),
     giver: giverAmong(told.map(({ hasGiven }) => hasGiven)),
   }
+}
+
+/**
+ * Returns on all `ranks` the state that `giver` has. `limitMs`: how long it may take, of a rank that joins.
+ *
+ * errors: the group's; `peer.timeout`.
+ */
+async function sendState(
+  ranks: CollectiveGroup,
+  giver: number,
+  state: KeptState | undefined,
+  limitMs: number | undefined,
+  onProgress: SharedBytes['onProgress'],
+): Promise<Uint8Array<ArrayBuffer>> {
+  const own = state && packState(state)
+  const sizes = await ranks.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
+  const sizeBytes = sizes[giver]
+  let doneBytes = 0
+  const sent = shareBytes(ranks, {
+    ...{ giver, sizeBytes, own, label },
+    onProgress: (done, total) => {
+      doneBytes = done
+      onProgress?.(done, total)
+    },
+  })
+  if (limitMs === undefined) return sent
+  const late = new Promise<never>((_, reject) => {
+    const cancel = ranks.env.after(limitMs, () =>
+      reject(
+        new PeerError(
+          'peer.timeout',
+          leftOutBecause(
+            `${doneBytes} of ${sizeBytes} bytes of its state came within ${limitMs / 1000} s. Check the connection of this tab.`,
+          ),
+        ),
+      ),
+    )
+    sent.then(cancel, cancel)
+  })
+  return Promise.race([sent, late])
 }
 
 /** The first rank that has something which another lacks. */

@@ -173,6 +173,8 @@ export class Recovery {
     if (isLoss(ended) || isLinkBroken(ended) || this.#isMended(ended)) this.#losses++
     const next = await regroup(group)
     let current = runtime
+    // The answer takes some time, in which the ranks meet.
+    const gone = this.#isGone(current)
     try {
       const settled = await meet(
         next,
@@ -202,7 +204,7 @@ export class Recovery {
       const { differed } = settled
       if (differed) this.#tellLoss(`${differed.text}.`, settled.step)
       else if (loss !== undefined) this.#tellLoss(loss, settled.step)
-      if (await this.#isGone(current)) {
+      if (await gone) {
         if (!reopen) throw error
         this.lostDevices++
         current = await reopen()

@@ -1,4 +1,4 @@
-import type { ProcessGroup } from '../../peer/group/group.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 
 /** Bytes travel in pieces of this size, so that people see them go. units: bytes. */
 export const pieceBytes = 2 ** 20
@@ -16,7 +16,7 @@ export interface SharedBytes {
 
 /** Returns on all ranks the bytes that one of them has. All ranks call it. errors: the group's. */
 export async function shareBytes(
-  group: ProcessGroup,
+  group: CollectiveGroup,
   { giver, sizeBytes, own, label, onProgress }: SharedBytes,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const bytes = new Uint8Array(sizeBytes)

@@ -29,9 +29,10 @@ import { isLogged, RunLog, type RunLogFile } from '../watch/run-log.ts'
 import { shareGiven } from './given-data.ts'
 import { meet } from './meet.ts'
 import { exchangeLimitMs, Patience } from './phase-timeouts.ts'
-import { type RankSetup, setUpRank } from './rank-setup.ts'
+import type { RankSetup, RankSetupOptions } from './rank-setup.ts'
 import { isLoss, Recovery, type RecoveryOptions } from './recovery.ts'
 import { RunBits } from './run-bits.ts'
+import { setUpRank } from './set-up-rank.ts'
 import { settleRecord } from './settle-record.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
 import type { WarmedUp } from './warm-up.ts'
@@ -115,6 +116,7 @@ export class Trainer {
     this.#runtime = options.runtime
     this.#group = options.group
     this.#patience = new Patience(options.group)
+    this.#setup = options.warm?.setup
     this.#bits = new RunBits(this.#log, onEvent, options.self, options.warm?.proved)
     this.#looks = new Looks(options.task)
     this.#saves = new Saves({
@@ -265,8 +267,7 @@ export class Trainer {
   destroy(): void {
     this.#looks.destroy()
     this.#saves.letGo()
-    this.#setup?.destroy()
-    this.#setup = undefined
+    this.#endSetup()
   }
 
   async #train(): Promise<TrainerResult> {
@@ -369,7 +370,24 @@ export class Trainer {
     this.#patience.forSetup()
     // What a step may still give to the device must not meet buffers that are gone.
     await this.#loop.settle()
-    this.destroy()
+    this.#loop.progress = undefined
+    this.#looks.destroy()
+    this.#saves.letGo()
+    if (!this.#setup?.enter) this.#endSetup()
+  }
+
+  #endSetup(): void {
+    this.#setup?.destroy()
+    this.#setup = undefined
+  }
+
+  /** An exact rank continues with what it has compiled, unless it has to begin again or has another device. */
+  async #setUp(options: RankSetupOptions): Promise<RankSetup> {
+    const { enter, runtime } = this.#setup ?? {}
+    const isOfUse = enter && runtime === options.runtime && this.#kept.newest
+    if (!isOfUse) this.#endSetup()
+    this.#setup = isOfUse ? await enter(options) : await setUpRank(options)
+    return this.#setup
   }
 
   /** Keeps the state after the newest step that ended here. Exact: another rank's differs by one step at most, and the newest counts for all. */
@@ -400,7 +418,7 @@ export class Trainer {
     // Loaded beside the compilation: before the first step, and not between two.
     const saving = config.checkpointEvery || canBeSaved(config) ? checkpointing() : undefined
     saving?.catch(() => undefined)
-    const setup = await setUpRank({
+    const setup = await this.#setUp({
       ...this.#options,
       data,
       runtime,
@@ -410,7 +428,6 @@ export class Trainer {
       stepsDone: this.#start.step,
       onPhase: phase,
     })
-    this.#setup = setup
     const { shared, replicas, draws, parts, step, check } = setup
     await saving
     const own = {

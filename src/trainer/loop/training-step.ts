@@ -53,7 +53,7 @@ export const trainingStep =
 
 /** The loss and metric of `trainingStep`, without backward. */
 export const forwardOf =
-  (task: Task, { model }: SharedModel, isHalf: boolean) =>
+  (task: Task, { model }: Pick<SharedModel, 'model'>, isHalf: boolean) =>
   (inputs: TaskInputs): { loss: Tensor; metric?: Tensor } =>
     autocast({ enabled: isHalf }, () => {
       const output = task.forward(model, inputs)

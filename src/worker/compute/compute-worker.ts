@@ -132,7 +132,8 @@ class ComputeWorker implements ComputeApi {
   ): Promise<void> {
     if (this.#abort) return
     const of = JSON.stringify(config)
-    if (this.#prepared?.of !== of) {
+    this.#keepPrepared(of)
+    if (!this.#prepared) {
       const prepare = async () => {
         const { taskOf, warmUp } = await this.#loadTraining()
         const task = await taskOf(config, this.#tasks)
@@ -148,6 +149,16 @@ class ComputeWorker implements ComputeApi {
       if (this.#prepared?.work === work) this.#prepared = undefined
       throw error
     }
+  }
+
+  /** Frees what is prepared for a run with other settings; without that run's trainer nobody else does. */
+  #keepPrepared(of: string): void {
+    if (!this.#prepared || this.#prepared.of === of) return
+    this.#prepared.work.then(
+      (warm) => warm?.setup?.destroy(),
+      () => undefined,
+    )
+    this.#prepared = undefined
   }
 
   async train(
@@ -177,8 +188,7 @@ class ComputeWorker implements ComputeApi {
     const { who } = membership
     const ways =
       who && [who, ...[...links].map(([peer, { kind }]) => `${peer} ${kind}`).sort()].join()
-    const prepared = this.#prepared?.of === JSON.stringify(config) ? this.#prepared.work : undefined
-    this.#prepared = undefined
+    this.#keepPrepared(JSON.stringify(config))
     const run = async (): Promise<RunResult> => {
       // An aborted run may still be compiling; what it holds is freed when it has come to its end.
       await before?.catch(() => undefined)
@@ -234,6 +244,8 @@ class ComputeWorker implements ComputeApi {
       let runtime = await this.#openRuntime()
       signal.throwIfAborted()
       const group = await groups.first()
+      const warm = await this.#prepared?.work
+      this.#prepared = undefined
       trainer = new training.Trainer({
         runtime,
         reopen: async () => {
@@ -248,7 +260,7 @@ class ComputeWorker implements ComputeApi {
         task,
         given,
         self: membership.self,
-        warm: await prepared,
+        warm,
         linksBefore: ways && ways === this.#measured?.ways ? this.#measured.links : undefined,
         baseUrl,
         onEvent: (event) => {

@@ -3,6 +3,7 @@ import { crossEntropy, sampleCount } from '../../../src/graph/functions/linear.t
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { autocast } from '../../../src/graph/trace/autocast.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
+import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { ExactOptimizer } from '../../../src/optim/exact/exact-optimizer.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
@@ -28,7 +29,9 @@ async function exactStep(group: ProcessGroup, activate = (x: Tensor) => x, lossS
   }
   const optimizer = new ExactOptimizer(model.parameters(), settings)
   const config = { seed: 0, batchSize, virtualWorkers }
-  const workers = new VirtualWorkers(config, batchSize, group.rank, group.size)
+  const workersIn = ({ rank, size }: ProcessGroup) =>
+    new VirtualWorkers(config, batchSize, rank, size)
+  let workers = workersIn(group)
   const step = await ExactStep.create({
     runtime: new CpuRuntime(),
     group,
@@ -43,11 +46,17 @@ async function exactStep(group: ProcessGroup, activate = (x: Tensor) => x, lossS
     types,
     stepsDone: 6,
   })
-  const count = workers.count * workers.rows
-  const begin = workers.first * workers.rows
-  const run = (x: Float32Array<ArrayBuffer>) =>
-    step.run({ x: x.subarray(3 * begin, 3 * (begin + count)), y: new Int32Array(count) }, { count })
-  return { model, optimizer, step, run, workers }
+  const run = (x: Float32Array<ArrayBuffer>) => {
+    const count = workers.count * workers.rows
+    const begin = workers.first * workers.rows
+    const own = x.subarray(3 * begin, 3 * (begin + count))
+    return step.run({ x: own, y: new Int32Array(count) }, { count })
+  }
+  const enter = (group: ProcessGroup, stepsDone: number) => {
+    workers = workersIn(group)
+    step.enter({ group, workers, stepsDone })
+  }
+  return { model, optimizer, step, run, workers, enter }
 }
 
 const inputs = (value: number) => new Float32Array(3 * batchSize).fill(value)
@@ -167,6 +176,37 @@ describe('ExactStep', () => {
     }
     const [alone] = await weightsOf(1)
     for (const weights of await weightsOf(3)) expect(weights).toEqual(alone)
+  })
+
+  test('continues with other ranks from a state that is loaded, as one rank does', async () => {
+    const trained = async (sizes: readonly number[]) => {
+      const ranks: (Awaited<ReturnType<typeof exactStep>> & { readonly norm: BatchNorm1d })[] = []
+      const keep = async ({ model, norm, optimizer }: (typeof ranks)[number]) => ({
+        model: await model.stateDict(),
+        norm: await norm.stateDict(),
+        optimizer: await optimizer.stateDict(),
+      })
+      let kept: Awaited<ReturnType<typeof keep>> | undefined
+      for (const [i, size] of sizes.entries()) {
+        const ends = await onRanks(size, async (group) => {
+          const norm = new BatchNorm1d(2, { affine: false })
+          ranks[group.rank] ??= { norm, ...(await exactStep(group, (x) => norm.forward(x))) }
+          const own = ranks[group.rank]
+          own.enter(group, i)
+          if (kept) {
+            own.model.loadStateDict(kept.model)
+            own.norm.loadStateDict(kept.norm)
+            own.optimizer.loadStateDict(kept.optimizer)
+          }
+          await own.run(inputs(1).map((_, at) => Math.sin(at + i)))
+          await own.step.compare(group, i + 1)
+          return keep(own)
+        })
+        ;[kept] = ends.map(resultOf)
+      }
+      return kept
+    }
+    expect(await trained([1, 3, 2, 1, 3])).toEqual(await trained([1, 1, 1, 1, 1]))
   })
 
   test('tells how many attempts were repeated at its end when debug is on', async () => {

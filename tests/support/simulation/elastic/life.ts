@@ -2,6 +2,7 @@ import { joinLinks } from '../../../../src/distributed/link/join-links.ts'
 import type { Runtime } from '../../../../src/graph/memory/runtime.ts'
 import type { FormerLife, Roster } from '../../../../src/peer/crew/roster.ts'
 import type { ProcessGroup } from '../../../../src/peer/group/group.ts'
+import { nonGroupMember } from '../../../../src/peer/group/non-group-member.ts'
 import type { Link } from '../../../../src/peer/link/link.ts'
 import { memberOf } from '../../../../src/peer/room/lives.ts'
 import { isLeftOut } from '../../../../src/peer/room/refusals.ts'
@@ -225,12 +226,18 @@ export class Life {
     // Small as they are, sums go round the ring: in steps that faults can strike.
     group.choice = { oneShotMaxBytes: 0, directMaxBytes: 0 }
     this.group = group
-    const { broadcast } = group
-    // Only states are broadcast.
-    group.broadcast = async (data, from, options) => {
-      this.isDonor = group.rank === from
-      this.#world.moment(this, this.isDonor ? 'state transfer' : 'catching up')
-      await broadcast.call(group, data, from, options)
+    const { newGroup } = group
+    // Only for a state that some lack.
+    group.newGroup = async (...args) => {
+      const ranks = await newGroup.apply(group, args)
+      if (ranks === nonGroupMember) return ranks
+      const { broadcast } = ranks
+      ranks.broadcast = async (data, from, options) => {
+        this.isDonor = ranks.rank === from
+        this.#world.moment(this, this.isDonor ? 'state transfer' : 'catching up')
+        await broadcast.call(ranks, data, from, options)
+      }
+      return ranks
     }
     return group
   }

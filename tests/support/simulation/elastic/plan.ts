@@ -131,7 +131,7 @@ const orphans: readonly FaultPlan[] = [1, 2].map((nth) => ({
 function wayTo(cell: Cell | undefined): readonly FaultPlan[] {
   if (cell?.moment === 'report' && cell.role === 'senior') return absence
   if (cell?.moment === 'decision' && cell.role === 'ordinary') return loss
-  if (cell?.moment === 'catching up' && cell.role === 'senior') return lag
+  if (cell?.moment === 'catching up' && cell.role !== 'joiner') return lag
   if (cell?.moment === 'report' && cell.role === 'donor') return stopped('ordinary')
   if (cell?.moment === 'decision' && cell.role === 'donor') return stopped('senior')
   if (cell?.moment === 'decision' && cell.role === 'joiner') return orphans

@@ -1,0 +1,95 @@
+import { prepare } from '../../graph/plan/prepare.ts'
+import { manualSeed } from '../../nn/init.ts'
+import { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
+import { Evaluation } from '../evaluate/evaluate.ts'
+import { batchArrays, ShareBatches } from '../evaluate/share-batches.ts'
+import { type ExactPlace, ExactStep } from '../exact/exact-step.ts'
+import { LossScale } from '../exact/loss-scale.ts'
+import { mustFit } from '../exact/must-fit.ts'
+import { VirtualWorkers } from '../exact/virtual-workers.ts'
+import { learningRateOf } from '../settings/demo-meta.ts'
+import type { PlaceInGroup, RankSetup, RankSetupOptions } from './rank-setup.ts'
+import { settleVariants } from './settle-variants.ts'
+import { replicated } from './shared-model.ts'
+import { forwardOf, randomScalarsFor } from './training-step.ts'
+
+/** `setUpRank` for a run with `exact`: nothing that is compiled depends on the group. errors: `config.invalid` for a model that it cannot train; `gpu.*`, those of the group. */
+export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> {
+  const { config, task, data, runtime, onPhase } = options
+  const { virtualWorkers, clipNorm, precision } = config
+  const { count: samples } = data.train
+  manualSeed(config.seed)
+  const model = task.model(config, data)
+  mustFit(model)
+  const lr = learningRateOf(config, task.meta)
+  const optimizer = new ExactOptimizer(
+    model.parameters(),
+    config.optimizer === 'adamw'
+      ? { kind: 'adamw', lr, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0.01 }
+      : { kind: 'sgd', lr, momentum: 0.9 },
+  )
+  const placeIn = ({ group, stepsDone, onEvent }: PlaceInGroup): ExactPlace => {
+    const { rank, size } = group
+    const workers = new VirtualWorkers(config, samples, rank, size)
+    const onDealt = (step: number) =>
+      onEvent({ event: 'dealt', step, samples: workers.samples, rank })
+    return { group, workers, stepsDone, onDealt }
+  }
+  const first = placeIn(options)
+  const { rows } = first.workers
+  const isHalf = precision === 'float16'
+  const lossScale = isHalf ? new LossScale(rows * virtualWorkers) : undefined
+  const typesOf = (count: number) => task.types(config, data, count)
+  const types = typesOf(rows)
+
+  onPhase('compile')
+  const forward = forwardOf(task, { model }, isHalf)
+  const settle = ({ group }: PlaceInGroup, known = options.variants) =>
+    settleVariants(
+      { ...options, group },
+      [rows],
+      (count) => prepare(runtime, forward, typesOf(count)),
+      known,
+    )
+  runtime.variants = await settle(options)
+  const own = { runtime, optimizer, virtualWorkers, clipNorm, lossScale, forward, types }
+  const step = await ExactStep.create({ ...own, ...first })
+  const evaluation = new Evaluation({
+    ...{ runtime, model, task, config, data },
+    ranks: options.group,
+    trainingRows: rows,
+  })
+  const setupIn = ({ group }: PlaceInGroup, { workers }: ExactPlace): RankSetup => ({
+    runtime,
+    shared: replicated(model, model, group),
+    replicas: group,
+    draws: workers.draws,
+    batches: new ShareBatches(task, data, workers.draws, typesOf),
+    rowsOf: Array.from({ length: group.size }, () => rows),
+    buckets: optimizer.buckets,
+    parts: { model, optimizer, scaler: lossScale },
+    step,
+    evaluation,
+    check: group.size > 1 ? step : undefined,
+    dealt: workers.samples,
+    prove() {
+      const inputs = batchArrays(types)
+      const { firstSamples } = workers
+      task.fill(data, 'train', firstSamples, inputs)
+      return step.prove(inputs, { ...randomScalarsFor(step, 0, 0), count: firstSamples.length })
+    },
+    findNotFinite: async () => undefined,
+    async enter(next) {
+      await settle(next, runtime.variants)
+      const place = placeIn(next)
+      step.enter(place)
+      evaluation.ranks = next.group
+      return setupIn(next, place)
+    },
+    destroy() {
+      step.destroy()
+      evaluation.destroy()
+    },
+  })
+  return setupIn(options, first)
+}
