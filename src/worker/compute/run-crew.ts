@@ -151,11 +151,12 @@ export class RunCrew {
 
   async #join(roster: Roster, waitMs: number | undefined): Promise<ProcessGroup> {
     const { ballot, members } = roster
+    // Its links are those of the later one.
+    if (this.#crew.roster !== roster) throw laterRoster()
     const failed = new Promise<never>((_, reject) => {
       this.#fail = reject
     })
     failed.catch(() => undefined)
-    if (this.#crew.roster !== roster) this.#fail(laterRoster())
     const keys = members.map((id) => this.#machines.get(memberOf(id)) ?? id)
     const known = [...new Set(keys)]
     this.#group = await this.#options.join({

@@ -2,7 +2,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { expect, test } from 'vitest'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
-import { checkElastic } from '../../support/simulation/elastic/check-elastic.ts'
+import { cellOf, checkElastic } from '../../support/simulation/elastic/check-elastic.ts'
 import { simulateElastic } from '../../support/simulation/elastic/elastic.ts'
 import { ElasticWorld } from '../../support/simulation/elastic/elastic-world.ts'
 import { cells, drawElastic, type ElasticScenario } from '../../support/simulation/elastic/plan.ts'
@@ -53,6 +53,11 @@ test.each([
   [13885, 'a member that had promised another leader was waited for until its links were closed'],
 ])('%i: %s', async (seed) => {
   await checkElastic(seed)
+})
+
+test('a member whose leader dies with its decision enters the next roster before the links of the first', async () => {
+  const cell = cellOf('close, decision, donor')
+  await checkElastic(36, { cell })
 })
 
 test('those that hold the state are lost while a newcomer takes it: a person decides', async () => {

@@ -6,6 +6,7 @@ import { getCheckpoint } from '../../../src/data/checkpoint-folder.ts'
 import { load } from '../../../src/data/saved-tree.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { ExactOptimizer } from '../../../src/optim/exact/exact-optimizer.ts'
+import type { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { isLeftOut } from '../../../src/peer/room/refusals.ts'
 import { Trainer, type TrainerOptions } from '../../../src/trainer/loop/trainer.ts'
@@ -605,10 +606,15 @@ test('a rank that comes and gets the state too slowly leaves, and the others tra
   const { room, a, b } = await lettingIn({ steps: 90 })
   const group = await room.next('c')
   // Nothing of the state arrives, and the time for it is over at once.
-  vi.spyOn(group, 'broadcast').mockReturnValue(new Promise(() => undefined))
-  vi.spyOn(group, 'env', 'get').mockReturnValue({
-    ...systemEnv,
-    after: (_ms, run) => systemEnv.after(0, run),
+  const newGroup = group.newGroup.bind(group)
+  vi.spyOn(group, 'newGroup').mockImplementation(async (ranks) => {
+    const both = (await newGroup(ranks)) as CollectiveGroup
+    vi.spyOn(both, 'broadcast').mockReturnValue(new Promise(() => undefined))
+    vi.spyOn(both, 'env', 'get').mockReturnValue({
+      ...systemEnv,
+      after: (_ms, run) => systemEnv.after(0, run),
+    })
+    return both
   })
   const c = enter(room, 'c', { steps: 90 }, { joins: true, group })
   const { reason } = await c.end
