@@ -44,7 +44,7 @@ const manyAndOne: World = {
     await room.reaches(0.1)
     const others = await room.join(5)
     await room.hasRanks(6)
-    // One after the other: tabs that are closed at once may not come to say goodbye, and then a person decides.
+    // One after the other: of tabs that are closed at once some may be gone before they say goodbye, and then a person decides.
     for (const [i, page] of others.entries()) {
       await room.takes(ordinarySteps)
       await page.close()

@@ -40,7 +40,7 @@ test('a rank on the CPU among ranks on the GPU is named: it computes other bits'
     ])
 })
 
-test('a rank that has warmed up compiles no kernel when it joins', async () => {
+test('a rank that has warmed up compiles no kernel when it joins, and frees all memory', async () => {
   const runtime = await testRuntime()
   const { counters } = runtime.gpu
   // Rows that no other spec has: kernels of theirs may be in the device's cache.
@@ -62,7 +62,15 @@ test('a rank that has warmed up compiles no kernel when it joins', async () => {
   const onPhase = (phase: string) => void phases.push(phase)
   const baseUrl = 'https://data.example/'
   const warm = () => warmUp({ config, task: task as Task, runtime, baseUrl, onPhase })
-  expect(await compiled(warm)).toBeGreaterThan(3)
+  const { usedBytes } = runtime.gpu
+  let destroy: (() => void) | undefined
+  const take = async () => {
+    destroy = (await warm())?.setup?.destroy
+  }
+  expect(await compiled(take)).toBeGreaterThan(3)
   expect(phases).toEqual(['load', 'compile'])
   expect(await compiled(() => run('relu-32-32'))).toBe(0)
+  expect(runtime.gpu.usedBytes).toBeGreaterThan(usedBytes)
+  destroy?.()
+  await expect.poll(() => runtime.gpu.usedBytes).toBe(usedBytes)
 })

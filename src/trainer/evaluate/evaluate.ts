@@ -116,6 +116,10 @@ export class Evaluation {
       task.types(config, data, this.#rows),
       { runtime, ...(parts && { group: parts }) },
     )
+    this.#program.catch(() => {
+      // A device may have no memory now and have some later.
+      this.#program = undefined
+    })
     return this.#program
   }
 }

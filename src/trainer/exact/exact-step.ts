@@ -42,7 +42,7 @@ const pieceElements = 2 ** 18
 const mostAttempts = 4
 
 /** Who trains together. */
-export interface ExactPlace {
+export interface ExactRanks {
   readonly group: CollectiveGroup
   readonly workers: VirtualWorkers
   /** Of the run, before the first step here. Default 0. */
@@ -51,7 +51,7 @@ export interface ExactPlace {
   readonly onDealt?: (step: number) => void
 }
 
-export interface ExactStepOptions extends ExactPlace {
+export interface ExactStepOptions extends ExactRanks {
   readonly runtime: AnyRuntime
   readonly optimizer: ExactOptimizer
   /** Of all ranks. */
@@ -84,7 +84,7 @@ export interface ExactStepOptions extends ExactPlace {
  */
 export class ExactStep implements StepProgram {
   readonly #options: ExactStepOptions
-  #place: ExactPlace
+  #ranks: ExactRanks
   readonly #program: StepProgram
   readonly #sums: Pool
   readonly #exponents: Pool
@@ -112,7 +112,7 @@ export class ExactStep implements StepProgram {
     { sums, exponents, places }: Layout,
   ) {
     this.#options = options
-    this.#place = options
+    this.#ranks = options
     this.#program = program
     this.#sums = sums
     this.#exponents = exponents
@@ -156,16 +156,22 @@ export class ExactStep implements StepProgram {
       }
       return outputs
     }
-    return new ExactStep(options, await compile(traced, types, { runtime }), layout)
+    try {
+      return new ExactStep(options, await compile(traced, types, { runtime }), layout)
+    } catch (error) {
+      layout.sums.destroy()
+      layout.exponents.destroy()
+      throw error
+    }
   }
 
   /**
-   * From now on steps with other ranks, in the state that is put into the parameters, their buffers and the optimizer next. Compiles nothing. Call it
-   * between two steps.
+   * Trains with other ranks from now on, in the state that is put into the parameters, their buffers and the optimizer next. Compiles nothing.
+   * Call it between two steps.
    */
-  enter(place: ExactPlace): void {
-    this.#place = place
-    this.#stepsDone = place.stepsDone ?? 0
+  enter(ranks: ExactRanks): void {
+    this.#ranks = ranks
+    this.#stepsDone = ranks.stepsDone ?? 0
     this.#tail.forget()
     this.ownWord = 0
     this.joinedWord = 0
@@ -224,7 +230,7 @@ export class ExactStep implements StepProgram {
   async #run(inputs: RunInputs, scalars: Record<string, number>): Promise<RunOutputs> {
     const beganMs = performance.now()
     const { optimizer, lossScale } = this.#options
-    const { group, workers, onDealt } = this.#place
+    const { group, workers, onDealt } = this.#ranks
     const word = this.ownWord
     const values = await optimizer.read()
     const statistics = await this.#tail.readBuffers()
@@ -407,7 +413,7 @@ export class ExactStep implements StepProgram {
       times.backward += parts.backward
       await ownTail.write(tail, first + i, own, outputs)
     }
-    const { env } = this.#place.group
+    const { env } = this.#ranks.group
     const beganMs = env.now()
     const replays: Promise<void>[] = []
     for (let i = 0; i < count; i++) {
@@ -436,7 +442,7 @@ export class ExactStep implements StepProgram {
     isFirst: boolean,
   ): Replay | undefined {
     const { types, lossScale } = this.#options
-    const { rows } = this.#place.workers
+    const { rows } = this.#ranks.workers
     const own = Math.min(rows, Math.max(0, (scalars.count ?? 0) - i * rows))
     if (own === 0) return undefined
     const running = this.#program.run(rowsOf(inputs, types, i), {
@@ -458,7 +464,7 @@ export class ExactStep implements StepProgram {
     { marks, marksStart }: Place,
   ): Promise<number[]> {
     const { virtualWorkers } = this.#options
-    const { workers, group } = this.#place
+    const { workers, group } = this.#ranks
     const unfit = new Uint32Array(virtualWorkers)
     for (let i = 0; i < workers.count; i++) {
       const begun = this.#replay(inputs, scalars, i, true)

@@ -1,19 +1,17 @@
-import { prepare } from '../../graph/plan/prepare.ts'
 import { manualSeed } from '../../nn/init.ts'
 import { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
 import { Evaluation } from '../evaluate/evaluate.ts'
 import { batchArrays, ShareBatches } from '../evaluate/share-batches.ts'
-import { type ExactPlace, ExactStep } from '../exact/exact-step.ts'
+import { type ExactRanks, ExactStep } from '../exact/exact-step.ts'
 import { LossScale } from '../exact/loss-scale.ts'
 import { mustFit } from '../exact/must-fit.ts'
 import { VirtualWorkers } from '../exact/virtual-workers.ts'
 import { learningRateOf } from '../settings/demo-meta.ts'
 import type { PlaceInGroup, RankSetup, RankSetupOptions } from './rank-setup.ts'
-import { settleVariants } from './settle-variants.ts'
 import { replicated } from './shared-model.ts'
 import { forwardOf, randomScalarsFor } from './training-step.ts'
 
-/** `setUpRank` for a run with `exact`: nothing that is compiled depends on the group. errors: `config.invalid` for a model that it cannot train; `gpu.*`, those of the group. */
+/** `setUpRank` for a run with `exact`: nothing that is compiled depends on the group. errors: `config.invalid` for a model that it cannot train; `gpu.*`. */
 export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> {
   const { config, task, data, runtime, onPhase } = options
   const { virtualWorkers, clipNorm, precision } = config
@@ -28,14 +26,14 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
       ? { kind: 'adamw', lr, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0.01 }
       : { kind: 'sgd', lr, momentum: 0.9 },
   )
-  const placeIn = ({ group, stepsDone, onEvent }: PlaceInGroup): ExactPlace => {
+  const ranksIn = ({ group, stepsDone, onEvent }: PlaceInGroup): ExactRanks => {
     const { rank, size } = group
     const workers = new VirtualWorkers(config, samples, rank, size)
     const onDealt = (step: number) =>
       onEvent({ event: 'dealt', step, samples: workers.samples, rank })
     return { group, workers, stepsDone, onDealt }
   }
-  const first = placeIn(options)
+  const first = ranksIn(options)
   const { rows } = first.workers
   const isHalf = precision === 'float16'
   const lossScale = isHalf ? new LossScale(rows * virtualWorkers) : undefined
@@ -44,22 +42,22 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
 
   onPhase('compile')
   const forward = forwardOf(task, { model }, isHalf)
-  const settle = ({ group }: PlaceInGroup, known = options.variants) =>
-    settleVariants(
-      { ...options, group },
-      [rows],
-      (count) => prepare(runtime, forward, typesOf(count)),
-      known,
-    )
-  runtime.variants = await settle(options)
+  // As for any run that is not tuned.
+  runtime.variants = {}
+  const free = () => {
+    for (const { home } of [...model.parameters(), ...model.buffers()]) home?.pool.destroy()
+  }
   const own = { runtime, optimizer, virtualWorkers, clipNorm, lossScale, forward, types }
-  const step = await ExactStep.create({ ...own, ...first })
+  const step = await ExactStep.create({ ...own, ...first }).catch((error) => {
+    free()
+    throw error
+  })
   const evaluation = new Evaluation({
     ...{ runtime, model, task, config, data },
     ranks: options.group,
     trainingRows: rows,
   })
-  const setupIn = ({ group }: PlaceInGroup, { workers }: ExactPlace): RankSetup => ({
+  const setupIn = ({ group }: PlaceInGroup, { workers }: ExactRanks): RankSetup => ({
     runtime,
     shared: replicated(model, model, group),
     replicas: group,
@@ -79,9 +77,8 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
       return step.prove(inputs, { ...randomScalarsFor(step, 0, 0), count: firstSamples.length })
     },
     findNotFinite: async () => undefined,
-    async enter(next) {
-      await settle(next, runtime.variants)
-      const place = placeIn(next)
+    enter(next) {
+      const place = ranksIn(next)
       step.enter(place)
       evaluation.ranks = next.group
       return setupIn(next, place)
@@ -89,6 +86,7 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
     destroy() {
       step.destroy()
       evaluation.destroy()
+      free()
     },
   })
   return setupIn(options, first)

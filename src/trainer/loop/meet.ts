@@ -59,7 +59,8 @@ export async function meet(
   const keeper = giverAmong(hasIt)
   const lacking = hasIt.flatMap((has, rank) => (has ? [] : [rank]))
   if (keeper !== undefined) {
-    const ranks = await group.newGroup([keeper, ...lacking])
+    // Those alone may have no ring of links.
+    const ranks = group.isFullyLinked ? await group.newGroup([keeper, ...lacking]) : group
     if (ranks !== nonGroupMember) {
       const giver = ranks.ranks.indexOf(keeper)
       const mayWaitMs =

@@ -60,8 +60,8 @@ export interface RankSetup {
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>>,
   ): Promise<string | undefined>
-  /** With `exact`: the same for another group, without compiling. All its ranks call it or `setUpRank`; then a state must be restored. */
-  enter?(place: PlaceInGroup): Promise<RankSetup>
+  /** With `exact`: the same for another group, without compiling; then a state must be restored. */
+  enter?(place: PlaceInGroup): RankSetup
   /** Frees what it has on the device. */
   destroy(): void
 }

@@ -70,12 +70,14 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
  * it opens another device. A loss that is not a number sends them back too, up to the step in
  * question: there each looks at the ops on its own samples before the run ends.
  *
- * With the strategy `alone` each rank trains a replica of its own, from the same first parameters: nothing is exchanged, compared or
+ * With the strategy `alone` each rank trains a separate replica, from the same first parameters: nothing is exchanged, compared or
  * evaluated together. Ranks go step by step all the same. There a loss that is not a number ends the run at once.
  */
 export class Trainer {
   readonly #options: TrainerOptions
   #setup: RankSetup | undefined
+  /** With `exact`, of an earlier group or `warmUp`: what this rank has compiled. */
+  #earlier: RankSetup | undefined
   #record: RunRecord | undefined
   /** What the ranks have measured of their links, once they have. */
   #links: LinkMeasurement | undefined
@@ -87,7 +89,7 @@ export class Trainer {
   #group: ProcessGroup
   readonly #recovery: Recovery
   readonly #kept = new KeptStates()
-  /** The checkpoint that this run goes on from. */
+  /** The checkpoint that this run continues from. */
   #resumed: ResumedRun | undefined
   #data: TaskData | undefined
   /** Not those with which the run began. */
@@ -116,7 +118,7 @@ export class Trainer {
     this.#runtime = options.runtime
     this.#group = options.group
     this.#patience = new Patience(options.group)
-    this.#setup = options.warm?.setup
+    this.#earlier = options.warm?.setup
     this.#bits = new RunBits(this.#log, onEvent, options.self, options.warm?.proved)
     this.#looks = new Looks(options.task)
     this.#saves = new Saves({
@@ -239,8 +241,8 @@ export class Trainer {
   }
 
   /**
-   * Saves a checkpoint in this rank's place for them, which stays until a person removes it: behind one of the next steps, on all ranks the
-   * same, or as the run stands in a pause and behind its last step. Where `canBeSaved`.
+   * Saves a checkpoint in this rank's place for them, which stays until a person removes it: after one of the next steps, on all ranks the
+   * same, or as the run stands in a pause and after its last step. Where `canBeSaved`.
    *
    * errors: `config.invalid` for a run without it, `graph.misuse` and those of the run where it ends first, `file.unwritable`, the folder's.
    */
@@ -252,7 +254,7 @@ export class Trainer {
     )
   }
 
-  /** Returns what the task's look `name` gives for `input`: between two steps while it trains, at once in a pause and behind the run's end. errors: those of `Looks.ask`. */
+  /** Returns what the task's look `name` gives for `input`: between two steps while it trains, at once in a pause and after the run's end. errors: those of `Looks.ask`. */
   look(name: string, input: unknown): Promise<LookAnswer> {
     return this.#looks.ask(name, input)
   }
@@ -267,7 +269,8 @@ export class Trainer {
   destroy(): void {
     this.#looks.destroy()
     this.#saves.letGo()
-    this.#endSetup()
+    for (const one of [this.#setup, this.#earlier]) one?.destroy()
+    this.#setup = this.#earlier = undefined
   }
 
   async #train(): Promise<TrainerResult> {
@@ -351,6 +354,7 @@ export class Trainer {
       this.#kept.backTo(this.#loop.suspect - 2)
     } else {
       if (config.exact) await this.#keepNow()
+      this.#loop.progress = undefined
       const { suspect } = this.#loop
       const { stepMs } = this.#loop
       const brought = { suspect, stepMs, hasGiven: this.#given !== null }
@@ -370,24 +374,21 @@ export class Trainer {
     this.#patience.forSetup()
     // What a step may still give to the device must not meet buffers that are gone.
     await this.#loop.settle()
-    this.#loop.progress = undefined
     this.#looks.destroy()
     this.#saves.letGo()
-    if (!this.#setup?.enter) this.#endSetup()
-  }
-
-  #endSetup(): void {
-    this.#setup?.destroy()
+    if (this.#setup?.enter) this.#earlier = this.#setup
+    else this.#setup?.destroy()
     this.#setup = undefined
   }
 
   /** An exact rank continues with what it has compiled, unless it has to begin again or has another device. */
   async #setUp(options: RankSetupOptions): Promise<RankSetup> {
-    const { enter, runtime } = this.#setup ?? {}
-    const isOfUse = enter && runtime === options.runtime && this.#kept.newest
-    if (!isOfUse) this.#endSetup()
-    this.#setup = isOfUse ? await enter(options) : await setUpRank(options)
-    return this.#setup
+    const earlier = this.#earlier
+    this.#earlier = undefined
+    if (earlier?.enter && earlier.runtime === options.runtime && this.#kept.newest)
+      return earlier.enter(options)
+    earlier?.destroy()
+    return setUpRank(options)
   }
 
   /** Keeps the state after the newest step that ended here. Exact: another rank's differs by one step at most, and the newest counts for all. */
@@ -428,6 +429,7 @@ export class Trainer {
       stepsDone: this.#start.step,
       onPhase: phase,
     })
+    this.#setup = setup
     const { shared, replicas, draws, parts, step, check } = setup
     await saving
     const own = {
@@ -600,7 +602,7 @@ export class Trainer {
   }
 
   /**
-   * What an earlier attempt has measured, on whichever rank it came so far; or the run that this one goes on from; or the run before, if all
+   * What an earlier attempt has measured, on whichever rank it came so far; or the run that this one continues from; or the run before, if all
    * ranks know of it; else what the ranks measure now.
    */
   async #settleLinks(group: ProcessGroup): Promise<LinkMeasurement> {
@@ -617,7 +619,7 @@ export class Trainer {
     return this.#links
   }
 
-  /** Of the run that this one goes on from, as far as it has the same ranks. Files of earlier versions have only a part of it. */
+  /** Of the run that this one continues from, as far as it has the same ranks. Files of earlier versions have only a part of it. */
   get #savedRecord(): Partial<RunRecord> | undefined {
     if (this.#hasOtherRanks) return undefined
     const saved = this.#resumed?.record

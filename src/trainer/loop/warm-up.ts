@@ -36,8 +36,7 @@ export async function warmUp(options: WarmUpOptions): Promise<WarmedUp | undefin
   if (config.data === givenData) return undefined
   onPhase('load')
   const data = await task.load({ config, given: null, baseUrl })
-  // Tuned kernels are those of the others.
-  if (!config.exact || config.tune) return { data }
+  if (!config.exact) return { data }
   const setup = await setUpRank({
     ...options,
     data,
@@ -46,7 +45,12 @@ export async function warmUp(options: WarmUpOptions): Promise<WarmedUp | undefin
     stepsDone: 0,
     onEvent: () => undefined,
   })
-  await setup.evaluation.prepare()
-  await setup.shared.digest(runtime)
-  return { data, setup, proved: { runtime, proof: await setup.prove!() } }
+  try {
+    await setup.evaluation.prepare()
+    await setup.shared.digest(runtime)
+    return { data, setup, proved: { runtime, proof: await setup.prove!() } }
+  } catch (error) {
+    setup.destroy()
+    throw error
+  }
 }

@@ -18,7 +18,7 @@ export type RunEvent =
       rank: number
     }
   | {
-      /** So much of the run's state has gone to ranks that lack it. Told by every rank. */
+      /** So much of the run's state has gone to ranks that lack it: told by these and by the one that gives it. */
       event: 'state'
       doneBytes: number
       totalBytes: number

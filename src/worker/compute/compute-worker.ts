@@ -45,6 +45,14 @@ const reopenDelayMs = 500
 /** After a lost device: a rank whose tab is busy hears of it late. */
 const rejoinTimeoutMs = 60_000
 
+/** Frees what a rank has prepared, once it has. */
+function freeWhenReady(work: Promise<WarmedUp | undefined> | undefined): void {
+  work?.then(
+    (warm) => warm?.setup?.destroy(),
+    () => undefined,
+  )
+}
+
 /** One rank: it owns the GPU device, the links and the collectives. */
 class ComputeWorker implements ComputeApi {
   readonly #tasks: TaskLoaders
@@ -132,8 +140,8 @@ class ComputeWorker implements ComputeApi {
   ): Promise<void> {
     if (this.#abort) return
     const of = JSON.stringify(config)
-    this.#keepPrepared(of)
-    if (!this.#prepared) {
+    if (this.#prepared?.of !== of) {
+      freeWhenReady(this.#prepared?.work)
       const prepare = async () => {
         const { taskOf, warmUp } = await this.#loadTraining()
         const task = await taskOf(config, this.#tasks)
@@ -149,16 +157,6 @@ class ComputeWorker implements ComputeApi {
       if (this.#prepared?.work === work) this.#prepared = undefined
       throw error
     }
-  }
-
-  /** Frees what is prepared for a run with other settings; without that run's trainer nobody else does. */
-  #keepPrepared(of: string): void {
-    if (!this.#prepared || this.#prepared.of === of) return
-    this.#prepared.work.then(
-      (warm) => warm?.setup?.destroy(),
-      () => undefined,
-    )
-    this.#prepared = undefined
   }
 
   async train(
@@ -188,7 +186,11 @@ class ComputeWorker implements ComputeApi {
     const { who } = membership
     const ways =
       who && [who, ...[...links].map(([peer, { kind }]) => `${peer} ${kind}`).sort()].join()
-    this.#keepPrepared(JSON.stringify(config))
+    const isForThis = this.#prepared?.of === JSON.stringify(config)
+    if (!isForThis) freeWhenReady(this.#prepared?.work)
+    const prepared = isForThis ? this.#prepared?.work : undefined
+    this.#prepared = undefined
+    let hasTaken = false
     const run = async (): Promise<RunResult> => {
       // An aborted run may still be compiling; what it holds is freed when it has come to its end.
       await before?.catch(() => undefined)
@@ -244,8 +246,8 @@ class ComputeWorker implements ComputeApi {
       let runtime = await this.#openRuntime()
       signal.throwIfAborted()
       const group = await groups.first()
-      const warm = await this.#prepared?.work
-      this.#prepared = undefined
+      const warm = await prepared
+      signal.throwIfAborted()
       trainer = new training.Trainer({
         runtime,
         reopen: async () => {
@@ -264,7 +266,7 @@ class ComputeWorker implements ComputeApi {
         linksBefore: ways && ways === this.#measured?.ways ? this.#measured.links : undefined,
         baseUrl,
         onEvent: (event) => {
-          // The ranks have met, and all have the newest state.
+          // The ranks have met, and this one has the newest state.
           if (event.event === 'regrouped') crew?.hasState()
           batches.add(event)
         },
@@ -272,6 +274,7 @@ class ComputeWorker implements ComputeApi {
         tuneStore: config.tune ? training.openTuneStore() : undefined,
         checkpoints: placeOf(checkpoints, config, baseUrl),
       })
+      hasTaken = true
       this.#trainer = trainer
       if (isWished) trainer.regroupSoon()
       const current = trainer
@@ -289,7 +292,10 @@ class ComputeWorker implements ComputeApi {
     }
     try {
       // An abort does not wait for what cannot be broken off, such as a pipeline that compiles.
-      this.#run = run()
+      this.#run = run().catch((thrown) => {
+        if (!hasTaken) freeWhenReady(prepared)
+        throw thrown
+      })
       return await orAbort(this.#run, signal)
     } catch (thrown) {
       this.#end(links)
@@ -380,6 +386,8 @@ class ComputeWorker implements ComputeApi {
     if (this.#abort) return
     this.#trainer?.destroy()
     this.#trainer = undefined
+    freeWhenReady(this.#prepared?.work)
+    this.#prepared = undefined
   }
 
   async exportParameters(): Promise<string> {

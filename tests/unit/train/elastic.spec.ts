@@ -5,11 +5,13 @@ import { pointsToBytes } from '../../../demos/playground/given-points.ts'
 import { getCheckpoint } from '../../../src/data/checkpoint-folder.ts'
 import { load } from '../../../src/data/saved-tree.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import type { StepProgram } from '../../../src/graph/plan/step-program.ts'
 import { ExactOptimizer } from '../../../src/optim/exact/exact-optimizer.ts'
 import type { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { isLeftOut } from '../../../src/peer/room/refusals.ts'
 import { Trainer, type TrainerOptions } from '../../../src/trainer/loop/trainer.ts'
+import { warmUp } from '../../../src/trainer/loop/warm-up.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
 import type { RunEvent, TrainerResult } from '../../../src/trainer/watch/run-events.ts'
@@ -52,6 +54,7 @@ interface Member {
   heldStep(): number
   /** Whether it has failed alone, and the run continues. */
   leavesAlone(): boolean
+  program(): StepProgram | undefined
 }
 
 /** A rank that trains with the members of a room. */
@@ -105,6 +108,7 @@ function enter(
     regroup: () => trainer?.regroupSoon(),
     heldStep: () => trainer?.heldStep ?? 0,
     leavesAlone: () => trainer?.leavesAlone ?? false,
+    program: () => trainer?.program,
     after: (step) => new Promise((resolve) => waiting.push({ step, resolve })),
   }
 }
@@ -624,6 +628,33 @@ test('a rank that comes and gets the state too slowly leaves, and the others tra
   const ends = [await a.end, await b.end]
   resultsOf(ends)
   expect(lossesOf(ends[0])).toHaveLength(90)
+})
+
+test('an exact rank keeps its compiled step when another joins, which brings the one of its warm-up', async () => {
+  warned()
+  const input = { steps: 90, exact: true, virtualWorkers: 3 } as const
+  const { room, a, b } = await lettingIn(input)
+  const before = [a.program(), b.program()]
+  const runtime = new CpuRuntime()
+  const config = parseTrainConfig({ ...settings, ...input })
+  const baseUrl = 'https://data.example/'
+  const onPhase = () => undefined
+  const warm = await warmUp({ config, task: task as Task, runtime, baseUrl, onPhase })
+  const c = enter(room, 'c', input, { joins: true, runtime, warm })
+  await c.after(85)
+  expect(before[0]).toBeDefined()
+  expect([a.program(), b.program()]).toEqual(before)
+  expect(c.program()).toBe(warm?.setup?.step)
+  const results = resultsOf([await a.end, await b.end, await c.end])
+  const alone = await trainRanks(
+    1,
+    { ...settings, ...input },
+    () => new CpuRuntime(),
+    undefined,
+    task as Task,
+  )
+  const hashes = [...results, ...resultsOf(alone)].map(({ paramHash }) => paramHash)
+  expect(new Set(hashes).size).toBe(1)
 })
 
 test('more ranks than the batch has samples may join', async () => {

@@ -178,36 +178,48 @@ describe('ExactStep', () => {
     for (const weights of await weightsOf(3)) expect(weights).toEqual(alone)
   })
 
-  test('continues with other ranks from a state that is loaded, as one rank does', async () => {
-    const trained = async (sizes: readonly number[]) => {
-      const ranks: (Awaited<ReturnType<typeof exactStep>> & { readonly norm: BatchNorm1d })[] = []
-      const keep = async ({ model, norm, optimizer }: (typeof ranks)[number]) => ({
-        model: await model.stateDict(),
-        norm: await norm.stateDict(),
-        optimizer: await optimizer.stateDict(),
-      })
-      let kept: Awaited<ReturnType<typeof keep>> | undefined
-      for (const [i, size] of sizes.entries()) {
-        const ends = await onRanks(size, async (group) => {
+  test.each(['float32', 'float16'])(
+    'in %s continues with other ranks from an earlier state that is loaded, as one rank does',
+    async (precision) => {
+      const trained = async (sizes: readonly number[]) => {
+        const ranks: Awaited<ReturnType<typeof ofRank>>[] = []
+        const ofRank = async (group: ProcessGroup) => {
           const norm = new BatchNorm1d(2, { affine: false })
-          ranks[group.rank] ??= { norm, ...(await exactStep(group, (x) => norm.forward(x))) }
-          const own = ranks[group.rank]
-          own.enter(group, i)
-          if (kept) {
-            own.model.loadStateDict(kept.model)
-            own.norm.loadStateDict(kept.norm)
-            own.optimizer.loadStateDict(kept.optimizer)
-          }
-          await own.run(inputs(1).map((_, at) => Math.sin(at + i)))
-          await own.step.compare(group, i + 1)
-          return keep(own)
+          const scale = precision === 'float16' ? new LossScale(batchSize) : undefined
+          return { norm, scale, ...(await exactStep(group, (x) => norm.forward(x), scale)) }
+        }
+        const keep = async ({ model, norm, optimizer, scale }: (typeof ranks)[number]) => ({
+          model: await model.stateDict(),
+          norm: await norm.stateDict(),
+          optimizer: await optimizer.stateDict(),
+          scale: await scale?.stateDict(),
         })
-        ;[kept] = ends.map(resultOf)
+        let kept: Awaited<ReturnType<typeof keep>> | undefined
+        for (const [i, size] of sizes.entries()) {
+          const ends = await onRanks(size, async (group) => {
+            ranks[group.rank] ??= await ofRank(group)
+            const own = ranks[group.rank]
+            own.enter(group, i)
+            if (kept) {
+              own.model.loadStateDict(kept.model)
+              own.norm.loadStateDict(kept.norm)
+              own.optimizer.loadStateDict(kept.optimizer)
+              if (kept.scale) own.scale?.loadStateDict(kept.scale)
+            }
+            await own.run(inputs(1).map((_, at) => Math.sin(at + i)))
+            await own.step.compare(group, i + 1)
+            const now = await keep(own)
+            // Nothing of this step is to stay.
+            await own.run(inputs(9).map((value, at) => value * Math.cos(at)))
+            return now
+          })
+          ;[kept] = ends.map(resultOf)
+        }
+        return kept
       }
-      return kept
-    }
-    expect(await trained([1, 3, 2, 1, 3])).toEqual(await trained([1, 1, 1, 1, 1]))
-  })
+      expect(await trained([1, 3, 2, 1, 3])).toEqual(await trained([1, 1, 1, 1, 1]))
+    },
+  )
 
   test('tells how many attempts were repeated at its end when debug is on', async () => {
     const info = vi.spyOn(console, 'info').mockImplementation(() => undefined)

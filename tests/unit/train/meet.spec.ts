@@ -3,6 +3,7 @@ import { meet } from '../../../src/trainer/loop/meet.ts'
 import { beginning, type KeptState, KeptStates } from '../../../src/trainer/saves/kept-state.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
+import { ringOf } from '../../support/process-ring.ts'
 
 // Two ranks that have trained meet a newcomer, on a virtual clock: the state has 2.5 MB.
 
@@ -54,6 +55,19 @@ test('the state goes from one rank to a newcomer, and both hear how much of it h
   expect(groups[1].stats().payloadBytesSent).toBeLessThan(1000)
   expect(told[2]).toEqual(told[0])
   expect(kept[2].newest?.progress.step).toBe(7)
+  for (const group of groups) group.destroy()
+})
+
+test('in a ring of links the state goes through ranks that have it to one that lacks it', async () => {
+  const groups = await ringOf(5)
+  const kept = groups.map(({ rank }) => {
+    const states = new KeptStates()
+    states.add(stateOf(rank === 2 ? 8 : 9))
+    return states
+  })
+  const own = { suspect: 0, losses: 0, hasGiven: false }
+  await Promise.all(groups.map((group, rank) => meet(group, kept[rank], own, false)))
+  expect(kept.map(({ newest }) => newest?.progress.step)).toEqual([9, 9, 9, 9, 9])
   for (const group of groups) group.destroy()
 })
 
