@@ -43,7 +43,7 @@ test('Stops counts what ranks that come cost beyond an ordinary step', () => {
   stops.take(regrouped, nowMs)
   take(stops, nowMs, 250, 100)
   expect(stops.all).toEqual([
-    { isLoss: false, ms: 350, ordinaryMs: 150, mostMs: 1000 },
-    { isLoss: false, ms: 100, ordinaryMs: 150, mostMs: 1000 },
+    { isLoss: false, ms: 350, ordinaryMs: 150, mostMs: 500 },
+    { isLoss: false, ms: 100, ordinaryMs: 150, mostMs: 500 },
   ])
 })
