@@ -66,6 +66,8 @@ export class ElasticWorld {
   #halves = new Halves()
   /** The newest roster that the server has heard of. */
   #told: Pick<Roster, 'ballot' | 'members'> = { ballot: 0, members: [] }
+  /** Lives that have ended a step of a group after a later group had ended it. */
+  readonly #wokeIn = new Set<string>()
   readonly #builds = new Map<number, { base: number; made: number; by: string; epoch: number }>()
   #serial = 0
 
@@ -413,6 +415,12 @@ export class ElasticWorld {
         `${life.id} built step ${step} on ${base}, ${known.by} on ${known.base}: two groups trained`,
       )
     const { epoch } = life.group!
+    // One that slept has what it needs for the end of the step in which it fell asleep, and of no other.
+    const place = `${life.id} in ${epoch}`
+    if (known && epoch < known.epoch && !this.#wokeIn.has(place)) {
+      this.#wokeIn.add(place)
+      return
+    }
     const last = Math.max(0, ...this.#builds.keys())
     if (step < last && known?.epoch !== epoch && this.persons === 0)
       this.violate(
