@@ -2,6 +2,7 @@ import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type DataSplits, type FolderReader, loadIdxFolder } from '../src/data/dataset.ts'
 import { DataError, messageOf } from '../src/util/errors.ts'
+import type { MountedFiles } from './mounts.ts'
 
 /** A reader for the folder `directory` of the disk. errors: the reader rejects with `data.missing` when a file cannot be read. */
 export function readDiskFolder(directory: string): FolderReader {
@@ -34,6 +35,12 @@ export async function checkDataFolder(directory: string): Promise<DataSplits> {
     )
   return loadIdxFolder(readDiskFolder(directory))
 }
+
+/** Of the folder `directory` the four IDX files, plain or gzip, and nothing else. */
+export const idxMount = (directory: string): MountedFiles => ({
+  folder: directory,
+  isOffered: (name) => /^(train|test|t10k)-(images-idx3|labels-idx1)-ubyte(\.gz)?$/.test(name),
+})
 
 /** errors: `data.missing` unless there is a file to give. */
 export async function checkGivenFile(path: string): Promise<void> {

@@ -8,13 +8,22 @@ import { TabringError } from '../src/util/errors.ts'
 /** Where tabs find the folder that `--data` names: a path on their page's own server. */
 export const dataMount = '/data/'
 
-/** Folders by URL prefix, which starts and ends with a slash. */
-export type Mounts = Readonly<Record<string, string>>
+/** By URL prefix, which starts and ends with a slash: a folder with all that is in it but hidden files, or some of its files. */
+export type Mounts = Readonly<Record<string, string | MountedFiles>>
+
+/** Files that lie in a folder itself. */
+export interface MountedFiles {
+  readonly folder: string
+  readonly isOffered: (name: string) => boolean
+}
+
+/** A listing is read from the disk at most once in this time: it may be of many files. */
+const listingMs = 1000
 
 /**
  * A handler that serves the files of data folders, read-only and as the bytes they are: a `.gz` file stays compressed
  * (sirv would declare it as an encoding and the browser unpack it), nothing outside the folder even by links. One range of bytes
- * is served where it is asked for, so that a download can go on where it ended.
+ * is served where it is asked for, so that a download can go on where it ended. Names that begin with a dot are hidden: neither served nor listed.
  *
  * A folder's address, which ends in `/`, is answered with the JSON array of the paths of all files below it.
  * A path under a prefix that is neither is answered with 404; every other path goes to `next`.
@@ -30,6 +39,20 @@ export function serveMounts(
         `mounts: expected a prefix that starts and ends with "/", got "${prefix}". Write, for example, "/data/".`,
       )
     }
+  }
+  const listings = new Map<string, { readonly atMs: number; readonly files: Promise<string[]> }>()
+  const listing = (mount: string | MountedFiles, name: string): Promise<string[]> => {
+    const folder = folderOf(mount)
+    const key = join(folder, name)
+    const known = listings.get(key)
+    const nowMs = performance.now()
+    if (known && nowMs - known.atMs < listingMs) return known.files
+    for (const [old, { atMs }] of listings) if (nowMs - atMs >= listingMs) listings.delete(old)
+    const files = listFiles(folder, name).then((all) =>
+      all.filter((one) => isServed(mount, name + one)),
+    )
+    listings.set(key, { atMs: nowMs, files })
+    return files
   }
   return (request, response, next) => {
     const path = pathOf(request)
@@ -48,8 +71,9 @@ export function serveMounts(
     }
     const answer = async () => {
       const name = path.slice(prefix.length)
+      const mount = mounts[prefix]
       if (name === '' || name.endsWith('/')) {
-        const body = Buffer.from(JSON.stringify(await listFiles(mounts[prefix], name)))
+        const body = Buffer.from(JSON.stringify(await listing(mount, name)))
         response.writeHead(200, {
           'Content-Type': 'application/json',
           'Content-Length': body.length,
@@ -58,13 +82,21 @@ export function serveMounts(
         response.end(request.method === 'HEAD' ? undefined : body)
         return
       }
-      const file = await find(mounts[prefix], name)
+      const file = isServed(mount, name) ? await find(folderOf(mount), name) : null
       if (file) sendFile(request, response, file)
       else refuse(404, `no file ${path}`)
     }
     answer().catch(() => refuse(404, `no file ${path}`))
   }
 }
+
+const folderOf = (mount: string | MountedFiles): string =>
+  typeof mount === 'string' ? mount : mount.folder
+
+const isServed = (mount: string | MountedFiles, name: string): boolean =>
+  typeof mount === 'string' ? !isHidden(name) : mount.isOffered(name)
+
+const isHidden = (path: string): boolean => /(^|[\\/])\./.test(path)
 
 /** Sends the file or the one range of it that the request names, if the file is still the version that `If-Range` names. */
 function sendFile(request: IncomingMessage, response: ServerResponse, file: FoundFile): void {
@@ -130,12 +162,14 @@ interface FoundFile {
   readonly changedMs: number
 }
 
-/** The real path of `name` in `folder`; null where it leads out of it. */
+/** The real path of `name` in `folder`; null where it leads out of it, or to a hidden file. */
 async function inside(folder: string, name: string): Promise<string | null> {
   if (name.includes('\0')) return null
   const root = await realpath(resolve(folder))
   const path = await realpath(resolve(root, `.${sep}${name}`))
-  return path === root || path.startsWith(root.endsWith(sep) ? root : root + sep) ? path : null
+  const below = root.endsWith(sep) ? root : root + sep
+  const isBelow = path.startsWith(below) && !isHidden(path.slice(below.length))
+  return path === root || isBelow ? path : null
 }
 
 async function find(folder: string, name: string): Promise<FoundFile | null> {

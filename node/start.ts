@@ -6,7 +6,7 @@ import { messageOf } from '../src/util/errors.ts'
 import { checked, launcherParameter } from '../src/util/switches.ts'
 import { ensureBuilt } from './build.ts'
 import { cpuSwitch, usageProblem } from './command-line.ts'
-import { checkDataFolder } from './data-folder.ts'
+import { checkDataFolder, idxMount } from './data-folder.ts'
 import { addIceFlags, type IceFlags, iceOptionsOf } from './ice/ice-flags.ts'
 import { dataMount } from './mounts.ts'
 import { defaultPort, type Served, serve } from './serve.ts'
@@ -145,7 +145,7 @@ async function main(): Promise<void> {
     port: flags.port,
     strictPort: flags.port !== undefined,
     host: flags.host,
-    mounts: flags.data === undefined ? undefined : { [dataMount]: resolve(flags.data) },
+    mounts: flags.data === undefined ? undefined : { [dataMount]: idxMount(resolve(flags.data)) },
     signaling: {
       allowedOrigins: flags.allowOrigin ?? [],
       relay: flags.relay ?? false,

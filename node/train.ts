@@ -9,7 +9,7 @@ import { isLogged, RunLog } from '../src/trainer/watch/run-log.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { exportTrace, type TraceEvent } from '../src/util/spans.ts'
 import { findBrowser } from './chromium.ts'
-import { checkDataFolder, checkGivenFile } from './data-folder.ts'
+import { checkDataFolder, checkGivenFile, idxMount } from './data-folder.ts'
 import { closeSoon } from './interrupt.ts'
 import { dataMount } from './mounts.ts'
 import { runCommand } from './run-command.ts'
@@ -59,7 +59,7 @@ async function train(
     const served = await serve({
       root,
       port: 0,
-      mounts: dataFolder === undefined ? undefined : { [dataMount]: resolve(dataFolder) },
+      mounts: dataFolder === undefined ? undefined : { [dataMount]: idxMount(resolve(dataFolder)) },
       writable: checkpoints?.writable,
       extraRoutes: {
         ...checkpoints?.routes,

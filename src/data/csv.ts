@@ -1,4 +1,5 @@
 import Papa from 'papaparse'
+import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { TensorDataset } from './datasets.ts'
@@ -27,9 +28,11 @@ const refuse = (
   remedy = 'Correct the file, or choose other columns.',
 ) => new DataError('data.malformed', `${where}: expected ${expected}, got ${got}. ${remedy}`)
 
+// No expression here tries a text in more ways than it has characters: files come from strangers.
+
 /** A decimal number as spreadsheets and Python write it; JavaScript's `0x10` and `0b11` are texts. */
-const decimal = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i
-const partsOfDecimal = /^([+-]?)(\d*)\.?(\d*)(?:e([+-]?\d+))?$/i
+const decimal = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i
+const partsOfDecimal = /^([+-]?)(\d*)(?:\.(\d*))?(?:e([+-]?\d+))?$/i
 
 /** A text table. Lines count from 1 as in editors, including the header and empty lines. */
 export class CsvTable {
@@ -39,6 +42,7 @@ export class CsvTable {
   readonly records: readonly (readonly string[])[]
   /** Line on which each record starts. shape: [records] */
   readonly lines: readonly number[]
+  readonly #places: ReadonlyMap<string, number>
 
   constructor(
     name: string,
@@ -50,12 +54,14 @@ export class CsvTable {
     this.columns = columns
     this.records = records
     this.lines = lines
+    this.#places = new Map(columns.map((column, at) => [column, at]))
   }
 
   /** Returns the texts of a column, as in the file. errors: `data.malformed` for an unknown column. */
   texts(column: string): string[] {
-    const at = this.columns.indexOf(column)
-    if (at < 0) throw refuse(this.name, `a column "${column}"`, this.columns.join(', '))
+    const at = this.#places.get(column)
+    if (at === undefined)
+      throw refuse(this.name, `a column "${clipped(column)}"`, clipped(this.columns.join(', ')))
     return this.records.map((record) => record[at])
   }
 
@@ -66,9 +72,9 @@ export class CsvTable {
   numbers(column: string): Float32Array<ArrayBuffer> {
     return Float32Array.from(this.#values(column, 'a number'), (text, row) => {
       const where = () => this.#where(column, row)
-      if (!decimal.test(text)) throw refuse(where(), 'a decimal number', `"${text}"`)
+      if (!decimal.test(text)) throw refuse(where(), 'a decimal number', `"${clipped(text)}"`)
       if (!Number.isFinite(Math.fround(Number(text))))
-        throw refuse(where(), 'a number that fits into f32 (up to 3.4e38)', text)
+        throw refuse(where(), 'a number that fits into f32 (up to 3.4e38)', clipped(text))
       return Number(text)
     })
   }
@@ -128,15 +134,22 @@ export class CsvTable {
   }
 
   #where(column: string, row: number): string {
-    return `${this.name}, line ${this.lines[row]}, column "${column}"`
+    return `${this.name}, line ${this.lines[row]}, column "${clipped(column)}"`
   }
+}
+
+/** `text` without those of `characters` that end it. */
+function withoutEnd(text: string, characters: string): string {
+  let end = text.length
+  while (end > 0 && characters.includes(text[end - 1])) end--
+  return text.slice(0, end)
 }
 
 /** A decimal number without what spellings differ in: its digits from the first to the last that is not 0, times a power of ten. */
 function exactly(text: string): string {
-  const [, sign, whole, fraction, exponent = '0'] = partsOfDecimal.exec(text)!
+  const [, sign, whole, fraction = '', exponent = '0'] = partsOfDecimal.exec(text)!
   const digits = (whole + fraction).replace(/^0+/, '')
-  const significant = digits.replace(/0+$/, '')
+  const significant = withoutEnd(digits, '0')
   if (significant === '') return '0'
   const power = BigInt(exponent) + BigInt(digits.length - significant.length - fraction.length)
   return `${sign === '-' ? '-' : ''}${significant}e${power}`
@@ -191,7 +204,7 @@ export async function readCsv(
   const { delimiter = '', header = true } = options
   const text = typeof source === 'string' ? source : await decodeText(source, name)
   // An empty line at the end would count as a record in Papa's guess of the delimiter.
-  const { data, errors } = Papa.parse<string[]>(text.replace(/[\r\n]+$/, ''), {
+  const { data, errors } = Papa.parse<string[]>(withoutEnd(text, '\r\n'), {
     delimiter,
     // Papa drops nothing, so that lines can be counted.
     skipEmptyLines: false,
@@ -225,12 +238,13 @@ export async function readCsv(
       'Correct the line, quote values that contain the delimiter, or pass the delimiter of the file.',
     )
   const columns = first.fields.map((column, i) => (header ? column.trim() : String(i)))
-  const repeated = columns.find((column, i) => columns.indexOf(column) !== i)
+  const seen = new Set<string>()
+  const repeated = columns.find((column) => seen.size === seen.add(column).size)
   if (repeated !== undefined)
     throw refuse(
       `${name}, line ${first.line}`,
       'distinct column names',
-      `"${repeated}" more than once`,
+      `"${clipped(repeated)}" more than once`,
       'Rename one, or read it with header: false.',
     )
   const records = header ? kept.slice(1) : kept

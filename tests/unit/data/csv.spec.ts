@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { type CsvTable, readCsv } from '../../../src/data/csv.ts'
+import { DataError } from '../../../src/util/errors.ts'
 
 const iris = `sepal, petal,species
 5.1,1.4,setosa
@@ -158,5 +159,30 @@ describe('malformed', () => {
         message: expect.stringMatching(/label "species" and target "petal"\. Remove one/),
       }),
     )
+  })
+})
+
+describe('hostile text of 1 MB reads in time that grows with its length', () => {
+  const ofLength = (name: string, make: (n: number) => string) => [name, make] as const
+  test.each([
+    ofLength('line ends before more text', (n) => `a\n1${'\n'.repeat(n)}x`),
+    ofLength('digits before a letter', (n) => `a\n${'1'.repeat(n)}x`),
+    ofLength('zeros before another digit', (n) => `a\n0.${'0'.repeat(n)}1`),
+    ofLength('an exponent of many digits', (n) => `a\n1e-${'9'.repeat(n)}`),
+    ofLength('many columns', (n) => `${Array.from({ length: n / 8 }, (_, i) => `c${i}`)}\n`),
+  ])('%s', async (_, make) => {
+    const read = async () => {
+      const table = await readCsv(make(1e6), 'hostile.csv')
+      table.numbers(table.columns[0])
+      table.classes(table.columns[0])
+      table.dataset()
+    }
+    const began = performance.now()
+    await read().catch((error) => {
+      expect(error).toBeInstanceOf(DataError)
+      expect(error.message.length).toBeLessThan(300)
+    })
+    // A quadratic expression takes half a minute or more.
+    expect(performance.now() - began).toBeLessThan(5000)
   })
 })

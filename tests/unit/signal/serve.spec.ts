@@ -7,9 +7,10 @@ import { connect as connectTcp } from 'node:net'
 import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect as connectTls } from 'node:tls'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { WebSocket } from 'ws'
 import { isGood, lanAddresses, ownCertificate, ownNames } from '../../../node/certificate.ts'
+import { idxMount } from '../../../node/data-folder.ts'
 import { type Served, serve } from '../../../node/serve.ts'
 import { newRoomLink } from '../../../src/peer/room/secret.ts'
 import { SignalClient, signalUrl } from '../../../src/peer/tab/signal.ts'
@@ -35,8 +36,14 @@ describe('serve', () => {
     await writeFile(join(folder, 'dist', 'index.html'), '<p>page</p>')
     await writeFile(join(folder, 'data', 'x.gz'), Buffer.from([0x1f, 0x8b, 1, 2]))
     await writeFile(join(folder, 'data-secret', 'key'), 'secret')
+    await mkdir(join(folder, 'data', '.git'))
+    await writeFile(join(folder, 'data', '.git', 'config'), 'secret')
+    await writeFile(join(folder, 'data', '.env'), 'secret')
     await symlink(join(folder, 'data-secret', 'key'), join(folder, 'data', 'link')).catch(
       () => undefined, // Windows without the privilege
+    )
+    await symlink(join(folder, 'data', '.env'), join(folder, 'data', 'inner')).catch(
+      () => undefined,
     )
   })
   afterEach(async () => {
@@ -88,12 +95,46 @@ describe('serve', () => {
       '/data/..%2fdata-secret%2fkey',
       '/data/%2e%2e/data-secret/key',
       '/data/link',
+      '/data/inner',
+      '/data/.env',
+      '/data/%2eenv',
+      '/data/.git/',
+      '/data/.git/config',
       '/data/x%00',
     ]) {
       expect([path, (await get(path)).status]).toEqual([path, 404])
     }
     expect((await get('/data/x.gz', 'PUT')).status).toBe(405)
     expect((await get('/%', 'GET')).status).toBeGreaterThanOrEqual(400)
+  })
+
+  it('the mount of --data serves the four IDX files of its folder and nothing else', async () => {
+    const own = join(folder, 'mnist')
+    await mkdir(join(own, 'sub'), { recursive: true })
+    const offered = ['t10k-labels-idx1-ubyte', 'train-images-idx3-ubyte.gz']
+    for (const name of [...offered, 'notes.txt', join('sub', 'train-images-idx3-ubyte')])
+      await writeFile(join(own, name), name)
+    const { port } = await start({ mounts: { '/data/': idxMount(own) } })
+    const get = (path: string) => fetch(`http://127.0.0.1:${port}/data/${path}`)
+    expect(await (await get('')).json()).toEqual(offered)
+    expect(await (await get(offered[0])).text()).toBe(offered[0])
+    for (const path of ['notes.txt', 'sub/', 'sub/train-images-idx3-ubyte']) {
+      const answer = await get(path)
+      expect([path, answer.ok && (await answer.json())]).toEqual([path, path === 'sub/' && []])
+    }
+  })
+
+  it('a listing is read from the disk once a second at most', async () => {
+    const own = join(folder, 'listed')
+    await mkdir(own)
+    const { port } = await start({ mounts: { '/data/': own } })
+    const list = async () => (await fetch(`http://127.0.0.1:${port}/data/`)).json()
+    const beganMs = performance.now()
+    expect(await list()).toEqual([])
+    await writeFile(join(own, 'new'), '')
+    const again = await list()
+    if (performance.now() - beganMs < 1000) expect(again).toEqual([])
+    await vi.waitFor(async () => expect(await list()).toEqual(['new']), 5000)
   })
 
   it('a busy port: the next one, or a clear error', async () => {
