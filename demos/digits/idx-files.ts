@@ -38,7 +38,7 @@ export async function readIdxFile(file: File): Promise<IdxFile> {
   if (file.size > mostFileBytes)
     throw malformed(name, `it has ${file.size} bytes, more than ${mostFileBytes}`)
   const bytes = new Uint8Array(await file.arrayBuffer())
-  const plain = await gunzipIfCompressed(bytes, name)
+  const plain = await gunzipIfCompressed(bytes, name, mostFileBytes)
   const magic = [...plain.subarray(0, 4)].map((byte) => `0x${byte.toString(16).padStart(2, '0')}`)
   const isLabels = magic.join(' ') === labelsMagic
   if (!isLabels && magic.join(' ') !== imagesMagic) {

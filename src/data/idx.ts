@@ -100,8 +100,7 @@ function parseElements(
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   const shape = Array.from({ length: rank }, (_, i) => view.getUint32(4 + 4 * i))
   const { array, get } = elementTypes[type]
-  // Beyond 2^53 the product is inexact, but then far from any file's size.
-  const count = shape.includes(0) ? 0 : shape.reduce((product, dim) => product * dim, 1)
+  const count = elementsOf(shape)
   const width = array.BYTES_PER_ELEMENT
   const got = bytes.length - headerBytes
   if (got !== count * width)
@@ -116,26 +115,75 @@ function parseElements(
   return { shape, data }
 }
 
+/** What `gunzipIfCompressed` unpacks at most, unless it is told otherwise. */
+const mostUnpacked = 2 ** 30
+
 /**
- * Returns `bytes` uncompressed when they begin with gzip's magic number, else unchanged.
+ * Returns an IDX file uncompressed when its bytes begin with gzip's magic number, else as it is. Unpacks no more than the file's own header
+ * says, and of another file the first bytes only: 1 MB of gzip may hold 1 GB.
  *
- * errors: `data.malformed` when the gzip stream is damaged or ends early.
+ * errors: `data.malformed` when the gzip stream is damaged or ends early, and for more bytes than the header says, or than `mostBytes`.
  */
 export async function gunzipIfCompressed(
   bytes: Uint8Array<ArrayBuffer>,
   name: string,
+  mostBytes = mostUnpacked,
 ): Promise<Uint8Array<ArrayBuffer>> {
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))
+  const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip')).getReader()
+  const parts: Uint8Array<ArrayBuffer>[] = []
+  let length = 0
+  let size: number | undefined
   try {
-    return new Uint8Array(await new Response(stream).arrayBuffer())
-  } catch (thrown) {
-    throw new DataError(
-      'data.malformed',
-      `${name}: the gzip stream is truncated or damaged after ${bytes.length} bytes. Check the file, or fetch it again.`,
-      { cause: messageOf(thrown) },
-    )
+    for (;;) {
+      const { done, value } = await reader.read().catch((thrown: unknown) => {
+        throw new DataError(
+          'data.malformed',
+          `${name}: the gzip stream is truncated or damaged after ${bytes.length} bytes. Check the file, or fetch it again.`,
+          { cause: messageOf(thrown) },
+        )
+      })
+      if (done) break
+      parts.push(value)
+      length += value.length
+      size ??= sizeOf(joined(parts))
+      if (size === 0) break
+      if (size !== undefined && size > mostBytes)
+        throw refuse(name, `at most ${mostBytes} bytes without gzip`, `a header of ${size}`)
+      if (length > (size ?? mostBytes))
+        throw refuse(name, `${size ?? mostBytes} bytes without gzip, as its header says`, 'more')
+    }
+  } finally {
+    reader.cancel().catch(() => undefined)
   }
+  return joined(parts)
+}
+
+/** The size of an IDX file by its first bytes; undefined while they are too few, 0 where it is none. */
+function sizeOf(head: Uint8Array): number | undefined {
+  if (head.length < 4) return undefined
+  const [first, second, type, rank] = head
+  if (first !== 0 || second !== 0 || !(type in elementTypes)) return 0
+  const headerBytes = 4 + 4 * rank
+  if (head.length < headerBytes) return undefined
+  const view = new DataView(head.buffer, head.byteOffset, head.byteLength)
+  const shape = Array.from({ length: rank }, (_, i) => view.getUint32(4 + 4 * i))
+  const width = elementTypes[type as ElementType].array.BYTES_PER_ELEMENT
+  return headerBytes + width * elementsOf(shape)
+}
+
+/** Beyond 2^53 the product is inexact, but then far from any file's size. */
+const elementsOf = (shape: readonly number[]): number =>
+  shape.includes(0) ? 0 : shape.reduce((product, dim) => product * dim, 1)
+
+function joined(parts: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
+  const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0))
+  let at = 0
+  for (const part of parts) {
+    all.set(part, at)
+    at += part.length
+  }
+  return all
 }
 
 /** Returns the unsigned bytes in an IDX file of `rank` dimensions, plain or gzip. errors: as `gunzipIfCompressed` and `parseIdxBytes`. */

@@ -132,6 +132,32 @@ test.each([
   expect(error.message).not.toContain('\n')
 })
 
+test('gzip is unpacked as far as the header of the file in it says, and no further', async () => {
+  const zeros = 256 * 2 ** 20
+  const bomb = (header: number[]) => {
+    const bytes = new Uint8Array(zeros)
+    bytes.set(header)
+    return gzip(bytes)
+  }
+  const images = [0, 0, 8, 3, 0, 0, 0, 10, 0, 0, 0, 28, 0, 0, 0, 28]
+  const huge = [0, 0, 8, 3, 255, 255, 255, 255, 0, 0, 0, 28, 0, 0, 0, 28]
+  let most = 0
+  for (const [header, text] of [
+    [images, 'bomb: expected 7856 bytes without gzip, as its header says, got more.'],
+    [huge, `bomb: expected at most ${2 ** 30} bytes without gzip, got a header of 3367254359056.`],
+    [[9, 9, 9, 9], 'bomb: expected the IDX magic number 0x00 0x00 0x08 0x03, got 0x09'],
+  ] as const) {
+    const file = bomb([...header])
+    const before = process.memoryUsage().arrayBuffers
+    const watch = setInterval(() => {
+      most = Math.max(most, process.memoryUsage().arrayBuffers - before)
+    }, 5)
+    await expect(readIdxBytes(file, 'bomb', 3)).rejects.toThrow(text)
+    clearInterval(watch)
+  }
+  expect(most).toBeLessThan(zeros / 4)
+}, 30_000)
+
 test('every cut of a gzip file is refused, none hangs or passes', async () => {
   const whole = gzip(idxFile([1, 28, 28]))
   for (let length = 2; length < whole.length; length += 3)
