@@ -2,6 +2,7 @@ import * as v from 'valibot'
 import { meshLimit } from './edges.ts'
 import { iceServersSchema } from './ice-servers.ts'
 import { mostUs } from './microseconds.ts'
+import { mostNameChars, plainName } from './names.ts'
 import { refusals } from './refusals.ts'
 import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
 
@@ -118,7 +119,7 @@ export const limits = {
   /** Token bucket of one member's boxes between runs: a link takes about 5, and is tried again where there is no way. */
   reachesPerSec: 1,
   reachBurst: 100,
-  nameChars: 40,
+  nameChars: mostNameChars,
   textChars: 500,
   /** Attempts to form one link. */
   attempts: 8,
@@ -169,6 +170,12 @@ const whole = (minimum: number, maximum: number) =>
 /** Text for people: no control characters, so it cannot play tricks on a terminal. */
 const text = (chars: number) =>
   v.pipe(v.string(), v.maxLength(chars), v.regex(/^[^\p{Cc}]*$/u, 'no control characters'))
+
+const nameSchema = v.pipe(
+  text(limits.nameChars),
+  v.check((name) => plainName(name) === name, 'one line of characters that can be seen'),
+  v.minLength(1),
+)
 
 export type JsonValue =
   | string
@@ -228,7 +235,7 @@ export type ToNext = NonNullable<Measured['toNext']>
 /** What a member tells the others about itself. */
 const memberEntries = {
   /** Shown to people. */
-  name: text(limits.nameChars),
+  name: nameSchema,
   /** The adapter as its owner describes it; opaque here. */
   adapter: json(limits.adapterBytes),
   /** Equal for tabs that share a browser's SharedWorker; empty when the tab has none. */

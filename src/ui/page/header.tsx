@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { limits } from '../../peer/room/messages.ts'
+import { mostNameChars } from '../../peer/room/names.ts'
 import { PageTop } from '../parts/page-top.tsx'
 import type { Acts } from '../state/acts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
@@ -21,7 +21,7 @@ function NameField({ name, acts }: { name: string; acts: Acts }) {
       <input
         name="name"
         value={draft}
-        maxLength={limits.nameChars}
+        maxLength={mostNameChars}
         autoComplete="off"
         spellcheck={false}
         onInput={(event) => setDraft(event.currentTarget.value)}

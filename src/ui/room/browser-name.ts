@@ -1,5 +1,3 @@
-import { limits } from '../../peer/room/messages.ts'
-
 /** The browser as its user-agent string gives it away, and the system: `Chrome on Linux`. */
 export function browserName(userAgent: string): string {
   const has = (text: string) => userAgent.includes(text)
@@ -24,12 +22,4 @@ export function browserName(userAgent: string): string {
             ? 'Linux'
             : ''
   return system ? `${browser} on ${system}` : browser
-}
-
-/** `name` as the protocol takes it: one line, not too long; empty when nothing is left. */
-export function plainName(name: string): string {
-  return name
-    .replace(/\p{Cc}+/gu, ' ')
-    .trim()
-    .slice(0, limits.nameChars)
 }

@@ -1,4 +1,4 @@
-import { limits } from '../../peer/room/messages.ts'
+import { mostNameChars, plainName } from '../../peer/room/names.ts'
 import type { DeviceType } from '../../util/device.ts'
 import { messageOf } from '../../util/errors.ts'
 import type { ComputeApi } from '../../worker/api.ts'
@@ -99,7 +99,7 @@ export class MoreRanks {
 /** `Ada's laptop · 2`, as long as the protocol takes it. */
 export function nameOf(name: string, number: number): string {
   const end = ` · ${number}`
-  return name.slice(0, limits.nameChars - end.length) + end
+  return plainName(name.slice(0, mostNameChars - end.length)) + end
 }
 
 /**

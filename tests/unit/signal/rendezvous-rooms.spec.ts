@@ -97,11 +97,22 @@ describe('entering a room', () => {
     expect(told()).toBe(before + 3)
   })
 
+  it.each([
+    ['\u202eadA', 'that is written from right to left'],
+    ['Ada\u200b', 'with a character of no width'],
+    ['\u3164', 'of a blank letter'],
+    ['', 'that is empty'],
+    ['Ada\nBen', 'of two lines'],
+  ])('refuses the name %j, %s', (name) => {
+    world.create('t0', roomA, infoOf(name))
+    expect(world.refusal('t0')).toBe('bad-message')
+  })
+
   it('sends no message above the limit, whatever 64 members say of themselves', async () => {
-    // A lone surrogate takes six characters of JSON, and nothing that a name may hold takes more.
+    // Three bytes for one of 40 places, and nothing that a name may hold takes more.
     const toNext = { id: 'f'.repeat(16), us: 6e7 }
     const rest = { adapter: 'x'.repeat(limits.adapterBytes - 2), hostTag: 'cd'.repeat(16) }
-    const info = infoOf('\ud800'.repeat(limits.nameChars), {
+    const info = infoOf('\u754c'.repeat(limits.nameChars), {
       ...rest,
       transport: 'fallback',
       tab: 'ab'.repeat(4),

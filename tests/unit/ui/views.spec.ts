@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { noTimes } from '../../../src/graph/plan/step-program.ts'
 import { meshLimit } from '../../../src/peer/room/edges.ts'
 import type { JsonValue, LobbyMember } from '../../../src/peer/room/messages.ts'
+import { plainName } from '../../../src/peer/room/names.ts'
 import { adapterWords } from '../../../src/ui/members/adapter-words.ts'
 import {
   formatBytes,
@@ -11,7 +12,7 @@ import {
   formatSeconds,
 } from '../../../src/ui/parts/format.ts'
 import { append, emptySeries, smoothed } from '../../../src/ui/parts/series.ts'
-import { browserName, plainName } from '../../../src/ui/room/browser-name.ts'
+import { browserName } from '../../../src/ui/room/browser-name.ts'
 import { DrawPace, snapshotsPerSec } from '../../../src/ui/state/draw-pace.ts'
 import { isProgressOnly } from '../../../src/ui/state/progress-actions.ts'
 import { chordsOf, ringOf } from '../../../src/ui/state/rates.ts'
@@ -116,6 +117,14 @@ describe('who a tab is', () => {
   it('names fit the protocol', () => {
     expect(plainName('  a\nb ')).toBe('a b')
     expect(plainName('x'.repeat(60))).toHaveLength(40)
+    expect(plainName(`${'x'.repeat(39)}\u{1f600}`)).toBe('x'.repeat(39))
+    // Written from right to left it would show "Ada".
+    expect(plainName('\u202eadA\u202c')).toBe('adA')
+    expect(plainName('A\u200bda\ufeff')).toBe('Ada')
+    expect(plainName('\u3164\u2800 \u200d')).toBe('')
+    expect(plainName('\u0645\u0631\u062d\u0628\u0627 \u2764\ufe0f')).toBe(
+      '\u0645\u0631\u062d\u0628\u0627 \u2764\ufe0f',
+    )
   })
 
   it("takes nothing about another tab's adapter for granted", () => {
