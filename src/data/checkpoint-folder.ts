@@ -1,5 +1,6 @@
 import { sha256 } from '@noble/hashes/sha2.js'
 import { bytesToHex } from '@noble/hashes/utils.js'
+import * as v from 'valibot'
 import { DataError } from '../util/errors.ts'
 import { type FileFolder, hasPrivateFiles, opfsFileStore } from './file-store.ts'
 import { privateRoot } from './private-checkpoints.ts'
@@ -259,7 +260,8 @@ export async function readManifest(
   } catch {
     manifest = undefined
   }
-  if (isManifest(manifest)) return manifest
+  const checked = v.safeParse(manifestSchema, manifest)
+  if (checked.success) return checked.output
   throw new DataError(
     'data.malformed',
     `checkpoint: expected a manifest of version 1 in ${manifestName}, got ${text.slice(0, 60)}. Use another folder, or remove this file.`,
@@ -269,19 +271,25 @@ export async function readManifest(
 const writeManifest = (folder: FileFolder, manifest: CheckpointManifest): Promise<void> =>
   folder.write(manifestName, new Blob([`${JSON.stringify(manifest, null, 1)}\n`]))
 
-function isManifest(value: unknown): value is CheckpointManifest {
-  if (typeof value !== 'object' || value === null) return false
-  const { version, files, best, leftover } = value as Record<string, unknown>
-  const isEntry = (file: unknown): boolean =>
-    typeof file === 'object' &&
-    file !== null &&
-    ['name', 'label', 'sha256'].every((key) => typeof Reflect.get(file, key) === 'string') &&
-    typeof Reflect.get(file, 'sizeBytes') === 'number'
-  return (
-    version === 1 &&
-    Array.isArray(files) &&
-    files.every(isEntry) &&
-    (best === null || typeof best === 'string') &&
-    Array.isArray(leftover)
-  )
-}
+/** A name in this folder and no other; the text of JSON may say anything. */
+const nameSchema = v.pipe(v.string(), v.maxLength(200), v.regex(/^[^./\\\p{Cc}][^/\\\p{Cc}]*$/u))
+const text = v.optional(v.string())
+const manifestSchema = v.object({
+  version: v.literal(1),
+  files: v.array(
+    v.object({
+      name: nameSchema,
+      label: v.string(),
+      sizeBytes: v.number(),
+      sha256: v.string(),
+      stateHash: text,
+      run: text,
+      isKept: v.optional(v.boolean()),
+      savedAtMs: v.optional(v.number()),
+      about: text,
+      score: v.optional(v.object({ on: v.string(), value: v.number() })),
+    }),
+  ),
+  best: v.nullable(v.string()),
+  leftover: v.array(nameSchema),
+})

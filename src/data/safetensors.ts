@@ -1,4 +1,6 @@
+import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
+import { quoted } from '../util/kind-of.ts'
 
 /**
  * The safetensors file format, written and read.
@@ -131,18 +133,26 @@ function parseHeader(bytes: Uint8Array, where: string): Record<string, unknown> 
 }
 
 function parseEntry(name: string, value: unknown, where: string): HeaderEntry {
-  const at = `${where}: "${name}"`
+  const at = `${where}: "${clipped(name)}"`
   const { dtype, shape, data_offsets: offsets } = isRecord(value) ? value : {}
   if (typeof dtype !== 'string' || !Object.hasOwn(elementArrays, dtype))
-    throw malformed(at, `a dtype among ${Object.keys(elementArrays).join(' ')}`, String(dtype))
+    throw malformed(at, `a dtype among ${Object.keys(elementArrays).join(' ')}`, quoted(dtype))
   if (!Array.isArray(shape) || !shape.every(isSize))
-    throw malformed(at, 'a shape of whole numbers', JSON.stringify(shape) ?? 'none')
+    throw malformed(at, 'a shape of whole numbers', shape === undefined ? 'none' : quoted(shape))
   if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize))
-    throw malformed(at, 'data_offsets of two whole numbers', JSON.stringify(offsets) ?? 'none')
+    throw malformed(
+      at,
+      'data_offsets of two whole numbers',
+      offsets === undefined ? 'none' : quoted(offsets),
+    )
   const [begin, end] = offsets as [number, number]
   const sizeBytes = elementsOf(shape) * elementArrays[dtype as SafetensorsDtype].BYTES_PER_ELEMENT
   if (end - begin !== sizeBytes)
-    throw malformed(at, `${sizeBytes} bytes for ${dtype} [${shape}]`, `${end - begin}`)
+    throw malformed(
+      at,
+      `${sizeBytes} bytes for ${dtype} [${clipped(shape.join(', '))}]`,
+      `${end - begin}`,
+    )
   return { name, dtype: dtype as SafetensorsDtype, shape, begin, end }
 }
 
@@ -172,7 +182,7 @@ export function readSafetensors(file: Uint8Array, where = 'safetensors'): Safete
     where,
   )
   if (!isRecord(metadata) || !Object.values(metadata).every((value) => typeof value === 'string'))
-    throw malformed(where, `${metadataKey} of text to text`, JSON.stringify(metadata))
+    throw malformed(where, `${metadataKey} of text to text`, quoted(metadata))
   const entries = Object.entries(named)
     .map(([name, value]) => parseEntry(name, value, where))
     .sort((a, b) => a.begin - b.begin || a.end - b.end)
@@ -182,13 +192,13 @@ export function readSafetensors(file: Uint8Array, where = 'safetensors'): Safete
   for (const { name, dtype, shape, begin, end } of entries) {
     if (begin !== filled)
       throw malformed(
-        `${where}: "${name}"`,
+        `${where}: "${clipped(name)}"`,
         `data from byte ${filled} on (no hole, no overlap)`,
         `byte ${begin}`,
       )
     if (dataBegin + end > file.length)
       throw malformed(
-        `${where}: "${name}"`,
+        `${where}: "${clipped(name)}"`,
         `data up to byte ${end}`,
         `${file.length - dataBegin} bytes (truncated)`,
       )

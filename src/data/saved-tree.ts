@@ -1,4 +1,6 @@
+import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
+import { quoted } from '../util/kind-of.ts'
 import {
   readSafetensors,
   type SafeTensor,
@@ -38,6 +40,8 @@ export interface SavedTensor {
 export type SavedState = { readonly [key: string]: Saved | undefined }
 
 const metadataKey = 'tabring'
+/** Levels of a state. A deeper one would end the stack of who reads it. */
+const mostDepth = 100
 const version = 1
 
 const dtypes: readonly [new (length: number) => SavedArray, SafetensorsDtype][] = [
@@ -117,26 +121,33 @@ export function load(file: Uint8Array<ArrayBuffer>, where = 'checkpoint'): Saved
       `${where}: expected ${expected}, got ${got}. Load a file written by save(); readSafetensors() reads plain weights.`,
     )
   if (!(metadataKey in metadata)) throw malformed(`the entry "${metadataKey}"`, 'none')
-  const decode = (value: unknown): Saved => {
+  const decode = (value: unknown, depth = 0): Saved => {
     if (value === null || typeof value !== 'object') return value as Saved
-    if (Array.isArray(value)) return value.map(decode)
-    if ('$number' in value) return Number(value.$number)
+    if (depth === mostDepth) throw malformed(`at most ${mostDepth} levels`, 'more')
+    if (Array.isArray(value)) return value.map((item) => decode(item, depth + 1))
+    if ('$number' in value) {
+      if (typeof value.$number !== 'string')
+        throw malformed('a number as text', quoted(value.$number))
+      return Number(value.$number)
+    }
     if ('$tensor' in value) {
-      const tensor = tensors.get(String(value.$tensor))
-      if (!tensor) throw malformed(`the tensor "${value.$tensor}"`, 'none')
+      const tensor = typeof value.$tensor === 'string' && tensors.get(value.$tensor)
+      if (!tensor) throw malformed('the name of a tensor in the file', quoted(value.$tensor))
       const data = tensor.data as SavedArray
       return 'plain' in value ? data : { shape: tensor.shape, data }
     }
-    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, decode(item)]))
+    return Object.fromEntries(
+      Object.entries(value).map(([key, item]) => [key, decode(item, depth + 1)]),
+    )
   }
   let header: { version?: unknown; state?: unknown }
   try {
     header = JSON.parse(metadata[metadataKey])
   } catch {
-    throw malformed('JSON', `${metadata[metadataKey].slice(0, 40)}`)
+    throw malformed('JSON', clipped(metadata[metadataKey]))
   }
-  if (header?.version !== version || !header.state || typeof header.state !== 'object') {
-    throw malformed(`version ${version}`, String(header?.version))
-  }
+  if (header?.version !== version) throw malformed(`version ${version}`, quoted(header?.version))
+  if (!header.state || typeof header.state !== 'object' || Array.isArray(header.state))
+    throw malformed('a state by names', quoted(header.state))
   return decode(header.state) as SavedState
 }

@@ -4,6 +4,7 @@ import type { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import { Parameter } from '../graph/trace/parameter.ts'
 import type { StoredData, StoredTensor } from '../graph/trace/stored-tensor.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
+import { clipped } from '../util/clipped.ts'
 import { type DeviceSpec, placedDevice } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { checkChoice, checkOptions } from '../util/options.ts'
@@ -16,7 +17,7 @@ import {
 } from './module-hooks.ts'
 import { itemsWithin, keyOf, outerName } from './module-names.ts'
 import { fitModulePrefix } from './module-prefix.ts'
-import { type LoadableState, stateValues } from './state-values.ts'
+import { type LoadableState, requireTensors, stateValues } from './state-values.ts'
 
 /** Parameters and buffers on the host, by key, as a checkpoint holds them. Keys of a shared tensor refer to the same array. */
 export type StateDict = Record<string, { shape: Shape; data: StoredData }>
@@ -251,17 +252,20 @@ export abstract class Module {
     checkChoice('loadStateDict', 'prefix', prefix, ['exact', 'auto'])
     const own = this.#state()
     const keys = new Set(own.map(([key]) => key))
+    requireTensors([], given)
     const state = prefix === 'auto' ? fitModulePrefix(given, keys) : given
-    const covered = new Set(own.filter(([key]) => key in state).map(([, tensor]) => tensor))
+    requireTensors(keys, state)
+    const isThere = ([key]: readonly [string, unknown]) => Object.hasOwn(state, key)
+    const covered = new Set(own.filter(isThere).map(([, tensor]) => tensor))
     const missingKeys = own.filter(([, tensor]) => !covered.has(tensor)).map(([key]) => key)
     const unexpectedKeys = Object.keys(state).filter((key) => !keys.has(key))
     if (strict && (missingKeys.length || unexpectedKeys.length)) {
       throw new ShapeError(
         'shape.mismatch',
-        `loadStateDict: the keys do not match this model, missing [${missingKeys.join(', ')}] and unknown [${unexpectedKeys.join(', ')}]. Load a file saved for this model, or pass strict: false.`,
+        `loadStateDict: the keys do not match this model, missing [${clipped(missingKeys.join(', '))}] and unknown [${clipped(unexpectedKeys.join(', '))}]. Load a file saved for this model, or pass strict: false.`,
       )
     }
-    const found = own.filter(([key]) => key in state)
+    const found = own.filter(isThere)
     for (const [key, tensor] of found) {
       const { shape } = state[key]
       if (sameShape(shape, tensor.stateShape)) continue

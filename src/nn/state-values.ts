@@ -1,6 +1,8 @@
 import type { StoredData } from '../graph/trace/stored-tensor.ts'
 import { unpackHalves } from '../kernels/half.ts'
+import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
+import { quoted } from '../util/kind-of.ts'
 import type { Shape } from '../util/shape.ts'
 
 /** Input of `loadStateDict`: entries of a state dict, or tensors from `readSafetensors`. */
@@ -22,6 +24,28 @@ export interface LoadableTensor {
   /** `F16` and `BF16`: a Uint16Array holds the bits of such floats. */
   readonly dtype?: string
 }
+
+/** errors: `data.malformed` for what is no state of tensors by key. */
+export function requireTensors(keys: Iterable<string>, state: unknown): void {
+  const refuse = (what: string, got: unknown) =>
+    new DataError(
+      'data.malformed',
+      `loadStateDict: expected ${what}, got ${quoted(got)}. Load a file saved for this model.`,
+    )
+  if (typeof state !== 'object' || state === null || Array.isArray(state))
+    throw refuse('tensors by key', state)
+  for (const key of keys) {
+    if (!Object.hasOwn(state, key)) continue
+    const { shape, data } = (Reflect.get(state, key) ?? {}) as Partial<LoadableTensor>
+    if (!Array.isArray(shape) || shape.length > mostDims || !shape.every(isWhole))
+      throw refuse(`a shape of whole numbers for "${clipped(key)}"`, shape)
+    if (!ArrayBuffer.isView(data) || data instanceof DataView)
+      throw refuse(`a typed array for "${clipped(key)}"`, data)
+  }
+}
+
+const mostDims = 100
+const isWhole = (value: unknown): boolean => Number.isSafeInteger(value) && Number(value) >= 0
 
 /**
  * The numbers of a tensor in a parameter's or buffer's own type; floats are rounded to nearest.

@@ -5,6 +5,7 @@ import { GraphValue } from '../graph/trace/value.ts'
 import { mostControls, scalerUpdate, unscale } from '../kernels/grad-scaler/grad-scaler.ts'
 import { formatDevice, type PlacedDevice } from '../util/device.ts'
 import { TabringError } from '../util/errors.ts'
+import { quoted } from '../util/kind-of.ts'
 import { checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
 import { statsOf } from './clip.ts'
@@ -178,7 +179,7 @@ export class GradScaler {
       if (typeof state?.[key] === 'number') continue
       throw new TabringError(
         'data.malformed',
-        `loadStateDict: GradScaler expected a number as "${key}", got ${JSON.stringify(state?.[key])}. Load the result of scaler.stateDict().`,
+        `loadStateDict: GradScaler expected a number as "${key}", got ${quoted(state?.[key])}. Load the result of scaler.stateDict().`,
       )
     }
     this.#options.growthFactor = state.growth_factor

@@ -9,6 +9,7 @@ import { accumulate, takeAccumulated } from '../kernels/accumulate/accumulate.ts
 import { type SettleAttrs, settle } from '../kernels/grad-scaler/settle.ts'
 import type { Op } from '../kernels/op.ts'
 import type { UpdateAttrs } from '../kernels/update/rule.ts'
+import { clipped } from '../util/clipped.ts'
 import { formatDevice } from '../util/device.ts'
 import { invariant, TabringError } from '../util/errors.ts'
 import { countElements, sameShape, tensorType } from '../util/shape.ts'
@@ -24,6 +25,7 @@ import {
   groupFromDict,
   groupToDict,
   type OptimizerStateDict,
+  requireState,
   type SettingValue,
   type StateEntry,
   type StateTensor,
@@ -234,21 +236,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
    * compiled step updates parameters together that have different step counts in the saved run: then load before compiling.
    */
   loadStateDict(saved: OptimizerStateDict): void {
-    if (!Array.isArray(saved?.param_groups) || typeof saved.state !== 'object') {
-      throw new TabringError(
-        'data.malformed',
-        `loadStateDict: ${this.constructor.name} expected an optimizer's state with "state" and "param_groups", got ${saved && typeof saved === 'object' ? Object.keys(saved).join(', ') || 'an empty one' : String(saved)}. Load the result of optimizer.stateDict().`,
-      )
-    }
-    const sizes = (counts: readonly number[]) => `[${counts.join(', ')}]`
-    const own = this.paramGroups.map(({ params }) => params.length)
-    const theirs = saved.param_groups.map(({ params }) => (params as readonly number[]).length)
-    if (sizes(own) !== sizes(theirs)) {
-      throw new TabringError(
-        'data.malformed',
-        `loadStateDict: expected groups of ${sizes(own)} parameters, got ${sizes(theirs)}. Create the optimizer with the same groups as when the state was saved.`,
-      )
-    }
+    const counts = this.paramGroups.map(({ params }) => params.length)
+    requireState(this.constructor.name, saved, counts)
     const loaded = new Map<Parameter, LoadedState>()
     this.paramGroups.forEach((group, at) => {
       const indices = saved.param_groups[at]['params'] as readonly number[]
@@ -260,7 +249,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
           if (!sameShape(shape, parameter.stateShape) || data.length !== countElements(shape)) {
             throw new TabringError(
               'data.malformed',
-              `loadStateDict: ${name} of "${parameter.name}" must be [${parameter.stateShape.join(', ')}], got [${shape.join(', ')}]. Load a state saved for this model.`,
+              `loadStateDict: ${name} of "${parameter.name}" must be [${parameter.stateShape.join(', ')}], got [${clipped(shape.join(', '))}]. Load a state saved for this model.`,
             )
           }
         }
@@ -273,7 +262,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
           ] as const
         })
         loaded.set(parameter, {
-          steps: Number(entry['step'] ?? (isBegun ? 1 : 0)),
+          steps: typeof entry['step'] === 'number' ? entry['step'] : isBegun ? 1 : 0,
           tensors: Object.fromEntries(parts),
         })
       })

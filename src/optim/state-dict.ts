@@ -1,4 +1,6 @@
+import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
+import { quoted } from '../util/kind-of.ts'
 import type { Shape } from '../util/shape.ts'
 
 /** A tensor of an optimizer's state, on the host. */
@@ -18,6 +20,46 @@ export interface OptimizerStateDict {
   readonly state: Readonly<Record<number, StateEntry>>
   readonly param_groups: readonly Readonly<Record<string, SettingValue>>[]
 }
+
+/**
+ * Checks that `saved` is an optimizer's state at all, of groups with those numbers of parameters: the rest may be read without care.
+ *
+ * errors: `data.malformed`.
+ */
+export function requireState(optimizer: string, saved: unknown, counts: readonly number[]): void {
+  const refuse = (expected: string, got: unknown) =>
+    new TabringError(
+      'data.malformed',
+      `loadStateDict: ${optimizer} expected ${expected}, got ${typeof got === 'string' ? clipped(got) : quoted(got)}. Load the result of optimizer.stateDict() of the same model and groups.`,
+    )
+  const { state, param_groups: groups } = (saved ?? {}) as Partial<OptimizerStateDict>
+  if (!isRecord(state) || !Array.isArray(groups))
+    throw refuse(
+      `an optimizer's state with "state" and "param_groups"`,
+      isRecord(saved) ? Object.keys(saved).join(', ') || 'an empty one' : saved,
+    )
+  const sizes = groups.slice(0, counts.length + 1).map((group) => {
+    const params: unknown = isRecord(group) && group['params']
+    return Array.isArray(params) ? params.length : -1
+  })
+  if (groups.length !== counts.length || sizes.some((size, i) => size !== counts[i]))
+    throw refuse(`groups of [${counts.join(', ')}] parameters`, `[${sizes.join(', ')}]`)
+  for (const { params } of groups)
+    if (!(params as readonly unknown[]).every(Number.isSafeInteger))
+      throw refuse('numbers of parameters as "params"', 'others')
+  for (const [key, entry] of Object.entries(state)) {
+    if (!isRecord(entry)) throw refuse(`a state of parameter ${clipped(key)}`, entry)
+    for (const [name, value] of Object.entries(entry))
+      if (value !== null && typeof value !== 'number' && !isTensor(value))
+        throw refuse(`a number or a float32 tensor as "${clipped(name)}" of ${clipped(key)}`, value)
+  }
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const isTensor = (value: unknown): value is StateTensor =>
+  isRecord(value) && Array.isArray(value['shape']) && value['data'] instanceof Float32Array
 
 /** weightDecay -> weight_decay */
 export const toSnake = (name: string): string =>
@@ -71,12 +113,10 @@ export function groupFromDict(
     const name = toCamel(key)
     if (settings.includes(name)) {
       if (kindOf(value) !== kindOf(group[name])) {
-        refuse(
-          `${optimizer} expects ${kindOf(group[name])} as "${key}", got ${JSON.stringify(value)}`,
-        )
+        refuse(`${optimizer} expects ${kindOf(group[name])} as "${key}", got ${quoted(value)}`)
       }
     } else if (!fromSchedulers.includes(name)) {
-      if (value) refuse(`${optimizer} has no setting "${key}", got ${JSON.stringify(value)}`)
+      if (value) refuse(`${optimizer} has no setting "${key}", got ${quoted(value)}`)
       continue
     }
     taken[name] = Array.isArray(value) ? [...value] : value
@@ -84,11 +124,13 @@ export function groupFromDict(
   const missing = settings.find((name) => !(name in taken))
   if (missing !== undefined) {
     refuse(
-      `the setting "${toSnake(missing)}" of ${optimizer} is missing, got ${Object.keys(saved).join(', ')}`,
+      `the setting "${toSnake(missing)}" of ${optimizer} is missing, got ${clipped(Object.keys(saved).join(', '))}`,
     )
   }
   return taken
 }
 
 const kindOf = (value: unknown): string =>
-  Array.isArray(value) ? `${value.length} numbers` : `a ${typeof value}`
+  Array.isArray(value)
+    ? `${value.length} ${value.every((one) => typeof one === 'number') ? 'numbers' : 'values'}`
+    : `a ${typeof value}`

@@ -1,3 +1,4 @@
+import { clipped } from './clipped.ts'
 import { formatShape, type Shape } from './shape.ts'
 
 /** What a value is, in a few words for the `got` of an error: `an array of 3`, `Float64Array of 2`, `the number 1.5`, `nothing`. */
@@ -8,9 +9,19 @@ export function kindOf(value: unknown): string {
   if (ArrayBuffer.isView(value) && 'length' in value)
     return `${value.constructor.name} of ${value.length}`
   if (typeof value === 'number') return `the number ${value}`
-  if (typeof value === 'string') return `the string ${JSON.stringify(value.slice(0, 40))}`
-  if (typeof value !== 'object') return typeof value === 'function' ? 'a function' : `${value}`
-  if ('data' in value && 'shape' in value && Array.isArray(value.shape))
+  if (typeof value === 'string') return `the string ${JSON.stringify(clipped(value))}`
+  if (typeof value !== 'object') return typeof value === 'function' ? 'a function' : String(value)
+  if ('data' in value && 'shape' in value && isShort(value.shape))
     return `a tensor ${formatShape(value.shape as Shape)} of ${kindOf(value.data)}`
-  return `an object with ${Object.keys(value).join(', ') || 'no fields'}`
+  return `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
 }
+
+/** A value as an error quotes it: texts, numbers and short lists of numbers as they are written, and of the rest what kind it is. */
+export function quoted(value: unknown): string {
+  if (typeof value === 'string') return JSON.stringify(clipped(value))
+  if (isShort(value)) return JSON.stringify(value)
+  return typeof value === 'object' || typeof value === 'function' ? kindOf(value) : String(value)
+}
+
+const isShort = (value: unknown): boolean =>
+  Array.isArray(value) && value.length <= 10 && value.every((one) => typeof one === 'number')

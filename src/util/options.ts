@@ -1,4 +1,5 @@
 import { ArgumentTypeError, TabringError } from './errors.ts'
+import { quoted } from './kind-of.ts'
 
 /** Every option of `T` by name, so that none is forgotten. */
 export type OptionNames<T> = Readonly<Record<keyof T, true>>
@@ -17,7 +18,7 @@ export function checkOptions<T extends object>(
   const names = Object.keys(known).join(', ')
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     throw new ArgumentTypeError(
-      `${where}: expected an object with options (${names}), got ${String(options)}. Write { name: value }.`,
+      `${where}: expected an object with options (${names}), got ${quoted(options)}. Write { name: value }.`,
     )
   }
   const unknown = Object.keys(options).find((name) => !Object.hasOwn(known, name))
@@ -48,7 +49,7 @@ export function checkChoice<T extends string | number>(
   if (value === undefined || choices.includes(value)) return
   throw new TabringError(
     'config.invalid',
-    `${where}: ${name} must be one of ${choices.map((choice) => `'${choice}'`).join(', ')}, got ${JSON.stringify(value)}. Use one of these.`,
+    `${where}: ${name} must be one of ${choices.map((choice) => `'${choice}'`).join(', ')}, got ${quoted(value)}. Use one of these.`,
   )
 }
 
@@ -63,7 +64,7 @@ export function checkNumber(
   if (value === undefined || (typeof value === 'number' && isValid(value))) return
   throw new TabringError(
     'config.invalid',
-    `${where}: ${name} must be ${range}, got ${typeof value === 'number' ? value : JSON.stringify(value)}. Change ${name}.`,
+    `${where}: ${name} must be ${range}, got ${quoted(value)}. Change ${name}.`,
   )
 }
 
@@ -72,7 +73,7 @@ export function checkFlag(where: string, name: string, value: boolean | undefine
   if (value === undefined || typeof value === 'boolean') return
   throw new TabringError(
     'config.invalid',
-    `${where}: ${name} must be true or false, got ${JSON.stringify(value)}. Pass one of the two.`,
+    `${where}: ${name} must be true or false, got ${quoted(value)}. Pass one of the two.`,
   )
 }
 

@@ -1,13 +1,11 @@
+import * as v from 'valibot'
 import { load, type Saved, type SavedState, save } from '../../data/saved-tree.ts'
 import { getRngState, type RngState, setRngState } from '../../nn/init.ts'
 import { Module } from '../../nn/module.ts'
+import { clipped } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
-import {
-  type RunConditions,
-  readConditions,
-  takeConditions,
-} from '../data-parallel/run-conditions.ts'
+import { readConditions, takeConditions } from '../data-parallel/run-conditions.ts'
 
 /** Anything with a state that can be saved and loaded: modules, optimizers, schedulers, samplers, data loaders. */
 export interface Stateful {
@@ -21,6 +19,35 @@ export type Parts = Readonly<Record<string, Stateful>>
 
 /** Contents of a checkpoint, by name: stateful parts, and plain values such as `epoch`, `step`, `bestAccuracy`, `record`. */
 export type CheckpointState = Readonly<Record<string, Stateful | Saved | undefined>>
+
+const whole = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
+const randomSchema = v.object({
+  seed: whole,
+  nextStream: whole,
+  // Files of earlier versions do not tell how many runs drew masks.
+  nextStep: v.optional(whole, 0),
+})
+/** What a file says of itself, under `ownKey`. */
+const ownSchema = v.object({
+  parts: v.array(v.string()),
+  random: randomSchema,
+  randomByRank: v.optional(v.array(randomSchema)),
+  // Files of earlier versions do not tell.
+  run: v.optional(
+    v.object({
+      worldSize: whole,
+      models: v.record(
+        v.string(),
+        v.object({
+          bucketCapMb: v.number(),
+          firstBucketMb: v.number(),
+          hierarchicalMaxBytes: v.number(),
+          machines: v.array(whole),
+        }),
+      ),
+    }),
+  ),
+})
 
 /** Of the file itself: what are parts, the random state, and what else the run's bits depend on. */
 const ownKey = 'checkpoint'
@@ -125,23 +152,14 @@ export async function unpackAt<Values extends SavedState>(
     onDifferences: true,
   })
   const { [ownKey]: own, ...states } = load(file)
-  const {
-    parts: saved,
-    random,
-    randomByRank,
-    run,
-  } = (own ?? {}) as {
-    parts?: readonly string[]
-    random?: Omit<RngState, 'nextStep'> & Partial<RngState>
-    randomByRank?: readonly RngState[]
-    run?: RunConditions
-  }
-  if (!saved || !random) {
+  const checked = v.safeParse(ownSchema, own)
+  if (!checked.success) {
     throw new DataError(
       'data.malformed',
       'loadCheckpoint: saveCheckpoint() did not write this file, which holds another saved state. Read it with load().',
     )
   }
+  const { parts: saved, random, randomByRank, run } = checked.output
   const given = Object.keys(parts)
   const lacksPart = given.some((name) => !saved.includes(name))
   if (lacksPart || (strict && given.length < saved.length)) {
@@ -151,7 +169,6 @@ export async function unpackAt<Values extends SavedState>(
     )
   }
   await whenReady(parts)
-  // Older files do not tell.
   const differences = run ? takeConditions(run, parts) : []
   for (const [name, part] of Object.entries(parts)) {
     const state = states[name] as never
@@ -160,8 +177,7 @@ export async function unpackAt<Values extends SavedState>(
   }
   if (strict) {
     const isAsMany = randomByRank?.length === size
-    // Older files do not tell how many runs drew masks.
-    setRngState({ nextStep: 0, ...(isAsMany ? randomByRank[rank] : random) })
+    setRngState(isAsMany ? randomByRank[rank] : random)
     if (randomByRank && !isAsMany)
       differences.push(
         `random states of ${randomByRank.length} ranks that were seeded separately, now rank 0's on all ${size}`,
@@ -189,4 +205,4 @@ const warnOf = (parts: Parts) => (differences: readonly string[]) => {
   )
 }
 
-const listed = (names: readonly string[]): string => [...names].sort().join(', ') || 'none'
+const listed = (names: readonly string[]): string => clipped([...names].sort().join(', ')) || 'none'

@@ -1,7 +1,13 @@
 import type { Parameter } from '../../graph/trace/parameter.ts'
 import { blocksOf } from '../../kernels/encode/encode.ts'
 import { TabringError } from '../../util/errors.ts'
-import type { OptimizerStateDict, SettingValue, StateEntry, StateTensor } from '../state-dict.ts'
+import {
+  type OptimizerStateDict,
+  requireState,
+  type SettingValue,
+  type StateEntry,
+  type StateTensor,
+} from '../state-dict.ts'
 import { type Floats, type HostUpdate, scalarArrays } from './host-update.ts'
 import { vectorArrays } from './vector-update.ts'
 
@@ -16,6 +22,8 @@ export type ExactSettings =
   | { readonly kind: 'sgd'; readonly lr: number; readonly momentum: number }
 
 const { fround } = Math
+/** A state that says more is not believed: its powers are computed one by one. */
+const mostSteps = 1e9
 
 const stateNames = { adamw: ['exp_avg', 'exp_avg_sq'], sgd: ['momentum_buffer'] } as const
 
@@ -167,22 +175,29 @@ export class ExactOptimizer {
    *
    * errors: `data.malformed` for a state of other parameters, or of another optimizer.
    */
-  loadStateDict({ state, param_groups: [group] }: OptimizerStateDict): void {
+  loadStateDict(saved: OptimizerStateDict): void {
+    requireState('exact training', saved, [this.#parameters.length])
+    const {
+      state,
+      param_groups: [group],
+    } = saved
     const names = stateNames[this.#settings.kind]
     const refuse = (problem: string) =>
       new TabringError(
         'data.malformed',
         `loadStateDict: ${problem}. Load the state of the same model and optimizer.`,
       )
-    const saved = Object.values(state).map(({ step }) => Number(step ?? 1))
-    const { exact_steps: steps = Math.max(0, ...saved), exact_exponents: exponents = [] } = group
+    const stepsOf = Object.values(state).map(({ step }) => (typeof step === 'number' ? step : 1))
+    const { exact_steps: steps = Math.max(0, ...stepsOf), exact_exponents: exponents = [] } = group
     const blocks = this.#parameters.reduce((sum, { count }) => sum + blocksOf(count), 0)
-    const isOfBlocks = Array.isArray(exponents) && [0, blocks].includes(exponents.length)
-    if (typeof steps !== 'number' || !isOfBlocks)
+    const isOfBlocks =
+      Array.isArray(exponents) &&
+      [0, blocks].includes(exponents.length) &&
+      exponents.every(Number.isSafeInteger)
+    const isCounted =
+      Number.isSafeInteger(steps) && Number(steps) >= 0 && Number(steps) <= mostSteps
+    if (typeof steps !== 'number' || !isCounted || !isOfBlocks)
       throw refuse(`expected exact_steps and exact_exponents of ${blocks} blocks`)
-    const { length } = this.#parameters
-    if (!Array.isArray(group.params) || group.params.length !== length)
-      throw refuse(`expected params of ${length} parameters`)
     this.#updated.clear()
     for (const [i, { name, count }] of this.#parameters.entries()) {
       const entry = state[i]

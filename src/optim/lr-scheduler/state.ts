@@ -1,4 +1,6 @@
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 
 /** A scheduler's state as JSON, with PyTorch's keys. */
 export type SchedulerState = Record<string, unknown>
@@ -40,12 +42,12 @@ export function checkState(
       `loadStateDict: ${scheduler} expected ${expected}, got ${got}. Load a state of the same kind of scheduler with the same number of groups.`,
     )
   }
-  if (typeof state !== 'object' || state === null) refuse('a state', String(state))
-  const given = Object.keys(state).join(', ')
+  if (typeof state !== 'object' || state === null) refuse('a state', quoted(state))
+  const given = clipped(Object.keys(state).join(', '))
   for (const [key, value] of Object.entries(own)) {
-    if (!(key in state)) refuse(`"${key}"`, given || 'an empty state')
+    if (!Object.hasOwn(state, key)) refuse(`"${key}"`, given || 'an empty state')
     if (!isAlike(value, state[key])) {
-      refuse(`"${key}" like ${JSON.stringify(value)}`, JSON.stringify(state[key]))
+      refuse(`"${key}" like ${JSON.stringify(value)}`, quoted(state[key]))
     }
   }
   const foreign = ofOneKind.find((key) => key in state && !(key in own))

@@ -1,3 +1,4 @@
+import * as v from 'valibot'
 import { getCheckpoint, putCheckpoint } from '../../data/checkpoint-folder.ts'
 import type { FileFolder } from '../../data/file-store.ts'
 import { type SavedState, save } from '../../data/saved-tree.ts'
@@ -8,7 +9,9 @@ import {
   unpackCheckpoint,
 } from '../../ddp/checkpoint/checkpoint-file.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { aboutOf } from '../settings/about-run.ts'
 import { type TrainConfig, totalStepsOf } from '../settings/config.ts'
 import { type DemoMeta, learningRateOf } from '../settings/demo-meta.ts'
@@ -33,32 +36,61 @@ export interface CheckpointPlace {
 /** Of how many runs files stay in a folder that they share, the newest ones', besides those that a person wants. */
 const keepRuns = 3
 
+const whole = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
+/** NaN, too. */
+const number = v.custom<number>((value) => typeof value === 'number', 'a number')
+const table = v.record(v.string(), v.unknown())
+
 /** Where a run stands among the samples: what a sampler's state is to a loop over one. */
-interface Cursor {
-  readonly seed: number
-  readonly epoch: number
-  /** Steps of that epoch that are done. */
-  readonly steps: number
-  readonly samples: number
-  readonly batchSize: number
-}
+const cursorSchema = v.object({
+  seed: whole,
+  epoch: whole,
+  /** Of that epoch, done. */
+  steps: whole,
+  samples: whole,
+  batchSize: whole,
+})
+
+/** A record as far as this program reads it; files of earlier versions have a part of it. */
+const recordSchema = v.looseObject({
+  config: table,
+  worldSize: v.optional(whole),
+  shares: v.optional(v.array(whole)),
+  bucketCapMb: v.optional(number),
+  variants: v.optional(table),
+  measured: v.optional(table),
+  links: v.optional(
+    v.object({
+      choice: v.object({
+        oneShotMaxBytes: v.number(),
+        directMaxBytes: v.number(),
+        hierarchicalMaxBytes: v.optional(v.number()),
+        machines: v.optional(v.array(whole)),
+      }),
+      bytesPerMs: v.optional(v.number()),
+    }),
+  ),
+  adapters: v.optional(v.array(v.string())),
+})
 
 /** What the file has besides the parts. */
-type RunValues = SavedState & {
-  readonly step: number
-  readonly epoch: number
-  readonly loss: number
-  /** The last and the best evaluation, where the metric is the accuracy, and where it is another. */
-  readonly accuracy?: number
-  readonly bestAccuracy?: number
-  readonly value?: number
-  readonly best?: number
-  readonly cursor: Cursor & SavedState
-  readonly record: RunRecord & SavedState
-  readonly log?: RunLogFile & SavedState
-}
+const valuesSchema = v.looseObject({
+  step: whole,
+  epoch: whole,
+  loss: number,
+  // The last and the best evaluation, where the metric is the accuracy, and where it is another.
+  accuracy: v.optional(number),
+  bestAccuracy: v.optional(number),
+  value: v.optional(number),
+  best: v.optional(number),
+  cursor: cursorSchema,
+  record: recordSchema,
+  log: v.optional(v.unknown()),
+})
+type Cursor = v.InferOutput<typeof cursorSchema>
+type RunValues = v.InferOutput<typeof valuesSchema>
 
-/** A saved run that this one goes on from. */
+/** A saved run that this one continues from. */
 export interface ResumedRun {
   readonly progress: Progress
   /** That it is in, from 0. */
@@ -98,7 +130,7 @@ function stateOf(
   const cursor: Cursor = { seed, epoch, steps: step % perEpoch, samples, batchSize }
   const evaluated = isAccuracy(meta) ? { accuracy: value, bestAccuracy: best } : { value, best }
   const values = { step, epoch, loss, ...evaluated, cursor: { ...cursor } }
-  const more = { record, ...(log && { log }) } as Pick<RunValues, 'record' | 'log'>
+  const more = { record, ...(log && { log }) } as unknown as SavedState
   return { model, optimizer, scaler, ...values, ...more }
 }
 
@@ -131,7 +163,7 @@ export async function writeRun(
   isKept: boolean,
 ): Promise<string> {
   const { keepLast = 2, run } = place
-  const { config } = (state as unknown as RunValues).record as RunRecord
+  const { config } = (state as unknown as { readonly record: RunRecord }).record
   const { model, optimizer, scaler } = state
   const entry = await putCheckpoint(await place.folder(), save(state), {
     label: `step-${step}`,
@@ -175,9 +207,16 @@ export async function resumeRun(
       'resume: the folder has no checkpoint. Start without resuming.',
     )
   }
-  const values = await unpackCheckpoint<RunValues>(file, {}, { strict: false })
+  const checked = v.safeParse(valuesSchema, await unpackCheckpoint(file, {}, { strict: false }))
+  if (!checked.success)
+    throw new TabringError(
+      'data.malformed',
+      'resume: this file is no checkpoint of a run that this program has saved. Choose another file, or start without resuming.',
+    )
+  const values = checked.output
   refuseOther(values, config, samples)
-  const { step, epoch, loss, record } = values
+  const { step, epoch, loss } = values
+  const record = values.record as unknown as RunRecord
   const { value = Number.NaN, best = Number.NaN } = isAccuracy(meta)
     ? { value: values.accuracy, best: values.bestAccuracy }
     : values
@@ -198,6 +237,9 @@ export async function resumeRun(
   }
 }
 
+const inWords = (setting: unknown): string =>
+  typeof setting === 'string' ? clipped(setting) : quoted(setting)
+
 /** Settings that files of earlier versions do not have, as they were then. */
 const earlier = {
   demo: 'digits',
@@ -205,17 +247,16 @@ const earlier = {
   partition: 'shuffled',
 } as const satisfies Partial<TrainConfig>
 
-/** errors: `config.invalid` for a run that cannot go on as this one. */
+/** errors: `config.invalid` for a run that cannot continue as this one. */
 function refuseOther({ record, cursor, step }: RunValues, config: TrainConfig, samples: number) {
   const refuse = (name: string, saved: unknown, now: unknown) => {
     if (saved === now) return
     throw new TabringError(
       'config.invalid',
-      `resume: ${name} must be ${String(saved)}, as in the saved run, got ${String(now)}. Use the settings of that run, or start without resuming.`,
+      `resume: ${name} must be ${inWords(saved)}, as in the saved run, got ${inWords(now)}. Use the settings of that run, or start without resuming.`,
     )
   }
-  if (!record?.config || !cursor) refuse('the file', 'a checkpoint of this program', 'another')
-  const saved = { ...earlier, ...record.config }
+  const saved: Readonly<Record<string, unknown>> = { ...earlier, ...record.config }
   for (const name of [
     'demo',
     'model',
