@@ -652,7 +652,8 @@ export const apart = ['node/launch', 'node/train', 'node/playwright']
 
 /** Packages that a layer under src may import; `node` may import any. */
 export const packages: Record<string, readonly string[]> = {
-  'src/data': ['papaparse', '@noble/hashes', 'gpt-tokenizer', 'fast-png'],
+  'src/data': ['papaparse', '@noble/hashes', 'gpt-tokenizer', 'fast-png', 'valibot'],
+  'src/ddp/checkpoint': ['valibot'],
   'src/util': ['valibot'],
   // The libraries that ours is timed beside.
   'src/measure/peers': ['@jax-js/jax', '@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'],
