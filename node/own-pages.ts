@@ -42,7 +42,7 @@ export async function buildPages(
 export async function servePages(...pages: readonly string[]): Promise<Served> {
   const { root, remove } = await buildPages(...pages)
   try {
-    const served = await serve({ root, port: 0, signaling: { relay: true } })
+    const served = await serve({ root, port: 0, policy: null, signaling: { relay: true } })
     return {
       ...served,
       close: async () => {

@@ -11,7 +11,7 @@ import sirv from 'sirv'
 import { type ServerFacts, serverFactsPath, signalPath } from '../src/peer/room/messages.ts'
 import { TabringError } from '../src/util/errors.ts'
 import { type Certificate, lanAddresses, ownCertificate, ownNames } from './certificate.ts'
-import { isolationHeaders } from './headers.ts'
+import { isolationHeaders, pagePolicy } from './headers.ts'
 import { ownHosts } from './hosts.ts'
 import { listen } from './listen.ts'
 import { type Mounts, serveMounts } from './mounts.ts'
@@ -44,6 +44,8 @@ export interface ServeOptions {
   writable?: WritableFolders
   /** Its `allowedOrigins` are pages behind a tunnel or proxy: their names are taken as Host headers too. */
   signaling?: SignalServerOptions
+  /** The Content-Security-Policy of the pages; null where they are somebody else's. Default: that of the release's pages. */
+  policy?: string | null
   /** Takes the WebSockets at `signalPath` in the signaling server's place. */
   attach?: (server: Server) => { close(): Promise<void> }
 }
@@ -67,7 +69,7 @@ export interface Served {
  * errors: `config.invalid` when there is no built page, no free port, or the address is not this machine's.
  */
 export async function serve(options: ServeOptions): Promise<Served> {
-  const { root, mounts, writable = {}, extraRoutes = {} } = options
+  const { root, mounts, writable = {}, extraRoutes = {}, policy = pagePolicy } = options
   const host = isWildcard(options.host) ? true : options.host
   const hosts = typeof host === 'string' ? [host] : []
   if (!existsSync(root)) {
@@ -92,6 +94,8 @@ export async function serve(options: ServeOptions): Promise<Served> {
     for (const [name, value] of Object.entries(isolationHeaders)) response.setHeader(name, value)
     response.setHeader('Cross-Origin-Resource-Policy', 'same-origin')
     response.setHeader('X-Content-Type-Options', 'nosniff')
+    response.setHeader('Referrer-Policy', 'no-referrer')
+    if (policy !== null) response.setHeader('Content-Security-Policy', policy)
     if (!isOwnHost(request.headers.host)) {
       response.writeHead(403, { 'Content-Type': 'text/plain; charset=utf-8' })
       response.end(

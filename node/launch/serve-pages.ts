@@ -29,7 +29,7 @@ export async function servePages(
   { root, data, checkpoints, ice, relay = false, maxRestarts }: Pages,
 ): Promise<Served> {
   const mounts = data === undefined ? undefined : { [dataMount]: data }
-  const offer = { root, mounts, writable: checkpoints?.writable }
+  const offer = { root, policy: null, mounts, writable: checkpoints?.writable }
   if (signaling) {
     return serve({
       ...offer,

@@ -245,6 +245,12 @@ describe('a page that cannot take part says why', () => {
     await picture(page, 'no-webgpu')
   })
 
+  it('the policy of the page allows WebAssembly, with which exact runs update', async () => {
+    const page = await openTab(await openContext(), served.localUrl)
+    const empty = () => new WebAssembly.Module(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0))
+    expect(await page.evaluate(`(${empty})() instanceof WebAssembly.Module`)).toBe(true)
+  })
+
   it('a page without WebGPU trains on the CPU when its person says so', async () => {
     // No adapter either, so that a worker that asked for one would fail.
     const bare = await launchBrowser({ args: withoutAdapter })

@@ -60,6 +60,11 @@ describe('serve', () => {
     expect(await page.text()).toBe('<p>page</p>')
     expect(page.headers.get('cross-origin-opener-policy')).toBe('same-origin')
     expect(page.headers.get('cross-origin-embedder-policy')).toBe('require-corp')
+    expect(page.headers.get('content-security-policy')).toMatch(
+      /^default-src 'none'; script-src 'self' .*frame-ancestors 'none'$/,
+    )
+    expect(page.headers.get('referrer-policy')).toBe('no-referrer')
+    expect(page.headers.get('x-content-type-options')).toBe('nosniff')
     expect(await (await fetch(`${base}/hello`)).text()).toBe('hi')
     const missing = await fetch(`${base}/nothing`)
     expect(missing.status).toBe(404)
