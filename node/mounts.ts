@@ -23,7 +23,7 @@ const listingMs = 1000
 /**
  * A handler that serves the files of data folders, read-only and as the bytes they are: a `.gz` file stays compressed
  * (sirv would declare it as an encoding and the browser unpack it), nothing outside the folder even by links. One range of bytes
- * is served where it is asked for, so that a download can go on where it ended. Names that begin with a dot are hidden: neither served nor listed.
+ * is served where it is asked for, so that a download can continue where it ended. Names that begin with a dot are hidden: neither served nor listed.
  *
  * A folder's address, which ends in `/`, is answered with the JSON array of the paths of all files below it.
  * A path under a prefix that is neither is answered with 404; every other path goes to `next`.

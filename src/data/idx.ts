@@ -115,7 +115,7 @@ function parseElements(
   return { shape, data }
 }
 
-/** What `gunzipIfCompressed` unpacks at most, unless it is told otherwise. */
+/** What `gunzipIfCompressed` unpacks at most, by default. */
 const mostUnpacked = 2 ** 30
 
 /**
@@ -146,7 +146,7 @@ export async function gunzipIfCompressed(
       if (done) break
       parts.push(value)
       length += value.length
-      size ??= sizeOf(joined(parts))
+      size ??= sizeOf(await joined(parts))
       if (size === 0) break
       if (size !== undefined && size > mostBytes)
         throw refuse(name, `at most ${mostBytes} bytes without gzip`, `a header of ${size}`)
@@ -176,15 +176,8 @@ function sizeOf(head: Uint8Array): number | undefined {
 const elementsOf = (shape: readonly number[]): number =>
   shape.includes(0) ? 0 : shape.reduce((product, dim) => product * dim, 1)
 
-function joined(parts: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
-  const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0))
-  let at = 0
-  for (const part of parts) {
-    all.set(part, at)
-    at += part.length
-  }
-  return all
-}
+const joined = async (parts: readonly Uint8Array<ArrayBuffer>[]) =>
+  new Uint8Array(await new Blob([...parts]).arrayBuffer())
 
 /** Returns the unsigned bytes in an IDX file of `rank` dimensions, plain or gzip. errors: as `gunzipIfCompressed` and `parseIdxBytes`. */
 export async function readIdxBytes(

@@ -1,6 +1,6 @@
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { quoted } from '../util/kind-of.ts'
+import { isRecord, quoted } from '../util/kind-of.ts'
 
 /**
  * The safetensors file format, written and read.
@@ -117,9 +117,6 @@ interface HeaderEntry {
 
 const isSize = (value: unknown): value is number =>
   Number.isSafeInteger(value) && Number(value) >= 0
-const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-
 function parseHeader(bytes: Uint8Array, where: string): Record<string, unknown> {
   let header: unknown
   try {

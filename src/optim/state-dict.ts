@@ -1,6 +1,6 @@
 import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
-import { quoted } from '../util/kind-of.ts'
+import { isRecord, quoted } from '../util/kind-of.ts'
 import type { Shape } from '../util/shape.ts'
 
 /** A tensor of an optimizer's state, on the host. */
@@ -54,9 +54,6 @@ export function requireState(optimizer: string, saved: unknown, counts: readonly
         throw refuse(`a number or a float32 tensor as "${clipped(name)}" of ${clipped(key)}`, value)
   }
 }
-
-const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 const isTensor = (value: unknown): value is StateTensor =>
   isRecord(value) && Array.isArray(value['shape']) && value['data'] instanceof Float32Array

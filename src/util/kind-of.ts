@@ -16,6 +16,10 @@ export function kindOf(value: unknown): string {
   return `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
 }
 
+/** Whether it has values by name. */
+export const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
 /** A value as an error quotes it: texts, numbers and short lists of numbers as they are written, and of the rest what kind it is. */
 export function quoted(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(clipped(value))

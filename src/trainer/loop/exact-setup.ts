@@ -78,10 +78,10 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
     },
     findNotFinite: async () => undefined,
     enter(next) {
-      const place = ranksIn(next)
-      step.enter(place)
+      const ranks = ranksIn(next)
+      step.enter(ranks)
       evaluation.ranks = next.group
-      return setupIn(next, place)
+      return setupIn(next, ranks)
     },
     destroy() {
       step.destroy()

@@ -63,13 +63,13 @@ export async function meet(
     const ranks = group.isFullyLinked ? await group.newGroup([keeper, ...lacking]) : group
     if (ranks !== nonGroupMember) {
       const giver = ranks.ranks.indexOf(keeper)
-      const mayWaitMs =
+      const limitMs =
         held.length > 0 ? undefined : transferLimitMs(most(({ stepMs = 0 }) => stepMs))
       const bytes = await sendState(
         ranks,
         giver,
         keeper === group.rank ? kept.newest : undefined,
-        mayWaitMs,
+        limitMs,
         onProgress,
       )
       if (!hasIt[group.rank]) kept.add(unpackState(bytes))

@@ -16,6 +16,7 @@ import type { RankSetup, RankSetupOptions } from './rank-setup.ts'
 import { settleVariants } from './settle-variants.ts'
 import { replicated, type SharedModel } from './shared-model.ts'
 import { makeOptimizer, trainingStep } from './training-step.ts'
+
 /** All ranks of the group call it. errors: `config.invalid`, `gpu.*`, those of the group. */
 export async function setUpRank(options: RankSetupOptions): Promise<RankSetup> {
   const { config, task, data, runtime, group, onEvent, onPhase } = options
