@@ -305,6 +305,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/nn',
     'src/optim',
     'src/peer/collective',
+    'src/peer/algorithms/hierarchical.ts',
     'src/peer/group',
     'src/peer/room/refusals.ts',
     'src/ddp/hashes',

@@ -3,9 +3,8 @@ import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import type { TuneStore } from '../../kernels/tune.ts'
 import type { StateDict } from '../../nn/module.ts'
-import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
-import { type LinkMeasurement, measureLinks } from '../../peer/group/measure-links.ts'
+import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { isDiverged } from '../exact/step-label.ts'
@@ -32,6 +31,7 @@ import { exchangeLimitMs, Patience } from './phase-timeouts.ts'
 import type { RankSetup, RankSetupOptions } from './rank-setup.ts'
 import { isLoss, Recovery, type RecoveryOptions } from './recovery.ts'
 import { RunBits } from './run-bits.ts'
+import { RunLinks } from './run-links.ts'
 import { setUpRank } from './set-up-rank.ts'
 import { settleRecord } from './settle-record.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
@@ -79,8 +79,7 @@ export class Trainer {
   /** With `exact`, of an earlier group or `warmUp`: what this rank has compiled. */
   #earlier: RankSetup | undefined
   #record: RunRecord | undefined
-  /** What the ranks have measured of their links, once they have. */
-  #links: LinkMeasurement | undefined
+  readonly #links = new RunLinks()
   #patience: Patience
   readonly #looks: Looks
   readonly #saves: Saves
@@ -143,7 +142,7 @@ export class Trainer {
       this.#tellSilence()
       if (hasOtherRanks) {
         // Measured between other ranks, like those of the run that this one resumes.
-        this.#links = undefined
+        if (!options.config.exact) this.#links.forget()
         this.#hasOtherRanks = true
       }
       return this.#group
@@ -414,7 +413,11 @@ export class Trainer {
       signal?.throwIfAborted()
       onEvent({ event: 'phase', phase: name, rank })
     }
-    const links = await this.#settleLinks(group)
+    const links = await this.#links.settle(group, {
+      saved: this.#savedRecord?.links,
+      before: this.#hasOtherRanks ? undefined : this.#options.linksBefore,
+      isQuick: config.exact && this.#hasOtherRanks,
+    })
     const measuredCapMb = this.#savedRecord?.bucketCapMb ?? bucketCapMbFor(links)
     // Loaded beside the compilation: before the first step, and not between two.
     const saving = config.checkpointEvery || canBeSaved(config) ? checkpointing() : undefined
@@ -598,25 +601,7 @@ export class Trainer {
 
   /** What the ranks have measured of their links, in this run or the one before; undefined until then, and where it goes by a checkpoint's. */
   get links(): LinkMeasurement | undefined {
-    return this.#savedRecord?.links ? undefined : this.#links
-  }
-
-  /**
-   * What an earlier attempt has measured, on whichever rank it came so far; or the run that this one continues from; or the run before, if all
-   * ranks know of it; else what the ranks measure now.
-   */
-  async #settleLinks(group: ProcessGroup): Promise<LinkMeasurement> {
-    const own = { now: this.#links, before: this.#options.linksBefore }
-    const told = await gatherJson('the measured links', group, own)
-    const [{ before }] = told
-    const isShared = told.every((one) => JSON.stringify(one.before) === JSON.stringify(before))
-    const known =
-      told.find(({ now }) => now)?.now ??
-      this.#savedRecord?.links ??
-      (isShared ? before : undefined)
-    if (known) group.choice = known.choice
-    this.#links = known ?? (await measureLinks(group))
-    return this.#links
+    return this.#links.newest
   }
 
   /** Of the run that this one continues from, as far as it has the same ranks. Files of earlier versions have only a part of it. */

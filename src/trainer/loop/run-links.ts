@@ -1,0 +1,61 @@
+import { isHierarchy } from '../../peer/algorithms/hierarchical.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { gatherJson } from '../../peer/group/gather-json.ts'
+import { type LinkMeasurement, measureLinks } from '../../peer/group/measure-links.ts'
+
+export interface LinkSources {
+  /** Of the checkpoint that the run continues from, between the same ranks. */
+  readonly saved?: LinkMeasurement
+  /** What the same ranks measured in the run before. */
+  readonly before?: LinkMeasurement
+  /** The run has had other ranks, and its sums have the same bits in any order: then a change of ranks does not wait for a measurement. */
+  readonly isQuick: boolean
+}
+
+/** What the ranks of a run know of their links, in one group after the other. */
+export class RunLinks {
+  /** By the machines that the ranks are on. */
+  readonly #measured = new Map<string, LinkMeasurement>()
+  #newest: LinkMeasurement | undefined
+
+  /** What this run has measured of the current group's links, or the run before has. */
+  get newest(): LinkMeasurement | undefined {
+    return this.#newest
+  }
+
+  /** The next group has other ranks, and what was measured must not be used there. */
+  forget(): void {
+    this.#measured.clear()
+  }
+
+  /**
+   * Returns the same on all ranks and sets `group.choice`. In order: what a rank has measured in this run, `saved`, `before` where all ranks
+   * have the same, the group's own choice where that is quick and ranks do not share some of several machines, what they measure now.
+   *
+   * errors: the group's.
+   */
+  async settle(
+    group: CollectiveGroup,
+    { saved, before, isQuick }: LinkSources,
+  ): Promise<LinkMeasurement> {
+    const { machines = group.machines } = group.choice
+    const layout = JSON.stringify(machines ?? group.size)
+    const own = { now: this.#measured.get(layout), before, isQuick }
+    const told = await gatherJson('the measured links', group, own)
+    const [first] = told
+    const isShared = told.every(
+      (one) => JSON.stringify(one.before) === JSON.stringify(first.before),
+    )
+    const now = told.find((one) => one.now)?.now
+    const known = now ?? saved ?? (isShared ? first.before : undefined)
+    this.#newest = undefined
+    if (known) group.choice = known.choice
+    else if (told.some((one) => one.isQuick) && !isHierarchy(machines))
+      return { choice: group.choice, bytesPerMs: undefined }
+    const links = known ?? (await measureLinks(group))
+    if (known && !now && saved) return links
+    this.#measured.set(layout, links)
+    this.#newest = links
+    return links
+  }
+}
