@@ -11,8 +11,10 @@ export function kindOf(value: unknown): string {
   if (typeof value === 'number') return `the number ${value}`
   if (typeof value === 'string') return `the string ${JSON.stringify(clipped(value))}`
   if (typeof value !== 'object') return typeof value === 'function' ? 'a function' : String(value)
-  if ('data' in value && 'shape' in value && isShort(value.shape))
-    return `a tensor ${formatShape(value.shape as Shape)} of ${kindOf(value.data)}`
+  if ('shape' in value && isShort(value.shape)) {
+    const tensor = `a tensor ${formatShape(value.shape as Shape)}`
+    return 'data' in value ? `${tensor} of ${kindOf(value.data)}` : tensor
+  }
   return `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
 }
 

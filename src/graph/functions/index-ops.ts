@@ -5,11 +5,13 @@ import { ShapeError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import { formatShape, resolveAxis } from '../../util/shape.ts'
 import { emit, type Tensor } from '../trace/tensor.ts'
+import { activeTrace } from '../trace/trace.ts'
 
 /**
  * Functions that look elements up by integer tensors, named as in torch.
  *
- * A kernel cannot stop at an index that is out of range: it gives NaN there (0 for integers), which the loss then shows.
+ * A kernel cannot stop at an index that is out of range: it gives NaN there (0 for integers), which the loss then shows. `embedding` checks
+ * indices that a run is given.
  */
 
 /** Returns y with y[i][j] = x[index[i][j]][j] for dim 0, and so on. The gradient is summed in index order. */
@@ -70,5 +72,7 @@ export function embedding(
       `embedding: paddingIdx must be a row of ${formatShape(weight.shape)}, got ${paddingIdx}. Rows count from 0.`,
     )
   }
+  const bound = { of: 'embedding', what: 'row', index: index.value, end: rows } as const
+  activeTrace('embedding').bounds.push(bound)
   return emit(indexSelectOp, [weight, index], { axis: 0, ignored })
 }

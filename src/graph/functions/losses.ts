@@ -3,6 +3,7 @@ import { crossEntropyRows } from '../../kernels/cross-entropy-rows/cross-entropy
 import type { ScalarSlot } from '../../kernels/op.ts'
 import { topKCorrect } from '../../kernels/top-k/top-k.ts'
 import { ShapeError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { checkChoice, checkOptions, type OptionNames } from '../../util/options.ts'
 import { countElements, formatShape, sameShape } from '../../util/shape.ts'
 import { elementwise, emit, emitAll, type Operand, type Tensor } from '../trace/tensor.ts'
@@ -212,6 +213,18 @@ function refuseFloatLabels(where: string, input: Tensor, target: Tensor, otherwi
   )
 }
 
+/** Has runs check the class numbers that they are given. `classes`: how many there are. */
+function boundClasses(
+  of: string,
+  target: Tensor,
+  classes: number,
+  { ignoreIndex = ignoredClass, count }: ClassLossOptions,
+): void {
+  const index = target.value
+  const what = 'class'
+  activeTrace(of).bounds.push({ of, what, index, end: classes, ignored: ignoreIndex, count })
+}
+
 export interface ClassLossOptions extends LossOptions {
   /** A weight per class; shape: [C]. A mean divides by the sum of the rows' weights. */
   readonly weight?: Tensor
@@ -267,7 +280,8 @@ function classLoss(
  * ...]
  * cost: one dispatch including its gradient for a mean over [N, C] without weights and smoothing; otherwise one for rows, one per sum, one
  * for the quotient.
- * numerics: NaN for a target outside 0..C-1 that is not ignored, and for a mean over no rows (0 with `count`).
+ * numerics: NaN for a mean over no rows (0 with `count`), and for a target outside 0..C-1 that is not ignored, where the program computes it:
+ * a run that is given one rejects with `graph.misuse`.
  */
 export function crossEntropy(
   input: Tensor,
@@ -285,6 +299,7 @@ export function crossEntropy(
   refuseFloatLabels('crossEntropy', input, target, probabilities)
   if (input.shape.length === 1) return ofOneRow(crossEntropy, input, target, options)
   if (target.dtype === 'f32') return softTargets(input, target, options)
+  boundClasses('crossEntropy', target, input.shape[1], options)
   const isPlain =
     input.shape.length === 2 && reduction === 'mean' && !weight && labelSmoothing === 0
   if (!isPlain) return classLoss(true, input, target, options)
@@ -320,6 +335,7 @@ function softTargets(input: Tensor, target: Tensor, options: CrossEntropyOptions
 export function nllLoss(input: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor {
   refuseFloatLabels('nllLoss', input, target)
   if (input.shape.length === 1) return ofOneRow(nllLoss, input, target, options)
+  boundClasses('nllLoss', target, input.shape[1], options)
   return classLoss(false, input, target, checkLoss('nllLoss', options, classOptions))
 }
 
@@ -335,6 +351,7 @@ const ofOneRow = <Options>(
  * Returns, for each k, the percentage of rows whose target is among the k largest outputs; with `count`, of the rows that count.
  *
  * shape: output [N, C], target [N] of i32 -> [] for each k; `count` as for `crossEntropy`. 0 if no row counts.
+ * order: of equal outputs the one of the lower class is larger. errors: `shape.unsupported` for a k that is not from 1 to C.
  */
 export function accuracy(
   output: Tensor,
@@ -342,9 +359,15 @@ export function accuracy(
   options: { topk?: number | readonly number[]; count?: ScalarSlot } = {},
 ): Tensor[] {
   const { topk = [1], count } = checkOptions('accuracy', options, { topk: true, count: true })
-  const [rows] = output.shape
+  const [rows, classes] = output.shape
   const all = count && countedRows(rows, count)
   return [topk].flat().map((k) => {
+    if (!(Number.isInteger(k) && k >= 1 && k <= classes)) {
+      throw new ShapeError(
+        'shape.unsupported',
+        `accuracy: topk must be from 1 to the number of classes, ${classes}, got ${quoted(k)}. Leave it out, or choose a smaller one.`,
+      )
+    }
     const correct = emit(topKCorrect, [output, target], { k, count: count ?? null })
     return all ? correct.mul(100).div(all) : correct.mul(100 / Math.max(1, rows))
   })

@@ -3,6 +3,7 @@ import { TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { countElements, type HostDType } from '../../util/shape.ts'
 import type { GivenInputs, HostData } from '../memory/host-values.ts'
+import { checkIndices } from '../trace/index-bounds.ts'
 import type { Outputs, Prepared } from './prepare.ts'
 
 /** The arrays that hold a tensor's elements on the host. */
@@ -193,13 +194,18 @@ export function refuseNoSync({
   )
 }
 
-/** What `fillScalars` would throw; takes and counts nothing. errors: `graph.misuse`. */
-export function checkScalars(
-  { trace }: Pick<Prepared, 'trace'>,
+/** The inputs of a run that could be made; takes and counts nothing. errors: those of `checkInputs` and `fillScalars`. */
+export function checkRun(
+  prepared: Pick<Prepared, 'trace' | 'inputs'>,
+  inputs: RunInputs,
   scalars: Readonly<Record<string, number>>,
-): void {
+): CheckedInputs {
+  const given = checkInputs(prepared, inputs)
+  const { trace } = prepared
   for (const refuse of trace.refusals) refuse()
   trace.scalars.check(scalars)
+  checkIndices(trace.bounds, onHost(given), (slot) => trace.scalars.valueFor(slot, scalars))
+  return given
 }
 
 /** Counts the step (unless `isCounted` is false) and writes this run's block of scalars to `values`; `inputs` undefined for a shadow's. */
@@ -212,6 +218,7 @@ export function fillScalars(
 ): void {
   for (const refuse of trace.refusals) refuse()
   trace.scalars.begin(scalars)
+  if (inputs) checkIndices(trace.bounds, inputs, (slot) => trace.scalars.value(slot))
   trace.weighing?.begin(inputs, isCounted)
   if (isCounted) for (const before of trace.beforeStep) before()
   trace.scalars.fill(values)

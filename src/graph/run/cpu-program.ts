@@ -23,7 +23,7 @@ import type { Prepared } from '../plan/prepare.ts'
 import {
   type CheckedInputs,
   checkInputs,
-  checkScalars,
+  checkRun,
   fillScalars,
   hostArrays,
   noTimes,
@@ -196,8 +196,7 @@ export class CpuProgram implements StepProgram {
   }
 
   check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {
-    this.#contentsOf(checkInputs(this.prepared, inputs))
-    checkScalars(this.prepared, scalars)
+    this.#contentsOf(checkRun(this.prepared, inputs, scalars))
   }
 
   destroy(): void {

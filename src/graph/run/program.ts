@@ -12,8 +12,7 @@ import { computeRanges } from '../plan/phases.ts'
 import type { Prepared } from '../plan/prepare.ts'
 import {
   type CheckedInputs,
-  checkInputs,
-  checkScalars,
+  checkRun,
   copyInputs,
   noTimes,
   noteTimes,
@@ -219,8 +218,7 @@ export class GpuProgram implements StepProgram {
   }
 
   check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {
-    checkInputs(this.prepared, inputs)
-    checkScalars(this.prepared, scalars)
+    checkRun(this.prepared, inputs, scalars)
   }
 
   destroy(): void {

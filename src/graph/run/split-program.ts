@@ -7,7 +7,7 @@ import type { Prepared, TracedStep } from '../plan/prepare.ts'
 import {
   type CheckedInputs,
   checkInputs,
-  checkScalars,
+  checkRun,
   copyInputs,
   fillScalars,
   noTimes,
@@ -205,8 +205,7 @@ export class SplitProgram implements StepProgram {
   }
 
   check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {
-    checkInputs(this.prepared, inputs)
-    checkScalars(this.prepared, scalars)
+    checkRun(this.prepared, inputs, scalars)
   }
 
   destroy(): void {

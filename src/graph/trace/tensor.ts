@@ -82,6 +82,15 @@ export abstract class Tensor {
     )
   }
 
+  /** Throws in JavaScript's operators, which see an object and no numbers: `x * 2`, `loss > 2`. In a text: its shape and type. errors: `graph.misuse`. */
+  [Symbol.toPrimitive](hint: 'string' | 'number' | 'default'): string {
+    if (hint === 'string') return `a tensor ${formatShape(this.shape)} of ${this.dtype}`
+    throw new TabringError(
+      'graph.misuse',
+      "Tensor: JavaScript's operators do not work on tensors. Write x.mul(2) for x * 2, x.gt(2) for x > 2, and where(condition, a, b) for condition ? a : b. To read a value, return the tensor from the step.",
+    )
+  }
+
   // --- elementwise; shapes broadcast by NumPy's rules ---
 
   add(other: Operand): Tensor {

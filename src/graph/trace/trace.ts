@@ -15,6 +15,7 @@ import type {
   StepMeetings,
   Tally,
 } from './exchange.ts'
+import type { IndexBound } from './index-bounds.ts'
 import type { Parameter } from './parameter.ts'
 import { Region } from './region.ts'
 import { Alike } from './settings-check.ts'
@@ -152,6 +153,12 @@ export class ScalarBlock {
     return this.#sources[slot]()
   }
 
+  /** What a slot would hold in a run that is given these. */
+  valueFor(slot: ScalarSlot, given: Readonly<Record<string, number>>): number {
+    const named = [...this.#named].find(([, entry]) => entry.slot.slot === slot.slot)
+    return named ? (given[named[0]] ?? named[1].initial) : this.value(slot)
+  }
+
   has(name: string): boolean {
     return this.#named.has(name)
   }
@@ -263,6 +270,8 @@ export class Trace {
   /** Values that runs are refused for. */
   readonly checks: OutputCheck[] = []
   readonly accumulation: Accumulation | undefined
+  /** Indices that runs check where they are given on the host. */
+  readonly bounds: IndexBound[] = []
   /** Losses that are means over what counts, and those of them that `backward` began from. */
   readonly means = new Map<GraphValue, MeanOver>()
   readonly meansBehind = new Set<MeanOver>()

@@ -150,6 +150,36 @@ describe('accuracy', () => {
     program.destroy()
   })
 
+  test('counts of equal outputs that of the lower class as the larger', async () => {
+    const program = await compile(
+      ({ output, target }) => {
+        const [first, second] = accuracy(output, target, { topk: [1, 2] })
+        return { first, second }
+      },
+      types,
+      { device: 'cpu' },
+    )
+    const equal = Float32Array.of(1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1)
+    const { first, second } = await program.run({
+      output: equal,
+      target: Int32Array.of(0, 1, 2, 2),
+    })
+    expect([first[0], second[0]]).toEqual([25, 75])
+    program.destroy()
+  })
+
+  test.each([0, 4, 1.5, -1, '2'])('refuses topk %j of 3 classes', async (topk) => {
+    const compiling = compile(
+      ({ output, target }) => ({ a: accuracy(output, target, { topk: topk as number })[0] }),
+      types,
+      { device: 'cpu' },
+    )
+    await expect(compiling).rejects.toMatchObject({
+      code: 'shape.unsupported',
+      message: `accuracy: topk must be from 1 to the number of classes, 3, got ${JSON.stringify(topk)}. Leave it out, or choose a smaller one.`,
+    })
+  })
+
   test('of no rows is 0; one k needs no list', async () => {
     const program = await compile(
       ({ output, target }) => ({ none: accuracy(output, target, { topk: 2 })[0] }),

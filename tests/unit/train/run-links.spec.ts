@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
-import type { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { type LinkSources, RunLinks } from '../../../src/trainer/loop/run-links.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 
-const sentBytes = (groups: readonly CollectiveGroup[]) =>
+const sentBytes = (groups: readonly ProcessGroup[]) =>
   Math.max(...groups.map((group) => group.stats().payloadBytesSent))
 
 /** What all ranks settle, and how much one has sent for it at most. */
