@@ -128,6 +128,7 @@ export {
 export type { JoinOptions } from './ddp/data-parallel/uneven-inputs.ts'
 export { paramDigest } from './ddp/hashes/param-digest.ts'
 export { ReplicaCheck } from './ddp/hashes/replica-check.ts'
+export type { Aggregation } from './ddp/hooks/aggregate.ts'
 export {
   allreduceHook,
   bf16CompressHook,
@@ -139,6 +140,7 @@ export {
 export type { GradBucket } from './ddp/hooks/grad-bucket.ts'
 export type { HookState, HookStateDict } from './ddp/hooks/hook-state.ts'
 export { type Int8Options, Int8State, int8CompressHook } from './ddp/hooks/int8-hook.ts'
+export type { LeftOut, Trust } from './ddp/hooks/left-out.ts'
 export {
   type PowerSgdOptions,
   PowerSgdState,

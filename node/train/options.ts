@@ -152,6 +152,22 @@ function defineCommand(): Command {
       `learning rate (default: ${listed(({ models }) => Object.entries(models).map(([name, { lr }]) => `${name} ${lr}`))})`,
       positiveNumber(true),
     )
+    .addOption(
+      new Option(
+        '--aggregation <how>',
+        "how the ranks' gradients become one: all but the mean count each rank the same, and a few wrong ones cannot decide it",
+      )
+        .choices(['mean', 'clipped', 'trimmedMean', 'median'])
+        .default('mean'),
+    )
+    .addOption(
+      new Option(
+        '--trust <whom>',
+        'strangers: gradients that are not numbers, or far larger than those of the others, do not count in a step',
+      )
+        .choices(['members', 'strangers'])
+        .default('members'),
+    )
     .option(
       '--clip-norm <x>',
       'scale gradients down to this norm where it is larger (default: none)',

@@ -1,5 +1,6 @@
 import cliProgress from 'cli-progress'
 import type { Metric } from '../../src/trainer/settings/demo-meta.ts'
+import { formatRanks } from '../../src/util/format-ranks.ts'
 import type { Output } from '../output.ts'
 import { Rate } from '../rate.ts'
 import type { RankResult, TabEvent } from './tab-group.ts'
@@ -38,10 +39,11 @@ export function makeReporter(settings: ReportSettings, output: Output, error: Ou
     : new LineReporter(settings, output, error)
 }
 
-/** Which events are reported: those of rank 0, those of a rank that waits for others, and once what all ranks have found, and who waits outside. */
+/** Which events are reported: those of rank 0, those of a rank that waits for others, and once what all ranks have found, who waits outside, and whose gradients do not count. */
 class Told {
   readonly #unlike = new Set<string>()
   readonly #waiting = new Set<string>()
+  readonly #leftOut = new Set<number>()
 
   takes(event: TabEvent): boolean {
     if (event.event === 'undecided') return true
@@ -49,6 +51,11 @@ class Told {
       const isNew = event.rank === 0 && event.why !== null && !this.#waiting.has(event.who)
       if (isNew) this.#waiting.add(event.who)
       return isNew
+    }
+    if (event.event === 'leftOut') {
+      const news = event.rank === 0 ? event.ranks.filter((rank) => !this.#leftOut.has(rank)) : []
+      for (const rank of news) this.#leftOut.add(rank)
+      return news.length > 0
     }
     if (event.event !== 'unlike') return event.rank === 0
     // All find the same, and rank 0 may be lost before it says so.
@@ -91,7 +98,16 @@ class JsonReporter implements Reporter {
       const { step, epoch, loss, metric, value } = event
       this.#print({ event: 'evaluation', step, epoch, loss, metric, value, rank: 0 })
     }
-    const told = ['resumed', 'checkpoint', 'regrouped', 'unlike', 'undecided', 'waits', 'state']
+    const told = [
+      'resumed',
+      'checkpoint',
+      'regrouped',
+      'unlike',
+      'undecided',
+      'waits',
+      'state',
+      'leftOut',
+    ]
     if (told.includes(event.event)) this.#print(event)
   }
 
@@ -187,6 +203,10 @@ abstract class PeopleReporter implements Reporter {
       this.note(`continuing from step ${event.step}, world size ${event.worldSize}`)
     if (event.event === 'waits') this.note(`a new tab waits: ${event.why}`)
     if (event.event === 'state') this.#state(event)
+    if (event.event === 'leftOut')
+      this.note(
+        `the gradients of ${formatRanks(event.ranks)} do not count in a step: not numbers, or far larger than those of the others`,
+      )
     if (event.event === 'unlike') this.note(`after step ${event.step}: ${event.text}`)
     if (event.event === 'checkpoint') {
       this.#latest = event.name

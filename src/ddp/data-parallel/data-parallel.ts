@@ -9,11 +9,14 @@ import { measureOnce, measuringKeys } from '../../peer/group/measure-links.ts'
 import type { DeviceSpec } from '../../util/device.ts'
 import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
-import { checkFlag, checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { checkChoice, checkFlag, checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { ReplicaCheck } from '../hashes/replica-check.ts'
+import { type Aggregation, aggregations } from '../hooks/aggregate.ts'
 import { setupKeys } from '../hooks/collective-keys.ts'
 import type { CommHook } from '../hooks/comm-hooks.ts'
 import { HookState } from '../hooks/hook-state.ts'
+import { type LeftOut, type Trust, trusts } from '../hooks/left-out.ts'
+import { RobustAggregation } from '../hooks/robust-aggregation.ts'
 import { broadcastTensors } from './broadcast-tensors.ts'
 import { bucketCapMbFor } from './bucket-size.ts'
 import { checkDevices, missingDevice } from './check-devices.ts'
@@ -56,6 +59,19 @@ export interface DistributedDataParallelOptions {
   overlap?: boolean
   /** Implies `findUnusedParameters`, as in PyTorch. Otherwise without effect, because every compiled step is static. */
   staticGraph?: boolean
+  /**
+   * How the ranks' gradients become one: `mean`, or one that few wrong gradients cannot decide: `median`, `trimmedMean` or `clipped` (see
+   * `aggregate`). All but the mean count each rank the same and need 3 ranks or more to be of use. Default `mean`.
+   */
+  aggregation?: Aggregation
+  /**
+   * `strangers`: a rank whose gradients are far larger than the others' is left out of the step, on all ranks the same, and `onLeftOut` names
+   * it. Default `members`: all count. With `strangers` or another aggregation than the mean, ranks whose gradients are not finite are left
+   * out too. See `RobustAggregation`.
+   */
+  trust?: Trust
+  /** With `trust` or `aggregation`: called on all ranks for each bucket of which ranks were left out. */
+  onLeftOut?: (found: LeftOut) => void
 }
 
 /** Options of `verifySync`. */
@@ -102,6 +118,9 @@ export class DistributedDataParallel extends Module {
       findUnusedParameters = false,
       overlap = true,
       staticGraph = false,
+      aggregation = 'mean',
+      trust = 'members',
+      onLeftOut,
     } = options
     const group = memberGroup('DistributedDataParallel', processGroup)
     this.#group = group
@@ -117,12 +136,17 @@ export class DistributedDataParallel extends Module {
       exchange.capBytes = bucketCapMb * 2 ** 20
       exchange.isCapGiven = true
     }
+    if (group.size > 1 && (aggregation !== 'mean' || trust !== 'members')) {
+      exchange.robust = new RobustAggregation({ aggregation, trust })
+      exchange.robust.onLeftOut = onLeftOut
+      exchange.hook = exchange.robust.reduce
+    }
     for (const parameter of parameters) parameter.exchange = exchange
     for (const buffer of buffers) buffer.exchange = broadcastBuffers ? exchange : undefined
     // How collectives travel is measured, unless the caller has said it.
     const isChosen = group.choice !== defaultChoice
     exchange.isChoiceGiven = isChosen
-    const settings = `bucketCapMb ${bucketCapMb ?? 'to be measured'}, firstBucketMb ${firstBucketMb ?? 'by default'}, broadcastBuffers ${broadcastBuffers}, findUnusedParameters ${exchange.findsUnused}, group.choice ${isChosen ? JSON.stringify(group.choice) : 'to be measured'}`
+    const settings = `bucketCapMb ${bucketCapMb ?? 'to be measured'}, firstBucketMb ${firstBucketMb ?? 'by default'}, broadcastBuffers ${broadcastBuffers}, aggregation ${aggregation}, trust ${trust}, findUnusedParameters ${exchange.findsUnused}, group.choice ${isChosen ? JSON.stringify(group.choice) : 'to be measured'}`
     const [checkKey, , broadcastKey] = setupKeys(group, 3)
     const measure = measureOnce(group, () => setupKeys(group, measuringKeys))
     const settle = async () => {
@@ -236,6 +260,12 @@ export class DistributedDataParallel extends Module {
     checkJoinOptions(options)
     const exchange = this.#exchange
     if (options.enable === false || exchange.size === 1) return fn()
+    if (exchange.robust) {
+      throw new TabringError(
+        'graph.misuse',
+        'join: ranks without batches would count as gradients of 0 with the options aggregation and trust. Give all ranks the same number of batches.',
+      )
+    }
     if (exchange.uneven) {
       throw new TabringError(
         'graph.misuse',
@@ -266,7 +296,9 @@ export class DistributedDataParallel extends Module {
     if (this.#exchange.hook) {
       throw new TabringError(
         'graph.misuse',
-        'registerCommHook: this model already has a hook. Combine the two in one function.',
+        this.#exchange.robust
+          ? 'registerCommHook: this model reduces gradients by its options aggregation and trust. Remove them, or the hook.'
+          : 'registerCommHook: this model already has a hook. Combine the two in one function.',
       )
     }
     if (typeof hook !== 'function') {
@@ -314,6 +346,9 @@ function checkDdpOptions(options: DistributedDataParallelOptions): void {
     findUnusedParameters: true,
     overlap: true,
     staticGraph: true,
+    aggregation: true,
+    trust: true,
+    onLeftOut: true,
   })
   const isSize = (mb: number) => mb > 0
   checkNumber(name, 'bucketCapMb', options.bucketCapMb, isSize, 'above 0')
@@ -323,6 +358,8 @@ function checkDdpOptions(options: DistributedDataParallelOptions): void {
   checkFlag(name, 'findUnusedParameters', options.findUnusedParameters)
   checkFlag(name, 'overlap', options.overlap)
   checkFlag(name, 'staticGraph', options.staticGraph)
+  checkChoice(name, 'aggregation', options.aggregation, aggregations)
+  checkChoice(name, 'trust', options.trust, trusts)
 }
 
 function checkJoinOptions(options: JoinOptions): void {

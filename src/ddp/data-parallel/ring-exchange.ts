@@ -32,6 +32,7 @@ import { formatRanks } from '../../util/format-ranks.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { keys, setupKeys } from '../hooks/collective-keys.ts'
 import { GradBucket } from '../hooks/grad-bucket.ts'
+import type { RobustAggregation } from '../hooks/robust-aggregation.ts'
 import { firstBucketBytesFor, mostFirstBytes } from './bucket-size.ts'
 
 /** A communication hook with its state. */
@@ -79,6 +80,8 @@ export class RingExchange implements GradientExchange {
   /** Whether the caller has chosen it. */
   isChoiceGiven = false
   hook: BoundHook | undefined
+  /** Whose hook that is, where the model has it by its options. */
+  robust: RobustAggregation | undefined
   /** How many `noSync` are under way: they may overlap. */
   pauses = 0
   readonly #group: CollectiveGroup
@@ -265,9 +268,9 @@ export class RingExchange implements GradientExchange {
       const told = new Float32Array(tail.length + weights.words.length)
       told.set(tail)
       told.set(weights.words, tail.length)
-      await this.#group.allReduce(told, this.#key(keys.tail))
-      tail.set(told.subarray(0, tail.length))
-      const sums = told.subarray(tail.length)
+      const all = await this.#sumOfTold(told, tail.length)
+      tail.set(all.subarray(0, tail.length))
+      const sums = all.subarray(tail.length)
       if (weights.differ(sums, this.size)) throw await this.#tellSettings(weights)
       // The first bucket's hook is called before the others', which wait for this.
       factor = weights.settle(sums)
@@ -289,6 +292,19 @@ export class RingExchange implements GradientExchange {
     }
     data.set(reduced)
     data.set(tail, elements)
+  }
+
+  async #sumOfTold(
+    own: Float32Array<ArrayBuffer>,
+    tailElements: number,
+  ): Promise<Float32Array<ArrayBuffer>> {
+    const key = this.#key(keys.tail)
+    if (this.robust) {
+      const all = await this.#group.allGatherConcat(own, key)
+      return this.robust.sumOf(all, tailElements, this.size)
+    }
+    await this.#group.allReduce(own, key)
+    return own
   }
 
   allGather(bucket: number, data: Float32Array<ArrayBuffer>, onstarted?: () => void) {

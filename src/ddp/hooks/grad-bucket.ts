@@ -193,6 +193,11 @@ export class GradBucket {
     )
   }
 
+  /** Returns every rank's numbers, one rank after another. All ranks pass as many. cost: N - 1 times their bytes. errors: `peer.*`. */
+  gatherNumbers(values: Float32Array<ArrayBuffer>): Promise<Float32Array<ArrayBuffer>> {
+    return this.#group.allGatherConcat(values, this.reserveKeys())
+  }
+
   /** Returns every rank's bytes, in rank order. cost: N - 1 times the longest. errors: `peer.*`. */
   gatherBytes(bytes: Uint8Array): Promise<Uint8Array[]> {
     return this.#group.allGatherBytes(bytes, this.reserveKeys(2))

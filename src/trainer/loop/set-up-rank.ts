@@ -120,7 +120,7 @@ export const aloneIn = ({ epoch, env }: Pick<ProcessGroup, 'epoch' | 'env'>): Pr
 
 /** Makes the task's model, and divides it over the ranks where the settings say so. */
 async function shareModel(
-  { config, task, data, runtime, bucketCapMb }: RankSetupOptions,
+  { config, task, data, runtime, bucketCapMb, onEvent }: RankSetupOptions,
   replicas: ProcessGroup,
 ): Promise<SharedModel> {
   manualSeed(config.seed)
@@ -140,6 +140,9 @@ async function shareModel(
     ...(config.bucketCapMb === undefined && {
       firstBucketMb: firstBucketBytesFor(bucketCapMb * 2 ** 20) / 2 ** 20,
     }),
+    aggregation: config.aggregation,
+    trust: config.trust,
+    onLeftOut: (found) => onEvent({ event: 'leftOut', ...found, rank: replicas.rank }),
   })
   await ddp.ready
   return replicated(ddp, ddp.module, ddp.processGroup)

@@ -30,6 +30,10 @@ export const trainConfigSchema = v.object({
   lr: v.optional(v.pipe(v.number(), v.finite(), v.minValue(0))),
   /** The norm of all gradients is scaled down to this at most. Undefined: nothing is clipped. */
   clipNorm: v.optional(v.pipe(v.number(), v.finite(), v.gtValue(0))),
+  /** How the gradients of the ranks become one: all but the mean count each rank the same, and few of them cannot decide it. */
+  aggregation: v.optional(v.picklist(['mean', 'clipped', 'trimmedMean', 'median']), 'mean'),
+  /** `strangers`: ranks whose gradients are far larger than those of the others are left out of a step. Undefined: `members`. */
+  trust: v.optional(v.picklist(['members', 'strangers'])),
   seed: v.optional(count(0), 0),
   /** `float16`: products under autocast, the loss scaled by a GradScaler. */
   precision: v.optional(v.picklist(['float32', 'float16']), 'float32'),
@@ -84,6 +88,14 @@ export type TrainConfigInput = Partial<v.InferInput<typeof trainConfigSchema>>
 /** The number of a run's last step, over so many training samples. */
 export const totalStepsOf = ({ steps, epochs, batchSize }: TrainConfig, samples: number): number =>
   steps ?? epochs * stepsPerEpoch(samples, batchSize)
+
+/** Whether a rank receives the gradients of each other one, and not only their sums or parts of a model. */
+export const seesEachRank = ({
+  exact,
+  parallel,
+  strategy,
+}: Pick<TrainConfig, 'exact' | 'parallel' | 'strategy'>): boolean =>
+  !exact && parallel === 'dp' && strategy === 'ddp'
 
 /** Whether ranks may save a run when they want to. Replicas that differ are no one run. */
 export const canBeSaved = ({ saves, strategy }: Pick<TrainConfig, 'saves' | 'strategy'>): boolean =>

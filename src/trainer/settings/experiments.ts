@@ -3,6 +3,7 @@ import { TabringError } from '../../util/errors.ts'
 import {
   givenData,
   pipelinesOf,
+  seesEachRank,
   type TrainConfig,
   type TrainConfigInput,
   trainConfigSchema,
@@ -107,6 +108,11 @@ export function configOf(demo: string, meta: DemoMeta, input: TrainConfigInput):
   if (apart) throw refused(apart, config[apart], "not available with the strategy 'alone'")
   const inexact = withExact(config)
   if (inexact) throw refused(inexact, config[inexact], 'not available with exact')
+  const unseen = withUnseenRanks(config)
+  if (unseen) {
+    const others = "exact, the strategy 'alone', sharded models and pipelines"
+    throw refused(unseen, config[unseen], `not available with ${others}`)
+  }
   const staged = withPipelines(config)
   if (staged) throw refused(staged, config[staged], 'not available with pipelines')
   return config
@@ -132,6 +138,15 @@ export const withExact = ({
   if (parallel !== 'dp') return 'parallel'
   if (partition !== 'shuffled') return 'partition'
   return tune ? 'tune' : undefined
+}
+
+/** A setting that needs the gradients of each rank, where ranks exchange only sums, or none. */
+export const withUnseenRanks = (
+  config: Pick<TrainConfig, 'aggregation' | 'trust' | 'exact' | 'strategy' | 'parallel'>,
+) => {
+  if (seesEachRank(config)) return undefined
+  if (config.aggregation !== 'mean') return 'aggregation'
+  return config.trust === 'strangers' ? 'trust' : undefined
 }
 
 /** A setting that does not go with replicas that differ: a file has one of them. */

@@ -101,6 +101,13 @@ export type RunEvent =
   /** A linked rank has been silent for some seconds, or is heard again. */
   | { event: 'silent'; who: number; isSilent: boolean; rank: number }
   | {
+      /** In the step under way, or one bucket of it: gradients of these ranks did not count, since some were not finite or far too large. */
+      event: 'leftOut'
+      ranks: readonly number[]
+      notFinite: readonly number[]
+      rank: number
+    }
+  | {
       /**
        * Told by every rank of an elastic run: after `step` one had lost its device and opened another; with `exact` also, ranks were found to
        * compute or to hold other bits than the run's.

@@ -17,7 +17,14 @@ import { saveText, saveUrl } from '../parts/save-file.ts'
 import { runActs } from '../run/run-acts.ts'
 import { queryOf } from '../settings/query.ts'
 import type { Acts } from '../state/acts.ts'
-import { canStart, checkedDraft, checkedWithout, isMaker, withTabs } from '../state/room-facts.ts'
+import {
+  canStart,
+  checkedDraft,
+  checkedWithout,
+  isMaker,
+  withTabs,
+  withTrust,
+} from '../state/room-facts.ts'
 import type { Download } from '../state/run.ts'
 import { isRunning } from '../state/run-facts.ts'
 import { continued } from '../state/save-facts.ts'
@@ -148,7 +155,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     if (!config || !canStart(store.snapshot)) return
     // The server takes one after the other: who is removed has no part in the start.
     for (const { id } of gone) member.remove(id)
-    member.start(config)
+    member.start(withTrust(config, store.snapshot))
   }
 
   const set: Acts['set'] = (key, value) => {

@@ -13,6 +13,7 @@ import {
   withAlone,
   withExact,
   withPipelines,
+  withUnseenRanks,
 } from '../../trainer/settings/experiments.ts'
 import { defaultDraftOf, isTransport, mostRanks, ranksOf } from './draft.ts'
 import {
@@ -92,6 +93,10 @@ export function checkDraft(
   if (apart) errors[apart] = 'Not available while the exchange is off'
   const inexact = withExact(whole)
   if (inexact) errors[inexact] = 'Not available with the same bits on any tabs'
+  const unseen = withUnseenRanks(whole)
+  if (unseen)
+    errors[unseen] =
+      'Not available with the same bits on any tabs, the exchange off, sharded models or pipelines'
   const staged = withPipelines(whole)
   if (staged) errors[staged] = 'Not available with pipelines'
   const needed = worldSize !== undefined && ranksNeeded(whole.parallel, worldSize)

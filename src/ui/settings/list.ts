@@ -67,6 +67,32 @@ export const settings: readonly Setting[] = [
     isAdvanced: true,
   },
   {
+    key: 'trust',
+    label: 'Other tabs',
+    kind: 'choice',
+    choices: [
+      ['', 'automatic: trusted on this computer, strangers in a network'],
+      ['members', 'trusted: all gradients count'],
+      ['strangers', 'strangers: far too large gradients do not count'],
+    ],
+    placeholder: () => 'automatic',
+    hint: 'Among strangers, the gradients of a tab do not count in a step where they are not numbers, or over 10 times as large as those of the others. The status names the tab. With whole replicas only.',
+    isAdvanced: true,
+  },
+  {
+    key: 'aggregation',
+    label: 'Combine gradients by',
+    kind: 'choice',
+    choices: [
+      ['mean', 'their mean'],
+      ['clipped', 'a mean with clipped distances'],
+      ['trimmedMean', 'the mean without the extremes'],
+      ['median', 'their median'],
+    ],
+    hint: 'All but the mean keep few tabs with wrong gradients from deciding the result, need 3 tabs or more, and learn less from data that differs between tabs. With whole replicas only.',
+    isAdvanced: true,
+  },
+  {
     key: 'parallel',
     label: 'Parallel',
     kind: 'choice',

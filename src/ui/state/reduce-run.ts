@@ -91,6 +91,17 @@ function inGroup(run: Run, { epoch, rank, worldSize, members, links }: Assignmen
 const nameIn = ({ members }: Run, life: string): string =>
   members.find(({ id }) => id === memberOf(life))?.name ?? life
 
+/** Counts a step once, of however many buckets. */
+function withLeftOut({ leftOut, members, step }: Run, ranks: readonly number[]): Run['leftOut'] {
+  const counted = { ...leftOut }
+  for (const rank of ranks) {
+    const name = members[rank]?.name ?? `rank ${rank}`
+    const { steps = 0, newest = -1 } = counted[name] ?? {}
+    if (newest < step + 1) counted[name] = { steps: steps + 1, newest: step + 1 }
+  }
+  return counted
+}
+
 /** A person saves, in a run and behind its end. */
 function withSaving(run: Run, { saving, file }: Extract<RunAction, { type: 'saving' }>): Run {
   if (!file) return { ...run, saving }
@@ -124,6 +135,8 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'dealt':
       run.log.add(event)
       return { ...run, dealt: { samples: event.samples, step: event.step } }
+    case 'leftOut':
+      return { ...run, leftOut: withLeftOut(run, event.ranks) }
     case 'unlike': {
       run.log.add(event)
       const { step, text, isLasting, ranks } = event

@@ -1,8 +1,9 @@
 import type { Lobby, LobbyMember } from '../../peer/room/messages.ts'
-import { isElasticWith, type TrainConfig } from '../../trainer/settings/config.ts'
+import { isElasticWith, seesEachRank, type TrainConfig } from '../../trainer/settings/config.ts'
 import { type CheckedDraft, checkDraft, type GivenFacts } from '../settings/check.ts'
 import type { Run } from './run.ts'
 import { isRunning } from './run-facts.ts'
+import { outsideLinks } from './server-facts.ts'
 import type { Snapshot } from './snapshot.ts'
 
 /** What views ask of the room. */
@@ -74,6 +75,17 @@ export function withTabs({ lobby }: Snapshot, ids: readonly string[]): LobbyMemb
 /** The form's settings, judged for the room without some members and their tabs. */
 export const checkedWithout = (snapshot: Snapshot, ids: readonly string[]): CheckedDraft =>
   checkedDraft(snapshot, (snapshot.lobby?.members.length ?? 0) - withTabs(snapshot, ids).length)
+
+/** The settings as they start: where other machines can join, other tabs are strangers unless a person trusts them. */
+export function withTrust(
+  config: Partial<TrainConfig>,
+  { invite, server }: Pick<Snapshot, 'invite' | 'server'>,
+): Partial<TrainConfig> {
+  const { exact = false, parallel = 'dp', strategy = 'ddp', trust } = config
+  const isOpen = invite !== '' && outsideLinks(invite, server).length > 0
+  if (trust || !isOpen || !seesEachRank({ exact, parallel, strategy })) return config
+  return { ...config, trust: 'strangers' }
+}
 
 /** What this tab has of the data that a person gave to the draft's demo. */
 export const givenFacts = ({

@@ -178,7 +178,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       ]
       return {
         ...say(
-          `${how}${resumedWords(run)}${changeWords(run)}${waits ? ` A new tab waits: ${waits}` : ''}${stateWords(run)}${unlikeWords(run)}${silentWords(run)}${lost}`,
+          `${how}${resumedWords(run)}${changeWords(run)}${waits ? ` A new tab waits: ${waits}` : ''}${stateWords(run)}${unlikeWords(run)}${leftOutWords(run)}${silentWords(run)}${lost}`,
         ),
         ...(differences.length > 0 && {
           more: { summary: 'What differs', text: differences.join('; ') },
@@ -211,6 +211,15 @@ function undecidedStatus({ missing, hadMore, step }: NonNullable<Run['undecided'
     text: `${missing.join(', ')} ${why} ${next} If ${trains} on elsewhere, continuing here makes a second run. Check ${tab} before you continue without ${it}.`,
   }
 }
+
+/** Whose gradients did not count. */
+const leftOutWords = ({ leftOut }: Run): string =>
+  Object.entries(leftOut)
+    .map(
+      ([name, { steps, newest }]) =>
+        ` The gradients of ${name} did not count in ${formatMany(steps, 'step')}, last in step ${newest}: they were not numbers, or far larger than those of the others.`,
+    )
+    .join('')
 
 /** Who has not answered for seconds: soon the run continues, or ends, without them. */
 function silentWords(run: Run): string {

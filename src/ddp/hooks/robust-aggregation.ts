@@ -1,0 +1,91 @@
+import { wordInTail } from '../../graph/trace/bucket.ts'
+import { type Aggregation, aggregate } from './aggregate.ts'
+import type { GradBucket } from './grad-bucket.ts'
+import { type LeftOut, LeftOutRanks, type Trust } from './left-out.ts'
+
+export interface RobustOptions {
+  readonly aggregation: Aggregation
+  readonly trust: Trust
+}
+
+/**
+ * Reduces gradients so that a rank that sends wrong ones does not decide the result.
+ *
+ * Each rank gets all ranks' gradients of the range that it updates, and all learn every rank's norm. Some are left out (`LeftOutRanks`); the
+ * rest is aggregated, each rank counting the same.
+ * It does not protect the range that a lying rank updates itself, nor from ranks that work together and are half of all or more.
+ * cost: the bytes of a plain reduce-scatter, and 4 N for each bucket; N gradients of a range on the host.
+ */
+export class RobustAggregation {
+  /** Called on all ranks, once for each bucket of which ranks were left out. */
+  onLeftOut: ((found: LeftOut) => void) | undefined
+  readonly #aggregation: Aggregation
+  readonly #leftOut: LeftOutRanks
+  /** By bucket. */
+  readonly #centers = new Map<number, Float32Array>()
+
+  constructor({ aggregation, trust }: RobustOptions) {
+    this.#aggregation = aggregation
+    this.#leftOut = new LeftOutRanks(trust)
+  }
+
+  /** The communication hook. */
+  readonly reduce = async (bucket: GradBucket): Promise<Float32Array> => {
+    const aggregation = this.#aggregation
+    const values = bucket.buffer()
+    const parts = await bucket.allToAllRanges(({ start, end }) => bytesOf(values.slice(start, end)))
+    const ranks = parts.map(floatsOf)
+    const table = await bucket.gatherNumbers(Float32Array.from(ranks, normOf))
+    const { size } = bucket
+    const norms = Array.from({ length: size }, (_, rank) => {
+      let sum = 0
+      for (let owner = 0; owner < size; owner++) sum += table[owner * size + rank] ** 2
+      return Math.sqrt(sum)
+    })
+    const found = this.#leftOut.judge(bucket.index(), norms)
+    if (found.ranks.length > 0) this.onLeftOut?.(found)
+    const kept = ranks.filter((_, rank) => !found.ranks.includes(rank))
+    const index = bucket.index()
+    const own = aggregate(aggregation, kept, this.#centers.get(index))
+    if (aggregation === 'clipped' && own.every(Number.isFinite)) this.#centers.set(index, own)
+    const result = Float32Array.from(values)
+    result.set(own, bucket.ownRange().start)
+    return result
+  }
+
+  /**
+   * The sum of what each rank tells along with the first bucket: a bucket's tail, then words. A rank that tells of an output that is not finite
+   * counts as the mean of the others. `all`: in rank order.
+   */
+  sumOf(all: Float32Array, tailElements: number, size: number): Float32Array<ArrayBuffer> {
+    const length = all.length / size
+    const sums = new Float32Array(length)
+    const counts = Array.from({ length: size }, (_, rank) =>
+      all.subarray(rank * length, rank * length + tailElements).every(Number.isFinite),
+    )
+    const { length: count } = counts.filter(Boolean)
+    const isMended = 2 * count > size
+    for (let rank = 0; rank < size; rank++) {
+      const told = all.subarray(rank * length, (rank + 1) * length)
+      for (let i = 0; i < length; i++) {
+        if (i < tailElements && isMended && !counts[rank]) continue
+        sums[i] += told[i]
+      }
+    }
+    if (isMended) for (let i = 0; i < wordInTail; i++) sums[i] *= size / count
+    return sums
+  }
+}
+
+const bytesOf = ({ buffer, byteOffset, byteLength }: Float32Array<ArrayBuffer>) =>
+  new Uint8Array(buffer, byteOffset, byteLength)
+
+/** A copy, which begins at a whole number of elements. */
+const floatsOf = (bytes: Uint8Array): Float32Array<ArrayBuffer> =>
+  new Float32Array(bytes.slice().buffer)
+
+function normOf(values: Float32Array): number {
+  let sum = 0
+  for (let i = 0; i < values.length; i++) sum += values[i] * values[i]
+  return Math.sqrt(sum)
+}

@@ -1,0 +1,37 @@
+import type { GradBucket } from '../../src/ddp/hooks/grad-bucket.ts'
+
+/** Changes a rank's own gradients of a bucket in place. `other`: those of an honest rank, from this step or the one before. */
+export type Lie = (
+  gradients: Float32Array,
+  bucket: GradBucket,
+  other: Float32Array | undefined,
+) => void
+
+/** Keeps what it was given first, by bucket. */
+function stale(): Lie {
+  const first = new Map<number, Float32Array>()
+  return (gradients, bucket) => {
+    const kept = first.get(bucket.index())
+    if (kept) gradients.set(kept)
+    else first.set(bucket.index(), Float32Array.from(gradients))
+  }
+}
+
+/** One of each kind, new for each run. */
+export const liars: Readonly<Record<string, () => Lie>> = {
+  zero: () => (gradients) => void gradients.fill(0),
+  sign: () => (gradients) => {
+    for (let i = 0; i < gradients.length; i++) gradients[i] *= -8
+  },
+  scale: () => (gradients) => {
+    for (let i = 0; i < gradients.length; i++) gradients[i] *= 1000
+  },
+  stale,
+  copy: () => (gradients, _, other) => {
+    if (other) gradients.set(other)
+  },
+  'one large coordinate': () => (gradients) => {
+    gradients[0] = 1e4
+  },
+  'not a number': () => (gradients) => void gradients.fill(Number.NaN),
+}
