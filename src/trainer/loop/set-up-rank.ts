@@ -141,7 +141,7 @@ async function shareModel(
       firstBucketMb: firstBucketBytesFor(bucketCapMb * 2 ** 20) / 2 ** 20,
     }),
     aggregation: config.aggregation,
-    trust: config.trust,
+    trust: config.trust === 'strangers' ? 'strangers' : 'members',
     onLeftOut: (found) => onEvent({ event: 'leftOut', ...found, rank: replicas.rank }),
   })
   await ddp.ready

@@ -32,8 +32,11 @@ export const trainConfigSchema = v.object({
   clipNorm: v.optional(v.pipe(v.number(), v.finite(), v.gtValue(0))),
   /** How the gradients of the ranks become one: all but the mean count each rank the same, and few of them cannot decide it. */
   aggregation: v.optional(v.picklist(['mean', 'clipped', 'trimmedMean', 'median']), 'mean'),
-  /** `strangers`: ranks whose gradients are far larger than those of the others are left out of a step. Undefined: `members`. */
-  trust: v.optional(v.picklist(['members', 'strangers'])),
+  /**
+   * `strangers`: ranks whose gradients are far larger than those of the others are left out of a step. `auto`: `members`, unless the page that
+   * starts the run has chosen otherwise.
+   */
+  trust: v.optional(v.picklist(['auto', 'members', 'strangers']), 'auto'),
   seed: v.optional(count(0), 0),
   /** `float16`: products under autocast, the loss scaled by a GradScaler. */
   precision: v.optional(v.picklist(['float32', 'float16']), 'float32'),

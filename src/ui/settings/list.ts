@@ -71,11 +71,10 @@ export const settings: readonly Setting[] = [
     label: 'Other tabs',
     kind: 'choice',
     choices: [
-      ['', 'automatic: trusted on this computer, strangers in a network'],
+      ['auto', 'automatic: trusted on this computer, strangers in a network'],
       ['members', 'trusted: all gradients count'],
       ['strangers', 'strangers: far too large gradients do not count'],
     ],
-    placeholder: () => 'automatic',
     hint: 'Among strangers, the gradients of a tab do not count in a step where they are not numbers, or over 10 times as large as those of the others. The status names the tab. With whole replicas only.',
     isAdvanced: true,
   },

@@ -81,9 +81,9 @@ export function withTrust(
   config: Partial<TrainConfig>,
   { invite, server }: Pick<Snapshot, 'invite' | 'server'>,
 ): Partial<TrainConfig> {
-  const { exact = false, parallel = 'dp', strategy = 'ddp', trust } = config
+  const { exact = false, parallel = 'dp', strategy = 'ddp', trust = 'auto' } = config
   const isOpen = invite !== '' && outsideLinks(invite, server).length > 0
-  if (trust || !isOpen || !seesEachRank({ exact, parallel, strategy })) return config
+  if (trust !== 'auto' || !isOpen || !seesEachRank({ exact, parallel, strategy })) return config
   return { ...config, trust: 'strangers' }
 }
 

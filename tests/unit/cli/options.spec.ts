@@ -39,7 +39,7 @@ test('every option arrives', () => {
     '--nproc-per-node 3 --data some/dir --model cnn --epochs 2 --steps 7 --batch-size 30 --optimizer sgd --lr 0.1 --seed 5 ' +
     '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5 ' +
     '--demo digits --precision float16 --strategy alone --parallel dp --partition own-slice --evaluate-every 3 ' +
-    '--no-elastic --virtual-workers 5 --clip-norm 1.5 --device cpu --debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
+    '--no-elastic --virtual-workers 5 --clip-norm 1.5 --aggregation mean --trust members --device cpu --debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
   expect(optionsOf(...argv.split(' '))).toEqual({
     worldSize: 3,
     dataFolder: 'some/dir',
@@ -70,6 +70,8 @@ test('every option arrives', () => {
       elastic: false,
       virtualWorkers: 5,
       clipNorm: 1.5,
+      aggregation: 'mean',
+      trust: 'members',
       evaluateEvery: 3,
       exact: false,
       saves: 'none',
@@ -237,6 +239,10 @@ test.each([
   ['--exact --strategy alone', 'strategy: not available with exact, got alone'],
   ['--exact --parallel fsdp', 'parallel: not available with exact, got fsdp'],
   ['--exact --partition own-slice', 'partition: not available with exact, got own-slice'],
+  ['--exact --trust strangers', 'trust: not available with exact, the strategy'],
+  ['--strategy alone --aggregation median', 'aggregation: not available with exact, the strategy'],
+  ['--parallel fsdp --aggregation clipped', 'aggregation: not available with exact, the strategy'],
+  ['--trust nobody', '--trust: expected members or strangers, got "nobody".'],
   ['--parallel pp=2 --clip-norm 1', 'clipNorm: not available with pipelines, got 1'],
   ['--clip-norm 0', '--clip-norm: '],
   ['--exact --tune', 'tune: not available with exact, got true'],

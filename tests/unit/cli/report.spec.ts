@@ -245,6 +245,24 @@ test.each([
   expect(lines.map((line) => JSON.parse(line))).toEqual(isJson ? told : [])
 })
 
+test.each([
+  ['json', true],
+  ['lines', false],
+])('reports once whose gradients do not count: %s', (_, isJson) => {
+  const output = new Memory()
+  const error = new Memory()
+  const reporter = makeReporter({ isJson, worldSize: 3, epochs: 1, metric }, output, error)
+  const first = { event: 'leftOut', ranks: [2], notFinite: [], rank: 0 } as const
+  for (const rank of [1, 0, 0]) reporter.event({ ...first, rank })
+  const lines = output.text.split('\n').filter(Boolean)
+  expect(lines.map((line) => JSON.parse(line))).toEqual(isJson ? [first] : [])
+  expect(error.text).toBe(
+    isJson
+      ? ''
+      : 'train: the gradients of rank 2 do not count in a step: not numbers, or far larger than those of the others\n',
+  )
+})
+
 test('says once why a tab waits outside, and how much of the state has gone to new tabs', () => {
   const output = new Memory()
   const error = new Memory()

@@ -392,6 +392,17 @@ describe('a run', () => {
     expect(more).toBeUndefined()
   })
 
+  it('says in how many steps the gradients of a tab did not count, once for all buckets of a step', () => {
+    const leftOut = { event: 'leftOut', ranks: [1], notFinite: [1], rank: 0 } as const
+    const hear = (run: Snapshot) =>
+      play(run, ...[1, 2].map((atMs) => ({ type: 'event', atMs, event: leftOut }) as const))
+    const once = hear(training(3, 60))
+    const { name } = once.run!.members[1]
+    expect(statusOf(once).text).toContain(
+      ` The gradients of ${name} did not count in 1 step, last in step 61: they were not numbers, or far larger than those of the others.`,
+    )
+  })
+
   it('ends well, can be started again, and the new run begins empty', () => {
     const done = play(
       training(3, 540),

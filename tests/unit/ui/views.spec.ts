@@ -16,6 +16,7 @@ import { browserName } from '../../../src/ui/room/browser-name.ts'
 import { DrawPace, snapshotsPerSec } from '../../../src/ui/state/draw-pace.ts'
 import { isProgressOnly } from '../../../src/ui/state/progress-actions.ts'
 import { chordsOf, ringOf } from '../../../src/ui/state/rates.ts'
+import { withTrust } from '../../../src/ui/state/room-facts.ts'
 import { noFacts, outsideLinks } from '../../../src/ui/state/server-facts.ts'
 import type { Action, Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { Store, type Surface } from '../../../src/ui/state/store.ts'
@@ -178,6 +179,23 @@ describe('the link for others', () => {
       ])
       expect(outsideLinks(at(origin), noFacts)).toEqual([])
     },
+  )
+})
+
+describe('trust', () => {
+  const lanUrls = ['https://192.168.1.20:5173/']
+  const open = { invite: 'https://localhost/#room=12&key=ab', server: { ...noFacts, lanUrls } }
+
+  it('makes other tabs strangers where the page is served to a network, unless a person trusts them', () => {
+    expect(withTrust({ lr: 1 }, open)).toEqual({ lr: 1, trust: 'strangers' })
+    expect(withTrust({ trust: 'members' }, open)).toEqual({ trust: 'members' })
+    expect(withTrust({ lr: 1 }, { ...open, server: noFacts })).toEqual({ lr: 1 })
+    expect(withTrust({ lr: 1 }, { ...open, invite: '' })).toEqual({ lr: 1 })
+  })
+
+  it.each([{ exact: true }, { parallel: 'fsdp' }, { strategy: 'alone' }] as const)(
+    'leaves settings as they are where ranks do not see the gradients of each: %j',
+    (config) => expect(withTrust(config, open)).toEqual(config),
   )
 })
 
