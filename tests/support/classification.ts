@@ -145,3 +145,17 @@ export function endAll(ranks: readonly ClassifyingRank[]): void {
     program.destroy()
   }
 }
+
+/** The loss of one step, by rank, each on its own samples. */
+export async function lossesOfStep(
+  runtime: AnyRuntime,
+  options: ClassifierOptions,
+): Promise<{ readonly losses: number[]; readonly parameters: number[][] }> {
+  const ranks = await classifiers(3, runtime, undefined, options)
+  const outputs = await Promise.all(
+    ranks.map(({ program }, rank) => program.run(samplesOf(rank * rows))),
+  )
+  const parameters = await parametersOf(ranks)
+  endAll(ranks)
+  return { losses: outputs.map(({ loss }) => loss![0]!), parameters }
+}

@@ -57,6 +57,11 @@ export interface DistributedDataParallelOptions {
    * are the same. It has no effect on the CPU device, whose backward leaves no time to send in.
    */
   overlap?: boolean
+  /**
+   * Whether scalar float outputs of steps that train this model, such as the loss, are means over the ranks, weighted as gradients are. All
+   * other outputs are the rank's own. False: so are scalars, as in PyTorch. Default true.
+   */
+  averageOutputs?: boolean
   /** Implies `findUnusedParameters`, as in PyTorch. Otherwise without effect, because every compiled step is static. */
   staticGraph?: boolean
   /**
@@ -117,6 +122,7 @@ export class DistributedDataParallel extends Module {
       broadcastBuffers = true,
       findUnusedParameters = false,
       overlap = true,
+      averageOutputs = true,
       staticGraph = false,
       aggregation = 'mean',
       trust = 'members',
@@ -131,6 +137,7 @@ export class DistributedDataParallel extends Module {
       firstBucketCapBytes: firstBucketMb && firstBucketMb * 2 ** 20,
       findsUnused: findUnusedParameters || staticGraph,
       overlaps: overlap,
+      averagesOutputs: averageOutputs,
     })
     if (bucketCapMb !== undefined) {
       exchange.capBytes = bucketCapMb * 2 ** 20
@@ -146,7 +153,7 @@ export class DistributedDataParallel extends Module {
     // How collectives travel is measured, unless the caller has said it.
     const isChosen = group.choice !== defaultChoice
     exchange.isChoiceGiven = isChosen
-    const settings = `bucketCapMb ${bucketCapMb ?? 'to be measured'}, firstBucketMb ${firstBucketMb ?? 'by default'}, broadcastBuffers ${broadcastBuffers}, aggregation ${aggregation}, trust ${trust}, findUnusedParameters ${exchange.findsUnused}, group.choice ${isChosen ? JSON.stringify(group.choice) : 'to be measured'}`
+    const settings = `bucketCapMb ${bucketCapMb ?? 'to be measured'}, firstBucketMb ${firstBucketMb ?? 'by default'}, broadcastBuffers ${broadcastBuffers}, averageOutputs ${averageOutputs}, aggregation ${aggregation}, trust ${trust}, findUnusedParameters ${exchange.findsUnused}, group.choice ${isChosen ? JSON.stringify(group.choice) : 'to be measured'}`
     const [checkKey, , broadcastKey] = setupKeys(group, 3)
     const measure = measureOnce(group, () => setupKeys(group, measuringKeys))
     const settle = async () => {
@@ -345,6 +352,7 @@ function checkDdpOptions(options: DistributedDataParallelOptions): void {
     broadcastBuffers: true,
     findUnusedParameters: true,
     overlap: true,
+    averageOutputs: true,
     staticGraph: true,
     aggregation: true,
     trust: true,
@@ -357,6 +365,7 @@ function checkDdpOptions(options: DistributedDataParallelOptions): void {
   checkFlag(name, 'broadcastBuffers', options.broadcastBuffers)
   checkFlag(name, 'findUnusedParameters', options.findUnusedParameters)
   checkFlag(name, 'overlap', options.overlap)
+  checkFlag(name, 'averageOutputs', options.averageOutputs)
   checkFlag(name, 'staticGraph', options.staticGraph)
   checkChoice(name, 'aggregation', options.aggregation, aggregations)
   checkChoice(name, 'trust', options.trust, trusts)

@@ -50,6 +50,7 @@ export interface RingExchangeOptions {
   readonly firstBucketCapBytes: number | undefined
   readonly findsUnused: boolean
   readonly overlaps: boolean
+  readonly averagesOutputs: boolean
 }
 
 /**
@@ -64,6 +65,7 @@ export class RingExchange implements GradientExchange {
   readonly parameters: readonly Parameter[]
   readonly findsUnused: boolean
   readonly overlaps: boolean
+  readonly averagesOutputs: boolean
   /** What the caller, or the run that is gone on with, has chosen for the first bucket. */
   firstCapBytes: number | undefined
   readonly programs = new Map<number, StepProgram>()
@@ -99,6 +101,7 @@ export class RingExchange implements GradientExchange {
     this.parameters = options.parameters
     this.findsUnused = options.findsUnused
     this.overlaps = options.overlaps
+    this.averagesOutputs = options.averagesOutputs
     this.firstCapBytes = options.firstBucketCapBytes
     this.#group = group
   }

@@ -84,7 +84,9 @@ export class SynchronizedUpdates {
     const isPaced = exchange.overlaps && prepared.joint.length === 0
     this.#queue = new PartQueue(prepared.updates.length, isPaced)
     this.#averaged = prepared.outputs.flatMap(({ type, isJoint }, index) =>
-      type.shape.length === 0 && type.dtype === 'f32' && !isJoint ? [index] : [],
+      exchange.averagesOutputs && type.shape.length === 0 && type.dtype === 'f32' && !isJoint
+        ? [index]
+        : [],
     )
     invariant(this.#averaged.length <= wordInTail, () => 'more scalar outputs than a tail holds')
     const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST

@@ -195,6 +195,8 @@ export interface GradientExchange<Parameter = unknown> extends StepMeetings {
   readonly findsUnused: boolean
   /** Whether a bucket is exchanged while later parts of backward run, or not before all have. */
   readonly overlaps: boolean
+  /** Whether scalar outputs become means over the ranks. */
+  readonly averagesOutputs: boolean
   /** False inside `noSync`: runs that begin now add up gradients and exchange nothing. */
   readonly isSynchronizing: boolean
   /** Inside `join`. */

@@ -12,6 +12,7 @@ import {
   type ClassifyingRank,
   classifiers,
   endAll,
+  lossesOfStep,
   parametersOf,
   samplesOf,
   train,
@@ -206,3 +207,27 @@ test('parameters that some ranks use are updated on all of them, others keep the
   for (const used of [0, 1, 2, 3]) expect(ends[0][used]).not.toEqual(first[used])
   expect(ends[0].slice(4)).toEqual(first.slice(4))
 })
+
+test('a loss is the mean over the ranks, and with averageOutputs: false the one of the rank', async () => {
+  const runtime = await testRuntime()
+  const mean = await lossesOfStep(runtime, {})
+  const own = await lossesOfStep(runtime, { averageOutputs: false })
+  expect(new Set(mean.losses).size).toBe(1)
+  const average = own.losses.reduce((sum, loss) => sum + loss, 0) / 3
+  expect(mean.losses[0]).toBeCloseTo(average, 5)
+  expect(own.parameters).toEqual(mean.parameters)
+})
+
+test.each(['mean', 'median', 'trimmedMean', 'clipped'] as const)(
+  'ranks that aggregate among strangers by %s learn, and hold the same bits',
+  async (aggregation) => {
+    const options = { aggregation, trust: 'strangers' } as const
+    const ranks = await classifiers(3, await testRuntime(), undefined, options)
+    const first = await train(ranks, 1)
+    const last = await train(ranks, 15, undefined, 1)
+    expect(last).toBeLessThan(0.7 * first)
+    const [one, ...others] = await parametersOf(ranks)
+    for (const other of others) expect(other).toEqual(one)
+    endAll(ranks)
+  },
+)

@@ -24,6 +24,7 @@ import {
   classifiers,
   classifiersOf,
   endAll,
+  lossesOfStep,
   parametersOf,
   train,
 } from '../../support/classification.ts'
@@ -499,4 +500,14 @@ test.each([false, true])(
 test('broadcastBuffers: false leaves each rank its own', async () => {
   const { alone, other, ranks } = await statistics({ broadcastBuffers: false })
   expect(ranks).toEqual([alone, other])
+})
+
+test('a loss is the mean over the ranks, and with averageOutputs: false the one of the rank', async () => {
+  const mean = await lossesOfStep(runtime, {})
+  const own = await lossesOfStep(runtime, { averageOutputs: false })
+  expect(new Set(mean.losses).size).toBe(1)
+  expect(new Set(own.losses).size).toBe(3)
+  const average = own.losses.reduce((sum, loss) => sum + loss, 0) / 3
+  expect(mean.losses[0]).toBeCloseTo(average, 5)
+  expect(own.parameters).toEqual(mean.parameters)
 })
