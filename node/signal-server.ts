@@ -8,9 +8,11 @@ import { proofText } from '../src/peer/room/secret.ts'
 import { type Limits, Rendezvous } from '../src/peer/server/rendezvous.ts'
 import type { RelaySockets } from '../src/peer/server/room-relay.ts'
 import { systemEnv } from '../src/util/env.ts'
+import { clientAddress } from './client-address.ts'
 import { closeReason } from './close-reason.ts'
 import { ownHosts } from './hosts.ts'
 import { type IceOptions, iceSource } from './ice/ice-source.ts'
+import { WaitingBytes } from './waiting-bytes.ts'
 
 /** What signaling needs of an HTTP server: node:http, node:https and Vite's servers all have it. */
 export interface UpgradeServer {
@@ -30,9 +32,13 @@ export interface SignalServerOptions {
   allowedOrigins?: readonly string[]
   /** Names of this machine besides those that it knows itself; see `ownHosts`. */
   hosts?: readonly string[]
-  /** Open sockets of one IP address. Every rank of `--nproc-per-node` comes from one address. */
+  /** Open sockets of one IP address, or one /64 of IPv6. Every rank of `--nproc-per-node` comes from one address. */
   maxConnectionsPerIp?: number
   maxConnections?: number
+  /** Whether a proxy in front of this server says who connects; see `clientAddress`. Default false. */
+  trustsProxy?: boolean
+  /** What may wait to be sent on all sockets together: above that, the one on which most waits is closed. units: bytes. Default 256 MiB. */
+  maxWaitingBytes?: number
   limits?: Partial<Limits>
   /** STUN and TURN servers that tabs are told of; default none. */
   ice?: IceOptions
@@ -52,6 +58,8 @@ export interface SignalServer {
 
 /** A reader that lets this much pile up is cut off. units: bytes. */
 const maxQueuedBytes = 4 * 1024 * 1024
+/** Of one message, as it comes: each piece costs far more memory than its bytes. A network cuts a message of 128 KiB into about 100. */
+const pieceLimits = { maxFragments: 256, maxBufferedChunks: 2_048 }
 /** How long a socket may take over the closing handshake. */
 const closeTimeoutMs = 2_000
 /** The same for one that has still to read what was relayed to it. */
@@ -68,7 +76,7 @@ export function attachSignaling(
   server: UpgradeServer,
   options: SignalServerOptions = {},
 ): SignalServer {
-  const maxConnections = options.maxConnections ?? 2_000
+  const { maxConnections = 2_000, maxWaitingBytes = 256 * 1024 * 1024, trustsProxy } = options
   // A relayed link is two sockets: 16 ranks of one address that are all linked to all have 240 besides their own.
   const maxConnectionsPerIp = options.maxConnectionsPerIp ?? (options.relay ? 768 : 256)
   const allowedOrigins = new Set(options.allowedOrigins ?? [])
@@ -77,14 +85,17 @@ export function attachSignaling(
   const log = options.log ?? (() => undefined)
   const iceServers = options.ice && iceSource('signaling', options.ice)
   const sockets = new Map<string, WebSocket>()
+  const waiting = new WaitingBytes()
   const socketsOfIp = new Map<string, number>()
   let isClosed = false
+  let isCutting = false
 
   const wss = new WebSocketServer({
     noServer: true,
     perMessageDeflate: false,
     // Up to twice the limit is read, so that the state machine can say in words what is too large.
     maxPayload: Math.max(2 * messageBytes, options.relay ? relayFrameBytes : 0),
+    ...pieceLimits,
   })
 
   const end = (socket: WebSocket, text: string) => {
@@ -94,11 +105,42 @@ export function attachSignaling(
     setTimeout(() => socket.terminate(), timeoutMs).unref()
   }
 
+  const write = (
+    id: string,
+    socket: WebSocket,
+    bytes: Uint8Array,
+    binary: boolean,
+    sent?: () => void,
+  ) => {
+    waiting.add(id, bytes.length)
+    socket.send(bytes, { binary }, () => {
+      waiting.sent(id, bytes.length)
+      sent?.()
+    })
+    if (waiting.total > maxWaitingBytes && !isCutting) cut(waiting.most!)
+  }
+
+  /** Ends a connection for the bytes that wait on it. One that is ending already has had its time to read why. */
+  const cut = (id: string) => {
+    const socket = sockets.get(id)!
+    if (socket.readyState === WebSocket.OPEN) {
+      const text = `${waiting.of(id)} bytes wait for this tab, the most of ${waiting.total} on this server, which holds at most ${maxWaitingBytes}. Connect again from a faster network.`
+      log(`signaling: ${id} closed: ${text}`)
+      isCutting = true
+      end(socket, text)
+      rendezvous.lost(id, text)
+      isCutting = false
+    } else {
+      socket.terminate()
+      waiting.forget(id)
+    }
+  }
+
   const relay: RelaySockets = {
     pass(id, bytes) {
       const socket = sockets.get(id)
       if (socket?.readyState !== WebSocket.OPEN) return
-      socket.send(bytes, () => rendezvous.passed(id, bytes.length))
+      write(id, socket, bytes, true, () => rendezvous.passed(id, bytes.length))
     },
     pause: (id) => sockets.get(id)?.pause(),
     resume: (id) => sockets.get(id)?.resume(),
@@ -117,7 +159,7 @@ export function attachSignaling(
           socket.terminate()
           return
         }
-        socket.send(JSON.stringify(message))
+        write(id, socket, Buffer.from(JSON.stringify(message)), false)
       },
       close(id, text) {
         const socket = sockets.get(id)
@@ -159,7 +201,7 @@ export function attachSignaling(
   }
 
   const accept = (socket: WebSocket, request: IncomingMessage) => {
-    const ip = request.socket.remoteAddress ?? 'unknown'
+    const ip = clientAddress(request, trustsProxy)
     socket.on('error', (error) => log(`signaling: ${ip}: ${error.message}`))
     const refused = admission(request, ip)
     if (refused) {
@@ -178,6 +220,7 @@ export function attachSignaling(
     })
     socket.on('close', (code, reason) => {
       sockets.delete(id)
+      waiting.forget(id)
       const left = socketsOfIp.get(ip)! - 1
       if (left === 0) socketsOfIp.delete(ip)
       else socketsOfIp.set(ip, left)
@@ -186,7 +229,7 @@ export function attachSignaling(
         `its signaling connection ended (${code}${reason.length ? `: ${reason}` : ''})`,
       )
     })
-    rendezvous.open(id)
+    rendezvous.open(id, ip)
   }
 
   const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => {

@@ -1,86 +1,15 @@
 import { spawn } from 'node:child_process'
 import { resolve } from 'node:path'
-import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
-import type { DeviceType } from '../src/util/device.ts'
+import { CommanderError } from 'commander'
 import { messageOf } from '../src/util/errors.ts'
 import { checked, launcherParameter } from '../src/util/switches.ts'
 import { ensureBuilt } from './build.ts'
 import { cpuSwitch, usageProblem } from './command-line.ts'
 import { checkDataFolder, idxMount } from './data-folder.ts'
-import { addIceFlags, type IceFlags, iceOptionsOf } from './ice/ice-flags.ts'
+import { iceOptionsOf } from './ice/ice-flags.ts'
 import { dataMount } from './mounts.ts'
-import { defaultPort, type Served, serve } from './serve.ts'
-
-interface StartFlags extends IceFlags {
-  port?: number
-  host?: boolean | string
-  data?: string
-  allowOrigin?: string[]
-  relay?: boolean
-  device?: DeviceType
-  visibleDevices?: string
-  open?: boolean
-  forceBuild?: boolean
-}
-
-const command = new Command('npm start --')
-  .description('Serves the training page together with the signaling server on one port.')
-  .option(
-    '-p, --port <number>',
-    `port (default: ${defaultPort}, or the next free one; a port given here must be free)`,
-    parsePort,
-  )
-  .option(
-    '--host [address]',
-    'accept other machines, over HTTPS; with an address: listen only on that one',
-  )
-  .option(
-    '--data <folder>',
-    `offer the four IDX files of this folder (plain or gzip) to the page, at ${dataMount}`,
-  )
-  .option(
-    '--allow-origin <url>',
-    'accept pages at this address, a tunnel or proxy to this server; may be repeated',
-    addOrigin,
-  )
-  .option(
-    '--relay',
-    'let tabs send their data through this server, encrypted end to end, where a network blocks WebRTC; anyone who can reach the port may use it',
-  )
-  .addOption(
-    new Option(
-      '--device <which>',
-      'device of the page in tabs of this machine: webgpu, or cpu, which is slow (default: webgpu)',
-    ).choices(['cpu', 'webgpu']),
-  )
-  .option(
-    '--visible-devices <list>',
-    'WebGPU devices that the page sees on this machine, renumbered from 0: 0,2',
-  )
-  .option('--open', 'open the page in the browser')
-  .option('--force-build', 'build the page even if it is up to date')
-addIceFlags(command)
-  .helpOption('-h, --help', 'show this help')
-  .exitOverride()
-  .configureOutput({ writeErr: () => undefined })
-
-function parsePort(text: string): number {
-  const port = Number(text)
-  if (!Number.isInteger(port) || port < 0 || port > 65_535) {
-    throw new InvalidArgumentError(`Expected a whole number from 0 to 65535, got "${text}".`)
-  }
-  return port
-}
-
-function addOrigin(text: string, origins: readonly string[] = []): string[] {
-  const url = URL.canParse(text) ? new URL(text) : null
-  if (!url || !/^https?:$/.test(url.protocol)) {
-    throw new InvalidArgumentError(
-      `Expected an address like https://name.example:8443, got "${text}".`,
-    )
-  }
-  return [...origins, url.origin]
-}
+import { type Served, serve } from './serve.ts'
+import { type StartFlags, startFlags } from './start-flags.ts'
 
 /** The page's address on this machine, with the data folder and the devices chosen where there are some. */
 function pageUrl(served: Served, { data, device, visibleDevices }: StartFlags): string {
@@ -134,7 +63,7 @@ function openBrowser(url: string): void {
 }
 
 async function main(): Promise<void> {
-  const flags = command.parse().opts<StartFlags>()
+  const flags = startFlags(process.argv.slice(2))
   const { visibleDevices } = flags
   const ice = iceOptionsOf(flags)
   if (visibleDevices !== undefined) checked('launcher', { visibleDevices })
@@ -149,6 +78,7 @@ async function main(): Promise<void> {
     signaling: {
       allowedOrigins: flags.allowOrigin ?? [],
       relay: flags.relay ?? false,
+      trustsProxy: flags.trustProxy ?? false,
       log: (line) => console.error(line),
       ...(ice && { ice }),
     },

@@ -51,7 +51,7 @@ export class LobbyTabs {
   come(name: string): LobbyTab {
     const tab = new LobbyTab(this, name)
     this.tabs.set(name, tab)
-    this.server.open(name)
+    this.server.open(name, name)
     return tab
   }
 

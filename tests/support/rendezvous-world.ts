@@ -34,6 +34,8 @@ export class RendezvousWorld {
   /** Connections that are not read. */
   readonly paused = new Set<string>()
   readonly server: Rendezvous
+  /** Each connection has its own, unless told otherwise. */
+  addressOf = (id: string): string => id
   /** Every message passes as JSON text, as it does on a socket. */
   constructor(
     custom: Partial<Record<keyof typeof limits, number>> = {},
@@ -72,7 +74,7 @@ export class RendezvousWorld {
 
   open(id: string): void {
     this.inboxes.set(id, [])
-    this.server.open(id)
+    this.server.open(id, this.addressOf(id))
   }
   say(id: string, message: ClientMessage): void {
     this.server.receive(id, JSON.stringify(message))

@@ -126,7 +126,7 @@ class FakeSocket implements SocketLike {
         return
       }
       this.readyState = 1
-      this.#server.open(this.id)
+      this.#server.open(this.id, this.id)
     })
   }
   send(text: string): void {

@@ -57,7 +57,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
-export const protocolVersion = 11
+export const protocolVersion = 12
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
@@ -89,6 +89,8 @@ export const limits = {
   /** Rooms of one server, and members of one room. */
   rooms: 1000,
   membersPerRoom: 64,
+  /** Open rooms that one address has made. */
+  roomsPerAddress: 8,
   /** Connections inside for the store alone. */
   guestsPerRoom: 64,
   /** From connecting to a valid `create` or `join`. */
@@ -104,6 +106,8 @@ export const limits = {
   /** The server pings this often and drops a connection that it has not heard from for `goneMs`. */
   pingMs: 5_000,
   goneMs: 15_000,
+  /** A room with one member and no run ends when nothing has changed in it for so long. */
+  idleMs: 3_600_000,
   /** Changes of a lobby within this time are told in one message. */
   lobbyDelayMs: 20,
   /** Lobbies that only tell what members changed about themselves are at least this far apart. */

@@ -20,6 +20,7 @@ export const refusals = [
   'not-the-host',
   'unknown-member',
   'removed',
+  'idle',
   'wrong-state',
   'wrong-epoch',
   'unknown-rank',

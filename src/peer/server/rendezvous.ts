@@ -45,6 +45,8 @@ export interface RendezvousHost {
 
 interface Connection {
   id: string
+  /** Of whoever opened it, as it counts for limits. */
+  address: string
   nonce: string
   /** Of store calls, and of all other messages. */
   callTokens: TokenBucket
@@ -87,12 +89,13 @@ export class Rendezvous {
 
   // --- what the owner of the sockets calls ---
 
-  /** A socket has opened. */
-  open(connectionId: string): void {
+  /** A socket has opened. `address`: whose it is, for the limits of one address. */
+  open(connectionId: string, address: string): void {
     invariant(!this.connections.has(connectionId), () => `connection ${connectionId} opened twice`)
     const { messagesPerSec, messageBurst, storeCallsPerSec, storeCallBurst } = this.limits
     const connection: Connection = {
       id: connectionId,
+      address,
       nonce: toHex(this.env.random(16)),
       callTokens: new TokenBucket(this.env, storeCallsPerSec, storeCallBurst),
       tokens: new TokenBucket(this.env, messagesPerSec, messageBurst),
@@ -263,7 +266,15 @@ export class Rendezvous {
       this.refuse(connection, 'server-full', text, 'create')
       return
     }
-    const room = new Room(message.room, message.authKey, {
+    const { address } = connection
+    const isOwn = ({ makerAddress }: Room) => makerAddress === address
+    const { roomsPerAddress } = this.limits
+    if ([...this.rooms.values()].filter(isOwn).length >= roomsPerAddress) {
+      const text = `${address} has made ${roomsPerAddress} rooms that are still open, as many as this server allows. Join one of them, or close all tabs of one and try again.`
+      this.refuse(connection, 'too-many', text, 'create')
+      return
+    }
+    const room = new Room(message.room, message.authKey, address, {
       env: this.env,
       limits: this.limits,
       send: (id, told) => this.send(id, told),
@@ -271,9 +282,9 @@ export class Rendezvous {
         const refused = this.connections.get(id)
         if (refused) this.refuse(refused, ...why)
       },
-      dismiss: (id, text) => {
+      dismiss: (id, code, text) => {
         const dismissed = this.connections.get(id)
-        if (dismissed) this.end(dismissed, 'removed', text, null, text)
+        if (dismissed) this.end(dismissed, code, text, null, text)
       },
       held: this.held,
       iceServers: (id) => this.iceServers(id),

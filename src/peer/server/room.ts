@@ -31,8 +31,8 @@ export interface RoomHost {
     isFatal?: boolean,
     call?: number,
   ): void
-  /** Ends the connection of a removed member, which is told so, and who then leaves with this text. */
-  dismiss(connectionId: string, text: string): void
+  /** Ends the connection of a member, which is told why, and who then leaves with this text. */
+  dismiss(connectionId: string, code: 'removed' | 'idle', text: string): void
   /** What the stores of all rooms hold together. */
   readonly held: { sizeBytes: number }
   /** For the links of one connection, with credentials that are fresh. */
@@ -70,10 +70,13 @@ export class Room {
   private dueLobby: { atMs: number; cancel: () => void } | null = null
   private hasUpdates = false
   private updatesToldAtMs = Number.NEGATIVE_INFINITY
+  private cancelIdle: () => void = () => undefined
 
   constructor(
     readonly id: string,
     readonly authKey: string,
+    /** Whose limits it counts for, also when its maker has left. */
+    readonly makerAddress: string,
     private readonly host: RoomHost,
   ) {
     this.store = new RoomStore({
@@ -134,10 +137,12 @@ export class Room {
     this.guests.add(connectionId)
     const id = toHex(this.host.env.random(8))
     this.host.send(connectionId, this.welcome(id))
+    this.watchIdle()
   }
 
   removeGuest(connectionId: string): void {
     this.guests.delete(connectionId)
+    this.watchIdle()
   }
 
   private welcome(id: string): ServerMessage {
@@ -241,6 +246,7 @@ export class Room {
   /** Guests may stay, and the next member makes the room its own. */
   private endWithoutMembers(): void {
     this.run.reset()
+    this.cancelIdle()
     this.dueLobby?.cancel()
     this.dueLobby = null
     this.proposed = null
@@ -251,7 +257,10 @@ export class Room {
   /** A message of a member, other than those by which it came. */
   receive(member: Member, message: RoomMessage): void {
     if (message.type === 'update') {
+      const { name, hidden } = member.info
       member.info = message.info
+      // What a tab measures of itself is no sign of a person.
+      if (message.info.name !== name || message.info.hidden !== hidden) this.watchIdle()
       this.lobbyChanged(true)
     } else if (message.type === 'propose') this.propose(member, message.settings)
     else if (message.type === 'handOver') this.handOver(member, message.id)
@@ -264,6 +273,7 @@ export class Room {
   private propose(member: Member, settings: JsonValue): void {
     if (!this.isFromMaker(member, 'propose', 'propose settings')) return
     this.proposed = settings
+    this.watchIdle()
     for (const one of this.members.slice(1)) this.send(one, { type: 'proposed', settings })
   }
 
@@ -328,7 +338,7 @@ export class Room {
     // It may come back, but not as the maker, unless it was that before this one.
     const ownClaim = this.claims.indexOf(maker.token ?? '')
     this.claims = this.claims.filter((claim, at) => at <= ownClaim || claim !== member.token)
-    if (member.connectionId !== null) this.host.dismiss(member.connectionId, text)
+    if (member.connectionId !== null) this.host.dismiss(member.connectionId, 'removed', text)
     else this.remove(member, text, 'removed')
   }
 
@@ -349,6 +359,19 @@ export class Room {
     run.start(plan, settings, isElastic)
   }
 
+  /** There is news. A member that is alone between runs leaves when none has come for long: the tab may be forgotten, and its room one of few. */
+  private watchIdle(): void {
+    this.cancelIdle()
+    const [alone, ...others] = this.members
+    if (!alone || others.length > 0 || this.guests.size > 0 || this.run.isOn) return
+    const { env, limits } = this.host
+    this.cancelIdle = env.after(limits.idleMs, () => {
+      const { connectionId } = alone
+      const text = `this room had one member and no news for ${limits.idleMs / 60_000} minutes, so the server ended it. Open its link again.`
+      if (connectionId !== null) this.host.dismiss(connectionId, 'idle', text)
+    })
+  }
+
   // --- telling ---
 
   /** Tells everyone soon; what a member says of itself (`isUpdate`) at most once in `lobbyUpdateMs`. */
@@ -357,6 +380,7 @@ export class Room {
     const soonMs = env.now() + limits.lobbyDelayMs
     const atMs = isUpdate ? Math.max(soonMs, this.updatesToldAtMs + limits.lobbyUpdateMs) : soonMs
     if (isUpdate) this.hasUpdates = true
+    else this.watchIdle()
     if (this.dueLobby && this.dueLobby.atMs <= atMs) return
     this.dueLobby?.cancel()
     const cancel = env.after(atMs - env.now(), () => this.tellLobby())

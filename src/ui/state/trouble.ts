@@ -151,6 +151,12 @@ function refused(error: SignalError): Trouble {
       )
       return { ...words, kind: 'removed', detail: null }
     }
+    case 'idle':
+      return say(
+        'The server has ended this room',
+        'This tab was alone in it for an hour, and nothing changed.',
+        'Try again: the same link opens the room again.',
+      )
     case 'unknown-room':
       return say(
         'This room is closed',

@@ -65,7 +65,7 @@ export interface RoomMemberOptions extends RunListener {
   onEnd?: (end: RunEnd) => void
   /** The compute worker has ended: this tab has left the room and can take part no more. */
   onDead?: (error: Error) => void
-  /** The maker has removed this tab from the room: it can come back only as a new member. */
+  /** The maker has removed this tab from the room, or the server has ended the room: it can come back only as a new member. */
   onRemoved?: (error: Error) => void
   /** The connection to the server has ended; a run may continue without it. */
   onServerLost?: (error: Error) => void
@@ -184,7 +184,7 @@ export class RoomMember {
     })
     client.on('away', (error) => this.#serverLost(error))
     client.on('lost', (error) => {
-      if (error instanceof SignalError && error.refusal === 'removed') this.#removed(error)
+      if (error instanceof SignalError && isPutOut(error)) this.#removed(error)
       else this.#serverLost(error)
     })
     client.on('back', () => {
@@ -405,7 +405,7 @@ export class RoomMember {
   /** Out of the room, and of its run; the worker stays, with what it has trained. */
   #removed(error: SignalError): void {
     this.#isServerLost = true
-    const reason = removedBy(removerIn(error.message))
+    const reason = error.refusal === 'idle' ? error.message : removedBy(removerIn(error.message))
     const run = this.#run
     if (run?.isRunning) this.compute.abort(reason, run.continuesWithoutThis).catch(() => undefined)
     run?.fail(error)
@@ -413,6 +413,9 @@ export class RoomMember {
     this.#options.onRemoved?.(error)
   }
 }
+
+/** Whether the tab is out of its room for good. */
+const isPutOut = ({ refusal }: SignalError) => refusal === 'removed' || refusal === 'idle'
 
 /** Whether a link to one of them may go by WebRTC, whose code is then loaded before the start: ports join the tabs of one browser alone. */
 const mayNeedWebRtc = (own: MemberInfo, members: readonly Pick<MemberInfo, 'hostTag'>[]): boolean =>

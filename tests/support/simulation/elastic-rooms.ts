@@ -181,7 +181,7 @@ class Tab {
     this.#world.byConnection.set(id, this)
     this.#connection = id
     this.#linking = null
-    this.#world.server.open(id)
+    this.#world.server.open(id, id)
   }
 
   closed(id: string): void {

@@ -342,7 +342,7 @@ class Tab {
   come(): void {
     this.isGone = false
     this.#world.tabs.set(this.#id, this)
-    this.#world.server.open(this.#id)
+    this.#world.server.open(this.#id, this.#id)
   }
 
   /** As a page that is loaded anew: another connection, the same token. */

@@ -4,14 +4,26 @@ import { newRoomLink } from '../../../src/peer/room/secret.ts'
 import { SignalWorld } from '../../support/signal-world.ts'
 
 describe('SignalClient', () => {
-  it('answers pings for an hour, and is still in the room', async () => {
+  it('answers pings for 59 minutes, and is still in the room', async () => {
     const world = new SignalWorld()
     const { client, has } = world.client()
     await world.settled(client.open())
-    await world.env.advance(3_600_000)
+    await world.env.advance(59 * 60_000)
     expect(has('lost')).toHaveLength(0)
     expect(client.isMaker).toBe(true)
     expect(world.server!.counts.connections).toBe(1)
+  })
+
+  it('alone for an hour: hears that the room has ended, and does not come back', async () => {
+    const world = new SignalWorld()
+    const { client, has } = world.client(undefined, 'tab', { reconnects: true })
+    await world.settled(client.open())
+    await world.env.advance(2 * 3_600_000)
+    expect(has('lost').map(({ value }) => value)).toEqual([
+      expect.objectContaining({ refusal: 'idle' }),
+    ])
+    expect(has('away')).toEqual([])
+    expect(world.server!.counts).toEqual({ rooms: 0, connections: 0 })
   })
 
   it('a server that falls silent is lost after 15 s, told once', async () => {

@@ -79,6 +79,15 @@ describe('a member that was removed', () => {
     expect(trouble.remedies.join(' ')).toContain('rejoin')
   })
 
+  it('a room that the server has ended says why, and how to open it again', () => {
+    const trouble = troubleOf(new SignalError('idle', 'this room had one member.'))
+    expect(trouble).toMatchObject({
+      kind: 'refused',
+      title: 'The server has ended this room',
+      remedies: ['Try again: the same link opens the room again.'],
+    })
+  })
+
   it('is named to the others of its run, as the room tells it', async () => {
     const world = new RendezvousWorld()
     const tabs = [0, 1, 2].map((rank) => `t${rank}`)

@@ -81,7 +81,7 @@ async function lifeOf(size: number, joiningTogether: number) {
   const ids = Array.from({ length: size }, (_, at) => `t${at}`)
   for (const [at, id] of ids.entries()) {
     told.set(id, new Map())
-    server.open(id)
+    server.open(id, id)
     const common = { version: protocolVersion, room: roomA, info: infoOf(id) } as const
     if (at === 0) say(id, { type: 'create', ...common, authKey })
     else say(id, { type: 'join', ...common, proof: authKey })
