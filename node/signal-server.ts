@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream'
 import { type RawData, WebSocket, WebSocketServer } from 'ws'
 import { limits as defaultLimits, signalPath } from '../src/peer/room/messages.ts'
 import type { Refusal } from '../src/peer/room/refusals.ts'
+import { roomKeyText } from '../src/peer/room/room-key.ts'
 import { proofText } from '../src/peer/room/secret.ts'
 import { type Limits, Rendezvous } from '../src/peer/server/rendezvous.ts'
 import type { RelaySockets } from '../src/peer/server/room-relay.ts'
@@ -46,6 +47,8 @@ export interface SignalServerOptions {
   relay?: boolean
   /** Whether this room may be made under this key (see `RoomSecret.authKey`); default: any, by whoever reaches the port. */
   mayCreate?: (room: string, authKey: string) => boolean
+  /** Rooms are made only for people who have this key; anyone with a link joins. Default: for anyone. */
+  roomKey?: string
   /** One line for each socket that is refused; silent by default. */
   log?: (line: string) => void
 }
@@ -54,6 +57,13 @@ export interface SignalServer {
   readonly rendezvous: Rendezvous
   /** Tells every tab, ends every socket and stops listening for upgrades; the HTTP server stays open. */
   close(): Promise<void>
+}
+
+/** Whether `given` is the HMAC-SHA-256 of `text`, in hex; in a time that says nothing of it. */
+function isHmac(given: string, key: string | Buffer, text: string): boolean {
+  const expected = createHmac('sha256', key).update(text).digest()
+  const bytes = Buffer.from(given, 'hex')
+  return bytes.length === expected.length && timingSafeEqual(bytes, expected)
 }
 
 /** A reader that lets this much pile up is cut off. units: bytes. */
@@ -76,7 +86,12 @@ export function attachSignaling(
   server: UpgradeServer,
   options: SignalServerOptions = {},
 ): SignalServer {
-  const { maxConnections = 2_000, maxWaitingBytes = 256 * 1024 * 1024, trustsProxy } = options
+  const {
+    maxConnections = 2_000,
+    maxWaitingBytes = 256 * 1024 * 1024,
+    trustsProxy,
+    roomKey,
+  } = options
   // A relayed link is two sockets: 16 ranks of one address that are all linked to all have 240 besides their own.
   const maxConnectionsPerIp = options.maxConnectionsPerIp ?? (options.relay ? 768 : 256)
   const allowedOrigins = new Set(options.allowedOrigins ?? [])
@@ -166,13 +181,12 @@ export function attachSignaling(
         if (socket) end(socket, text)
       },
       verify(authKey, room, nonce, proof) {
-        const expected = createHmac('sha256', Buffer.from(authKey, 'hex'))
-          .update(proofText(room, nonce))
-          .digest()
-        const given = Buffer.from(proof, 'hex')
-        return given.length === expected.length && timingSafeEqual(given, expected)
+        return isHmac(proof, Buffer.from(authKey, 'hex'), proofText(room, nonce))
       },
       iceServers: (id) => iceServers?.(id, Date.now()) ?? [],
+      ...(roomKey !== undefined && {
+        isRoomKey: (room, nonce, proof) => isHmac(proof, roomKey, roomKeyText(room, nonce)),
+      }),
       ...(options.mayCreate && { mayCreate: options.mayCreate }),
       ...(options.relay && { relay }),
     },

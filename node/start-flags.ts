@@ -1,8 +1,15 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
 import type { DeviceType } from '../src/util/device.ts'
+import { TabringError } from '../src/util/errors.ts'
 import { addIceFlags, type IceFlags } from './ice/ice-flags.ts'
 import { dataMount } from './mounts.ts'
 import { defaultPort } from './serve.ts'
+
+/** Holds the room key; for `tabring run` the secret of its launchers. */
+const roomKeyVariable = 'TABRING_ROOM_KEY'
+
+/** The server takes few guesses from one address, but there are many addresses. */
+const leastKeyChars = 8
 
 /** What `npm start` was asked for. */
 export interface StartFlags extends IceFlags {
@@ -11,6 +18,7 @@ export interface StartFlags extends IceFlags {
   data?: string
   allowOrigin?: string[]
   relay?: boolean
+  roomKey?: string
   trustProxy?: boolean
   device?: DeviceType
   visibleDevices?: string
@@ -54,6 +62,10 @@ function startCommand(): Command {
       'WebGPU devices that the page sees on this machine, renumbered from 0: 0,2',
     )
     .option(
+      '--room-key <key>',
+      `only people who enter this key on the page make rooms, anyone with a link joins; or set ${roomKeyVariable}, as a command line is seen by all users of the machine`,
+    )
+    .option(
       '--trust-proxy',
       'for a server behind a proxy: count limits by the last address in X-Forwarded-For, which that proxy must set',
     )
@@ -90,4 +102,25 @@ function addOrigin(text: string, origins: readonly string[] = []): string[] {
     )
   }
   return [...origins, url.origin]
+}
+
+/**
+ * The key that people need to make rooms; undefined for none.
+ *
+ * errors: `config.invalid`; the key itself is not told.
+ */
+export function roomKeyOf(
+  { roomKey: given }: Pick<StartFlags, 'roomKey'>,
+  environment: Readonly<Record<string, string | undefined>> = process.env,
+): string | undefined {
+  const [where, key] =
+    given === undefined
+      ? [roomKeyVariable, environment[roomKeyVariable] || undefined]
+      : ['--room-key', given]
+  if (key === undefined) return undefined
+  if (key.length >= leastKeyChars && !/\p{Cc}/u.test(key) && key === key.trim()) return key
+  throw new TabringError(
+    'config.invalid',
+    `${where}: expected at least ${leastKeyChars} characters in one line, without spaces around them, got ${key.length}. Create one with openssl rand -hex 16.`,
+  )
 }

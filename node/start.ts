@@ -9,7 +9,7 @@ import { checkDataFolder, idxMount } from './data-folder.ts'
 import { iceOptionsOf } from './ice/ice-flags.ts'
 import { dataMount } from './mounts.ts'
 import { type Served, serve } from './serve.ts'
-import { type StartFlags, startFlags } from './start-flags.ts'
+import { roomKeyOf, type StartFlags, startFlags } from './start-flags.ts'
 
 /** The page's address on this machine, with the data folder and the devices chosen where there are some. */
 function pageUrl(served: Served, { data, device, visibleDevices }: StartFlags): string {
@@ -35,6 +35,9 @@ function greeting(served: Served, flags: StartFlags): string {
     '  Open it in one tab to create a room. Open the link that it shows in more tabs',
     '  or on other machines, then press Start in the first tab.',
   )
+  if (roomKeyOf(flags) !== undefined) {
+    lines.push('  The page asks for the room key of this server before it creates one.')
+  }
   if (served.certificate) {
     lines.push(
       '',
@@ -66,6 +69,7 @@ async function main(): Promise<void> {
   const flags = startFlags(process.argv.slice(2))
   const { visibleDevices } = flags
   const ice = iceOptionsOf(flags)
+  const roomKey = roomKeyOf(flags)
   if (visibleDevices !== undefined) checked('launcher', { visibleDevices })
   if (flags.data !== undefined) await checkDataFolder(resolve(flags.data))
   const root = await ensureBuilt({ force: flags.forceBuild, log: (line) => console.log(line) })
@@ -81,6 +85,7 @@ async function main(): Promise<void> {
       trustsProxy: flags.trustProxy ?? false,
       log: (line) => console.error(line),
       ...(ice && { ice }),
+      ...(roomKey !== undefined && { roomKey }),
     },
   })
   console.log(greeting(served, flags))

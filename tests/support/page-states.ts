@@ -469,6 +469,7 @@ export function makeStates(): Record<string, Snapshot> {
       troubleOf(new SignalError('room-full', 'the room is full: it has 64 members.')),
     ),
     'unknown-room': shut(troubleOf(new SignalError('unknown-room', 'this room does not exist.'))),
+    'no-key': shut(troubleOf(new SignalError('no-key', 'this room is not open.'))),
     'no-server': shut(
       troubleOf(new PeerError('signal.lost', 'signaling: no connection to wss://… (1006).')),
     ),

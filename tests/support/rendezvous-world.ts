@@ -7,6 +7,7 @@ import {
   protocolVersion,
   type ServerMessage,
 } from '../../src/peer/room/messages.ts'
+import { roomKeyText } from '../../src/peer/room/room-key.ts'
 import { proofText } from '../../src/peer/room/secret.ts'
 import { Rendezvous } from '../../src/peer/server/rendezvous.ts'
 import { VirtualEnv } from '../../src/util/virtual-env.ts'
@@ -20,6 +21,10 @@ export const authKey = '01'.repeat(32)
 export function hmac(key: string, text: string): string {
   return createHmac('sha256', Buffer.from(key, 'hex')).update(text).digest('hex')
 }
+
+/** The proof of a server's room key, in hexadecimal. */
+export const keyProofOf = (roomKey: string, room: string, nonce: string): string =>
+  createHmac('sha256', roomKey).update(roomKeyText(room, nonce)).digest('hex')
 
 type Of<T extends ServerMessage['type']> = Extract<ServerMessage, { type: T }>
 
@@ -43,10 +48,12 @@ export class RendezvousWorld {
       ice,
       hasRelay = false,
       mayCreate,
+      roomKey,
     }: {
       ice?: IceSource
       hasRelay?: boolean
       mayCreate?: (room: string, authKey: string) => boolean
+      roomKey?: string
     } = {},
   ) {
     this.server = new Rendezvous(
@@ -60,6 +67,9 @@ export class RendezvousWorld {
         verify: (key, room, nonce, proof) => hmac(key, proofText(room, nonce)) === proof,
         iceServers: (id) => ice?.(id, this.env.now()) ?? [],
         ...(mayCreate && { mayCreate }),
+        ...(roomKey !== undefined && {
+          isRoomKey: (room, nonce, proof) => keyProofOf(roomKey, room, nonce) === proof,
+        }),
         ...(hasRelay && {
           relay: {
             pass: (id, bytes) => this.passed.push([id, [...bytes]]),

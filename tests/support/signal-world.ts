@@ -4,7 +4,7 @@ import { Rendezvous } from '../../src/peer/server/rendezvous.ts'
 import { SignalClient, type SignalEvents, type SignalOptions } from '../../src/peer/tab/signal.ts'
 import { VirtualEnv } from '../../src/util/virtual-env.ts'
 import { infoOf } from './member-info.ts'
-import { hmac } from './rendezvous-world.ts'
+import { hmac, keyProofOf } from './rendezvous-world.ts'
 
 /** Clients and the server's state machine in one process, without sockets, on a virtual clock. */
 export class SignalWorld {
@@ -13,9 +13,15 @@ export class SignalWorld {
   /** Runs over what the server sends; undefined loses it. */
   tamper: (text: string) => string | undefined = (text) => text
   /** Null while there is none. */
-  server: Rendezvous | null = this.#newServer()
+  server: Rendezvous | null
+
+  /** `roomKey`: that of the server. */
+  constructor(private readonly roomKey?: string) {
+    this.server = this.#newServer()
+  }
 
   #newServer(): Rendezvous {
+    const { roomKey } = this
     return new Rendezvous(this.env, {
       send: (id, message) => {
         const text = this.tamper(JSON.stringify(message))
@@ -26,6 +32,9 @@ export class SignalWorld {
         this.env.after(1, () => this.sockets.get(id)?.end(1008, text))
       },
       verify: (key, room, nonce, proof) => hmac(key, proofText(room, nonce)) === proof,
+      ...(roomKey !== undefined && {
+        isRoomKey: (room, nonce, proof) => keyProofOf(roomKey, room, nonce) === proof,
+      }),
     })
   }
 

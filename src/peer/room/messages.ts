@@ -11,7 +11,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  *   tab                         server
  *    <- challenge                 on connecting: version and nonce
- *    create | join ->             the room, and the key or the proof of it
+ *    create | join ->             the room, and the key or the proof of it; to create one a server may want the proof of a key of its own
  *    <- welcome, lobby            who is there; lobby again after every change
  *    propose -> (the maker)       the settings that it would start with now
  *    <- proposed                  the others see them; also who comes later, and what a run was started with
@@ -91,6 +91,9 @@ export const limits = {
   membersPerRoom: 64,
   /** Open rooms that one address has made. */
   roomsPerAddress: 8,
+  /** Token bucket of wrong room keys from one address. */
+  wrongKeysPerSec: 1 / 60,
+  wrongKeyBurst: 10,
   /** Connections inside for the store alone. */
   guestsPerRoom: 64,
   /** From connecting to a valid `create` or `join`. */
@@ -306,6 +309,8 @@ export const clientMessageSchema = v.variant('type', [
     version: v.literal(protocolVersion),
     room: roomIdSchema,
     authKey: hex(32),
+    /** Of the server's own key, where it has one (room-key.ts). */
+    keyProof: v.optional(hex(32)),
     info: entrySchema,
     token: tokenSchema,
     again: againSchema,

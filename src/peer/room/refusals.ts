@@ -14,6 +14,8 @@ export const refusals = [
   'server-full',
   'store-full',
   'bad-proof',
+  'no-key',
+  'wrong-key',
   'not-in-a-room',
   'already-in-a-room',
   'not-a-member',

@@ -31,6 +31,8 @@ export interface RoomOptions {
   mode?: 'create' | 'join' | 'either'
   /** Makes a returning host the host again. 32 hexadecimal digits, known only to this tab. */
   hostToken?: string
+  /** For a server that makes rooms only for people who have its key. */
+  roomKey?: string
   WebSocket: SocketConstructor
   env?: Env
 }

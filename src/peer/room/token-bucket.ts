@@ -22,6 +22,11 @@ export class TokenBucket {
     return true
   }
 
+  get isFull(): boolean {
+    this.fill()
+    return this.tokens === this.burst
+  }
+
   /** Until there is a token again; 0 when there is one. units: ms, whole. */
   get waitMs(): number {
     this.fill()

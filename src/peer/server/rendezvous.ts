@@ -13,6 +13,7 @@ import {
 } from '../room/messages.ts'
 import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
+import { AddressBuckets } from './address-buckets.ts'
 import { type Member, withoutRelay } from './linking.ts'
 import { type Going, Room } from './room.ts'
 import type { RelaySockets } from './room-relay.ts'
@@ -37,6 +38,8 @@ export interface RendezvousHost {
   verify(authKey: string, room: string, nonce: string, proof: string): boolean
   /** Whether this room may be made under this key; absent: any may. */
   mayCreate?(room: string, authKey: string): boolean
+  /** Whether `proof` is the HMAC of `roomKeyText(room, nonce)` under the server's room key; absent: no key is needed to make rooms. */
+  isRoomKey?(room: string, nonce: string, proof: string): boolean
   /** What one connection is told of ICE servers, made anew for each call; default none. */
   iceServers?(connectionId: string): IceServer[]
   /** Absent: this server relays no links. */
@@ -63,6 +66,7 @@ export class Rendezvous {
   private readonly limits: Limits
   /** What the stores of all rooms hold together. */
   private readonly held = { sizeBytes: 0 }
+  private readonly wrongKeys: AddressBuckets
 
   constructor(
     private readonly env: Env,
@@ -70,6 +74,8 @@ export class Rendezvous {
     limits: Partial<Limits> = {},
   ) {
     this.limits = { ...defaultLimits, ...limits }
+    const { wrongKeysPerSec, wrongKeyBurst } = this.limits
+    this.wrongKeys = new AddressBuckets(env, wrongKeysPerSec, wrongKeyBurst)
   }
 
   /** Rooms and connections now, for the server's own log. */
@@ -261,6 +267,7 @@ export class Rendezvous {
       this.refuse(connection, 'room-exists', 'this room already exists. Join it.', 'create')
       return
     }
+    if (!this.hasRoomKey(connection, message)) return
     if (this.rooms.size >= this.limits.rooms) {
       const text = `the server has ${this.rooms.size} rooms and accepts no more. Try again later.`
       this.refuse(connection, 'server-full', text, 'create')
@@ -292,6 +299,30 @@ export class Rendezvous {
     })
     this.rooms.set(room.id, room)
     this.admit(connection, room, message)
+  }
+
+  /** Whether the server wants no key, or has been given it; the others are told. */
+  private hasRoomKey(connection: Connection, { room, keyProof }: MessageOf<'create'>): boolean {
+    if (!this.host.isRoomKey) return true
+    if (keyProof === undefined) {
+      const text =
+        'this room is not open, and this server makes rooms only for people who have its room key. Give the key, or ask for the link of an open room.'
+      this.refuse(connection, 'no-key', text, 'create')
+      return false
+    }
+    const { address, nonce } = connection
+    const wrongKeys = this.wrongKeys.of(address)
+    if (wrongKeys.waitMs > 0) {
+      const seconds = Math.ceil(wrongKeys.waitMs / 1000)
+      const text = `too many wrong room keys came from ${address}. Try again in ${seconds} s.`
+      this.refuse(connection, 'too-many', text, 'create', true)
+      return false
+    }
+    if (this.host.isRoomKey(room, nonce, keyProof)) return true
+    wrongKeys.take()
+    const text = "this is not the server's room key. Ask whoever runs the server for it."
+    this.refuse(connection, 'wrong-key', text, 'create', true)
+    return false
   }
 
   /** The room, for who has proved its key; the others are told why not. */

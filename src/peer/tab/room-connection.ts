@@ -12,6 +12,7 @@ import {
   type ServerMessage,
 } from '../room/messages.ts'
 import { type Refusal, SignalError } from '../room/refusals.ts'
+import { proveRoomKey } from '../room/room-key.ts'
 import type { RoomOptions, SocketLike } from '../room/room-options.ts'
 import { RoomSecret } from '../room/secret.ts'
 
@@ -47,6 +48,7 @@ export interface Reconnecting {
 const passing: readonly Refusal[] = [
   'shutting-down',
   'unknown-room',
+  'no-key',
   'room-exists',
   'room-full',
   'server-full',
@@ -213,7 +215,7 @@ export class RoomConnection {
     switch (message.type) {
       case 'challenge':
         this.nonce = message.nonce
-        if (this.mode === 'create') this.create()
+        if (this.mode === 'create') await this.create()
         else await this.join()
         return
       case 'welcome': {
@@ -259,9 +261,11 @@ export class RoomConnection {
     return this.id ? 'either' : (this.options.mode ?? 'either')
   }
 
-  private create(): void {
+  private async create(): Promise<void> {
     this.hasTriedToCreate = true
-    this.write({ type: 'create', ...this.entry(), authKey: this.secret!.authKey })
+    const { link, roomKey } = this.options
+    const keyProof = roomKey ? await proveRoomKey(roomKey, link.room, this.nonce) : undefined
+    this.write({ type: 'create', ...this.entry(), authKey: this.secret!.authKey, keyProof })
   }
 
   private async join(): Promise<void> {

@@ -1,4 +1,5 @@
 import { plainName } from '../../peer/room/names.ts'
+import { SignalError } from '../../peer/room/refusals.ts'
 import type { RoomLink } from '../../peer/room/secret.ts'
 import { givenData } from '../../trainer/settings/config.ts'
 import { toHex } from '../../util/env.ts'
@@ -34,6 +35,7 @@ import type { Store } from '../state/store.ts'
 import { troubleOf } from '../state/trouble.ts'
 import { chooseCpu, chosenDevice } from './device-choice.ts'
 import { keepName } from './kept-name.ts'
+import { keepRoomKey, readRoomKey } from './kept-room-key.ts'
 import { tokenFor } from './kept-token.ts'
 import { watchTests } from './long-tests.ts'
 import { MoreRanks, speedOfTab } from './more-ranks.ts'
@@ -51,6 +53,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     experiments,
     startWorker,
     link,
+    roomKey: readRoomKey(),
     transport,
     mode: 'either',
     reconnects: true,
@@ -136,6 +139,8 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       dispatch({ type: 'entered', hasRelay: member.hasRelay })
       propose()
     } catch (thrown) {
+      // So that a reload asks again, and counts as no other guess.
+      if (thrown instanceof SignalError && thrown.refusal === 'wrong-key') keepRoomKey('')
       dispatch({ type: 'outside', trouble: troubleOf(thrown) })
       member.close()
       more.close()
@@ -250,6 +255,11 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     ...runActs(store),
     ...checkpointActs(store, member.compute, set),
     reenter: () => location.reload(),
+    giveRoomKey(roomKey) {
+      const isKept = keepRoomKey(roomKey)
+      if (isKept) location.reload()
+      return isKept
+    },
     useCpu: chooseCpu,
   }
 }

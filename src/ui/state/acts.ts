@@ -58,6 +58,8 @@ export interface Acts {
   uploadCheckpoint(file: File): void
   /** Enters the room again, with the settings in the address. */
   reenter(): void
+  /** Keeps the server's room key in this tab and enters the room again. False where it cannot be kept. */
+  giveRoomKey(roomKey: string): boolean
   /** Computes on the CPU from here on, which is slow. */
   useCpu(): void
 }
@@ -96,5 +98,6 @@ export const idleActs: Acts = {
   deleteCheckpoint: () => undefined,
   uploadCheckpoint: () => undefined,
   reenter: () => undefined,
+  giveRoomKey: () => true,
   useCpu: () => undefined,
 }

@@ -14,6 +14,7 @@ export interface Trouble {
     | 'no-server'
     | 'refused'
     | 'removed'
+    | 'key'
     | 'worker'
     | 'unknown'
   readonly title: string
@@ -178,6 +179,23 @@ function refused(error: SignalError): Trouble {
         'The room exists, but the part after # in this address is not its key.',
         'Copy the whole link again from a tab that is in the room.',
       )
+    case 'no-key': {
+      const words = say(
+        'This server wants a key from people who open rooms',
+        'The room of this link is not open, and the server makes rooms only for people who have its room key.',
+        'Ask whoever runs the server for the key, and enter it below.',
+        'Or open the link of a room that is open: that needs no key.',
+      )
+      return { ...words, kind: 'key', detail: null }
+    }
+    case 'wrong-key': {
+      const words = say(
+        'That is not the room key of this server',
+        'The server compared the key that was entered in this tab with its own.',
+        'Check it for missing characters, and enter it again. The server takes 10 wrong keys, then one a minute.',
+      )
+      return { ...words, kind: 'key', detail: null }
+    }
     case 'foreign-origin':
       return say(
         'The server does not accept this page',

@@ -1,5 +1,6 @@
 import type { Acts } from '../state/acts.ts'
 import type { Trouble } from '../state/trouble.ts'
+import { KeyForm } from './key-form.tsx'
 
 /** Troubles that a tab does not have when it computes on the CPU. */
 const withoutGpu: ReadonlySet<Trouble['kind']> = new Set(['no-webgpu', 'no-adapter', 'device'])
@@ -25,8 +26,9 @@ export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
           <li key={remedy}>{withCode(remedy)}</li>
         ))}
       </ul>
+      {kind === 'key' && <KeyForm give={acts.giveRoomKey} />}
       <p class="acts">
-        <button type="button" class="go" onClick={acts.reenter}>
+        <button type="button" class={kind === 'key' ? undefined : 'go'} onClick={acts.reenter}>
           {kind === 'removed' ? 'Rejoin' : 'Try again'}
         </button>
         {withoutGpu.has(kind) && (

@@ -47,6 +47,8 @@ export interface RoomMemberOptions extends RunListener {
   mode: 'create' | 'join' | 'either'
   /** What makes this member the room's maker again after a reload: 32 hexadecimal digits that nobody else knows. */
   token?: string
+  /** For a server that makes rooms only for people who have its key. */
+  roomKey?: string
   /** Whether a lost connection to the server is tried again. Default false. */
   reconnects?: boolean
   /** Equal for the ranks of one tab. */
@@ -136,7 +138,7 @@ export class RoomMember {
 
   /** Enters the room. errors: SignalError with the server's reason, `signal.lost`. */
   async join(adapter: AdapterFacts): Promise<void> {
-    const { link, name, transport, mode, token } = this.#options
+    const { link, name, transport, mode, token, roomKey } = this.#options
     if (transport !== 'webrtc' && transport !== 'relay') this.#ports = await openLocalPorts()
     const info: MemberInfo = {
       name,
@@ -156,6 +158,7 @@ export class RoomMember {
       info,
       mode,
       hostToken: token,
+      roomKey,
       reconnects,
       runNow,
       loadRuns: () => this.#loadRuns(),

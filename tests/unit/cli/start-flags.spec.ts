@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { usageProblem } from '../../../node/command-line.ts'
-import { startFlags } from '../../../node/start-flags.ts'
+import { roomKeyOf, startFlags } from '../../../node/start-flags.ts'
 
 /** The command line of `npm start`. */
 
@@ -9,12 +9,12 @@ test('without flags asks for nothing', () => {
 })
 
 describe('takes', () => {
-  test.each<[string[], object]>([[['--trust-proxy'], { trustProxy: true }]])(
-    '%j',
-    (argv, expected) => {
-      expect(startFlags(argv)).toEqual(expected)
-    },
-  )
+  test.each<[string[], object]>([
+    [['--trust-proxy'], { trustProxy: true }],
+    [['--room-key', 'open sesame'], { roomKey: 'open sesame' }],
+  ])('%j', (argv, expected) => {
+    expect(startFlags(argv)).toEqual(expected)
+  })
 })
 
 /** What a person reads. */
@@ -32,5 +32,27 @@ describe('refuses', () => {
     [['--trust-proxys'], '--trust-proxys: there is no such flag. Did you mean --trust-proxy?'],
   ])('%j', (argv, text) => {
     expect(problemOf(...argv)).toBe(text)
+  })
+})
+
+describe('the room key', () => {
+  const variable = 'TABRING_ROOM_KEY'
+  test('is that of the flag, else of the environment, else none', () => {
+    const environment = { [variable]: 'of the environment' }
+    expect(roomKeyOf({ roomKey: 'of the flag' }, environment)).toBe('of the flag')
+    expect(roomKeyOf({}, environment)).toBe('of the environment')
+    expect(roomKeyOf({}, { [variable]: '' })).toBeUndefined()
+    expect(roomKeyOf({}, {})).toBeUndefined()
+  })
+
+  test.each([
+    ['secrets', /^--room-key: expected at least 8 characters .*, got 7\. Create one with openssl/],
+    ['', /got 0/],
+    [' secret with space', /without spaces around them/],
+    ['secret of\ntwo lines', /in one line/],
+  ])('%j is refused without being told', (roomKey, expected) => {
+    expect(() => roomKeyOf({ roomKey }, {})).toThrow(expected)
+    if (roomKey) expect(() => roomKeyOf({ roomKey }, {})).not.toThrow(roomKey)
+    if (roomKey) expect(() => roomKeyOf({}, { [variable]: roomKey })).toThrow(/^TABRING_ROOM_KEY: /)
   })
 })

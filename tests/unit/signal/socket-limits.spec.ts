@@ -15,9 +15,9 @@ import {
   type ServerMessage,
 } from '../../../src/peer/room/messages.ts'
 import { proofText } from '../../../src/peer/room/secret.ts'
-import { authKey, hmac, roomA, roomB } from '../../support/rendezvous-world.ts'
+import { authKey, hmac, keyProofOf, roomA, roomB } from '../../support/rendezvous-world.ts'
 
-/** What sockets may cost a server, over real ones. */
+/** What strangers may ask and cost of a server, over real sockets. */
 
 let server: Server
 let signaling: SignalServer
@@ -64,8 +64,10 @@ async function open(headers: IncomingHttpHeaders = {}) {
   const { nonce } = await told('challenge')
   return {
     ...{ socket, closed, told, say },
-    create: (room: string) =>
-      say({ type: 'create', version: protocolVersion, room, authKey, info: null }),
+    create: (room: string, roomKey?: string) => {
+      const keyProof = roomKey === undefined ? undefined : keyProofOf(roomKey, room, nonce)
+      say({ type: 'create', version: protocolVersion, room, authKey, info: null, keyProof })
+    },
     relay: (channel: string, side: 0 | 1) => {
       const proof = hmac(authKey, proofText(roomA, nonce))
       say({ type: 'relay', version: protocolVersion, room: roomA, proof, channel, side })
@@ -105,6 +107,20 @@ describe('an address', () => {
     const second = await open({ 'x-forwarded-for': '198.51.100.2' })
     second.create(roomB)
     expect((await second.told('error')).text).toContain('127.0.0.1 has made 1 rooms')
+  })
+})
+
+describe('a server with a room key', () => {
+  it('makes rooms for who has it', async () => {
+    await start({ roomKey: 'Schlüssel' })
+    const [none, wrong, right] = [await open(), await open(), await open()]
+    none.create(roomA)
+    expect((await none.told('error')).code).toBe('no-key')
+    wrong.create(roomA, 'Schluessel')
+    expect((await wrong.told('error')).code).toBe('wrong-key')
+    expect((await wrong.closed).code).toBe(1008)
+    right.create(roomA, 'Schlüssel')
+    await right.told('welcome')
   })
 })
 

@@ -79,6 +79,11 @@ describe('a member that was removed', () => {
     expect(trouble.remedies.join(' ')).toContain('rejoin')
   })
 
+  it.each(['no-key', 'wrong-key'] as const)('%s: the page asks for the key', (refusal) => {
+    const trouble = troubleOf(new SignalError(refusal, 'the server wants a key.'))
+    expect(trouble.kind).toBe('key')
+  })
+
   it('a room that the server has ended says why, and how to open it again', () => {
     const trouble = troubleOf(new SignalError('idle', 'this room had one member.'))
     expect(trouble).toMatchObject({
