@@ -107,6 +107,7 @@ class JsonReporter implements Reporter {
       'waits',
       'state',
       'leftOut',
+      'unsaved',
     ]
     if (told.includes(event.event)) this.#print(event)
   }
@@ -203,6 +204,8 @@ abstract class PeopleReporter implements Reporter {
       this.note(`continuing from step ${event.step}, world size ${event.worldSize}`)
     if (event.event === 'waits') this.note(`a new tab waits: ${event.why}`)
     if (event.event === 'state') this.#state(event)
+    if (event.event === 'unsaved')
+      this.note(`no checkpoint after step ${event.step}, it is tried again: ${event.text}`)
     if (event.event === 'leftOut')
       this.note(
         `the gradients of ${formatRanks(event.ranks)} do not count in a step: not numbers, or far larger than those of the others`,

@@ -59,7 +59,10 @@ export type TabEvent =
   | (Extract<LoggedEvent, { event: 'group' }> & { rank: number })
   /** After that step one had lost its device and opened another; with `exact` also, ranks were found to have other bits than the run. */
   | { event: 'unlike'; step: number; text: string; isLasting: boolean; rank: number }
-  | Extract<RunEvent, { event: 'leftOut' | 'lost' | 'regrouped' | 'state' | 'waits' | 'undecided' }>
+  | Extract<
+      RunEvent,
+      { event: 'leftOut' | 'unsaved' | 'lost' | 'regrouped' | 'state' | 'waits' | 'undecided' }
+    >
 
 /** What a tab tells at its end, through `__tabringDone`; fields beyond these pass unread. */
 const doneSchema = v.variant('ok', [

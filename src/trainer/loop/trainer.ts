@@ -18,7 +18,7 @@ import {
 } from '../saves/kept-state.ts'
 import type { CheckpointPlace, ResumedRun } from '../saves/run-checkpoint.ts'
 import { type SavedFile, Saves } from '../saves/save-requests.ts'
-import { canBeSaved } from '../settings/config.ts'
+import { canBeSaved, totalStepsOf } from '../settings/config.ts'
 import { scoreOf } from '../settings/demo-meta.ts'
 import type { LookAnswer, TaskData } from '../settings/task.ts'
 import { tellCollective } from '../watch/log-collective.ts'
@@ -516,8 +516,16 @@ export class Trainer {
           await this.#saves.take({ step, isBest, score, state }, options)
           return
         }
-        const name = await saveRun(parts, now, { group, place: this.#checkpoints, isBest })
-        onEvent({ event: 'checkpoint', step, name, isBest, rank })
+        try {
+          const name = await saveRun(parts, now, { group, place: this.#checkpoints, isBest })
+          onEvent({ event: 'checkpoint', step, name, isBest, rank })
+        } catch (error) {
+          // A full disk ends no run: all ranks have this error, and the next save may succeed.
+          const isLast = step === totalStepsOf(config, samples)
+          if (isLast || !(error instanceof TabringError && error.code === 'file.unwritable'))
+            throw error
+          onEvent({ event: 'unsaved', step, code: error.code, text: error.message, rank })
+        }
       },
       look: setup.findNotFinite,
     })

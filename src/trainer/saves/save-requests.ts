@@ -3,6 +3,8 @@ import { messageOf, TabringError } from '../../util/errors.ts'
 
 /** A rank that saves by itself does so this often. units: ms. */
 const everyMs = 10_000
+/** After a save that failed it tries again this much later: a disk that is full may have room then. units: ms. */
+const retryMs = 60_000
 /** All ranks wait for a save: it may take this share of the time at most. */
 const mostShare = 0.02
 
@@ -62,8 +64,8 @@ export class Saves {
   #waiting: Waiting[] = []
   #held: ReadRun | null = null
   #dueMs = Number.POSITIVE_INFINITY
-  /** The place has taken nothing. */
-  #isRefused = false
+  /** The newest save failed. */
+  #hasFailed = false
   #ended: unknown = null
 
   constructor(options: SavesOptions) {
@@ -99,7 +101,7 @@ export class Saves {
     if (isHeld) this.#held = run
     const waiting = this.#waiting.splice(0)
     const isKept = waiting.length > 0
-    const isByItself = !this.#isRefused && (isDue || now() >= this.#dueMs)
+    const isByItself = isDue || now() >= this.#dueMs
     if (!isKept && !isByItself) return
     try {
       const name = await write(run, isKept)
@@ -108,13 +110,15 @@ export class Saves {
     } catch (thrown) {
       for (const { reject } of waiting) reject(thrown)
       if (isKept) return
-      // Once is enough to be told of a place that takes nothing.
       const code = thrown instanceof TabringError ? thrown.code : ''
-      tell({ event: 'unsaved', step: run.step, code, text: messageOf(thrown) })
-      this.#isRefused = true
-      this.#dueMs = Number.POSITIVE_INFINITY
+      // Until one succeeds, once is enough.
+      if (!this.#hasFailed)
+        tell({ event: 'unsaved', step: run.step, code, text: messageOf(thrown) })
+      this.#hasFailed = true
+      if (this.#dueMs !== Number.POSITIVE_INFINITY) this.#dueMs = now() + retryMs
       return
     }
+    this.#hasFailed = false
     if (this.#dueMs === Number.POSITIVE_INFINITY) return
     const endedMs = now()
     this.#dueMs = endedMs + Math.max(everyMs, (endedMs - beganMs) / mostShare)

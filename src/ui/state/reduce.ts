@@ -118,14 +118,18 @@ function withoutSaved(run: Run, { place, name }: ShelvedCheckpoint): Run {
   return isOfRun && saved?.name === name ? { ...run, saved: null } : run
 }
 
+const failedSave = 'Saving this run failed'
+
 /** What a run tells, as far as it is not the run's alone. */
 function withEvent(snapshot: Snapshot, action: Extract<Action, { type: 'event' }>): Snapshot {
   const { event } = action
   const next = { ...snapshot, run: snapshot.run && reduceRun(snapshot.run, action) }
   // The next start is from the beginning again, unless a person chooses otherwise.
   if (event.event === 'resumed') return { ...next, draft: { ...next.draft, resume: '' } }
+  if (event.event === 'checkpoint' && next.checkpointNote?.text.startsWith(failedSave))
+    return { ...next, checkpointNote: null }
   if (event.event !== 'unsaved') return next
-  const text = `This run is not saved automatically: ${whyUnsaved(event.code, event.text)}`
+  const text = `${failedSave}, and will be tried again: ${whyUnsaved(event.code, event.text)}`
   return { ...next, checkpointNote: { text, isError: true } }
 }
 

@@ -139,3 +139,34 @@ test('by the clock a rank saves every 10 s, and no more than 2 % of the time', a
   // A save of a second is worth 50 seconds.
   expect(events.slice(4).map((event) => event.step)).toEqual([700, 1200, 1700])
 })
+
+test('a rank that saves by the clock tries again a minute after a save failed, and tells of it once', async () => {
+  let nowMs = 0
+  let isFull = true
+  const tries: number[] = []
+  const events: SaveEvent[] = []
+  const saves = new Saves({
+    write: async ({ step }) => {
+      tries.push(step)
+      if (isFull) throw new Error('the disk is full')
+      return `step-${step}`
+    },
+    tell: (event) => events.push(event),
+    now: () => nowMs,
+  })
+  saves.startClock()
+  for (let number = 1; number <= 3000; number++) {
+    nowMs += 100
+    isFull = number < 1500
+    if (!saves.isWanted) continue
+    const run: ReadRun = { step: number, isBest: false, score: 0.5, state: {} }
+    await saves.take(run, { beganMs: nowMs, isDue: false, isHeld: false })
+  }
+  expect(tries.slice(0, 5)).toEqual([100, 700, 1300, 1900, 2000])
+  const told = events.map(({ event, step }) => [event, step])
+  expect(told.slice(0, 3)).toEqual([
+    ['unsaved', 100],
+    ['checkpoint', 1900],
+    ['checkpoint', 2000],
+  ])
+})

@@ -194,7 +194,7 @@ test('another number of samples is refused, and a folder without checkpoints', a
   expect(String(other.reason)).toContain('the number of training samples must be 36')
 }, 60_000)
 
-test('what cannot be saved ends the run on all ranks', async () => {
+test('a last checkpoint that cannot be saved ends the run on all ranks', async () => {
   const folder = seenFolder(() => {
     throw new Error('the disk is full')
   })

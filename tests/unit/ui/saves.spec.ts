@@ -169,9 +169,12 @@ describe('saving', () => {
       atMs: 0,
     })
     expect(told.checkpointNote).toEqual({
-      text: 'This run is not saved automatically: the disk is full.',
+      text: 'Saving this run failed, and will be tried again: the disk is full.',
       isError: true,
     })
+    const file = { step: 9, name: 'step-9.safetensors', isBest: false, rank: 0 }
+    const saved = play(told, { type: 'event', event: { event: 'checkpoint', ...file }, atMs: 0 })
+    expect(saved.checkpointNote).toBeNull()
   })
 })
 

@@ -1,0 +1,51 @@
+import { expect, test } from 'vitest'
+import type { FileFolder } from '../../../src/data/file-store.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { seenFolder } from '../../support/checkpoint-folders.ts'
+import { startTask } from '../../support/task-ranks.ts'
+
+async function train(folder: FileFolder) {
+  const config = { demo: 'playground', steps: 4, seed: 4, checkpointEvery: 3 } as const
+  const { ranks, close } = await startTask(
+    2,
+    config,
+    () => new CpuRuntime(),
+    () => ({
+      checkpoints: { folder: async () => folder },
+    }),
+  )
+  const ends = await Promise.allSettled(ranks.map(({ end }) => end))
+  close()
+  const told = ranks.map(({ events }) =>
+    events.flatMap((event) =>
+      event.event === 'unsaved' || event.event === 'checkpoint' ? [[event.event, event.step]] : [],
+    ),
+  )
+  return { ends, told }
+}
+
+test('a run continues when a checkpoint cannot be written, and saves the next one', async () => {
+  let writes = 0
+  const folder = seenFolder((what) => {
+    if (what.startsWith('write') && writes++ === 0) throw new Error('the disk is full')
+  })
+  const { ends, told } = await train(folder)
+  for (const { status } of ends) expect(status).toBe('fulfilled')
+  const expected = [
+    ['unsaved', 3],
+    ['checkpoint', 4],
+  ]
+  expect(told).toEqual([expected, expected])
+})
+
+test('a run whose last checkpoint cannot be written ends with that error on all ranks', async () => {
+  const folder = seenFolder(() => {
+    throw new Error('the disk is full')
+  })
+  const { ends, told } = await train(folder)
+  for (const end of ends) {
+    expect(end.status).toBe('rejected')
+    expect(String((end as PromiseRejectedResult).reason)).toContain('the disk is full')
+  }
+  expect(told[0]).toEqual([['unsaved', 3]])
+})
