@@ -3,10 +3,14 @@ import type { DeviceType } from '../src/util/device.ts'
 import { TabringError } from '../src/util/errors.ts'
 import { addIceFlags, type IceFlags } from './ice/ice-flags.ts'
 import { dataMount } from './mounts.ts'
+import { wholeNumber } from './parse-number.ts'
 import { defaultPort } from './serve.ts'
 
 /** Holds the room key; for `tabring run` the secret of its launchers. */
 const roomKeyVariable = 'TABRING_ROOM_KEY'
+
+/** About what a home sends. units: MB/s. */
+const defaultRelayRate = 8
 
 /** The server takes few guesses from one address, but there are many addresses. */
 const leastKeyChars = 8
@@ -18,6 +22,7 @@ export interface StartFlags extends IceFlags {
   data?: string
   allowOrigin?: string[]
   relay?: boolean
+  relayRate?: number
   roomKey?: string
   trustProxy?: boolean
   device?: DeviceType
@@ -49,7 +54,12 @@ function startCommand(): Command {
     )
     .option(
       '--relay',
-      'let tabs send their data through this server, encrypted end to end, where a network blocks WebRTC; anyone who can reach the port may use it',
+      'let tabs send their data through this server, encrypted end to end, where a network blocks WebRTC; whoever may make rooms may use it',
+    )
+    .option(
+      '--relay-rate <megabytes>',
+      `what one address may send through the relay a second; 0: without a limit (default: ${defaultRelayRate})`,
+      wholeNumber(0),
     )
     .addOption(
       new Option(
@@ -124,3 +134,7 @@ export function roomKeyOf(
     `${where}: expected at least ${leastKeyChars} characters in one line, without spaces around them, got ${key.length}. Create one with openssl rand -hex 16.`,
   )
 }
+
+/** What `--relay-rate` allows. units: bytes/s. */
+export const relayRateOf = ({ relayRate = defaultRelayRate }: StartFlags): number =>
+  relayRate === 0 ? Number.POSITIVE_INFINITY : 1e6 * relayRate

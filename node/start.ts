@@ -9,7 +9,7 @@ import { checkDataFolder, idxMount } from './data-folder.ts'
 import { iceOptionsOf } from './ice/ice-flags.ts'
 import { dataMount } from './mounts.ts'
 import { type Served, serve } from './serve.ts'
-import { roomKeyOf, type StartFlags, startFlags } from './start-flags.ts'
+import { relayRateOf, roomKeyOf, type StartFlags, startFlags } from './start-flags.ts'
 
 /** The page's address on this machine, with the data folder and the devices chosen where there are some. */
 function pageUrl(served: Served, { data, device, visibleDevices }: StartFlags): string {
@@ -82,6 +82,7 @@ async function main(): Promise<void> {
     signaling: {
       allowedOrigins: flags.allowOrigin ?? [],
       relay: flags.relay ?? false,
+      limits: { relayBytesPerSec: relayRateOf(flags) },
       trustsProxy: flags.trustProxy ?? false,
       log: (line) => console.error(line),
       ...(ice && { ice }),

@@ -25,7 +25,7 @@ export interface TabringPluginOptions {
   maxConnections?: number
   /**
    * STUN and TURN servers for the tabs. Default: none. A TURN server without a login uses `turnSecret`, which stays on this server: each tab gets
-   * credentials that are derived from it and expire after `turnLifetimeMs`, by default an hour.
+   * credentials that are derived from it and expire after `turnLifetimeMs`, by default 10 minutes.
    */
   ice?: {
     iceServers: readonly {

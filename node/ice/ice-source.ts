@@ -16,11 +16,11 @@ export interface IceOptions {
   iceServers: readonly IceServerOption[]
   /** Shared with the TURN servers alone (coturn's `static-auth-secret`): tabs get credentials that are made from it, and that expire. */
   turnSecret?: string
-  /** How long such credentials are good for making a connection. Default one hour. */
+  /** How long such credentials are good for making a connection. Default 10 minutes. */
   turnLifetimeMs?: number
 }
 
-export const defaultTurnLifetimeMs = 3_600_000
+export const defaultTurnLifetimeMs = 600_000
 /** Below a minute a tab with a slow clock or link would come too late; above a week they do not really expire. */
 export const turnLifetimeSec = { least: 60, most: 604_800 } as const
 

@@ -140,6 +140,9 @@ export const limits = {
   relayQueueBytes: 512 * 1024,
   /** What keeping one message costs a server besides its bytes, as it counts them; ours takes about 700. */
   relayFrameCostBytes: 1024,
+  /** Token bucket of the bytes that one address sends through relays: a server for strangers has less (`npm start -- --relay-rate`). */
+  relayBytesPerSec: Number.POSITIVE_INFINITY,
+  relayBurstSec: 4,
   /** From one end's coming to the other's. */
   relayWaitMs: 20_000,
   /** A channel's name. */

@@ -1,6 +1,6 @@
 import type { Env } from '../../util/env.ts'
 
-/** How many messages may come: `burst` at once, and `perSec` over time. */
+/** How many messages or bytes may come: `burst` at once, and `perSec` over time. */
 export class TokenBucket {
   private tokens: number
   private atMs: number
@@ -20,6 +20,12 @@ export class TokenBucket {
     if (this.tokens < 1) return false
     this.tokens--
     return true
+  }
+
+  /** Takes `count` tokens that have been used already: where there are fewer, the next one comes later. */
+  spend(count: number): void {
+    this.fill()
+    this.tokens -= count
   }
 
   get isFull(): boolean {

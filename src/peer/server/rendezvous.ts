@@ -67,6 +67,8 @@ export class Rendezvous {
   /** What the stores of all rooms hold together. */
   private readonly held = { sizeBytes: 0 }
   private readonly wrongKeys: AddressBuckets
+  /** Null: what an address sends through relays has no limit. */
+  private readonly relayRates: AddressBuckets | null
 
   constructor(
     private readonly env: Env,
@@ -74,8 +76,11 @@ export class Rendezvous {
     limits: Partial<Limits> = {},
   ) {
     this.limits = { ...defaultLimits, ...limits }
-    const { wrongKeysPerSec, wrongKeyBurst } = this.limits
+    const { wrongKeysPerSec, wrongKeyBurst, relayBytesPerSec, relayBurstSec } = this.limits
     this.wrongKeys = new AddressBuckets(env, wrongKeysPerSec, wrongKeyBurst)
+    this.relayRates = Number.isFinite(relayBytesPerSec)
+      ? new AddressBuckets(env, relayBytesPerSec, relayBurstSec * relayBytesPerSec)
+      : null
   }
 
   /** Rooms and connections now, for the server's own log. */
@@ -236,7 +241,7 @@ export class Rendezvous {
       this.refuse(connection, 'wrong-state', text, message.type)
     } else if (message.type === 'store') room.store.receive(connection.id, message)
     else if (message.type === 'ice') {
-      this.send(connection.id, { type: 'ice', iceServers: this.iceServers(connection.id) })
+      this.send(connection.id, { type: 'ice', iceServers: this.iceServersIn(room, connection.id) })
     } else if (member) room.receive(member, message)
     else {
       const text = `a guest may only make store calls, got ${message.type}. Enter the room as a member.`
@@ -358,7 +363,8 @@ export class Rendezvous {
     connection.cancelTimer()
     this.schedulePing(connection)
     connection.place = { room, member: null }
-    room.relay!.add(connection.id, message.channel, message.side)
+    const rate = this.relayRates?.of(connection.address) ?? null
+    room.relay!.add(connection.id, message.channel, message.side, rate)
   }
 
   private join(connection: Connection, message: MessageOf<'join'>): void {
@@ -433,6 +439,13 @@ export class Rendezvous {
 
   private iceServers(connectionId: string): IceServer[] {
     return this.host.iceServers?.(connectionId) ?? []
+  }
+
+  /** Who is alone in a room has nobody to connect to, and gets no login at a TURN server. */
+  private iceServersIn({ size, guestCount }: Room, connectionId: string): IceServer[] {
+    const servers = this.iceServers(connectionId)
+    const isAlone = size + guestCount < 2
+    return isAlone ? servers.filter(({ credential }) => credential === undefined) : servers
   }
 
   private refuse(

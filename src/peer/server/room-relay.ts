@@ -1,4 +1,5 @@
 import type { Env } from '../../util/env.ts'
+import type { TokenBucket } from '../room/token-bucket.ts'
 
 /** What a room's relay may hold and how long it waits. */
 export interface RelayLimits {
@@ -46,8 +47,11 @@ interface End {
   other: End | null
   /** What came for it and has not left this process. */
   queuedBytes: number
-  /** Its socket is not read, as the other end does not take what it sends. */
-  isPaused: boolean
+  /** Why its socket is not read: the other end does not take what it sends, or its address has sent too much. */
+  readonly holds: Set<'full' | 'fast'>
+  /** Of the bytes from its address; null for no limit. */
+  readonly rate: TokenBucket | null
+  /** For the other end, or until its address may send again. */
   cancelWait: () => void
 }
 
@@ -56,7 +60,8 @@ interface End {
  *
  * A channel is two connections that named it, of this room alone: each has proved the room's key, and rooms do not share channels. What an end
  * sends is taken until `relayQueueBytes` wait for the other end; then its socket is not read until less than half of that waits. So a
- * slow end stops its sender, and the server holds no more than that, and one read of a socket, for each end.
+ * slow end stops its sender, and the server holds no more than that, and one read of a socket, for each end. Nor is an end read whose address has
+ * sent more than its rate allows, until that has been made up for.
  */
 export class RoomRelay {
   private readonly ends = new Map<string, End>()
@@ -80,7 +85,7 @@ export class RoomRelay {
 
   /** Whether nothing can be heard from this end, because it is not read. */
   isPaused(connectionId: string): boolean {
-    return this.ends.get(connectionId)?.isPaused ?? false
+    return (this.ends.get(connectionId)?.holds.size ?? 0) > 0
   }
 
   /** Why this end cannot come in, if it cannot. */
@@ -97,11 +102,11 @@ export class RoomRelay {
     return ['channel-taken', `end ${side} of this channel is already connected.`]
   }
 
-  /** An end has come in; its other one may be here. */
-  add(connectionId: string, channel: string, side: 0 | 1): void {
+  /** An end has come in; its other one may be here. `rate`: of all ends of its address. */
+  add(connectionId: string, channel: string, side: 0 | 1, rate: TokenBucket | null): void {
     const end: End = {
-      ...{ connectionId, channel, side },
-      ...{ other: null, queuedBytes: 0, isPaused: false, cancelWait: () => undefined },
+      ...{ connectionId, channel, side, rate },
+      ...{ other: null, queuedBytes: 0, holds: new Set(), cancelWait: () => undefined },
     }
     this.ends.set(connectionId, end)
     const other = this.waiting.get(nameOf(channel, 1 - side))
@@ -146,10 +151,9 @@ export class RoomRelay {
       return
     }
     other.queuedBytes += this.costOf(bytes.length)
-    if (other.queuedBytes >= relayQueueBytes && !end.isPaused) {
-      end.isPaused = true
-      this.host.sockets.pause(connectionId)
-    }
+    if (other.queuedBytes >= relayQueueBytes) this.hold(end, 'full')
+    end.rate?.spend(bytes.length)
+    this.keepRate(end)
     this.host.sockets.pass(other.connectionId, bytes)
   }
 
@@ -159,9 +163,29 @@ export class RoomRelay {
     if (!end) return
     end.queuedBytes -= this.costOf(sizeBytes)
     const { other } = end
-    if (!other?.isPaused || end.queuedBytes > this.host.limits.relayQueueBytes / 2) return
-    other.isPaused = false
-    this.host.sockets.resume(other.connectionId)
+    if (other && end.queuedBytes <= this.host.limits.relayQueueBytes / 2)
+      this.release(other, 'full')
+  }
+
+  /** Does not read an end before its address may send again, which its other ends may put off. */
+  private keepRate(end: End): void {
+    const waitMs = end.rate?.waitMs ?? 0
+    if (waitMs === 0) {
+      this.release(end, 'fast')
+      return
+    }
+    this.hold(end, 'fast')
+    end.cancelWait()
+    end.cancelWait = this.host.env.after(waitMs, () => this.keepRate(end))
+  }
+
+  private hold(end: End, why: 'full' | 'fast'): void {
+    if (end.holds.size === 0) this.host.sockets.pause(end.connectionId)
+    end.holds.add(why)
+  }
+
+  private release({ holds, connectionId }: End, why: 'full' | 'fast'): void {
+    if (holds.delete(why) && holds.size === 0) this.host.sockets.resume(connectionId)
   }
 
   /** What a message takes of the queue's limit: a server keeps more of it than its bytes. */
@@ -182,7 +206,7 @@ export class RoomRelay {
     }
     other.other = null
     // So that it hears of its end.
-    if (other.isPaused) this.host.sockets.resume(other.connectionId)
+    if (other.holds.size > 0) this.host.sockets.resume(other.connectionId)
     this.host.refuse(other.connectionId, 'other-end-gone', `the other end is gone: ${text}`)
   }
 }

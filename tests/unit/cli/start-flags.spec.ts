@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { usageProblem } from '../../../node/command-line.ts'
-import { roomKeyOf, startFlags } from '../../../node/start-flags.ts'
+import { relayRateOf, roomKeyOf, startFlags } from '../../../node/start-flags.ts'
 
 /** The command line of `npm start`. */
 
@@ -12,6 +12,7 @@ describe('takes', () => {
   test.each<[string[], object]>([
     [['--trust-proxy'], { trustProxy: true }],
     [['--room-key', 'open sesame'], { roomKey: 'open sesame' }],
+    [['--relay', '--relay-rate', '20'], { relay: true, relayRate: 20 }],
   ])('%j', (argv, expected) => {
     expect(startFlags(argv)).toEqual(expected)
   })
@@ -30,9 +31,15 @@ function problemOf(...argv: string[]): string {
 describe('refuses', () => {
   test.each([
     [['--trust-proxys'], '--trust-proxys: there is no such flag. Did you mean --trust-proxy?'],
+    [['--relay-rate', '-1'], '--relay-rate: expected a whole number of 0 or more, got "-1".'],
   ])('%j', (argv, text) => {
     expect(problemOf(...argv)).toBe(text)
   })
+})
+
+test('--relay-rate is in megabytes, 8 by default, and 0 stands for none', () => {
+  const rates = [{}, { relayRate: 20 }, { relayRate: 0 }].map(relayRateOf)
+  expect(rates).toEqual([8e6, 20e6, Number.POSITIVE_INFINITY])
 })
 
 describe('the room key', () => {

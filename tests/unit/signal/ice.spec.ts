@@ -44,7 +44,7 @@ describe('credentials', () => {
     }
     const [first, second, third] = iceSource('test', options)('a tab', 5_000)
     expect([first, second]).toEqual([{ urls: [stun] }, own])
-    expect(third).toEqual({ urls: [stun, turn], ...turnCredentials(secret, 'a tab', 3_605_000) })
+    expect(third).toEqual({ urls: [stun, turn], ...turnCredentials(secret, 'a tab', 605_000) })
     const short = iceSource('test', { ...options, turnLifetimeMs: 60_000 })('a tab', 5_000)
     expect(short[2].username).toBe('65:a tab')
   })
@@ -201,7 +201,7 @@ describe('what members of a room are told', () => {
     const [first, second] = ['t0', 't1'].map((id) => world.last(id, 'ice').iceServers[0])
     expect(first.username).not.toBe(second.username)
     const then = expiryOf(world, 't1')
-    expect(then).toBe(Math.floor((world.env.now() - limits.lobbyDelayMs) / 1000) + 3600)
+    expect(then).toBe(Math.floor((world.env.now() - limits.lobbyDelayMs) / 1000) + 600)
     for (const id of ['t0', 't1']) world.say(id, { type: 'done', epoch })
     // A tab that comes two hours later, when the first credentials have long ended.
     await world.env.advance(2 * 3_600_000)
@@ -225,6 +225,28 @@ describe('what members of a room are told', () => {
     expect(none.last('t0', 'ice').iceServers).toEqual([])
   })
 
+  it('has no login at TURN servers for who is alone, as a member or as a guest', async () => {
+    const own = { urls: turn, username: 'me', credential: secret }
+    const ice = iceSource('test', {
+      iceServers: [{ urls: stun }, { urls: turn }, own],
+      turnSecret: secret,
+    })
+    for (const info of [infoOf('t0'), null]) {
+      const world = new RendezvousWorld({}, { ice })
+      world.create('t0', roomA, info)
+      world.say('t0', { type: 'ice' })
+      expect(world.last('t0', 'ice').iceServers).toEqual([{ urls: [stun] }])
+      world.join('t1', roomA, null)
+      for (const id of ['t0', 't1']) {
+        world.say(id, { type: 'ice' })
+        expect(world.last(id, 'ice').iceServers).toHaveLength(3)
+      }
+      world.say('t1', { type: 'bye' })
+      world.say('t0', { type: 'ice' })
+      expect(world.last('t0', 'ice').iceServers).toHaveLength(1)
+    }
+  })
+
   it('fits into a message, and needs a room', async () => {
     const url = `turn:${'h'.repeat(iceLimits.urlChars - 5)}`
     const urls = Array.from({ length: iceLimits.urlsPerServer }, () => url)
@@ -235,7 +257,7 @@ describe('what members of a room are told', () => {
       credential: login,
     }))
     const world = new RendezvousWorld({}, { ice: iceSource('test', { iceServers }) })
-    await world.fill(1)
+    await world.fill(2)
     world.say('t0', { type: 'ice' })
     const sizeBytes = JSON.stringify(world.last('t0', 'ice')).length
     expect(sizeBytes).toBeLessThan(limits.messageBytes)
@@ -264,7 +286,7 @@ describe('over sockets', () => {
     for (const [first, second] of told) {
       expect(first).toEqual({ urls: [stun] })
       const [expiry, name] = second.username!.split(':')
-      expect(Number(expiry)).toBeGreaterThanOrEqual(beforeSec + 3600)
+      expect(Number(expiry)).toBeGreaterThanOrEqual(beforeSec + 600)
       expect(second).toEqual({
         urls: [turn],
         ...turnCredentials(secret, name, 1000 * Number(expiry)),

@@ -87,6 +87,50 @@ describe('the relay of a room', () => {
     expect(own.paused.has('a')).toBe(false)
   })
 
+  it('reads no end of an address that has sent more than its rate, until that is made up for', async () => {
+    const { own, end } = world({
+      ...{ relayFrameCostBytes: 0, relayQueueBytes: 1_000_000 },
+      ...{ relayBytesPerSec: 100, relayBurstSec: 4 },
+    })
+    own.addressOf = (id) => (id === 'b' ? 'other' : 'near')
+    end('a', 0)
+    end('b', 1)
+    end('c', 0, 'second')
+    end('d', 1, 'second')
+    own.server.receiveBytes('a', new Uint8Array(400))
+    expect([...own.paused]).toEqual(['a'])
+    // Another end of that address has nothing left either; another address has all.
+    own.server.receiveBytes('c', new Uint8Array(99))
+    own.server.receiveBytes('b', new Uint8Array(399))
+    expect([...own.paused]).toEqual(['a', 'c'])
+    await own.env.advance(900)
+    expect([...own.paused]).toEqual(['a', 'c'])
+    await own.env.advance(200)
+    expect([...own.paused]).toEqual([])
+    expect(own.passed).toHaveLength(3)
+  })
+
+  it('reads an end again when neither its rate nor a full queue stops it', async () => {
+    const { own, end } = world({
+      ...{ relayFrameCostBytes: 0, relayQueueBytes: 300 },
+      ...{ relayBytesPerSec: 100, relayBurstSec: 1 },
+    })
+    end('a', 0)
+    end('b', 1)
+    own.server.receiveBytes('a', new Uint8Array(300))
+    await own.env.advance(2_500)
+    expect(own.paused.has('a')).toBe(true)
+    own.server.passed('b', 300)
+    expect(own.paused.has('a')).toBe(false)
+    own.server.receiveBytes('a', new Uint8Array(300))
+    own.server.passed('b', 300)
+    expect(own.paused.has('a')).toBe(true)
+    own.server.lost('a', 'closed')
+    expect(own.closed.has('b')).toBe(true)
+    own.server.lost('guest', 'closed')
+    expect(own.env.timers).toBe(0)
+  })
+
   it('does not drop whom it does not read, but one that is silent', async () => {
     const { own, end } = world()
     end('a', 0)
