@@ -6,7 +6,8 @@ import { hostNames } from './certificate.ts'
  *
  * A page of a foreign name that its owner points at our address (DNS rebinding) would count as our own, with our data
  * folder and rooms in reach; its requests carry that foreign name. Accepted: localhost, any address in digits (which
- * cannot be rebound), this machine's name, `names`, and the hosts of `allowedOrigins`. Ports do not matter.
+ * cannot be rebound), this machine's name, `names`, of which one may begin with `*.` as in a certificate, and the hosts of `allowedOrigins`. Ports do
+ * not matter.
  */
 export function ownHosts(
   allowedOrigins: readonly string[] = [],
@@ -19,6 +20,10 @@ export function ownHosts(
   return (host) => {
     if (!host) return false
     const name = host.toLowerCase().replace(/:\d*$/, '')
-    return own.has(name) || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0
+    return (
+      own.has(name) ||
+      own.has(name.replace(/^[^.]+/, '*')) ||
+      isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0
+    )
   }
 }

@@ -16,7 +16,7 @@ import { ownHosts } from './hosts.ts'
 import { listen } from './listen.ts'
 import { type Mounts, serveMounts } from './mounts.ts'
 import { refuseOtherUpgrades } from './refuse-upgrades.ts'
-import { attachSignaling, type SignalServerOptions } from './signal-server.ts'
+import { attachSignaling, type SignalServerOptions, type SignalStatus } from './signal-server.ts'
 import { serveWritable, type WritableFolders } from './writable-folders.ts'
 
 export const defaultPort = 5173
@@ -32,10 +32,12 @@ export interface ServeOptions {
   strictPort?: boolean
   /** Default: this machine alone. `true`, `0.0.0.0`, `::`: every address it has. Another string: that address. */
   host?: boolean | string
-  /** Default: when `host` is given, because WebGPU exists on other machines' pages over HTTPS only. */
+  /** Default: with a certificate, and when `host` is given, because WebGPU exists on other machines' pages over HTTPS only. */
   https?: boolean
   /** A certificate to use; default: our own, made and kept in `.tabring/`. */
   certificate?: Pick<Certificate, 'cert' | 'key'>
+  /** Further names under which the server is opened, as of the certificate. */
+  names?: readonly string[]
   /** Handlers by exact path. */
   extraRoutes?: Record<string, (request: IncomingMessage, response: ServerResponse) => void>
   /** Folders served read-only as raw bytes, by URL prefix: `{ '/data/': dir }`. The page offers the first. */
@@ -71,20 +73,23 @@ export interface Served {
 export async function serve(options: ServeOptions): Promise<Served> {
   const { root, mounts, writable = {}, extraRoutes = {}, policy = pagePolicy } = options
   const host = isWildcard(options.host) ? true : options.host
-  const hosts = typeof host === 'string' ? [host] : []
+  const names = options.names ?? []
+  const dnsNames = names.filter((name) => !name.startsWith('*'))
+  const hosts = [...(typeof host === 'string' ? [host] : []), ...names]
   if (!existsSync(root)) {
     throw new TabringError(
       'config.invalid',
       `serve: expected built pages in ${root}, which does not exist. Run "npm run build".`,
     )
   }
-  const isTls = options.https ?? (host !== undefined && host !== false)
+  const isTls = options.https ?? Boolean(options.certificate ?? host)
   let certificate: Certificate | null = null
   if (isTls && !options.certificate) {
     certificate = await ownCertificate({ names: ownNames(hosts) })
   }
 
   const isOwnHost = ownHosts(options.signaling?.allowedOrigins, hosts)
+  let status: (() => SignalStatus) | null = null
   let facts: ServerFacts = { lanUrls: [], data: Object.keys(mounts ?? {})[0] ?? null }
 
   const files = sirv(root, { etag: true })
@@ -96,28 +101,34 @@ export async function serve(options: ServeOptions): Promise<Served> {
     response.setHeader('X-Content-Type-Options', 'nosniff')
     response.setHeader('Referrer-Policy', 'no-referrer')
     if (policy !== null) response.setHeader('Content-Security-Policy', policy)
+    const path = (request.url ?? '/').split('?')[0]
+    // Whoever watches over this server may know it by another name.
+    if (path === healthPath) {
+      sendText(response, 200, 'ok')
+      return
+    }
     if (!isOwnHost(request.headers.host)) {
-      response.writeHead(403, { 'Content-Type': 'text/plain; charset=utf-8' })
-      response.end(
+      sendText(
+        response,
+        403,
         `serve: expected localhost or a name or address of this machine, got ${request.headers.host}. Behind a tunnel or proxy, pass its address: npm start -- --allow-origin URL\n`,
       )
       return
     }
-    const path = (request.url ?? '/').split('?')[0]
     if (path === serverFactsPath) {
-      response.writeHead(200, { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' })
-      response.end(JSON.stringify(facts))
+      sendJson(response, facts)
+      return
+    }
+    if (path === statusPath && status) {
+      if (isLocal(request)) sendJson(response, status())
+      else sendText(response, 403, 'The status is for the machine of this server alone.\n')
       return
     }
     if (Object.hasOwn(extraRoutes, path)) {
       extraRoutes[path](request, response)
       return
     }
-    const built = () =>
-      files(request, response, () => {
-        response.writeHead(404, { 'Content-Type': 'text/plain; charset=utf-8' })
-        response.end(`no page ${path}\n`)
-      })
+    const built = () => files(request, response, () => sendText(response, 404, `no page ${path}\n`))
     fromWritable(request, response, () => {
       if (fromMounts) fromMounts(request, response, built)
       else built()
@@ -132,14 +143,22 @@ export async function serve(options: ServeOptions): Promise<Served> {
   const isFixed = wanted === 0 || options.strictPort
   const last = isFixed ? wanted : Math.min(65_535, wanted + portsTried - 1)
   const port = await listen(server, { wanted, last, address })
-  const signaling =
-    options.attach?.(server) ?? attachSignaling(server, { hosts, ...options.signaling })
+  let signaling: { close(): Promise<void> }
+  if (options.attach) signaling = options.attach(server)
+  else {
+    const own = attachSignaling(server, { hosts, ...options.signaling })
+    signaling = own
+    status = () => own.status
+  }
   refuseOtherUpgrades(server, [signalPath])
 
   const scheme = isTls ? 'https' : 'http'
   const urlOf = (name: string) => `${scheme}://${name.includes(':') ? `[${name}]` : name}:${port}/`
   const isLocalName = typeof host !== 'string' || /^(localhost|127\.|::1$)/.test(host)
-  const lanNames = host === true ? lanAddresses() : isLocalName ? [] : hosts
+  const isOpen = host === true || !isLocalName
+  const own = host === true ? lanAddresses() : hosts.slice(0, 1)
+  // Browsers trust a certificate for its own names alone.
+  const lanNames = isOpen ? (dnsNames.length > 0 ? dnsNames : own) : []
   facts = { ...facts, lanUrls: lanNames.map(urlOf) }
   return {
     port,
@@ -154,6 +173,32 @@ export async function serve(options: ServeOptions): Promise<Served> {
       await closed
     },
   }
+}
+
+/** Answered with `ok` for whoever asks, so that a proxy or a monitor sees that the server is up. */
+export const healthPath = '/healthz'
+/** Counts as JSON (`SignalStatus`), for this machine alone. */
+export const statusPath = '/status'
+
+/** Whether a program of this machine asks, and not a proxy of this machine for someone else. */
+function isLocal({ socket, headers }: IncomingMessage): boolean {
+  if (headers['x-forwarded-for'] !== undefined || headers.forwarded !== undefined) return false
+  const isHere = (name: string | undefined) =>
+    /^(localhost|(::ffff:)?127(\.\d+){3}|\[?::1\]?)(:\d+)?$/i.test(name ?? '')
+  return isHere(socket.remoteAddress) && isHere(headers.host)
+}
+
+function sendText(response: ServerResponse, status: number, text: string): void {
+  response.writeHead(status, {
+    'Content-Type': 'text/plain; charset=utf-8',
+    'Cache-Control': 'no-store',
+  })
+  response.end(text)
+}
+
+function sendJson(response: ServerResponse, value: unknown): void {
+  response.writeHead(200, { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' })
+  response.end(JSON.stringify(value))
 }
 
 /** Addresses that mean every address. */

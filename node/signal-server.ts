@@ -6,7 +6,7 @@ import { limits as defaultLimits, signalPath } from '../src/peer/room/messages.t
 import type { Refusal } from '../src/peer/room/refusals.ts'
 import { roomKeyText } from '../src/peer/room/room-key.ts'
 import { proofText } from '../src/peer/room/secret.ts'
-import { type Limits, Rendezvous } from '../src/peer/server/rendezvous.ts'
+import { type Limits, Rendezvous, type RoomEvent } from '../src/peer/server/rendezvous.ts'
 import type { RelaySockets } from '../src/peer/server/room-relay.ts'
 import { systemEnv } from '../src/util/env.ts'
 import { clientAddress } from './client-address.ts'
@@ -49,12 +49,24 @@ export interface SignalServerOptions {
   mayCreate?: (room: string, authKey: string) => boolean
   /** Rooms are made only for people who have this key; anyone with a link joins. Default: for anyone. */
   roomKey?: string
+  onEvent?: (event: RoomEvent) => void
   /** One line for each socket that is refused; silent by default. */
   log?: (line: string) => void
 }
 
+/** Counts of now; those of bytes and refusals since the server began. */
+export interface SignalStatus {
+  rooms: number
+  members: number
+  guests: number
+  sockets: number
+  relayedBytes: number
+  refused: number
+}
+
 export interface SignalServer {
   readonly rendezvous: Rendezvous
+  readonly status: SignalStatus
   /** Tells every tab, ends every socket and stops listening for upgrades; the HTTP server stays open. */
   close(): Promise<void>
 }
@@ -104,6 +116,12 @@ export function attachSignaling(
   const socketsOfIp = new Map<string, number>()
   let isClosed = false
   let isCutting = false
+  let refusedCount = 0
+
+  const onEvent = (event: RoomEvent) => {
+    if (event.event === 'refused') refusedCount++
+    options.onEvent?.(event)
+  }
 
   const wss = new WebSocketServer({
     noServer: true,
@@ -189,6 +207,7 @@ export function attachSignaling(
       }),
       ...(options.mayCreate && { mayCreate: options.mayCreate }),
       ...(options.relay && { relay }),
+      event: onEvent,
     },
     options.limits,
   )
@@ -221,6 +240,7 @@ export function attachSignaling(
     if (refused) {
       const [code, text] = refused
       log(`signaling: ${ip} refused: ${text}`)
+      onEvent({ event: 'refused', address: ip, why: code })
       socket.send(JSON.stringify({ type: 'error', code, text, about: null, isFatal: true }))
       end(socket, text)
       return
@@ -264,5 +284,11 @@ export function attachSignaling(
     wss.close()
   }
   server.once('close', () => void close())
-  return { rendezvous, close }
+  return {
+    rendezvous,
+    get status() {
+      return { ...rendezvous.status, sockets: sockets.size, refused: refusedCount }
+    },
+    close,
+  }
 }

@@ -24,6 +24,9 @@ export interface StartFlags extends IceFlags {
   relay?: boolean
   relayRate?: number
   roomKey?: string
+  log?: string
+  cert?: string
+  key?: string
   trustProxy?: boolean
   device?: DeviceType
   visibleDevices?: string
@@ -79,6 +82,9 @@ function startCommand(): Command {
       '--trust-proxy',
       'for a server behind a proxy: count limits by the last address in X-Forwarded-For, which that proxy must set',
     )
+    .option('--log <file>', 'append what happens in the rooms to this file, as JSON lines')
+    .option('--cert <file>', 'serve https with this certificate, the full chain as PEM')
+    .option('--key <file>', 'the key of that certificate, as PEM')
     .option('--open', 'open the page in the browser')
     .option('--force-build', 'build the page even if it is up to date')
   addIceFlags(command)

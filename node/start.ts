@@ -6,6 +6,8 @@ import { checked, launcherParameter } from '../src/util/switches.ts'
 import { ensureBuilt } from './build.ts'
 import { cpuSwitch, usageProblem } from './command-line.ts'
 import { checkDataFolder, idxMount } from './data-folder.ts'
+import { EventLog } from './event-log.ts'
+import { givenCertificate } from './given-certificate.ts'
 import { iceOptionsOf } from './ice/ice-flags.ts'
 import { dataMount } from './mounts.ts'
 import { type Served, serve } from './serve.ts'
@@ -44,7 +46,7 @@ function greeting(served: Served, flags: StartFlags): string {
       '  The certificate is self-signed: each browser warns once. Choose "Advanced" and proceed.',
       `  It is stored in ${served.certificate.folder}.`,
     )
-  } else {
+  } else if (flags.host === undefined) {
     lines.push('', '  For other machines: npm start -- --host')
   }
   lines.push('', '  Press Ctrl-C to stop.', '')
@@ -70,14 +72,20 @@ async function main(): Promise<void> {
   const { visibleDevices } = flags
   const ice = iceOptionsOf(flags)
   const roomKey = roomKeyOf(flags)
+  const certificate = await givenCertificate(flags)
   if (visibleDevices !== undefined) checked('launcher', { visibleDevices })
   if (flags.data !== undefined) await checkDataFolder(resolve(flags.data))
   const root = await ensureBuilt({ force: flags.forceBuild, log: (line) => console.log(line) })
+  const eventLog =
+    flags.log === undefined
+      ? null
+      : EventLog.open(resolve(flags.log), (line) => console.error(line))
   const served = await serve({
     root,
     port: flags.port,
     strictPort: flags.port !== undefined,
     host: flags.host,
+    ...(certificate && { certificate, names: certificate.names }),
     mounts: flags.data === undefined ? undefined : { [dataMount]: idxMount(resolve(flags.data)) },
     signaling: {
       allowedOrigins: flags.allowOrigin ?? [],
@@ -86,6 +94,7 @@ async function main(): Promise<void> {
       trustsProxy: flags.trustProxy ?? false,
       log: (line) => console.error(line),
       ...(ice && { ice }),
+      ...(eventLog && { onEvent: (event) => eventLog.write(event) }),
       ...(roomKey !== undefined && { roomKey }),
     },
   })
@@ -96,7 +105,10 @@ async function main(): Promise<void> {
   const end = () => {
     if (isEnding) process.exit(1) // asked twice
     isEnding = true
-    void served.close().then(() => process.exit(0))
+    void served.close().then(() => {
+      eventLog?.close()
+      process.exit(0)
+    })
   }
   process.on('SIGINT', end)
   process.on('SIGTERM', end)

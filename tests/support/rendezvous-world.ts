@@ -9,7 +9,7 @@ import {
 } from '../../src/peer/room/messages.ts'
 import { roomKeyText } from '../../src/peer/room/room-key.ts'
 import { proofText } from '../../src/peer/room/secret.ts'
-import { Rendezvous } from '../../src/peer/server/rendezvous.ts'
+import { Rendezvous, type RoomEvent } from '../../src/peer/server/rendezvous.ts'
 import { VirtualEnv } from '../../src/util/virtual-env.ts'
 import { infoOf } from './member-info.ts'
 
@@ -36,6 +36,8 @@ export class RendezvousWorld {
   readonly deaf = new Set<string>()
   /** Binary messages, and to whom they went. */
   readonly passed: [string, number[]][] = []
+  /** For the log of the server's owner. */
+  readonly events: RoomEvent[] = []
   /** Connections that are not read. */
   readonly paused = new Set<string>()
   readonly server: Rendezvous
@@ -65,6 +67,7 @@ export class RendezvousWorld {
         },
         close: (id, text) => this.closed.set(id, text),
         verify: (key, room, nonce, proof) => hmac(key, proofText(room, nonce)) === proof,
+        event: (event) => this.events.push(event),
         iceServers: (id) => ice?.(id, this.env.now()) ?? [],
         ...(mayCreate && { mayCreate }),
         ...(roomKey !== undefined && {

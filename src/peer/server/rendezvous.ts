@@ -44,7 +44,29 @@ export interface RendezvousHost {
   iceServers?(connectionId: string): IceServer[]
   /** Absent: this server relays no links. */
   relay?: RelaySockets
+  event?(event: RoomEvent): void
 }
+
+/** For the log of a server's owner: who, never what was said or shown for it. */
+export interface RoomEvent {
+  readonly event: 'made' | 'joined' | 'left' | 'removed' | 'refused' | 'ended'
+  readonly room?: string
+  /** Its id in the room, or that of a guest. */
+  readonly member?: string
+  /** Of `ended`: whose room it was. */
+  readonly address: string
+  /** Of `refused`. */
+  readonly why?: Refusal
+}
+
+/** Refusals of an ordinary day: a tab tries to join before it creates, links end, the server is stopped. `removed` is an event of its own. */
+const ordinary: readonly Refusal[] = [
+  'unknown-room',
+  'room-exists',
+  'other-end-gone',
+  'shutting-down',
+  'removed',
+]
 
 interface Connection {
   id: string
@@ -56,8 +78,8 @@ interface Connection {
   tokens: TokenBucket
   heardAtMs: number
   cancelTimer: () => void
-  /** Where it has entered; a guest is no member, nor is the end of a relayed link. */
-  place: { room: Room; member: Member | null } | null
+  /** Where it has entered; a guest is no member, nor is the end of a relayed link, which has no id either. */
+  place: { room: Room; member: Member | null; id: string | null } | null
 }
 
 export class Rendezvous {
@@ -67,6 +89,8 @@ export class Rendezvous {
   /** What the stores of all rooms hold together. */
   private readonly held = { sizeBytes: 0 }
   private readonly wrongKeys: AddressBuckets
+  /** Since the server began. */
+  private relayedBytes = 0
   /** Null: what an address sends through relays has no limit. */
   private readonly relayRates: AddressBuckets | null
 
@@ -86,6 +110,17 @@ export class Rendezvous {
   /** Rooms and connections now, for the server's own log. */
   get counts(): { rooms: number; connections: number } {
     return { rooms: this.rooms.size, connections: this.connections.size }
+  }
+
+  /** What its owner may want to know of it. */
+  get status(): { rooms: number; members: number; guests: number; relayedBytes: number } {
+    const rooms = [...this.rooms.values()]
+    return {
+      rooms: rooms.length,
+      members: rooms.reduce((sum, { size }) => sum + size, 0),
+      guests: rooms.reduce((sum, { guestCount }) => sum + guestCount, 0),
+      relayedBytes: this.relayedBytes,
+    }
   }
 
   /** What waits in the relays of all rooms now. units: bytes. */
@@ -148,8 +183,10 @@ export class Rendezvous {
     if (!connection) return
     connection.heardAtMs = this.env.now()
     const relay = connection.place?.room.relay
-    if (relay?.has(connectionId)) relay.receive(connectionId, bytes)
-    else this.refuse(connection, 'bad-message', 'expected JSON text, got binary.', null, true)
+    if (relay?.has(connectionId)) {
+      this.relayedBytes += bytes.length
+      relay.receive(connectionId, bytes)
+    } else this.refuse(connection, 'bad-message', 'expected JSON text, got binary.', null, true)
   }
 
   /** So many bytes that `RelaySockets.pass` was given have left this process. */
@@ -303,6 +340,7 @@ export class Rendezvous {
       relay: this.host.relay ?? null,
     })
     this.rooms.set(room.id, room)
+    this.host.event?.({ event: 'made', room: room.id, address })
     this.admit(connection, room, message)
   }
 
@@ -362,7 +400,7 @@ export class Rendezvous {
     }
     connection.cancelTimer()
     this.schedulePing(connection)
-    connection.place = { room, member: null }
+    connection.place = { room, member: null, id: null }
     const rate = this.relayRates?.of(connection.address) ?? null
     room.relay!.add(connection.id, message.channel, message.side, rate)
   }
@@ -398,8 +436,9 @@ export class Rendezvous {
     connection.cancelTimer()
     this.schedulePing(connection)
     const member = info ? room.add(connection.id, info, token ?? null, again) : null
-    if (!member) room.addGuest(connection.id)
-    connection.place = { room, member }
+    const id = member?.id ?? room.addGuest(connection.id)
+    connection.place = { room, member, id }
+    this.tellOf(connection, 'joined')
   }
 
   private schedulePing(connection: Connection): void {
@@ -426,7 +465,8 @@ export class Rendezvous {
     connection.cancelTimer()
     this.connections.delete(connection.id)
     if (!connection.place) return
-    const { room, member } = connection.place
+    const { room, member, id } = connection.place
+    if (id !== null) this.tellOf(connection, how === 'removed' ? how : 'left')
     connection.place = null
     room.store.forget(connection.id)
     if (room.relay?.has(connection.id)) room.relay.remove(connection.id, text)
@@ -435,6 +475,21 @@ export class Rendezvous {
     if (!room.isEmpty) return
     room.store.close()
     this.rooms.delete(room.id)
+    this.host.event?.({ event: 'ended', room: room.id, address: room.makerAddress })
+  }
+
+  private tellOf(
+    { place, address }: Connection,
+    event: 'joined' | 'left' | 'removed' | 'refused',
+    why?: Refusal,
+  ): void {
+    this.host.event?.({
+      event,
+      ...(place && { room: place.room.id }),
+      ...(place?.id && { member: place.id }),
+      address,
+      ...(why && { why }),
+    })
   }
 
   private iceServers(connectionId: string): IceServer[] {
@@ -456,6 +511,8 @@ export class Rendezvous {
     isFatal = false,
     call?: number,
   ): void {
+    const keepsOut = isFatal || !connection.place
+    if (keepsOut && !ordinary.includes(code)) this.tellOf(connection, 'refused', code)
     if (isFatal)
       this.end(connection, code, text, about, `the server closed its connection: ${text}`)
     else this.send(connection.id, { type: 'error', code, text, about, isFatal, call })

@@ -133,11 +133,13 @@ export class Room {
 
   // --- guests ---
 
-  addGuest(connectionId: string): void {
+  /** Returns the guest's id. */
+  addGuest(connectionId: string): string {
     this.guests.add(connectionId)
     const id = toHex(this.host.env.random(8))
     this.host.send(connectionId, this.welcome(id))
     this.watchIdle()
+    return id
   }
 
   removeGuest(connectionId: string): void {

@@ -13,6 +13,8 @@ describe('takes', () => {
     [['--trust-proxy'], { trustProxy: true }],
     [['--room-key', 'open sesame'], { roomKey: 'open sesame' }],
     [['--relay', '--relay-rate', '20'], { relay: true, relayRate: 20 }],
+    [['--log', 'rooms.log'], { log: 'rooms.log' }],
+    [['--cert', 'c.pem', '--key', 'k.pem'], { cert: 'c.pem', key: 'k.pem' }],
   ])('%j', (argv, expected) => {
     expect(startFlags(argv)).toEqual(expected)
   })
@@ -32,6 +34,7 @@ describe('refuses', () => {
   test.each([
     [['--trust-proxys'], '--trust-proxys: there is no such flag. Did you mean --trust-proxy?'],
     [['--relay-rate', '-1'], '--relay-rate: expected a whole number of 0 or more, got "-1".'],
+    [['--log'], '--log: the value is missing.'],
   ])('%j', (argv, text) => {
     expect(problemOf(...argv)).toBe(text)
   })

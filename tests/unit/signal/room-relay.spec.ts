@@ -35,6 +35,7 @@ describe('the relay of a room', () => {
       ['b', [1]],
       ['a', [2]],
     ])
+    expect(own.server.status.relayedBytes).toBe(2)
     expect(own.all('x', 'relayed')).toHaveLength(0)
     expect(own.all('z', 'relayed')).toHaveLength(0)
   })
