@@ -1,7 +1,13 @@
 import { DataError } from '../util/errors.ts'
-import { kindOf } from '../util/kind-of.ts'
-import { checkOptions } from '../util/options.ts'
-import { countElements, formatShape, type HostDType, sameShape } from '../util/shape.ts'
+import { isRecord, kindOf } from '../util/kind-of.ts'
+import {
+  checkArgument,
+  checkList,
+  checkNumber,
+  checkOptions,
+  checkRecord,
+} from '../util/options.ts'
+import { checkShape, countElements, formatShape, type HostDType, sameShape } from '../util/shape.ts'
 import type { HostNumbers, HostTensor } from './descriptions.ts'
 import {
   isHostTensor,
@@ -44,6 +50,7 @@ const refuse = (
  */
 export function defaultCollate(samples: readonly Sample[], options: CollateOptions = {}): Batch {
   checkOptions('defaultCollate', options, { dtypes: true })
+  checkList('defaultCollate', 'samples', samples, isRecord, 'samples, objects with values by name')
   const { dtypes = {} } = options
   const [first] = samples
   if (!first) return {}
@@ -179,8 +186,17 @@ function requireWhole(
 
 /** Returns the number of samples in a batch. */
 export const batchSizeOf = (batch: Batch): number => {
+  checkRecord('batchSizeOf', 'batch', batch)
   const [first] = Object.values(batch)
-  return first === undefined ? 0 : isHostTensor(first) ? first.shape[0] : first.length
+  if (first === undefined) return 0
+  checkArgument(
+    'batchSizeOf',
+    'batch',
+    batch,
+    isHostTensor(first) || Array.isArray(first),
+    'a batch, as defaultCollate makes it',
+  )
+  return isHostTensor(first) ? first.shape[0] : first.length
 }
 
 /**
@@ -189,12 +205,22 @@ export const batchSizeOf = (batch: Batch): number => {
  * A batch of `rows` is returned unchanged.
  */
 export function padBatch(batch: Batch, rows: number): Batch {
-  if (batchSizeOf(batch) === rows) return batch
+  const size = batchSizeOf(batch)
+  if (size === rows) return batch
+  const isEnough = (count: number) => Number.isInteger(count) && count >= size
+  checkNumber(
+    'padBatch',
+    'rows',
+    rows ?? Number.NaN,
+    isEnough,
+    `a whole number of at least ${size}, the batch's`,
+  )
   return Object.fromEntries(
     Object.entries(batch).map(([field, value]) => {
       if (!isHostTensor(value)) return [field, value]
       const make = value.data.constructor as new (count: number) => HostNumbers
       const shape = [rows, ...value.shape.slice(1)]
+      checkShape('padBatch', shape)
       const data = new make(countElements(shape))
       data.set(value.data)
       return [field, { shape, data }]

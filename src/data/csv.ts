@@ -1,7 +1,8 @@
 import Papa from 'papaparse'
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { checkOptions } from '../util/options.ts'
+import { isText } from '../util/kind-of.ts'
+import { checkList, checkOptions, checkText } from '../util/options.ts'
 import { TensorDataset } from './datasets.ts'
 
 export interface CsvOptions {
@@ -50,6 +51,9 @@ export class CsvTable {
     records: readonly (readonly string[])[],
     lines: readonly number[],
   ) {
+    checkText('CsvTable', 'name', name)
+    checkList('CsvTable', 'columns', columns, isText, 'texts')
+    checkList('CsvTable', 'records', records, Array.isArray, 'rows of texts')
     this.name = name
     this.columns = columns
     this.records = records

@@ -1,16 +1,17 @@
-import { DataError, ShapeError } from '../util/errors.ts'
-import { checkOptions } from '../util/options.ts'
+import { ArgumentTypeError, DataError, ShapeError } from '../util/errors.ts'
+import { isRecord, quoted } from '../util/kind-of.ts'
+import { checkArgument, checkList, checkOptions } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 import { countElements } from '../util/shape.ts'
 import type { DatasetDescription, HostTensor } from './descriptions.ts'
-import type { Dataset, Sample, SampleKey } from './samples.ts'
+import { type Dataset, isHostTensor, type Sample, type SampleKey } from './samples.ts'
 
 /** errors: `config.invalid` unless `index` is a whole number from 0 to length - 1. */
 export function requireIndex(where: string, index: number, length: number): void {
   if (!Number.isInteger(index) || index < 0 || index >= length)
     throw new DataError(
       'config.invalid',
-      `${where}: expected an index from 0 to ${length - 1}, got ${index}. Use an index within the data set's length.`,
+      `${where}: expected an index from 0 to ${length - 1}, got ${quoted(index)}. Use an index within the data set's length.`,
     )
 }
 
@@ -39,6 +40,15 @@ export class TensorDataset implements Dataset {
   readonly length: number
 
   constructor(tensors: Readonly<Record<string, HostTensor>>) {
+    for (const [name, tensor] of Object.entries(checkTensors(tensors))) {
+      checkArgument(
+        'TensorDataset',
+        `"${name}"`,
+        tensor,
+        isHostTensor(tensor),
+        'hostTensor(shape, array)',
+      )
+    }
     const lengths = Object.entries(tensors).map(([name, { shape }]) => ({ name, rows: shape[0] }))
     const [first] = lengths
     const other = lengths.find(({ rows }) => rows === undefined || rows !== first.rows)
@@ -69,12 +79,32 @@ export class TensorDataset implements Dataset {
   }
 }
 
+/** errors: a TypeError for what has no host tensors by name: a tensor of a traced function has no contents. */
+function checkTensors<T extends object>(tensors: T): T {
+  const advice =
+    "Write { x: hostTensor([4, 2], array) }; a model's parameters are read with `await parameter.read()`."
+  if (isRecord(tensors) && !('shape' in tensors)) return tensors
+  throw new ArgumentTypeError(
+    `TensorDataset: expected an object with host tensors by name, got ${quoted(tensors)}. ${advice}`,
+  )
+}
+
+/** errors: a TypeError, naming `where`, for what is no data set. */
+export function checkDataset(where: string, dataset: unknown): void {
+  const isDataset =
+    isRecord(dataset) && typeof dataset.length === 'number' && typeof dataset.get === 'function'
+  checkArgument(where, 'dataset', dataset, isDataset, 'a data set, with length and get(index, key)')
+}
+
 /** The samples of another data set at `indices`, in that order. errors: `config.invalid` for an index out of range. */
 export class Subset<S> implements Dataset<S> {
   readonly dataset: Dataset<S>
   readonly indices: Uint32Array<ArrayBuffer>
 
   constructor(dataset: Dataset<S>, indices: ArrayLike<number>) {
+    checkDataset('Subset', dataset)
+    const isList = Array.isArray(indices) || ArrayBuffer.isView(indices)
+    checkArgument('Subset', 'indices', indices, isList, 'a list of whole numbers')
     for (let i = 0; i < indices.length; i++) requireIndex('Subset', indices[i], dataset.length)
     this.dataset = dataset
     this.indices = Uint32Array.from(indices)
@@ -104,6 +134,14 @@ export class ConcatDataset<S> implements Dataset<S> {
   readonly length: number
 
   constructor(datasets: readonly Dataset<S>[]) {
+    checkArgument(
+      'ConcatDataset',
+      'datasets',
+      datasets,
+      Array.isArray(datasets),
+      'a list of data sets',
+    )
+    for (const dataset of datasets) checkDataset('ConcatDataset', dataset)
     this.datasets = datasets
     this.length = datasets.reduce((sum, { length }) => sum + length, 0)
   }
@@ -137,6 +175,8 @@ export function randomSplit<S>(
   options: { seed?: number } = {},
 ): Subset<S>[] {
   checkOptions('randomSplit', options, { seed: true })
+  checkDataset('randomSplit', dataset)
+  checkList('randomSplit', 'lengths', lengths, (one) => typeof one === 'number', 'numbers')
   const { seed = 0 } = options
   const sum = lengths.reduce((total, length) => total + length, 0)
   let counts = [...lengths]

@@ -1,8 +1,16 @@
 import { sha256 } from '@noble/hashes/sha2.js'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils.js'
 import { DataError, messageOf } from '../util/errors.ts'
-import { checkNumber, checkOptions, isNotNegative, type OptionNames } from '../util/options.ts'
+import { quoted } from '../util/kind-of.ts'
+import {
+  checkArgument,
+  checkNumber,
+  checkOptions,
+  isNotNegative,
+  type OptionNames,
+} from '../util/options.ts'
 import { defaultFileStore, type FileStore, type PartFolder } from './file-store.ts'
+import { addressOf } from './folder.ts'
 
 export interface DownloadProgress {
   receivedBytes: number
@@ -66,12 +74,12 @@ export async function download(url: string | URL, options: DownloadOptions = {})
   checkOptions('download', options, downloadOptions)
   checkNumber('download', 'retries', options.retries, isNotNegative, 'at least 0')
   checkNumber('download', 'retryDelayMs', options.retryDelayMs, isNotNegative, 'at least 0')
-  const address = new URL(url, globalThis.location?.href).href
-  const wanted = options.sha256?.toLowerCase()
+  const address = addressOf('download', url).href
+  const wanted = typeof options.sha256 === 'string' ? options.sha256.toLowerCase() : options.sha256
   if (wanted !== undefined && !/^[0-9a-f]{64}$/.test(wanted))
     throw new DataError(
       'config.invalid',
-      `download: expected a sha256 of 64 hexadecimal digits, got "${options.sha256}". Copy it from the publisher of the file.`,
+      `download: expected a sha256 of 64 hexadecimal digits, got ${quoted(options.sha256)}. Copy it from the publisher of the file.`,
     )
   const store = options.store ?? defaultFileStore()
   return alone(`tabring-download-${address}`, async () => {
@@ -90,7 +98,14 @@ export async function forgetDownload(
   url: string | URL,
   store: FileStore = defaultFileStore(),
 ): Promise<void> {
-  const address = new URL(url, globalThis.location?.href).href
+  const address = addressOf('forgetDownload', url).href
+  checkArgument(
+    'forgetDownload',
+    'store',
+    store,
+    typeof store?.folder === 'function',
+    'a store such as opfsFileStore()',
+  )
   await (await store.folder(hashOf(address))).clear()
 }
 

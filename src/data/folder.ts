@@ -1,4 +1,6 @@
 import { DataError } from '../util/errors.ts'
+import { isIterable, isRecord, quoted } from '../util/kind-of.ts'
+import { checkArgument, checkList } from '../util/options.ts'
 
 /**
  * A file of a folder that was picked by the user, dropped onto the page, or listed by a server.
@@ -33,6 +35,17 @@ export async function readFile({ path, source }: FolderFile): Promise<Blob> {
   }
 }
 
+/** An address, which may be relative to the page's. errors: `config.invalid` for what is none. */
+export function addressOf(where: string, address: string | URL): URL {
+  const isText = typeof address === 'string' || address instanceof URL
+  const base = globalThis.location?.href
+  if (isText && URL.canParse(address, base)) return new URL(address, base)
+  throw new DataError(
+    'config.invalid',
+    `${where}: expected an address, got ${quoted(address)}. Pass a URL such as https://host/file${base ? '' : '; without a page it must be a whole one'}.`,
+  )
+}
+
 /** Returns all files below a folder that the user picked (`showDirectoryPicker`) or that is in the origin private file system. */
 export async function listDirectory(directory: FileSystemDirectoryHandle): Promise<FolderFile[]> {
   const files: FolderFile[] = []
@@ -43,6 +56,14 @@ export async function listDirectory(directory: FileSystemDirectoryHandle): Promi
       else files.push({ path: `${prefix}${name}`, source: handle as FileSystemFileHandle })
     }
   }
+  const isFolder = typeof directory?.entries === 'function'
+  checkArgument(
+    'listDirectory',
+    'directory',
+    directory,
+    isFolder,
+    'what showDirectoryPicker() gives',
+  )
   await walk(directory, '')
   return files.sort(byPath)
 }
@@ -53,6 +74,8 @@ export async function listDirectory(directory: FileSystemDirectoryHandle): Promi
  * A single dropped folder is the root: its name is not part of the paths.
  */
 export function listDropped(items: DataTransferItemList): Promise<FolderFile[]> {
+  const isList = isIterable(items) && [...items].every((item) => isRecord(item) && 'kind' in item)
+  checkArgument('listDropped', 'items', items, isList, 'event.dataTransfer.items')
   const entries = [...items]
     .filter(({ kind }) => kind === 'file')
     .map((item) => item.webkitGetAsEntry())
@@ -74,6 +97,9 @@ export async function listEntries(entries: readonly FileSystemEntry[]): Promise<
     for (const child of await childrenOf(entry as FileSystemDirectoryEntry))
       await walk(child, `${prefix}${entry.name}/`)
   }
+  const isEntry = (entry: unknown) =>
+    isRecord(entry) && ('isFile' in entry || 'isDirectory' in entry)
+  checkList('listEntries', 'entries', entries, isEntry, 'file system entries')
   const [only] = entries
   if (entries.length === 1 && only.isDirectory) {
     for (const child of await childrenOf(only as FileSystemDirectoryEntry)) await walk(child, '')
@@ -103,7 +129,7 @@ async function childrenOf(directory: FileSystemDirectoryEntry): Promise<FileSyst
  * errors: `data.missing` if it does not exist; `data.malformed` if it is not an array of relative paths.
  */
 export async function listServed(listingUrl: string | URL): Promise<FolderFile[]> {
-  const base = new URL(listingUrl, globalThis.location?.href)
+  const base = addressOf('listServed', listingUrl)
   const response = await fetch(base)
   if (!response.ok)
     throw new DataError(

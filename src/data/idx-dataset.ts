@@ -1,5 +1,6 @@
 import { DataError } from '../util/errors.ts'
-import { checkOptions } from '../util/options.ts'
+import { isRecord } from '../util/kind-of.ts'
+import { checkArgument, checkOptions } from '../util/options.ts'
 import { countElements } from '../util/shape.ts'
 import type { ByteSource } from './byte-source.ts'
 import { notDescribed, requireIndex } from './datasets.ts'
@@ -96,6 +97,16 @@ function requireLabels(images: IdxArray, labels: IdxArray): void {
       'data.malformed',
       `IdxDataset: expected ${expected}, got ${got}. Use the two files of one data set.`,
     )
+  for (const array of [images, labels]) {
+    const isArray = isRecord(array) && Array.isArray(array.shape) && ArrayBuffer.isView(array.data)
+    checkArgument(
+      'IdxDataset',
+      array === images ? 'images' : 'labels',
+      array,
+      isArray,
+      'what readIdx() gives',
+    )
+  }
   if (images.shape.length === 0) throw refuse('images with a first dimension', 'a single number')
   const { shape, data } = labels
   if (data instanceof Float32Array || data instanceof Float64Array)

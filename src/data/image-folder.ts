@@ -1,5 +1,6 @@
 import { DataError } from '../util/errors.ts'
-import { checkOptions } from '../util/options.ts'
+import { isRecord } from '../util/kind-of.ts'
+import { checkList, checkOptions } from '../util/options.ts'
 import { notDescribed, requireIndex } from './datasets.ts'
 import type { DatasetDescription, HostTensor } from './descriptions.ts'
 import { type FolderFile, readFile } from './folder.ts'
@@ -36,6 +37,8 @@ export class ImageFolder implements Dataset<ImageSample> {
   ) {
     checkOptions('ImageFolder', options, { transform: true })
     requireTransform('ImageFolder', options.transform)
+    const isFile = (file: FolderFile) => isRecord(file) && typeof file.path === 'string'
+    checkList('ImageFolder', 'files', files, isFile, 'files, as listServed() and its like give')
     const classOf = ({ path }: FolderFile) => path.slice(0, path.indexOf('/'))
     const inFolders = files.filter(({ path }) => path.includes('/'))
     this.classes = [...new Set(inFolders.map(classOf))].sort()

@@ -1,6 +1,7 @@
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isRecord, quoted } from '../util/kind-of.ts'
+import { isIterable, isRecord, isText, quoted } from '../util/kind-of.ts'
+import { checkArgument, checkList, checkText } from '../util/options.ts'
 
 /**
  * The safetensors file format, written and read.
@@ -71,7 +72,23 @@ export function writeSafetensors(
   tensors: Iterable<readonly [name: string, tensor: SafeTensor]>,
   metadata: Readonly<Record<string, string>> = {},
 ): Uint8Array<ArrayBuffer> {
-  const entries = [...new Map(tensors)].sort(
+  const isNamed = (entry: unknown) =>
+    Array.isArray(entry) &&
+    typeof entry[0] === 'string' &&
+    isRecord(entry[1]) &&
+    ArrayBuffer.isView(entry[1].data) &&
+    Array.isArray(entry[1].shape)
+  const given = isIterable(tensors) ? [...tensors] : tensors
+  checkList(
+    'writeSafetensors',
+    'tensors',
+    given as typeof given & [],
+    isNamed,
+    'pairs [name, { dtype, shape, data }]',
+  )
+  const isMetadata = isRecord(metadata) && Object.values(metadata).every(isText)
+  checkArgument('writeSafetensors', 'metadata', metadata, isMetadata, 'texts by name')
+  const entries = [...new Map(given)].sort(
     ([, a], [, b]) => b.data.BYTES_PER_ELEMENT - a.data.BYTES_PER_ELEMENT,
   )
   const fields: string[] = []
@@ -161,6 +178,8 @@ function parseEntry(name: string, value: unknown, where: string): HeaderEntry {
  * tensors, and missing or surplus bytes at the end.
  */
 export function readSafetensors(file: Uint8Array, where = 'safetensors'): SafetensorsFile {
+  checkText('readSafetensors', 'where', where)
+  checkArgument(where, 'the file', file, file instanceof Uint8Array, 'its bytes, a Uint8Array')
   if (file.length < lengthBytes)
     throw malformed(where, `${lengthBytes} bytes of header length`, `${file.length} (truncated)`)
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength)

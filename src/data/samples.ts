@@ -1,7 +1,8 @@
 import { ShapeError } from '../util/errors.ts'
 import { kindOf } from '../util/kind-of.ts'
+import { checkArgument, checkNumber, checkRecord } from '../util/options.ts'
 import { RandomStream } from '../util/random.ts'
-import { countElements, type Shape } from '../util/shape.ts'
+import { checkShape, countElements, type Shape } from '../util/shape.ts'
 import type { DatasetDescription, HostNumbers, HostTensor } from './descriptions.ts'
 
 /** Arrays of numbers that become one-dimensional tensors. */
@@ -43,8 +44,19 @@ export interface Dataset<S = Sample> {
 }
 
 /** Returns the random stream of one sample in one epoch. */
-export const randomStreamOf = ({ seed, epoch, index }: SampleKey): RandomStream =>
-  new RandomStream(seed, index, 'augment', epoch)
+export function randomStreamOf(key: SampleKey): RandomStream {
+  checkRecord('randomStreamOf', 'key', key)
+  for (const name of ['seed', 'epoch', 'index'] as const) {
+    checkNumber(
+      'randomStreamOf',
+      name,
+      key[name] ?? Number.NaN,
+      Number.isSafeInteger,
+      'a whole number',
+    )
+  }
+  return new RandomStream(key.seed, key.index, 'augment', key.epoch)
+}
 
 export const isHostTensor = (value: unknown): value is HostTensor =>
   typeof value === 'object' &&
@@ -63,6 +75,14 @@ export function hostTensor(shape: Shape, data: HostNumbers): HostTensor {
       'shape.mismatch',
       `hostTensor: expected a shape such as [2, 3], got ${kindOf(shape)}. Pass the shape first, then the data.`,
     )
+  checkArgument(
+    'hostTensor',
+    'data',
+    data,
+    isHostTensor({ shape, data }),
+    'a Float32Array, Int32Array or Uint32Array',
+  )
+  checkShape('hostTensor', shape)
   if (countElements(shape) !== data.length)
     throw new ShapeError(
       'shape.mismatch',

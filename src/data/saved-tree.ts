@@ -89,6 +89,8 @@ export function save(state: SavedState): Uint8Array<ArrayBuffer> {
         : { $number: Object.is(value, -0) ? '-0' : String(value) }
     }
     if (typeof value !== 'object') throw refuse(path, 'a plain value or an array', typeof value)
+    if (path.length > mostDepth)
+      throw refuse([], `at most ${mostDepth} levels`, 'more, or an object in itself')
     if (dtypeOf(value)) {
       const data = value as SavedArray
       return { $tensor: add(path, [data.length], data), plain: true }

@@ -1,3 +1,4 @@
+import { checkNumber, isCount } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 
 /**
@@ -15,6 +16,9 @@ export interface BatchShare {
   rows: number
 }
 
+/** More than any group has. */
+const mostRanks = 2 ** 20
+
 /**
  * Returns each rank's share of a global batch: contiguous, in rank order, sizes differing by at most one, larger ones first. PyTorch
  * scripts use `batch_size // world_size` here, which loses the remainder.
@@ -24,6 +28,22 @@ export interface BatchShare {
  * shape: [worldSize]; the rows add up to `batchSize`; shares are empty if there are more ranks than rows.
  */
 export function batchShares(batchSize: number, worldSize: number): BatchShare[] {
+  const isRows = (rows: number) => Number.isInteger(rows) && rows >= 0
+  checkNumber(
+    'batchShares',
+    'batchSize',
+    batchSize ?? Number.NaN,
+    isRows,
+    'a whole number of at least 0',
+  )
+  const isSize = (size: number) => isCount(size) && size <= mostRanks
+  checkNumber(
+    'batchShares',
+    'worldSize',
+    worldSize ?? Number.NaN,
+    isSize,
+    `a whole number from 1 to ${mostRanks}`,
+  )
   const base = Math.floor(batchSize / worldSize)
   const larger = batchSize % worldSize
   return Array.from({ length: worldSize }, (_, rank) => ({

@@ -1,5 +1,6 @@
 import { DataError } from '../util/errors.ts'
-import { checkOptions } from '../util/options.ts'
+import { isText } from '../util/kind-of.ts'
+import { checkList, checkOptions } from '../util/options.ts'
 import { requireIndex } from './datasets.ts'
 import type { DatasetDescription, HostTensor } from './descriptions.ts'
 import type { Dataset } from './samples.ts'
@@ -26,6 +27,7 @@ export class CharTokenizer implements Tokenizer {
 
   /** errors: `config.invalid` if a character repeats or is more than one code point. */
   constructor(characters: readonly string[]) {
+    checkList('CharTokenizer', 'characters', characters, isText, 'characters')
     this.#tokens = new Map(characters.map((character, i) => [character, i]))
     const wrong = characters.find((character) => [...character].length !== 1)
     if (wrong !== undefined || this.#tokens.size !== characters.length)

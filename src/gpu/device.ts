@@ -2,6 +2,7 @@ import { inUnitsOf } from '../util/byte-units.ts'
 import type { PlacedDevice } from '../util/device.ts'
 import { GpuError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
+import { checkNumber } from '../util/options.ts'
 import { fixedSwitch, switchValue } from '../util/switches.ts'
 import { visibleNumbers } from '../util/visible-devices.ts'
 import { isSoftware, listAdapters, nameOf } from './adapters.ts'
@@ -258,12 +259,15 @@ function describe({ facts, limits, device }: Gpu): string {
   return `${nameOf(device.adapterInfo)}${facts.isSoftware ? ' (software)' : ''}; ${[...device.features].join(', ')}; ${sizes.join(', ')}`
 }
 
+const isIndex = (index: number): boolean => Number.isInteger(index) && index >= 0
+
 /**
  * Opens an adapter of this page or worker with all the limits that it offers; the first visible one by default.
  *
  * errors: `gpu.unavailable`: the context is not secure, the browser has no WebGPU, there is no adapter, or none with that index.
  */
 export async function openGpu(index = 0): Promise<Gpu> {
+  checkNumber('openGpu', 'index', index, isIndex, 'a whole number of at least 0')
   const visible = fixedSwitch('visibleDevices')
   fixedSwitch('logicalDevices')
   const adapters = await findAdapters(index + 1)

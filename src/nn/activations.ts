@@ -37,13 +37,13 @@ export class SiLU extends Module {
 
 export class Sigmoid extends Module {
   forward(x: Tensor): Tensor {
-    return x.sigmoid()
+    return functions.sigmoid(x)
   }
 }
 
 export class Tanh extends Module {
   forward(x: Tensor): Tensor {
-    return x.tanh()
+    return functions.tanh(x)
   }
 }
 
@@ -67,7 +67,7 @@ export class Softmax extends Module {
     this.#axis = axis
   }
   forward(x: Tensor): Tensor {
-    return x.softmax(this.#axis)
+    return functions.softmax(x, this.#axis)
   }
 }
 
@@ -78,6 +78,6 @@ export class LogSoftmax extends Module {
     this.#axis = axis
   }
   forward(x: Tensor): Tensor {
-    return x.logSoftmax(this.#axis)
+    return functions.logSoftmax(x, this.#axis)
   }
 }

@@ -6,8 +6,9 @@ import { rotaryEmbedding, rotaryTable } from '../graph/functions/rotary.ts'
 import { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import { layerOfCall, nextRandomLayer } from '../graph/trace/random.ts'
-import type { Tensor } from '../graph/trace/tensor.ts'
+import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
+import { quoted } from '../util/kind-of.ts'
 import { checkNumber, checkOptions, isCount, isShare, type OptionNames } from '../util/options.ts'
 import { formatShape, sameShape } from '../util/shape.ts'
 import { filled, uniform } from './init.ts'
@@ -69,7 +70,7 @@ export class MultiheadAttention extends Module {
     if (!isCount(numHeads) || !isCount(embedDim) || embedDim % numHeads !== 0) {
       throw new ShapeError(
         'shape.unsupported',
-        `MultiheadAttention: embedDim must be a multiple of ${numHeads} heads, got ${embedDim}. Choose another number of heads.`,
+        `MultiheadAttention: embedDim must be a multiple of ${quoted(numHeads)} heads, got ${quoted(embedDim)}. Choose another number of heads.`,
       )
     }
     checkOptions('MultiheadAttention', options, { dropout: true, bias: true, batchFirst: true })
@@ -88,6 +89,7 @@ export class MultiheadAttention extends Module {
 
   /** shape: as for the class. One sample may omit the batch dimension: query [L, embedDim], keys [S, embedDim], mask [S]. */
   forward(query: Tensor, inputs: MultiheadAttentionInputs = {}): Tensor {
+    mustBeTensor('MultiheadAttention', query)
     checkOptions('MultiheadAttention.forward', inputs, inputNames)
     if (query.shape.length !== 2) return this.#attend(query, inputs)
     const axis = this.#isBatchFirst ? 0 : 1

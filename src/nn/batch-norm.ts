@@ -2,10 +2,10 @@ import { batchNorm, type RunningStatistics } from '../graph/functions/batch-norm
 import { sampleCount } from '../graph/functions/linear.ts'
 import { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import { Parameter } from '../graph/trace/parameter.ts'
-import type { Tensor } from '../graph/trace/tensor.ts'
+import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
 import { checkNumber, checkOptions, isShare } from '../util/options.ts'
-import { formatShape } from '../util/shape.ts'
+import { checkCount, formatShape } from '../util/shape.ts'
 import { checkEps } from './check-eps.ts'
 import { checkSizes } from './check-sizes.ts'
 import { Module } from './module.ts'
@@ -49,6 +49,7 @@ export abstract class BatchNorm extends Module {
     checkOptions(this.constructor.name, options, known)
     checkEps(this.constructor.name, options.eps)
     checkSizes(this.constructor.name, { numFeatures: features })
+    checkCount(this.constructor.name, [features])
     if (options.momentum !== null)
       checkNumber(this.constructor.name, 'momentum', options.momentum, isShare, 'from 0 to 1')
     const { eps = 1e-5, momentum = 0.1, affine = true, trackRunningStats = true } = options
@@ -74,6 +75,7 @@ export abstract class BatchNorm extends Module {
   }
 
   forward(x: Tensor): Tensor {
+    mustBeTensor(this.constructor.name, x)
     if (!this.ranks.includes(x.shape.length)) {
       throw new ShapeError(
         'shape.mismatch',

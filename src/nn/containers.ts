@@ -1,5 +1,7 @@
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { TabringError } from '../util/errors.ts'
+import { isIterable, isRecord, isText } from '../util/kind-of.ts'
+import { checkList } from '../util/options.ts'
 import { Module, ModuleSequence } from './module.ts'
 
 /** errors: `graph.misuse` always: a list or dict says nothing about the order of calls. */
@@ -64,8 +66,13 @@ export class ModuleDict<M extends Module = Module> extends Module {
 
   /** Adds modules, replacing those with the same names. */
   update(modules: Readonly<Record<string, M>> | Iterable<readonly [string, M]>): void {
-    const pairs = Symbol.iterator in modules ? modules : Object.entries(modules)
-    for (const [name, module] of pairs) this.set(name, module)
+    const pairs: unknown = isIterable(modules) ? [...modules] : modules
+    const isPair = (pair: unknown) => Array.isArray(pair) && isText(pair[0])
+    const entries = isRecord(pairs)
+      ? Object.entries<M>(pairs as Record<string, M>)
+      : (pairs as [string, M][])
+    checkList('ModuleDict', 'modules', entries, isPair, 'pairs of name and module')
+    for (const [name, module] of entries) this.set(name, module)
   }
 
   /** Removes a module and returns it. errors: as `get`. */

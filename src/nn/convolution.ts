@@ -134,7 +134,7 @@ export class Conv2d extends Module {
     checkMode('Conv2d', options.paddingMode)
     checkGroups('Conv2d', inChannels, outChannels, options.groups)
     checkKernel('Conv2d', kernelSize, true)
-    const [height, width] = pair(kernelSize)
+    const [height, width] = pair('Conv2d', 'kernelSize', kernelSize)
     const ofGroup = inChannels / (options.groups ?? 1)
     const fanIn = ofGroup * height * width
     this.weight = fanInUniform([outChannels, ofGroup, height, width], fanIn)
@@ -148,10 +148,11 @@ export class Conv2d extends Module {
     const { padding = 0, dilation = 1, stride = 1 } = this.#options
     const paddingMode = this.#paddingMode
     if (paddingMode === 'zeros') return conv2d(x, this.weight, this.bias, this.#options)
-    refuseStride('Conv2d', padding, pair(stride))
-    const [rows, columns] = typeof padding === 'string' ? [padding, padding] : pair(padding)
+    refuseStride('Conv2d', padding, pair('Conv2d', 'stride', stride))
+    const [rows, columns] =
+      typeof padding === 'string' ? [padding, padding] : pair('Conv2d', 'padding', padding)
     const [, , height, width] = this.weight.shape
-    const [dy, dx] = pair(dilation)
+    const [dy, dx] = pair('Conv2d', 'dilation', dilation)
     const pads = [...padsOf(columns, width, dx), ...padsOf(rows, height, dy)]
     const padded = pad(x, pads, paddingMode)
     return conv2d(padded, this.weight, this.bias, { ...this.#options, padding: 0 })
@@ -174,7 +175,7 @@ export class ConvTranspose2d extends Module {
     checkOptions('ConvTranspose2d', options, transposeOptions)
     checkGroups('ConvTranspose2d', inChannels, outChannels, options.groups)
     checkKernel('ConvTranspose2d', kernelSize, true)
-    const [height, width] = pair(kernelSize)
+    const [height, width] = pair('ConvTranspose2d', 'kernelSize', kernelSize)
     const ofGroup = outChannels / (options.groups ?? 1)
     // PyTorch counts the weight's second dimension as inputs here too.
     const fanIn = ofGroup * height * width

@@ -5,9 +5,9 @@ import {
   setNextRandomStep,
   setRandomSeed,
 } from '../graph/trace/random.ts'
-import { checkNumber } from '../util/options.ts'
+import { checkNumber, checkOptions } from '../util/options.ts'
 import { RandomStream } from '../util/random.ts'
-import { countElements, type Shape } from '../util/shape.ts'
+import { checkCount, checkShape, countElements, type Shape } from '../util/shape.ts'
 
 let seed = 0
 let nextStream = 0
@@ -46,11 +46,18 @@ export const getRngState = (): RngState => ({ seed, nextStream, nextStep: nextRa
 
 /** Restores a state from `getRngState`; programs compiled from now on use masks of its seed. */
 export function setRngState(state: RngState): void {
+  checkOptions('setRngState', state, { seed: true, nextStream: true, nextStep: true })
   checkSeed('setRngState', state.seed)
   seed = state.seed
   setRandomSeed(seed)
   nextStream = state.nextStream
   setNextRandomStep(state.nextStep)
+}
+
+/** How many numbers a parameter has. errors: those of `checkShape`. */
+function elementsOf(shape: Shape): number {
+  checkShape('Parameter', shape)
+  return countElements(shape)
 }
 
 /**
@@ -65,19 +72,18 @@ export function fanInUniform(shape: Shape, fanIn: number): Parameter {
 
 /** A parameter whose elements all begin as `value`: ones for the weights of normalisation layers, zeros for their biases. */
 export const filled = (shape: Shape, value: number): Parameter =>
-  new Parameter(shape, new Float32Array(countElements(shape)).fill(value))
+  new Parameter(shape, new Float32Array(elementsOf(shape)).fill(value))
 
 /** A parameter of numbers evenly distributed in ±bound. */
 export function uniform(shape: Shape, bound: number): Parameter {
   const stream = new RandomStream(seed, nextStream++)
-  const data = Float32Array.from({ length: countElements(shape) }, () =>
-    stream.between(-bound, bound),
-  )
+  const data = Float32Array.from({ length: elementsOf(shape) }, () => stream.between(-bound, bound))
   return new Parameter(shape, data)
 }
 
 /** `count` normal numbers with mean 0, of a stream of their own. source: Box and Muller. */
 export function normalNumbers(count: number, deviation: number): Float32Array<ArrayBuffer> {
+  checkCount('Parameter', [count])
   const stream = new RandomStream(seed, nextStream++)
   return Float32Array.from({ length: count }, () => {
     const radius = Math.sqrt(-2 * Math.log(1 - stream.unit()))
@@ -87,7 +93,7 @@ export function normalNumbers(count: number, deviation: number): Float32Array<Ar
 
 /** A parameter of normal numbers with mean 0. */
 export const normal = (shape: Shape, deviation: number): Parameter =>
-  new Parameter(shape, normalNumbers(countElements(shape), deviation))
+  new Parameter(shape, normalNumbers(elementsOf(shape), deviation))
 
 /**
  * Draws a convolution's or linear layer's weight anew: normal around 0 with variance 2 / fanOut, which keeps the size of gradients

@@ -1,6 +1,7 @@
 import { linear, relu } from '../graph/functions/linear.ts'
+import { flatten } from '../graph/functions/shape.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
-import type { Tensor } from '../graph/trace/tensor.ts'
+import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { activeTrace } from '../graph/trace/trace.ts'
 import { ShapeError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
@@ -23,6 +24,7 @@ export class Linear extends Module {
   }
 
   forward(x: Tensor): Tensor {
+    mustBeTensor('Linear', x)
     const [, features] = this.weight.shape
     const last = x.shape.at(-1)
     if (last !== undefined && last !== features) {
@@ -48,6 +50,6 @@ export class ReLU extends Module {
 /** Flattens all dimensions except the first. */
 export class Flatten extends Module {
   forward(x: Tensor): Tensor {
-    return x.flatten(1)
+    return flatten(x, 1)
   }
 }

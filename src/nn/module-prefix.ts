@@ -1,4 +1,5 @@
 import { TabringError } from '../util/errors.ts'
+import { checkRecord } from '../util/options.ts'
 
 /** What wrapping a model puts before its keys: the property in which `DistributedDataParallel` and PyTorch's wrappers hold it. */
 const prefix = 'module.'
@@ -8,8 +9,11 @@ const prefix = 'module.'
  *
  * Every key gets the prefix, even one that already has it, so `stripModulePrefix` restores the original state dict.
  */
-export const addModulePrefix = <T>(stateDict: Readonly<Record<string, T>>): Record<string, T> =>
-  Object.fromEntries(Object.entries(stateDict).map(([key, value]) => [`${prefix}${key}`, value]))
+export function addModulePrefix<T>(stateDict: Readonly<Record<string, T>>): Record<string, T> {
+  checkRecord('addModulePrefix', 'stateDict', stateDict)
+  const entries = Object.entries(stateDict)
+  return Object.fromEntries(entries.map(([key, value]) => [`${prefix}${key}`, value]))
+}
 
 /**
  * Returns the state dict with one leading `module.` removed from each key that has it; other keys, including `modules.0.weight`, do not
@@ -18,6 +22,7 @@ export const addModulePrefix = <T>(stateDict: Readonly<Record<string, T>>): Reco
  * errors: `data.malformed` if two keys become equal.
  */
 export function stripModulePrefix<T>(stateDict: Readonly<Record<string, T>>): Record<string, T> {
+  checkRecord('stripModulePrefix', 'stateDict', stateDict)
   const stripped = new Map<string, T>()
   for (const [key, value] of Object.entries(stateDict)) {
     const own = withoutPrefix(key)

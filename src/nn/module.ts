@@ -7,7 +7,8 @@ import type { Tensor } from '../graph/trace/tensor.ts'
 import { clipped } from '../util/clipped.ts'
 import { type DeviceSpec, placedDevice } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
-import { checkChoice, checkOptions } from '../util/options.ts'
+import { isIterable, quoted } from '../util/kind-of.ts'
+import { checkArgument, checkChoice, checkOptions } from '../util/options.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 import {
   type BackwardHook,
@@ -336,6 +337,8 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
 
   constructor(modules: Iterable<M>) {
     super()
+    const isList = isIterable(modules)
+    checkArgument(this.constructor.name, 'modules', modules, isList, 'a list of modules')
     this.extend(modules)
   }
 
@@ -385,7 +388,7 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
     if (module instanceof Module) return module
     throw new TabringError(
       'graph.misuse',
-      `${this.constructor.name}: expected modules, got ${Array.isArray(module) ? 'an array' : String(module)}. Create each with new.`,
+      `${this.constructor.name}: expected modules, got ${Array.isArray(module) ? 'an array' : quoted(module)}. Create each with new.`,
     )
   }
 
@@ -398,6 +401,10 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
     )
   }
 }
+
+/** errors: a TypeError, naming `where`, for what is no module. */
+export const checkModule = (where: string, module: unknown): void =>
+  checkArgument(where, 'module', module, module instanceof Module, 'a Module')
 
 /** Modules applied one after the other; their keys are their positions. Adding and removing modules affects later compilations only. */
 export class Sequential extends ModuleSequence {

@@ -1,9 +1,10 @@
 import { where } from '../graph/functions/elementwise.ts'
 import { arange, cat, full as fill } from '../graph/functions/shape.ts'
-import { emit, type Tensor } from '../graph/trace/tensor.ts'
+import { emit, mustBeTensor, Tensor } from '../graph/trace/tensor.ts'
 import { longestTable, table } from '../kernels/table/table.ts'
 import { ShapeError } from '../util/errors.ts'
-import { checkOptions } from '../util/options.ts'
+import { quoted } from '../util/kind-of.ts'
+import { checkList, checkOptions, checkRecord } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
 
 /** Number of steps of each sequence: numbers fixed when the program is compiled, or an i32 tensor [B] that each run passes. */
@@ -35,6 +36,8 @@ export function packPaddedSequence(
 ): PackedSequence {
   const known = { batchFirst: true } as const
   const { batchFirst = false } = checkOptions('packPaddedSequence', options, known)
+  mustBeTensor('packPaddedSequence', x)
+  checkLengths('packPaddedSequence', lengths)
   const [T, B] = batchFirst ? [x.shape[1], x.shape[0]] : x.shape
   const fits = Array.isArray(lengths)
     ? lengths.length === B &&
@@ -52,6 +55,18 @@ export function packPaddedSequence(
     )
   }
   return { data: x, lengths, batchFirst }
+}
+
+/** errors: a TypeError for what is neither numbers nor a tensor. */
+function checkLengths(where: string, lengths: Lengths): void {
+  if (lengths instanceof Tensor) return
+  checkList(
+    where,
+    'lengths',
+    lengths as readonly number[],
+    (one) => typeof one === 'number',
+    'numbers',
+  )
 }
 
 /** What a layer gave: its padding is 0 already. */
@@ -84,9 +99,13 @@ export interface PadOptions {
  * errors: `shape.mismatch` for a totalLength below the longest sequence.
  */
 export function padPackedSequence(
-  { data, lengths, batchFirst: isBatchFirst }: PackedSequence,
+  sequence: PackedSequence,
   options: PadOptions = {},
 ): { output: Tensor; lengths: Lengths } {
+  checkRecord('padPackedSequence', 'sequence', sequence)
+  const { data, lengths, batchFirst: isBatchFirst } = sequence
+  mustBeTensor('padPackedSequence', data)
+  checkLengths('padPackedSequence', lengths)
   const known = { batchFirst: true, paddingValue: true, totalLength: true } as const
   const checked = checkOptions('padPackedSequence', options, known)
   const { batchFirst = false, paddingValue = 0, totalLength } = checked
@@ -97,7 +116,7 @@ export function padPackedSequence(
   if (!Number.isInteger(total) || total < longest) {
     throw new ShapeError(
       'shape.mismatch',
-      `padPackedSequence: totalLength must be at least ${longest}, got ${total}. Use the length that x was padded to.`,
+      `padPackedSequence: totalLength must be at least ${longest}, got ${quoted(total)}. Use the length that x was padded to.`,
     )
   }
   const isCleared = cleared.has(data) && paddingValue === 0

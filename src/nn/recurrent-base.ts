@@ -1,8 +1,9 @@
 import { type RecurrentWeights, recurrentLayer } from '../graph/functions/recurrent.ts'
 import { cat, stack, zeros } from '../graph/functions/shape.ts'
-import { Tensor } from '../graph/trace/tensor.ts'
+import { mustBeTensor, Tensor } from '../graph/trace/tensor.ts'
 import { type CellKind, cells } from '../kernels/recurrent/cells.ts'
 import { ShapeError } from '../util/errors.ts'
+import { isRecord, quoted } from '../util/kind-of.ts'
 import { checkNumber, checkOptions, isShare, type OptionNames } from '../util/options.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 import { Dropout } from './dropout.ts'
@@ -99,7 +100,7 @@ export abstract class RecurrentBase extends Module {
       if (!Number.isInteger(value) || value < 1)
         throw new ShapeError(
           'shape.unsupported',
-          `${new.target.name}: ${name} must be a whole number above 0, got ${value}. Change ${name}.`,
+          `${new.target.name}: ${name} must be a whole number above 0, got ${quoted(value)}. Change ${name}.`,
         )
     this.inputSize = inputSize
     this.hiddenSize = hiddenSize
@@ -148,6 +149,7 @@ export abstract class RecurrentBase extends Module {
   ): LastStates & { output: Tensor | PackedSequence } {
     checkOptions(`${this.constructor.name}.withState`, states, { h0: true, c0: true })
     if (x instanceof Tensor) return this.#run(x, this.batchFirst, undefined, states)
+    mustBeTensor(this.constructor.name, isRecord(x) && 'data' in x ? x.data : x)
     const { data, lengths, batchFirst } = x
     const { output, ...last } = this.#run(data, batchFirst, lengths, states)
     return { output: { data: markCleared(output), lengths, batchFirst }, ...last }

@@ -1,8 +1,9 @@
 import { type RecurrentWeights, recurrentLayer } from '../graph/functions/recurrent.ts'
 import { zeros } from '../graph/functions/shape.ts'
-import type { Tensor } from '../graph/trace/tensor.ts'
+import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import type { CellKind } from '../kernels/recurrent/cells.ts'
 import { checkChoice, checkOptions } from '../util/options.ts'
+import { checkSizes } from './check-sizes.ts'
 import { Module } from './module.ts'
 import {
   addWeights,
@@ -54,12 +55,14 @@ abstract class CellBase extends Module {
   constructor(cell: CellKind, inputSize: number, hiddenSize: number, options: CellOptions) {
     super()
     const { bias = true } = checkOptions(new.target.name, options, { bias: true })
+    checkSizes(new.target.name, { inputSize, hiddenSize })
     this.hiddenSize = hiddenSize
     this.#cell = cell
     this.#weights = addWeights(this, cell, '', inputSize, hiddenSize, bias)
   }
 
   protected step(x: Tensor, h?: Tensor, c?: Tensor): { hn: Tensor; cn: Tensor | undefined } {
+    mustBeTensor(this.constructor.name, x)
     if (x.shape.length === 1) {
       const { hn, cn } = this.step(x.unsqueeze(0), h?.unsqueeze(0), c?.unsqueeze(0))
       return { hn: hn.squeeze(0), cn: cn?.squeeze(0) }

@@ -1,5 +1,5 @@
 import type { Tensor } from '../graph/trace/tensor.ts'
-import { checkNumber, checkOptions, isCount } from '../util/options.ts'
+import { checkArgument, checkList, checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { BatchNorm2d } from './batch-norm.ts'
 import { Conv2d } from './convolution.ts'
 import { kaimingNormal } from './init.ts'
@@ -116,6 +116,9 @@ export class ResNet extends Module {
     super()
     const known = { numClasses: true, smallInputs: true, width: true } as const
     checkOptions('ResNet', options, known)
+    checkArgument('ResNet', 'block', block, typeof block === 'function', 'a class of blocks')
+    checkList('ResNet', 'depths', depths, isCount, 'whole numbers above 0')
+    checkArgument('ResNet', 'depths', depths, depths.length === 4, 'a list of 4')
     const { numClasses = 1000, smallInputs = false, width = 64 } = options
     checkNumber('ResNet', 'numClasses', numClasses, isCount, 'a whole number above 0')
     checkNumber('ResNet', 'width', width, isCount, 'a whole number above 0')

@@ -9,7 +9,7 @@ import { formatShape, resolveAxis } from '../util/shape.ts'
 import { checkEps } from './check-eps.ts'
 import { ConvTranspose2d } from './convolution.ts'
 import { normalNumbers } from './init.ts'
-import type { Module } from './module.ts'
+import { checkModule, type Module } from './module.ts'
 
 export interface SpectralNormOptions {
   /** Name of the property that holds the weight; default 'weight'. */
@@ -49,6 +49,7 @@ export function spectralNorm<M extends Module>(module: M, options: SpectralNormO
   checkOptions('spectralNorm', options, known)
   checkEps('spectralNorm', options.eps)
   const { name = 'weight', nPowerIterations = 1, eps = 1e-12 } = options
+  checkModule('spectralNorm', module)
   const where = `spectralNorm of ${module.constructor.name}`
   if (`${name}_orig` in module) {
     throw new TabringError(

@@ -3,9 +3,10 @@ import { syncBatchNorm } from '../graph/functions/sync-batch-norm.ts'
 import type { RankGroup } from '../graph/trace/exchange.ts'
 import type { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
-import type { Tensor } from '../graph/trace/tensor.ts'
+import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace/trace.ts'
 import { TabringError } from '../util/errors.ts'
+import { checkRecord } from '../util/options.ts'
 import { BatchNorm, type BatchNormLayerOptions } from './batch-norm.ts'
 import { ModuleDict } from './containers.ts'
 import { Module, ModuleSequence } from './module.ts'
@@ -48,12 +49,14 @@ export class SyncBatchNorm extends BatchNorm {
   readonly processGroup: RankGroup | undefined
 
   constructor(numFeatures: number, options: SyncBatchNormOptions = {}) {
+    checkRecord('SyncBatchNorm', 'options', options)
     const { processGroup, ...others } = options
     super(numFeatures, others)
     this.processGroup = processGroup
   }
 
   override forward(x: Tensor): Tensor {
+    mustBeTensor('SyncBatchNorm', x)
     const trace = activeTrace('forward')
     const { forwarded, meetings } = trace
     const { running, momentum, eps, processGroup } = this

@@ -1,5 +1,6 @@
 import { Parameter } from '../graph/trace/parameter.ts'
 import { TabringError } from '../util/errors.ts'
+import { isRecord, quoted } from '../util/kind-of.ts'
 import { checkOptions, type OptionNames } from '../util/options.ts'
 import { groupNames } from './settings.ts'
 
@@ -27,14 +28,17 @@ export function checkGroup<T extends object>(
   requireParameters(optimizer, group.params)
 }
 
+const classOf = (value: unknown): string =>
+  isRecord(value) && typeof value.constructor === 'function'
+    ? value.constructor.name
+    : quoted(value)
+
 /** errors: `graph.misuse`. */
 export function requireList(optimizer: string, params: unknown): void {
   if (Array.isArray(params)) return
-  const got =
-    typeof params === 'object' && params !== null ? params.constructor.name : String(params)
   throw new TabringError(
     'graph.misuse',
-    `${optimizer}: expected a list of parameters or groups, got ${got}. Pass model.parameters().`,
+    `${optimizer}: expected a list of parameters or groups, got ${classOf(params)}. Pass model.parameters().`,
   )
 }
 
@@ -44,6 +48,6 @@ function requireParameters(optimizer: string, params: readonly unknown[]): void 
   if (at < 0) return
   throw new TabringError(
     'graph.misuse',
-    `${optimizer}: expected parameters, got ${params[at] === undefined ? 'undefined' : Object(params[at]).constructor.name}. Pass model.parameters().`,
+    `${optimizer}: expected parameters, got ${classOf(params[at])}. Pass model.parameters().`,
   )
 }

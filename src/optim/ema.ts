@@ -7,7 +7,8 @@ import { emitNode, GraphValue } from '../graph/trace/value.ts'
 import { runningAverage } from '../kernels/average/average.ts'
 import type { Op } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
-import { checkOptions } from '../util/options.ts'
+import { isRecord } from '../util/kind-of.ts'
+import { checkArgument, checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
 import { averagesByIndex, type EmaState, positionsOf, wholeAverages } from './ema-state.ts'
 import { checkSetting } from './settings.ts'
@@ -26,6 +27,9 @@ export interface Averaged {
   parameters(): readonly Parameter[]
   buffers(): readonly ModuleBuffer[]
 }
+
+const isAveraged = (averaged: readonly Parameter[] | Averaged): averaged is Averaged =>
+  isRecord(averaged) && typeof averaged.parameters === 'function'
 
 type Floats = Float32Array<ArrayBuffer>
 
@@ -62,7 +66,9 @@ export class ExponentialMovingAverage {
     const where = 'ExponentialMovingAverage'
     const { decay = 0.999, useBuffers = false } = checkOptions(where, options, known)
     checkSetting(where, 'decay', decay, decay >= 0 && decay <= 1, 'between 0 and 1')
-    const isModel = 'parameters' in averaged
+    const isModel = isAveraged(averaged)
+    const isKnown = isModel || Array.isArray(averaged)
+    checkArgument(where, 'averaged', averaged, isKnown, 'a model, or a list of parameters')
     if (useBuffers && !isModel) {
       throw new TabringError(
         'config.invalid',

@@ -12,6 +12,8 @@ import type { UpdateAttrs } from '../kernels/update/rule.ts'
 import { clipped } from '../util/clipped.ts'
 import { formatDevice } from '../util/device.ts'
 import { invariant, TabringError } from '../util/errors.ts'
+import { isRecord } from '../util/kind-of.ts'
+import { checkRecord } from '../util/options.ts'
 import { countElements, sameShape, tensorType } from '../util/shape.ts'
 import { checkGroup, checkSettingNames, requireList } from './check-params.ts'
 import { Cohort } from './cohort.ts'
@@ -55,10 +57,11 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   readonly #initial = new Map<string, number>()
 
   constructor(params: Params<Settings>, defaults: Settings, options: Partial<Settings>) {
+    checkRecord(this.constructor.name, 'defaults', defaults)
     checkSettingNames(this.constructor.name, options, defaults)
     this.defaults = overlay(defaults, options)
     requireList(this.constructor.name, params)
-    const isGrouped = params.length > 0 && params[0] !== undefined && 'params' in params[0]
+    const isGrouped = isRecord(params[0]) && 'params' in params[0]
     const groups = (isGrouped ? params : [{ params }]) as (Partial<Settings> & {
       params: readonly Parameter[]
     })[]

@@ -1,5 +1,6 @@
 import type { Parameter } from '../graph/trace/parameter.ts'
 import { TabringError } from '../util/errors.ts'
+import { quoted } from '../util/kind-of.ts'
 
 /** Settings common to all optimizers; each optimizer adds its own. */
 export interface CommonSettings {
@@ -58,7 +59,7 @@ export function checkSetting(
   if (!isValid || typeof value !== 'number' || Number.isNaN(value)) {
     throw new TabringError(
       'config.invalid',
-      `${optimizer}: ${name} must be ${range}, got ${value}. Change ${name}.`,
+      `${optimizer}: ${name} must be ${range}, got ${quoted(value)}. Change ${name}.`,
     )
   }
 }

@@ -1,4 +1,5 @@
 import { ArgumentTypeError, TabringError } from './errors.ts'
+import { quoted } from './kind-of.ts'
 
 export type DeviceType = 'webgpu' | 'cpu'
 
@@ -38,7 +39,7 @@ export function setCurrentDevice(index: number): void {
  * errors: `config.invalid` for an unknown device; a TypeError for anything but a string, number or object.
  */
 export function device(spec: DeviceSpec, index?: number): Device {
-  const got = `${JSON.stringify(spec)}${index === undefined ? '' : ` and ${index}`}`
+  const got = `${quoted(spec)}${index === undefined ? '' : ` and ${quoted(index)}`}`
   const words = `device: expected "webgpu", "webgpu:<index>", "cpu", "rank:<rank>/webgpu:<index>", an index or { type, index }, got ${got}. Use one of these forms.`
   const refuse = (): never => {
     throw new TabringError('config.invalid', words)
@@ -73,7 +74,8 @@ export function placedDevice(spec: DeviceSpec): PlacedDevice {
 }
 
 /** Returns the device as text: `webgpu:0`, `webgpu`, `cpu` or `rank:1/webgpu:0`. */
-export const formatDevice = ({ type, index, rank }: Device): string => {
+export const formatDevice = (given: Device): string => {
+  const { type, index, rank } = device(given)
   const own = type === 'cpu' || index === undefined ? type : `${type}:${index}`
   return rank === undefined ? own : `rank:${rank}/${own}`
 }

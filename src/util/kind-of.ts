@@ -1,5 +1,4 @@
 import { clipped } from './clipped.ts'
-import { formatShape, type Shape } from './shape.ts'
 
 /** What a value is, in a few words for the `got` of an error: `an array of 3`, `Float64Array of 2`, `the number 1.5`, `nothing`. */
 export function kindOf(value: unknown): string {
@@ -10,9 +9,10 @@ export function kindOf(value: unknown): string {
     return `${value.constructor.name} of ${value.length}`
   if (typeof value === 'number') return `the number ${value}`
   if (typeof value === 'string') return `the string ${JSON.stringify(clipped(value))}`
+  if (typeof value === 'bigint') return `the bigint ${value}n`
   if (typeof value !== 'object') return typeof value === 'function' ? 'a function' : String(value)
   if ('shape' in value && isShort(value.shape)) {
-    const tensor = `a tensor ${formatShape(value.shape as Shape)}`
+    const tensor = `a tensor [${(value.shape as readonly number[]).join(', ')}]`
     return 'data' in value ? `${tensor} of ${kindOf(value.data)}` : tensor
   }
   return `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
@@ -22,11 +22,19 @@ export function kindOf(value: unknown): string {
 export const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+/** Whether it is a text. */
+export const isText = (value: unknown): value is string => typeof value === 'string'
+
+/** Whether it is an object that a loop can go through. */
+export const isIterable = (value: unknown): value is Iterable<unknown> =>
+  typeof value === 'object' && value !== null && Symbol.iterator in value
+
 /** A value as an error quotes it: texts, numbers and short lists of numbers as they are written, and of the rest what kind it is. */
 export function quoted(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(clipped(value))
   if (isShort(value)) return JSON.stringify(value)
-  return typeof value === 'object' || typeof value === 'function' ? kindOf(value) : String(value)
+  const isPlain = typeof value === 'number' || typeof value === 'boolean' || value === undefined
+  return isPlain ? String(value) : kindOf(value)
 }
 
 const isShort = (value: unknown): boolean =>

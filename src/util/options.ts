@@ -1,5 +1,5 @@
 import { ArgumentTypeError, TabringError } from './errors.ts'
-import { quoted } from './kind-of.ts'
+import { isRecord, quoted } from './kind-of.ts'
 
 /** Every option of `T` by name, so that none is forgotten. */
 export type OptionNames<T> = Readonly<Record<keyof T, true>>
@@ -31,6 +31,47 @@ export function checkOptions<T extends object>(
   }
   return options
 }
+
+/** errors: `config.invalid`, a TypeError, naming the function and its argument, for one that is not `expected`. */
+export function checkArgument(
+  where: string,
+  name: string,
+  value: unknown,
+  isValid: boolean,
+  expected: string,
+): void {
+  if (isValid) return
+  throw new ArgumentTypeError(
+    `${where}: ${name} must be ${expected}, got ${quoted(value)}. Correct this argument.`,
+  )
+}
+
+/** errors: as `checkArgument`, for what is no list, or not one of `expected` throughout. */
+export function checkList<T>(
+  where: string,
+  name: string,
+  list: readonly T[],
+  isOne: (one: T) => boolean,
+  expected: string,
+): void {
+  const wrong = Array.isArray(list) ? list.findIndex((one) => !isOne(one)) : -1
+  const [what, value] = wrong < 0 ? [name, list] : [`${name}[${wrong}]`, list[wrong]]
+  checkArgument(
+    where,
+    what,
+    value,
+    Array.isArray(list) && wrong < 0,
+    wrong < 0 ? `a list of ${expected}` : `one of the ${expected}`,
+  )
+}
+
+/** errors: as `checkArgument`, for what is no text. */
+export const checkText = (where: string, name: string, value: string): void =>
+  checkArgument(where, name, value, typeof value === 'string', 'a text')
+
+/** errors: as `checkArgument`, for what has no values by name. */
+export const checkRecord = (where: string, name: string, value: object): void =>
+  checkArgument(where, name, value, isRecord(value), 'an object with values by name')
 
 /** The option that a name in Python's spelling, or without its unit, stands for. */
 function nameMeant(name: string, known: readonly string[]): string | undefined {

@@ -1,4 +1,5 @@
-import { ShapeError } from './errors.ts'
+import { ArgumentTypeError, ShapeError } from './errors.ts'
+import { quoted } from './kind-of.ts'
 
 /** Element types that the host holds too; each takes 4 bytes. */
 export type HostDType = 'f32' | 'i32' | 'u32'
@@ -15,15 +16,59 @@ export interface TensorType {
 
 const dtypes: readonly DType[] = ['f32', 'i32', 'u32', 'f16']
 
-/** Returns a tensor type; `f32` by default. errors: `shape.unsupported` for a dtype that there is not. */
+/**
+ * Returns a tensor type; `f32` by default.
+ *
+ * errors: `shape.unsupported` for a dtype that there is not; those of `checkShape`.
+ */
 export function tensorType(shape: Shape, dtype: DType = 'f32'): TensorType {
+  checkShape('tensorType', shape)
   if (!dtypes.includes(dtype)) {
     throw new ShapeError(
       'shape.unsupported',
-      `tensorType: dtype must be one of ${dtypes.join(', ')}, got ${JSON.stringify(dtype)}. Correct its name, or convert the data.`,
+      `tensorType: dtype must be one of ${dtypes.join(', ')}, got ${quoted(dtype)}. Correct its name, or convert the data.`,
     )
   }
   return { shape, dtype }
+}
+
+/** The most elements that an array of JavaScript can have. */
+const maxElements = 2 ** 32 - 1
+
+/**
+ * A list of whole numbers, of which none is below `least`.
+ *
+ * errors: `config.invalid`, a TypeError, for what is no list; `shape.mismatch` for other numbers; both name `where` and what the list is.
+ */
+export function checkWholes(
+  where: string,
+  what: string,
+  list: readonly number[],
+  least = Number.NEGATIVE_INFINITY,
+): void {
+  const range = least === Number.NEGATIVE_INFINITY ? '' : ` of at least ${least}`
+  const expected = `${where}: expected a list of whole numbers${range} as ${what}, got ${quoted(list)}`
+  if (!Array.isArray(list)) throw new ArgumentTypeError(`${expected}. Write [2, 3] for example.`)
+  if (!list.every((one) => Number.isInteger(one) && one >= least)) {
+    throw new ShapeError('shape.mismatch', `${expected}. Correct it.`)
+  }
+}
+
+/**
+ * errors: as `checkWholes` for what is no shape; `shape.unsupported` for more elements than an array can have.
+ */
+export function checkShape(where: string, shape: Shape): void {
+  checkWholes(where, 'the shape', shape, 0)
+  checkCount(where, shape)
+}
+
+/** errors: `shape.unsupported` for more elements than an array can have, naming `where`. */
+export function checkCount(where: string, shape: Shape): void {
+  if (countElements(shape) <= maxElements) return
+  throw new ShapeError(
+    'shape.unsupported',
+    `${where}: expected at most ${maxElements} elements, got ${formatShape(shape)}. Use a smaller size.`,
+  )
 }
 
 /** The number of elements of a shape; 1 for a scalar. */
@@ -105,11 +150,11 @@ export function unify(
 
 /** An axis counted from 0; negative ones count from the back. errors: `shape.mismatch`, naming `where`. */
 export function resolveAxis(where: string, shape: Shape, axis: number): number {
-  const resolved = axis < 0 ? axis + shape.length : axis
+  const resolved = Number.isInteger(axis) && axis < 0 ? axis + shape.length : axis
   if (!Number.isInteger(axis) || resolved < 0 || resolved >= shape.length) {
     throw new ShapeError(
       'shape.mismatch',
-      `${where}: expected a dimension of ${formatShape(shape)}, got ${axis}. Dimensions count from 0, or from -1 at the end.`,
+      `${where}: expected a dimension of ${formatShape(shape)}, got ${quoted(axis)}. Dimensions count from 0, or from -1 at the end.`,
     )
   }
   return resolved
@@ -117,6 +162,7 @@ export function resolveAxis(where: string, shape: Shape, axis: number): number {
 
 /** Distinct axes counted from 0. errors: `shape.mismatch`, naming `where`. */
 export function resolveAxes(where: string, shape: Shape, axes: readonly number[]): number[] {
+  checkWholes(where, 'dimensions', axes)
   const resolved = axes.map((axis) => resolveAxis(where, shape, axis))
   if (new Set(resolved).size !== resolved.length) {
     throw new ShapeError(

@@ -1,3 +1,5 @@
+import { isRecord } from './kind-of.ts'
+import { checkList } from './options.ts'
 import { switchValue } from './switches.ts'
 import { inLanes } from './trace-lanes.ts'
 
@@ -105,6 +107,7 @@ const threadOf = (pid: number, track: number, lane = 0): number =>
  * first span, because trace viewers keep all digits of smaller numbers.
  */
 export function exportTrace(all: readonly TraceEvent[] = traceEvents()): string {
+  checkList('exportTrace', 'events', all, isRecord, 'events')
   const exported: TraceEvent[] = []
   const spansOf = new Map<string, TraceEvent[]>()
   let first = Number.POSITIVE_INFINITY

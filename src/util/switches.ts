@@ -1,5 +1,6 @@
 import * as v from 'valibot'
 import { TabringError } from './errors.ts'
+import { checkRecord } from './options.ts'
 import { switches, switchNames } from './switch-table.ts'
 import type { SwitchInputs, SwitchName, SwitchValues } from './switch-values.ts'
 
@@ -45,6 +46,7 @@ export function fixedSwitch<Name extends SwitchName>(name: Name): SwitchValues[N
  * errors: `config.invalid`; `graph.misuse` for a switch that can no longer change because it is in use.
  */
 export function setSwitches(inputs: SwitchInputs): void {
+  checkRecord('setSwitches', 'inputs', inputs)
   const next = given ?? fromSurroundings()
   const code = { ...next.code, ...checked('code', inputs) }
   const late = switchNames.find((name) => fixed.has(name) && inputs[name] !== undefined)

@@ -1,4 +1,5 @@
 import { DataError, messageOf } from '../../util/errors.ts'
+import { checkArgument, checkText } from '../../util/options.ts'
 import { forgetOrientation } from './orientation.ts'
 import type { PixelImage } from './pixels.ts'
 import { decodePng, isPng } from './png.ts'
@@ -13,6 +14,8 @@ import { decodePng, isPng } from './png.ts'
  * errors: `data.malformed`, naming the file, if it cannot be decoded; `data.missing` if its bytes can no longer be read.
  */
 export async function decodeImage(blob: Blob, name: string): Promise<PixelImage> {
+  checkText('decodeImage', 'name', name)
+  checkArgument('decodeImage', 'blob', blob, blob instanceof Blob, 'a Blob or File')
   const bytes = await bytesOf(blob, name)
   if (isPng(bytes)) return decodePng(bytes, name)
   forgetOrientation(bytes)

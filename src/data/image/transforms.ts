@@ -1,5 +1,5 @@
 import { DataError, ShapeError } from '../../util/errors.ts'
-import { kindOf } from '../../util/kind-of.ts'
+import { kindOf, quoted } from '../../util/kind-of.ts'
 import { checkNumber, checkOptions, isShare } from '../../util/options.ts'
 import type { RandomStream } from '../../util/random.ts'
 import type { HostTensor, TransformDescription } from '../descriptions.ts'
@@ -38,7 +38,7 @@ function requireSize(where: string, size: Size): void {
   if (!arePairs || !sides.every((side) => Number.isInteger(side) && side > 0))
     throw new DataError(
       'config.invalid',
-      `${where}: expected a size of one or two whole numbers above 0, got ${JSON.stringify(size)}. Correct the size.`,
+      `${where}: expected a size of one or two whole numbers above 0, got ${quoted(size)}. Correct the size.`,
     )
 }
 
@@ -193,7 +193,7 @@ export function normalize(
   )
     throw new DataError(
       'config.invalid',
-      `normalize: expected arrays of finite means and as many positive stds, got ${JSON.stringify(mean)} and ${JSON.stringify(std)}. Correct them.`,
+      `normalize: expected arrays of finite means and as many positive stds, got ${quoted(mean)} and ${quoted(std)}. Correct them.`,
     )
   return describe(
     ({ shape, data }) => {

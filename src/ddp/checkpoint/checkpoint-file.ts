@@ -4,7 +4,7 @@ import { getRngState, type RngState, setRngState } from '../../nn/init.ts'
 import { Module } from '../../nn/module.ts'
 import { clipped } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
-import { checkOptions } from '../../util/options.ts'
+import { checkOptions, checkRecord } from '../../util/options.ts'
 import { readConditions, takeConditions } from '../data-parallel/run-conditions.ts'
 
 /** Anything with a state that can be saved and loaded: modules, optimizers, schedulers, samplers, data loaders. */
@@ -67,6 +67,7 @@ export async function readState(
   state: CheckpointState,
   randoms: readonly RngState[] = [],
 ): Promise<SavedState> {
+  checkRecord('saveCheckpoint', 'state', state)
   if (ownKey in state) {
     throw new DataError(
       'data.malformed',
@@ -101,6 +102,7 @@ export const packCheckpoint = async (state: CheckpointState): Promise<Uint8Array
 
 /** Waits until models that were wrapped just now have rank 0's parameters: ranks do their collectives in one order. */
 export async function whenReady(state: CheckpointState): Promise<void> {
+  checkRecord('checkpoint', 'the parts', state)
   for (const part of Object.values(state)) {
     if (!(part instanceof Module)) continue
     for (const parameter of part.parameters()) await parameter.exchange?.ready
@@ -192,6 +194,7 @@ export async function unpackAt<Values extends SavedState>(
 
 /** This rank among those of a wrapped model; alone where none is. */
 function placeIn(parts: Parts): Place {
+  checkRecord('checkpoint', 'the parts', parts)
   const models = Object.values(parts).filter((part) => part instanceof Module)
   const shared = models.flatMap((model) => model.parameters()).find(({ exchange }) => exchange)
   return shared?.exchange ?? { rank: 0, size: 1 }

@@ -7,7 +7,7 @@ import { getRngState } from '../../nn/init.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { DataError, type ErrorCode, messageOf, TabringError } from '../../util/errors.ts'
-import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { checkNumber, checkOptions, checkRecord, isCount } from '../../util/options.ts'
 import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
 import {
   type CheckpointState,
@@ -62,6 +62,7 @@ export async function saveCheckpoint(
   const { isBest = false, keepLast = 2, ...placed } = checkOptions('saveCheckpoint', options, names)
   if (placed.processGroup) memberGroup('saveCheckpoint', placed.processGroup)
   checkNumber('saveCheckpoint', 'keepLast', keepLast, isCount, 'a whole number above 0')
+  checkRecord('saveCheckpoint', 'state', state)
   const group = groupOf(placed, state)
   await whenReady(state)
   // Ranks may be seeded each for itself, as scripts for PyTorch do: each is to go on with its own.

@@ -1,6 +1,7 @@
 import { readSafetensors, type SafeTensor, writeSafetensors } from '../../data/safetensors.ts'
 import type { LoadOptions, LoadResult, Module, StateDict } from '../../nn/module.ts'
-import { checkOptions } from '../../util/options.ts'
+import { checkModule } from '../../nn/module.ts'
+import { checkOptions, checkRecord } from '../../util/options.ts'
 
 /** Options of `saveModel`. */
 export interface SaveModelOptions {
@@ -16,7 +17,10 @@ export interface SaveModelOptions {
 export const saveModel = async (
   model: Module,
   options: SaveModelOptions = {},
-): Promise<Uint8Array<ArrayBuffer>> => writeStateDict(await model.stateDict(), options)
+): Promise<Uint8Array<ArrayBuffer>> => {
+  checkModule('saveModel', model)
+  return writeStateDict(await model.stateDict(), options)
+}
 
 /** The file of a state dict, as `saveModel`. */
 export function writeStateDict(
@@ -55,7 +59,10 @@ export function writeStateDict(
 export function loadModel(
   model: Module,
   file: Uint8Array,
-  { where = 'loadModel', ...options }: LoadOptions & { where?: string } = {},
+  given: LoadOptions & { where?: string } = {},
 ): LoadResult {
+  checkRecord('loadModel', 'options', given)
+  const { where = 'loadModel', ...options } = given
+  checkModule('loadModel', model)
   return model.loadStateDict(Object.fromEntries(readSafetensors(file, where).tensors), options)
 }

@@ -1,7 +1,10 @@
-import type { AnyRuntime } from '../../graph/memory/runtime.ts'
-import type { Parameter } from '../../graph/trace/parameter.ts'
+import { type AnyRuntime, checkRuntime } from '../../graph/memory/runtime.ts'
+import { Parameter } from '../../graph/trace/parameter.ts'
 import { formatHash, hashWords } from '../../kernels/hash/hash-words.ts'
+import { checkList } from '../../util/options.ts'
 import { TensorHashes } from './tensor-hashes.ts'
+
+const isParameter = (one: unknown): boolean => one instanceof Parameter
 
 /**
  * Returns a 64-bit hash of the bits of `parameters`, in order, as 16 hexadecimal digits. Equal parameters have equal hashes, whatever the
@@ -14,6 +17,8 @@ export async function paramDigest(
   parameters: readonly Parameter[],
   runtime?: AnyRuntime,
 ): Promise<string> {
+  if (runtime) checkRuntime('paramDigest', runtime)
+  checkList('paramDigest', 'parameters', parameters, isParameter, 'parameters')
   const hashes = await TensorHashes.create(runtime, () => parameters)
   try {
     return formatHash(hashWords(await hashes.words()))

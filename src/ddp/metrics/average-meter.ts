@@ -1,4 +1,5 @@
 import { numberFormat } from '../../util/number-format.ts'
+import { checkText } from '../../util/options.ts'
 
 /** What `AverageMeter.summary` shows: nothing, the average, the sum or the count. */
 export type SummaryType = 'none' | 'average' | 'sum' | 'count'
@@ -23,6 +24,8 @@ export class AverageMeter {
   readonly #format: (value: number) => string
 
   constructor(name: string, fmt = ':f', summaryType: SummaryType = 'average') {
+    checkText('AverageMeter', 'name', name)
+    checkText('AverageMeter', 'fmt', fmt)
     this.name = name
     this.fmt = fmt
     this.summaryType = summaryType

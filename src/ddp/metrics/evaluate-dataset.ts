@@ -1,4 +1,5 @@
 import { type Batch, batchSizeOf, type FieldDTypes, padBatch } from '../../data/collate.ts'
+import { checkDataset } from '../../data/datasets.ts'
 import { DataLoader } from '../../data/loader/data-loader.ts'
 import { type Dataset, isHostTensor, type Sample } from '../../data/samples.ts'
 import { batchShares } from '../../data/shares.ts'
@@ -12,6 +13,7 @@ import type { Parameter } from '../../graph/trace/parameter.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import type { ScalarSlot } from '../../kernels/op.ts'
 import type { Module } from '../../nn/module.ts'
+import { checkModule } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
@@ -94,6 +96,8 @@ export async function evaluate<S = Sample>(
     collateFn: true,
     dtypes: true,
   })
+  checkModule('evaluate', model)
+  checkDataset('evaluate', dataset)
   checkNumber('evaluate', 'batchSize', batchSize, isCount, 'a whole number above 0')
   const { ranks: group, runsTogether } = divisionFor(model, processGroup)
   if (model instanceof DistributedDataParallel) await model.ready

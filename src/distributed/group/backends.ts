@@ -14,7 +14,7 @@ export function isBackendAvailable(backend: string): boolean {
     webrtc: has('RTCPeerConnection'),
     relay: has('WebSocket'),
   }
-  return Object.hasOwn(known, backend) && known[backend as Backend]
+  return typeof backend === 'string' && Object.hasOwn(known, backend) && known[backend as Backend]
 }
 
 /** Returns whether this context can join ranks with any backend: torch.distributed.is_available. */

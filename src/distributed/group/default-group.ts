@@ -1,8 +1,9 @@
-import { type CollectiveGroup, destroyed } from '../../peer/group/collective-group.ts'
+import { CollectiveGroup, destroyed } from '../../peer/group/collective-group.ts'
 import { type NewGroupOptions, ProcessGroup } from '../../peer/group/group.ts'
 import { type NonGroupMember, nonGroupMember } from '../../peer/group/non-group-member.ts'
 import { setDefaultRanks } from '../../util/default-ranks.ts'
 import { TabringError } from '../../util/errors.ts'
+import { checkArgument, checkText } from '../../util/options.ts'
 import { type Joined, joinedName } from '../launcher/joined.ts'
 import { tellLauncher } from '../launcher/tell-launcher.ts'
 
@@ -45,6 +46,7 @@ export async function makeDefault(
 /** Returns the default group. `where` begins the error's text. errors: `graph.misuse` before `initProcessGroup`. */
 export function getProcessGroup(where = 'process group'): ProcessGroup {
   if (!current) {
+    checkText('getProcessGroup', 'where', where)
     throw new TabringError(
       'graph.misuse',
       `${where}: there is no default process group. Call initProcessGroup() first, even for one rank.`,
@@ -86,6 +88,13 @@ export async function destroyProcessGroup(given?: CollectiveGroup | NonGroupMemb
   if (given === nonGroupMember) return
   if (given && given !== current) {
     if (given instanceof ProcessGroup) return given.leave()
+    checkArgument(
+      'destroyProcessGroup',
+      'group',
+      given,
+      given instanceof CollectiveGroup,
+      'a process group',
+    )
     if (given.isDestroyed) throw destroyed('destroyProcessGroup', given)
     return given.retire()
   }

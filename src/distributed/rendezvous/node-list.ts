@@ -1,4 +1,5 @@
 import { TabringError } from '../../util/errors.ts'
+import { checkText } from '../../util/options.ts'
 
 /** No cluster has more; a list that names more is a slip of the keyboard. */
 const maxNodes = 65_536
@@ -12,6 +13,7 @@ const maxNodes = 65_536
  * empty name.
  */
 export function expandNodeList(list: string): string[] {
+  checkText('expandNodeList', 'list', list)
   const nodes: string[] = []
   let at = 0
 

@@ -1,4 +1,5 @@
 import { TabringError } from '../../util/errors.ts'
+import { checkRecord } from '../../util/options.ts'
 import { env } from './env.ts'
 import { expandNodeList } from './node-list.ts'
 
@@ -29,6 +30,7 @@ export const defaultMasterPort = 29_500
  * errors: `config.invalid`, naming the variable that is missing or not a number.
  */
 export function rankFromSlurm(environment: Variables = env): SlurmRank {
+  checkRecord('rankFromSlurm', 'environment', environment)
   const rank = wholeIn(environment, 'SLURM_PROCID')
   const worldSize = wholeIn(
     environment,

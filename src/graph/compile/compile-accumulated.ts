@@ -1,5 +1,6 @@
 import { TabringError } from '../../util/errors.ts'
-import { checkNumber, checkOptions } from '../../util/options.ts'
+import { quoted } from '../../util/kind-of.ts'
+import { checkNumber, checkOptions, checkRecord } from '../../util/options.ts'
 import type { InputTypes, Outputs, TracedFunction } from '../plan/prepare.ts'
 import {
   copyInputs,
@@ -42,13 +43,15 @@ export function compileAccumulated<Types extends InputTypes, Out extends Outputs
 export async function compileAccumulated(
   fn: TracedFunction,
   inputs: InputTypes,
-  { steps, weight = 1 / (steps ?? 1), ...options }: AccumulationOptions & CompileOptions = {},
+  given: AccumulationOptions & CompileOptions = {},
 ): Promise<AccumulatedProgram> {
+  checkRecord('compileAccumulated', 'options', given)
+  const { steps, weight = 1 / (steps ?? 1), ...options } = given
   checkNumber('compileAccumulated', 'weight', weight, Number.isFinite, 'a number')
   if (steps !== undefined && (!Number.isInteger(steps) || steps < 1)) {
     throw new TabringError(
       'config.invalid',
-      `compileAccumulated: steps must be a whole number of at least 1, got ${steps}. Use 1 to update in every run.`,
+      `compileAccumulated: steps must be a whole number of at least 1, got ${quoted(steps)}. Use 1 to update in every run.`,
     )
   }
   const tally = newTally()

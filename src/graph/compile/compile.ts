@@ -3,7 +3,13 @@ import { TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { checkOptions, type OptionNames } from '../../util/options.ts'
 import type { Memory } from '../memory/memory-device.ts'
-import { type AnyRuntime, CpuRuntime, getDefaultDevice, runtimeOf } from '../memory/runtime.ts'
+import {
+  type AnyRuntime,
+  CpuRuntime,
+  checkRuntime,
+  getDefaultDevice,
+  runtimeOf,
+} from '../memory/runtime.ts'
 import { tellFailure } from '../plan/agreement.ts'
 import { isSplit } from '../plan/parts.ts'
 import {
@@ -76,6 +82,7 @@ export async function compile(
   options: CompileOptions = {},
 ): Promise<StepProgram> {
   checkOptions('compile', options, compileOptions)
+  if (options.runtime) checkRuntime('compile', options.runtime)
   const runtime = options.runtime ?? (await runtimeOf(options.device ?? getDefaultDevice()))
   const program = await compileOn(runtime, fn, inputs, options)
   if (!options.detectAnomaly) return program

@@ -1,10 +1,11 @@
 import { download } from '../../gpu/readback.ts'
 import { unpackHalves } from '../../kernels/half.ts'
 import { TabringError } from '../../util/errors.ts'
+import { checkRecord } from '../../util/options.ts'
 import { bytesOf, countElements, type TensorType } from '../../util/shape.ts'
 import type { OnNode, ReadValue } from '../inside/probe.ts'
 import type { HostData } from '../memory/host-values.ts'
-import { type AnyRuntime, CpuRuntime, type Runtime } from '../memory/runtime.ts'
+import { type AnyRuntime, CpuRuntime, checkRuntime, type Runtime } from '../memory/runtime.ts'
 import { isSplit } from '../plan/parts.ts'
 import {
   type InputTypes,
@@ -46,6 +47,9 @@ export async function runEagerly(
   scalars: Readonly<Record<string, number>> = {},
   options: EagerOptions = {},
 ): Promise<RunOutputs> {
+  checkRuntime('eager', runtime)
+  checkRecord('eager', 'inputs', inputs)
+  checkRecord('eager', 'scalars', scalars)
   const isCpu = runtime instanceof CpuRuntime
   const own = { sharesBuffers: false, ...options, ...(isCpu && { useNaiveKernels: true }) }
   const prepared = await whenSettled(() => {

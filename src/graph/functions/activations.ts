@@ -1,10 +1,10 @@
 import { checkChoice } from '../../util/options.ts'
-import { elementwise, type Tensor } from '../trace/tensor.ts'
+import { elementwise, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 
 /** Returns 1 / (1 + exp(-x)). Activations are named as in torch.nn.functional; all are safe at any magnitude. */
 
-export const sigmoid = (x: Tensor): Tensor => x.sigmoid()
-export const tanh = (x: Tensor): Tensor => x.tanh()
+export const sigmoid = (x: Tensor): Tensor => elementwise('sigmoid', x)
+export const tanh = (x: Tensor): Tensor => elementwise('tanh', x)
 export const silu = (x: Tensor): Tensor => elementwise('silu', x)
 export const leakyRelu = (x: Tensor, negativeSlope = 0.01): Tensor =>
   elementwise('leakyRelu', x, negativeSlope)
@@ -20,7 +20,8 @@ export const softplus = (x: Tensor, beta = 1, threshold = 20): Tensor =>
   elementwise('softplus', x, beta, threshold)
 
 /** Returns exp(x) / sum of exp(x) over an axis. cost: one dispatch, and one for the gradient. */
-export const softmax = (x: Tensor, axis: number): Tensor => x.softmax(axis)
+export const softmax = (x: Tensor, axis: number): Tensor => mustBeTensor('softmax', x).softmax(axis)
 
 /** Returns the logarithm of `softmax`, without its underflow. cost: as `softmax`. */
-export const logSoftmax = (x: Tensor, axis: number): Tensor => x.logSoftmax(axis)
+export const logSoftmax = (x: Tensor, axis: number): Tensor =>
+  mustBeTensor('logSoftmax', x).logSoftmax(axis)

@@ -5,7 +5,7 @@ import { checkNumber, checkOptions, isShare, type OptionNames } from '../../util
 import { broadcastShapes, countElements, formatShape, type Shape } from '../../util/shape.ts'
 import { requiresGradient } from '../trace/backward.ts'
 import { functionalLayer, randomSlots } from '../trace/random.ts'
-import { emitAll, type Tensor, toFloat } from '../trace/tensor.ts'
+import { emitAll, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
 import { mustBeFloat } from '../trace/tensor-arguments.ts'
 import { activeTrace } from '../trace/trace.ts'
 import { holdsTruths } from './boolean-mask.ts'
@@ -117,6 +117,7 @@ export function scaledDotProductAttention(
   options: AttentionOptions = {},
 ): Tensor {
   const where = 'scaledDotProductAttention'
+  mustBeTensor(where, query, key, value)
   checkAttention(where, options)
   const given = [query, key, value]
   const [width, keyWidth] = [query, key].map(({ shape }) => shape[shape.length - 1])
@@ -148,6 +149,7 @@ export function packedAttention(
   sizes: { batch: number; heads: number },
   options: AttentionOptions = {},
 ): Tensor {
+  mustBeTensor('packedAttention', qkv)
   checkAttention('packedAttention', options)
   checkOptions('packedAttention', sizes, { batch: true, heads: true })
   const width = qkv.shape[qkv.shape.length - 1] / (3 * sizes.heads)

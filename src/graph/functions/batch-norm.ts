@@ -6,7 +6,7 @@ import {
 import type { ScalarSlot } from '../../kernels/op.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
-import { emit, type Tensor, toFloat } from '../trace/tensor.ts'
+import { emit, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
 import { activeTrace } from '../trace/trace.ts'
 
 /** Running statistics of a batch normalization; the op updates them on the device. */
@@ -47,6 +47,7 @@ export function batchNorm(
   options: BatchNormOptions = {},
 ): Tensor {
   const known = { running: true, training: true, momentum: true, eps: true, count: true } as const
+  mustBeTensor('batchNorm', x, weight, bias)
   checkOptions('batchNorm', options, known)
   const { running, training = false, momentum = 0.1, eps = 1e-5, count } = options
   const attrs = { eps, epilogue: [], ...(x.dtype === 'f16' && { half: true }) }

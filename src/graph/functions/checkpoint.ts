@@ -1,6 +1,8 @@
 import { ShapeError } from '../../util/errors.ts'
+import { isRecord, quoted } from '../../util/kind-of.ts'
+import { checkArgument, checkList } from '../../util/options.ts'
 import { refusePromise } from '../trace/refuse-promise.ts'
-import { Tensor } from '../trace/tensor.ts'
+import { mustBeTensor, type Tensor } from '../trace/tensor.ts'
 import { activeTrace } from '../trace/trace.ts'
 
 /**
@@ -15,15 +17,25 @@ export function checkpoint<Inputs extends readonly unknown[], R extends Tensor |
   fn: (...inputs: Inputs) => R,
   ...inputs: Inputs
 ): R {
+  checkArgument('checkpoint', 'fn', fn, typeof fn === 'function', 'a function')
   const trace = activeTrace('checkpoint')
   return trace.inRegion((region) => {
     const result = fn(...inputs)
     refusePromise('checkpoint', result)
-    const tensors: readonly Tensor[] = result instanceof Tensor ? [result] : result
+    const tensors: readonly Tensor[] = Array.isArray(result) ? result : [result as Tensor]
+    mustBeTensor('checkpoint, result', ...(tensors as [Tensor]))
     for (const { value } of tensors) region.returned.add(value)
     return result
   })
 }
+
+/** What has layers by name, as a Sequential. */
+interface Parent {
+  children(): [string, Layer][]
+}
+
+const isParent = (modules: readonly Layer[] | Parent): modules is Parent =>
+  isRecord(modules) && typeof modules.children === 'function'
 
 /** A part of a checkpointed sequence. */
 export interface Layer {
@@ -38,15 +50,18 @@ export interface Layer {
  * source: torch.utils.checkpoint.checkpoint_sequential, which does not checkpoint the last segment either.
  */
 export function checkpointSequential(
-  modules: readonly Layer[] | { children(): [string, Layer][] },
+  modules: readonly Layer[] | Parent,
   segments: number,
   x: Tensor,
 ): Tensor {
-  const layers = 'children' in modules ? modules.children().map(([, layer]) => layer) : modules
+  mustBeTensor('checkpointSequential', x)
+  const layers = isParent(modules) ? modules.children().map(([, layer]) => layer) : modules
+  const isLayer = (layer: Layer) => isRecord(layer) && typeof layer.forward === 'function'
+  checkList('checkpointSequential', 'modules', layers, isLayer, 'modules, or a Sequential')
   if (!Number.isInteger(segments) || segments < 1 || segments > layers.length) {
     throw new ShapeError(
       'shape.unsupported',
-      `checkpointSequential: segments must be an integer from 1 to ${layers.length}, the number of modules, got ${segments}. The square root of that number is a good choice.`,
+      `checkpointSequential: segments must be an integer from 1 to ${layers.length}, the number of modules, got ${quoted(segments)}. The square root of that number is a good choice.`,
     )
   }
   const length = Math.floor(layers.length / segments)

@@ -5,7 +5,7 @@ import type { Op } from '../../kernels/op.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
-import { emit, type Tensor, toFloat } from '../trace/tensor.ts'
+import { emit, given, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
 import { activeTrace } from '../trace/trace.ts'
 import { pad } from './pad.ts'
 import { type Pair, pair } from './pair.ts'
@@ -52,7 +52,7 @@ function paddings(
   dilation: readonly [number, number],
 ): { padding: [number, number]; paddingEnd?: [number, number] } {
   if (padding === 'valid') return { padding: [0, 0] }
-  if (padding !== 'same') return { padding: pair(padding) }
+  if (padding !== 'same') return { padding: pair('conv2d', 'padding', padding) }
   if (stride.some((s) => s !== 1)) {
     throw new ShapeError(
       'shape.unsupported',
@@ -94,9 +94,10 @@ export function conv2d(
   bias?: Tensor,
   options: ConvOptions = {},
 ): Tensor {
+  mustBeTensor('conv2d', x, weight, ...given(bias))
   checkOptions('conv2d', options, convOptions)
-  const stride = pair(options.stride ?? 1)
-  const dilation = pair(options.dilation ?? 1)
+  const stride = pair('conv2d', 'stride', options.stride ?? 1)
+  const dilation = pair('conv2d', 'dilation', options.dilation ?? 1)
   const [, , KH, KW] = weight.shape
   const attrs = {
     stride,
@@ -117,6 +118,7 @@ export function conv1d(
   bias?: Tensor,
   options: ConvOptions<number> = {},
 ): Tensor {
+  mustBeTensor('conv1d', x, weight, ...given(bias))
   checkOptions('conv1d', options, convOptions)
   const { stride = 1, padding = 0, dilation = 1, groups = 1 } = options
   if (x.shape.length === 2) return asBatch(3, x, (rows) => conv1d(rows, weight, bias, options))
@@ -149,14 +151,15 @@ export function convTranspose2d(
   bias?: Tensor,
   options: ConvTransposeOptions = {},
 ): Tensor {
+  mustBeTensor('convTranspose2d', x, weight, ...given(bias))
   checkOptions('convTranspose2d', options, { ...convOptions, outputPadding: true })
   if (x.shape.length === 3) {
     return asBatch(4, x, (images) => convTranspose2d(images, weight, bias, options))
   }
-  const stride = pair(options.stride ?? 1)
-  const padding = pair(options.padding ?? 0)
-  const outputPadding = pair(options.outputPadding ?? 0)
-  const dilation = pair(options.dilation ?? 1)
+  const stride = pair('convTranspose2d', 'stride', options.stride ?? 1)
+  const padding = pair('convTranspose2d', 'padding', options.padding ?? 0)
+  const outputPadding = pair('convTranspose2d', 'outputPadding', options.outputPadding ?? 0)
+  const dilation = pair('convTranspose2d', 'dilation', options.dilation ?? 1)
   const groups = options.groups ?? 1
   if (x.shape.length !== 4 || weight.shape.length !== 4 || x.shape[1] !== weight.shape[0]) {
     throw new ShapeError(

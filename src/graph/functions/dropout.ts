@@ -1,7 +1,7 @@
 import { dropout as dropoutOp } from '../../kernels/dropout/dropout.ts'
 import { checkOptions } from '../../util/options.ts'
 import { functionalLayer, randomSlots } from '../trace/random.ts'
-import { emit, type Tensor } from '../trace/tensor.ts'
+import { emit, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 
 export interface DropoutOptions {
   /** Whether to drop anything; default true. */
@@ -20,6 +20,7 @@ export interface DropoutOptions {
  * source: Philox, Salmon et al. (SC 2011).
  */
 export function dropout(x: Tensor, p = 0.5, options: DropoutOptions = {}): Tensor {
+  mustBeTensor('dropout', x)
   checkOptions('dropout', options, { training: true, samples: true, maskIndex: true })
   if (options.training === false || p === 0) return x
   const samples = options.samples ?? x.shape[0] ?? 1

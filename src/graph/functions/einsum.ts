@@ -1,7 +1,7 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape } from '../../util/shape.ts'
-import type { Tensor } from '../trace/tensor.ts'
-import { mustBeFloat } from '../trace/tensor-arguments.ts'
+import { mustBeTensor, type Tensor } from '../trace/tensor.ts'
+import { mustBeFloat, notUnderstood } from '../trace/tensor-arguments.ts'
 
 // einsum: operands are joined from left to right. Each join sums what one side alone has and nobody asks for again, then
 // brings both sides into the form of one batched matmul, or of a broadcast product where nothing is contracted. Transposes
@@ -24,6 +24,9 @@ const fail = (equation: string, expected: string, got: string, advice: string): 
  * errors: `shape.mismatch`, naming the letter.
  */
 export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
+  if (typeof equation !== 'string')
+    throw notUnderstood('einsum', 'an equation such as "ij,jk->ik"', equation)
+  mustBeTensor('einsum', ...(tensors as [Tensor]))
   mustBeFloat('einsum', ...tensors)
   const { inputs, output } = parse(equation, tensors)
   const sizes = new Map<string, { size: number; tensor: Tensor }>()

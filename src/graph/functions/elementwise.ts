@@ -1,4 +1,4 @@
-import { elementwise, type Operand, Tensor } from '../trace/tensor.ts'
+import { elementwise, mustBeTensor, type Operand, Tensor } from '../trace/tensor.ts'
 
 /**
  * Returns a + b. Elementwise functions are named as in torch; shapes broadcast by NumPy's rules. Functions of two operands accept a number
@@ -34,14 +34,15 @@ export const ge = (a: Operand, b: Operand): Tensor => elementwise('ge', a, b)
 
 // --- of one operand ---
 
-export const neg = (x: Tensor): Tensor => x.neg()
-export const exp = (x: Tensor): Tensor => x.exp()
-export const log = (x: Tensor): Tensor => x.log()
-export const sqrt = (x: Tensor): Tensor => x.sqrt()
-export const rsqrt = (x: Tensor): Tensor => x.rsqrt()
-export const square = (x: Tensor): Tensor => x.square()
-export const abs = (x: Tensor): Tensor => x.abs()
-export const sign = (x: Tensor): Tensor => x.sign()
-export const floor = (x: Tensor): Tensor => x.floor()
-export const erf = (x: Tensor): Tensor => x.erf()
-export const clamp = (x: Tensor, min?: number, max?: number): Tensor => x.clamp(min, max)
+export const neg = (x: Tensor): Tensor => elementwise('neg', x)
+export const exp = (x: Tensor): Tensor => elementwise('exp', x)
+export const log = (x: Tensor): Tensor => elementwise('log', x)
+export const sqrt = (x: Tensor): Tensor => elementwise('sqrt', x)
+export const rsqrt = (x: Tensor): Tensor => elementwise('rsqrt', x)
+export const square = (x: Tensor): Tensor => elementwise('square', x)
+export const abs = (x: Tensor): Tensor => elementwise('abs', x)
+export const sign = (x: Tensor): Tensor => elementwise('sign', x)
+export const floor = (x: Tensor): Tensor => elementwise('floor', x)
+export const erf = (x: Tensor): Tensor => elementwise('erf', x)
+export const clamp = (x: Tensor, min?: number, max?: number): Tensor =>
+  mustBeTensor('clamp', x).clamp(min, max)

@@ -4,7 +4,7 @@ import { oneHot as oneHotOp } from '../../kernels/one-hot/one-hot.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import { formatShape, resolveAxis } from '../../util/shape.ts'
-import { emit, type Tensor } from '../trace/tensor.ts'
+import { emit, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 import { activeTrace } from '../trace/trace.ts'
 
 /**
@@ -16,7 +16,9 @@ import { activeTrace } from '../trace/trace.ts'
 
 /** Returns y with y[i][j] = x[index[i][j]][j] for dim 0, and so on. The gradient is summed in index order. */
 export const gather = (x: Tensor, dim: number, index: Tensor): Tensor =>
-  emit(gatherOp, [x, index], { axis: resolveAxis('gather', x.shape, dim) })
+  emit(gatherOp, [x, index], {
+    axis: resolveAxis('gather', mustBeTensor('gather', x, index).shape, dim),
+  })
 
 /**
  * Returns x with src[i][j] added at [index[i][j]][j] for dim 0, and so on, in order of i: the same bits in every run.
@@ -25,12 +27,13 @@ export const gather = (x: Tensor, dim: number, index: Tensor): Tensor =>
  */
 export const scatterAdd = (x: Tensor, dim: number, index: Tensor, src: Tensor): Tensor =>
   emit(scatterAddOp, [index, src, x], {
-    axis: resolveAxis('scatterAdd', x.shape, dim),
+    axis: resolveAxis('scatterAdd', mustBeTensor('scatterAdd', x, index, src).shape, dim),
     shape: x.shape,
   })
 
 /** Returns slices of x along an axis, selected by a one-dimensional index. cost of the gradient: as embedding. */
 export function indexSelect(x: Tensor, dim: number, index: Tensor): Tensor {
+  mustBeTensor('indexSelect', x, index)
   if (index.shape.length !== 1) {
     throw new ShapeError(
       'shape.mismatch',
@@ -58,6 +61,7 @@ export function embedding(
   options: { paddingIdx?: number } = {},
 ): Tensor {
   const { paddingIdx } = checkOptions('embedding', options, { paddingIdx: true })
+  mustBeTensor('embedding', index, weight)
   if (weight.shape.length !== 2) {
     throw new ShapeError(
       'shape.mismatch',

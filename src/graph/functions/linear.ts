@@ -1,7 +1,7 @@
 import type { ScalarSlot } from '../../kernels/op.ts'
 import { topKCorrect as topKCorrectOp } from '../../kernels/top-k/top-k.ts'
 import { checkOptions } from '../../util/options.ts'
-import { emit, product, type Tensor } from '../trace/tensor.ts'
+import { elementwise, emit, given, mustBeTensor, product, type Tensor } from '../trace/tensor.ts'
 import { mustBeFloat } from '../trace/tensor-arguments.ts'
 import { activeTrace } from '../trace/trace.ts'
 
@@ -9,10 +9,11 @@ import { activeTrace } from '../trace/trace.ts'
 
 export { crossEntropy } from './losses.ts'
 
-export const relu = (x: Tensor): Tensor => x.relu()
+export const relu = (x: Tensor): Tensor => elementwise('relu', x)
 
 /** Returns x W^T + b. shape: x[.., K], weight[C, K], bias[C] -> [.., C] */
 export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
+  mustBeTensor('linear', x, weight, ...given(bias))
   mustBeFloat('linear', x, weight)
   if (x.shape.length === 1) {
     return linear(x.reshape([1, x.count]), weight, bias).reshape([weight.shape[0]])

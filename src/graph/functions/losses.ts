@@ -6,7 +6,15 @@ import { ShapeError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { checkChoice, checkOptions, type OptionNames } from '../../util/options.ts'
 import { countElements, formatShape, sameShape } from '../../util/shape.ts'
-import { elementwise, emit, emitAll, type Operand, type Tensor } from '../trace/tensor.ts'
+import {
+  elementwise,
+  emit,
+  emitAll,
+  given,
+  mustBeTensor,
+  type Operand,
+  type Tensor,
+} from '../trace/tensor.ts'
 import { activeTrace, type MeanOver } from '../trace/trace.ts'
 import { arange } from './shape.ts'
 
@@ -79,6 +87,7 @@ export const klReductions: readonly string[] = [...reductions, 'batchmean']
 
 /** Predictions and targets of one shape: what PyTorch warns of, the mean over a broadcast, is never meant. */
 function refuseBroadcast(where: string, input: Tensor, target: Tensor): void {
+  mustBeTensor(where, input, target)
   if (!sameShape(input.shape, target.shape)) {
     throw new ShapeError(
       'shape.mismatch',
@@ -203,6 +212,7 @@ export function klDiv(
 
 /** errors: `shape.unsupported` for class labels that were declared as floats, as inputs are by default. */
 function refuseFloatLabels(where: string, input: Tensor, target: Tensor, otherwise = ''): void {
+  mustBeTensor(where, input, target)
   const { shape, dtype } = target
   const classAxis = Math.min(1, input.shape.length - 1)
   const ofLabels = input.shape.filter((_, axis) => axis !== classAxis)
@@ -295,6 +305,7 @@ export function crossEntropy(
     reduction = 'mean',
     count,
   } = checkLoss('crossEntropy', options, { ...classOptions, labelSmoothing: true })
+  mustBeTensor('crossEntropy', input, target, ...given(weight))
   const probabilities = `, or pass class probabilities of shape ${formatShape(input.shape)}`
   refuseFloatLabels('crossEntropy', input, target, probabilities)
   if (input.shape.length === 1) return ofOneRow(crossEntropy, input, target, options)
@@ -333,10 +344,11 @@ function softTargets(input: Tensor, target: Tensor, options: CrossEntropyOptions
 
 /** Returns -weight[target] input[target] for log-probabilities. shape: as `crossEntropy`; cost: as its general form. */
 export function nllLoss(input: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor {
+  checkLoss('nllLoss', options, classOptions)
   refuseFloatLabels('nllLoss', input, target)
   if (input.shape.length === 1) return ofOneRow(nllLoss, input, target, options)
   boundClasses('nllLoss', target, input.shape[1], options)
-  return classLoss(false, input, target, checkLoss('nllLoss', options, classOptions))
+  return classLoss(false, input, target, options)
 }
 
 /** A loss of [C] is that of a batch of one. shape: -> [] */
@@ -359,6 +371,7 @@ export function accuracy(
   options: { topk?: number | readonly number[]; count?: ScalarSlot } = {},
 ): Tensor[] {
   const { topk = [1], count } = checkOptions('accuracy', options, { topk: true, count: true })
+  mustBeTensor('accuracy', output, target)
   const [rows, classes] = output.shape
   const all = count && countedRows(rows, count)
   return [topk].flat().map((k) => {

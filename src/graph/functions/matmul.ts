@@ -1,13 +1,14 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type Shape } from '../../util/shape.ts'
-import type { Tensor } from '../trace/tensor.ts'
+import { mustBeTensor, type Tensor } from '../trace/tensor.ts'
 import { mustBeFloat } from '../trace/tensor-arguments.ts'
 
 /** Returns the matrix product, as Tensor.matmul. Products are named as in torch. */
 
-export const matmul = (a: Tensor, b: Tensor): Tensor => a.matmul(b)
+export const matmul = (a: Tensor, b: Tensor): Tensor => mustBeTensor('matmul', a).matmul(b)
 
 const mustHaveRank = (where: string, rank: number, ...tensors: Tensor[]) => {
+  mustBeTensor(where, ...(tensors as [Tensor]))
   const other = tensors.find(({ shape }) => shape.length !== rank)
   if (other) {
     throw new ShapeError(

@@ -1,7 +1,8 @@
 import { norm } from '../../kernels/norm/norm.ts'
 import { ShapeError } from '../../util/errors.ts'
-import { countElements, formatShape, type Shape, sameShape } from '../../util/shape.ts'
-import { emitAll, type Tensor, toFloat } from '../trace/tensor.ts'
+import { checkNumber, isCount } from '../../util/options.ts'
+import { checkWholes, countElements, formatShape, type Shape, sameShape } from '../../util/shape.ts'
+import { emitAll, given, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
 import { ones } from './shape.ts'
 
 /**
@@ -16,6 +17,7 @@ function withParameters(x: Tensor, weight?: Tensor, bias?: Tensor): Tensor[] {
 
 /** errors: `shape.mismatch` unless x ends in `normalizedShape`. */
 function checkEnd(where: string, x: Tensor, normalizedShape: Shape): void {
+  checkWholes(where, 'the normalized shape', normalizedShape, 0)
   const end = x.shape.slice(x.shape.length - normalizedShape.length)
   if (normalizedShape.length === 0 || !sameShape(end, normalizedShape)) {
     throw new ShapeError(
@@ -38,6 +40,7 @@ export function layerNorm(
   bias?: Tensor,
   eps = 1e-5,
 ): Tensor {
+  mustBeTensor('layerNorm', x, ...given(weight), ...given(bias))
   checkEnd('layerNorm', x, normalizedShape)
   const size = countElements(normalizedShape)
   const attrs = { size, groups: 1, span: 1, eps, isCentered: true }
@@ -56,6 +59,7 @@ export function rmsNorm(
   weight?: Tensor,
   eps = 2 ** -23,
 ): Tensor {
+  mustBeTensor('rmsNorm', x, ...given(weight))
   checkEnd('rmsNorm', x, normalizedShape)
   const size = countElements(normalizedShape)
   const attrs = { size, groups: 1, span: 1, eps, isCentered: false }
@@ -75,8 +79,10 @@ export function groupNorm(
   bias?: Tensor,
   eps = 1e-5,
 ): Tensor {
+  mustBeTensor('groupNorm', x, ...given(weight), ...given(bias))
+  checkNumber('groupNorm', 'numGroups', numGroups ?? Number.NaN, isCount, 'a whole number above 0')
   const [, channels = 0, ...space] = x.shape
-  if (x.shape.length < 2 || !(numGroups > 0) || channels % numGroups !== 0) {
+  if (x.shape.length < 2 || channels % numGroups !== 0) {
     throw new ShapeError(
       'shape.unsupported',
       `groupNorm: expected [N, C, ...] with C a multiple of ${numGroups} groups, got ${formatShape(x.shape)}. Choose a divisor of C.`,

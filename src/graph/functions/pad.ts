@@ -1,7 +1,9 @@
 import { place } from '../../kernels/view/view.ts'
 import { ShapeError } from '../../util/errors.ts'
-import { countElements, formatShape } from '../../util/shape.ts'
-import { emit, type Tensor } from '../trace/tensor.ts'
+import { quoted } from '../../util/kind-of.ts'
+import { checkNumber } from '../../util/options.ts'
+import { checkWholes, countElements, formatShape } from '../../util/shape.ts'
+import { emit, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 import { cat } from './shape.ts'
 
 /**
@@ -27,17 +29,20 @@ export function pad(
   mode: PadMode | number = 'constant',
   value = 0,
 ): Tensor {
+  checkNumber('pad', 'value', value, () => true, 'a number')
+  mustBeTensor('pad', x)
+  checkWholes('pad', 'pads', pads)
   mustHold(
-    pads.length % 2 === 0 && pads.length <= 2 * x.shape.length && pads.every(Number.isInteger),
+    pads.length % 2 === 0 && pads.length <= 2 * x.shape.length,
     () =>
       `pad: expected a pair of whole numbers for each of the last axes of ${formatShape(x.shape)}, got [${pads.join(', ')}]. Pairs start at the last axis.`,
   )
   if (typeof mode === 'number') return padConstant(x, pads, mode)
   if (mode === 'constant') return padConstant(x, pads, value)
-  if (!Object.hasOwn(beyond, mode)) {
+  if (typeof mode !== 'string' || !Object.hasOwn(beyond, mode)) {
     throw new ShapeError(
       'shape.unsupported',
-      `pad: mode must be constant, reflect, replicate or circular, got ${String(mode)}. Correct its name.`,
+      `pad: mode must be constant, reflect, replicate or circular, got ${quoted(mode)}. Correct its name.`,
     )
   }
   return pairsOf(x, pads).reduce(

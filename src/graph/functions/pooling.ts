@@ -3,7 +3,7 @@ import { maxPool2d as maxPool2dOp } from '../../kernels/max-pool2d/max-pool2d.ts
 import { ShapeError } from '../../util/errors.ts'
 import { checkNumber, checkOptions, isCount, type OptionNames } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
-import { emit, emitAll, type Tensor } from '../trace/tensor.ts'
+import { emit, emitAll, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 import { type Pair, pair } from './pair.ts'
 import { asBatch } from './unbatched.ts'
 
@@ -69,13 +69,14 @@ export function maxPool2d(
   kernel: Pair,
   options: MaxPoolOptions & { returnIndices?: boolean } = {},
 ): Tensor | PooledWithIndices {
+  mustBeTensor('maxPool2d', x)
   checkOptions('maxPool2d', options, { ...maxPoolOptions, returnIndices: true })
-  const dilation = pair(options.dilation ?? 1)
+  const dilation = pair('maxPool2d', 'dilation', options.dilation ?? 1)
   const attrs = {
     ...storedAs(x),
-    kernel: pair(kernel),
-    stride: pair(options.stride ?? kernel),
-    padding: pair(options.padding ?? 0),
+    kernel: pair('maxPool2d', 'kernel', kernel),
+    stride: pair('maxPool2d', 'stride', options.stride ?? kernel),
+    padding: pair('maxPool2d', 'padding', options.padding ?? 0),
     ...(dilation.some((d) => d !== 1) && { dilation }),
     ...(options.ceilMode && { ceilMode: true }),
   }
@@ -85,12 +86,13 @@ export function maxPool2d(
 
 /** Returns the mean of each window. shape: x[N, C, H, W] -> [N, C, OH, OW] */
 export function avgPool2d(x: Tensor, kernel: Pair, options: AvgPoolOptions = {}): Tensor {
+  mustBeTensor('avgPool2d', x)
   checkOptions('avgPool2d', options, avgPoolOptions)
   const attrs = {
     ...storedAs(x),
-    kernel: pair(kernel),
-    stride: pair(options.stride ?? kernel),
-    padding: pair(options.padding ?? 0),
+    kernel: pair('avgPool2d', 'kernel', kernel),
+    stride: pair('avgPool2d', 'stride', options.stride ?? kernel),
+    padding: pair('avgPool2d', 'padding', options.padding ?? 0),
     ceilMode: options.ceilMode ?? false,
     countIncludePad: options.countIncludePad ?? true,
   }
@@ -104,6 +106,7 @@ export function adaptiveAvgPool2d(
   x: Tensor,
   outputSize: number | readonly [number | null, number | null],
 ): Tensor {
+  mustBeTensor('adaptiveAvgPool2d', x)
   const sizes = [outputSize ?? Number.NaN].flat()
   const range = 'a whole number above 0, or a pair of them or of nulls'
   for (const size of sizes)
@@ -171,6 +174,7 @@ const inRows = (
 })
 
 function alongRows(name: string, x: Tensor, pool: (image: Tensor) => Tensor[]): Tensor[] {
+  mustBeTensor(name, x)
   if (x.shape.length === 2) return asBatch(3, x, (rows) => alongRows(name, rows, pool))
   if (x.shape.length !== 3) {
     throw new ShapeError(

@@ -5,6 +5,7 @@ import {
   type Axes,
   elementwise,
   emit,
+  mustBeTensor,
   type Tensor,
   type ValuesAndIndices,
 } from '../trace/tensor.ts'
@@ -25,16 +26,23 @@ export interface VarianceOptions {
   readonly unbiased?: boolean
 }
 
-export const sum = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor => x.sum(dim, keepDim)
-export const mean = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor => x.mean(dim, keepDim)
-export const amax = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor => x.amax(dim, keepDim)
-export const amin = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor => x.amin(dim, keepDim)
-export const argmax = (x: Tensor, dim?: number, keepDim?: boolean): Tensor => x.argmax(dim, keepDim)
-export const argmin = (x: Tensor, dim?: number, keepDim?: boolean): Tensor => x.argmin(dim, keepDim)
+export const sum = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor =>
+  mustBeTensor('sum', x).sum(dim, keepDim)
+export const mean = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor =>
+  mustBeTensor('mean', x).mean(dim, keepDim)
+export const amax = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor =>
+  mustBeTensor('amax', x).amax(dim, keepDim)
+export const amin = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor =>
+  mustBeTensor('amin', x).amin(dim, keepDim)
+export const argmax = (x: Tensor, dim?: number, keepDim?: boolean): Tensor =>
+  mustBeTensor('argmax', x).argmax(dim, keepDim)
+export const argmin = (x: Tensor, dim?: number, keepDim?: boolean): Tensor =>
+  mustBeTensor('argmin', x).argmin(dim, keepDim)
 /** Returns the largest element; or, along one dimension, the largest elements and their indices. */
 export function max(x: Tensor): Tensor
 export function max(x: Tensor, dim: number, keepDim?: boolean): ValuesAndIndices
 export function max(x: Tensor, dim?: number, keepDim?: boolean): Tensor | ValuesAndIndices {
+  mustBeTensor('max', x)
   return dim === undefined ? x.max() : x.max(dim, keepDim)
 }
 
@@ -42,11 +50,12 @@ export function max(x: Tensor, dim?: number, keepDim?: boolean): Tensor | Values
 export function min(x: Tensor): Tensor
 export function min(x: Tensor, dim: number, keepDim?: boolean): ValuesAndIndices
 export function min(x: Tensor, dim?: number, keepDim?: boolean): Tensor | ValuesAndIndices {
+  mustBeTensor('min', x)
   return dim === undefined ? x.min() : x.min(dim, keepDim)
 }
 
 export const topk = (x: Tensor, k: number, dim?: number, largest?: boolean): ValuesAndIndices =>
-  x.topk(k, dim, largest)
+  mustBeTensor('topk', x).topk(k, dim, largest)
 
 const varianceOptions: OptionNames<VarianceOptions> = {
   keepDim: true,
@@ -62,7 +71,7 @@ const varianceOptions: OptionNames<VarianceOptions> = {
  */
 export function variance(x: Tensor, dim?: Axes, options: VarianceOptions = {}): Tensor {
   const { keepDim, unbiased, correction } = checkOptions('variance', options, varianceOptions)
-  mustBeFloat('variance', x)
+  mustBeFloat('variance', mustBeTensor('variance', x))
   const axes = x.axes(dim)
   const count = axes.reduce((product, axis) => product * x.shape[axis], 1)
   // The gradient by way of the mean is a sum of differences from it, so nothing: the mean is a constant.
@@ -86,7 +95,7 @@ export const varMean = (x: Tensor, dim?: Axes, options?: VarianceOptions): [Tens
  * neighbouring dimensions.
  */
 export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
-  mustBeFloat('logsumexp', x)
+  mustBeFloat('logsumexp', mustBeTensor('logsumexp', x))
   const axes = x.axes(dim).sort((a, b) => a - b)
   let result = x
   // From the last to the first, so that earlier axes keep their numbers; neighbours are one axis.
@@ -112,7 +121,7 @@ export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
  */
 export function norm(x: Tensor, p = 2, dim?: Axes, keepDim?: boolean): Tensor {
   if (typeof p !== 'number') throw notUnderstood('norm', 'a number as p', p)
-  mustBeFloat('norm', x)
+  mustBeFloat('norm', mustBeTensor('norm', x))
   if (p === 2) return elementwise('root', x.square().sum(dim, keepDim))
   const size = x.abs()
   if (p === 1) return size.sum(dim, keepDim)

@@ -1,6 +1,7 @@
 import { rotary } from '../../kernels/rotary/rotary.ts'
 import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
-import { emit, type Tensor } from '../trace/tensor.ts'
+import { checkShape } from '../../util/shape.ts'
+import { emit, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 
 export interface RotaryOptions {
   /** Whether neighbouring elements are paired; default: element i is paired with i + width / 2. */
@@ -14,6 +15,7 @@ export interface RotaryOptions {
  * source: Su et al., RoFormer, arXiv 2104.09864.
  */
 export function rotaryEmbedding(x: Tensor, table: Tensor, options: RotaryOptions = {}): Tensor {
+  mustBeTensor('rotaryEmbedding', x, table)
   checkOptions('rotaryEmbedding', options, { isInterleaved: true })
   const rank = x.shape.length
   return emit(rotary, [x, table], {
@@ -33,6 +35,7 @@ export function packedRotaryEmbedding(
   sizes: { positions: number; heads: number },
   options: RotaryOptions = {},
 ): Tensor {
+  mustBeTensor('packedRotaryEmbedding', qkv, table)
   const known = { positions: true, heads: true } as const
   const { positions, heads } = checkOptions('packedRotaryEmbedding', sizes, known)
   checkOptions('packedRotaryEmbedding', options, { isInterleaved: true })
@@ -57,6 +60,8 @@ export function rotaryTable(
 ): Float32Array<ArrayBuffer> {
   const isEven = (size: number) => isCount(size) && size % 2 === 0
   checkNumber('rotaryTable', 'width', width ?? 0, isEven, 'an even number above 0')
+  checkNumber('rotaryTable', 'base', base, Number.isFinite, 'a number')
+  checkShape('rotaryTable', [positions, width])
   const half = width / 2
   const table = new Float32Array(positions * width)
   for (let position = 0; position < positions; position++) {

@@ -4,47 +4,63 @@ import { type ConstantAttrs, constant } from '../../kernels/constant/constant.ts
 import { cumsum as cumsumOp } from '../../kernels/cumsum/cumsum.ts'
 import { triangle } from '../../kernels/triangle/triangle.ts'
 import { ShapeError } from '../../util/errors.ts'
-import { checkOptions } from '../../util/options.ts'
+import { quoted } from '../../util/kind-of.ts'
+import { checkArgument, checkOptions, isCount } from '../../util/options.ts'
 import {
+  checkShape,
+  checkWholes,
   type DType,
   formatShape,
   type HostDType,
   resolveAxis,
   type Shape,
 } from '../../util/shape.ts'
-import { emit, emitAll, type Tensor } from '../trace/tensor.ts'
+import { emit, emitAll, mustBeTensor, type Tensor } from '../trace/tensor.ts'
+import { notUnderstood } from '../trace/tensor-arguments.ts'
 
 /**
  * Returns x with another shape, as Tensor.reshape. Functions that move elements are named as in torch; results are contiguous. Ranges and
  * indices count as in PyTorch.
  */
 
-export const reshape = (x: Tensor, shape: Shape): Tensor => x.reshape(shape)
-export const flatten = (x: Tensor, start?: number, end?: number): Tensor => x.flatten(start, end)
-export const expand = (x: Tensor, shape: Shape): Tensor => x.expand(shape)
-export const permute = (x: Tensor, axes: readonly number[]): Tensor => x.permute(axes)
+export const reshape = (x: Tensor, shape: Shape): Tensor =>
+  mustBeTensor('reshape', x).reshape(shape)
+export const flatten = (x: Tensor, start?: number, end?: number): Tensor =>
+  mustBeTensor('flatten', x).flatten(start, end)
+export const expand = (x: Tensor, shape: Shape): Tensor => mustBeTensor('expand', x).expand(shape)
+export const permute = (x: Tensor, axes: readonly number[]): Tensor =>
+  mustBeTensor('permute', x).permute(axes)
 export const transpose = (x: Tensor, first: number, second: number): Tensor =>
-  x.transpose(first, second)
-export const squeeze = (x: Tensor, dim?: number): Tensor => x.squeeze(dim)
-export const unsqueeze = (x: Tensor, dim: number): Tensor => x.unsqueeze(dim)
+  mustBeTensor('transpose', x).transpose(first, second)
+export const squeeze = (x: Tensor, dim?: number): Tensor => mustBeTensor('squeeze', x).squeeze(dim)
+export const unsqueeze = (x: Tensor, dim: number): Tensor =>
+  mustBeTensor('unsqueeze', x).unsqueeze(dim)
 export const slice = (
   x: Tensor,
   dim: number,
   start?: number,
   end?: number,
   step?: number,
-): Tensor => x.slice(dim, start, end, step)
+): Tensor => mustBeTensor('slice', x).slice(dim, start, end, step)
 export const narrow = (x: Tensor, dim: number, start: number, length: number): Tensor =>
-  x.narrow(dim, start, length)
-export const select = (x: Tensor, dim: number, index: number): Tensor => x.select(dim, index)
-export const flip = (x: Tensor, dims: readonly number[]): Tensor => x.flip(dims)
+  mustBeTensor('narrow', x).narrow(dim, start, length)
+export const select = (x: Tensor, dim: number, index: number): Tensor =>
+  mustBeTensor('select', x).select(dim, index)
+export const flip = (x: Tensor, dims: readonly number[]): Tensor =>
+  mustBeTensor('flip', x).flip(dims)
 
 const mustHold = (condition: boolean, text: () => string): void => {
   if (!condition) throw new ShapeError('shape.mismatch', text())
 }
 
+function mustBeList(name: string, tensors: readonly Tensor[]): void {
+  if (!Array.isArray(tensors)) throw notUnderstood(name, 'a list of tensors', tensors)
+  if (tensors.length > 0) mustBeTensor(name, ...(tensors as [Tensor]))
+}
+
 /** Returns the tensors concatenated along an existing axis. cost: one dispatch per 7 tensors. */
 export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
+  mustBeList('cat', tensors)
   mustHold(tensors.length > 0, () => 'cat: expected at least one tensor, got none. Pass a list.')
   const axis = resolveAxis('cat', tensors[0].shape, dim)
   return tensors.length === 1 ? tensors[0] : emit(catOp, tensors, { axis })
@@ -52,6 +68,7 @@ export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
 
 /** Returns the tensors, all of the same shape, along a new axis `dim`. */
 export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
+  mustBeList('stack', tensors)
   const other = tensors.find(({ shape }) => formatShape(shape) !== formatShape(tensors[0].shape))
   mustHold(
     !other,
@@ -67,7 +84,7 @@ export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
 
 /** Returns the parts of an axis: of `size` elements each, the last one possibly smaller, or of the given sizes. */
 export function split(x: Tensor, size: number | readonly number[], dim = 0): Tensor[] {
-  const axis = resolveAxis('split', x.shape, dim)
+  const axis = resolveAxis('split', mustBeTensor('split', x).shape, dim)
   const total = x.shape[axis]
   if (typeof size === 'number') {
     mustHold(
@@ -75,6 +92,7 @@ export function split(x: Tensor, size: number | readonly number[], dim = 0): Ten
       () => `split: size must be at least 1, got ${size}. Pass the size of a part.`,
     )
   }
+  if (typeof size !== 'number') checkWholes('split', 'sizes', size, 0)
   const sizes =
     typeof size === 'number'
       ? Array.from({ length: Math.max(1, Math.ceil(total / size)) }, (_, n) =>
@@ -84,15 +102,19 @@ export function split(x: Tensor, size: number | readonly number[], dim = 0): Ten
   return sizes.length === 1 && sizes[0] === total ? [x] : emitAll(splitOp, [x], { axis, sizes })
 }
 
+/** More parts than a program can have outputs. */
+const maxParts = 2 ** 16
+
 /**
  * Returns an axis in `chunks` equal parts, the last one possibly smaller; fewer parts if that suffices (except for an empty axis), as in
  * PyTorch.
  */
 export function chunk(x: Tensor, chunks: number, dim = 0): Tensor[] {
-  const axis = resolveAxis('chunk', x.shape, dim)
+  const axis = resolveAxis('chunk', mustBeTensor('chunk', x).shape, dim)
   mustHold(
-    Number.isInteger(chunks) && chunks > 0,
-    () => `chunk: chunks must be at least 1, got ${chunks}. Pass the number of parts.`,
+    isCount(chunks) && chunks <= maxParts,
+    () =>
+      `chunk: chunks must be from 1 to ${maxParts}, got ${quoted(chunks)}. Pass the number of parts.`,
   )
   const size = x.shape[axis]
   return split(x, size === 0 ? Array(chunks).fill(0) : Math.ceil(size / chunks), axis)
@@ -100,8 +122,10 @@ export function chunk(x: Tensor, chunks: number, dim = 0): Tensor[] {
 
 /** Returns x repeated `sizes[n]` times along axis n; more sizes than axes add leading axes. */
 export function repeat(x: Tensor, sizes: readonly number[]): Tensor {
+  mustBeTensor('repeat', x)
+  checkWholes('repeat', 'repetitions', sizes, 0)
   mustHold(
-    sizes.length >= x.shape.length && sizes.every((size) => Number.isInteger(size) && size >= 0),
+    sizes.length >= x.shape.length,
     () =>
       `repeat: expected a whole number for each dimension of ${formatShape(x.shape)}, got [${sizes.join(', ')}]. Use 1 for dimensions that do not change.`,
   )
@@ -122,12 +146,13 @@ export function roll(
   shifts: number | readonly number[],
   dims?: number | readonly number[],
 ): Tensor {
+  mustBeTensor('roll', x)
   const by = [shifts].flat()
   const along = dims === undefined ? [] : [dims].flat()
   mustHold(
     by.every(Number.isInteger) && by.length === (dims === undefined ? 1 : along.length),
     () =>
-      `roll: expected a whole number for each dimension, got [${by.join(', ')}] for ${dims === undefined ? 'all' : `[${along.join(', ')}]`}. Pass one per dimension.`,
+      `roll: expected a whole number for each dimension, got ${quoted(by)} for ${dims === undefined ? 'all' : quoted(along)}. Pass one per dimension.`,
   )
   if (dims === undefined) return roll(x.reshape([x.count]), by, 0).reshape(x.shape)
   return along.reduce<Tensor>((tensor, dim, n) => {
@@ -142,7 +167,10 @@ export function roll(
 
 /** Returns running sums along an axis. */
 export const cumsum = (x: Tensor, dim: number): Tensor =>
-  emit(cumsumOp, [x], { axis: resolveAxis('cumsum', x.shape, dim), isReversed: false })
+  emit(cumsumOp, [x], {
+    axis: resolveAxis('cumsum', mustBeTensor('cumsum', x).shape, dim),
+    isReversed: false,
+  })
 
 /** Returns the lower triangle of the last two axes, with `diagonal` diagonals above the main one; 0 elsewhere. */
 export const tril = (x: Tensor, diagonal = 0): Tensor =>
@@ -154,7 +182,11 @@ export const triu = (x: Tensor, diagonal = 0): Tensor =>
 
 /** Returns the elements as another dtype; floats become integers by rounding toward 0. Gradients do not flow through integers. */
 export const cast = (x: Tensor, dtype: DType): Tensor =>
-  x.dtype === dtype ? x : dtype === 'f16' ? x.half() : emit(castOp, [x], { dtype })
+  mustBeTensor('cast', x).dtype === dtype
+    ? x
+    : dtype === 'f16'
+      ? x.half()
+      : emit(castOp, [x], { dtype })
 
 /** Element type of a new tensor, and whether `backward` stores a gradient in its `grad`. */
 export interface TensorOptions {
@@ -165,11 +197,8 @@ export interface TensorOptions {
 const tensorOptions = { dtype: true, requiresGrad: true } as const
 
 const make = (attrs: ConstantAttrs, requiresGrad = false): Tensor => {
-  mustHold(
-    attrs.shape.every((size) => Number.isInteger(size) && size >= 0),
-    () =>
-      `full: expected whole numbers of at least 0 as the shape, got ${formatShape(attrs.shape)}. Correct the shape.`,
-  )
+  checkShape('full', attrs.shape)
+  checkArgument('full', 'value', attrs.start, typeof attrs.start === 'number', 'a number')
   const tensor = emit(constant, [], attrs)
   return requiresGrad ? tensor.requiresGrad_() : tensor
 }
@@ -179,8 +208,8 @@ const make = (attrs: ConstantAttrs, requiresGrad = false): Tensor => {
  * require a gradient.
  */
 export function full(shape: Shape, value: number, options: HostDType | TensorOptions = {}): Tensor {
-  const { dtype = 'f32', requiresGrad } = typeof options === 'string' ? { dtype: options } : options
-  if (typeof options !== 'string') checkOptions('full', options, tensorOptions)
+  const { dtype = 'f32', requiresGrad } =
+    typeof options === 'string' ? { dtype: options } : checkOptions('full', options, tensorOptions)
   return make({ shape, dtype, start: value, step: 0 }, requiresGrad)
 }
 export const zeros = (shape: Shape, options?: HostDType | TensorOptions): Tensor =>
@@ -198,9 +227,10 @@ export function arange(start: number, end: number, options?: TensorOptions): Ten
 export function arange(start: number, end: number, step?: number, options?: TensorOptions): Tensor
 export function arange(first: number, ...others: (number | TensorOptions | undefined)[]): Tensor {
   const [second, third] = others.filter((other) => typeof other === 'number')
-  const options = others.find((other) => typeof other === 'object') ?? {}
+  const options = (others.find((other) => typeof other !== 'number') ?? {}) as TensorOptions
   const { dtype = 'f32', requiresGrad } = checkOptions('arange', options, tensorOptions)
   const [start, end, step] = second === undefined ? [0, first, 1] : [first, second, third ?? 1]
+  checkArgument('arange', 'start or end', first, typeof first === 'number', 'a number')
   const count = Math.ceil((end - start) / step)
   mustHold(
     Number.isFinite(count) && count >= 0,

@@ -11,6 +11,8 @@ import {
   setCurrentDevice,
 } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
+import { isRecord } from '../../util/kind-of.ts'
+import { checkArgument } from '../../util/options.ts'
 import { cpuDevice } from './memory-device.ts'
 
 /** A device with everything that its programs share. */
@@ -82,6 +84,12 @@ export type AnyRuntime = Runtime | CpuRuntime
 
 const opened = new Map<string, Promise<AnyRuntime>>()
 let isDefaultCpu = false
+
+/** errors: a TypeError, naming `where`, for what is no open device. */
+export function checkRuntime(where: string, runtime: AnyRuntime): void {
+  const isRuntime = isRecord(runtime) && 'device' in runtime && 'limits' in runtime
+  checkArgument(where, 'runtime', runtime, isRuntime, 'an open device, as runtimeOf() gives it')
+}
 
 /**
  * Returns the page's or worker's runtime on a device; opens it at the first call, and again after it was lost.

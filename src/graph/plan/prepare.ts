@@ -3,7 +3,9 @@ import { meet } from '../../kernels/meet/meet.ts'
 import type { Op, OpCall } from '../../kernels/op.ts'
 import { isEnd } from '../../kernels/transfer/ends.ts'
 import type { PlacedDevice } from '../../util/device.ts'
-import { ShapeError, TabringError } from '../../util/errors.ts'
+import { ArgumentTypeError, ShapeError, TabringError } from '../../util/errors.ts'
+import { isRecord, quoted } from '../../util/kind-of.ts'
+import { checkArgument, checkRecord } from '../../util/options.ts'
 import type { TensorType } from '../../util/shape.ts'
 import { switchValue } from '../../util/switches.ts'
 import { rewrite, withoutRewrites } from '../rewrite/rewrite.ts'
@@ -178,7 +180,8 @@ export function traceStep(
 ): TracedStep {
   const trace = new Trace(accumulation, settled, device)
   onTrace?.(trace)
-  refuseHalfInputs(inputs)
+  checkArgument('compile', 'fn', fn, typeof fn === 'function', 'a function of tensors by name')
+  checkTypes(inputs)
   const named = withTrace(trace, () => {
     const returned = fn(
       Object.fromEntries(
@@ -189,11 +192,19 @@ export function traceStep(
       ),
     )
     refusePromise('compile', returned)
+    const isNamed = isRecord(returned) && !(returned instanceof Tensor)
+    checkArgument(
+      'compile',
+      'what the function returns',
+      returned,
+      isNamed,
+      'an object of tensors by name, such as { loss }',
+    )
     const outputs = Object.entries(returned).map(([name, tensor]): [string, GraphValue] => {
       if (tensor instanceof Tensor) return [name, trace.toFloat(tensor.value)]
       throw new TabringError(
         'graph.misuse',
-        `compile: output "${name}" must be a Tensor, got ${typeof tensor}. Return an object of tensors.`,
+        `compile: output "${name}" must be a Tensor, got ${quoted(tensor)}. Return an object of tensors.`,
       )
     })
     return [
@@ -392,7 +403,16 @@ function sharedBuffersOf(
 }
 
 /** f16 lives between ops: hosts hold floats as f32. */
-function refuseHalfInputs(inputs: InputTypes): void {
+function checkTypes(inputs: InputTypes): void {
+  checkRecord('compile', 'inputs', inputs)
+  for (const [name, type] of Object.entries<unknown>(inputs)) {
+    if (isRecord(type) && Array.isArray(type.shape) && typeof type.dtype === 'string') continue
+    const isShape = Array.isArray(type) && type.every((size) => typeof size === 'number')
+    const example = isShape ? `[${type.join(', ')}]` : '[1, 4]'
+    throw new ArgumentTypeError(
+      `compile: input "${name}" must be a tensor's type, got ${isShape ? `the shape ${example}` : quoted(type)}. Write { ${name}: tensorType(${example}) }.`,
+    )
+  }
   const half = Object.keys(inputs).find((name) => inputs[name].dtype === 'f16')
   if (half === undefined) return
   throw new ShapeError(

@@ -1,7 +1,8 @@
 import { StagedTensor } from '../../gpu/staging.ts'
 import { TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
-import { countElements, type HostDType } from '../../util/shape.ts'
+import { checkRecord } from '../../util/options.ts'
+import { countElements, type HostDType, type TensorType } from '../../util/shape.ts'
 import type { GivenInputs, HostData } from '../memory/host-values.ts'
 import { checkIndices } from '../trace/index-bounds.ts'
 import type { Outputs, Prepared } from './prepare.ts'
@@ -54,6 +55,7 @@ export function noteTimes(outputs: RunOutputs, times: RunTimes): void {
 
 /** Returns the times of the run that produced these outputs; `program.times` has those of the newest run, if several are in flight. */
 export function runTimesOf(outputs: RunOutputs): RunTimes {
+  checkRecord('runTimesOf', 'outputs', outputs)
   const times = (outputs as { [timesKey]?: RunTimes })[timesKey]
   if (times) return times
   throw new TabringError(
@@ -143,10 +145,22 @@ export const copyInputs = (inputs: RunInputs, names: Iterable<string>): RunInput
   )
 
 /** A plain array is no tensor by itself: its element type is not known. */
-const remedyFor = (input: unknown, array: { readonly name: string }): string =>
-  Array.isArray(input) && input.every((value) => typeof value === 'number')
-    ? `Pass ${array.name}.of(...) or ${array.name}.from(array).`
+function remedyFor(
+  input: unknown,
+  array: (typeof hostArrays)[HostDType],
+  { shape }: TensorType,
+): string {
+  if (Array.isArray(input) && input.every((value) => typeof value === 'number')) {
+    return `Pass ${array.name}.of(...) or ${array.name}.from(array).`
+  }
+  const data = dataOf(input as RunInput)
+  const [rows = 1] = shape
+  const given = data instanceof array ? data.length / (countElements(shape) / rows) : 0
+  // The last batch of a data set.
+  return given > 0 && given < rows && Number.isInteger(given)
+    ? `These are ${given} of ${rows} rows: give DataLoader dropLast: true, or run padBatch(batch, ${rows}) with count: batchSizeOf(batch).`
     : 'Pass what the program was compiled for.'
+}
 
 /** The inputs of a run by name: elements, or tensors in upload memory. */
 export type CheckedInputs = readonly [name: string, data: HostData | StagedTensor][]
@@ -157,6 +171,7 @@ export type CheckedInputs = readonly [name: string, data: HostData | StagedTenso
  * errors: `graph.misuse` for a missing input, a wrong type or length, a staged tensor that a run has used.
  */
 export function checkInputs(prepared: Pick<Prepared, 'inputs'>, inputs: RunInputs): CheckedInputs {
+  checkRecord('run', 'inputs', inputs)
   return Object.entries(prepared.inputs).map(([name, type]) => {
     const data = dataOf(inputs[name])
     const count = countElements(type.shape)
@@ -165,7 +180,7 @@ export function checkInputs(prepared: Pick<Prepared, 'inputs'>, inputs: RunInput
     if (!data || made !== array || data.length !== count) {
       throw new TabringError(
         'graph.misuse',
-        `run: input "${name}" must be a ${array.name} of ${count} elements, got ${data instanceof StagedTensor ? `${made?.name} of ${data.length}` : kindOf(data ?? inputs[name])}. ${remedyFor(inputs[name], array)}`,
+        `run: input "${name}" must be a ${array.name} of ${count} elements, got ${data instanceof StagedTensor ? `${made?.name} of ${data.length}` : kindOf(data ?? inputs[name])}. ${remedyFor(inputs[name], array, type)}`,
       )
     }
     if (data instanceof StagedTensor && data.isUsed) {

@@ -82,7 +82,7 @@ export function emitElementwise(
     const attrs = { fn: fn as IntegerFunctionName, args: places }
     return emitFollowed(integerMap, inputs, attrs)
   }
-  mustBeTensors(map.name, inputs, GraphValue)
+  mustBeTensors(fn, inputs, GraphValue)
   const isHalf = inputs.every(({ type }) => type.dtype === 'f16') && !inFloat.has(fn)
   const attrs = { steps: [{ fn, args }], ...(isHalf && { dtype: 'f16' as const }) }
   return emitFollowed(map, inputs, attrs)

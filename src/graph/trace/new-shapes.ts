@@ -1,10 +1,17 @@
 import { ShapeError } from '../../util/errors.ts'
-import { countElements, formatShape, resolveAxis, type Shape } from '../../util/shape.ts'
+import {
+  checkWholes,
+  countElements,
+  formatShape,
+  resolveAxis,
+  type Shape,
+} from '../../util/shape.ts'
 
 /** The shapes that the same elements, in the same order, get by `reshape` and what is built on it. */
 
 /** `shape` with its one dimension of -1 filled in. errors: `shape.mismatch` unless it holds as many elements as `from`. */
 export function reshaped(from: Shape, shape: Shape): Shape {
+  checkWholes('reshape', 'the shape', shape, -1)
   const count = countElements(from)
   const known = shape.reduce((product, d) => (d === -1 ? product : product * d), 1)
   const resolved = shape.map((d) => (d === -1 ? count / known : d))

@@ -1,4 +1,5 @@
 import { ShapeError, TabringError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { type DType, formatShape, type Shape } from '../../util/shape.ts'
 
 /** What functions of tensors ask of their arguments, in one wording. */
@@ -13,7 +14,7 @@ interface Typed {
 export const notUnderstood = (name: string, expected: string, got: unknown): ShapeError =>
   new ShapeError(
     'shape.unsupported',
-    `${name}: expected ${expected}, got ${typeof got === 'object' ? JSON.stringify(got) : String(got)}. Arguments are in PyTorch's order: (dim, keepDim).`,
+    `${name}: expected ${expected}, got ${quoted(got)}. Arguments are in PyTorch's order: (dim, keepDim).`,
   )
 
 /** errors: `shape.unsupported` where there is nothing to take, or what cannot be ordered, naming the function that was called. */
@@ -55,6 +56,6 @@ export function mustBeTensors(
   if (i < 0) return
   throw new TabringError(
     'graph.misuse',
-    `${op}: input ${i} must be a Tensor, got ${typeof inputs[i]}. Pass arrays as inputs of the compiled function.`,
+    `${op}: input ${i} must be a Tensor, got ${quoted(inputs[i])}. Inside compile() pass a tensor; arrays are inputs of a run: step = await compile(({ x }) => ({ y: model.forward(x) }), { x: tensorType([1, 4]) }), then step.run({ x: array }).`,
   )
 }

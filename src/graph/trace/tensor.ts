@@ -258,6 +258,7 @@ export abstract class Tensor {
    * shape: [.., M, K] x [.., K, N] -> [.., M, N]
    */
   matmul(other: Tensor): Tensor {
+    mustBeTensor('matmul', this, other)
     const [a, b] = [this.shape, other.shape]
     if (a.length === 0 || b.length === 0) {
       throw new ShapeError(
@@ -503,6 +504,15 @@ export function gradientFor(tensor: Tensor, gradient: Tensor): GraphValue {
   }
   return toFloat(gradient).value
 }
+
+/** Returns the first of a function's arguments. errors: `graph.misuse`, naming the function, unless all are tensors. */
+export function mustBeTensor(where: string, x: Tensor, ...others: readonly unknown[]): Tensor {
+  mustBeTensors(where, [x, ...others], Tensor)
+  return x
+}
+
+/** An argument that may be left out, for `mustBeTensor`. */
+export const given = (x: Tensor | undefined): Tensor[] => (x ? [x] : [])
 
 /** Adds an op to the function being compiled and returns its first output. */
 export function emit<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor {

@@ -1,6 +1,6 @@
 import type { Op, OpCall, Value } from '../../kernels/op.ts'
 import type { PlacedDevice } from '../../util/device.ts'
-import type { TensorType } from '../../util/shape.ts'
+import { checkCount, type TensorType } from '../../util/shape.ts'
 import type { Memory } from '../memory/memory-device.ts'
 import type { Pool } from '../memory/pool.ts'
 
@@ -93,6 +93,7 @@ export function emitNode(op: Op, inputs: readonly GraphValue[], attrs: unknown):
     inputs.map(({ type }) => type),
     attrs,
   )
+  for (const { shape } of types) checkCount(op.name, shape)
   return makeNode(nextId++, op, inputs, attrs, types)
 }
 

@@ -1,4 +1,5 @@
 import { ShapeError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { countElements, formatShape, tensorType } from '../../util/shape.ts'
 import { type Case, defineOp, type Op } from '../op.ts'
 import { reads, writes } from '../shader.ts'
@@ -15,7 +16,7 @@ export const oneHot: Op<OneHotAttrs> = defineOp<OneHotAttrs>({
     if (index.dtype === 'f32' || !Number.isInteger(classes) || classes < 1) {
       throw new ShapeError(
         'shape.unsupported',
-        `oneHot: expected an integer index and at least one class, got ${index.dtype}${formatShape(index.shape)} and ${classes}. Convert the index.`,
+        `oneHot: expected an integer index and at least one class, got ${index.dtype}${formatShape(index.shape)} and ${quoted(classes)}. Convert the index.`,
       )
     }
     return [tensorType([...index.shape, classes])]

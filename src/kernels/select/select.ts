@@ -1,4 +1,5 @@
 import { ShapeError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { countElements, formatShape, type Shape, tensorType } from '../../util/shape.ts'
 import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
 import { aroundAxis } from '../reduce/shapes.ts'
@@ -79,7 +80,7 @@ export const topK: Op<TopKAttrs> = defineOp<TopKAttrs>({
     if (!isKnown || !Number.isInteger(k) || k < 0 || !(k <= x.shape[axis])) {
       throw new ShapeError(
         'shape.unsupported',
-        `topk: k must be from 0 to the size of the dimension of an f32 or i32 tensor, got k ${k} along dimension ${axis} of ${x.dtype}${formatShape(x.shape)}. Check k and the dimension.`,
+        `topk: k must be from 0 to the size of the dimension of an f32 or i32 tensor, got k ${quoted(k)} along dimension ${axis} of ${x.dtype}${formatShape(x.shape)}. Check k and the dimension.`,
       )
     }
     const shape = x.shape.map((d, n) => (n === axis ? k : d))

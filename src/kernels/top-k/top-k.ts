@@ -1,4 +1,5 @@
 import { ShapeError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { formatShape, tensorType, unify } from '../../util/shape.ts'
 import { countedRows, countedRowsWgsl } from '../counted-rows.ts'
 import { type Case, defineOp, type Lowering, type OpCall, type ScalarSlot } from '../op.ts'
@@ -93,7 +94,7 @@ export const topKCorrect = defineOp<TopKCorrectAttrs>({
     if (!Number.isInteger(k) || k < 1) {
       throw new ShapeError(
         'shape.unsupported',
-        `topKCorrect: k must be a whole number of at least 1, got ${k}. Use 1 for plain accuracy.`,
+        `topKCorrect: k must be a whole number of at least 1, got ${quoted(k)}. Use 1 for plain accuracy.`,
       )
     }
     return [tensorType([])]

@@ -1,5 +1,6 @@
 import { ShapeError } from '../../util/errors.ts'
-import { formatShape, resolveAxes, resolveAxis, type Shape } from '../../util/shape.ts'
+import { quoted } from '../../util/kind-of.ts'
+import { checkWholes, formatShape, resolveAxes, resolveAxis, type Shape } from '../../util/shape.ts'
 import { wholeRegion } from './region.ts'
 import type { ViewAttrs } from './view.ts'
 
@@ -31,6 +32,7 @@ export function transposed(shape: Shape, first: number, second: number): ViewAtt
 
 /** Axes of size 1 repeated, and new ones in front; -1 keeps a size. */
 export function expanded(shape: Shape, to: Shape): ViewAttrs {
+  checkWholes('expand', 'the shape', to, -1)
   const added = to.length - shape.length
   const sizes = to.map((size, axis) => (size === -1 && axis >= added ? shape[axis - added] : size))
   const fits =
@@ -65,11 +67,13 @@ export function sliced(
 ): ViewAttrs {
   const axis = resolveAxis('slice', shape, dim)
   const size = shape[axis]
-  if (!Number.isInteger(step) || step < 1 || !Number.isInteger(start)) {
+  const isEnd =
+    Number.isInteger(end) || end === Number.POSITIVE_INFINITY || end === Number.NEGATIVE_INFINITY
+  if (!Number.isInteger(step) || step < 1 || !Number.isInteger(start) || !isEnd) {
     throw refuse(
       'slice',
-      'expected a whole start and a step of at least 1',
-      `start ${start} and step ${step}`,
+      'expected a whole start and end and a step of at least 1',
+      `start ${quoted(start)}, end ${quoted(end)} and step ${quoted(step)}`,
       'Use flip() to reverse the order.',
     )
   }
@@ -82,6 +86,7 @@ export function sliced(
 export function narrowed(shape: Shape, dim: number, start: number, length: number): ViewAttrs {
   const axis = resolveAxis('narrow', shape, dim)
   const size = shape[axis]
+  checkWholes('narrow', 'start and length', [start, length])
   const first = start < 0 ? start + size : start
   if (!(first >= 0 && length >= 0 && first + length <= size)) {
     throw refuse(
@@ -107,6 +112,7 @@ function along(shape: Shape, axis: number, start: number, count: number, step: n
 /** One index of one axis, which is gone from the result. */
 export function selected(shape: Shape, dim: number, index: number): ViewAttrs {
   const axis = resolveAxis('select', shape, dim)
+  checkWholes('select', 'the index', [index])
   const at = index < 0 ? index + shape[axis] : index
   if (!(at >= 0 && at < shape[axis])) {
     throw refuse(

@@ -1,6 +1,9 @@
+import { checkList } from '../../util/options.ts'
 import {
   type AnyScheduler,
+  checkOptimizer,
   checkOption,
+  checkSchedulers,
   type LRScheduler,
   type Schedulable,
   type SchedulerState,
@@ -20,6 +23,19 @@ export class SequentialLR implements AnyScheduler {
     schedulers: readonly LRScheduler[],
     milestones: readonly number[],
   ) {
+    checkOptimizer('SequentialLR', optimizer)
+    checkSchedulers(
+      'SequentialLR',
+      schedulers,
+      'new SequentialLR(optimizer, [first, second], [milestone])',
+    )
+    checkList(
+      'SequentialLR',
+      'milestones',
+      milestones,
+      (epoch) => typeof epoch === 'number',
+      'epochs',
+    )
     checkOption(
       'SequentialLR',
       'milestones',
@@ -76,6 +92,7 @@ export class ChainedScheduler implements AnyScheduler {
   #lastLr: number[]
 
   constructor(schedulers: readonly AnyScheduler[]) {
+    checkSchedulers('ChainedScheduler', schedulers, 'new ChainedScheduler([first, second])')
     checkOption('ChainedScheduler', 'schedulers', 0, schedulers.length > 0, 'at least one')
     const [{ optimizer }] = schedulers
     const isOne = schedulers.every((scheduler) => scheduler.optimizer === optimizer)

@@ -11,6 +11,14 @@ export class LambdaLR extends LRScheduler {
   ) {
     super(optimizer)
     this.#lambdas = perGroup('LambdaLR', 'lambda', lambda, optimizer.paramGroups.length)
+    const isFunction = (one: unknown) => typeof one === 'function'
+    checkOption(
+      'LambdaLR',
+      'lambda',
+      lambda,
+      this.#lambdas.every(isFunction),
+      'a function of the epoch, or one for each group',
+    )
     this.initialStep()
   }
 
@@ -61,7 +69,8 @@ export class MultiStepLR extends LRScheduler {
     const known = { milestones: true, gamma: true } as const
     const { milestones, gamma = 0.1 } = checkOptions('MultiStepLR', options, known)
     checkNumber('MultiStepLR', 'gamma', gamma, Number.isFinite, 'a number')
-    const isList = Array.isArray(milestones)
+    const isList =
+      Array.isArray(milestones) && milestones.every((epoch) => typeof epoch === 'number')
     checkOption('MultiStepLR', 'milestones', milestones, isList, 'a list of epochs')
     for (const epoch of milestones) this.milestones[epoch] = (this.milestones[epoch] ?? 0) + 1
     this.gamma = gamma

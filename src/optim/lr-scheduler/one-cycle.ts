@@ -78,6 +78,9 @@ export class OneCycleLR extends LRScheduler {
     checkOption('OneCycleLR', 'totalSteps', totalSteps, isTotal, 'a whole number above 0')
     const isShare = pctStart >= 0 && pctStart <= 1
     checkOption('OneCycleLR', 'pctStart', pctStart, isShare, 'between 0 and 1')
+    const highest = [options.maxLr].flat()
+    const isRate = highest.every((rate) => Number.isFinite(rate) && rate >= 0)
+    checkOption('OneCycleLR', 'maxLr', options.maxLr, isRate, 'a number, or one for each group')
     this.totalSteps = totalSteps
     this.cycleMomentum = options.cycleMomentum ?? true
     this.#anneal = options.annealStrategy === 'linear' ? linear : cosine

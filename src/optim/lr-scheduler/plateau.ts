@@ -1,5 +1,11 @@
 import { checkChoice, checkNumber, checkOptions, isShare } from '../../util/options.ts'
-import { checkOption, perGroup, type Schedulable, type SchedulerState } from './scheduler.ts'
+import {
+  checkOptimizer,
+  checkOption,
+  perGroup,
+  type Schedulable,
+  type SchedulerState,
+} from './scheduler.ts'
 import { checkState } from './state.ts'
 
 export interface PlateauOptions {
@@ -37,6 +43,7 @@ export class ReduceLROnPlateau {
 
   constructor(optimizer: Schedulable, options: PlateauOptions = {}) {
     const name = 'ReduceLROnPlateau'
+    checkOptimizer(name, optimizer)
     checkOptions(name, options, {
       mode: true,
       factor: true,

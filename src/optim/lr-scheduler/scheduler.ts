@@ -1,4 +1,6 @@
-import { TabringError } from '../../util/errors.ts'
+import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
+import { isRecord, quoted } from '../../util/kind-of.ts'
+import { checkArgument } from '../../util/options.ts'
 import type { ParamGroup } from '../settings.ts'
 import { checkState, type SchedulerState } from './state.ts'
 
@@ -33,6 +35,7 @@ export abstract class LRScheduler implements AnyScheduler {
   protected lastLr: number[] = []
 
   constructor(optimizer: Schedulable) {
+    checkOptimizer(new.target.name, optimizer)
     this.optimizer = optimizer
     for (const group of optimizer.paramGroups) group.initialLr ??= group.lr
     this.baseLrs = optimizer.paramGroups.map(({ initialLr }) => initialLr!)
@@ -112,6 +115,27 @@ export abstract class LRScheduler implements AnyScheduler {
   }
 }
 
+/** errors: a TypeError, naming the scheduler, for what is no optimizer. */
+export function checkOptimizer(scheduler: string, optimizer: Schedulable): void {
+  const isOptimizer = isRecord(optimizer) && Array.isArray(optimizer.paramGroups)
+  checkArgument(scheduler, 'optimizer', optimizer, isOptimizer, 'an optimizer')
+}
+
+/** errors: a TypeError, naming the scheduler and how it is made, for what is no list of schedulers. */
+export function checkSchedulers(
+  scheduler: string,
+  schedulers: readonly AnyScheduler[],
+  form: string,
+): void {
+  if (Array.isArray(schedulers) && schedulers.every(isScheduler)) return
+  throw new ArgumentTypeError(
+    `${scheduler}: schedulers must be a list of schedulers, got ${quoted(schedulers)}. Write ${form}.`,
+  )
+}
+
+const isScheduler = (one: AnyScheduler): boolean =>
+  isRecord(one) && isRecord(one.optimizer) && typeof one.getLastLr === 'function'
+
 /** errors: `config.invalid`, naming scheduler and option. */
 export function checkOption(
   scheduler: string,
@@ -123,7 +147,7 @@ export function checkOption(
   if (!isValid) {
     throw new TabringError(
       'config.invalid',
-      `${scheduler}: ${option} must be ${expected}, got ${JSON.stringify(value)}. Change ${option}.`,
+      `${scheduler}: ${option} must be ${expected}, got ${quoted(value)}. Change ${option}.`,
     )
   }
 }

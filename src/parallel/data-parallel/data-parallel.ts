@@ -1,6 +1,6 @@
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import { activeTrace } from '../../graph/trace/trace.ts'
-import { Module } from '../../nn/module.ts'
+import { checkModule, Module } from '../../nn/module.ts'
 import {
   type DeviceSpec,
   formatDevice,
@@ -9,7 +9,7 @@ import {
   sameDevice,
 } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
-import { checkOptions } from '../../util/options.ts'
+import { checkArgument, checkOptions, checkRecord } from '../../util/options.ts'
 import { gather, parallelApply, replicate, scatter } from './replicas.ts'
 
 export interface DataParallelOptions {
@@ -38,6 +38,7 @@ export class DataParallel extends Module {
 
   constructor(module: Module, options: DataParallelOptions) {
     super()
+    checkModule('DataParallel', module)
     const {
       deviceIds,
       outputDevice,
@@ -72,8 +73,20 @@ export class DataParallel extends Module {
 export function dataParallel(
   module: Module,
   args: readonly unknown[],
-  { deviceIds, outputDevice = deviceIds[0], dim = 0 }: DataParallelOptions,
+  options: DataParallelOptions,
 ): unknown {
+  checkModule('dataParallel', module)
+  checkArgument(
+    'dataParallel',
+    'args',
+    args,
+    Array.isArray(args),
+    "a list of the module's arguments",
+  )
+  checkRecord('dataParallel', 'options', options)
+  const isList = Array.isArray(options.deviceIds)
+  checkArgument('dataParallel', 'deviceIds', options.deviceIds, isList, 'a list of devices')
+  const { deviceIds, outputDevice = deviceIds[0], dim = 0 } = options
   const trace = activeTrace('dataParallel')
   const forward = module.forward.bind(module) as (...given: readonly unknown[]) => unknown
   if (deviceIds.length === 0 || trace.device.type === 'cpu') return forward(...args)

@@ -8,11 +8,12 @@
  *
  * cost per step: all parameters to each other device, its share of x and of the outputs, and all its gradients back.
  */
+
 import { ofRows } from '../../graph/functions/linear.ts'
 import { cat, chunk } from '../../graph/functions/shape.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import { activeTrace } from '../../graph/trace/trace.ts'
-import type { Module } from '../../nn/module.ts'
+import { checkModule, type Module } from '../../nn/module.ts'
 import {
   type DeviceSpec,
   formatDevice,
@@ -20,11 +21,14 @@ import {
   placedDevice,
 } from '../../util/device.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
+import { isRecord } from '../../util/kind-of.ts'
+import { checkArgument, checkList } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { mapTensors, zipTensors } from './nested.ts'
 
 /** errors: `config.invalid` for a device that is listed twice, or none. */
 function placedDevices(where: string, devices: readonly DeviceSpec[]): PlacedDevice[] {
+  checkArgument(where, 'devices', devices, Array.isArray(devices), 'a list of devices')
   const placed = devices.map((spec) => placedDevice(spec))
   const names = placed.map(formatDevice)
   const twice = names.find((name, i) => names.indexOf(name) < i)
@@ -46,6 +50,7 @@ export function scatter(
   devices: readonly DeviceSpec[],
   dim = 0,
 ): unknown[][] {
+  checkArgument('scatter', 'args', args, Array.isArray(args), 'a list of arguments')
   const placed = placedDevices('scatter', devices)
   let shares = placed.length
   let shape: string | undefined
@@ -93,6 +98,7 @@ export interface Replica {
  * errors: `config.invalid` for a device that is listed twice; `graph.misuse` for a module that ranks have divided.
  */
 export function replicate(module: Module, devices: readonly DeviceSpec[]): Replica[] {
+  checkModule('replicate', module)
   const divided = module.parameters().find(({ sharedBy }) => sharedBy)
   if (divided) {
     throw new TabringError(
@@ -138,6 +144,9 @@ export function parallelApply(
   args: readonly (readonly unknown[])[],
   dim = 0,
 ): unknown[] {
+  const isReplica = (one: unknown) => isRecord(one) && typeof one.forward === 'function'
+  checkList('parallelApply', 'replicas', replicas, isReplica, 'replicas')
+  checkList('parallelApply', 'args', args, Array.isArray, 'lists of arguments')
   if (replicas.length !== args.length) {
     throw new TabringError(
       'graph.misuse',
@@ -170,6 +179,7 @@ function rowsOf(args: readonly unknown[], dim: number): number | undefined {
  * errors: `shape.mismatch` for an empty list, and for outputs that differ in more than `dim`: pad sequences to one length, `padPackedSequence(…, { totalLength })`.
  */
 export function gather(outputs: readonly unknown[], device: DeviceSpec, dim = 0): unknown {
+  checkArgument('gather', 'outputs', outputs, Array.isArray(outputs), 'a list of outputs')
   if (outputs.length === 0) {
     throw new ShapeError(
       'shape.mismatch',

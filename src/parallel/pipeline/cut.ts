@@ -1,6 +1,6 @@
 import { ModuleList } from '../../nn/containers.ts'
 import { Embedding } from '../../nn/embedding.ts'
-import { type Module, Sequential } from '../../nn/module.ts'
+import { checkModule, type Module, Sequential } from '../../nn/module.ts'
 import { TabringError } from '../../util/errors.ts'
 
 /**
@@ -8,6 +8,7 @@ import { TabringError } from '../../util/errors.ts'
  * so are embeddings that follow one another, whose outputs are added.
  */
 export function layersOf(module: Module, path = ''): [path: string, layer: Module][] {
+  checkModule('layersOf', module)
   const layers = module.children().flatMap(([name, child]): [string, Module][] => {
     const at = path === '' ? name : `${path}.${name}`
     const isList = child instanceof ModuleList || child instanceof Sequential

@@ -2,9 +2,10 @@ import { compile } from '../../graph/compile/compile.ts'
 import { piecesOf } from '../../graph/plan/pieces.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import { getRngState, normalNumbers, setRngState } from '../../nn/init.ts'
-import type { Module } from '../../nn/module.ts'
+import { checkModule, type Module } from '../../nn/module.ts'
 import { SGD } from '../../optim/sgd.ts'
 import { TabringError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { checkOptions, isCount } from '../../util/options.ts'
 import { countElements, type TensorType } from '../../util/shape.ts'
 import { layersOf } from './cut.ts'
@@ -35,9 +36,10 @@ export async function layerTimes(
   if (!isCount(repeats)) {
     throw new TabringError(
       'config.invalid',
-      `layerTimes: repeats must be a whole number above 0, got ${repeats}. The default is 5.`,
+      `layerTimes: repeats must be a whole number above 0, got ${quoted(repeats)}. The default is 5.`,
     )
   }
+  checkModule('layerTimes', module)
   if (!module.parameters().some(({ requiresGrad }) => requiresGrad)) {
     throw new TabringError(
       'graph.misuse',

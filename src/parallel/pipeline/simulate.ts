@@ -1,5 +1,7 @@
 import type { StageTask } from '../../graph/trace/stage-marks.ts'
 import { TabringError } from '../../util/errors.ts'
+import { isRecord } from '../../util/kind-of.ts'
+import { checkList } from '../../util/options.ts'
 
 /** What a task takes on a simulated device. units: ms. */
 export interface TaskCosts {
@@ -77,6 +79,7 @@ export function simulateSchedule(
 export function bubbleOf(
   spans: readonly { readonly device: unknown; readonly startMs: number; readonly endMs: number }[],
 ): number {
+  checkList('bubbleOf', 'spans', spans, isRecord, 'spans { device, startMs, endMs }')
   const deviceCount = new Set(spans.map(({ device }) => device)).size
   const startMs = Math.min(...spans.map((span) => span.startMs))
   const totalMs = (Math.max(...spans.map(({ endMs }) => endMs)) - startMs) * deviceCount

@@ -12,11 +12,13 @@
  * bytes: each rank sends 2 (N-1)/N of the output of each pair in forward, and of its input in backward.
  * source: torch.distributed.tensor.parallel; Shoeybi et al., "Megatron-LM", arXiv 1909.08053.
  */
+
 import { broadcastModel } from '../../ddp/data-parallel/broadcast-tensors.ts'
 import { Parameter } from '../../graph/trace/parameter.ts'
-import type { Module } from '../../nn/module.ts'
+import { checkModule, type Module } from '../../nn/module.ts'
 import { TabringError } from '../../util/errors.ts'
-import type { DeviceMesh } from '../mesh/device-mesh.ts'
+import { checkArgument, checkRecord } from '../../util/options.ts'
+import { DeviceMesh } from '../mesh/device-mesh.ts'
 import { joinsStep } from '../mesh/groups-of.ts'
 import type { ParallelStyle } from './styles.ts'
 
@@ -40,6 +42,9 @@ export async function parallelizeModule<M extends Module>(
   mesh: DeviceMesh,
   plan: ParallelizePlan,
 ): Promise<M> {
+  checkModule('parallelizeModule', module)
+  checkArgument('parallelizeModule', 'mesh', mesh, mesh instanceof DeviceMesh, 'a DeviceMesh')
+  checkRecord('parallelizeModule', 'plan', plan)
   if (mesh.shape.length !== 1) {
     throw new TabringError(
       'config.invalid',

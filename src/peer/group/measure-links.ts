@@ -1,8 +1,9 @@
+import { checkArgument } from '../../util/options.ts'
 import type { AlgorithmChoice } from '../algorithms/algorithm-choice.ts'
 import { isHierarchy } from '../algorithms/hierarchical.ts'
 import type { Algorithm } from '../algorithms/operations.ts'
 import type { CollectiveOptions } from '../collective/collectives.ts'
-import type { CollectiveGroup } from './collective-group.ts'
+import { CollectiveGroup } from './collective-group.ts'
 
 /** Result of `measureLinks`; the same on all ranks. */
 export interface LinkMeasurement {
@@ -40,6 +41,7 @@ const measurements = new WeakMap<CollectiveGroup, () => Promise<LinkMeasurement>
  * cost: tens of milliseconds, more on slow links; on fast links each of 3 ranks sends up to 16 MB. errors: the group's.
  */
 export async function measureLinks(group: CollectiveGroup): Promise<LinkMeasurement> {
+  checkArgument('measureLinks', 'group', group, group instanceof CollectiveGroup, 'a process group')
   const measuring = timeLinks(group, () => ({ label }))
   measurements.set(group, () => measuring)
   const links = await measuring

@@ -1,4 +1,5 @@
 import { ArgumentTypeError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { keysOf, nameOf } from './check-arguments.ts'
 import type { Store } from './store.ts'
 
@@ -14,7 +15,7 @@ export class PrefixStore implements Store {
   constructor(prefix: string, store: Store) {
     if (typeof prefix !== 'string' || typeof store?.compareSet !== 'function') {
       throw new ArgumentTypeError(
-        `PrefixStore: expected a string and a store, got ${String(prefix)} and ${String(store)}. Write new PrefixStore('name', store).`,
+        `PrefixStore: expected a string and a store, got ${quoted(prefix)} and ${quoted(store)}. Write new PrefixStore('name', store).`,
       )
     }
     this.prefix = prefix

@@ -6,6 +6,7 @@ import { restoreDataset } from '../../../src/data/loader/restore.ts'
 import { DistributedSampler } from '../../../src/data/sampler.ts'
 import { randomStreamOf, type Sample } from '../../../src/data/samples.ts'
 import { CharTokenizer, TokenDataset } from '../../../src/data/text.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
 
 const key = (index: number) => ({ seed: 0, epoch: 0, index })
 const numbered = (count: number) =>
@@ -30,6 +31,17 @@ describe('data sets', () => {
           y: { shape: [3], data: new Int32Array(3) },
         }),
     ).toThrow(/x: 2, y: 3/)
+  })
+
+  test('TensorDataset names hostTensor and read when it gets a tensor of the graph', () => {
+    const parameter = new Parameter([2], Float32Array.of(1, 2))
+    expect(() => new TensorDataset(parameter as never)).toThrow(
+      'TensorDataset: expected an object with host tensors by name, got a tensor [2]. Write { x: hostTensor([4, 2], array) }',
+    )
+    expect(() => new TensorDataset({ x: parameter } as never)).toThrow(
+      'TensorDataset: "x" must be hostTensor(shape, array), got a tensor [2]. ',
+    )
+    expect(() => new TensorDataset([1, 4] as never)).toThrow(/host tensors by name, got \[1,4\]/)
   })
 
   test('ConcatDataset, Subset and their descriptions', () => {

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { copyInputs, type RunInputs } from '../../../src/graph/plan/step-program.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
 const program = await compile(
@@ -20,7 +21,13 @@ const wrong: [name: string, x: unknown, got: string, remedy: string][] = [
   ['a text', 'one', 'the string "one"', 'Pass what'],
   ['doubles', Float64Array.of(1, 2), 'Float64Array of 2', 'Pass what'],
   ['integers', Int32Array.of(1, 2), 'Int32Array of 2', 'Pass what'],
-  ['too few', Float32Array.of(1), 'Float32Array of 1', 'Pass what'],
+  [
+    'too few',
+    Float32Array.of(1),
+    'Float32Array of 1',
+    'These are 1 of 2 rows: give DataLoader dropLast',
+  ],
+  ['too many', new Float32Array(3), 'Float32Array of 3', 'Pass what'],
   ['a plain array under a shape', { shape: [2], data: [1, 2] }, 'a plain array of 2', 'Pass what'],
   ['no data', { shape: [2], data: undefined }, 'a tensor [2] of nothing', 'Pass what'],
   ['another object', { value: 1 }, 'an object with value', 'Pass what'],
@@ -36,6 +43,30 @@ for (const [name, x, got, remedy] of wrong)
         ),
       })
   })
+
+test('a run names dropLast and padBatch when a batch has whole rows, but too few', async () => {
+  const step = await compile(
+    ({ x }) => ({ y: x.sum() }),
+    { x: tensorType([4, 3]) },
+    { runtime: new CpuRuntime() },
+  )
+  await expect(step.run({ x: new Float32Array(6) })).rejects.toThrow(
+    'These are 2 of 4 rows: give DataLoader dropLast: true, or run padBatch(batch, 4) with count: batchSizeOf(batch).',
+  )
+  for (const count of [0, 5, 15])
+    await expect(step.run({ x: new Float32Array(count) })).rejects.toThrow('Pass what the program')
+  await expect(step.run(undefined as never)).rejects.toThrow('run: inputs must be an object')
+})
+
+test('compile names tensorType when an input is given by its shape', async () => {
+  const fn = ({ x }: { x: Tensor }) => ({ y: x.exp() })
+  await expect(compile(fn as never, { x: [1, 4] } as never, { device: 'cpu' })).rejects.toThrow(
+    'compile: input "x" must be a tensor\'s type, got the shape [1, 4]. Write { x: tensorType([1, 4]) }.',
+  )
+  await expect(compile(fn as never, { x: 4 } as never, { device: 'cpu' })).rejects.toThrow(
+    'compile: input "x" must be a tensor\'s type, got 4. Write { x: tensorType([1, 4]) }.',
+  )
+})
 
 test('elements are taken bare and under a shape, and copied', async () => {
   const x = Float32Array.of(2, 3)

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import * as schedules from '../../../src/optim/lr-scheduler/index.ts'
 import type { AnyScheduler, Schedulable } from '../../../src/optim/lr-scheduler/scheduler.ts'
 import type { ParamGroup } from '../../../src/optim/settings.ts'
+import { TabringError } from '../../../src/util/errors.ts'
 import golden from '../../golden/optim.json'
 import { type GoldenTensor, valuesOf } from '../../support/golden.ts'
 
@@ -145,4 +146,39 @@ test('bad options are refused by name', () => {
   for (let step = 0; step < 2; step++) scheduler.step()
   expect(() => scheduler.step()).toThrow(/OneCycleLR: step must be at most 2, got 4/)
   expect(() => new s.SequentialLR(optimizer, [scheduler], [3])).toThrow(/one fewer than the 1/)
+})
+
+test('SequentialLR asks for the list of schedulers when it gets options', () => {
+  const optimizer = { paramGroups: [{ params: [], lr: 0.1 }] }
+  const options = { schedulers: [], milestones: [] }
+  expect(() => new s.SequentialLR(optimizer, options as never, undefined as never)).toThrow(
+    'SequentialLR: schedulers must be a list of schedulers, got an object with schedulers, milestones. Write new SequentialLR(optimizer, [first, second], [milestone]).',
+  )
+  const first = new s.ExponentialLR(optimizer, { gamma: 0.9 })
+  expect(() => new s.SequentialLR(optimizer, [first], undefined as never)).toThrow(
+    'SequentialLR: milestones must be a list of epochs, got undefined.',
+  )
+})
+
+// Required arguments, which JavaScript does not ask for.
+const incomplete: [missing: string, make: (o: Schedulable) => unknown][] = [
+  ['optimizer', () => new s.StepLR(undefined as never, { stepSize: 1 })],
+  ['optimizer', () => new s.ReduceLROnPlateau(undefined as never)],
+  ['stepSize', (o) => new s.StepLR(o, undefined as never)],
+  ['stepSize', (o) => new s.StepLR(o, {} as never)],
+  ['milestones', (o) => new s.MultiStepLR(o, {} as never)],
+  ['gamma', (o) => new s.ExponentialLR(o, {} as never)],
+  ['lambda', (o) => new s.LambdaLR(o, undefined as never)],
+  ['tMax', (o) => new s.CosineAnnealingLR(o, {} as never)],
+  ['t0', (o) => new s.CosineAnnealingWarmRestarts(o, {} as never)],
+  ['maxLr', (o) => new s.OneCycleLR(o, { totalSteps: 4 } as never)],
+  ['totalSteps', (o) => new s.OneCycleLR(o, { maxLr: 1 })],
+  ['schedulers', (o) => new s.SequentialLR(o, undefined as never, [])],
+  ['schedulers', () => new s.ChainedScheduler(undefined as never)],
+]
+test.each(incomplete)('a scheduler names %s when it is missing', (missing, make) => {
+  const optimizer = { paramGroups: [{ params: [], lr: 0.1, momentum: 0.9 }] }
+  const thrown = expect(() => make(optimizer))
+  thrown.toThrow(TabringError)
+  thrown.toThrow(new RegExp(`^\\w+: .*\\b${missing}\\b`))
 })

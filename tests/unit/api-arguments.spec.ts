@@ -1,0 +1,157 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { compile, ones, Parameter, TabringError, Tensor, tensorType } from '../../src/index.ts'
+import { countElements, type Shape } from '../../src/util/shape.ts'
+import { seededRandom } from '../../src/util/virtual-env.ts'
+import {
+  type Callable,
+  call,
+  called,
+  leftOut,
+  type Make,
+  otherArguments,
+  tensorArguments,
+  wrongValues,
+} from '../support/api-arguments.ts'
+
+/** A wrong value in the place of an argument that is right. */
+interface Attempt {
+  readonly what: string
+  readonly change: (args: unknown[]) => unknown[]
+}
+
+const seed = 20_261_127
+
+const stored: Make = (shape) => new Parameter(shape, new Float32Array(countElements(shape)))
+
+const put = (args: unknown[], at: number, value: unknown): unknown[] =>
+  Array.from({ length: Math.max(args.length, at + 1) }, (_, i) => (i === at ? value : args[i]))
+
+/** Each value in each of the first places, and some of all places at once. */
+function attemptsOf(name: string, value: Callable): Attempt[] {
+  const taken = (tensorArguments(name, stored) ?? otherArguments(name)).length
+  const positions = [0, 1, 2].slice(0, Math.max(1, taken, value.length))
+  const single = positions.flatMap((at) =>
+    wrongValues.map(([value, make]) => ({
+      what: `${name}, argument ${at + 1}: ${value}`,
+      change: (args: unknown[]) => put(args, at, make()),
+    })),
+  )
+  const random = seededRandom(seed + name.length)
+  const several = Array.from({ length: 8 }, () => {
+    const chosen = positions.map(() => wrongValues[Math.floor(random() * wrongValues.length)])
+    return {
+      what: `${name}(${chosen.map(([value]) => value).join(', ')})`,
+      change: () => chosen.map(([, make]) => make()),
+    }
+  })
+  return [...single, ...several]
+}
+
+/** What is wrong with an error; undefined for one of the library. */
+const complaint = (what: string, error: unknown): string | undefined =>
+  error instanceof TabringError
+    ? undefined
+    : `${what}: ${error instanceof Error ? error.stack?.split('\n').slice(0, 4).join(' ') : String(error)}`
+
+const patience = 10_000
+
+/** Whether it settles; a promise of the library that waits for ever would end the test without its name. */
+async function complaintOf(
+  what: string,
+  result: PromiseLike<unknown>,
+): Promise<string | undefined> {
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const late = new Promise<string>((resolve) => {
+    timer = setTimeout(resolve, patience, `${what}: the promise does not settle`)
+  })
+  const settled = Promise.resolve(result).then(
+    () => undefined,
+    (error) => complaint(what, error),
+  )
+  return Promise.race([settled, late]).finally(() => clearTimeout(timer))
+}
+
+const isPromise = (value: unknown): value is PromiseLike<unknown> =>
+  typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
+
+beforeEach(() => {
+  vi.stubGlobal('fetch', () => Promise.reject(new TabringError('data.missing', 'no network here')))
+})
+afterEach(() => {
+  vi.unstubAllGlobals()
+})
+
+test('exports that are not called are exports', () => {
+  const names = called.map(([name]) => name)
+  expect(Object.keys(leftOut).filter((name) => names.includes(name))).toEqual([])
+})
+
+test.each(called)(
+  '%s answers wrong arguments with an error of the library',
+  async (name, value) => {
+    const complaints: (string | undefined)[] = []
+    const waiting: Promise<string | undefined>[] = []
+    for (const { what, change } of attemptsOf(name, value)) {
+      const args = change(tensorArguments(name, stored) ?? otherArguments(name))
+      try {
+        const result = call(value, args)
+        if (isPromise(result)) waiting.push(complaintOf(what, result))
+      } catch (error) {
+        complaints.push(complaint(what, error))
+      }
+    }
+    complaints.push(...(await Promise.all(waiting)))
+    expect(complaints.filter(Boolean)).toEqual([])
+  },
+)
+
+const traced: Make = (shape: Shape, dtype) => ones(shape, dtype)
+const ofTensors = called.filter(([name]) => tensorArguments(name, stored) !== undefined)
+
+/** The tensors in what a function returned. */
+const tensorsIn = (result: unknown): Tensor[] =>
+  result instanceof Tensor
+    ? [result]
+    : typeof result === 'object' && result !== null && !(result instanceof Parameter)
+      ? Object.values(result).filter((one) => one instanceof Tensor)
+      : []
+
+const compileCalls = (name: string, value: Callable, attempts: readonly Attempt[]) => {
+  const complaints: (string | undefined)[] = []
+  const passed: Attempt[] = []
+  const program = compile(
+    ({ x }) => {
+      const outputs: Record<string, Tensor> = { x: x.exp() }
+      for (const attempt of attempts) {
+        try {
+          const args = attempt.change(tensorArguments(name, traced) ?? [])
+          for (const y of tensorsIn(call(value, args)))
+            outputs[`y${Object.keys(outputs).length}`] = y
+          passed.push(attempt)
+        } catch (error) {
+          complaints.push(complaint(attempt.what, error))
+        }
+      }
+      return outputs
+    },
+    { x: tensorType([2, 2]) },
+    { device: 'cpu' },
+  )
+  return { complaints, passed, program }
+}
+
+test.each(ofTensors)('%s does so in a traced function', async (name, value) => {
+  const { complaints, passed, program } = compileCalls(name, value, attemptsOf(name, value))
+  // One call that compiling refuses hides the others.
+  const isRefused = await program.then(
+    () => false,
+    () => true,
+  )
+  if (isRefused) {
+    for (const attempt of passed) {
+      const alone = compileCalls(name, value, [attempt])
+      complaints.push(await complaintOf(attempt.what, alone.program))
+    }
+  }
+  expect(complaints.filter(Boolean)).toEqual([])
+})
