@@ -1,6 +1,6 @@
 import { dropout } from '../graph/functions/dropout.ts'
 import { layerOfCall, nextRandomLayer } from '../graph/trace/random.ts'
-import type { Tensor } from '../graph/trace/tensor.ts'
+import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { checkNumber, checkOptions, isShare } from '../util/options.ts'
 import { Module } from './module.ts'
 
@@ -21,6 +21,7 @@ export class Dropout extends Module {
 
   /** `samples`: number of samples in x, if it is not the size of the first dimension. */
   forward(x: Tensor, options: { samples?: number } = {}): Tensor {
+    mustBeTensor('Dropout', x)
     const { samples } = checkOptions('Dropout.forward', options, { samples: true })
     if (!this.training || this.#p === 0) return x
     return dropout(x, this.#p, { samples, maskIndex: layerOfCall('Dropout', this.#layer) })

@@ -4,7 +4,7 @@ import { checkpoint } from '../graph/functions/checkpoint.ts'
 import { linear } from '../graph/functions/linear.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import { layerOfCall, nextRandomLayer } from '../graph/trace/random.ts'
-import { product, type Tensor } from '../graph/trace/tensor.ts'
+import { mustBeTensor, product, type Tensor } from '../graph/trace/tensor.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { checkNumber, checkOptions, isCount, isShare } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
@@ -269,6 +269,7 @@ export class Gpt extends Module {
   }
 
   forward(tokens: Tensor): Tensor {
+    mustBeTensor('gpt', tokens)
     const { blockSize, vocabSize } = this.config
     const [batch, length] = tokens.shape
     if (tokens.shape.length !== 2 || length > blockSize) {

@@ -149,7 +149,7 @@ export abstract class RecurrentBase extends Module {
   ): LastStates & { output: Tensor | PackedSequence } {
     checkOptions(`${this.constructor.name}.withState`, states, { h0: true, c0: true })
     if (x instanceof Tensor) return this.#run(x, this.batchFirst, undefined, states)
-    mustBeTensor(this.constructor.name, isRecord(x) && 'data' in x ? x.data : x)
+    mustBeTensor(this.constructor.name, isRecord(x) && 'data' in x ? x.data : (x as never))
     const { data, lengths, batchFirst } = x
     const { output, ...last } = this.#run(data, batchFirst, lengths, states)
     return { output: { data: markCleared(output), lengths, batchFirst }, ...last }

@@ -109,7 +109,7 @@ test.each<[string, (x: Tensor) => Tensor, RegExp]>([
   [
     'another mode',
     (x) => pad(x, [1, 0], 'mirror' as 'reflect'),
-    /mode must be constant, .*got mirror/,
+    /mode must be constant, .*got "mirror"/,
   ],
   ['flatten backwards', (x) => x.flatten(1, 0), /start must not be after end, got 1 and 0/],
   ['a number beyond float32', (x) => x.mul(1e39), /within float32's range, got 1e\+39/],

@@ -1,0 +1,32 @@
+import { expect, test } from 'vitest'
+import { kindOf, quoted } from '../../../src/util/kind-of.ts'
+
+const circular: Record<string, unknown> = {}
+circular.self = circular
+
+const cases: [value: unknown, kind: string, quote: string][] = [
+  [undefined, 'nothing', 'undefined'],
+  [null, 'null', 'null'],
+  [true, 'true', 'true'],
+  [1.5, 'the number 1.5', '1.5'],
+  [Number.NaN, 'the number NaN', 'NaN'],
+  ['a', 'the string "a"', '"a"'],
+  [10n, 'the bigint 10n', 'the bigint 10n'],
+  [Symbol('s'), 'Symbol(s)', 'Symbol(s)'],
+  [() => 0, 'a function', 'a function'],
+  [[1, 4], 'a plain array of 2', '[1,4]'],
+  [[Symbol('s')], 'a plain array of 1', 'a plain array of 1'],
+  [Float32Array.of(1, 2), 'Float32Array of 2', 'Float32Array of 2'],
+  [Object.create(null), 'an object with no fields', 'an object with no fields'],
+  [circular, 'an object with self', 'an object with self'],
+  [
+    { shape: [2], data: [1, 2] },
+    'a tensor [2] of a plain array of 2',
+    'a tensor [2] of a plain array of 2',
+  ],
+]
+
+test.each(cases)('kindOf and quoted name %o', (value, kind, quote) => {
+  expect(kindOf(value)).toBe(kind)
+  expect(quoted(value)).toBe(quote)
+})
