@@ -62,9 +62,9 @@ export const leftOut: Readonly<Record<string, string>> = {
 const isLeftOut = (name: string): boolean =>
   Object.hasOwn(leftOut, name) || Object.hasOwn(leftOut, name.replace(/^distributed\./, ''))
 
-export const called: readonly [name: string, value: Callable][] = [...exportsOf(api)].filter(
-  ([name]) => !isLeftOut(name),
-)
+export const exported: readonly [name: string, value: Callable][] = [...exportsOf(api)]
+
+export const called = exported.filter(([name]) => !isLeftOut(name))
 
 export const isClass = (value: Callable): boolean =>
   /^class\b/.test(Function.prototype.toString.call(value))
@@ -79,6 +79,7 @@ export const wrongValues: readonly [name: string, make: () => unknown][] = [
   ['undefined', () => undefined],
   ['null', () => null],
   ['true', () => true],
+  ['false', () => false],
   ['0', () => 0],
   ['-1', () => -1],
   ['1.5', () => 1.5],
@@ -331,3 +332,11 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
 /** The same of an export that is no function of tensors. */
 export const otherArguments = (name: string): unknown[] =>
   Object.hasOwn(ofOthers, name) ? ofOthers[name]() : []
+
+/** Those of which arguments are known. */
+export const namesWithArguments: readonly string[] = [
+  ...one,
+  ...two,
+  ...Object.keys(ofTensors),
+  ...Object.keys(ofOthers),
+]

@@ -6,8 +6,10 @@ import {
   type Callable,
   call,
   called,
+  exported,
   leftOut,
   type Make,
+  namesWithArguments,
   otherArguments,
   tensorArguments,
   wrongValues,
@@ -36,7 +38,8 @@ function attemptsOf(name: string, value: Callable): Attempt[] {
       change: (args: unknown[]) => put(args, at, make()),
     })),
   )
-  const random = seededRandom(seed + name.length)
+  const own = [...name].reduce((sum, letter) => 31 * sum + letter.charCodeAt(0), seed)
+  const random = seededRandom(own)
   const several = Array.from({ length: 8 }, () => {
     const chosen = positions.map(() => wrongValues[Math.floor(random() * wrongValues.length)])
     return {
@@ -47,11 +50,15 @@ function attemptsOf(name: string, value: Callable): Attempt[] {
   return [...single, ...several]
 }
 
+/** `where: what is wrong. What to do.` */
+const form = /: .+\. \S/s
+
 /** What is wrong with an error; undefined for one of the library. */
-const complaint = (what: string, error: unknown): string | undefined =>
-  error instanceof TabringError
-    ? undefined
-    : `${what}: ${error instanceof Error ? error.stack?.split('\n').slice(0, 4).join(' ') : String(error)}`
+function complaint(what: string, error: unknown): string | undefined {
+  if (!(error instanceof Error)) return `${what}: threw what is no error`
+  if (!(error instanceof TabringError)) return `${what}: ${error.stack ?? error}`
+  return form.test(error.message) ? undefined : `${what}: a text without advice: ${error.message}`
+}
 
 const patience = 10_000
 
@@ -75,15 +82,16 @@ const isPromise = (value: unknown): value is PromiseLike<unknown> =>
   typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
 
 beforeEach(() => {
-  vi.stubGlobal('fetch', () => Promise.reject(new TabringError('data.missing', 'no network here')))
+  // No network, and an answer that nothing tries again for.
+  vi.stubGlobal('fetch', async () => new Response(null, { status: 404 }))
 })
 afterEach(() => {
   vi.unstubAllGlobals()
 })
 
-test('exports that are not called are exports', () => {
-  const names = called.map(([name]) => name)
-  expect(Object.keys(leftOut).filter((name) => names.includes(name))).toEqual([])
+test('exports that are left out, and those with arguments, are exports', () => {
+  const names = [...Object.keys(leftOut), ...namesWithArguments]
+  expect(names.filter((name) => !exported.some(([known]) => known === name))).toEqual([])
 })
 
 test.each(called)(
@@ -116,7 +124,14 @@ const tensorsIn = (result: unknown): Tensor[] =>
       ? Object.values(result).filter((one) => one instanceof Tensor)
       : []
 
-const compileCalls = (name: string, value: Callable, attempts: readonly Attempt[]) => {
+const runInputs = { x: Float32Array.of(1, 2, 3, 4) }
+
+const compileCalls = (
+  name: string,
+  value: Callable,
+  attempts: readonly Attempt[],
+  judge = complaint,
+) => {
   const complaints: (string | undefined)[] = []
   const passed: Attempt[] = []
   const program = compile(
@@ -129,7 +144,7 @@ const compileCalls = (name: string, value: Callable, attempts: readonly Attempt[
             outputs[`y${Object.keys(outputs).length}`] = y
           passed.push(attempt)
         } catch (error) {
-          complaints.push(complaint(attempt.what, error))
+          complaints.push(judge(attempt.what, error))
         }
       }
       return outputs
@@ -140,17 +155,30 @@ const compileCalls = (name: string, value: Callable, attempts: readonly Attempt[
   return { complaints, passed, program }
 }
 
+const runOf = async (program: ReturnType<typeof compileCalls>['program']) =>
+  (await program).run(runInputs)
+
+test.each(ofTensors)(
+  '%s takes the right arguments that the wrong ones stand among',
+  async (name, value) => {
+    const right: Attempt = { what: name, change: (args) => args }
+    const { complaints, program } = compileCalls(name, value, [right], () => 'refused')
+    expect(complaints).toEqual([])
+    await runOf(program)
+  },
+)
+
 test.each(ofTensors)('%s does so in a traced function', async (name, value) => {
   const { complaints, passed, program } = compileCalls(name, value, attemptsOf(name, value))
-  // One call that compiling refuses hides the others.
-  const isRefused = await program.then(
+  // One call that compiling or running refuses hides the others.
+  const isRefused = await runOf(program).then(
     () => false,
     () => true,
   )
   if (isRefused) {
     for (const attempt of passed) {
       const alone = compileCalls(name, value, [attempt])
-      complaints.push(await complaintOf(attempt.what, alone.program))
+      complaints.push(await complaintOf(attempt.what, runOf(alone.program)))
     }
   }
   expect(complaints.filter(Boolean)).toEqual([])

@@ -181,12 +181,11 @@ export const triu = (x: Tensor, diagonal = 0): Tensor =>
   emit(triangle, [x], { diagonal, isUpper: true })
 
 /** Returns the elements as another dtype; floats become integers by rounding toward 0. Gradients do not flow through integers. */
-export const cast = (x: Tensor, dtype: DType): Tensor =>
-  mustBeTensor('cast', x).dtype === dtype
-    ? x
-    : dtype === 'f16'
-      ? x.half()
-      : emit(castOp, [x], { dtype })
+export function cast(x: Tensor, dtype: DType): Tensor {
+  checkArgument('cast', 'dtype', dtype, typeof dtype === 'string', 'a dtype, such as i32')
+  if (mustBeTensor('cast', x).dtype === dtype) return x
+  return dtype === 'f16' ? x.half() : emit(castOp, [x], { dtype })
+}
 
 /** Element type of a new tensor, and whether `backward` stores a gradient in its `grad`. */
 export interface TensorOptions {
