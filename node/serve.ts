@@ -102,7 +102,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
     response.setHeader('Referrer-Policy', 'no-referrer')
     if (policy !== null) response.setHeader('Content-Security-Policy', policy)
     const path = (request.url ?? '/').split('?')[0]
-    // Whoever watches over this server may know it by another name.
+    // A monitor may know this server by another name.
     if (path === healthPath) {
       sendText(response, 200, 'ok')
       return
@@ -175,7 +175,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
   }
 }
 
-/** Answered with `ok` for whoever asks, so that a proxy or a monitor sees that the server is up. */
+/** Answered with `ok` to anyone, so that a proxy or a monitor sees that the server is up. */
 export const healthPath = '/healthz'
 /** Counts as JSON (`SignalStatus`), for this machine alone. */
 export const statusPath = '/status'

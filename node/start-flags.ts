@@ -57,7 +57,7 @@ function startCommand(): Command {
     )
     .option(
       '--relay',
-      'let tabs send their data through this server, encrypted end to end, where a network blocks WebRTC; whoever may make rooms may use it',
+      'let tabs send their data through this server, encrypted end to end, where a network blocks WebRTC; anyone who may make rooms may use it',
     )
     .option(
       '--relay-rate <megabytes>',
@@ -95,7 +95,7 @@ function startCommand(): Command {
 }
 
 /**
- * Reads the command line, which begins behind the script's name.
+ * Reads the command line, which begins after the script's name.
  *
  * errors: CommanderError, for `--help` with the exit code 0.
  */

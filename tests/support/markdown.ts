@@ -44,7 +44,8 @@ const filesBelow = (folder: string): string[] =>
     .sort()
 
 /** What users read. */
-export const userPages = (): MarkdownPage[] => readPages('README.md', 'CONTRIBUTING.md', 'docs')
+export const userPages = (): MarkdownPage[] =>
+  readPages('README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'docs')
 
 export function parsePage(path: string, text: string): MarkdownPage {
   const blocks: CodeBlock[] = []

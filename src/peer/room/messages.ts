@@ -11,7 +11,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  *   tab                         server
  *    <- challenge                 on connecting: version and nonce
- *    create | join ->             the room, and the key or the proof of it; to create one a server may want the proof of a key of its own
+ *    create | join ->             the room, and the key or the proof of it; to create one a server may want the proof of its room key
  *    <- welcome, lobby            who is there; lobby again after every change
  *    propose -> (the maker)       the settings that it would start with now
  *    <- proposed                  the others see them; also who comes later, and what a run was started with

@@ -59,7 +59,7 @@ export interface RoomEvent {
   readonly why?: Refusal
 }
 
-/** Refusals of an ordinary day: a tab tries to join before it creates, links end, the server is stopped. `removed` is an event of its own. */
+/** Refusals of an ordinary day: a tab tries to join before it creates, links end, the server is stopped. `removed` is another event. */
 const ordinary: readonly Refusal[] = [
   'unknown-room',
   'room-exists',
@@ -70,7 +70,7 @@ const ordinary: readonly Refusal[] = [
 
 interface Connection {
   id: string
-  /** Of whoever opened it, as it counts for limits. */
+  /** Where it comes from, as it counts for limits. */
   address: string
   nonce: string
   /** Of store calls, and of all other messages. */
@@ -363,7 +363,7 @@ export class Rendezvous {
     }
     if (this.host.isRoomKey(room, nonce, keyProof)) return true
     wrongKeys.take()
-    const text = "this is not the server's room key. Ask whoever runs the server for it."
+    const text = "this is not the server's room key. Ask the person who runs the server for it."
     this.refuse(connection, 'wrong-key', text, 'create', true)
     return false
   }

@@ -183,7 +183,7 @@ function refused(error: SignalError): Trouble {
       const words = say(
         'This server wants a key from people who open rooms',
         'The room of this link is not open, and the server makes rooms only for people who have its room key.',
-        'Ask whoever runs the server for the key, and enter it below.',
+        'Ask the person who runs the server for the key, and enter it below.',
         'Or open the link of a room that is open: that needs no key.',
       )
       return { ...words, kind: 'key', detail: null }

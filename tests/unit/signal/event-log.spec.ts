@@ -91,7 +91,7 @@ describe('the log', () => {
   })
   afterEach(() => rm(folder, { recursive: true }))
 
-  it('is lines of JSON with their time, behind those that are there, for its owner alone', async () => {
+  it('is lines of JSON with their time, after those that are there, for its owner alone', async () => {
     const path = join(folder, 'rooms.log')
     for (const event of ['made', 'ended'] as const) {
       const log = EventLog.open(path, () => undefined)

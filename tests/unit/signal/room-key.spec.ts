@@ -30,7 +30,7 @@ function keyed(custom: Partial<typeof limits> = {}) {
 }
 
 describe('a server with a room key', () => {
-  it('makes a room for who proves the key, and lets anyone with the link join', () => {
+  it('makes a room for one who proves the key, and lets anyone with the link join', () => {
     const { world, create } = keyed()
     create('ada', roomKey)
     expect(world.last('ada', 'welcome').room).toBe(roomA)
@@ -59,7 +59,7 @@ describe('a server with a room key', () => {
     world.say('c', { type: 'create', ...own, keyProof: keyProofOf(roomKey, roomB, nonce) })
     for (const id of ['a', 'b', 'c']) {
       expect(world.refusal(id)).toBe('wrong-key')
-      expect(world.closed.get(id)).toMatch(/Ask whoever runs the server/)
+      expect(world.closed.get(id)).toMatch(/Ask the person who runs the server/)
     }
     expect(world.server.counts).toEqual({ rooms: 0, connections: 0 })
   })
