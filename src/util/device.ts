@@ -39,10 +39,10 @@ export function setCurrentDevice(index: number): void {
  * errors: `config.invalid` for an unknown device; a TypeError for anything but a string, number or object.
  */
 export function device(spec: DeviceSpec, index?: number): Device {
-  const got = `${quoted(spec)}${index === undefined ? '' : ` and ${quoted(index)}`}`
-  const words = `device: expected "webgpu", "webgpu:<index>", "cpu", "rank:<rank>/webgpu:<index>", an index or { type, index }, got ${got}. Use one of these forms.`
+  const words = () =>
+    `device: expected "webgpu", "webgpu:<index>", "cpu", "rank:<rank>/webgpu:<index>", an index or { type, index }, got ${quoted(spec)}${index === undefined ? '' : ` and ${quoted(index)}`}. Use one of these forms.`
   const refuse = (): never => {
-    throw new TabringError('config.invalid', words)
+    throw new TabringError('config.invalid', words())
   }
   const make = (type: unknown, at?: number, rank?: number): Device => {
     const isKnown = type === 'webgpu' || type === 'cpu'
@@ -62,7 +62,7 @@ export function device(spec: DeviceSpec, index?: number): Device {
     const numberOf = (text: string | undefined) => (text === undefined ? undefined : Number(text))
     return make(type, numberOf(digits) ?? index, numberOf(rank))
   }
-  if (spec === null || typeof spec !== 'object') throw new ArgumentTypeError(words)
+  if (spec === null || typeof spec !== 'object') throw new ArgumentTypeError(words())
   if (index !== undefined) return refuse()
   return make(spec.type, spec.index, spec.rank)
 }
@@ -75,7 +75,8 @@ export function placedDevice(spec: DeviceSpec): PlacedDevice {
 
 /** Returns the device as text: `webgpu:0`, `webgpu`, `cpu` or `rank:1/webgpu:0`. */
 export const formatDevice = (given: Device): string => {
-  const { type, index, rank } = device(given)
+  const isKnown = given?.type === 'webgpu' || given?.type === 'cpu'
+  const { type, index, rank } = isKnown ? given : device(given)
   const own = type === 'cpu' || index === undefined ? type : `${type}:${index}`
   return rank === undefined ? own : `rank:${rank}/${own}`
 }
