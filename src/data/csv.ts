@@ -2,7 +2,7 @@ import Papa from 'papaparse'
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { isText } from '../util/kind-of.ts'
-import { checkList, checkOptions, checkText } from '../util/options.ts'
+import { checkArgument, checkList, checkOptions, checkText } from '../util/options.ts'
 import { TensorDataset } from './datasets.ts'
 
 export interface CsvOptions {
@@ -53,7 +53,8 @@ export class CsvTable {
   ) {
     checkText('CsvTable', 'name', name)
     checkList('CsvTable', 'columns', columns, isText, 'texts')
-    checkList('CsvTable', 'records', records, Array.isArray, 'rows of texts')
+    const areRows = Array.isArray(records) && (records.length === 0 || Array.isArray(records[0]))
+    checkArgument('CsvTable', 'records', records, areRows, 'a list of rows of texts')
     this.name = name
     this.columns = columns
     this.records = records

@@ -29,12 +29,8 @@ export function checkpoint<Inputs extends readonly unknown[], R extends Tensor |
   })
 }
 
-/** What has layers by name, as a Sequential. */
-interface Parent {
-  children(): [string, Layer][]
-}
-
-const isParent = (modules: readonly Layer[] | Parent): modules is Parent =>
+/** Whether layers come by name, as those of a Sequential. */
+const isParent = (modules: object): modules is { children(): [string, Layer][] } =>
   isRecord(modules) && typeof modules.children === 'function'
 
 /** A part of a checkpointed sequence. */
@@ -50,7 +46,7 @@ export interface Layer {
  * source: torch.utils.checkpoint.checkpoint_sequential, which does not checkpoint the last segment either.
  */
 export function checkpointSequential(
-  modules: readonly Layer[] | Parent,
+  modules: readonly Layer[] | { children(): [string, Layer][] },
   segments: number,
   x: Tensor,
 ): Tensor {
