@@ -13,7 +13,7 @@ export class EventLog {
   ) {}
 
   /**
-   * `report` is told once if the file cannot be written any more, as on a full disk; the server runs on.
+   * `report`: called once when the file can no longer be written, as on a full disk; the server continues.
    *
    * errors: `file.unwritable`.
    */

@@ -14,7 +14,7 @@ export interface GivenCertificate {
 /**
  * Reads the files of `--cert` and `--key`; null without them.
  *
- * errors: `config.invalid`, naming the flag; nothing of a key is told.
+ * errors: `config.invalid`, naming the flag, and showing nothing of the key.
  */
 export async function givenCertificate(
   { cert: certFile, key: keyFile }: { cert?: string; key?: string },

@@ -75,7 +75,7 @@ function distanceOf(a: Float32Array, b: Float32Array): number {
   return Math.sqrt(sum)
 }
 
-/** The lower one of the two in the middle of an even number; undefined of none. */
+/** The lower one of the two in the middle of an even number, so that half of the ranks cannot raise it; undefined of none. */
 export function medianOf(values: readonly number[]): number | undefined {
   const sorted = [...values].sort((a, b) => a - b)
   return sorted[(sorted.length - 1) >> 1]

@@ -54,21 +54,22 @@ export class RobustAggregation {
   }
 
   /**
-   * The sum of what each rank tells along with the first bucket: a bucket's tail, then words. A rank that tells of an output that is not finite
+   * The sum of what ranks send along with the first bucket: a bucket's tail, then words. A rank with an output that is not finite
    * counts as the mean of the others. `all`: in rank order.
    */
   sumOf(all: Float32Array, tailElements: number, size: number): Float32Array<ArrayBuffer> {
     const length = all.length / size
     const sums = new Float32Array(length)
-    const counts = Array.from({ length: size }, (_, rank) =>
+    /** By rank: whether all its outputs are finite. */
+    const isSound = Array.from({ length: size }, (_, rank) =>
       all.subarray(rank * length, rank * length + tailElements).every(Number.isFinite),
     )
-    const { length: count } = counts.filter(Boolean)
+    const { length: count } = isSound.filter(Boolean)
     const isMended = 2 * count > size
     for (let rank = 0; rank < size; rank++) {
       const told = all.subarray(rank * length, (rank + 1) * length)
       for (let i = 0; i < length; i++) {
-        if (i < tailElements && isMended && !counts[rank]) continue
+        if (i < tailElements && isMended && !isSound[rank]) continue
         sums[i] += told[i]
       }
     }

@@ -344,7 +344,7 @@ export class Rendezvous {
     this.admit(connection, room, message)
   }
 
-  /** Whether the server wants no key, or has been given it; the others are told. */
+  /** Whether the server wants no key, or got the right one; otherwise it refuses the connection. */
   private hasRoomKey(connection: Connection, { room, keyProof }: MessageOf<'create'>): boolean {
     if (!this.host.isRoomKey) return true
     if (keyProof === undefined) {

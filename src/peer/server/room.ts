@@ -31,7 +31,7 @@ export interface RoomHost {
     isFatal?: boolean,
     call?: number,
   ): void
-  /** Ends the connection of a member, which is told why, and who then leaves with this text. */
+  /** Sends a member this text and ends its connection; it leaves the room with the text as its reason. */
   dismiss(connectionId: string, code: 'removed' | 'idle', text: string): void
   /** What the stores of all rooms hold together. */
   readonly held: { sizeBytes: number }

@@ -520,7 +520,7 @@ export class Trainer {
           const name = await saveRun(parts, now, { group, place: this.#checkpoints, isBest })
           onEvent({ event: 'checkpoint', step, name, isBest, rank })
         } catch (error) {
-          // A full disk ends no run: all ranks have this error, and the next save may succeed.
+          // A full disk does not end the run: all ranks have this error, and the next save may succeed.
           const isLast = step === totalStepsOf(config, samples)
           if (isLast || !(error instanceof TabringError && error.code === 'file.unwritable'))
             throw error

@@ -111,7 +111,7 @@ export class Saves {
       for (const { reject } of waiting) reject(thrown)
       if (isKept) return
       const code = thrown instanceof TabringError ? thrown.code : ''
-      // Until one succeeds, once is enough.
+      // Once is enough until a save succeeds.
       if (!this.#hasFailed)
         tell({ event: 'unsaved', step: run.step, code, text: messageOf(thrown) })
       this.#hasFailed = true

@@ -189,7 +189,7 @@ export type RunEvent =
       rank: number
     }
   | {
-      /** A checkpoint could not be written, on this rank or in the run's place; later ones are tried again, and told of once one succeeds. */
+      /** A checkpoint could not be written, on this rank or in the run's place. Later saves try again. */
       event: 'unsaved'
       step: number
       /** Of the error; empty for one of the browser. */

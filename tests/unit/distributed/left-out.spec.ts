@@ -11,7 +11,7 @@ test('strangers are left out when their gradients are over 10 times the median o
   // Late in training the limit is still that of the largest median.
   expect(ranks.judge(0, [1e-6, 1e-6, 1e-6, 19])).toEqual({ ranks: [], notFinite: [] })
   expect(ranks.judge(0, [1e-6, 1e-6, 1e-6, 21])).toEqual({ ranks: [3], notFinite: [] })
-  // Each bucket has a limit of its own.
+  // Each bucket has its own limit.
   expect(ranks.judge(1, [1e-6, 1e-6, 1e-6, 19])).toEqual({ ranks: [3], notFinite: [] })
   expect(ranks.judge(2, [0, 0, 0, 5])).toEqual({ ranks: [], notFinite: [] })
 })

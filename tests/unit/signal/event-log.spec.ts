@@ -10,7 +10,7 @@ import { authKey, keyProofOf, RendezvousWorld, roomA } from '../../support/rende
 /** What the owner of a server learns of its rooms. */
 
 describe('events', () => {
-  it('are told for members and guests, with their ids and addresses', () => {
+  it('cover members and guests, with their ids and addresses', () => {
     const world = new RendezvousWorld()
     world.addressOf = (id) => `address of ${id}`
     world.create('ada')
@@ -111,7 +111,7 @@ describe('the log', () => {
     if (process.platform !== 'win32') expect((await stat(path)).mode & 0o777).toBe(0o600)
   })
 
-  it('that cannot be written is refused, or told once', () => {
+  it('that cannot be written is refused, or reported once', () => {
     expect(() => EventLog.open(join(folder, 'none', 'rooms.log'), () => undefined)).toThrow(
       /^--log: cannot write .*rooms\.log: .*\. Name another file\./,
     )

@@ -47,7 +47,7 @@ describe('rooms of one address', () => {
 })
 
 describe('a room without news', () => {
-  it('of one member ends after an hour, and the member is told why', async () => {
+  it('of one member ends after an hour, and says why to the member', async () => {
     const world = new RendezvousWorld()
     await world.fill(1)
     await world.env.advance(limits.idleMs - 2 * limits.lobbyDelayMs)

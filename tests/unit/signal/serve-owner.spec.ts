@@ -11,7 +11,7 @@ import { newRoomUrl } from '../../../src/peer/room/room-url.ts'
 import { openStore } from '../../../src/peer/tab/open-store.ts'
 import { socketFrom } from '../../support/signal-socket.ts'
 
-/** What a server has for who runs it: its health, its counts, a certificate of their own. */
+/** What a server offers the person who runs it: its health, its counts, their own certificate. */
 
 let folder: string
 const at = (...names: string[]) => join(folder, ...names)
