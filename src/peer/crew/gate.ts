@@ -37,8 +37,12 @@ const testMs = 5000
 const tickMs = 1000
 /** A newcomer that hears nothing gives up. */
 const tellMs = 5000
-/** A link that was too slow is measured again after this time, then after twice and three times as long. */
-const againMs = 30_000
+/**
+ * A link that was too slow is measured again after this time, then after twice as long each time, up to `slowestMs`: at first soon, since a link that
+ * was just restored recovers within seconds.
+ */
+const againMs = 10_000
+const slowestMs = 60_000
 
 /**
  * Measures the links to newcomers while the run trains, and lets in those over which a step's exchange takes no longer than the run can wait.
@@ -227,8 +231,7 @@ class LinkTest {
 
   /** It was too slow; returns when it is measured again. units: ms. */
   postpone(): number {
-    this.#slowCount = Math.min(3, this.#slowCount + 1)
-    const waitMs = againMs * this.#slowCount
+    const waitMs = Math.min(slowestMs, againMs * 2 ** this.#slowCount++)
     this.dueMs = this.#env.now() + waitMs
     return waitMs
   }

@@ -80,7 +80,7 @@ const nextOf = async (some: readonly Member[], isPlanned = true) => {
 }
 
 const why =
-  "its connection carries a step's gradients in 10 s, and a step of the run takes 0.3 s. Training does not wait for it: the connection is measured again in 30 s."
+  "its connection carries a step's gradients in 10 s, and a step of the run takes 0.3 s. Training does not wait for it: the connection is measured again in 10 s."
 
 test('a newcomer over a fast link is let in at once', async () => {
   const [a, b] = train()
@@ -160,6 +160,25 @@ test('a slow newcomer waits for minutes, and comes in once its link is faster', 
   rate.bytesPerMs = 10_000
   while (!a.told.includes('wish')) await world.advance(1000)
   expect(await nextOf([a, b])).toEqual(['abx', 'abx'])
+})
+
+test('a link that was slow is measured again after 10 s, then less often, down to once a minute', async () => {
+  const [a, b] = train()
+  join('x', [a, b], slow())
+  await world.advance(250_000)
+  const waits = a.told.map((text) => /in (\d+) s\.$/.exec(text)?.[1])
+  expect(waits).toEqual(['10', '20', '40', '60', '60', '60'])
+})
+
+test('a link that recovers just after it was measured lets its newcomer in within 20 s', async () => {
+  const [a, b] = train()
+  const rate = slow()
+  join('x', [a, b], rate)
+  await world.advance(5000)
+  expect(a.told).toEqual([`x: ${why}`])
+  rate.bytesPerMs = 10_000
+  await world.advance(15_000)
+  expect(a.told.at(-1)).toBe('wish')
 })
 
 test('a newcomer whose link carries nothing waits', async () => {
