@@ -21,12 +21,14 @@ export interface Settled {
   readonly losses: number
   /** The rank that has what a person gave, where another lacks it. */
   readonly giver: number | undefined
+  /** Whether the run has had other ranks than those that began it. */
+  readonly hasOtherRanks: boolean
   /** Of an exact run: ranks held other states of that step. */
   readonly differed?: StatesDiffered
 }
 
 /** What a rank brings besides the states that it has kept. */
-export interface Brought extends Pick<Settled, 'suspect' | 'losses'> {
+export interface Brought extends Pick<Settled, 'suspect' | 'losses' | 'hasOtherRanks'> {
   /** Whether it has what a person gave. */
   readonly hasGiven: boolean
   /** How long its steps took. */
@@ -81,6 +83,7 @@ export async function meet(
     losses: most(({ losses }) => losses),
     ...(differed && { differed }),
     giver: giverAmong(told.map(({ hasGiven }) => hasGiven)),
+    hasOtherRanks: told.some(({ hasOtherRanks }) => hasOtherRanks),
   }
 }
 

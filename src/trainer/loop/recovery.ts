@@ -106,7 +106,8 @@ export class Recovery {
   }
 
   /**
-   * Returns where to continue after `error`, and what ranks have settled; forgets states of later steps.
+   * Returns where to continue after `error`, and what ranks have settled; forgets states of later steps. `brought`: read once the next group
+   * has formed.
    *
    * errors: `error` itself where it is no loss that a run outlives; `gpu.lost` after too many; those of opening a device and of joining.
    */
@@ -114,7 +115,7 @@ export class Recovery {
     error: unknown,
     place: Place,
     kept: KeptStates,
-    brought: Omit<Brought, 'losses'>,
+    brought: () => Omit<Brought, 'losses'>,
   ): Promise<Place & Settled> {
     if (place.group.size > 1 || place.group.error || error instanceof Regrouping) {
       return this.#together(error, place, kept, brought)
@@ -127,12 +128,13 @@ export class Recovery {
     this.lostDevices++
     const step = kept.newest?.progress.step ?? 0
     this.#tellLoss(`the device was lost (${reason}).`, step)
-    const { suspect } = brought
+    const { suspect, hasOtherRanks } = brought()
     return {
       ...place,
       runtime: await reopen(),
       step,
       suspect,
+      hasOtherRanks,
       losses: this.#losses,
       giver: undefined,
     }
@@ -153,7 +155,7 @@ export class Recovery {
     error: unknown,
     { group, runtime }: Place,
     kept: KeptStates,
-    brought: Omit<Brought, 'losses'>,
+    brought: () => Omit<Brought, 'losses'>,
   ): Promise<Place & Settled> {
     const { regroup, reopen } = this.#options
     const isPlanned = error instanceof Regrouping
@@ -179,7 +181,7 @@ export class Recovery {
       const settled = await meet(
         next,
         kept,
-        { ...brought, losses: this.#losses },
+        { ...brought(), losses: this.#losses },
         this.#options.isExact ?? false,
         this.#options.onState,
       )

@@ -57,6 +57,11 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly warm?: WarmedUp
   /** Whether the run is on already: this rank gets its state, and what a person gave, from the others. Default false. */
   readonly joins?: boolean
+  /**
+   * Whether this rank's first group follows one that ended before this rank was in it, while others may have been: it meets them first, as a rank
+   * that joins does. Default false.
+   */
+  readonly meetsFirst?: boolean
   /** What the same ranks measured of the same links in an earlier run: where all have the same, this one goes by it, and so to the same bits. */
   readonly linksBefore?: LinkMeasurement
 }
@@ -93,7 +98,7 @@ export class Trainer {
   #data: TaskData | undefined
   /** Not those with which the run began. */
   #hasOtherRanks: boolean
-  /** Of a rank that joins: it has what the others have kept. */
+  /** Of a rank that joins, or meets the others first: it has what they have kept. */
   #hasMet = false
   /** What a person gave, where the run trains on it. */
   #given: Uint8Array<ArrayBuffer> | null = null
@@ -292,13 +297,14 @@ export class Trainer {
 
   /** What the ranks of a group need before they make a model; what an earlier group has of it stays. */
   async #load(): Promise<TaskData> {
-    const { config, task, baseUrl, onEvent, joins, given, warm } = this.#options
+    const { config, task, baseUrl, onEvent, joins, meetsFirst, given, warm } = this.#options
     const group = this.#group
     const { rank, size: worldSize } = group
     if (!this.#data) onEvent({ event: 'phase', phase: 'load', rank })
-    if (joins && !this.#hasMet) {
-      const brought = { suspect: 0, losses: 0, hasGiven: false }
-      const { suspect, step, differed } = await meet(
+    if ((joins || meetsFirst) && !this.#hasMet) {
+      const hasOtherRanks = this.#hasOtherRanks
+      const brought = { suspect: 0, losses: 0, hasGiven: false, hasOtherRanks }
+      const { suspect, step, differed, ...settled } = await meet(
         group,
         this.#kept,
         brought,
@@ -306,6 +312,7 @@ export class Trainer {
         (doneBytes, totalBytes) => this.#tellState(doneBytes, totalBytes),
       )
       this.#hasMet = true
+      this.#hasOtherRanks = settled.hasOtherRanks
       this.#loop.suspect = suspect
       onEvent({ event: 'regrouped', step, worldSize, rank })
       if (differed) onEvent({ event: 'unlike', step, ...differed, rank })
@@ -354,11 +361,15 @@ export class Trainer {
     } else {
       if (config.exact) await this.#keepNow()
       this.#loop.progress = undefined
-      const { suspect } = this.#loop
-      const { stepMs } = this.#loop
-      const brought = { suspect, stepMs, hasGiven: this.#given !== null }
-      const next = await this.#recovery.after(error, place, this.#kept, brought)
+      const { suspect, stepMs } = this.#loop
+      const next = await this.#recovery.after(error, place, this.#kept, () => ({
+        suspect,
+        stepMs,
+        hasGiven: this.#given !== null,
+        hasOtherRanks: this.#hasOtherRanks,
+      }))
       this.#runtime = next.runtime
+      this.#hasOtherRanks = next.hasOtherRanks
       this.#loop.suspect = next.suspect
       this.#hasMet = true
       const { giver, group } = next

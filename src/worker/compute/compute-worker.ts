@@ -257,6 +257,7 @@ class ComputeWorker implements ComputeApi {
         regroup: (ended) => groups.after(ended),
         isElastic,
         joins,
+        meetsFirst: group.epoch !== epoch,
         group,
         config,
         task,

@@ -50,6 +50,7 @@ test.each([
     5316,
     'a rank that lost its device, and the state with it, was the only one that kept its place',
   ],
+  [204214, 'a founder that came into its first group late began, where the others met first'],
   [13885, 'a member that had promised another leader was waited for until its links were closed'],
 ])('%i: %s', async (seed) => {
   await checkElastic(seed)

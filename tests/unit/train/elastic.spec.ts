@@ -20,6 +20,7 @@ import { systemEnv } from '../../../src/util/env.ts'
 import { DataError, GpuError, PeerError, TabringError } from '../../../src/util/errors.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { ElasticRoom } from '../../support/elastic-room.ts'
+import { meshOf } from '../../support/process-ring.ts'
 import {
   lossesOf,
   type RankEnd,
@@ -37,6 +38,10 @@ const settings = {
   batchSize: 24,
   bucketCapMb: 0.3,
 } as const satisfies TrainConfigInput
+/** What a person gave. */
+const points = pointsToBytes(
+  Array.from({ length: 40 }, (_, i) => [Math.cos(i), Math.sin(i * 2), i % 2]).flat(),
+)
 afterEach(() => vi.restoreAllMocks())
 
 interface Member {
@@ -187,6 +192,27 @@ test('a broken link does not end the run, unless it breaks without progress agai
     })
 })
 
+describe.each([false, true])('exact: %s', (exact) => {
+  test('a rank whose first group ended before it was in it meets the others, and gives them its points', async () => {
+    warned()
+    const input = { exact, data: 'given', steps: 20 } as const
+    const room = new ElasticRoom(['a', 'b'])
+    const [group, lost] = await meshOf(2, 99)
+    const a = enter(room, 'a', input, { group })
+    const b = enter(room, 'b', input, { meetsFirst: true, given: points })
+    lost.destroy()
+    const ends = [await a.end, await b.end]
+    const plain = new ElasticRoom(['a', 'b'])
+    const undisturbed = [
+      enter(plain, 'a', input),
+      enter(plain, 'b', input, { given: points }),
+    ] as const
+    const [{ paramHash }] = resultsOf([await undisturbed[0].end, await undisturbed[1].end])
+    expect(resultsOf(ends).map((one) => one.paramHash)).toEqual([paramHash, paramHash])
+    expect(lossesOf(ends[1])).toHaveLength(20)
+  })
+})
+
 test('states are kept by the clock too, so a lost rank costs few slow steps', async () => {
   warned()
   const room = new ElasticRoom(['a', 'b'])
@@ -204,12 +230,9 @@ test('states are kept by the clock too, so a lost rank costs few slow steps', as
 
 test('a rank that comes takes the state from those that stayed, and the points that a person gave', async () => {
   warned()
-  const given = pointsToBytes(
-    Array.from({ length: 40 }, (_, i) => [Math.cos(i), Math.sin(i * 2), i % 2]).flat(),
-  )
   const input = { data: 'given', steps: 70 } as const
   const room = new ElasticRoom(['a', 'b'])
-  const a = enter(room, 'a', input, { given })
+  const a = enter(room, 'a', input, { given: points })
   const b = enter(room, 'b', input)
   await a.after(52)
   room.become(['b', 'c', 'd'])

@@ -34,7 +34,13 @@ async function meetNewcomer(bytesPerMs: number) {
   })
   const beganMs = world.now()
   const ends = groups.map((group, rank) => {
-    const own = { suspect: 0, losses: 0, hasGiven: false, ...(rank < 2 && { stepMs: 300 }) }
+    const own = {
+      suspect: 0,
+      losses: 0,
+      hasGiven: false,
+      hasOtherRanks: rank === 2,
+      ...(rank < 2 && { stepMs: 300 }),
+    }
     return meet(group, kept[rank], own, false, (done, total) =>
       told[rank].push(`${done} of ${total}`),
     ).then(
@@ -65,7 +71,7 @@ test('in a ring of links the state goes through ranks that have it to one that l
     states.add(stateOf(rank === 2 ? 8 : 9))
     return states
   })
-  const own = { suspect: 0, losses: 0, hasGiven: false }
+  const own = { suspect: 0, losses: 0, hasGiven: false, hasOtherRanks: false }
   await Promise.all(groups.map((group, rank) => meet(group, kept[rank], own, false)))
   expect(kept.map(({ newest }) => newest?.progress.step)).toEqual([9, 9, 9, 9, 9])
   for (const group of groups) group.destroy()

@@ -244,22 +244,23 @@ export class Life {
 
   /** As `Trainer` does. */
   async #train(): Promise<void> {
+    const { ballot } = this.roster
     this.group = await this.crew.first()
     try {
-      await this.#trainOn()
+      await this.#trainOn(this.isFounder && this.group.epoch === ballot)
     } catch (thrown) {
       this.#abortGroup(thrown)
       throw thrown
     }
   }
 
-  /** From group to group. */
-  async #trainOn(): Promise<void> {
-    let hasMet = this.isFounder
+  /** From group to group. `isFirst`: the group with which the run begins. */
+  async #trainOn(isFirst: boolean): Promise<void> {
+    let hasMet = isFirst
     for (;;) {
       try {
         if (!hasMet) {
-          const brought = { suspect: 0, losses: 0, hasGiven: false }
+          const brought = { suspect: 0, losses: 0, hasGiven: false, hasOtherRanks: true }
           const { step } = await meet(this.group!, this.#kept, brought, true)
           hasMet = true
           this.#resume(step)
@@ -270,7 +271,7 @@ export class Life {
         if (this.#abort.signal.aborted) throw error
         const place = { group: this.group!, runtime: this.#runtime }
         this.#keep()
-        const brought = { suspect: 0, hasGiven: false }
+        const brought = () => ({ suspect: 0, hasGiven: false, hasOtherRanks: true })
         const next = await this.#recovery.after(error, place, this.#kept, brought)
         this.#runtime = next.runtime as Runtime
         hasMet = true
