@@ -208,7 +208,9 @@ abstract class PeopleReporter implements Reporter {
       this.note(`no checkpoint after step ${event.step}, it is tried again: ${event.text}`)
     if (event.event === 'leftOut')
       this.note(
-        `the gradients of ${formatRanks(event.ranks)} do not count in a step: not numbers, or far larger than those of the others`,
+        event.text
+          ? `a step is left out on all ranks: ${event.text}`
+          : `the gradients of ${formatRanks(event.ranks)} do not count in a step: not numbers, or far larger than those of the others`,
       )
     if (event.event === 'unlike') this.note(`after step ${event.step}: ${event.text}`)
     if (event.event === 'checkpoint') {

@@ -44,7 +44,7 @@ export function withAnomalyDetection<Program extends StepProgram>(
       const { exchange } = program.prepared.trace
       const all =
         exchange && exchange.size > 1
-          ? await shareFindings((text) => exchange.gatherTexts(text), error?.message)
+          ? (await shareFindings((text) => exchange.gatherTexts(text), error?.message))?.error
           : error
       if (all) {
         refused.add(all)

@@ -5,16 +5,24 @@ import { formatRanks } from '../../util/format-ranks.ts'
 const longestFinding = 700
 const mostFindings = 3
 
+/** What ranks have found, the same on all of them. */
+export interface Findings {
+  /** Those that have found something. */
+  readonly ranks: readonly number[]
+  /** `train.nan` with all findings. */
+  readonly error: TabringError
+}
+
 /**
- * Tells all ranks where each has found values that are not finite (`own`; undefined for nowhere) and returns the error for all of them,
- * the same on each; undefined where nobody has found anything. `gatherTexts`: every rank's text, in rank order.
+ * Tells all ranks where each has found values that are not finite (`own`; undefined for nowhere) and returns what they have found; undefined
+ * where nobody has found anything. `gatherTexts`: every rank's text, in rank order.
  *
- * Findings that are alike are told once, with the ranks that made them.
+ * Equal findings are told once, with the ranks that made them.
  */
 export async function shareFindings(
   gatherTexts: (own: string) => Promise<readonly string[]>,
   own: string | undefined,
-): Promise<TabringError | undefined> {
+): Promise<Findings | undefined> {
   const told = await gatherTexts((own ?? '').slice(0, longestFinding))
   const ranksOf = new Map<string, number[]>()
   for (const [rank, finding] of told.entries()) {
@@ -23,8 +31,9 @@ export async function shareFindings(
   if (ranksOf.size === 0) return undefined
   const findings = [...ranksOf].map(([finding, ranks]) => `${formatRanks(ranks)}: ${finding}`)
   const more = findings.length - mostFindings
-  return new TabringError(
+  const error = new TabringError(
     'train.nan',
     [...findings.slice(0, mostFindings), ...(more > 0 ? [`And ${more} more.`] : [])].join(' '),
   )
+  return { ranks: [...told.keys()].filter((rank) => told[rank]), error }
 }

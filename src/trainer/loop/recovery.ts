@@ -12,6 +12,7 @@ import {
 import { isDiverged } from '../exact/step-label.ts'
 import type { KeptStates } from '../saves/kept-state.ts'
 import { type Brought, meet, type Settled } from './meet.ts'
+import { PutOut } from './strikes.ts'
 
 /** How long a device that fails may take to say that it is lost. */
 const lossWordMs = 2000
@@ -91,14 +92,15 @@ export class Recovery {
 
   /**
    * What a failure of this rank is to the others. `leavesAlone`: its cause is on this rank alone, such as its device, and they continue.
-   * So they do without one that joins and has not trained yet; and after a lost device, or a state that differs.
+   * So they do without one that joins and has not trained yet, or that was put out; and after a lost device, or a state that differs.
    */
   failed(
-    code: ErrorCode,
+    error: TabringError,
     { joins, hasTrained }: { readonly joins: boolean; readonly hasTrained: boolean },
   ): { readonly leavesAlone: boolean; readonly codeForOthers: ErrorCode } {
     const { isElastic = false, isExact = false } = this.#options
-    const leavesAlone = isElastic && hasTrained && isOfOneRank(code)
+    const { code } = error
+    const leavesAlone = error instanceof PutOut || (isElastic && hasTrained && isOfOneRank(code))
     if (leavesAlone || (isElastic && joins && !hasTrained))
       return { leavesAlone, codeForOthers: 'peer.lost' }
     const isMended = isElastic && isExact && code === 'train.diverged'

@@ -34,6 +34,7 @@ import { RunBits } from './run-bits.ts'
 import { RunLinks } from './run-links.ts'
 import { setUpRank } from './set-up-rank.ts'
 import { settleRecord } from './settle-record.ts'
+import { PutOut } from './strikes.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
 import type { WarmedUp } from './warm-up.ts'
 
@@ -73,7 +74,8 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
  * A replica that differs and a lost rank end the run on every rank, unless it is elastic: then the others continue, and with `exact` those
  * that differ do too (recovery.ts). After a lost device all ranks go back to the newest state that one of them has kept; the rank that lost
  * it opens another device. A loss that is not a number sends them back too, up to the step in
- * question: there each looks at the ops on its own samples before the run ends.
+ * question: there each looks at the ops on its own samples. Where at most half of the ranks find something the step is left out, and a rank
+ * with three such steps in a row is put out; otherwise the run ends.
  *
  * With the strategy `alone` each rank trains a separate replica, from the same first parameters: nothing is exchanged, compared or
  * evaluated together. Ranks go step by step all the same. There a loss that is not a number ends the run at once.
@@ -98,8 +100,8 @@ export class Trainer {
   #data: TaskData | undefined
   /** Not those with which the run began. */
   #hasOtherRanks: boolean
-  /** Of a rank that joins, or meets the others first: it has what they have kept. */
-  #hasMet = false
+  /** Whether this rank has what the others have kept. */
+  #hasMet: boolean
   /** What a person gave, where the run trains on it. */
   #given: Uint8Array<ArrayBuffer> | null = null
   /** When training began, in the first attempt. */
@@ -114,10 +116,12 @@ export class Trainer {
   constructor(given: TrainerOptions) {
     const onEvent: TrainerOptions['onEvent'] = (event) => {
       if (isLogged(event)) this.#log.add(event)
+      if (event.event === 'leftOut') this.#loop.leavesOut(event.notFinite)
       given.onEvent(event)
     }
     const options = { ...given, onEvent }
     this.#options = options
+    this.#hasMet = !options.joins && !options.meetsFirst
     this.#hasOtherRanks = options.joins ?? false
     this.#runtime = options.runtime
     this.#group = options.group
@@ -175,7 +179,7 @@ export class Trainer {
       if (!this.#group.error) {
         const { joins = false } = this.#options
         const hasTrained = !this.#loop.hasToldNothing
-        const failed = this.#recovery.failed(error.code, { joins, hasTrained })
+        const failed = this.#recovery.failed(error, { joins, hasTrained })
         this.#leavesAlone = failed.leavesAlone
         this.#group.abort(new PeerError(failed.codeForOthers, error.message))
       }
@@ -297,13 +301,15 @@ export class Trainer {
 
   /** What the ranks of a group need before they make a model; what an earlier group has of it stays. */
   async #load(): Promise<TaskData> {
-    const { config, task, baseUrl, onEvent, joins, meetsFirst, given, warm } = this.#options
+    const { config, task, baseUrl, onEvent, given, warm } = this.#options
     const group = this.#group
     const { rank, size: worldSize } = group
-    if (!this.#data) onEvent({ event: 'phase', phase: 'load', rank })
-    if ((joins || meetsFirst) && !this.#hasMet) {
+    const isFirst = this.#data === undefined
+    if (isFirst) onEvent({ event: 'phase', phase: 'load', rank })
+    if (!this.#hasMet) {
       const hasOtherRanks = this.#hasOtherRanks
-      const brought = { suspect: 0, losses: 0, hasGiven: false, hasOtherRanks }
+      const { suspect: own } = this.#loop
+      const brought = { suspect: own, losses: 0, hasGiven: this.#given !== null, hasOtherRanks }
       const { suspect, step, differed, ...settled } = await meet(
         group,
         this.#kept,
@@ -314,7 +320,7 @@ export class Trainer {
       this.#hasMet = true
       this.#hasOtherRanks = settled.hasOtherRanks
       this.#loop.suspect = suspect
-      onEvent({ event: 'regrouped', step, worldSize, rank })
+      if (isFirst) onEvent({ event: 'regrouped', step, worldSize, rank })
       if (differed) onEvent({ event: 'unlike', step, ...differed, rank })
     }
     if (this.#given === null) await this.#shareGiven(given)
@@ -350,14 +356,16 @@ export class Trainer {
   /** Makes the next attempt possible after `error`, or throws it. */
   async #recover(error: unknown): Promise<void> {
     const { config, signal, isElastic, onEvent } = this.#options
-    if (signal?.aborted) throw error
+    if (signal?.aborted || error instanceof PutOut) throw error
     const place = { group: this.#group, runtime: this.#runtime }
     const isNan = error instanceof TabringError && error.code === 'train.nan' && !place.group.error
     if (isNan) {
       // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
       if (this.#loop.hasLooked || config.strategy === 'alone') throw error
       // A gradient that is not finite shows in the loss of the next step, so the step before is looked at too.
-      this.#kept.backTo(this.#loop.suspect - 2)
+      this.#kept.backTo(Math.max(this.#loop.suspect - 2, this.#loop.leftOutAt))
+      // One that has joined since may lack what the others have kept.
+      if (isElastic && place.group.size > 1) this.#hasMet = false
     } else {
       if (config.exact) await this.#keepNow()
       this.#loop.progress = undefined

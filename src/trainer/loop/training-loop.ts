@@ -10,6 +10,7 @@ import { gradientWeight } from '../../graph/trace/trace.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { TabringError } from '../../util/errors.ts'
+import { formatRanks } from '../../util/format-ranks.ts'
 import { type Evaluation, metricOf } from '../evaluate/evaluate.ts'
 import type { ShareBatch, ShareBatches } from '../evaluate/share-batches.ts'
 import type { Progress } from '../saves/kept-state.ts'
@@ -21,11 +22,12 @@ import { LiveSamples } from '../watch/live-samples.ts'
 import type { Looks } from '../watch/looks.ts'
 import type { RunEvent, StepParts } from '../watch/run-events.ts'
 import { StepTimeline } from '../watch/step-timeline.ts'
-import { endIfAnyFound } from './anomalies.ts'
+import { failTogether, type LostStep, settleFindings } from './anomalies.ts'
 import { Pace } from './pace.ts'
 import { Pause } from './pause.ts'
 import type { Patience } from './phase-timeouts.ts'
 import { Regrouping } from './recovery.ts'
+import { mostStrikes, PutOut, Strikes } from './strikes.ts'
 import { randomScalarsFor } from './training-step.ts'
 
 /** With one rank, steps that may be under way on the device while the next batch is made. */
@@ -95,7 +97,7 @@ export interface LoopEnd extends Progress {
 /**
  * The steps of a run, with all that happens between two of them: evaluation, kept states, checkpoints, comparing replicas, looks, pauses.
  *
- * It lasts over attempts: a step that is done again is not told of again, and one whose loss was not finite is looked at.
+ * It lasts over attempts: a step that is done again is reported once, and one whose loss was not finite is looked at, and may be left out.
  */
 export class TrainingLoop {
   /** The step whose loss was not finite, until its cause has been looked for; ranks settle it among them. */
@@ -115,6 +117,11 @@ export class TrainingLoop {
   isPaused = false
   /** The step that was looked at, op by op; 0 for none. */
   #lookedAt = 0
+  /** The last step that was left out on all ranks, 0 for none. The run never goes back before it. */
+  leftOutAt = 0
+  readonly #strikes = new Strikes()
+  /** Ranks whose gradients were not finite in the step under way, and did not count. */
+  readonly #notFinite = new Set<number>()
   /** The last step that was told of. */
   #told = 0
   #evaluated = 0
@@ -140,6 +147,11 @@ export class TrainingLoop {
   /** Whether this rank has taken no step yet. */
   get hasToldNothing(): boolean {
     return this.#told === 0
+  }
+
+  /** In the step under way the gradients of these ranks are not finite, and do not count. */
+  leavesOut(ranks: readonly number[]): void {
+    for (const rank of ranks) this.#notFinite.add(rank)
   }
 
   /** Waits until no step of an attempt that has failed is on the device. */
@@ -249,10 +261,6 @@ export class TrainingLoop {
       const epoch = Math.floor((number - 1) / perEpoch)
       const batch = batches.after(number - 1)
       const { count, inputs, firstRow } = batch
-      timeline.begin(step, number, totalSteps, isSampled)
-      // Of the ranks that have parts of a step, the first counts its samples.
-      if (attempt.partAt === 0) samples += count
-      const samplesSoFar = samples
       const scalars = {
         count,
         [gradientWeight]: weightOf(batch, replicas, group),
@@ -262,8 +270,20 @@ export class TrainingLoop {
         await this.#drain()
         this.#lookedAt = this.suspect
         const found = count > 0 ? await attempt.look(inputs, scalars) : undefined
-        await endIfAnyFound(group, number, found)
+        // With `exact` the samples are to blame, whoever has them: a step left out would depend on the number of ranks.
+        const leavesOut = replicas === group && !config.exact
+        const lost = await settleFindings(group, number, found, leavesOut)
+        if (lost) {
+          await this.#leaveOut(attempt, number, lost)
+          this.progress = { step: number, samples, loss, value, best }
+          await follow(number, { ...wishesIn(0), isForKeep: true })
+          continue
+        }
       }
+      timeline.begin(step, number, totalSteps, isSampled)
+      // Of the ranks that have parts of a step, the first counts its samples.
+      if (attempt.partAt === 0) samples += count
+      const samplesSoFar = samples
       const tellStep = (times: StepParts, beganMs: number, stateHash?: string) => {
         if (number <= this.#told) return
         this.#told = number
@@ -310,6 +330,7 @@ export class TrainingLoop {
       // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
       underWay.at(-1)?.catch(() => undefined)
       while (underWay.length >= (isSampled ? 1 : limit)) await underWay.shift()
+      if (this.#notFinite.size > 0) this.#putOut(group, number)
       await live.share(number)
       const wish = await asked()
       const isLookedAt = gaps.isWaiting && number < totalSteps
@@ -334,6 +355,30 @@ export class TrainingLoop {
       }
     }
     return { loss, step: totalSteps, samples, value, best, heldOutLoss, trainValue }
+  }
+
+  /** The gradients of some ranks are not finite, so all leave the step out. errors: `train.nan` after too many in a row; `PutOut`. */
+  async #leaveOut({ group }: Attempt, step: number, { ranks, text }: LostStep): Promise<void> {
+    const { onEvent, isElastic } = this.#options
+    const { rank } = group
+    this.leftOutAt = step
+    onEvent({ event: 'leftOut', ranks, notFinite: ranks, text, rank })
+    this.#notFinite.clear()
+    const out = this.#strikes.count(group, step, ranks)
+    if (out.length === 0) return
+    if (!isElastic) {
+      const who = `The gradients of ${formatRanks(out)} were not finite in ${mostStrikes} steps in a row.`
+      throw await failTogether(group, `step ${step}: ${text} ${who}`)
+    }
+    if (out.includes(rank)) throw new PutOut(step)
+  }
+
+  /** After a step in which ranks were left out of the sums. errors: `PutOut`. */
+  #putOut(group: ProcessGroup, step: number): void {
+    const out = this.#strikes.count(group, step, [...this.#notFinite])
+    this.#notFinite.clear()
+    // A run that is not elastic would end without them.
+    if (this.#options.isElastic && out.includes(group.rank)) throw new PutOut(step)
   }
 
   /**

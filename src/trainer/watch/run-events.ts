@@ -105,6 +105,8 @@ export type RunEvent =
       event: 'leftOut'
       ranks: readonly number[]
       notFinite: readonly number[]
+      /** Where the whole step was left out, on all ranks: what these ranks have found. */
+      text?: string
       rank: number
     }
   | {

@@ -43,8 +43,8 @@ function endOf({ end, joins }: Run): Extract<Wait, { is: 'barred' | 'again' }> |
   if (end?.kind !== 'failed') return null
   const { code, text } = end
   if (isLeftOut(text)) {
-    // The worker gives up its place. Of what the server says, only lateness passes.
-    const isAgain = code !== 'peer.aborted' || text.includes(lateMark)
+    // The worker gives up its place, but not where it was put out. Of what the server says, only lateness passes.
+    const isAgain = code === 'peer.aborted' ? text.includes(lateMark) : code !== 'train.nan'
     return { is: isAgain ? 'again' : 'barred', text }
   }
   // A rank that fails ends the run for all; a newcomer its own part alone.

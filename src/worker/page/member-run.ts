@@ -104,6 +104,8 @@ export class MemberRun {
   #undecided: { readonly sinceMs: number; readonly missing: readonly string[] } | undefined
   /** The others continue without this tab. */
   #isOut = false
+  /** For its own values, which would not be other ones in another try. */
+  #isPutOut = false
   /** The worker has trained, or trains. */
   #hasBegun = false
   /** A rank that has joined a run and fails before its first step ends its own part alone. */
@@ -271,7 +273,7 @@ export class MemberRun {
     const { client } = this.#tab
     const { run, key, epoch } = this.#first
     if (this.#isDone) client.done(run ?? epoch)
-    else if (this.#isOut && key !== undefined) client.out(key)
+    else if (this.#isOut && !this.#isPutOut && key !== undefined) client.out(key)
     else if (key !== undefined && this.isRunning && !this.#mayBeAhead)
       client.ranks(key, this.#ballot, this.#members)
   }
@@ -423,17 +425,18 @@ export class MemberRun {
     } catch (thrown) {
       if (this.#isOver) return
       this.#isOut = isLeftOut(messageOf(thrown))
+      this.#isPutOut = this.#isOut && codeOf(thrown) === 'train.nan'
       if (this.#isOut && key !== undefined) this.#comeAgain(key, thrown)
       else client.abort(this.abortEpoch, messageOf(thrown).slice(0, 300))
       this.fail(thrown)
     }
   }
 
-  /** As a newcomer, at once; where the run's state came too slowly, later. */
+  /** As a newcomer, at once; where the run's state came too slowly, later; where it was put out, never. */
   #comeAgain(key: string, thrown: unknown): void {
     const out = () => this.#tab.client.out(key)
-    const isSlow = thrown instanceof TabringError && thrown.code === 'peer.timeout'
-    if (isSlow) setTimeout(out, slowAgainMs)
+    if (this.#isPutOut) return
+    if (codeOf(thrown) === 'peer.timeout') setTimeout(out, slowAgainMs)
     else out()
   }
 
@@ -516,3 +519,5 @@ export class MemberRun {
     })
   }
 }
+
+const codeOf = (thrown: unknown) => (thrown instanceof TabringError ? thrown.code : undefined)

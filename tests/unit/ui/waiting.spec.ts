@@ -232,4 +232,17 @@ describe('a tab that was left out', () => {
     expect(tab.wait).toBe('again')
     expect(statusOf(page).more!.text).toContain('it has lost a link')
   })
+
+  it('says that it was put out, and does not join again, when its values were not finite', async () => {
+    const tab = await LateTab.of(2)
+    const { key, members } = await tab.link()
+    tab.ready('t0', 't1', 'late')
+    await tab.see()
+    const ids = members.slice(0, 2).map(({ id }) => id)
+    for (const name of ['t0', 't1'])
+      tab.world.say(name, { type: 'ranks', key: key!, ballot: 99, ids })
+    const page = await tab.failed('train.nan', leftOutBecause('step 3: its values'))
+    expect(tab.wait).toBe('barred')
+    expect(statusOf(page).text).toMatch(/Reload/i)
+  })
 })

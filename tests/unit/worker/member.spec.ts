@@ -286,6 +286,21 @@ it('a rank that has lost its links to the first one in the room gives up its pla
   }
 })
 
+it.each([
+  ['gpu.lost', 1],
+  ['train.nan', 0],
+] as const)(
+  'a rank that fails alone with %s asks %i times to come in again',
+  async (code, times) => {
+    await running(3)
+    world.fail(new TabringError(code, leftOutBecause('it has failed')))
+    await vi.waitFor(() => expect(ends).toHaveLength(1))
+    world.hear('back', { isSame: true })
+    expect(world.told.filter(([what]) => what === 'out')).toHaveLength(2 * times)
+    expect(world.told.filter(([what]) => what === 'abort')).toEqual([])
+  },
+)
+
 it('asks the server which half came first, and answers at once where it is away', async () => {
   await running(2)
   const lives = ['0.1', '1.1']

@@ -286,7 +286,7 @@ export class Life {
     if (!group || group.error || !(thrown instanceof TabringError)) return
     const { hasTrained } = this
     const own = { joins: !this.isFounder, hasTrained }
-    const { codeForOthers } = this.#recovery.failed(thrown.code, own)
+    const { codeForOthers } = this.#recovery.failed(thrown, own)
     group.abort(new PeerError(codeForOthers, thrown.message))
   }
 

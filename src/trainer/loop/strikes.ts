@@ -1,0 +1,31 @@
+import { TabringError } from '../../util/errors.ts'
+
+/** A rank whose gradients are not finite in this many steps in a row is put out of the run. */
+export const mostStrikes = 3
+
+/** Counts the steps in a row in which ranks had gradients that were not finite; the same on all ranks of a group. */
+export class Strikes {
+  #group: object | undefined
+  #step = 0
+  #counts: ReadonlyMap<number, number> = new Map()
+
+  /** Returns those of `ranks` that have reached `mostStrikes` with `step`. Ranks of another group begin at 0. */
+  count(group: object, step: number, ranks: readonly number[]): readonly number[] {
+    const isNext = group === this.#group && step === this.#step + 1
+    const before = isNext ? this.#counts : new Map<number, number>()
+    this.#counts = new Map(ranks.map((rank) => [rank, (before.get(rank) ?? 0) + 1]))
+    this.#group = group
+    this.#step = step
+    return ranks.filter((rank) => this.#counts.get(rank) === mostStrikes)
+  }
+}
+
+/** Thrown on a rank that an elastic run continues without, since its gradients were not finite again and again. */
+export class PutOut extends TabringError {
+  constructor(step: number) {
+    super(
+      'train.nan',
+      `step ${step}: the gradients of this rank were not finite in ${mostStrikes} steps in a row. Check its data and its GPU, then reload the tab.`,
+    )
+  }
+}
