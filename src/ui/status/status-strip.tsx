@@ -19,7 +19,7 @@ import {
 } from '../state/room-facts.ts'
 import type { Phase, Run } from '../state/run.ts'
 import { isRunning, makesSteps } from '../state/run-facts.ts'
-import { canSave, continued, startsFrom } from '../state/save-facts.ts'
+import { canSave, continued, isSaved, startsFrom } from '../state/save-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { waitOf } from '../state/waiting-facts.ts'
 import { asSentence, inPageWords } from './failure-words.ts'
@@ -170,6 +170,8 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
       </div>
     )
   }
+  const isUnsaved = canSave(snapshot) && !isSaved(snapshot)
+  if (snapshot.serverLost !== null && isUnsaved) return null
   if (snapshot.serverLost !== null || isBarred(snapshot)) {
     return (
       <button key="reload" type="button" class="go" onClick={acts.reenter}>

@@ -18,7 +18,7 @@ import {
   makerName,
   tabCount,
 } from '../state/room-facts.ts'
-import type { Phase, Run } from '../state/run.ts'
+import type { Phase, Run, RunEnding } from '../state/run.ts'
 import { goneRanks, hasOwnModels, isRunning, rankName } from '../state/run-facts.ts'
 import { continued, startsFrom } from '../state/save-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
@@ -53,10 +53,19 @@ export function statusOf(snapshot: Snapshot): Status {
   }
   if (run && isRunning(snapshot)) return runningStatus(snapshot, run)
   if (serverLost !== null) {
+    const then =
+      'This tab rejoins the room when the server is back: check that npm start is still running.'
+    if (run?.end?.kind === 'failed' && run.end.code !== 'signal.lost')
+      return failedStatus(
+        snapshot,
+        run,
+        run.end,
+        ` The server is gone, too: no run can start until it is back. ${then}`,
+      )
     return {
       tone: 'bad',
       title: 'The server is gone',
-      text: `${endedWords(run)}No run can start without it. This tab rejoins the room when the server is back: check that npm start is still running.`,
+      text: `${endedWords(run)}No run can start without it. ${then}`,
     }
   }
   const next = whatNext(snapshot)
@@ -103,19 +112,26 @@ export function statusOf(snapshot: Snapshot): Status {
   if (run?.end) {
     const later = continued(snapshot)
     const further = later ? ` It was saved at step ${later.step} and can resume from there.` : ''
-    const error = inPageWords(run.end.text)
-    const plain =
-      run.end.kind === 'failed'
-        ? (plainFailure(run.end.code, run.step) ?? lossWords(snapshot, run, run.end))
-        : null
-    return {
-      tone: 'bad',
-      title: failureTitle(snapshot, run),
-      text: `${plain ?? error}${further}`,
-      ...(plain && { more: { summary: 'Error details', text: error } }),
-    }
+    return failedStatus(snapshot, run, run.end, further)
   }
   return lobbyStatus(snapshot)
+}
+
+/** Why the run failed, then `further`. */
+function failedStatus(
+  snapshot: Snapshot,
+  run: Run,
+  end: Exclude<RunEnding, { kind: 'finished' }>,
+  further: string,
+): Status {
+  const error = inPageWords(end.text)
+  const plain = plainFailure(end.code, run.step) ?? lossWords(snapshot, run, end)
+  return {
+    tone: 'bad',
+    title: failureTitle(snapshot, run),
+    text: `${plain ?? error}${further}`,
+    ...(plain && { more: { summary: 'Error details', text: error } }),
+  }
 }
 
 /** That the run was ended by people, or has come to its end. */

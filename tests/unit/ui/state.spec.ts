@@ -653,6 +653,24 @@ describe('a run', () => {
     })
   })
 
+  it('says first which rank was lost, then that the server is gone', () => {
+    const failed = play(
+      training(3, 10),
+      { type: 'serverLost', text: 'gone' },
+      {
+        type: 'failed',
+        code: 'peer.lost',
+        text: 'epoch 1: rank 0 lost rank 2: its tab was closed.',
+      },
+    )
+    expect(statusOf(failed)).toMatchObject({
+      title: `Rank 2 (${makeMember(2).name}) was lost`,
+      text: expect.stringMatching(
+        /the run ended at step 10\..* The server is gone, too: no run can start until/,
+      ),
+    })
+  })
+
   it('says that the run was over before this tab had joined it', () => {
     const { title, text } = statusOf(makeStates()['failed-joining'])
     expect(title).toBe('The run is over')
