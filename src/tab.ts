@@ -1,9 +1,8 @@
 import { experiments } from '../demos/experiments.ts'
 import { startWorker } from '../demos/start-worker.ts'
 import { type TransportChoice, transportChoices } from './peer/room/messages.ts'
-import { isLeftOut } from './peer/room/refusals.ts'
 import { newRoomLink, parseFragment } from './peer/room/secret.ts'
-import { DataError } from './util/errors.ts'
+import { DataError, endFactsOf } from './util/errors.ts'
 import { isTracing } from './util/spans.ts'
 import { switchValue } from './util/switches.ts'
 import type { RunEvent } from './worker/api.ts'
@@ -39,13 +38,14 @@ const failed = (error: unknown, rank: number | null) =>
     rank,
     code: error instanceof Error && 'code' in error ? error.code : 'unknown',
     message: error instanceof Error ? error.message : String(error),
+    isLeftOut: endFactsOf(error).leftOut !== undefined,
   })
 
 async function finished(end: RunEnd): Promise<void> {
   if (!end.ok) {
     failed(end.error, end.rank)
     // The launcher opens another tab in its place: this one must not come back into the run.
-    if (isLeftOut(end.error.message)) member.close()
+    if (endFactsOf(end.error).leftOut) member.close()
     return
   }
   if (end.rank === 0 && parameters.has('save')) await offerDownload()

@@ -1,7 +1,6 @@
 import { stripVTControlCharacters } from 'node:util'
 import * as v from 'valibot'
 import { memberOf } from '../../src/peer/room/lives.ts'
-import { isLeftOut } from '../../src/peer/room/refusals.ts'
 import type { LoggedEvent } from '../../src/trainer/watch/run-log.ts'
 import { type ErrorCode, errorCodes, PeerError, TabringError } from '../../src/util/errors.ts'
 import type { RunEvent } from '../../src/worker/api.ts'
@@ -96,6 +95,8 @@ const doneSchema = v.variant('ok', [
     rank: v.optional(v.nullable(v.number()), null),
     code: v.optional(v.string(), 'unknown'),
     message: v.string(),
+    /** An elastic run continues without it. */
+    isLeftOut: v.optional(v.boolean(), false),
   }),
 ])
 
@@ -256,8 +257,8 @@ export class TabGroup {
     // A tab that joins may have a rank before the run has begun in it.
     if (done.rank !== null && (done.ok || !state.joins)) state.rank = done.rank
     if (!done.ok) {
-      const { code, message } = done
-      const isLost = code === 'worker.dead' || code === 'signal.lost' || isLeftOut(message)
+      const { code, message, isLeftOut } = done
+      const isLost = code === 'worker.dead' || code === 'signal.lost' || isLeftOut
       if (isLost) this.lose(tab, message, code)
       else this.fail(tab, code, message)
       return

@@ -69,6 +69,14 @@ export const errorCodes = {
     cause: 'Another rank aborted the epoch.',
     remedy: 'Read the error of the rank that aborted.',
   },
+  'peer.removed': {
+    cause: 'The host removed a rank from the room, which ended the run.',
+    remedy: 'Start the run again without it, from a checkpoint if you have one.',
+  },
+  'peer.late': {
+    cause: 'Ranks were not all connected in time.',
+    remedy: 'Keep the tabs that the message names in the foreground, and start again.',
+  },
   'peer.unreachable': {
     cause: 'No connection to a rank could be established.',
     remedy: 'Check the firewalls between the two machines, or put both on the same network.',
@@ -165,6 +173,33 @@ export class ShapeError extends TabringError {}
 export class GpuError extends TabringError {}
 export class PeerError extends TabringError {}
 export class DataError extends TabringError {}
+
+/** What a run's end says in fields, because members write names and texts. */
+export interface EndFacts {
+  /** The ranks that are lost, removed, late or not linked. */
+  readonly ranks?: readonly number[] | undefined
+  /** An elastic run continues without this rank, which is linked `again` soon, or is `barred` for the rest of the run. */
+  readonly leftOut?: 'again' | 'barred' | undefined
+}
+
+/** A PeerError with such fields; read them by `endFactsOf`. */
+export class RunError extends PeerError {
+  constructor(
+    code: ErrorCode,
+    message: string,
+    readonly facts: EndFacts,
+    options?: ErrorOptions,
+  ) {
+    super(code, message, options)
+    this.name = 'PeerError'
+  }
+}
+
+/** The fields of an error, or else of its cause. */
+export function endFactsOf(thrown: unknown): EndFacts {
+  if (thrown instanceof RunError) return thrown.facts
+  return thrown instanceof Error && thrown.cause ? endFactsOf(thrown.cause) : {}
+}
 
 /** The error with which `spawn` rejects: a rank failed. */
 export class ProcessException extends TabringError {

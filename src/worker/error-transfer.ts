@@ -1,15 +1,23 @@
 import * as Comlink from 'comlink'
-import { type ErrorCode, errorCodes, TabringError } from '../util/errors.ts'
+import {
+  type EndFacts,
+  type ErrorCode,
+  endFactsOf,
+  errorCodes,
+  RunError,
+  TabringError,
+} from '../util/errors.ts'
 
 interface ThrownWords {
   name: string
   code: ErrorCode | null
+  facts: EndFacts
   message: string
   stack: string | undefined
 }
 
 /**
- * Makes errors keep their `code`, name and stack across the worker boundary; call it on both sides before the first call.
+ * Makes errors keep their `code`, facts, name and stack across the worker boundary; call it on both sides before the first call.
  *
  * Comlink's own handler, whose test for thrown values is kept, carries message, name and stack only.
  */
@@ -28,13 +36,19 @@ function toWords(value: unknown): ThrownWords {
   if (value instanceof Error) {
     const code =
       'code' in value && String(value.code) in errorCodes ? (value.code as ErrorCode) : null
-    return { name: value.name, code, message: value.message, stack: value.stack }
+    const { name, message, stack } = value
+    return { name, code, facts: endFactsOf(value), message, stack }
   }
-  return { name: 'Error', code: null, message: String(value), stack: undefined }
+  return { name: 'Error', code: null, facts: {}, message: String(value), stack: undefined }
 }
 
-function fromWords({ name, code, message, stack }: ThrownWords): Error {
-  const error = code ? new TabringError(code, message) : new Error(message)
+function fromWords({ name, code, facts, message, stack }: ThrownWords): Error {
+  const hasFacts = Object.keys(facts).length > 0
+  const error = !code
+    ? new Error(message)
+    : hasFacts
+      ? new RunError(code, message, facts)
+      : new TabringError(code, message)
   error.name = name
   if (stack) error.stack = stack
   return error

@@ -1,6 +1,6 @@
 import { experiments, metaOf, parseTrainConfig } from '../../demos/experiments.ts'
 import type { Lobby, LobbyMember, RoomState } from '../../src/peer/room/messages.ts'
-import { removedBy, SignalError } from '../../src/peer/room/refusals.ts'
+import { SignalError } from '../../src/peer/room/refusals.ts'
 import type { TrainConfigInput } from '../../src/trainer/settings/config.ts'
 import type { StepParts } from '../../src/trainer/watch/run-events.ts'
 import { whyUnsaved } from '../../src/ui/settings/checkpoint-words.ts'
@@ -8,7 +8,7 @@ import { reduce } from '../../src/ui/state/reduce.ts'
 import { type Action, begin, type Snapshot } from '../../src/ui/state/snapshot.ts'
 import { stopReason } from '../../src/ui/state/stop-words.ts'
 import { troubleAhead, troubleOf } from '../../src/ui/state/trouble.ts'
-import { GpuError, PeerError, TabringError } from '../../src/util/errors.ts'
+import { type EndFacts, GpuError, PeerError, TabringError } from '../../src/util/errors.ts'
 import type { RunResult } from '../../src/worker/api.ts'
 import { makeSamples } from './step-samples.ts'
 import { defaultDraft } from './ui-with-experiments.ts'
@@ -354,10 +354,15 @@ export function makeResult(worldSize: number): RunResult {
   }
 }
 
-export function failed(count: number, code: TabringError['code'], text: string): Snapshot {
+export function failed(
+  count: number,
+  code: TabringError['code'],
+  text: string,
+  facts: EndFacts = {},
+): Snapshot {
   return play(
     training(count, 203),
-    { type: 'failed', code, text },
+    { type: 'failed', code, text, ...facts },
     { type: 'lobby', lobby: makeLobby(count, 'failed'), ownId: ids[0] },
   )
 }
@@ -419,11 +424,11 @@ export function makeStates(): Record<string, Snapshot> {
     "epoch 1: rank 1 (Ada's laptop) is gone: left. Start again without it, or once it is back."
   const noRoute =
     'none of 3 addresses here reaches one of 2 there (ICE failed). A firewall or NAT may be in between: use one network, or a TURN server (--ice-servers for the launcher or the server, or the option rtc).'
-  const unreachable = (code: string, text: string, own = 0) =>
+  const unreachable = (code: string, ranks: readonly number[], text: string, own = 0) =>
     play(
       assigned(3, own),
       { type: 'linked', peerRank: 1, kind: 'port' },
-      { type: 'failed', code, text },
+      { type: 'failed', code, ranks, text },
       { type: 'lobby', lobby: makeLobby(3, 'failed'), ownId: ids[own] },
     )
   return {
@@ -558,6 +563,7 @@ export function makeStates(): Record<string, Snapshot> {
       {
         type: 'failed',
         code: 'peer.unreachable',
+        ranks: [2],
         text: `link to rank 2 (${names[2]}): no connection: ${noRoute}`,
       },
     ),
@@ -685,15 +691,18 @@ export function makeStates(): Record<string, Snapshot> {
     ),
     'failed-unreachable': unreachable(
       'peer.unreachable',
+      [2],
       `link to rank 2 (${names[2]}): no connection: ${noRoute}`,
     ),
     'failed-unreachable-others': unreachable(
-      'peer.aborted',
+      'peer.unreachable',
+      [1, 2],
       `epoch 1: rank 1 (${names[1]}) lost its link to rank 2 (${names[2]}): no connection: ${noRoute}`,
     ),
     'failed-unreachable-guest': play(
       unreachable(
-        'peer.aborted',
+        'peer.late',
+        [2],
         `epoch 1: not every rank had its links within 20000 ms: missing rank 2 (${names[2]}). Check those tabs and start again.`,
         1,
       ),
@@ -702,12 +711,13 @@ export function makeStates(): Record<string, Snapshot> {
     'failed-removed': withoutMember(
       failed(
         3,
-        'peer.aborted',
-        `epoch 1: rank 2 (${names[2]}) is gone: ${removedBy(names[0])}. Start again without it, or once it is back.`,
+        'peer.removed',
+        `epoch 1: rank 2 (${names[2]}) is gone: removed by ${names[0]}. Start again without it, or once it is back.`,
+        { ranks: [2] },
       ),
       2,
     ),
-    removed: shut(troubleOf(new SignalError('removed', removedBy(names[0])))),
+    removed: shut(troubleOf(new SignalError('removed', `removed by ${names[0]}`, names[0]))),
     'failed-device': failed(
       3,
       'gpu.lost',

@@ -26,7 +26,7 @@
  * In code: (1) and the holding are receiver.ts, (2) is sender.ts and again, as a check, receiver.ts.
  */
 import type { Env } from '../../util/env.ts'
-import { type ErrorCode, PeerError } from '../../util/errors.ts'
+import { type ErrorCode, PeerError, RunError } from '../../util/errors.ts'
 import type { AlgorithmChoice } from '../algorithms/algorithm-choice.ts'
 import { type Algorithm, algorithms, type Operation } from '../algorithms/operations.ts'
 import type { Plan } from '../algorithms/plan.ts'
@@ -361,7 +361,9 @@ export class Collectives {
   }
 
   private lost({ peerRank }: Session, end: LinkEnd): PeerError {
-    return new PeerError('peer.lost', lostText(this.options.rank, peerRank, end))
+    return new RunError('peer.lost', lostText(this.options.rank, peerRank, end), {
+      ranks: [peerRank],
+    })
   }
 
   private timeout(run: Run, waitedMs: number): PeerError {

@@ -10,7 +10,7 @@
  *
  * That a rank is lost comes first, and the operation behind it: rank 0 lost rank 1: it left (...). ... (allReduce #4 bucket 0)
  */
-import { type ErrorCode, errorCodes, PeerError } from '../../util/errors.ts'
+import { type ErrorCode, endFactsOf, errorCodes, PeerError, RunError } from '../../util/errors.ts'
 import type { LinkEnd } from '../link/link.ts'
 import type { AbortRecord } from '../link/wire.ts'
 
@@ -19,15 +19,23 @@ export function recordOf(error: PeerError, origin: number, epoch: number): Abort
   const text = withoutEpoch(error.message, epoch)
   return {
     origin,
+    lost: endFactsOf(error).ranks?.[0] ?? null,
     code: error.code,
     text: /\brank \d/.test(text) ? text : `rank ${origin}: ${text}`,
   }
 }
 
+/** What the room's server alone says: no rank can have it said in its name. */
+const ofServer: readonly string[] = ['peer.removed', 'peer.late'] satisfies ErrorCode[]
+
 /** What ended the epoch, as the group reports it. */
 export function epochError(record: AbortRecord, cause?: PeerError): PeerError {
-  const code = Object.hasOwn(errorCodes, record.code) ? (record.code as ErrorCode) : 'peer.aborted'
-  return new PeerError(code, record.text, { cause })
+  const isTaken = Object.hasOwn(errorCodes, record.code) && !ofServer.includes(record.code)
+  const code = isTaken ? (record.code as ErrorCode) : 'peer.aborted'
+  const { lost, text } = record
+  return lost === null
+    ? new PeerError(code, text, { cause })
+    : new RunError(code, text, { ranks: [lost] }, { cause })
 }
 
 /** What ended the epoch, as the collective `name` reports it; `cause` is the group's error. */

@@ -209,7 +209,7 @@ export class Membership {
     if (this.isDestroyed) return
     this.isDestroyed = true
     const text = `rank ${this.rank} left: ${detail}.`
-    const record: AbortRecord = { origin: this.rank, code: 'peer.aborted', text }
+    const record: AbortRecord = { origin: this.rank, lost: null, code: 'peer.aborted', text }
     this.collectives.close(record, epochError(record))
     this.peers.close(detail)
     this.onleft?.()

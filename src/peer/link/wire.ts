@@ -3,7 +3,7 @@
  *
  *     bytes   field     type  meaning
  *     0       magic     u8    0x54
- *     1       version   u8    5
+ *     1       version   u8    6
  *     2       type      u8    FrameType
  *     3       kind      u8    START, DATA: operation (low 4 bits) and element type (high 4 bits)
  *     4-7     epoch     u32   membership of the group this frame belongs to
@@ -41,7 +41,7 @@ const typeNames = Object.keys(FrameType) as FrameTypeName[]
 const lastType = FrameType.bye
 
 export const wireMagic = 0x54
-export const wireVersion = 5
+export const wireVersion = 6
 
 /** The one list from which every offset follows; see the table above. */
 const layout = [
@@ -288,38 +288,46 @@ export function decodeFingerprint(payload: Uint8Array): Fingerprint {
   }
 }
 
-/** ABORT payload: who ended the epoch, the error's code, and its text for people. */
+/** ABORT payload: who ended the epoch, which rank is lost (null: none), the error's code, and its text for people. */
 export interface AbortRecord {
   origin: number
+  lost: number | null
   code: string
   text: string
 }
 
 const maxAbortTextBytes = 4096
+const abortHeadBytes = 12
+const noRank = 0xffffffff
 
 export function encodeAbort(record: AbortRecord): Uint8Array {
   const code = new TextEncoder().encode(record.code)
   const text = new TextEncoder().encode(record.text).subarray(0, maxAbortTextBytes)
-  const payload = new Uint8Array(8 + code.length + text.length)
+  const payload = new Uint8Array(abortHeadBytes + code.length + text.length)
   put32(payload, 0, record.origin)
-  put32(payload, 4, code.length)
-  payload.set(code, 8)
-  payload.set(text, 8 + code.length)
+  put32(payload, 4, record.lost ?? noRank)
+  put32(payload, 8, code.length)
+  payload.set(code, abortHeadBytes)
+  payload.set(text, abortHeadBytes + code.length)
   return payload
 }
 
 /** errors: `peer.protocol` for a payload that is too short or too long. */
 export function decodeAbort(payload: Uint8Array): AbortRecord {
-  if (payload.length < 8 || payload.length > maxAbortTextBytes + 256)
-    throw bad(`an ABORT payload of 8 to ${maxAbortTextBytes + 256} bytes`, `${payload.length}`)
-  const codeBytes = get32(payload, 4)
-  if (codeBytes > payload.length - 8)
-    throw bad(`an ABORT code of at most ${payload.length - 8} bytes`, `${codeBytes}`)
+  const mostBytes = maxAbortTextBytes + 256
+  if (payload.length < abortHeadBytes || payload.length > mostBytes)
+    throw bad(`an ABORT payload of ${abortHeadBytes} to ${mostBytes} bytes`, `${payload.length}`)
+  const lost = get32(payload, 4)
+  const codeBytes = get32(payload, 8)
+  const textAt = abortHeadBytes + codeBytes
+  if (textAt > payload.length)
+    throw bad(`an ABORT code of at most ${payload.length - abortHeadBytes} bytes`, `${codeBytes}`)
   const text = new TextDecoder()
   return {
     origin: get32(payload, 0),
-    code: text.decode(payload.subarray(8, 8 + codeBytes)),
-    text: text.decode(payload.subarray(8 + codeBytes)),
+    lost: lost === noRank ? null : lost,
+    code: text.decode(payload.subarray(abortHeadBytes, textAt)),
+    text: text.decode(payload.subarray(textAt)),
   }
 }
 

@@ -57,7 +57,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
-export const protocolVersion = 12
+export const protocolVersion = 13
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
@@ -395,6 +395,16 @@ export type MessageOf<T extends ClientMessage['type']> = Extract<ClientMessage, 
 export const roomStates = ['lobby', 'assigned', 'running', 'finished', 'failed'] as const
 export type RoomState = (typeof roomStates)[number]
 
+/** Why the server ends an epoch. */
+const abortCodes = [
+  'peer.aborted',
+  'peer.lost',
+  'peer.removed',
+  'peer.late',
+  'peer.unreachable',
+] as const
+export type AbortCode = (typeof abortCodes)[number]
+
 const lobbyMemberSchema = v.object({
   ...infoEntries,
   id: memberIdSchema,
@@ -476,8 +486,12 @@ export const serverMessageSchema = v.variant('type', [
   v.object({
     type: v.literal('abort'),
     epoch: epochSchema,
-    /** The rank that the run failed by, where there is one. */
-    rank: v.nullable(rankSchema),
+    /** Set by the server alone: what a member says in its own `abort` is text, and the code is then `peer.aborted`. */
+    code: v.picklist(abortCodes),
+    /** The ranks that it is about: that aborted, is gone or removed, were late, or have no link to each other. */
+    ranks: v.pipe(v.array(rankSchema), v.maxLength(limits.membersPerRoom)),
+    /** To a newcomer: the run continues without it, and links it `again` once it is heard, or not any more. */
+    leftOut: v.optional(v.picklist(['again', 'barred'])),
     text: v.string(),
   }),
   v.object({ type: v.literal('finished'), epoch: epochSchema }),
@@ -507,6 +521,8 @@ export const serverMessageSchema = v.variant('type', [
     type: v.literal('error'),
     code: v.picklist(refusals),
     text: v.string(),
+    /** With `removed`: the name of the host that did it. */
+    by: v.optional(v.string()),
     /** The type of the message that was refused, where there was one. */
     about: v.nullable(v.string()),
     /** The number of the store call that was refused, where it was one. */
@@ -516,6 +532,7 @@ export const serverMessageSchema = v.variant('type', [
   }),
 ])
 export type ServerMessage = v.InferOutput<typeof serverMessageSchema>
+export type Abort = Omit<Extract<ServerMessage, { type: 'abort' }>, 'type'>
 export type Assignment = Omit<Extract<ServerMessage, { type: 'assign' }>, 'type'>
 export type Lobby = Omit<Extract<ServerMessage, { type: 'lobby' }>, 'type'>
 

@@ -1,4 +1,4 @@
-import { PeerError } from '../../util/errors.ts'
+import { type EndFacts, type ErrorCode, PeerError, RunError } from '../../util/errors.ts'
 
 export const refusals = [
   'bad-message',
@@ -36,39 +36,33 @@ export const refusals = [
 /** Why the signaling server refused a request. */
 export type Refusal = (typeof refusals)[number]
 
-/** Of a member that the maker took out of the room: what the server tells it and the others. */
-export const removedBy = (makerName: string): string => `${removalMark}${makerName}`
-const removalMark = 'removed by '
-
-/** Whether a text tells of a removal. */
-export const isRemoval = (text: string): boolean => text.includes(removalMark)
-
-/** Who removed this tab, from what the server told it. */
-export const removerIn = (text: string): string =>
-  text.slice(text.indexOf(removalMark) + removalMark.length)
-
-/** What the server tells a tab that an elastic run leaves out. */
-export const leftOutBecause = (why: string): string => `${leftOutMark}${why}`
-const leftOutMark = 'the run continues without this tab: '
-
-/** Whether a text tells of a tab that an elastic run leaves out. */
-export const isLeftOut = (text: string): boolean => text.includes(leftOutMark)
-
-/** What the server tells of ranks and newcomers that could not be linked in time begins so. */
-export const lateMark = 'not every rank had its links'
-
 /** Thrown if the signaling server refuses a request. */
 export class SignalError extends PeerError {
   /** The server's reason. */
   readonly refusal: Refusal
-  constructor(refusal: Refusal, text: string) {
+  constructor(
+    refusal: Refusal,
+    text: string,
+    /** The name of who removed this tab, with `removed`. */
+    readonly by = '',
+  ) {
     super('signal.refused', `signaling: ${refusal}: ${text}`)
     this.refusal = refusal
   }
 }
 
-/** The rank that a failure says is gone or lost; null for none. */
-export function lostRankIn(text: string): number | null {
-  const named = /\brank (\d+) \(.*?\) is gone|\blost rank (\d+)/.exec(text)
-  return named && Number(named[1] ?? named[2])
+/** The error of a tab that an elastic run leaves out: it joins `again`, over other links, or is `barred`. */
+export const leftOutError = (
+  code: ErrorCode,
+  why: string,
+  leftOut: NonNullable<EndFacts['leftOut']> = 'again',
+): RunError => new RunError(code, leftOutText(why), { leftOut })
+
+/** Text for people; that a tab is left out stands in `EndFacts`. */
+export const leftOutText = (why: string): string => `the run continues without this tab: ${why}`
+
+/** The error that the server's `abort` stands for. */
+export const abortError = (abort: EndFacts & { code: ErrorCode; text: string }): RunError => {
+  const { code, text, ranks, leftOut } = abort
+  return new RunError(code, text, { ranks, leftOut })
 }

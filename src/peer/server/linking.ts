@@ -11,7 +11,7 @@ import type {
   MessageOf,
   ServerMessage,
 } from '../room/messages.ts'
-import { lateMark, type Refusal } from '../room/refusals.ts'
+import type { Refusal } from '../room/refusals.ts'
 import type { TokenBucket } from '../room/token-bucket.ts'
 import { planLinks } from '../room/topology.ts'
 
@@ -30,6 +30,9 @@ export interface Member {
   /** Key of the elastic run that it has said `out` of, until it is linked again: what was decided before may still name it. */
   outOf?: string | undefined
 }
+
+/** How a member went: by its own bye or removed by the maker, by a refusal that closed its connection, or that just ended. */
+export type Going = 'left' | 'removed' | 'refused' | 'ended'
 
 /** What a run needs of its room. */
 export interface RunRoom {
@@ -163,7 +166,7 @@ export class Linking {
 
   lateText(): string {
     const names = this.late.map((at) => this.nameOf(at)).join(', ')
-    return `${lateMark} within ${this.readyMs} ms: missing ${names}.`
+    return `not every rank had its links within ${this.readyMs} ms: missing ${names}.`
   }
 
   downText(at: number, { peerRank, text }: MessageOf<'linkDown'>): string {

@@ -1,8 +1,11 @@
 import { withoutEpoch } from '../collective/failure.ts'
 import { meshLimit } from '../room/edges.ts'
-import type { JsonValue, MessageOf } from '../room/messages.ts'
-import { lateMark, leftOutBecause } from '../room/refusals.ts'
+import type { Abort, JsonValue, MessageOf } from '../room/messages.ts'
+import { leftOutText } from '../room/refusals.ts'
 import { Linking, type Member, planFor, type RunRoom } from './linking.ts'
+
+type Failure = Pick<Abort, 'code' | 'ranks' | 'leftOut'>
+const noFailure: Failure = { code: 'peer.aborted', ranks: [] }
 
 /** What newcomers need of the run that they come to. */
 export interface BegunRun {
@@ -134,9 +137,9 @@ export class Newcomers {
         if (!linking.places[peerRank].isOut) {
           const newcomer = Math.max(at, peerRank)
           // Links to one that was a rank have worked before.
-          if (linking.places[newcomer].member.outOf === this.run.key)
-            this.leaveOut(newcomer, `${lateMark}: ${why}`, this.silent)
-          else this.leaveOut(newcomer, why, this.barred)
+          const was = linking.places[newcomer].member.outOf === this.run.key
+          const failure: Failure = { code: 'peer.unreachable', ranks: [at, peerRank] }
+          this.leaveOut(newcomer, why, failure, was ? 'again' : 'barred')
         }
         this.settle(why)
         return true
@@ -144,7 +147,7 @@ export class Newcomers {
       case 'abort': {
         if (!this.isNewcomer(at)) return false
         const why = withoutEpoch(message.text, message.epoch)
-        this.leaveOut(at, why, this.barred)
+        this.leaveOut(at, why, { code: 'peer.aborted', ranks: [at] }, 'barred')
         if (this.isOn) this.settle(why)
         else this.run.failed(member)
         return true
@@ -161,20 +164,21 @@ export class Newcomers {
     const isRankLate = late.some((at) => !this.isNewcomer(at))
     for (const [at, { isOut }] of places.entries())
       if (this.isNewcomer(at) && !isOut && (isRankLate || late.includes(at)))
-        this.leaveOut(at, why, this.silent)
+        this.leaveOut(at, why, { code: 'peer.late', ranks: late }, 'again')
     this.settle(why)
   }
 
-  private leaveOut(at: number, why: string, outside: Set<string>): void {
+  private leaveOut(at: number, why: string, failure: Failure, leftOut: 'again' | 'barred'): void {
+    const outside = leftOut === 'again' ? this.silent : this.barred
     outside.add(this.linking!.places[at].member.id)
-    this.drop(at, leftOutBecause(why))
+    this.drop(at, leftOutText(why), { ...failure, leftOut })
   }
 
-  private drop(at: number, text: string): void {
+  private drop(at: number, text: string, failure: Failure = noFailure): void {
     const { places, epoch } = this.linking!
     places[at].isOut = true
     const whole = `epoch ${epoch}: ${text}`
-    this.run.room.send(places[at].member, { type: 'abort', epoch, rank: null, text: whole })
+    this.run.room.send(places[at].member, { type: 'abort', epoch, ...failure, text: whole })
   }
 
   /** The linking is over once no newcomer is left, or all that are left are ready. */
@@ -191,7 +195,7 @@ export class Newcomers {
       return
     }
     const text = `epoch ${epoch}: no newcomer is left: ${why}`
-    this.linking!.send({ type: 'abort', epoch, rank: null, text })
+    this.linking!.send({ type: 'abort', epoch, ...noFailure, text })
     this.changed()
   }
 

@@ -14,8 +14,8 @@ import {
 import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 import { AddressBuckets } from './address-buckets.ts'
-import { type Member, withoutRelay } from './linking.ts'
-import { type Going, Room } from './room.ts'
+import { type Going, type Member, withoutRelay } from './linking.ts'
+import { Room } from './room.ts'
 import type { RelaySockets } from './room-relay.ts'
 
 export type { Limits } from '../room/messages.ts'
@@ -331,9 +331,9 @@ export class Rendezvous {
         const refused = this.connections.get(id)
         if (refused) this.refuse(refused, ...why)
       },
-      dismiss: (id, code, text) => {
+      dismiss: (id, code, text, by) => {
         const dismissed = this.connections.get(id)
-        if (dismissed) this.end(dismissed, code, text, null, text)
+        if (dismissed) this.end(dismissed, code, text, null, text, by)
       },
       held: this.held,
       iceServers: (id) => this.iceServers(id),
@@ -525,8 +525,9 @@ export class Rendezvous {
     text: string,
     about: ClientMessage['type'] | null,
     why: string,
+    by?: string,
   ): void {
-    this.send(connection.id, { type: 'error', code, text, about, isFatal: true })
+    this.send(connection.id, { type: 'error', code, text, by, about, isFatal: true })
     // Not an accident of the network: a rank that is thrown out of a run is gone, not detached.
     this.leave(connection, why, code === 'removed' ? 'removed' : 'refused')
     this.host.close(connection.id, text)

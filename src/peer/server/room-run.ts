@@ -1,6 +1,7 @@
 import { toHex } from '../../util/env.ts'
 import { without, withoutEpoch } from '../collective/failure.ts'
 import type {
+  AbortCode,
   Again,
   JsonValue,
   MessageOf,
@@ -9,7 +10,7 @@ import type {
   ServerMessage,
 } from '../room/messages.ts'
 import { Halves } from './halves.ts'
-import { Linking, type LinkPlan, type Member, type RunRoom } from './linking.ts'
+import { type Going, Linking, type LinkPlan, type Member, type RunRoom } from './linking.ts'
 import { Newcomers } from './newcomers.ts'
 
 /** What names its epoch, and what else a member may say. */
@@ -130,7 +131,11 @@ export class RoomRun {
     const linking = new Linking(room, epoch, ranks, links, room.limits.readyMs, elastic)
     this.linking = linking
     this.cancelTimer = room.env.after(linking.readyMs, () =>
-      this.fail(linking.late[0], `${linking.lateText()} Check those tabs and start again.`),
+      this.fail(
+        'peer.late',
+        linking.late,
+        `${linking.lateText()} Check those tabs and start again.`,
+      ),
     )
     room.changed()
   }
@@ -172,10 +177,10 @@ export class RoomRun {
     this.elastic?.newcomers.heard(member)
   }
 
-  /** A member is not in the room any more: it has left, or its connection has ended. `text` says why. */
-  memberWent(member: Member, text: string, hasLeft: boolean): void {
+  /** A member is not in the room any more: it has left, the maker has removed it, or its connection has ended. `text` says why. */
+  memberWent(member: Member, text: string, how: Going): void {
     if (this.elastic) {
-      if (hasLeft) this.withoutRank(member)
+      if (how === 'left' || how === 'removed') this.withoutRank(member)
       this.setRanks()
       return
     }
@@ -184,7 +189,12 @@ export class RoomRun {
     if (!this.isOwed(member)) this.finishIfDone()
     else {
       const who = this.nameOf(rank)
-      this.fail(rank, `${who} is gone: ${text}. Start again without it, or once it is back.`)
+      const code = how === 'removed' ? 'peer.removed' : 'peer.lost'
+      this.fail(
+        code,
+        [rank],
+        `${who} is gone: ${text}. Start again without it, or once it is back.`,
+      )
     }
   }
 
@@ -214,7 +224,7 @@ export class RoomRun {
     else if (type === 'abort') {
       const text = withoutEpoch(message.text, epoch)
       const why = without(`rank ${rank} `, text)
-      this.fail(rank, `${this.nameOf(rank)}${why === text ? ':' : ''} ${why}`)
+      this.fail('peer.aborted', [rank], `${this.nameOf(rank)}${why === text ? ':' : ''} ${why}`)
     } else if (type === 'done') this.takeDone(member)
     else if (type === 'signal') linking!.passBox(place, message)
     else if (type === 'linkDown') this.linkDown(linking!, place, message)
@@ -264,7 +274,12 @@ export class RoomRun {
     const { peerRank } = message
     if (!linking.hasLink(at, peerRank, 'linkDown') || this.elastic) return
     // A rank that is done may go: what it owed the others has been sent.
-    if (!this.done.has(this.ranks[peerRank].id)) this.fail(peerRank, linking.downText(at, message))
+    const { id, connectionId } = this.ranks[peerRank]
+    if (this.done.has(id)) return
+    const text = linking.downText(at, message)
+    if (this.state === 'assigned') this.fail('peer.unreachable', [at, peerRank], text)
+    // Where both are here, neither may be lost.
+    else this.fail('peer.lost', connectionId === null ? [peerRank] : [], text)
   }
 
   // --- an elastic run ---
@@ -411,9 +426,9 @@ export class RoomRun {
       this.end('finished', { type: 'finished', epoch: this.first })
   }
 
-  private fail(rank: number, text: string): void {
+  private fail(code: AbortCode, ranks: number[], text: string): void {
     const { first: epoch } = this
-    this.end('failed', { type: 'abort', epoch, rank, text: `epoch ${epoch}: ${text}` })
+    this.end('failed', { type: 'abort', epoch, code, ranks, text: `epoch ${epoch}: ${text}` })
   }
 
   private end(state: 'finished' | 'failed', words: ServerMessage | null): void {
@@ -427,7 +442,7 @@ export class RoomRun {
     for (const member of elastic ? room.members() : []) {
       if (member.cameInRun === key) member.cameInRun = undefined
       if (elastic!.outside.has(member.id))
-        room.send(member, { type: 'abort', epoch, rank: null, text })
+        room.send(member, { type: 'abort', epoch, code: 'peer.aborted', ranks: [], text })
     }
     this.state = state
     this.clear()

@@ -9,10 +9,10 @@ import type {
   MessageOf,
   ServerMessage,
 } from '../room/messages.ts'
-import { type Refusal, removedBy } from '../room/refusals.ts'
+import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 import { ringNeighbours } from '../room/topology.ts'
-import { type Member, planFor } from './linking.ts'
+import { type Going, type Member, planFor } from './linking.ts'
 import { type RelaySockets, RoomRelay } from './room-relay.ts'
 import { RoomRun, type RunMessage } from './room-run.ts'
 import { RoomStore } from './room-store.ts'
@@ -31,8 +31,8 @@ export interface RoomHost {
     isFatal?: boolean,
     call?: number,
   ): void
-  /** Sends a member this text and ends its connection; it leaves the room with the text as its reason. */
-  dismiss(connectionId: string, code: 'removed' | 'idle', text: string): void
+  /** Sends a member this text, and the name of who removed it, and ends its connection; it leaves the room with the text as its reason. */
+  dismiss(connectionId: string, code: 'removed' | 'idle', text: string, by?: string): void
   /** What the stores of all rooms hold together. */
   readonly held: { sizeBytes: number }
   /** For the links of one connection, with credentials that are fresh. */
@@ -44,9 +44,6 @@ export interface RoomHost {
 export type RoomMessage =
   | MessageOf<'update' | 'propose' | 'handOver' | 'remove' | 'reach' | 'start'>
   | RunMessage
-
-/** How a member went: by its own bye or removed by the maker, by a refusal that closed its connection, or that just ended. */
-export type Going = 'left' | 'removed' | 'refused' | 'ended'
 
 /**
  * One room: its members, its runs (room-run.ts), its store, the guests who are here for the store alone, and its relay, if the server has one.
@@ -234,7 +231,7 @@ export class Room {
         const isCertain = hasLeft && !run.isElsewhere(one)
         this.send(one, { type: 'gone', ...news, hasLeft: isCertain })
       }
-      run.memberWent(member, text, hasLeft || how === 'removed')
+      run.memberWent(member, text, how)
       this.giveBack()
     }
     this.lobbyChanged()
@@ -336,11 +333,12 @@ export class Room {
     if (!this.isFromMaker(maker, 'remove', 'remove a member')) return
     const member = this.otherMember(maker, id, 'remove')
     if (!member) return
-    const text = removedBy(maker.info.name)
+    const { name } = maker.info
+    const text = `removed by ${name}`
     // It may come back, but not as the maker, unless it was that before this one.
     const ownClaim = this.claims.indexOf(maker.token ?? '')
     this.claims = this.claims.filter((claim, at) => at <= ownClaim || claim !== member.token)
-    if (member.connectionId !== null) this.host.dismiss(member.connectionId, 'removed', text)
+    if (member.connectionId !== null) this.host.dismiss(member.connectionId, 'removed', text, name)
     else this.remove(member, text, 'removed')
   }
 

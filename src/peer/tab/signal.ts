@@ -1,6 +1,7 @@
 import { messageOf, type PeerError } from '../../util/errors.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import {
+  type Abort,
   type Assignment,
   type JsonValue,
   type Lobby,
@@ -25,7 +26,7 @@ export interface SignalEvents {
   reach: { from: string; data: unknown }
   start: { epoch: number; settings: JsonValue }
   /** The epoch has failed, and why. */
-  abort: { epoch: number; rank: number | null; text: string }
+  abort: Abort
   finished: { epoch: number }
   /** To `half`: who asked first; null where the server cannot know. */
   half: { key: string; ballot: number; first: readonly string[] | null }

@@ -2,8 +2,7 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { nonGroupMember } from '../../peer/group/non-group-member.ts'
-import { leftOutBecause } from '../../peer/room/refusals.ts'
-import { PeerError } from '../../util/errors.ts'
+import { leftOutError } from '../../peer/room/refusals.ts'
 import type { KeptState, KeptStates } from '../saves/kept-state.ts'
 import { packState, unpackState } from '../saves/packed-state.ts'
 import { hashOfState } from '../saves/state-hash.ts'
@@ -114,11 +113,9 @@ async function sendState(
   const late = new Promise<never>((_, reject) => {
     const cancel = ranks.env.after(limitMs, () =>
       reject(
-        new PeerError(
+        leftOutError(
           'peer.timeout',
-          leftOutBecause(
-            `${doneBytes} of ${sizeBytes} bytes of its state came within ${limitMs / 1000} s. Check the connection of this tab.`,
-          ),
+          `${doneBytes} of ${sizeBytes} bytes of its state came within ${limitMs / 1000} s. Check the connection of this tab.`,
         ),
       ),
     )

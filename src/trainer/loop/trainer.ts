@@ -5,7 +5,7 @@ import type { TuneStore } from '../../kernels/tune.ts'
 import type { StateDict } from '../../nn/module.ts'
 import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
-import { PeerError, TabringError } from '../../util/errors.ts'
+import { endFactsOf, PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { isDiverged } from '../exact/step-label.ts'
 import {
@@ -142,8 +142,10 @@ export class Trainer {
     const regroupHere = async (ended: ProcessGroup) => {
       const { error } = ended
       const hasOtherRanks = isElastic && !isLoss(error)
-      if (hasOtherRanks && error && !isDiverged(error))
-        options.onEvent({ event: 'lost', text: error.message, rank: ended.rank })
+      if (hasOtherRanks && error && !isDiverged(error)) {
+        const who = endFactsOf(error).ranks?.[0] ?? null
+        options.onEvent({ event: 'lost', text: error.message, who, rank: ended.rank })
+      }
       // What is asked for from now on is for the step after.
       this.#loop.isRegroupAsked = false
       this.#group = await regroup!(ended)

@@ -131,8 +131,8 @@ export type RunEvent =
       proof: BitProof
       rank: number
     }
-  /** An elastic run has lost a rank and waits for its next group; `text` says which one, and why. */
-  | { event: 'lost'; text: string; rank: number }
+  /** An elastic run has lost a rank, `who`, where that is known, and waits for its next group; `text` says why. */
+  | { event: 'lost'; text: string; who: number | null; rank: number }
   /** An elastic run continues after that step in another group: ranks were lost, or have come. Told by every rank. */
   | { event: 'regrouped'; step: number; worldSize: number; rank: number }
   | {

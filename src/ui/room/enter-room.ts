@@ -3,7 +3,7 @@ import { SignalError } from '../../peer/room/refusals.ts'
 import type { RoomLink } from '../../peer/room/secret.ts'
 import { givenData } from '../../trainer/settings/config.ts'
 import { toHex } from '../../util/env.ts'
-import { messageOf } from '../../util/errors.ts'
+import { endFactsOf, messageOf } from '../../util/errors.ts'
 import { exportTrace, isTracing } from '../../util/spans.ts'
 import type { StartWorker } from '../../worker/page/client.ts'
 import {
@@ -84,6 +84,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       dispatch({ type: 'event', event, atMs })
       if (event.event === 'resumed' && isMaker(store.snapshot)) showInAddress()
     },
+    onReason: (error) => dispatch(failed('reason', error)),
     onEnd: (end) => {
       for (const action of endActions(end)) dispatch(action)
       propose()
@@ -268,8 +269,12 @@ function endActions(end: RunEnd): Action[] {
   if (end.ok) {
     return [{ type: 'finished', result: end.result, bytesSent: bytesSentIn(end) }]
   }
-  const code = 'code' in end.error ? String(end.error.code) : ''
-  return [{ type: 'failed', code, text: end.error.message }]
+  return [failed('failed', end.error)]
+}
+
+const failed = (type: 'failed' | 'reason', error: Error): Action => {
+  const code = 'code' in error ? String(error.code) : ''
+  return { type, code, text: error.message, ...endFactsOf(error) }
 }
 
 const bound = (store: Store) => ({ dispatch: (action: Action) => store.dispatch(action) })

@@ -1,11 +1,10 @@
 import { memberOf } from '../../peer/room/lives.ts'
 import type { Assignment } from '../../peer/room/messages.ts'
-import { lostRankIn } from '../../peer/room/refusals.ts'
 import type { StepParts } from '../../trainer/watch/run-events.ts'
 import type { RunEvent } from '../../worker/api.ts'
 import { append, last } from '../parts/series.ts'
 import { addMark, markOf } from './marks.ts'
-import type { Run } from './run.ts'
+import type { Failure, Run, RunEnding } from './run.ts'
 import { rankName } from './run-facts.ts'
 import type { Action } from './snapshot.ts'
 import { isStop } from './stop-words.ts'
@@ -21,6 +20,7 @@ export type RunAction = Extract<
       | 'event'
       | 'finished'
       | 'failed'
+      | 'reason'
       | 'stopping'
       | 'stepping'
       | 'download'
@@ -35,6 +35,11 @@ export function reduceRun(run: Run, action: RunAction): Run {
     return action.type === 'saving'
       ? withSaving(run, action)
       : { ...run, download: action.download }
+  }
+  if (action.type === 'reason') {
+    // The ranks told only that one was lost.
+    const isSame = run.end?.kind === 'failed' && run.end.code.startsWith('peer.')
+    return isSame ? { ...run, lost: [], end: endedBy(action) } : run
   }
   if (run.end) return run // the first end is the one shown; what comes late belongs to no run
   switch (action.type) {
@@ -58,11 +63,14 @@ export function reduceRun(run: Run, action: RunAction): Run {
         step: action.result.steps,
         end: { kind: 'finished', result: action.result, bytesSent: action.bytesSent },
       }
-    case 'failed': {
-      const { code, text } = action
-      return { ...run, end: { kind: isStop(text) ? 'stopped' : 'failed', code, text } }
-    }
+    case 'failed':
+      return { ...run, end: endedBy(action) }
   }
+}
+
+function endedBy({ type: _, ...failure }: Extract<RunAction, Failure>): RunEnding {
+  const { code, text } = failure
+  return { ...failure, kind: code === 'peer.aborted' && isStop(text) ? 'stopped' : 'failed' }
 }
 
 /** The run in the group in which it continues. */
@@ -157,8 +165,9 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       }
     case 'lost': {
       // The page hears of the next group before it has begun, and that numbers its ranks in another way.
-      const rank = lostRankIn(event.text)
-      return { ...run, lostName: rank === null ? 'a rank' : rankName(run, rank), given: null }
+      const { who } = event
+      const isKnown = who !== null && who < run.members.length
+      return { ...run, lostName: isKnown ? rankName(run, who) : 'a rank', given: null }
     }
     case 'undecided':
       return {

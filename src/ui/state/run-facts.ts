@@ -1,4 +1,3 @@
-import { lostRankIn } from '../../peer/room/refusals.ts'
 import type { Run } from './run.ts'
 import type { Snapshot } from './snapshot.ts'
 
@@ -34,7 +33,8 @@ export const rankName = ({ members }: Run, rank: number): string =>
 /** Ranks that this tab had no link to yet when the run ended because one could not be reached. */
 export function unreachedRanks({ run }: Snapshot): readonly number[] {
   if (run?.end?.kind !== 'failed' || run.end.code !== 'peer.unreachable') return []
-  return run.peers.filter((rank) => !(rank in run.ways))
+  const { ranks } = run.end
+  return run.peers.filter((rank) => !(rank in run.ways) && (!ranks || ranks.includes(rank)))
 }
 
 /** Ranks that a run in hand has lost, or that ended it by going; who leaves behind its end is none of them. */
@@ -52,11 +52,12 @@ function outsideRanks({ run, lobby }: Snapshot): readonly number[] {
   })
 }
 
-/** The ranks that an end by the others' fault is due to: those that its text names, else, as the room tells it, who is not there any more. */
+/** The ranks that an end by the others' fault is due to: those that are told lost, else, as the room tells it, who is not there any more. */
 export function lostRanks(snapshot: Snapshot): readonly number[] {
   const { run } = snapshot
   if (!run?.end || run.end.kind === 'finished' || !run.end.code.startsWith('peer.')) return []
-  const named = lostRankIn(run.end.text)
-  if (named === null) return outsideRanks(snapshot)
-  return named < run.members.length ? [named] : []
+  const { code, ranks = [] } = run.end
+  const isOfLost = code === 'peer.lost' || code === 'peer.removed'
+  if (!isOfLost || ranks.length === 0) return outsideRanks(snapshot)
+  return ranks.filter((rank) => rank < run.members.length)
 }

@@ -3,6 +3,7 @@ import type { TrainConfig } from '../../trainer/settings/config.ts'
 import type { RankPart, StepParts } from '../../trainer/watch/run-events.ts'
 import { RunLog } from '../../trainer/watch/run-log.ts'
 import type { StepSample } from '../../trainer/watch/step-sample.ts'
+import type { EndFacts } from '../../util/errors.ts'
 import type { RunResult } from '../../worker/api.ts'
 import { emptySeries, type Series } from '../parts/series.ts'
 
@@ -157,11 +158,13 @@ export type RunEnding =
       /** As the browser's data channels count, where there were some; else as the worker counts. */
       readonly bytesSent: number
     }
-  | {
-      readonly kind: 'stopped' | 'failed'
-      readonly code: string
-      readonly text: string
-    }
+  | (Failure & { readonly kind: 'stopped' | 'failed' })
+
+/** By what a run ended on this rank. */
+export interface Failure extends EndFacts {
+  readonly code: string
+  readonly text: string
+}
 
 export interface SavedCheckpoint {
   readonly step: number

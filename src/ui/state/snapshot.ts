@@ -16,7 +16,7 @@ import type {
 } from '../../worker/api.ts'
 import type { Draft, SettingKey } from '../settings/list.ts'
 import type { KeptRun, RunsAction } from './kept-runs.ts'
-import type { Download, Run, Saving } from './run.ts'
+import type { Download, Failure, Run, Saving } from './run.ts'
 import { noFacts } from './server-facts.ts'
 import type { Trouble } from './trouble.ts'
 
@@ -88,7 +88,7 @@ export type Action =
   | { type: 'config'; config: TrainConfig }
   | { type: 'event'; event: RunEvent; atMs: number }
   | { type: 'finished'; result: RunResult; bytesSent: number }
-  | { type: 'failed'; code: string; text: string }
+  | ({ type: 'failed' | 'reason' } & Failure)
   | { type: 'stopping' }
   | { type: 'stepping'; isStepping: boolean }
   | { type: 'testLasts'; sinceMs: number }

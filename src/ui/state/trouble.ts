@@ -1,4 +1,4 @@
-import { removerIn, SignalError } from '../../peer/room/refusals.ts'
+import { SignalError } from '../../peer/room/refusals.ts'
 import { messageOf } from '../../util/errors.ts'
 
 /** Why this tab cannot take part, in words: what is wrong, and what to do about it. */
@@ -146,7 +146,7 @@ function refused(error: SignalError): Trouble {
     case 'removed': {
       const words = say(
         'You were removed from this room',
-        `${removerIn(error.message)}, the host, removed this tab.`,
+        `${error.by}, the host, removed this tab.`,
         'If that was a mistake, rejoin: the link still works, and this tab comes back as a new member.',
         'Or open a new room.',
       )

@@ -1,5 +1,4 @@
 import { meshLimit } from '../../peer/room/edges.ts'
-import { isLeftOut, lateMark } from '../../peer/room/refusals.ts'
 import { linkKind } from '../../peer/room/topology.ts'
 import { admits, isElasticOn, isWaitingForNext, ownMember } from './room-facts.ts'
 import type { Run } from './run.ts'
@@ -41,12 +40,8 @@ export function waitOf(snapshot: Snapshot): Wait | null {
 /** Of this tab's part in a run that continues without it; null where that says nothing of how it waits now. */
 function endOf({ end, joins }: Run): Extract<Wait, { is: 'barred' | 'again' }> | null {
   if (end?.kind !== 'failed') return null
-  const { code, text } = end
-  if (isLeftOut(text)) {
-    // The worker gives up its place, but not where it was put out. Of what the server says, only lateness passes.
-    const isAgain = code === 'peer.aborted' ? text.includes(lateMark) : code !== 'train.nan'
-    return { is: isAgain ? 'again' : 'barred', text }
-  }
+  const { code, text, leftOut } = end
+  if (leftOut) return { is: leftOut, text }
   // A rank that fails ends the run for all; a newcomer its own part alone.
   if (!joins || code === 'peer.aborted' || code === 'signal.lost') return null
   return { is: 'barred', text }

@@ -1,5 +1,4 @@
 import { meshLimit } from '../../peer/room/edges.ts'
-import { isLeftOut, isRemoval, lostRankIn } from '../../peer/room/refusals.ts'
 import {
   givenData,
   pipelinesOf,
@@ -98,7 +97,7 @@ export function statusOf(snapshot: Snapshot): Status {
       text: `It ended before this tab had joined it. ${next}`,
     }
   }
-  if (run?.end && isRemoval(run.end.text)) {
+  if (run?.end?.code === 'peer.removed') {
     const [gone] = goneRanks(snapshot)
     const who = gone === undefined ? 'A rank' : asSentence(rankName(run, gone))
     return {
@@ -385,7 +384,7 @@ const hasEndedBeforeJoin = ({ joins, end }: Run): boolean =>
   end?.kind === 'failed' &&
   ['peer.lost', 'peer.aborted'].includes(end.code) &&
   // Else it was left out before that, and the reason stays.
-  !(end.code === 'peer.aborted' && isLeftOut(end.text))
+  !(end.code === 'peer.aborted' && end.leftOut)
 
 /** Who can do what after a run. */
 function whatNext(snapshot: Snapshot): string {
@@ -405,11 +404,9 @@ function whatNext(snapshot: Snapshot): string {
 function lossWords(
   snapshot: Snapshot,
   run: Run,
-  { code, text }: { readonly code: string; readonly text: string },
+  { code }: { readonly code: string },
 ): string | null {
-  // The server tells the end of a run in words, and the ranks in a code.
-  const isLoss = code === 'peer.lost' || (code.startsWith('peer.') && lostRankIn(text) !== null)
-  if (!isLoss || goneRanks(snapshot).length === 0) return null
+  if (code !== 'peer.lost' || goneRanks(snapshot).length === 0) return null
   const when = run.step > 0 ? `at step ${run.step}` : 'before its first step'
   const next = isMaker(snapshot)
     ? 'Start again without it, or once it is back.'

@@ -1,9 +1,7 @@
 import { ringEdges } from '../../peer/room/edges.ts'
-import { lateMark } from '../../peer/room/refusals.ts'
 import { canFallBack } from '../../peer/room/topology.ts'
 import { checkedWithout, isMaker, isRoomOn } from '../state/room-facts.ts'
-import type { Run } from '../state/run.ts'
-import { rankName } from '../state/run-facts.ts'
+import type { Failure, Run } from '../state/run.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 
 /** What came between ranks that found no way to each other, for people: who, why, and whom to leave out. */
@@ -28,9 +26,8 @@ export function unreachedOf(snapshot: Snapshot): Unreached | null {
   }
   // Who joins a run gets the data and compiles while its links form.
   if (run.end?.kind !== 'failed' || (run.phase !== 'connect' && !run.joins)) return null
-  const { text: detail, code } = run.end
-  const parties = partiesOf(run, detail, code)
-  return parties && unreachedBy(snapshot, run.members, parties, detail)
+  const parties = partiesOf(run, run.end)
+  return parties && unreachedBy(snapshot, run.members, parties, run.end.text)
 }
 
 function unreachedBy(
@@ -90,25 +87,13 @@ function partiesAhead(snapshot: Snapshot): Parties | null {
   return fromOwn.length > 0 ? { ranks: fromOwn, is: 'own' } : { ranks: broken[0], is: 'pair' }
 }
 
-/** Who could not be reached, as the links and the room write it. */
-function partiesOf(run: Run, text: string, code: string): Parties | null {
-  const nameOf = (rank: number) => rankName(run, rank)
-  const ranks = run.members.map((_, rank) => rank)
-  for (const from of ranks) {
-    const start = `${nameOf(from)} lost its link to `
-    const to = ranks.find((rank) => text.includes(`${start}${nameOf(rank)}: `))
-    if (to === undefined) continue
-    const others = [from, to].filter((rank) => rank !== run.rank)
-    return { ranks: others, is: others.length === 2 ? 'pair' : 'own' }
-  }
-  const [, late] = text.split(lateMark)
-  if (late !== undefined) {
-    const found = ranks.filter((rank) => rank !== run.rank && late.includes(nameOf(rank)))
-    return found.length > 0 ? { ranks: found, is: 'late' } : null
-  }
-  if (code !== 'peer.unreachable') return null
-  const told = run.peers.filter((rank) => text.includes(`link to ${nameOf(rank)}`))
-  const others = told.length > 0 ? told : run.peers.filter((rank) => !(rank in run.ways))
+/** Who could not be reached, as this tab's links and the room tell it. */
+function partiesOf(run: Run, { code, ranks = [] }: Failure): Parties | null {
+  if (code !== 'peer.late' && code !== 'peer.unreachable') return null
+  const told = ranks.filter((rank) => rank !== run.rank && rank < run.members.length)
+  if (code === 'peer.late') return told.length > 0 ? { ranks: told, is: 'late' } : null
+  if (told.length > 0) return { ranks: told, is: told.length === 2 ? 'pair' : 'own' }
+  const others = run.peers.filter((rank) => !(rank in run.ways))
   return others.length > 0 ? { ranks: others, is: 'own' } : null
 }
 

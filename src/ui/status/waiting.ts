@@ -45,9 +45,10 @@ function barredStatus(snapshot: Snapshot, text: string): Status {
     const then = `Reload this tab once it can reach ${names}, or after ${names} left.`
     return { tone: 'bad', title, text: `${cause} ${without} ${then}` }
   }
+  const isPutOut = snapshot.run?.end?.kind === 'failed' && snapshot.run.end.code === 'train.nan'
   return {
     tone: 'bad',
-    title: 'This tab could not join',
+    title: isPutOut ? 'This tab was put out of the run' : 'This tab could not join',
     text: `${without} Reload this tab to try again.`,
     more: { summary: 'Error details', text: asSentence(inPageWords(text)) },
   }

@@ -5,10 +5,10 @@ import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { Link, LinkStats } from '../../peer/link/link.ts'
 import { meshLimit } from '../../peer/room/edges.ts'
 import { memberOf } from '../../peer/room/lives.ts'
-import { leftOutBecause } from '../../peer/room/refusals.ts'
+import { leftOutError } from '../../peer/room/refusals.ts'
 import type { RunEvent } from '../../trainer/watch/run-events.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
-import { PeerError, TabringError } from '../../util/errors.ts'
+import { PeerError, type TabringError } from '../../util/errors.ts'
 import { orAbort } from '../../util/or-abort.ts'
 import type { Admission, CrewPlace, Membership } from '../api.ts'
 
@@ -130,9 +130,7 @@ export class RunCrew {
     const { signal } = this.#options
     for (let planned = isPlanned; ; planned = false) {
       const roster = await orAbort(this.#crew.next(planned), signal).catch((error) => {
-        throw this.#out === undefined
-          ? error
-          : new PeerError('peer.lost', `${leftOutBecause(this.#out)}.`)
+        throw this.#out === undefined ? error : leftOutError('peer.lost', `${this.#out}.`)
       })
       const { ballot, members } = roster
       this.#rank = members.indexOf(this.#crew.self)
@@ -209,9 +207,9 @@ export class RunCrew {
     this.#crew.continueWithout()
   }
 
-  /** The error of a rank that has failed alone, which says so. */
+  /** The error of a rank that has failed alone, which says so. Where its values are to blame, another try would end in the same way. */
   failedAlone({ code, message }: TabringError): TabringError {
-    return new TabringError(code, leftOutBecause(message))
+    return leftOutError(code, message, code === 'train.nan' ? 'barred' : 'again')
   }
 
   /** Ends the run on all ranks, also while they form their next group. */

@@ -1,13 +1,14 @@
 import { channelTransport, type Transport } from '../../peer/link/channel-transport.ts'
 import { type LinkStats, sumStats } from '../../peer/link/link.ts'
 import type { AssignedLink, Assignment } from '../../peer/room/messages.ts'
+import { abortError } from '../../peer/room/refusals.ts'
 import { BothSides, wordIn } from '../../peer/tab/both-sides.ts'
 import type { LanedStats } from '../../peer/tab/laned-connection.ts'
 import { LateConnection } from '../../peer/tab/late-connection.ts'
 import type { LocalPair, LocalPorts } from '../../peer/tab/local-ports.ts'
 import type { SignalClient } from '../../peer/tab/signal.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
-import { messageOf, PeerError } from '../../util/errors.ts'
+import { messageOf, PeerError, RunError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 
 export interface FormLinksOptions {
@@ -110,9 +111,9 @@ export function formLinks(options: FormLinksOptions): RingLinks {
       isFinished = true // from now on neighbours close as they like
       for (const off of unsubscribe.splice(0)) off()
     }),
-    client.on('abort', ({ epoch: of, text }) => {
-      if (of !== epoch) return
-      interrupt(new PeerError('peer.aborted', text))
+    client.on('abort', (abort) => {
+      if (abort.epoch !== epoch) return
+      interrupt(abortError(abort))
       close()
     }),
   )
@@ -241,10 +242,10 @@ export function formLinks(options: FormLinksOptions): RingLinks {
         client.linkDown(epoch, link.peerRank, messageOf(thrown))
         // The server leaves the newcomer out.
         if (options.isForNewcomers) return
-        interrupt(thrown)
+        interrupt(unreachable(thrown, peerRank))
         close()
       }
-      throw thrown
+      throw unreachable(thrown, peerRank)
     }
   }
 
@@ -271,3 +272,9 @@ export function formLinks(options: FormLinksOptions): RingLinks {
   }
   return { connected, stats, close }
 }
+
+/** Which rank that was, for an error that says only that it cannot be reached. */
+const unreachable = (thrown: unknown, peerRank: number): unknown =>
+  thrown instanceof PeerError && thrown.code === 'peer.unreachable'
+    ? new RunError(thrown.code, thrown.message, { ranks: [peerRank] }, { cause: thrown })
+    : thrown

@@ -1,12 +1,25 @@
 import { sumStats } from '../../peer/link/link.ts'
 import { lifeOf, memberOf } from '../../peer/room/lives.ts'
-import type { AssignedLink, Assignment, JsonValue, RunNow } from '../../peer/room/messages.ts'
-import { isLeftOut, leftOutBecause } from '../../peer/room/refusals.ts'
+import type {
+  Abort,
+  AssignedLink,
+  Assignment,
+  JsonValue,
+  RunNow,
+} from '../../peer/room/messages.ts'
+import { abortError, leftOutError } from '../../peer/room/refusals.ts'
 import { machineKey, machinesOf } from '../../peer/room/topology.ts'
 import type { LocalPorts } from '../../peer/tab/local-ports.ts'
 import type { SignalClient } from '../../peer/tab/signal.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
-import { messageOf, PeerError, TabringError, toError } from '../../util/errors.ts'
+import {
+  endFactsOf,
+  messageOf,
+  PeerError,
+  type RunError,
+  TabringError,
+  toError,
+} from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 import type {
   CheckpointAddress,
@@ -33,6 +46,8 @@ export interface RunListener {
   onConfig?: (config: TrainConfig) => void
   /** `atMs`: when it happened, as Unix time. */
   onEvent?: (event: RunEvent, atMs: number) => void
+  /** Why the run ended, where the room says so only after the end. */
+  onReason?: (error: RunError) => void
 }
 
 /** What a run needs of its tab. */
@@ -114,8 +129,8 @@ export class MemberRun {
   #isDone = false
   /** When the server is asked again. */
   #asking: ReturnType<typeof setTimeout> | undefined
-  /** By which words the room's run was ended, until the worker has come to its end. */
-  #abortText: string | undefined
+  /** By what the room's run was ended, until the worker has come to its end. */
+  #aborted: RunError | undefined
   /** Tells of the run's good end, while the worker leaves it. */
   #endWell: (() => void) | undefined
   #isOver = false
@@ -178,9 +193,7 @@ export class MemberRun {
   #unlinked(thrown: unknown): Error {
     const error = toError(thrown)
     const isUnreachable = error instanceof PeerError && error.code === 'peer.unreachable'
-    return isUnreachable && this.former
-      ? new PeerError('peer.lost', leftOutBecause(error.message))
-      : error
+    return isUnreachable && this.former ? leftOutError('peer.lost', error.message) : error
   }
 
   /** Takes an assignment of this run: links to newcomers form, while ranks train on. False for one of another run. */
@@ -204,13 +217,17 @@ export class MemberRun {
   }
 
   /** The server has ended an epoch: the run, or the forming of links to newcomers. */
-  abort(epoch: number, text: string): void {
+  abort(abort: Abort): void {
+    const { epoch, text } = abort
     if (this.#drop(epoch)) return
     const { run = this.#first.epoch } = this.#first
     if (epoch !== run && epoch !== this.#first.epoch) return
-    this.#abortText = text
+    const error = abortError(abort)
+    this.#aborted = error
+    // The ranks may have been quicker to say that one is lost: only the room knows who removed it.
+    if (this.#isOver && error.code === 'peer.removed') this.#tab.listener.onReason?.(error)
     if (this.isRunning) this.#tab.compute.abort(text).catch(() => undefined)
-    else this.fail(new PeerError('peer.aborted', text))
+    else this.fail(error)
   }
 
   /** The connection to the server has ended: newcomers are linked without this tab. */
@@ -281,9 +298,9 @@ export class MemberRun {
   /** The room's next run begins, and the worker has not come to the end of this one: it ends here, in the words in which it was ended. */
   endBeforeNext(): void {
     this.#endWell?.()
-    if (this.isRunning && this.#abortText === undefined)
+    if (this.isRunning && !this.#aborted)
       this.#tab.compute.abort('Another run has started.', true).catch(() => undefined)
-    this.fail(new PeerError('peer.aborted', this.#abortText ?? 'Another run has started.'))
+    this.fail(this.#aborted ?? new PeerError('peer.aborted', 'Another run has started.'))
   }
 
   /** Ends the run on this rank, once, with the first error. An error of another epoch ends nothing. */
@@ -424,11 +441,14 @@ export class MemberRun {
       if (this.#endWell === end) end()
     } catch (thrown) {
       if (this.#isOver) return
-      this.#isOut = isLeftOut(messageOf(thrown))
-      this.#isPutOut = this.#isOut && codeOf(thrown) === 'train.nan'
+      const { leftOut } = endFactsOf(thrown)
+      this.#isOut = leftOut !== undefined
+      this.#isPutOut = leftOut === 'barred'
       if (this.#isOut && key !== undefined) this.#comeAgain(key, thrown)
       else client.abort(this.abortEpoch, messageOf(thrown).slice(0, 300))
-      this.fail(thrown)
+      const isOfOthers = thrown instanceof TabringError && thrown.code.startsWith('peer.')
+      const knowsMore = isOfOthers && this.#aborted && this.#aborted.code !== 'peer.aborted'
+      this.fail(knowsMore ? this.#aborted : thrown)
     }
   }
 

@@ -5,7 +5,7 @@ import type {
   MemberInfo,
   TransportChoice,
 } from '../../peer/room/messages.ts'
-import { removedBy, removerIn, SignalError } from '../../peer/room/refusals.ts'
+import { SignalError } from '../../peer/room/refusals.ts'
 import type { RoomLink } from '../../peer/room/secret.ts'
 import { loadWebRtc } from '../../peer/tab/late-connection.ts'
 import { type LocalPorts, openLocalPorts } from '../../peer/tab/local-ports.ts'
@@ -180,7 +180,7 @@ export class RoomMember {
     client.on('half', ({ key, ballot, first }) => this.#run?.firstHalf(key, ballot, first))
     client.on('reach', (reach) => this.#measures?.receive(reach))
     client.on('start', ({ epoch, settings }) => this.#run?.start(epoch, settings))
-    client.on('abort', ({ epoch, text }) => this.#run?.abort(epoch, text))
+    client.on('abort', (abort) => (this.#run ?? this.#past)?.abort(abort))
     client.on('refused', (error) => {
       this.#hasStarted = false
       this.#options.onRefused?.(error)
@@ -408,9 +408,9 @@ export class RoomMember {
   /** Out of the room, and of its run; the worker stays, with what it has trained. */
   #removed(error: SignalError): void {
     this.#isServerLost = true
-    const reason = error.refusal === 'idle' ? error.message : removedBy(removerIn(error.message))
     const run = this.#run
-    if (run?.isRunning) this.compute.abort(reason, run.continuesWithoutThis).catch(() => undefined)
+    // To the others its links end: the server says why.
+    if (run?.isRunning) this.compute.abort(error.message, true).catch(() => undefined)
     run?.fail(error)
     this.#endMeasures()
     this.#options.onRemoved?.(error)

@@ -19,8 +19,8 @@ function take(stops: Stops, fromMs: number, ...lengthsMs: number[]): number {
 test('Stops counts the time after a loss from its first word, whichever rank tells it', () => {
   const stops = new Stops()
   const nowMs = take(stops, 0, 100, 100, 100)
-  stops.take({ event: 'lost', text: 'rank 1 lost rank 0.', rank: 1 }, nowMs + 700)
-  stops.take({ event: 'lost', text: 'rank 2 lost rank 0.', rank: 2 }, nowMs + 800)
+  stops.take({ event: 'lost', text: 'rank 1 lost rank 0.', who: 0, rank: 1 }, nowMs + 700)
+  stops.take({ event: 'lost', text: 'rank 2 lost rank 0.', who: 0, rank: 2 }, nowMs + 800)
   stops.take(regrouped, nowMs + 900)
   take(stops, nowMs, 1700, 100)
   expect(stops.all).toEqual([{ isLoss: true, ms: 1000, ordinaryMs: 100, mostMs: 2000 }])
@@ -29,7 +29,7 @@ test('Stops counts the time after a loss from its first word, whichever rank tel
 test('Stops allows ten steps after a loss where steps are slow', () => {
   const stops = new Stops()
   const nowMs = take(stops, 0, 100, 500, 500)
-  stops.take({ event: 'lost', text: 'rank 0 lost rank 1.', rank: 0 }, nowMs)
+  stops.take({ event: 'lost', text: 'rank 0 lost rank 1.', who: 1, rank: 0 }, nowMs)
   stops.take(regrouped, nowMs)
   take(stops, nowMs, 3000)
   expect(stops.all).toEqual([{ isLoss: true, ms: 3000, ordinaryMs: 500, mostMs: 5000 }])

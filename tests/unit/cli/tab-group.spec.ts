@@ -118,7 +118,8 @@ test.each([
   const group = new TabGroup({ worldSize: 2, timeoutMs: 60_000, onEvent: ignore, onLost })
   for (const tab of [0, 1]) group.event(tab, begun(tab))
   // Its page tells it once more.
-  for (let i = 0; i < 2; i++) group.done(1, failed(1, code, message))
+  const isLeftOut = code === 'peer.aborted'
+  for (let i = 0; i < 2; i++) group.done(1, { ...failed(1, code, message), isLeftOut })
   await vi.advanceTimersByTimeAsync(1000)
   group.done(0, done(0))
   expect(await group.finished).toHaveLength(1)

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import type { Fault } from '../../../src/peer/link/memory-link.ts'
-import { PeerError } from '../../../src/util/errors.ts'
+import { endFactsOf, PeerError, RunError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryRing, outcomes } from '../../support/memory-ring.ts'
 
@@ -24,6 +24,21 @@ test('abort from outside reaches every rank, with code and text', async () => {
   }
   expect(heard.length, 'once per rank').toBe(5)
   expect((await groups[0]!.failed).code).toBe('peer.aborted')
+})
+
+test('what the server alone says crosses as an abort when a rank says it; who is lost is a field', async () => {
+  const env = new VirtualEnv(1)
+  for (const [code, heard] of [
+    ['peer.removed', 'peer.aborted'],
+    ['peer.late', 'peer.aborted'],
+    ['peer.lost', 'peer.lost'],
+  ] as const) {
+    const { groups } = memoryRing(env, 3, () => ({ delayMs: () => 2 }))
+    groups[1]!.abort(new RunError(code, 'removed by Ada', { ranks: [2], leftOut: 'barred' }))
+    const error = await env.until(groups[0]!.failed, 20)
+    expect(error.code).toBe(heard)
+    expect(endFactsOf(error)).toEqual({ ranks: [2] })
+  }
 })
 
 describe('every rank tells each fact of a failure once', () => {

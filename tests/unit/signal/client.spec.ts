@@ -77,7 +77,7 @@ describe('SignalClient', () => {
       const b = world.client(link, 'b', withoutCode)
       await world.settled(b.client.open())
       await world.until(() => a.has('abort').length > 0)
-      expect(a.has('abort')).toMatchObject([{ value: { epoch: 2, rank: null } }])
+      expect(a.has('abort')).toMatchObject([{ value: { epoch: 2, ranks: [] } }])
       expect(String(b.has('refused')[0].value)).toContain('could not be loaded')
       expect(a.client.lobby).toMatchObject({
         state: 'running',

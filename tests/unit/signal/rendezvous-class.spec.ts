@@ -58,7 +58,7 @@ describe('a room of 30', () => {
     world.say('t17', { type: 'bye' })
     await world.tick()
     for (const id of ids.filter((one) => one !== 't17')) {
-      expect(world.last(id, 'abort')).toMatchObject({ epoch, rank: 17 })
+      expect(world.last(id, 'abort')).toMatchObject({ epoch, ranks: [17] })
       expect(world.last(id, 'abort').text).toContain('Chrome on Windows 17')
       expect(world.last(id, 'lobby')).toMatchObject({ state: 'failed' })
       expect(world.last(id, 'lobby').members).toHaveLength(count - 1)

@@ -274,7 +274,11 @@ describe('removing a member', () => {
       const epoch = state === 'running' ? await world.run(tabs) : world.assign(tabs)
       world.say('t0', { type: 'remove', id: idOf('t2') })
       for (const tab of ['t0', 't1']) {
-        expect(world.last(tab, 'abort')).toMatchObject({ epoch, rank: 2 })
+        expect(world.last(tab, 'abort')).toMatchObject({
+          epoch,
+          code: 'peer.removed',
+          ranks: [2],
+        })
         expect(world.last(tab, 'abort').text).toBe(
           'epoch 1: rank 2 (t2) is gone: removed by t0. Start again without it, or once it is back.',
         )

@@ -113,9 +113,9 @@ describe('a run', () => {
     const epoch = world.assign(ids)
     world.say('t0', { type: 'ready', epoch })
     await world.env.advance(limits.readyMs)
-    const { text, rank } = world.last('t0', 'abort')
+    const { text, code, ranks } = world.last('t0', 'abort')
     expect(text).toContain('rank 1 (t1), rank 2 (t2)')
-    expect(rank).toBe(1)
+    expect([code, ranks]).toEqual(['peer.late', [1, 2]])
     expect(await world.state('t0')).toBe('failed')
     expect(await world.run(ids)).toBe(epoch + 1)
     await world.env.advance(limits.readyMs) // the old timer is gone
@@ -130,7 +130,7 @@ describe('a run', () => {
       else await world.run(ids)
       world.say('t2', { type: 'bye' })
       for (const id of ['t0', 't1', 't3']) {
-        expect(world.last(id, 'abort')).toMatchObject({ epoch: 1, rank: 2 })
+        expect(world.last(id, 'abort')).toMatchObject({ epoch: 1, ranks: [2] })
         expect(world.last(id, 'abort').text).toContain('rank 2 (t2) is gone: left')
         expect(world.last(id, 'gone')).toMatchObject({ name: 't2', rank: 2 })
       }
@@ -164,7 +164,7 @@ describe('a run', () => {
     const epoch = await world.run(ids)
     world.server.lost('t1', 'its connection ended (1006)')
     world.say('t0', { type: 'linkDown', epoch, peerRank: 1, text: 'silent for 8000 ms' })
-    expect(world.last('t2', 'abort')).toMatchObject({ rank: 1 })
+    expect(world.last('t2', 'abort')).toMatchObject({ code: 'peer.lost', ranks: [1] })
     expect(world.last('t2', 'abort').text).toContain(
       'rank 0 (t0) lost its link to rank 1 (t1): silent for 8000 ms',
     )
@@ -222,7 +222,11 @@ describe('a run', () => {
     expect(world.last('t1', 'abort').text).toMatch(/rank 2 \(t2\) lost its link to rank 1 \(t1\)/)
     const second = await world.run(ids)
     world.say('t1', { type: 'abort', epoch: second, text: 'the GPU was lost' })
-    expect(world.last('t0', 'abort')).toMatchObject({ epoch: second, rank: 1 })
+    expect(world.last('t0', 'abort')).toMatchObject({
+      epoch: second,
+      code: 'peer.aborted',
+      ranks: [1],
+    })
     expect(world.last('t0', 'abort').text).toContain('rank 1 (t1): the GPU was lost')
   })
 
@@ -331,6 +335,6 @@ describe('signals', () => {
     expect(world.refusal('t0')).toBe('too-large')
     expect(world.closed.has('t0')).toBe(true)
     expect(world.all('t1', 'signal')).toHaveLength(8)
-    expect(world.last('t1', 'abort').rank).toBe(0)
+    expect(world.last('t1', 'abort')).toMatchObject({ code: 'peer.lost', ranks: [0] })
   })
 })

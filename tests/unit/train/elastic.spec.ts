@@ -9,7 +9,6 @@ import type { StepProgram } from '../../../src/graph/plan/step-program.ts'
 import { ExactOptimizer } from '../../../src/optim/exact/exact-optimizer.ts'
 import type { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
-import { isLeftOut } from '../../../src/peer/room/refusals.ts'
 import { Trainer, type TrainerOptions } from '../../../src/trainer/loop/trainer.ts'
 import { warmUp } from '../../../src/trainer/loop/warm-up.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
@@ -17,7 +16,13 @@ import type { Task } from '../../../src/trainer/settings/task.ts'
 import type { RunEvent, TrainerResult } from '../../../src/trainer/watch/run-events.ts'
 import { runLogIn } from '../../../src/trainer/watch/run-log.ts'
 import { systemEnv } from '../../../src/util/env.ts'
-import { DataError, GpuError, PeerError, TabringError } from '../../../src/util/errors.ts'
+import {
+  DataError,
+  endFactsOf,
+  GpuError,
+  PeerError,
+  TabringError,
+} from '../../../src/util/errors.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { ElasticRoom } from '../../support/elastic-room.ts'
 import { meshOf } from '../../support/process-ring.ts'
@@ -646,7 +651,7 @@ test('a rank that comes and gets the state too slowly leaves, and the others tra
   const c = enter(room, 'c', { steps: 90 }, { joins: true, group })
   const { reason } = await c.end
   expect(reason).toMatchObject({ code: 'peer.timeout' })
-  expect(isLeftOut(String(reason))).toBe(true)
+  expect(endFactsOf(reason)).toEqual({ leftOut: 'again' })
   room.become(['a', 'b'])
   const ends = [await a.end, await b.end]
   resultsOf(ends)

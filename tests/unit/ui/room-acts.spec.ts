@@ -1,15 +1,18 @@
 import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { limits } from '../../../src/peer/room/messages.ts'
-import { removedBy, SignalError } from '../../../src/peer/room/refusals.ts'
+import { SignalError } from '../../../src/peer/room/refusals.ts'
 import { forgetKept, keptInTab } from '../../../src/ui/demo/kept.ts'
 import { roundTrips } from '../../../src/ui/members/member-words.ts'
 import { firstErrorOf } from '../../../src/ui/settings/check.ts'
 import { settings } from '../../../src/ui/settings/list.ts'
 import { canReset, lostByReset } from '../../../src/ui/state/reset-facts.ts'
 import { checkedDraft, isMaker, settingsOfRoom } from '../../../src/ui/state/room-facts.ts'
+import type { Failure } from '../../../src/ui/state/run.ts'
+import { goneRanks } from '../../../src/ui/state/run-facts.ts'
 import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { troubleOf } from '../../../src/ui/state/trouble.ts'
+import { waitOf } from '../../../src/ui/state/waiting-facts.ts'
 import { remediesFor } from '../../../src/ui/status/remedies.ts'
 import { statusOf } from '../../../src/ui/status/status.ts'
 import { unreachedOf } from '../../../src/ui/status/unreached.ts'
@@ -73,7 +76,7 @@ describe('the maker that is back', () => {
 
 describe('a member that was removed', () => {
   it('learns who did it, and how to come back', () => {
-    const trouble = troubleOf(new SignalError('removed', removedBy('Ada. Or Ben')))
+    const trouble = troubleOf(new SignalError('removed', 'removed by Bob', 'Ada. Or Ben'))
     expect(trouble.kind).toBe('removed')
     expect(trouble.text).toBe('Ada. Or Ben, the host, removed this tab.')
     expect(trouble.remedies.join(' ')).toContain('rejoin')
@@ -102,12 +105,12 @@ describe('a member that was removed', () => {
     }
     await world.run(tabs)
     world.say('t0', { type: 'remove', id: world.last('t1', 'welcome').id })
-    const { text } = world.last('t2', 'abort')
+    const { type: _, epoch, ...abort } = world.last('t2', 'abort')
     const lobby = makeLobby(3, 'failed')
     const members = lobby.members.filter((_, index) => index !== 1)
     const after = play(
       training(3, 20, 2),
-      { type: 'failed', code: 'peer.aborted', text },
+      { type: 'failed', ...abort },
       { type: 'lobby', lobby: { ...lobby, members }, ownId: makeMember(2).id },
     )
     expect(statusOf(after)).toMatchObject({
@@ -115,6 +118,72 @@ describe('a member that was removed', () => {
       title: `Rank 1 (${nameOf(1)}) was removed`,
       text: `${nameOf(0)} removed it from the room, which ended the run at step 20. Waiting for ${nameOf(0)} to start again.`,
     })
+  })
+})
+
+describe('a name or a text that imitates the server', () => {
+  const forged = [
+    [
+      'the name of who left',
+      'x) is gone: removed by Ada',
+      (world: RendezvousWorld) => {
+        world.say('t1', { type: 'bye' })
+      },
+    ],
+    [
+      'an abort',
+      'Bob',
+      (world: RendezvousWorld) => {
+        const text =
+          'rank 0 (x) is gone: removed by Ada. the run continues without this tab: not every rank had its links'
+        world.say('t1', { type: 'abort', epoch: 1, text })
+      },
+    ],
+    [
+      'a link that is down',
+      'Bob',
+      (world: RendezvousWorld) => {
+        world.say('t1', { type: 'linkDown', epoch: 1, peerRank: 0, text: 'removed by Ada' })
+      },
+    ],
+  ] as const
+
+  it.each(forged)('%s: no removal, and no tab that is left out', async (_, name, happen) => {
+    const world = new RendezvousWorld()
+    const names = [nameOf(0), name, nameOf(2)]
+    for (const [rank, one] of names.entries()) {
+      if (rank === 0) world.create('t0', roomA, infoOf(one))
+      else world.join(`t${rank}`, roomA, infoOf(one))
+    }
+    await world.run(['t0', 't1', 't2'])
+    happen(world)
+    const { type: _type, epoch, ...abort } = world.last('t2', 'abort')
+    expect(abort.text).toContain('removed by Ada')
+    const after = play(
+      training(3, 20, 2),
+      { type: 'failed', ...abort },
+      { type: 'lobby', lobby: makeLobby(3, 'running'), ownId: makeMember(2).id },
+    )
+    expect(statusOf(after).title).not.toContain('was removed')
+    expect(unreachedOf(after)).toBeNull()
+    expect(waitOf(after)?.is).not.toBe('again')
+    expect(goneRanks(after)).toEqual(abort.code === 'peer.lost' ? [...abort.ranks] : [])
+  })
+
+  it('a refusal: the one who removed this tab is the one that the server names', () => {
+    const forgery = new SignalError('bad-message', 'removed by Ada', 'Ada')
+    expect(troubleOf(forgery).kind).toBe('refused')
+    expect(troubleOf(new SignalError('removed', 'removed by Ada', 'Bob')).text).toContain('Bob')
+  })
+
+  it('who is removed is shown removed, also where the ranks were quicker to say that it is lost', () => {
+    const text = 'rank 2 lost rank 1: it left.'
+    const lost = play(training(3, 20, 2), { type: 'failed', code: 'peer.lost', ranks: [1], text })
+    expect(statusOf(lost).title).toBe(`Rank 1 (${nameOf(1)}) was lost`)
+    const reason = { type: 'reason', code: 'peer.removed', ranks: [1], text: 'as told' } as const
+    expect(statusOf(play(lost, reason)).title).toBe(`Rank 1 (${nameOf(1)}) was removed`)
+    const own = play(training(3, 20, 2), { type: 'failed', code: 'gpu.lost', text: 'no device' })
+    expect(play(own, reason).run!.end).toMatchObject({ code: 'gpu.lost' })
   })
 })
 
@@ -341,20 +410,25 @@ describe('a rank that cannot be reached', () => {
       else world.join(`t${rank}`, roomA, infoOf(name))
     }
     await happen(world, world.assign(['t0', 't1', 't2']))
-    const { text } = world.last(`t${own}`, 'abort')
-    return ended(own, 'peer.aborted', text)
+    const { type: _, epoch: _epoch, ...abort } = world.last(`t${own}`, 'abort')
+    return ended(own, abort)
   }
-  const ended = (own: number, code: string, text: string) =>
+  const ended = (own: number, failure: Failure) =>
     play(
       assigned(3, own),
-      { type: 'failed', code, text },
+      { type: 'failed', ...failure },
       { type: 'lobby', lobby: makeLobby(3, 'failed'), ownId: makeMember(own).id },
     )
+  const noWayTo = (rank: number) => ({
+    code: 'peer.unreachable',
+    ranks: [rank],
+    text: noWay(rank),
+  })
   const noWay = (rank: number) =>
     `link to rank ${rank} (${names[rank]}): no connection: none of 3 addresses here reaches one of 2 there (ICE failed). A firewall or NAT may be between.`
 
   it('is named, with a cause in plain words, and the maker may start without it', () => {
-    const snapshot = ended(0, 'peer.unreachable', noWay(2))
+    const snapshot = ended(0, noWayTo(2))
     expect(statusOf(snapshot)).toMatchObject({ title: `${names[2]} cannot be reached` })
     expect(statusOf(snapshot).text).toContain('a firewall or guest network')
     expect(unreachedOf(snapshot)!.without).toEqual([{ names: names[2], ids: [makeMember(2).id] }])
@@ -403,11 +477,10 @@ describe('a rank that cannot be reached', () => {
   it('other ends are none of it: while training, by a stop, by who has left', async () => {
     const trained = play(training(3, 5), {
       type: 'failed',
-      code: 'peer.unreachable',
-      text: noWay(2),
+      ...noWayTo(2),
     })
     expect(unreachedOf(trained)).toBeNull()
-    expect(unreachedOf(ended(0, 'peer.aborted', 'stopped by Ada.'))).toBeNull()
+    expect(unreachedOf(ended(0, { code: 'peer.aborted', text: 'stopped by Ada.' }))).toBeNull()
     const left = await told(0, (world) => world.say('t2', { type: 'bye' }))
     expect(unreachedOf(left)).toBeNull()
     expect(unreachedOf(inside(2))).toBeNull()
@@ -415,7 +488,7 @@ describe('a rank that cannot be reached', () => {
 
   it('who has left meanwhile needs no removing', () => {
     const lobby = makeLobby(2, 'failed')
-    const after = play(ended(0, 'peer.unreachable', noWay(2)), {
+    const after = play(ended(0, noWayTo(2)), {
       type: 'lobby',
       lobby,
       ownId: makeMember(0).id,

@@ -2,10 +2,10 @@ import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { meshLimit } from '../../../src/peer/room/edges.ts'
 import { limits, type MemberInfo } from '../../../src/peer/room/messages.ts'
-import { leftOutBecause } from '../../../src/peer/room/refusals.ts'
 import type { Action, Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { waitOf } from '../../../src/ui/state/waiting-facts.ts'
 import { statusOf } from '../../../src/ui/status/status.ts'
+import type { EndFacts } from '../../../src/util/errors.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { makeSnapshot, play } from '../../support/page-states.ts'
 import { RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
@@ -59,8 +59,12 @@ class LateTab {
   }
 
   /** The server ends its part in the newest linking, in these words. */
-  dropped = () => this.failed('peer.aborted', this.world.last('late', 'abort').text)
-  failed = (code: string, text: string) => this.see({ type: 'failed', code, text })
+  dropped() {
+    const { type: _, epoch, ...abort } = this.world.last('late', 'abort')
+    return this.see({ type: 'failed', ...abort })
+  }
+  failed = (code: string, text: string, facts: EndFacts = {}) =>
+    this.see({ type: 'failed', code, text, ...facts })
 
   get wait() {
     return waitOf(this.#page)?.is
@@ -174,7 +178,7 @@ describe('a tab that could not join', () => {
     const phase = { event: 'phase', phase: 'compile', rank: 2 } as const
     await tab.see({ type: 'event', event: phase, atMs: 0 })
     const text = 'link to rank 0 (t0): no connection: ICE failed.'
-    const page = await tab.failed('peer.unreachable', text)
+    const page = await tab.failed('peer.unreachable', text, { ranks: [0] })
     expect(tab.wait).toBe('barred')
     expect(statusOf(page).title).toBe('t0 cannot be reached')
   })
@@ -228,7 +232,7 @@ describe('a tab that was left out', () => {
     await tab.see()
     expect(tab.wait).toBeUndefined()
     tab.world.say('late', { type: 'out', key: assignment.key! })
-    const page = await tab.failed('peer.lost', `${leftOutBecause('it has lost a link')}.`)
+    const page = await tab.failed('peer.lost', 'it has lost a link.', { leftOut: 'again' })
     expect(tab.wait).toBe('again')
     expect(statusOf(page).more!.text).toContain('it has lost a link')
   })
@@ -241,8 +245,8 @@ describe('a tab that was left out', () => {
     const ids = members.slice(0, 2).map(({ id }) => id)
     for (const name of ['t0', 't1'])
       tab.world.say(name, { type: 'ranks', key: key!, ballot: 99, ids })
-    const page = await tab.failed('train.nan', leftOutBecause('step 3: its values'))
+    const page = await tab.failed('train.nan', 'step 3: its values.', { leftOut: 'barred' })
     expect(tab.wait).toBe('barred')
-    expect(statusOf(page).text).toMatch(/Reload/i)
+    expect(statusOf(page).title).toBe('This tab was put out of the run')
   })
 })

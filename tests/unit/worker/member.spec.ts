@@ -1,11 +1,11 @@
 import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { experiments, parseTrainConfig } from '../../../demos/experiments.ts'
 import { sumStats } from '../../../src/peer/link/link.ts'
-import type { Assignment, Lobby } from '../../../src/peer/room/messages.ts'
-import { leftOutBecause } from '../../../src/peer/room/refusals.ts'
+import type { Abort, Assignment, Lobby } from '../../../src/peer/room/messages.ts'
+import { leftOutError, SignalError } from '../../../src/peer/room/refusals.ts'
 import { newRoomLink } from '../../../src/peer/room/secret.ts'
 import type { SignalClient, SignalEvents, SignalOptions } from '../../../src/peer/tab/signal.ts'
-import { PeerError, TabringError } from '../../../src/util/errors.ts'
+import { PeerError, RunError, TabringError } from '../../../src/util/errors.ts'
 import type {
   AdapterFacts,
   ComputeApi,
@@ -148,6 +148,7 @@ const newMember = (onEvent?: (event: RunEvent) => void) =>
     onEvent,
     onRegrouped: (assignment) => regrouped.push(assignment),
     onEnd: (end) => ends.push(end),
+    onReason: (error) => reasons.push(error),
   })
 
 const key = '9'.repeat(16)
@@ -179,12 +180,14 @@ const settings = JSON.parse(JSON.stringify(parseTrainConfig({})))
 const heard: string[] = []
 const regrouped: Assignment[] = []
 const ends: RunEnd[] = []
+const reasons: Error[] = []
 
 /** A member in an elastic run that has begun. */
 async function running(worldSize: number): Promise<void> {
   heard.length = 0
   regrouped.length = 0
   ends.length = 0
+  reasons.length = 0
   await newMember(({ event }) => heard.push(event)).join({} as AdapterFacts)
   world.hear('assign', assignment(1, worldSize))
   world.hear('start', { epoch: 1, settings })
@@ -287,16 +290,16 @@ it('a rank that has lost its links to the first one in the room gives up its pla
 })
 
 it.each([
-  ['gpu.lost', 1],
-  ['train.nan', 0],
+  ['gpu.lost', 'again', 2],
+  ['train.nan', 'barred', 0],
 ] as const)(
-  'a rank that fails alone with %s asks %i times to come in again',
-  async (code, times) => {
+  'a rank that fails alone with %s is left out (%s) and asks %i times to come in',
+  async (code, leftOut, times) => {
     await running(3)
-    world.fail(new TabringError(code, leftOutBecause('it has failed')))
+    world.fail(leftOutError(code, 'it has failed', leftOut))
     await vi.waitFor(() => expect(ends).toHaveLength(1))
     world.hear('back', { isSame: true })
-    expect(world.told.filter(([what]) => what === 'out')).toHaveLength(2 * times)
+    expect(world.told.filter(([what]) => what === 'out')).toHaveLength(times)
     expect(world.told.filter(([what]) => what === 'abort')).toEqual([])
   },
 )
@@ -315,7 +318,7 @@ it('asks the server which half came first, and answers at once where it is away'
 
 it('a rank that the others continue without asks the server to come in again, as another life', async () => {
   await running(2)
-  world.fail(new TabringError('peer.lost', leftOutBecause('the others continue')))
+  world.fail(leftOutError('peer.lost', 'the others continue'))
   await new Promise(setImmediate)
   expect(world.told).toEqual([['out', key]])
   world.hear('assign', { ...assignment(3, 2), joining: 1 })
@@ -329,7 +332,7 @@ it('a rank that the others continue without asks the server to come in again, as
 
 it('a rank that was left out and cannot be linked yet waits for other links, and comes in as another life', async () => {
   await running(2)
-  world.fail(new TabringError('peer.lost', leftOutBecause('the others continue')))
+  world.fail(leftOutError('peer.lost', 'the others continue'))
   await new Promise(setImmediate)
   for (const epoch of [3, 4]) {
     world.linked = Promise.reject(new PeerError('peer.unreachable', 'no link to rank 1.'))
@@ -337,7 +340,7 @@ it('a rank that was left out and cannot be linked yet waits for other links, and
     await new Promise(setImmediate)
     expect(ends.at(-1)).toMatchObject({
       ok: false,
-      error: { code: 'peer.lost', message: leftOutBecause('no link to rank 1.') },
+      error: { code: 'peer.lost', facts: { leftOut: 'again' } },
     })
   }
   world.linked = Promise.resolve()
@@ -346,11 +349,59 @@ it('a rank that was left out and cannot be linked yet waits for other links, and
   expect(world.membership?.crew).toMatchObject({ self: '0.5', former: { id: '0.1', entered: 1 } })
 })
 
+describe('a run of which the host removes a rank', () => {
+  const removal: Abort = {
+    epoch: 1,
+    code: 'peer.removed',
+    ranks: [1],
+    text: 'as the server says',
+  }
+  const lost = new RunError('peer.lost', 'rank 0 lost rank 1: it left.', { ranks: [1] })
+
+  it('ends as the server says, not as the ranks do', async () => {
+    await running(2)
+    world.hear('abort', removal)
+    expect(world.asked).toEqual([['abort', 'as the server says']])
+    world.fail(lost)
+    await new Promise(setImmediate)
+    expect(ends).toMatchObject([
+      { ok: false, error: { code: 'peer.removed', facts: { ranks: [1] } } },
+    ])
+  })
+
+  it('hears the reason later where the ranks were quicker', async () => {
+    await running(2)
+    world.fail(lost)
+    await new Promise(setImmediate)
+    expect(ends).toMatchObject([{ ok: false, error: { code: 'peer.lost' } }])
+    world.hear('abort', { ...removal, code: 'peer.lost' })
+    expect(reasons).toEqual([])
+    world.hear('abort', removal)
+    expect(reasons).toMatchObject([{ code: 'peer.removed' }])
+    expect(ends).toHaveLength(1)
+  })
+
+  it('ends by its own error where that has struck this tab', async () => {
+    await running(2)
+    world.hear('abort', removal)
+    world.fail(new TabringError('gpu.lost', 'the device was lost'))
+    await new Promise(setImmediate)
+    expect(ends).toMatchObject([{ ok: false, error: { code: 'gpu.lost' } }])
+  })
+
+  it('is told nothing by the tab that was removed: its links end', async () => {
+    await running(2)
+    world.hear('lost', new SignalError('removed', 'removed by Ada', 'Ada'))
+    expect(world.asked).toEqual([['abort', 'signaling: removed: removed by Ada', true]])
+    expect(world.told).toEqual([])
+  })
+})
+
 it('a newcomer that got the state too slowly asks to come in again a minute later', async () => {
   await running(2)
   vi.useFakeTimers({ toFake: ['setTimeout'] })
   try {
-    world.fail(new TabringError('peer.timeout', leftOutBecause('the kept state: too slow')))
+    world.fail(leftOutError('peer.timeout', 'the kept state: too slow'))
     await new Promise(setImmediate)
     vi.advanceTimersByTime(59_999)
     expect(world.told).toEqual([])
@@ -396,7 +447,7 @@ describe('another run of the same number', () => {
 
   it('takes this tab once it was left out of the own one, and has no life of it', async () => {
     await running(2)
-    world.fail(new TabringError('peer.lost', leftOutBecause('the others continue')))
+    world.fail(leftOutError('peer.lost', 'the others continue'))
     await new Promise(setImmediate)
     world.hear('assign', joining)
     world.hear('start', { epoch: 5, settings })
@@ -426,7 +477,7 @@ it('says again that it is done where its connection was away when it said so, un
 
 it('says again that it is out of a run that continues without it', async () => {
   await running(2)
-  world.fail(new TabringError('peer.lost', leftOutBecause('the others continue')))
+  world.fail(leftOutError('peer.lost', 'the others continue'))
   await new Promise(setImmediate)
   world.hear('back', { isSame: true })
   expect(world.told).toEqual([

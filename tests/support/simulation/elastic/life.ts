@@ -5,13 +5,18 @@ import type { ProcessGroup } from '../../../../src/peer/group/group.ts'
 import { nonGroupMember } from '../../../../src/peer/group/non-group-member.ts'
 import type { Link } from '../../../../src/peer/link/link.ts'
 import { memberOf } from '../../../../src/peer/room/lives.ts'
-import { isLeftOut } from '../../../../src/peer/room/refusals.ts'
 import { stepLabel } from '../../../../src/trainer/exact/step-label.ts'
 import { meet } from '../../../../src/trainer/loop/meet.ts'
 import { isRankLost, Recovery, Regrouping } from '../../../../src/trainer/loop/recovery.ts'
 import { beginning, type KeptState, KeptStates } from '../../../../src/trainer/saves/kept-state.ts'
 import type { RunEvent } from '../../../../src/trainer/watch/run-events.ts'
-import { GpuError, messageOf, PeerError, TabringError } from '../../../../src/util/errors.ts'
+import {
+  endFactsOf,
+  GpuError,
+  messageOf,
+  PeerError,
+  TabringError,
+} from '../../../../src/util/errors.ts'
 import { orAbort } from '../../../../src/util/or-abort.ts'
 import { type GroupPlace, RunCrew } from '../../../../src/worker/compute/run-crew.ts'
 import type { RankPlace } from '../rank-place.ts'
@@ -198,7 +203,7 @@ export class Life {
       this.group?.destroy()
       this.crew.end(false)
       this.crew.closeLinks('the run is over')
-      if (isLeftOut(messageOf(thrown))) this.#world.out(this)
+      if (endFactsOf(thrown).leftOut) this.#world.out(this)
       else {
         this.#world.ended(this, 'failed')
         if (!signal.aborted) this.#world.violate(`${this.id} failed: ${messageOf(thrown)}`)
