@@ -53,6 +53,14 @@ export function lostText(rank: number, peerRank: number, { why, detail }: LinkEn
   return `rank ${rank} lost rank ${peerRank}: ${how}. Start again without it, or reload all tabs.`
 }
 
+/** What a rank says that stood still itself, in the place of whom it misses or who gave it up; `record` where it did not. */
+export function ownRecord(record: AbortRecord, rank: number, stoodStillMs: number): AbortRecord {
+  const isLoss = record.code === 'peer.lost' || record.code === 'peer.timeout'
+  if (stoodStillMs === 0 || !isLoss) return record
+  const text = `rank ${rank} stood still for ${Math.round(stoodStillMs / 1000)} s, and the others gave it up: its tab or process was suspended, or its machine slept. Keep it awake, and start again.`
+  return { origin: rank, lost: rank, code: 'peer.lost', text }
+}
+
 /** `text` for a place that names the epoch itself: without the room's `epoch 1: ` in front. */
 export const withoutEpoch = (text: string, epoch: number): string =>
   without(`epoch ${epoch}: `, text)

@@ -5,7 +5,7 @@ import type { AbortRecord } from '../link/wire.ts'
 import type { Session } from '../session/session.ts'
 import type { LinkPeaks, SessionConfig, SessionStats } from '../session/session-config.ts'
 import { type CollectiveCounts, Collectives } from './collectives.ts'
-import { epochError, recordOf } from './failure.ts'
+import { epochError, ownRecord, recordOf } from './failure.ts'
 import { Peers } from './peers.ts'
 import type { CollectiveSpan } from './pending-collectives.ts'
 
@@ -149,12 +149,13 @@ export class Membership {
   }
 
   /** ABORT goes to all; a rank that hears it passes it on, away from where it came. */
-  private end(record: AbortRecord, cause?: PeerError, from?: Session): void {
+  private end(told: AbortRecord, cause?: PeerError, from?: Session): void {
     if (this.isDestroyed) return
     if (this.failure) {
       this.suppressedFailures += 1
       return
     }
+    const record = ownRecord(told, this.rank, this.peers.stoodStillMs)
     const error = epochError(record, cause)
     this.failure = error
     this.peers.sendAbort(record, from)

@@ -99,6 +99,11 @@ export class Peers {
     this.get(ring.next).sendStart(route, this.startOf(run, begun), true)
   }
 
+  /** How long this rank itself stood still, if it has just woken and the others must have given it up; else 0. units: ms. */
+  get stoodStillMs(): number {
+    return Math.max(0, ...this.sessions.map((session) => session.stoodStillMs))
+  }
+
   /** To all but the one that it came from. */
   sendAbort(record: AbortRecord, from?: Session): void {
     for (const session of this.sessions) if (session !== from) session.sendAbort(record)

@@ -24,6 +24,9 @@ export class Heartbeat {
   private serial = 0
   private pingSentMs = 0
   private beats = 0
+  /** The last time that this side stood still, and when it ended. */
+  private still = { ms: 0, endedMs: Number.NEGATIVE_INFINITY }
+  private isOver = false
 
   constructor(options: HeartbeatOptions) {
     this.options = options
@@ -33,6 +36,32 @@ export class Heartbeat {
   /** Milliseconds since anything was heard from the other side. */
   get silentMs(): number {
     return this.options.now() - this.lastHeardMs
+  }
+
+  /**
+   * How long this side itself stood still, as a suspended process does, where the other side must have given it up and that ended just now;
+   * else 0. units: ms.
+   */
+  get stoodStillMs(): number {
+    const { deadMs, pingMs } = this.options.config
+    if (!this.isOver) this.noteStill()
+    const { ms, endedMs } = this.still
+    return ms > deadMs - pingMs && this.options.now() - endedMs < deadMs ? ms : 0
+  }
+
+  /** Nothing runs any more. */
+  end(): void {
+    this.noteStill()
+    this.isOver = true
+  }
+
+  /** Returns for how long the timer of the next beat is late. units: ms. */
+  private noteStill(): number {
+    const { now, config } = this.options
+    const atMs = now()
+    const lateMs = atMs - this.lastBeatMs - config.pingMs / 2
+    if (lateMs > config.pingMs) this.still = { ms: lateMs, endedMs: atMs }
+    return lateMs
   }
 
   heard(): void {
@@ -54,7 +83,7 @@ export class Heartbeat {
     const { pingMs, suspectMs, deadMs } = this.options.config
     const intervalMs = pingMs / 2
     const atMs = now()
-    const pauseMs = atMs - this.lastBeatMs - intervalMs
+    const pauseMs = this.noteStill()
     this.lastBeatMs = atMs
     // When our own tab or worker stood still, timers run before the messages that piled up: that is not the other's silence.
     if (pauseMs > pingMs) this.lastHeardMs += pauseMs

@@ -180,6 +180,11 @@ export class Session {
     return this.heartbeat.silentMs
   }
 
+  /** See `Heartbeat.stoodStillMs`. */
+  get stoodStillMs(): number {
+    return this.heartbeat.stoodStillMs
+  }
+
   // HELLO
 
   private sendHello(): void {
@@ -396,6 +401,7 @@ export class Session {
   private finish(end: LinkEnd): void {
     if (this.end) return
     this.end = end
+    this.heartbeat.end()
     for (const cancel of this.cancels) cancel()
     this.cancels.clear()
     this.settleReady.reject(new PeerError('peer.lost', this.sentence(`${end.why}: ${end.detail}`)))

@@ -406,7 +406,9 @@ function lossWords(
   run: Run,
   { code }: { readonly code: string },
 ): string | null {
-  if (code !== 'peer.lost' || goneRanks(snapshot).length === 0) return null
+  const [gone] = goneRanks(snapshot)
+  // This tab itself: its error says why.
+  if (code !== 'peer.lost' || gone === undefined || gone === run.rank) return null
   const when = run.step > 0 ? `at step ${run.step}` : 'before its first step'
   const next = isMaker(snapshot)
     ? 'Start again without it, or once it is back.'
@@ -433,6 +435,7 @@ function failureTitle(snapshot: Snapshot, run: Run): string {
   const [gone] = goneRanks(snapshot)
   // Collectives fail in their own words on each rank; who is missing is the same for all.
   if (gone !== undefined && code.startsWith('peer.')) {
+    if (gone === run.rank) return 'This tab stood still'
     return `${asSentence(rankName(run, gone))} was lost`
   }
   return failureTitles[code as ErrorCode] ?? 'The run failed'

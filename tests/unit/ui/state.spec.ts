@@ -671,6 +671,15 @@ describe('a run', () => {
     })
   })
 
+  it('says that this tab stood still when it is the one that the others lost', () => {
+    const text = 'rank 0 stood still for 20 s, and the others gave it up: its machine slept.'
+    const failed = play(training(3, 10), { type: 'failed', code: 'peer.lost', text, ranks: [0] })
+    expect(statusOf(failed)).toMatchObject({
+      title: 'This tab stood still',
+      text: expect.stringMatching(/stood still for 20 s/),
+    })
+  })
+
   it('says that the run was over before this tab had joined it', () => {
     const { title, text } = statusOf(makeStates()['failed-joining'])
     expect(title).toBe('The run is over')
