@@ -64,7 +64,7 @@ export function findModule(module: string, folder: string = process.cwd()): stri
  * Builds the page that runs the module at `path`, into a temporary folder.
  *
  * A build, not Vite's dev server: that one reloads a page when it comes upon a package late, in the middle of a run, and serves
- * each of N tabs each file alone. Imports are found from the module's own place; types are not checked.
+ * each of N tabs each file alone. Imports are found from the module's own place; check-types.ts checks types.
  * errors: `config.invalid` with Vite's words and the place in the source; `data.missing` without Vite.
  */
 export async function buildProgram(

@@ -173,6 +173,8 @@ export interface Flags extends IceFlags {
   checkpointDir?: string
   relay?: boolean
   debug?: string
+  /** Of types, before the module runs. */
+  check: boolean
   /** Of `tabring launch` alone. */
   useEnv?: boolean
 }
@@ -264,6 +266,8 @@ export function addFlags(command: Command): Command {
       'streams to write there without showing them, in the same form',
       streams,
     )
+    .optionsGroup('Module:')
+    .option('--no-check', 'run the module even if its types are wrong: they are not checked')
     .optionsGroup('Browser:')
     .addOption(
       new Option(

@@ -13,3 +13,6 @@ export const rankPage = isRepository ? join(repository, 'src', 'rank.ts') : join
 export const library = isRepository
   ? join(repository, 'src', 'index.ts')
   : join(here, '..', 'index.js')
+
+/** The types of `library`. */
+export const libraryTypes = isRepository ? library : join(here, '..', 'types', 'index.d.ts')

@@ -14,6 +14,7 @@ import { PortTaken } from '../listen.ts'
 import { dataMount } from '../mounts.ts'
 import type { Served } from '../serve.ts'
 import { buildProgram, findModule } from './build-program.ts'
+import { checkTypes } from './check-types.ts'
 import type { Failure, Part } from './crew/messages.ts'
 import { countTabs } from './devices.ts'
 import type { Outcome } from './failure-text.ts'
@@ -71,8 +72,11 @@ export async function launch(
   try {
     const logs = await openLogs(options, (line) => screen.note(line))
     if (logs) toClose.push(async () => logs.close())
+    const types = options.check ? typeCheck(module, screen, signal) : null
+    if (types) toClose.push(() => types.stop())
     const built = await buildProgram(module)
     toClose.push(() => built.remove())
+    await types?.done
     signal.throwIfAborted()
     const browsers = new Browsers(options, (line) => screen.note(line))
     toClose.push(() => browsers.close())
@@ -167,6 +171,22 @@ export async function launch(
     screen.stop()
     for (const close of toClose.reverse()) await closeSoon('tabring', close)
   }
+}
+
+/** Starts a check of the module's types, which runs beside other work. */
+function typeCheck(module: string, screen: Screen, signal: AbortSignal) {
+  const stopped = new AbortController()
+  const done = checkTypes(module, {
+    signal: AbortSignal.any([signal, stopped.signal]),
+    note: (line) => screen.note(line),
+  })
+  // Whoever waits for it hears of it later; nobody does where the build fails first.
+  const settled = done.catch(() => undefined)
+  const stop = () => {
+    stopped.abort()
+    return settled
+  }
+  return { done, stop }
 }
 
 /** As torchrun: asked for files and told no folder, it makes one. */

@@ -101,7 +101,7 @@ test('its command runs a module of the project, with the packages that it asks f
   expect((await launch()).stderr).toBe(
     'tabring: launcher: the packages vite and playwright are not installed. Run: npm install --save-dev vite playwright\n',
   )
-  for (const name of ['playwright', 'vite']) {
+  for (const name of ['playwright', 'vite', 'typescript']) {
     await symlink(tool(name), join(project, 'node_modules', name))
   }
   const { code, stdout, stderr } = await launch('--nproc-per-node=2', '--adapter=software')

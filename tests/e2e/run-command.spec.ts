@@ -81,7 +81,7 @@ test('one rank throws: it is named with its line, the others are closed', async 
     'step({ size: 7 })',
     'await new Promise(() => undefined)',
   )
-  const run = start('run', ['--nproc-per-node', '3', 'train.ts'])
+  const run = start('run', ['--nproc-per-node', '3', '--no-check', 'train.ts'])
   expect(await run.ended).toBe(1)
   expect(run.told.stderr).toMatch(
     /^tabring: rank 1 failed first:\nRangeError: no batch of 7\n {4}at step \(train\.ts:4:\d+\)\n {4}at train\.ts:6:1\n$/,
@@ -93,7 +93,7 @@ test.each([
   ['SIGTERM', 143],
 ] as const)('%s ends every process that it started, with one line', async (signal, code) => {
   await write('train.ts', "console.log('up')", 'await new Promise(() => undefined)')
-  const run = start('run', ['--nproc-per-node=2', 'train.ts'])
+  const run = start('run', ['--nproc-per-node=2', '--no-check', 'train.ts'])
   await says(run, '[0]: up')
   await says(run, '[1]: up')
   const all = await family(run.child.pid!)

@@ -1,6 +1,6 @@
-import { readdir } from 'node:fs/promises'
+import { readdir, rm, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { freePort } from '../../support/free-port.ts'
 import {
   folder,
@@ -9,6 +9,7 @@ import {
   useLauncherFolder,
   write,
 } from '../../support/launcher-folder.ts'
+import { repository } from '../../support/repository.ts'
 
 /** `tabring run` as a process, on a user's own modules. tests/e2e/run-command.spec.ts has one launcher's tabs. */
 
@@ -35,6 +36,22 @@ test('launch gives the local rank; a rank that fails the first time is started a
   for (const rank of [0, 1]) {
     expect(run.told.stdout).toContain(`[${rank}]: start 1 ${rooms[0]} --local-rank=${rank},x\n`)
   }
+})
+
+test('a type error ends the run before a tab opens, unless --no-check runs it anyway', async () => {
+  const compiler = join(folder, 'node_modules', 'typescript')
+  await symlink(join(repository, 'node_modules', 'typescript'), compiler)
+  onTestFinished(() => rm(compiler))
+  await write('train.ts', "const x: number = 'text'", "console.log('ran with', x)")
+  const checked = start('run', ['train.ts'])
+  expect(await checked.ended).toBe(1)
+  expect(checked.told.stderr).toBe(
+    "tabring: module: a type error:\ntrain.ts:1:7: TS2322: Type 'string' is not assignable to type 'number'.\nCorrect the program, or run it anyway with --no-check.\n",
+  )
+  expect(checked.told.stdout).toBe('')
+  const unchecked = start('run', ['--no-check', 'train.ts'])
+  expect(await unchecked.ended, unchecked.told.stderr).toBe(0)
+  expect(unchecked.told.stdout).toContain('[0]: ran with text\n')
 })
 
 describe('several launchers on this machine', () => {

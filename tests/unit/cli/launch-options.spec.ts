@@ -146,6 +146,9 @@ describe('values', () => {
     ['--cpus-per-task 4 train.ts', { cpusPerTask: 4, switches: { maxWorkers: 4 } }],
     [`--master-fingerprint ${'A'.repeat(43)}= train.ts`, { pin: `sha256/${'A'.repeat(43)}=` }],
     ['-- train.ts --headed', { module: 'train.ts', args: ['--headed'] }],
+    ['train.ts', { check: true }],
+    ['--no-check train.ts', { check: false }],
+    ['--no_check train.ts --check', { check: false, args: ['--check'] }],
     ['--relay train.ts --relay', { relay: true, module: 'train.ts', args: ['--relay'] }],
   ])('%s', (line, expected) => {
     expect(parse('run', line)).toMatchObject(expected)
