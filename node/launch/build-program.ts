@@ -37,6 +37,9 @@ function libraryPlugin(): Plugin {
   }
 }
 
+/** That a build took long is not the user's to mend. */
+const checks = { bundlerTimings: false }
+
 const page = `<!doctype html>
 <html lang="en">
   <head>
@@ -91,7 +94,7 @@ export async function buildProgram(
         format: 'es',
         plugins: () => [libraryPlugin()],
         // Without the folder, places in a worker's source map are told from another one.
-        rolldownOptions: { output: { keepNames: true, dir: root } },
+        rolldownOptions: { checks, output: { keepNames: true, dir: root } },
       },
       build: {
         outDir: root,
@@ -104,6 +107,7 @@ export async function buildProgram(
         reportCompressedSize: false,
         chunkSizeWarningLimit: Number.POSITIVE_INFINITY,
         rolldownOptions: {
+          checks,
           input: { rank: rankPage },
           output: { keepNames: true, entryFileNames: '[name].js' },
         },
