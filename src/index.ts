@@ -601,11 +601,11 @@ export {
   type PlacedDevice,
 } from './util/device.ts'
 export { type Env as ProtocolEnv, systemEnv } from './util/env.ts'
+export { errorCodes } from './util/error-codes.ts'
 export {
   ArgumentTypeError,
   DataError,
   type ErrorCode,
-  errorCodes,
   GpuError,
   PeerError,
   ProcessException,

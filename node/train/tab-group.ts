@@ -2,7 +2,8 @@ import { stripVTControlCharacters } from 'node:util'
 import * as v from 'valibot'
 import { memberOf } from '../../src/peer/room/lives.ts'
 import type { LoggedEvent } from '../../src/trainer/watch/run-log.ts'
-import { type ErrorCode, errorCodes, PeerError, TabringError } from '../../src/util/errors.ts'
+import { errorCodes } from '../../src/util/error-codes.ts'
+import { type ErrorCode, PeerError, TabringError } from '../../src/util/errors.ts'
 import type { RunEvent } from '../../src/worker/api.ts'
 
 /**

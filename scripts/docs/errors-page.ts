@@ -1,11 +1,11 @@
-import { errorCodes } from '../../src/util/errors.ts'
+import { errorCodes } from '../../src/util/error-codes.ts'
 import { markdownTable } from '../../src/util/markdown.ts'
 import { madeBy } from './made-by.ts'
 
 /** docs/reference/errors.md: every code with its cause and what to do. */
 export const errorsPage = (): string =>
   [
-    madeBy('src/util/errors.ts'),
+    madeBy('src/util/error-codes.ts'),
     '',
     '# Errors',
     '',

@@ -3,7 +3,6 @@ import {
   type EndFacts,
   type ErrorCode,
   endFactsOf,
-  errorCodes,
   RunError,
   TabringError,
 } from '../util/errors.ts'
@@ -34,8 +33,7 @@ export function keepErrorCodes(): void {
 
 function toWords(value: unknown): ThrownWords {
   if (value instanceof Error) {
-    const code =
-      'code' in value && String(value.code) in errorCodes ? (value.code as ErrorCode) : null
+    const code = value instanceof TabringError ? value.code : null
     const { name, message, stack } = value
     return { name, code, facts: endFactsOf(value), message, stack }
   }

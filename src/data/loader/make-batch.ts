@@ -1,4 +1,5 @@
-import { DataError, type ErrorCode, errorCodes, messageOf } from '../../util/errors.ts'
+import { errorCodes } from '../../util/error-codes.ts'
+import { DataError, type ErrorCode, messageOf } from '../../util/errors.ts'
 import type { Dataset } from '../samples.ts'
 
 /** The code of a thrown error where it is one of ours, else null. */

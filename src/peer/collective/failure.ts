@@ -10,7 +10,8 @@
  *
  * That a rank is lost comes first, and the operation behind it: rank 0 lost rank 1: it left (...). ... (allReduce #4 bucket 0)
  */
-import { type ErrorCode, endFactsOf, errorCodes, PeerError, RunError } from '../../util/errors.ts'
+import { errorCodes } from '../../util/error-codes.ts'
+import { type ErrorCode, endFactsOf, PeerError, RunError } from '../../util/errors.ts'
 import type { LinkEnd } from '../link/link.ts'
 import type { AbortRecord } from '../link/wire.ts'
 
