@@ -96,7 +96,8 @@ async function train(
       spans.length = 0
       log = new RunLog()
       const room = newRoomLink()
-      ownRooms.set(room.room, (await RoomSecret.derive(room)).authKey)
+      const secret = await RoomSecret.derive(room)
+      ownRooms.set(secret.room, secret.authKey)
       const browser = await launchForTraining(
         options.adapter,
         { device: options.device, isHeaded, timesKernels },

@@ -11,7 +11,7 @@ import { bytesSentIn, RoomMember, type RunEnd } from './worker/page/member.ts'
 /**
  * The page of a headless rank: it does what its address says and reports to the launcher that opened it.
  *
- * `?role=host|join&ranks=N&transport=…&config={…}&checkpoints={…}&given=…&launcher={…}#room=…&key=…`. The maker starts as soon as `ranks` members are in the room.
+ * `?role=host|join&ranks=N&transport=…&config={…}&checkpoints={…}&given=…&launcher={…}#key=…`. The maker starts as soon as `ranks` members are in the room.
  */
 declare global {
   interface Window {

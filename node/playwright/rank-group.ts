@@ -8,6 +8,7 @@ import {
 import type { RelayChoice } from '../../src/distributed/rendezvous/plan-links.ts'
 import { newRoomUrl, parseRoomUrl } from '../../src/peer/room/room-url.ts'
 import { messageOf, PeerError } from '../../src/util/errors.ts'
+import { roomOf } from '../room-of.ts'
 
 /** What the ranks of a group know alike. */
 export interface RankPlace {
@@ -144,7 +145,7 @@ export function environmentOf(
     MASTER_ADDR: address.hostname,
     MASTER_PORT: address.port || (address.protocol === 'https:' ? '443' : '80'),
     MASTER_URL: server,
-    ROOM_ID: link.room,
+    ROOM_ID: roomOf(Buffer.from(link.key, 'base64url')),
     ROOM_KEY: link.key,
     RELAY: relay,
     RUN_ID: 'playwright',

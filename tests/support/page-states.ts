@@ -116,7 +116,7 @@ export function lobbyApart(count: number, broken: readonly number[], own = 0): S
 export const makeSnapshot = (): Snapshot =>
   begin({
     experiments,
-    invite: `https://192.168.1.20:5173/#room=${'7c'.repeat(16)}&key=${'k'.repeat(43)}`,
+    invite: `https://192.168.1.20:5173/#key=${'k'.repeat(43)}`,
     name: names[0],
     draft: defaultDraft,
     transport: 'auto',

@@ -1,6 +1,7 @@
 import { createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { RoomLink } from '../../../src/peer/room/secret.ts'
 import { TabringError } from '../../../src/util/errors.ts'
+import { roomOf } from '../../room-of.ts'
 import type { Pin } from '../pin.ts'
 
 /**
@@ -80,11 +81,8 @@ export class RunKeys {
   }
 
   /** The signaling room of one start of the run: other starts and other runs meet in other rooms. */
-  room(attempt: number): RoomLink {
-    const bytes = this.#derive(`tabring room 1 ${attempt}`, 48)
-    return {
-      room: bytes.subarray(0, 16).toString('hex'),
-      key: bytes.subarray(16).toString('base64url'),
-    }
+  room(attempt: number): Required<RoomLink> {
+    const secret = this.#derive(`tabring room 1 ${attempt}`, 32)
+    return { room: roomOf(secret), key: secret.toString('base64url') }
   }
 }

@@ -40,7 +40,7 @@ export interface InitProcessGroupOptions {
    * the default, or `fallback`. `env://` provides it. The same on all ranks.
    */
   relay?: RelayChoice
-  /** Where ranks meet: `wss://host/...#room=...&key=...`, `env://`, `broadcast:room` or `opfs:room`. Alternatives: `store`, `links`. Default `env://`. */
+  /** Where ranks meet: `wss://host/...#key=...`, `env://`, `broadcast:room` or `opfs:room`. Alternatives: `store`, `links`. Default `env://`. */
   initMethod?: string
   /** A store that all ranks share. It stays open. */
   store?: Store
@@ -272,7 +272,7 @@ function checkRelay(
   if (backend === 'relay' && !isServer) {
     throw new TabringError(
       'config.invalid',
-      `${where}: backend "relay" sends data through the signaling server, so it needs initMethod wss://host/signal#room=...&key=... or env://, got ${got}. Use one of these, or another backend.`,
+      `${where}: backend "relay" sends data through the signaling server, so it needs initMethod wss://host/signal#key=... or env://, got ${got}. Use one of these, or another backend.`,
     )
   }
   if (relay === 'fallback' && backend !== 'auto') {

@@ -90,7 +90,7 @@ function names(): string[] {
  * The rank's environment variables, as torchrun sets them in `os.environ`: `env.RANK`, `env.WORLD_SIZE`. `'RANK' in env` shows whether a
  * launcher started this rank.
  *
- * In a tab the launcher sets them, or the page's address does (`?RANK=0&WORLD_SIZE=2`, with the room after # as `#room=…&key=…`); in Node they
+ * In a tab the launcher sets them, or the page's address does (`?RANK=0&WORLD_SIZE=2`, with the room's key after # as `#key=…`); in Node they
  * are those of `process.env`. A worker has none: post it `{ ...env }`.
  * errors: `config.invalid` on reading a variable of the table in docs/reference/launching.md that is not set.
  */

@@ -29,7 +29,7 @@ interface PortStores {
 }
 
 /**
- * Opens the store that an address names: `wss://host/...#room=...&key=...` (also ws, https, http), `env://`, `broadcast:room` or `opfs:room`.
+ * Opens the store that an address names: `wss://host/...#key=...` (also ws, https, http), `env://`, `broadcast:room` or `opfs:room`.
  *
  * errors: `config.invalid` for another address, and where the platform has no such store; `signal.*` of the server.
  */
@@ -99,7 +99,7 @@ function environmentAddress(): string {
   const server = Reflect.has(env, 'MASTER_URL')
     ? env.MASTER_URL
     : `${isHttps() ? 'wss' : 'ws'}://${env.MASTER_ADDR}:${env.MASTER_PORT}`
-  return server.replace(/#.*/, '') + formatFragment({ room: env.ROOM_ID, key: env.ROOM_KEY })
+  return server.replace(/#.*/, '') + formatFragment({ key: env.ROOM_KEY })
 }
 
 /** Whether this page or worker came by HTTPS: browsers keep those from opening a connection that is not sealed. */
@@ -136,6 +136,6 @@ function badMethod(method: string, why = ''): TabringError {
   // Without what stands behind the #: it may be a secret.
   return new TabringError(
     'config.invalid',
-    `initProcessGroup: expected an initMethod like wss://host/signal#room=...&key=..., env://, broadcast:room or opfs:room, got ${JSON.stringify(method.replace(/#.*/, ''))}. ${why}Correct it, or pass a store.`,
+    `initProcessGroup: expected an initMethod like wss://host/signal#key=..., env://, broadcast:room or opfs:room, got ${JSON.stringify(method.replace(/#.*/, ''))}. ${why}Correct it, or pass a store.`,
   )
 }

@@ -47,9 +47,9 @@ export class FrameSeal {
     private readonly openKey: CryptoKey,
   ) {}
 
-  /** errors: PeerError `signal.refused` where WebCrypto is missing (an insecure page). */
+  /** errors: those of `derivation`. */
   static async derive({ link, channel, side, hellos }: SealOptions): Promise<FrameSeal> {
-    const bits = await derivation(link)
+    const { bits } = await derivation(link)
     const keyOf = async (sender: number, use: 'encrypt' | 'decrypt') => {
       const [first, second] = hellos.map(toHex)
       const key = await bits(`tabring relay 1 ${sender} ${first} ${second} ${channel}`)

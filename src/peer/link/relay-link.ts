@@ -169,13 +169,13 @@ export class RelayLink extends LinkBase {
   }
 
   private async handle(message: ServerMessage, secret: RoomSecret): Promise<void> {
-    const { channel, side, address } = this.options
+    const { channel, side } = this.options
     switch (message.type) {
       case 'challenge': {
         if (this.nonce) return
         this.nonce = message.nonce
         const proof = await secret.prove(message.nonce)
-        const { room } = address.link
+        const { room } = secret
         const asked = { type: 'relay', version: protocolVersion, room, proof, channel, side }
         this.socket?.send(JSON.stringify(asked))
         return

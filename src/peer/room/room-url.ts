@@ -10,7 +10,7 @@ export interface RoomAddress {
 }
 
 /**
- * Returns a link to a new room of a signaling server: `wss://host/signal#room=...&key=...`. `server` may be a page's address.
+ * Returns a link to a new room of a signaling server: `wss://host/signal#key=...`. `server` may be a page's address.
  *
  * Anyone with the link may enter the room. The part after # never reaches the server.
  * errors: `config.invalid` for an invalid address.
@@ -30,7 +30,7 @@ export function parseRoomUrl(where: string, url: string | URL): RoomAddress {
   if (!link) {
     throw new PeerError(
       'config.invalid',
-      `${where}: ${address.href} has no #room= and &key=. Create a link with newRoomUrl(), or copy the whole link.`,
+      `${where}: ${address.href} has no #key=. Create a link with newRoomUrl(), or copy the whole link.`,
     )
   }
   return { server: address.href, link }

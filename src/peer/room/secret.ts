@@ -7,21 +7,25 @@ import { fromBase64Url, toBase64Url } from './base64url.ts'
  * the tabs: the server sees `authKey` (one way from the secret) and boxes that it can drop but neither read nor replace, so
  * it cannot put its own DTLS fingerprints into a session description.
  *
+ *   secret -HKDF-SHA-256, no salt----> room     "tabring room 1"  16 bytes as hex: the name by which the server knows the room
  *   secret -HKDF-SHA-256, salt: room-> authKey  "tabring auth 1"  32 bytes, registered with the server by the maker
  *                                   -> boxKey   "tabring box 1"   AES-256-GCM key, never leaves the tabs
  *                                   -> the store's two keys: store/sealed-value.ts
  *   proof = HMAC-SHA-256(authKey, proofText(room, nonce))
  *   box   = base64url(iv (12 bytes) | AES-GCM(boxKey, iv, JSON, associated data: addressText(address)))
  *
+ * So a tab that has the key alone finds the room, and nobody without the key can know the room's name before it exists and take it first.
+ * Whether a name belongs to a key the server cannot check: it has no key.
+ *
  * source: HKDF is RFC 5869; the key stays behind the # of the link, as in Firefox Send.
  */
 
-/** A room of the signaling server and its key. */
+/** The key of a room of the signaling server; the room's name follows from it. */
 export interface RoomLink {
-  /** 16 bytes as hex: the name of the room, known to the server. */
-  room: string
   /** 32 bytes as base64url: the secret. */
   key: string
+  /** The name that the link gives, 16 bytes as hex: it must be that of the key. */
+  room?: string
 }
 
 /**
@@ -41,35 +45,38 @@ export function newRoomLink(
   random: (length: number) => Uint8Array = (length) =>
     crypto.getRandomValues(new Uint8Array(length)),
 ): RoomLink {
-  return { room: toHex(random(16)), key: toBase64Url(random(32)) }
+  return { key: toBase64Url(random(32)) }
 }
 
 /** The URL fragment that carries `link`, from its `#` on. */
 export function formatFragment(link: RoomLink): string {
-  return `#room=${link.room}&key=${link.key}`
+  const { room, key } = link
+  return room === undefined ? `#key=${key}` : `#room=${room}&key=${key}`
 }
 
-/** Reads a URL fragment, with or without its `#`; null when it names no room. errors: `config.invalid` as PeerError when it is cut or garbled. */
+/** Reads a URL fragment, with or without its `#`, `#key=` with or without `room=`; null when it has neither. errors: `config.invalid` as PeerError when it is cut or garbled. */
 export function parseFragment(fragment: string): RoomLink | null {
   const fields = new URLSearchParams(fragment.replace(/^#/, ''))
   const room = fields.get('room')
   const key = fields.get('key')
   if (room === null && key === null) return null
-  if (!room || !/^[0-9a-f]{32}$/.test(room) || !key || !/^[\w-]{43}$/.test(key)) {
+  if ((room !== null && !/^[0-9a-f]{32}$/.test(room)) || !key || !/^[\w-]{43}$/.test(key)) {
     throw new PeerError(
       'config.invalid',
-      'room link: it must hold #room= with 32 hex digits and &key= with 43 characters. Copy the whole link again.',
+      'room link: it must hold #key= with 43 characters, and room= with 32 hex digits if it has one. Copy the whole link again.',
     )
   }
-  return { room, key }
+  return room === null ? { key } : { room, key }
 }
 
 /**
- * Gives the 32 bytes that are derived from the link's secret for one use, by the use's name.
+ * The room's name, and what gives the 32 bytes that are derived from the link's secret for one use, by the use's name.
  *
- * errors: PeerError `signal.refused` where WebCrypto is missing (an insecure page).
+ * errors: PeerError `signal.refused` where WebCrypto is missing (an insecure page), `config.invalid` for a link whose room is not that of its key.
  */
-export async function derivation(link: RoomLink): Promise<(info: string) => Promise<ArrayBuffer>> {
+export async function derivation(
+  link: RoomLink,
+): Promise<{ room: string; bits: (info: string) => Promise<ArrayBuffer> }> {
   if (!globalThis.crypto?.subtle) {
     throw new PeerError(
       'signal.refused',
@@ -78,13 +85,20 @@ export async function derivation(link: RoomLink): Promise<(info: string) => Prom
   }
   const secret = fromBase64Url(link.key)
   const base = await crypto.subtle.importKey('raw', secret, 'HKDF', false, ['deriveBits'])
-  const salt = utf8.encode(link.room)
-  return (info) =>
+  const derive = (salt: string, info: string, bitCount: number) =>
     crypto.subtle.deriveBits(
-      { name: 'HKDF', hash: 'SHA-256', salt, info: utf8.encode(info) },
+      { name: 'HKDF', hash: 'SHA-256', salt: utf8.encode(salt), info: utf8.encode(info) },
       base,
-      256,
+      bitCount,
     )
+  const room = toHex(new Uint8Array(await derive('', 'tabring room 1', 128)))
+  if (link.room !== undefined && link.room !== room) {
+    throw new PeerError(
+      'config.invalid',
+      'room link: its room= is not the room of its key=. The link was changed, or is of an older version. Copy the whole link again.',
+    )
+  }
+  return { room, bits: (info) => derive(room, info, 256) }
 }
 
 /** The text whose HMAC proves the secret; the server checks the same. */
@@ -102,15 +116,15 @@ export class RoomSecret {
     private readonly proofKey: CryptoKey,
   ) {}
 
-  /** errors: PeerError `signal.refused` where WebCrypto is missing (an insecure page). */
+  /** errors: those of `derivation`. */
   static async derive(link: RoomLink): Promise<RoomSecret> {
-    const bits = await derivation(link)
+    const { room, bits } = await derivation(link)
     const [auth, box] = await Promise.all([bits('tabring auth 1'), bits('tabring box 1')])
     const [boxKey, proofKey] = await Promise.all([
       crypto.subtle.importKey('raw', box, 'AES-GCM', false, ['encrypt', 'decrypt']),
       crypto.subtle.importKey('raw', auth, { name: 'HMAC', hash: 'SHA-256' }, false, ['sign']),
     ])
-    return new RoomSecret(link.room, toHex(new Uint8Array(auth)), boxKey, proofKey)
+    return new RoomSecret(room, toHex(new Uint8Array(auth)), boxKey, proofKey)
   }
 
   /** The answer to the server's `nonce`, in hex. */

@@ -263,9 +263,10 @@ export class RoomConnection {
 
   private async create(): Promise<void> {
     this.hasTriedToCreate = true
-    const { link, roomKey } = this.options
-    const keyProof = roomKey ? await proveRoomKey(roomKey, link.room, this.nonce) : undefined
-    this.write({ type: 'create', ...this.entry(), authKey: this.secret!.authKey, keyProof })
+    const { roomKey } = this.options
+    const { room, authKey } = this.secret!
+    const keyProof = roomKey ? await proveRoomKey(roomKey, room, this.nonce) : undefined
+    this.write({ type: 'create', ...this.entry(), authKey, keyProof })
   }
 
   private async join(): Promise<void> {
@@ -274,10 +275,10 @@ export class RoomConnection {
   }
 
   private entry() {
-    const { link, hostToken: token } = this.options
+    const { hostToken: token } = this.options
     return {
       version: protocolVersion,
-      room: link.room,
+      room: this.secret!.room,
       info: this.info,
       token,
       again: this.again(),

@@ -24,15 +24,15 @@ export class ValueSeal {
     private readonly tagKey: CryptoKey,
   ) {}
 
-  /** errors: PeerError `signal.refused` where WebCrypto is missing (an insecure page). */
+  /** errors: those of `derivation`. */
   static async derive(link: RoomLink): Promise<ValueSeal> {
-    const bits = await derivation(link)
+    const { room, bits } = await derivation(link)
     const [box, tag] = await Promise.all([bits('tabring store 1'), bits('tabring store tag 1')])
     const [storeKey, tagKey] = await Promise.all([
       crypto.subtle.importKey('raw', box, 'AES-GCM', false, ['encrypt', 'decrypt']),
       crypto.subtle.importKey('raw', tag, { name: 'HMAC', hash: 'SHA-256' }, false, ['sign']),
     ])
-    return new ValueSeal(link.room, storeKey, tagKey)
+    return new ValueSeal(room, storeKey, tagKey)
   }
 
   async seal(key: string, value: Uint8Array<ArrayBuffer>): Promise<SealedValue> {

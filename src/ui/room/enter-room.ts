@@ -64,7 +64,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
   const member = new RoomMember({
     ...common,
     name,
-    token: tokenFor(link.room),
+    token: tokenFor,
     onLobby: (lobby, ownId) => {
       const wasMaker = isMaker(store.snapshot)
       dispatch({ type: 'lobby', lobby, ownId })

@@ -105,8 +105,8 @@ export function troubleOf(thrown: unknown): Trouble {
       }
       return say(
         'bad-link',
-        'This room link is incomplete',
-        'The part of the address after # names the room and holds its key. It was cut off or changed on the way.',
+        'This room link is incomplete or was changed',
+        'The part of the address after # holds the key of the room. It was cut off or changed on the way.',
         'Copy the whole link again, from # to its end, and open it.',
       )
     case 'signal.lost':

@@ -6,7 +6,7 @@ import type {
   TransportChoice,
 } from '../../peer/room/messages.ts'
 import { SignalError } from '../../peer/room/refusals.ts'
-import type { RoomLink } from '../../peer/room/secret.ts'
+import { type RoomLink, RoomSecret } from '../../peer/room/secret.ts'
 import { loadWebRtc } from '../../peer/tab/late-connection.ts'
 import { type LocalPorts, openLocalPorts } from '../../peer/tab/local-ports.ts'
 import { SignalClient, signalUrl } from '../../peer/tab/signal.ts'
@@ -45,8 +45,8 @@ export interface RoomMemberOptions extends RunListener {
   name: string
   transport: TransportChoice
   mode: 'create' | 'join' | 'either'
-  /** What makes this member the room's maker again after a reload: 32 hexadecimal digits that nobody else knows. */
-  token?: string
+  /** What makes this member the room's maker again after a reload, by the room's name: 32 hexadecimal digits that nobody else knows. */
+  token?: (room: string) => string
   /** For a server that makes rooms only for people who have its key. */
   roomKey?: string
   /** Whether a lost connection to the server is tried again. Default false. */
@@ -150,6 +150,7 @@ export class RoomMember {
       ...this.#changes,
     }
     const url = signalUrl(location)
+    const hostToken = token?.((await RoomSecret.derive(link)).room)
     const { reconnects } = this.#options
     const runNow = () => this.#run?.now ?? null
     const client = new SignalClient({
@@ -157,7 +158,7 @@ export class RoomMember {
       link,
       info,
       mode,
-      hostToken: token,
+      hostToken,
       roomKey,
       reconnects,
       runNow,

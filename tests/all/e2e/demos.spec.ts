@@ -72,7 +72,7 @@ describe('playground', () => {
     await see(maker, 'Alone in the room')
     await picture(maker, 'playground-lobby')
     const link = await maker.getByLabel('Open this link').inputValue()
-    expect(link).toContain('/?demo=playground#room=')
+    expect(link).toContain('/?demo=playground#key=')
     const pages = [maker]
     for (let tab = 1; tab < 5; tab++) pages.push(await openTab(link))
     await see(maker, 'Ready with 5 ranks')
@@ -267,11 +267,11 @@ describe('digits', () => {
     // The room's link has the experiment that is on show, and a tab that comes by it sees that one.
     await maker.locator('#setting-demo').selectOption('picture')
     const link = maker.getByLabel('Open this link')
-    await expect.poll(() => link.inputValue()).toContain('/?demo=picture#room=')
+    await expect.poll(() => link.inputValue()).toContain('/?demo=picture#key=')
     const third = await openTab(await link.inputValue())
     await third.locator('.demo.picture').waitFor()
     await maker.locator('#setting-demo').selectOption('digits')
-    await expect.poll(() => link.inputValue()).toMatch(/\/#room=/)
+    await expect.poll(() => link.inputValue()).toMatch(/\/#key=/)
   })
 
   it('a finger draws on a phone, and does not scroll the page', async () => {

@@ -28,7 +28,7 @@ describe('a room', { timeout: 240_000 }, () => {
       )
       await see(maker, 'Alone in the room')
       const link = await invite(maker)
-      expect(link).toContain('/?transport=fallback#room=')
+      expect(link).toContain('/?transport=fallback#key=')
       const second = await openTab(await openBlocked(), link)
       await seeMembers(maker, 2)
       const ring = (page: Page) => page.locator('#ring').textContent()

@@ -89,7 +89,7 @@ describe('several launchers on this machine', () => {
       'await loadCheckpoint()',
       'const { seed } = getRngState()',
       'await destroyProcessGroup()',
-      "const store = await openStore(env.MASTER_URL + '#room=' + env.ROOM_ID + '&key=' + env.ROOM_KEY)",
+      "const store = await openStore(env.MASTER_URL + '#key=' + env.ROOM_KEY)",
       'await store.set(env.RANK, env.NODE_RANK)',
       "await store.wait(['0', '1', '2', '3'])",
       'console.log(JSON.stringify({ ...env, met: met.join(), saved, puts, seed, hasFolder: env.CHECKPOINT_URL !== "" }))',

@@ -136,7 +136,7 @@ describe('the default group', () => {
     const { hostname, port } = new URL(server.address)
     const variables = {
       ...{ RANK: '0', WORLD_SIZE: '1', MASTER_ADDR: hostname, MASTER_PORT: port },
-      ...{ ROOM_ID: '0123456789abcdef0123456789abcdef', ROOM_KEY: 'k'.repeat(43) },
+      ...{ ROOM_KEY: 'k'.repeat(43) },
     }
     for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value)
     vi.stubGlobal('WebSocket', socketFrom(server.origin))
@@ -150,7 +150,7 @@ describe('the default group', () => {
   ])('from a page of %s env:// is %s', async (origin, wanted) => {
     const variables = {
       ...{ RANK: '0', WORLD_SIZE: '1', MASTER_ADDR: 'there', MASTER_PORT: '2' },
-      ...{ ROOM_ID: '0123456789abcdef0123456789abcdef', ROOM_KEY: 'k'.repeat(43) },
+      ...{ ROOM_KEY: 'k'.repeat(43) },
     }
     for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value)
     vi.stubGlobal('location', { origin })
@@ -217,10 +217,10 @@ describe('what cannot be', () => {
       { initMethod: 'tcp://host:1', worldSize: 1 },
       /expected an initMethod like wss:.* A tab cannot listen/,
     ],
-    [{ initMethod: 'wss://host/#room=secret', worldSize: 1 }, /#room= with 32 hex digits/],
+    [{ initMethod: 'wss://host/#room=secret', worldSize: 1 }, /room= with 32 hex digits/],
     [
       { initMethod: 'wss://host/room', worldSize: 1 },
-      /^initProcessGroup: wss:\/\/host\/room has no #room= and &key=/,
+      /^initProcessGroup: wss:\/\/host\/room has no #key=/,
     ],
     [{ initMethod: 'broadcast:a/b', worldSize: 1 }, /expected a room name of 1 to 100 letters/],
     [{ initMethod: 'broadcast:a', worldSize: 1 }, /SharedWorker/],

@@ -100,7 +100,6 @@ describe('ranks linked by the relay', () => {
     const url = new URL(newRoomUrl(server.address))
     const fields = new URLSearchParams(url.hash.slice(1))
     vi.stubEnv('MASTER_URL', `${server.address}/signal`)
-    vi.stubEnv('ROOM_ID', fields.get('room')!)
     vi.stubEnv('ROOM_KEY', fields.get('key')!)
     vi.stubEnv('WORLD_SIZE', '2')
     vi.stubEnv('RANK', '0')

@@ -3,6 +3,7 @@ import type { LinkEnd } from '../../../src/peer/link/link.ts'
 import type { RelayLink } from '../../../src/peer/link/relay-link.ts'
 import { limits } from '../../../src/peer/room/messages.ts'
 import { newRoomUrl, parseRoomUrl } from '../../../src/peer/room/room-url.ts'
+import { RoomSecret } from '../../../src/peer/room/secret.ts'
 import { linkConformance } from '../../support/link-conformance.ts'
 import { type RelayServer, startRelay } from '../../support/relay-server.ts'
 import { rawEnd, type Tamper, tapServer } from '../../support/relay-tap.ts'
@@ -315,7 +316,7 @@ describe('whose channel it is', () => {
       })
     // With the other room's key a proof for this room is wrong.
     const intruder = await rawEnd(other, server.origin, {
-      ...{ channel: 'ours', side: 1, room: address.link.room },
+      ...{ channel: 'ours', side: 1, room: (await RoomSecret.derive(address.link)).room },
     })
     expect(await intruder.closed).toMatch(/1008: the room's key is wrong/)
   })

@@ -44,7 +44,9 @@ afterAll(async () => {
 
 /** What the server tells one that creates `link`'s room, up to ICE servers or the connection's end. */
 async function create(server: string, link: RoomLink, authKey?: string): Promise<string[]> {
-  const own = authKey ?? (await RoomSecret.derive(link)).authKey
+  const secret = await RoomSecret.derive({ key: link.key })
+  const { room = secret.room } = link
+  const own = authKey ?? secret.authKey
   const origin = server
   const socket = new WebSocket(`${server.replace('http', 'ws')}${signalPath}`, {
     rejectUnauthorized: false,
@@ -58,7 +60,7 @@ async function create(server: string, link: RoomLink, authKey?: string): Promise
       const message = JSON.parse(String(data))
       told.push(message.type === 'error' ? message.code : message.type)
       if (message.type === 'challenge') {
-        const made = { type: 'create', version: protocolVersion, room: link.room, authKey: own }
+        const made = { type: 'create', version: protocolVersion, room, authKey: own }
         socket.send(JSON.stringify({ ...made, info: null }))
         socket.send(JSON.stringify({ type: 'ice' }))
       }

@@ -15,7 +15,9 @@ describe('room links', () => {
     const link = newRoomLink()
     expect(parseFragment(formatFragment(link))).toEqual(link)
     expect(parseFragment(formatFragment(link).slice(1))).toEqual(link)
-    expect(formatFragment(link)).toMatch(/^#room=[0-9a-f]{32}&key=[\w-]{43}$/)
+    expect(formatFragment(link)).toMatch(/^#key=[\w-]{43}$/)
+    const named = { ...link, room: 'ab'.repeat(16) }
+    expect(parseFragment(formatFragment(named))).toEqual(named)
     expect(newRoomLink()).not.toEqual(link)
   })
 
@@ -26,7 +28,8 @@ describe('room links', () => {
     const room = `#room=${'a'.repeat(32)}`
     for (const bad of [
       whole.slice(0, -1),
-      whole.slice(0, 38),
+      `${room}`,
+      `#room=ab&${whole.slice(1)}`,
       `${room}&key=!`,
       '#key=abc',
       '#room=abc',
@@ -43,8 +46,20 @@ describe('keys', () => {
     expect(a.authKey).toBe(b.authKey)
     expect(a.authKey).toMatch(/^[0-9a-f]{64}$/)
     expect(a.authKey).not.toBe(Buffer.from(link.key, 'base64url').toString('hex'))
-    const elsewhere = await RoomSecret.derive({ ...link, room: newRoomLink().room })
+    const elsewhere = await RoomSecret.derive(newRoomLink())
     expect(elsewhere.authKey).not.toBe(a.authKey)
+    expect(elsewhere.room).not.toBe(a.room)
+  })
+
+  it('the room is that of the key; a link that names another was changed', async () => {
+    const link = newRoomLink()
+    const { room, authKey } = await RoomSecret.derive(link)
+    expect(await RoomSecret.derive({ ...link, room })).toMatchObject({ room, authKey })
+    const changed = { ...link, room: (await RoomSecret.derive(newRoomLink())).room }
+    await expect(RoomSecret.derive(changed)).rejects.toMatchObject({
+      code: 'config.invalid',
+      message: expect.stringMatching(/^room link: .* The link was changed/),
+    })
   })
 
   it("a proof is what the server's HMAC says", async () => {
@@ -52,17 +67,19 @@ describe('keys', () => {
     const secret = await RoomSecret.derive(link)
     const nonce = '5a'.repeat(16)
     const expected = createHmac('sha256', Buffer.from(secret.authKey, 'hex'))
-      .update(proofText(link.room, nonce))
+      .update(proofText(secret.room, nonce))
       .digest('hex')
     expect(await secret.prove(nonce)).toBe(expected)
   })
 
   it('the known answer stays: old links must go on working', async () => {
-    const secret = await RoomSecret.derive({ room: 'ab'.repeat(16), key: 'A'.repeat(43) })
+    const secret = await RoomSecret.derive({ key: 'A'.repeat(43) })
     // HKDF-SHA-256 by node:crypto, written out here as the second implementation.
     const { hkdfSync } = await import('node:crypto')
-    const expected = hkdfSync('sha256', Buffer.alloc(32), 'ab'.repeat(16), 'tabring auth 1', 32)
-    expect(secret.authKey).toBe(Buffer.from(expected).toString('hex'))
+    const derived = (salt: string, info: string, length: number) =>
+      Buffer.from(hkdfSync('sha256', Buffer.alloc(32), salt, info, length)).toString('hex')
+    expect(secret.room).toBe(derived('', 'tabring room 1', 16))
+    expect(secret.authKey).toBe(derived(secret.room, 'tabring auth 1', 32))
   })
 })
 
@@ -99,7 +116,7 @@ describe('boxes', () => {
     const secret = await RoomSecret.derive(link)
     const box = await secret.seal(address, 'x')
     expect(await secret.seal(address, 'x')).not.toBe(box)
-    const stranger = await RoomSecret.derive({ room: link.room, key: newRoomLink().key })
+    const stranger = await RoomSecret.derive(newRoomLink())
     await expect(stranger.open(address, box)).rejects.toThrow(/tampering/)
   })
 

@@ -197,14 +197,14 @@ describe('the room', () => {
     member.bye()
   })
 
-  it('one that is not there, a wrong secret, a foreign page: refused with the reason', async () => {
+  it('one that is not there, a changed link, a foreign page: refused with the reason', async () => {
     const url = newUrl()
     const refusal = (code: string) => ({ code: 'signal.refused', refusal: code })
     await expect(server.open(url, { mode: 'join' })).rejects.toMatchObject(refusal('unknown-room'))
     const store = await server.open(url, { mode: 'create' })
     await expect(server.open(url, { mode: 'create' })).rejects.toBeInstanceOf(SignalError)
-    const wrong = url.replace(/key=.*/, newUrl().replace(/.*(key=)/, '$1'))
-    await expect(server.open(wrong)).rejects.toMatchObject(refusal('bad-proof'))
+    const wrong = url.replace('#', `#room=${'a'.repeat(32)}&`)
+    await expect(server.open(wrong)).rejects.toMatchObject({ code: 'config.invalid' })
     const WebSocket = socketFrom('https://evil.example')
     await expect(server.open(url, { WebSocket })).rejects.toMatchObject(refusal('foreign-origin'))
     await expect(server.open('ws://127.0.0.1:9/#'.concat(url.split('#')[1]))).rejects.toMatchObject(
