@@ -7,6 +7,7 @@ import {
 } from 'node:http'
 import { createServer as createHttps } from 'node:https'
 import { join } from 'node:path'
+import type { Readable } from 'node:stream'
 import sirv from 'sirv'
 import { type ServerFacts, serverFactsPath, signalPath } from '../src/peer/room/messages.ts'
 import { TabringError } from '../src/util/errors.ts'
@@ -128,7 +129,12 @@ export async function serve(options: ServeOptions): Promise<Served> {
       extraRoutes[path](request, response)
       return
     }
-    const built = () => files(request, response, () => sendText(response, 404, `no page ${path}\n`))
+    const built = () => {
+      // Pages are sent whole: sirv throws for a range that ends before it begins, and with it the process ends.
+      delete request.headers.range
+      response.once('pipe', (file: Readable) => closeTogether(file, response))
+      files(request, response, () => sendText(response, 404, `no page ${path}\n`))
+    }
     fromWritable(request, response, () => {
       if (fromMounts) fromMounts(request, response, built)
       else built()
@@ -173,6 +179,12 @@ export async function serve(options: ServeOptions): Promise<Served> {
       await closed
     },
   }
+}
+
+/** What sirv leaves out: a file whose reader has gone is closed, and one that cannot be read ends the answer. */
+function closeTogether(file: Readable, response: ServerResponse): void {
+  file.once('error', () => response.destroy())
+  response.once('close', () => file.destroy())
 }
 
 /** Answered with `ok` to anyone, so that a proxy or a monitor sees that the server is up. */

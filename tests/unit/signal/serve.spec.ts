@@ -1,6 +1,15 @@
 import { X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import {
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  readlink,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises'
 import { request } from 'node:http'
 import { request as requestTls } from 'node:https'
 import { connect as connectTcp } from 'node:net'
@@ -111,6 +120,35 @@ describe('serve', () => {
     }
     expect((await get('/data/x.gz', 'PUT')).status).toBe(405)
     expect((await get('/%', 'GET')).status).toBeGreaterThanOrEqual(400)
+  })
+
+  it.each(['bytes=5-3', 'bytes=0-99999999999999999999', 'bytes=-', 'x'])(
+    'a page is sent whole, and the server stays up, for the range %s',
+    async (range) => {
+      const served = await start()
+      const base = `http://127.0.0.1:${served.port}/`
+      for (let i = 0; i < 2; i++) {
+        const page = await fetch(base, { headers: { range } })
+        expect([page.status, await page.text()]).toEqual([200, '<p>page</p>'])
+      }
+    },
+  )
+
+  it.skipIf(process.platform !== 'linux')('a page whose reader has gone is closed', async () => {
+    const path = join(folder, 'dist', 'large.js')
+    await writeFile(path, 'x'.repeat(2 ** 24))
+    const served = await start()
+    const openFiles = async () => {
+      const names = await readdir('/proc/self/fd')
+      const paths = names.map((name) => readlink(`/proc/self/fd/${name}`).catch(() => ''))
+      return (await Promise.all(paths)).filter((one) => one === path).length
+    }
+    const socket = connectTcp(served.port, '127.0.0.1')
+    socket.write('GET /large.js HTTP/1.1\r\nHost: localhost\r\n\r\n')
+    await once(socket, 'data')
+    expect(await openFiles()).toBe(1)
+    socket.destroy()
+    await expect.poll(openFiles).toBe(0)
   })
 
   it('the mount of --data serves the four IDX files of its folder and nothing else', async () => {
