@@ -328,6 +328,7 @@ export class Collectives {
   close(record: AbortRecord, error: PeerError): void {
     this.closed ??= { record, error }
     this.deadlines.stop()
+    this.receiver.heldBytes.clear()
     for (const run of this.entries.clear()) run.reject(collectiveError(run.name, record, error))
   }
 

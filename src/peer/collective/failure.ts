@@ -18,13 +18,13 @@ import type { AbortRecord } from '../link/wire.ts'
 /** `error` as the rank `origin` tells it to the others: without a room's epoch, and never without a rank. */
 export function recordOf(error: PeerError, origin: number, epoch: number): AbortRecord {
   const text = withoutEpoch(error.message, epoch)
-  return {
-    origin,
-    lost: endFactsOf(error).ranks?.[0] ?? null,
-    code: error.code,
-    text: /\brank \d/.test(text) ? text : `rank ${origin}: ${text}`,
-  }
+  const lost = endFactsOf(error).ranks?.[0] ?? null
+  return withRank({ origin, lost, code: error.code, text }, origin)
 }
+
+/** `record`, which `rank` has made or passed on; whatever it says, a rank is named. */
+export const withRank = (record: AbortRecord, rank: number): AbortRecord =>
+  /\brank \d/.test(record.text) ? record : { ...record, text: `rank ${rank}: ${record.text}` }
 
 /** What the room's server alone says: no rank can have it said in its name. */
 const ofServer: readonly string[] = ['peer.removed', 'peer.late'] satisfies ErrorCode[]

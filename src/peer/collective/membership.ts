@@ -5,7 +5,7 @@ import type { AbortRecord } from '../link/wire.ts'
 import type { Session } from '../session/session.ts'
 import type { LinkPeaks, SessionConfig, SessionStats } from '../session/session-config.ts'
 import { type CollectiveCounts, Collectives } from './collectives.ts'
-import { epochError, ownRecord, recordOf } from './failure.ts'
+import { epochError, ownRecord, recordOf, withRank } from './failure.ts'
 import { Peers } from './peers.ts'
 import type { CollectiveSpan } from './pending-collectives.ts'
 
@@ -106,7 +106,7 @@ export class Membership {
         onframe: (from, header, message) => {
           if (!this.failure) attempt(() => this.collectives.receive(from, header, message))
         },
-        onabort: (from, record) => this.end(record, undefined, from),
+        onabort: (from, record) => this.end(withRank(record, from.peerRank), undefined, from),
         onwritable: () => attempt(() => this.collectives.pump()),
         onsuspect: (who, isSuspect, silentMs) => events.onsuspect(who, isSuspect, silentMs),
         onerror: (error) => this.fail(error),
@@ -158,8 +158,9 @@ export class Membership {
     const record = ownRecord(told, this.rank, this.peers.stoodStillMs)
     const error = epochError(record, cause)
     this.failure = error
-    this.peers.sendAbort(record, from)
+    // Before anything that may fail: whoever waits here hears of the end.
     this.collectives.close(record, error)
+    this.peers.sendAbort(record, from)
     this.settleFailed(error)
     this.events.onfailure(error)
   }

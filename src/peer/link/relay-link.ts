@@ -19,6 +19,7 @@ import {
 } from './frame-seal.ts'
 import type { LinkEnd, LinkKind } from './link.ts'
 import { LinkBase } from './link-base.ts'
+import { shownText } from './wire.ts'
 
 export interface RelayLinkOptions {
   /** The server, and the room whose key seals the link. */
@@ -52,6 +53,8 @@ export const relayDefaults = {
   windowBytes: 1024 * 1024,
   timeoutMs: 25_000,
 } as const
+
+const mostGoodbyeChars = 200
 
 /** What is taken is told after this share of the window. */
 const takenShare = 1 / 8
@@ -128,7 +131,7 @@ export class RelayLink extends LinkBase {
   }
 
   protected shut(detail: string): void {
-    if (this.isUp) this.sendSealed('goodbye', utf8.encode(detail.slice(0, 200)))
+    if (this.isUp) this.sendSealed('goodbye', utf8.encode(detail.slice(0, mostGoodbyeChars)))
     this.settle.reject(this.unreachable('closed on this side'))
     this.release()
   }
@@ -251,7 +254,7 @@ export class RelayLink extends LinkBase {
         return
       case 'goodbye':
         this.release()
-        this.finish({ why: 'closed', detail: new TextDecoder().decode(message) })
+        this.finish({ why: 'closed', detail: shownText(message, mostGoodbyeChars) })
     }
   }
 

@@ -278,7 +278,7 @@ export function decodeFingerprint(payload: Uint8Array): Fingerprint {
     'START',
   )
   return {
-    label: new TextDecoder().decode(end < 0 ? told : told.subarray(0, end)),
+    label: shownText(end < 0 ? told : told.subarray(0, end), labelBytes),
     elements: elements!,
     alignment: alignment!,
     root: root!,
@@ -299,10 +299,14 @@ export interface AbortRecord {
 const maxAbortTextBytes = 4096
 const abortHeadBytes = 12
 const noRank = 0xffffffff
+/** Longer than any of ours; a rank passes on what another has sent. */
+const maxAbortCodeBytes = 40
 
-export function encodeAbort(record: AbortRecord): Uint8Array {
-  const code = new TextEncoder().encode(record.code)
-  const text = new TextEncoder().encode(record.text).subarray(0, maxAbortTextBytes)
+/** `mostBytes`: what the link takes; a text that does not fit is cut. */
+export function encodeAbort(record: AbortRecord, mostBytes = Number.POSITIVE_INFINITY): Uint8Array {
+  const code = new TextEncoder().encode(record.code).subarray(0, maxAbortCodeBytes)
+  const most = Math.min(maxAbortTextBytes, mostBytes - abortHeadBytes - code.length)
+  const text = new TextEncoder().encode(record.text).subarray(0, most)
   const payload = new Uint8Array(abortHeadBytes + code.length + text.length)
   put32(payload, 0, record.origin)
   put32(payload, 4, record.lost ?? noRank)
@@ -322,14 +326,20 @@ export function decodeAbort(payload: Uint8Array): AbortRecord {
   const textAt = abortHeadBytes + codeBytes
   if (textAt > payload.length)
     throw bad(`an ABORT code of at most ${payload.length - abortHeadBytes} bytes`, `${codeBytes}`)
-  const text = new TextDecoder()
   return {
     origin: get32(payload, 0),
     lost: lost === noRank ? null : lost,
-    code: text.decode(payload.subarray(abortHeadBytes, textAt)),
-    text: text.decode(payload.subarray(textAt)),
+    code: new TextDecoder().decode(payload.subarray(abortHeadBytes, textAt)),
+    text: shownText(payload.subarray(textAt), maxAbortTextBytes),
   }
 }
+
+/** Text that another rank has sent, as errors show it: at most so many characters, and none that plays tricks on a terminal. */
+export const shownText = (bytes: Uint8Array, most: number): string =>
+  new TextDecoder()
+    .decode(bytes)
+    .slice(0, most)
+    .replace(/[^\P{Cc}\n\t]/gu, ' ')
 
 function words(...values: number[]): Uint8Array {
   const payload = new Uint8Array(4 * values.length)

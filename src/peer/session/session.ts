@@ -18,6 +18,7 @@ import {
   fingerprintBytes,
   frameTypeName,
   headerBytes,
+  shownText,
 } from '../link/wire.ts'
 import { ReceiveWindow, SendWindow } from './credit.ts'
 import {
@@ -36,6 +37,9 @@ import {
   type SessionStats,
   sessionDefaults,
 } from './session-config.ts'
+
+/** Of what BYE tells. */
+const mostByeChars = 200
 
 export interface SessionOptions {
   link: Link
@@ -256,7 +260,8 @@ export class Session {
   }
 
   sendAbort(record: AbortRecord): void {
-    this.sendControl({ type: FrameType.abort }, encodeAbort(record))
+    const most = this.link.maxMessageBytes - headerBytes
+    this.sendControl({ type: FrameType.abort }, encodeAbort(record, most))
   }
 
   private sendControl(fields: Partial<FrameHeader>, payload?: Uint8Array): void {
@@ -339,7 +344,7 @@ export class Session {
         this.onabort(decodeAbort(payload))
         break
       case FrameType.bye:
-        this.receiveBye(new TextDecoder().decode(payload))
+        this.receiveBye(shownText(payload, mostByeChars))
         break
     }
   }
@@ -380,7 +385,10 @@ export class Session {
 
   private sendBye(detail: string): void {
     if (this.isByeSent) return
-    this.sendControl({ type: FrameType.bye }, new TextEncoder().encode(detail.slice(0, 200)))
+    this.sendControl(
+      { type: FrameType.bye },
+      new TextEncoder().encode(detail.slice(0, mostByeChars)),
+    )
     this.isByeSent = true
   }
 

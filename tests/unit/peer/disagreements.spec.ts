@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
 import {
+  type AbortRecord,
   emptyHeader,
   encodeFingerprint,
   encodeHeader,
@@ -73,6 +74,33 @@ test('ranks of different groups do not start: the HELLO says so', async () => {
   expect(late[0]!.message).toMatch(
     /waited 15000 ms for HELLO from rank 1; \d+ frames of another membership came, last of membership 2/,
   )
+})
+
+test('an ABORT that no link could pass on ends this rank, and is passed on as far as it fits', async () => {
+  const env = new VirtualEnv(1)
+  const pairs = [1, 2].map(() => memoryPair(env, { maxMessageBytes: 1024 }))
+  const links = new Map(pairs.map(([link], at) => [at + 1, link]))
+  const group = new ProcessGroup({ rank: 0, size: 3, epoch: 3, links, env })
+  const sessions = pairs.map(
+    ([, link], at) => new Session({ link, env, epoch: 3, rank: at + 1, peerRank: 0, size: 3 }),
+  )
+  const passedOn = new Promise<AbortRecord>((resolve) => {
+    sessions[1]!.onabort = resolve
+  })
+  const pending = outcomes([group.allReduce(new Float32Array(8))])
+  await env.until(Promise.all(sessions.map((session) => session.ready)))
+  // Its code fills it, and each of these bytes is a character of three when it is passed on.
+  const payload = new Uint8Array(1024 - headerBytes).fill(0xff)
+  payload.set([1, 0, 0, 0, 0xd0, 0x03, 0, 0])
+  const message = new Uint8Array(1024)
+  message.set(payload, headerBytes)
+  const header = { ...emptyHeader(), type: FrameType.abort, epoch: 3, number: 1 }
+  encodeHeader({ ...header, length: payload.length }, message)
+  pairs[0]![1].send(message)
+  const [error] = await env.until(pending, 1000)
+  expect(error).toMatchObject({ code: 'peer.aborted' })
+  expect(error!.message).toMatch(/^allReduce #0: rank 1: /)
+  expect((await env.until(passedOn, 1000)).text).toBe(group.error!.message)
 })
 
 describe('a neighbour that speaks the protocol wrongly', () => {

@@ -95,6 +95,9 @@ test('HELLO and ABORT payloads come back', () => {
   const record = { origin: 3, lost: 1, code: 'peer.lost', text: 'rank 1 ist fort – Ende' }
   for (const one of [record, { ...record, lost: null }])
     expect(decodeAbort(encodeAbort(one))).toEqual(one)
+  expect(decodeAbort(encodeAbort({ ...record, text: 'a\u001b[2J\nb' })).text).toBe('a [2J\nb')
+  const long = { origin: 3, lost: null, code: 'x'.repeat(900), text: 'ü'.repeat(5000) }
+  expect(encodeAbort(long, 1000).length).toBeLessThanOrEqual(1000)
   expect(() => decodeHello(new Uint8Array(15))).toThrow('16 bytes, got 15')
   expect(() => decodeAbort(new Uint8Array(3))).toThrow('got 3')
 })
