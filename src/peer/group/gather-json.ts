@@ -9,26 +9,33 @@ interface Gathering {
 
 /**
  * What every rank says, in rank order: anything that JSON holds. All ranks call it alike; `label` says what for, and ranks compare it.
+ * `isRight`: whether a value is what a rank may say; default: any is.
  *
- * cost, errors: `allGatherBytes`'; `peer.protocol` for what is no JSON.
+ * cost, errors: `allGatherBytes`'; `peer.protocol`, naming the rank, for what is no JSON or not right.
  */
 export async function gatherJson<T>(
   label: string,
   group: Gathering,
   own: T,
   options: CollectiveOptions = {},
+  isRight: (told: unknown) => boolean = () => true,
 ): Promise<T[]> {
   const bytes = new TextEncoder().encode(JSON.stringify(own))
   const told = await group.allGatherBytes(bytes, { label, ...options })
   return told.map((bytes, rank): T => {
-    try {
-      return JSON.parse(new TextDecoder().decode(bytes))
-    } catch (cause) {
-      throw new PeerError(
+    const refuse = (what: string, cause?: unknown) =>
+      new PeerError(
         'peer.protocol',
-        `${label}: rank ${group.ranks[rank]} sent ${bytes.length} bytes that are not JSON. Call the same functions on all ranks.`,
+        `${label}: rank ${group.ranks[rank]} sent ${bytes.length} bytes that are not ${what}. Call the same functions on all ranks.`,
         { cause },
       )
+    let value: unknown
+    try {
+      value = JSON.parse(new TextDecoder().decode(bytes))
+    } catch (cause) {
+      throw refuse('JSON', cause)
     }
+    if (!isRight(value)) throw refuse(`what ${label} gathers`)
+    return value as T
   })
 }

@@ -1,5 +1,5 @@
 import { ArgumentTypeError, PeerError } from '../../util/errors.ts'
-import { kindOf } from '../../util/kind-of.ts'
+import { isRecord, kindOf } from '../../util/kind-of.ts'
 import { checkOptions, checkTimeout } from '../../util/options.ts'
 import { type GroupOptions, type GroupStats, Membership } from '../collective/membership.ts'
 import type { LinkPeaks } from '../session/session-config.ts'
@@ -89,7 +89,7 @@ export class ProcessGroup extends CollectiveGroup {
       ranks: members,
       links: this.ranks.filter((rank) => this.membership.peers.has(rank)),
     }
-    const all = await gatherJson('newGroup', this, record)
+    const all = await gatherJson('newGroup', this, record, {}, isGroupRecord)
     const other = all.findIndex((one) => one.ranks.join() !== members.join())
     if (other >= 0)
       throw new PeerError(
@@ -144,6 +144,10 @@ export class ProcessGroup extends CollectiveGroup {
     this.membership.destroy(detail)
   }
 }
+
+const isGroupRecord = (told: unknown): boolean =>
+  isRecord(told) &&
+  [told.ranks, told.links].every((list) => Array.isArray(list) && list.every(Number.isInteger))
 
 function ignore(): undefined {
   return undefined

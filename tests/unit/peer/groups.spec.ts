@@ -78,6 +78,24 @@ describe('groups of some ranks', () => {
     )
   })
 
+  test.each(['{}', 'null', '5', '{"ranks":[0,1],"links":{}}', '{"ranks":["0"],"links":[1]}'])(
+    'a rank that says %s of the group is named',
+    async (record) => {
+      const { env, groups } = open(2)
+      const bytes = new TextEncoder().encode(record)
+      const [, error] = await env.until(
+        outcomes([
+          groups[0]!.allGatherBytes(bytes, { label: 'newGroup' }),
+          groups[1]!.newGroup([0, 1]),
+        ]),
+      )
+      expect(error).toMatchObject({ code: 'peer.protocol' })
+      expect(error?.message).toMatch(
+        /^newGroup: rank 0 sent \d+ bytes that are not what newGroup gathers/,
+      )
+    },
+  )
+
   test('without ranks it is of all', async () => {
     const { env, groups } = open(3)
     const all = await env.until(Promise.all(groups.map((group) => group.newGroup())))
