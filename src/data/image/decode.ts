@@ -2,7 +2,7 @@ import { DataError, messageOf } from '../../util/errors.ts'
 import { checkArgument, checkText } from '../../util/options.ts'
 import { forgetOrientation } from './orientation.ts'
 import type { PixelImage } from './pixels.ts'
-import { decodePng, isPng } from './png.ts'
+import { decodePng, isPng, refusePngBomb } from './png.ts'
 
 /**
  * Decodes an image to RGB like Pillow's `Image.open(file).convert('RGB')`, which torchvision's folders use: transparency is dropped, a
@@ -17,7 +17,10 @@ export async function decodeImage(blob: Blob, name: string): Promise<PixelImage>
   checkText('decodeImage', 'name', name)
   checkArgument('decodeImage', 'blob', blob, blob instanceof Blob, 'a Blob or File')
   const bytes = await bytesOf(blob, name)
-  if (isPng(bytes)) return decodePng(bytes, name)
+  if (isPng(bytes)) {
+    await refusePngBomb(bytes, name)
+    return decodePng(bytes, name)
+  }
   forgetOrientation(bytes)
   let bitmap: ImageBitmap
   try {

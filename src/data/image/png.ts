@@ -15,6 +15,113 @@ export const isPng = (bytes: Uint8Array): boolean =>
 /** As many pixels as Pillow decodes at most: more is rather a small file made to fill memory. */
 const maxPixels = 2 ** 27
 
+/** Deflate makes no more of a byte. */
+const mostUnpacked = 1032
+/** Of packed pixels: more are unpacked once before, to see how many there are. */
+const fewPackedBytes = 64 * 1024
+/** Some programs write a little more than the pixels. */
+const spareBytes = 64 * 1024
+
+const refusal = (bytes: Uint8Array, name: string, what: string, cause?: unknown) =>
+  new DataError(
+    'data.malformed',
+    `${name}: the PNG file of ${bytes.length} bytes ${what}. Convert it again, or remove it.`,
+    { cause },
+  )
+
+/**
+ * Refuses a file whose packed pixels are far more than its header says: fast-png unpacks them all, and 1 MB may hold 1 GB.
+ *
+ * cost: unpacks the pixels of files of more than 64 KiB once. errors: `data.malformed`, naming the file.
+ */
+export async function refusePngBomb(bytes: Uint8Array<ArrayBuffer>, name: string): Promise<void> {
+  const packed = packedPixels(bytes)
+  if (packed.reduce((sum, { length }) => sum + length, 0) <= fewPackedBytes) return
+  const reader = new Blob(packed)
+    .stream()
+    .pipeThrough(new DecompressionStream('deflate'))
+    .getReader()
+  const wanted = unpackedBytes(bytes)
+  let length = 0
+  try {
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) return
+      length += value.length
+      if (length > wanted + spareBytes) break
+    }
+  } catch (thrown) {
+    // What follows the pixels is no matter.
+    if (length >= wanted) return
+    throw refusal(bytes, name, `does not unpack (${messageOf(thrown)})`, thrown)
+  } finally {
+    reader.cancel().catch(() => undefined)
+  }
+  throw refusal(bytes, name, `holds more than the ${wanted} bytes of its pixels`)
+}
+
+interface Chunk {
+  readonly name: string
+  readonly contents: Uint8Array<ArrayBuffer>
+  /** With its length, name and checksum. */
+  readonly whole: Uint8Array<ArrayBuffer>
+}
+
+/** Up to one that is not all there. */
+function chunksOf(bytes: Uint8Array<ArrayBuffer>): Chunk[] {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const chunks: Chunk[] = []
+  for (let at = signature.length; at + 12 <= bytes.length; ) {
+    const end = at + 12 + view.getUint32(at)
+    if (end > bytes.length) break
+    const name = String.fromCharCode(...bytes.subarray(at + 4, at + 8))
+    chunks.push({ name, contents: bytes.subarray(at + 8, end - 4), whole: bytes.subarray(at, end) })
+    at = end
+  }
+  return chunks
+}
+
+const packedPixels = (bytes: Uint8Array<ArrayBuffer>) =>
+  chunksOf(bytes).flatMap(({ name, contents }) => (name === 'IDAT' ? [contents] : []))
+
+/** Samples of a pixel, by colour type. */
+const samplesOf: Readonly<Record<number, number>> = { 0: 1, 2: 3, 3: 1, 4: 2, 6: 4 }
+/** Of the seven passes of an interlaced file: first column and row, and how far apart they are. */
+const passes = [
+  [0, 0, 8, 8],
+  [4, 0, 8, 8],
+  [0, 4, 4, 8],
+  [2, 0, 4, 4],
+  [0, 2, 2, 4],
+  [1, 0, 2, 2],
+  [0, 1, 1, 2],
+] as const
+
+/** Of the pixels, each row with its filter. units: bytes. */
+function unpackedBytes(bytes: Uint8Array<ArrayBuffer>): number {
+  const view = new DataView(bytes.buffer, bytes.byteOffset)
+  const [width, height] = [view.getUint32(widthAt), view.getUint32(heightAt)]
+  const bits = (samplesOf[bytes[colourAt]] ?? 1) * bytes[depthAt]
+  const sizeOf = (columns: number, rows: number) =>
+    columns > 0 ? rows * (1 + Math.ceil((columns * bits) / 8)) : 0
+  if (bytes[interlaceAt] === 0) return sizeOf(width, height)
+  return passes.reduce((sum, [column, row, across, down]) => {
+    const columns = Math.ceil((width - column) / across)
+    return sum + sizeOf(columns, Math.max(0, Math.ceil((height - row) / down)))
+  }, 0)
+}
+
+/** The file without its colour profile, which nothing here looks at and fast-png would unpack. */
+function withoutProfile(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+  const profile = chunksOf(bytes).find(({ name }) => name === 'iCCP')?.whole
+  if (!profile) return bytes
+  const at = profile.byteOffset - bytes.byteOffset
+  const out = new Uint8Array(bytes.length - profile.length)
+  out.set(bytes.subarray(0, at))
+  out.set(bytes.subarray(at + profile.length), at)
+  return withoutProfile(out)
+}
+
 /**
  * Decodes a PNG file to RGB: the file's own values, as Pillow's `convert('RGB')`.
  *
@@ -23,19 +130,17 @@ const maxPixels = 2 ** 27
  * errors: `data.malformed`, naming the file.
  */
 export function decodePng(bytes: Uint8Array<ArrayBuffer>, name: string): PixelImage {
-  const refuse = (what: string, cause?: unknown) =>
-    new DataError(
-      'data.malformed',
-      `${name}: the PNG file of ${bytes.length} bytes ${what}. Convert it again, or remove it.`,
-      { cause },
-    )
+  const refuse = (what: string, cause?: unknown) => refusal(bytes, name, what, cause)
   if (bytes.length < headerEnd) throw refuse('ends within its header')
   const view = new DataView(bytes.buffer, bytes.byteOffset)
   const [width, height] = [view.getUint32(widthAt), view.getUint32(heightAt)]
   if (width === 0 || height === 0 || width * height > maxPixels)
     throw refuse(`has ${width} x ${height} pixels (allowed: 1 to ${maxPixels} in total)`)
+  const packed = packedPixels(bytes).reduce((sum, { length }) => sum + length, 0)
+  if (packed * mostUnpacked < unpackedBytes(bytes))
+    throw refuse(`does not decode (too little data for ${width} x ${height} pixels)`)
   try {
-    const image = decode(bytes, { checkCrc: true })
+    const image = decode(withoutProfile(bytes), { checkCrc: true })
     if (bytes[colourAt] === ofPalette && !image.palette) throw new Error('no palette')
     return { height, width, channels: 3, data: toRgb(image) }
   } catch (thrown) {

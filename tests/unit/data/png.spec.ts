@@ -75,6 +75,36 @@ test('a large file comes back from many parts of the stream', () => {
   expect(Buffer.compare(Buffer.from(image.data), Buffer.from(wanted))).toBe(0)
 })
 
+describe('a small file that holds far more than its pixels', () => {
+  const many = deflateSync(new Uint8Array(2 ** 27), { level: 1 })
+  const grey = header(2, 1, 8, 0, 0, 0, 0)
+
+  test('is refused before it is unpacked', async () => {
+    for (const packed of [many, many.with(0, many[0] ^ 0x10)]) {
+      const made = file(grey, chunk('IDAT', packed), end)
+      const began = process.memoryUsage().arrayBuffers
+      await expect(decodeImage(new Blob([made]), 'bomb.png')).rejects.toThrow(
+        /^bomb.png: the PNG file of \d+ bytes (holds more than the 3 bytes of its pixels|does not unpack)/,
+      )
+      expect(process.memoryUsage().arrayBuffers - began).toBeLessThan(2 ** 26)
+    }
+  })
+
+  test('loses its colour profile unread', async () => {
+    const profile = chunk('iCCP', Buffer.concat([Buffer.from('p\0\0'), many]))
+    const made = file(grey, profile, profile, data(0, 5, 6), end)
+    const began = process.memoryUsage().arrayBuffers
+    const { data: rgb } = await decodeImage(new Blob([made]), 'profile.png')
+    expect([...rgb]).toEqual([5, 5, 5, 6, 6, 6])
+    expect(process.memoryUsage().arrayBuffers - began).toBeLessThan(2 ** 26)
+  })
+
+  test('or says that it has pixels for which its data cannot be enough', () => {
+    const made = file(header(8000, 8000, 16, 6, 0, 0, 0), data(0, 5, 6), end)
+    expect(() => decodePng(made, 'less.png')).toThrow('too little data for 8000 x 8000 pixels')
+  })
+})
+
 describe('damaged files are refused by name', () => {
   const grey = header(2, 1, 8, 0, 0, 0, 0)
   const whole = file(grey, data(0, 5, 6), end)
