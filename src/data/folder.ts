@@ -156,5 +156,8 @@ export async function listServed(listingUrl: string | URL): Promise<FolderFile[]
     .sort(byPath)
 }
 
+/** No address can be made of half a character. */
 const isInside = (path: string): boolean =>
-  path !== '' && !path.split('/').some((part) => part === '' || part === '.' || part === '..')
+  path !== '' &&
+  !/\p{Cs}/u.test(path) &&
+  !path.split('/').some((part) => part === '' || part === '.' || part === '..')

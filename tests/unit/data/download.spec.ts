@@ -142,5 +142,13 @@ test('the server lists a folder', async () => {
   const files = await listServed(base)
   expect(files).toEqual([{ path: 'file.bin', source: { url: `${base}file.bin` } }])
   await expect(listServed(`${base}file.bin`)).rejects.toMatchObject({ code: 'data.malformed' })
+  // Half a character, of which no address can be made.
+  const half = async () => new Response('["\\ud800"]')
+  const real = globalThis.fetch
+  globalThis.fetch = half
+  const listing = listServed(base).finally(() => {
+    globalThis.fetch = real
+  })
+  await expect(listing).rejects.toMatchObject({ code: 'data.malformed' })
   await expect(listServed(`${base}../../etc/`)).rejects.toMatchObject({ code: 'data.missing' })
 })
