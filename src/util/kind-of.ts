@@ -37,5 +37,9 @@ export function quoted(value: unknown): string {
   return isPlain ? String(value) : kindOf(value)
 }
 
+/** A value as a sentence shows it: as `quoted`, but texts without quotes. */
+export const inWords = (value: unknown): string =>
+  typeof value === 'string' ? clipped(value) : quoted(value)
+
 const isShort = (value: unknown): boolean =>
   Array.isArray(value) && value.length <= 10 && value.every((one) => typeof one === 'number')

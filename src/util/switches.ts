@@ -1,5 +1,7 @@
 import * as v from 'valibot'
+import { clipped } from './clipped.ts'
 import { TabringError } from './errors.ts'
+import { isRecord, kindOf, quoted } from './kind-of.ts'
 import { checkRecord } from './options.ts'
 import { switches, switchNames } from './switch-table.ts'
 import type { SwitchInputs, SwitchName, SwitchValues } from './switch-values.ts'
@@ -93,6 +95,21 @@ export function fromEnvironment(
   return checked('launcher', Object.fromEntries(found))
 }
 
+/** Switches out of the page parameter of a launcher, which is JSON. errors: `config.invalid`. */
+export function launcherSwitches(text: string): SwitchInputs {
+  let inputs: unknown
+  try {
+    inputs = JSON.parse(text)
+  } catch {
+    inputs = undefined
+  }
+  if (isRecord(inputs)) return checked('launcher', inputs)
+  throw new TabringError(
+    'config.invalid',
+    `switches: expected a JSON object in the page parameter "${launcherParameter}", got ${quoted(text)}. Remove it, or open the page from its launcher again.`,
+  )
+}
+
 /** Returns `inputs` when every one of them is right. errors: `config.invalid`, naming source and switch. */
 export function checked(source: Source, inputs: Readonly<Record<string, unknown>>): SwitchInputs {
   for (const [name, input] of Object.entries(inputs)) {
@@ -100,13 +117,13 @@ export function checked(source: Source, inputs: Readonly<Record<string, unknown>
     if (!own) {
       throw new TabringError(
         'config.invalid',
-        `switches: unknown switch "${name}" (${source}). Use one of ${switchNames.join(', ')}.`,
+        `switches: unknown switch "${clipped(name)}" (${source}). Use one of ${switchNames.join(', ')}.`,
       )
     }
     if (!v.is(own.schema, input)) {
       throw new TabringError(
         'config.invalid',
-        `switches: ${name} must be ${own.type}, got ${typeof input === 'string' ? '' : `the ${typeof input} `}"${String(input)}" (${source}). Correct or remove it.`,
+        `switches: ${name} must be ${own.type}, got ${typeof input === 'string' ? quoted(input) : kindOf(input)} (${source}). Correct or remove it.`,
       )
     }
   }
@@ -152,8 +169,6 @@ function fromSurroundings(): GivenSwitches {
   return {
     code: {},
     'page parameter': checked('page parameter', Object.fromEntries(named)),
-    launcher: launcher
-      ? checked('launcher', JSON.parse(launcher))
-      : fromEnvironment(process?.env ?? {}),
+    launcher: launcher ? launcherSwitches(launcher) : fromEnvironment(process?.env ?? {}),
   }
 }

@@ -1,4 +1,5 @@
 import * as v from 'valibot'
+import { clipped } from '../../util/clipped.ts'
 import { messageOf, PeerError } from '../../util/errors.ts'
 
 /**
@@ -97,7 +98,7 @@ export function decodeCrewMessage(bytes: Uint8Array): CrewMessage {
   } catch (thrown) {
     throw new PeerError(
       'peer.protocol',
-      `crew: expected a message of a crew (${messageOf(thrown)}). Reload every tab so that all run the same build.`,
+      `crew: expected a message of a crew (${clipped(messageOf(thrown))}). Reload every tab so that all run the same build.`,
     )
   }
 }

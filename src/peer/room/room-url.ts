@@ -1,3 +1,4 @@
+import { clipped } from '../../util/clipped.ts'
 import { PeerError } from '../../util/errors.ts'
 import { signalPath } from './messages.ts'
 import { formatFragment, newRoomLink, parseFragment, type RoomLink } from './secret.ts'
@@ -30,7 +31,7 @@ export function parseRoomUrl(where: string, url: string | URL): RoomAddress {
   if (!link) {
     throw new PeerError(
       'config.invalid',
-      `${where}: ${address.href} has no #key=. Create a link with newRoomUrl(), or copy the whole link.`,
+      `${where}: ${clipped(address.href)} has no #key=. Create a link with newRoomUrl(), or copy the whole link.`,
     )
   }
   return { server: address.href, link }
@@ -56,7 +57,7 @@ function socketAddress(where: string, url: string | URL): URL {
   const { protocol, host, pathname } = address
   const socketProtocol = socketProtocols[protocol]
   if (!socketProtocol) {
-    const text = `${where}: ${expected}, got ${protocol}. Copy the room's link.`
+    const text = `${where}: ${expected}, got ${clipped(protocol)}. Copy the room's link.`
     throw new PeerError('config.invalid', text)
   }
   // A page is served beside the signaling server; a socket's own path leads to it, if it has one.

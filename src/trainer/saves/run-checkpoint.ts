@@ -9,9 +9,8 @@ import {
   unpackCheckpoint,
 } from '../../ddp/checkpoint/checkpoint-file.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
-import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { quoted } from '../../util/kind-of.ts'
+import { inWords } from '../../util/kind-of.ts'
 import { aboutOf } from '../settings/about-run.ts'
 import { type TrainConfig, totalStepsOf } from '../settings/config.ts'
 import { type DemoMeta, learningRateOf } from '../settings/demo-meta.ts'
@@ -236,9 +235,6 @@ export async function resumeRun(
     },
   }
 }
-
-const inWords = (setting: unknown): string =>
-  typeof setting === 'string' ? clipped(setting) : quoted(setting)
 
 /** Settings that files of earlier versions do not have, as they were then. */
 const earlier = {

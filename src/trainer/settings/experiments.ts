@@ -1,5 +1,7 @@
 import * as v from 'valibot'
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
+import { inWords } from '../../util/kind-of.ts'
 import {
   givenData,
   pipelinesOf,
@@ -38,7 +40,7 @@ export function experimentsOf(metas: Readonly<Record<string, DemoMeta>>): Experi
     if (has(demo)) return metas[demo]
     throw new TabringError(
       'config.invalid',
-      `settings: demo: expected ${orList(Object.keys(metas))}, got ${demo}. Correct it and start again.`,
+      `settings: demo: expected ${orList(Object.keys(metas))}, got ${clipped(demo)}. Correct it and start again.`,
     )
   }
   return {
@@ -49,7 +51,7 @@ export function experimentsOf(metas: Readonly<Record<string, DemoMeta>>): Experi
     defaultsOf: (demo = first) => defaultsOf(demo, metaOf(demo)),
     parseTrainConfig(input) {
       const { demo = first } = (input ?? {}) as TrainConfigInput
-      return configOf(demo, metaOf(String(demo)), (input ?? {}) as TrainConfigInput)
+      return configOf(demo, metaOf(inWords(demo)), (input ?? {}) as TrainConfigInput)
     },
   }
 }
@@ -172,13 +174,13 @@ export const withPipelines = ({
 const invalid = (key: string, expected: string, got: unknown) =>
   new TabringError(
     'config.invalid',
-    `settings: ${key}: expected ${expected}, got ${String(got)}. Correct it and start again.`,
+    `settings: ${key}: expected ${expected}, got ${inWords(got)}. Correct it and start again.`,
   )
 
 const refused = (key: string, got: unknown, problem: string) =>
   new TabringError(
     'config.invalid',
-    `settings: ${key}: ${problem}, got ${String(got)}. Leave it out and start again.`,
+    `settings: ${key}: ${problem}, got ${inWords(got)}. Leave it out and start again.`,
   )
 
 const orList = (names: readonly string[]): string => names.join(' or ')
