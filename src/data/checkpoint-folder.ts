@@ -281,7 +281,7 @@ const manifestSchema = v.object({
       name: nameSchema,
       label: v.string(),
       sizeBytes: v.number(),
-      sha256: v.string(),
+      sha256: v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/)),
       stateHash: text,
       run: text,
       isKept: v.optional(v.boolean()),

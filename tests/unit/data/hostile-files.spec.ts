@@ -14,64 +14,16 @@ import { AdamW } from '../../../src/optim/adam.ts'
 import { GradScaler } from '../../../src/optim/grad-scaler.ts'
 import { StepLR } from '../../../src/optim/lr-scheduler/decays.ts'
 import { TabringError } from '../../../src/util/errors.ts'
-import { seededRandom } from '../../../src/util/virtual-env.ts'
+import { mutatedJson } from '../../support/fuzz/mutate.ts'
+import { Draw } from '../../support/simulation/draw.ts'
 
 // Files from strangers: whatever is in them, reading ends soon, and with an error that says so.
-
-const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`
-/** As JSON. */
-const hostile = [
-  '5',
-  '-1',
-  '1e308',
-  'null',
-  'true',
-  '""',
-  `"${'x'.repeat(5000)}"`,
-  '[]',
-  '[[[]]]',
-  '{}',
-  '{"toString":1,"valueOf":1}',
-  '{"$tensor":{"toString":1}}',
-  '{"$tensor":"model.0.weight"}',
-  '{"$number":{"toString":1}}',
-  '{"$number":"x"}',
-  '{"length":4294967295}',
-  '{"__proto__":{"shape":[1]}}',
-  '[4294967295]',
-  nested(20_000),
-]
 
 const parts = (): Parts => {
   const model = new Sequential(new Linear(3, 4), new BatchNorm1d(4), new Linear(4, 2))
   const optimizer = new AdamW(model.parameters(), { lr: 1e-3 })
   const scheduler = new StepLR(optimizer, { stepSize: 2 })
   return { model, optimizer, scheduler, scaler: new GradScaler() }
-}
-
-/** `json` with one of its values replaced. */
-function mutated(json: unknown, random: () => number): string {
-  const marks: string[] = []
-  const paths: (readonly (string | number)[])[] = []
-  const walk = (value: unknown, path: readonly (string | number)[]) => {
-    paths.push(path)
-    if (typeof value === 'object' && value !== null)
-      for (const key of Object.keys(value)) walk(Reflect.get(value, key), [...path, key])
-  }
-  walk(json, [])
-  const path = paths[1 + Math.floor(random() * (paths.length - 1))]
-  const copy = structuredClone(json) as Record<string, unknown>
-  let at: Record<string, unknown> = copy
-  for (const key of path.slice(0, -1)) at = at[key] as Record<string, unknown>
-  const last = path.at(-1)!
-  if (random() < 0.15) delete at[last]
-  else {
-    marks.push('@hostile@')
-    at[last] = marks[0]
-  }
-  return JSON.stringify(copy).replace('"@hostile@"', () => {
-    return hostile[Math.floor(random() * hostile.length)]
-  })
 }
 
 /** Within time, and with an error of ours that can be shown, or without one. */
@@ -89,13 +41,13 @@ async function endsWell(work: () => unknown, what: string): Promise<void> {
 
 describe('a hostile checkpoint', () => {
   test('ends in an error of Tabring, whichever value of its tree is replaced', async () => {
-    const random = seededRandom(1)
+    const draw = new Draw(1)
     const own = parts()
     const file = await packCheckpoint({ ...own, epoch: 3, cursor: { seed: 1 } })
     const { tensors, metadata } = readSafetensors(file)
     const tree = JSON.parse(metadata['tabring'])
     for (let i = 0; i < 1500; i++) {
-      const text = mutated(tree, random)
+      const text = mutatedJson(tree, draw)
       const bad = writeSafetensors(tensors, { tabring: text })
       const what = `mutation ${i}: ${text.slice(0, 300)}`
       await endsWell(() => unpackCheckpoint(bad, own, { onDifferences: () => undefined }), what)
@@ -103,13 +55,13 @@ describe('a hostile checkpoint', () => {
   }, 120_000)
 
   test('ends in an error of Tabring, whatever its header says', async () => {
-    const random = seededRandom(2)
+    const draw = new Draw(2)
     const file = await packCheckpoint({ ...parts(), epoch: 3 })
     const size = Number(new DataView(file.buffer).getBigUint64(0, true))
     const header = JSON.parse(new TextDecoder().decode(file.subarray(8, 8 + size)))
     const data = file.subarray(8 + size)
     for (let i = 0; i < 1500; i++) {
-      const json = new TextEncoder().encode(mutated(header, random))
+      const json = new TextEncoder().encode(mutatedJson(header, draw))
       const bad = new Uint8Array(8 + json.length + data.length)
       new DataView(bad.buffer).setBigUint64(0, BigInt(json.length), true)
       bad.set(json, 8)
@@ -123,7 +75,7 @@ describe('a hostile checkpoint', () => {
     const { tensors, metadata } = readSafetensors(file)
     const { state } = JSON.parse(metadata['tabring'])
     const withTree = (text: string) => writeSafetensors(tensors, { tabring: text })
-    const deep = withTree(`{"version":1,"state":{"a":${nested(20_000)}}}`)
+    const deep = withTree(`{"version":1,"state":{"a":${'['.repeat(20_000)}${']'.repeat(20_000)}}}`)
     expect(() => load(deep, 'deep.safetensors')).toThrow(
       'deep.safetensors: expected at most 100 levels, got more. Load a file written by save()',
     )
@@ -135,14 +87,19 @@ describe('a hostile checkpoint', () => {
 })
 
 test('a hostile manifest is refused, and names no file outside its folder', async () => {
-  const random = seededRandom(3)
-  const entry = { name: 'step-1.safetensors', label: 'step-1', sizeBytes: 1, sha256: 'ab' }
+  const draw = new Draw(3)
+  const entry = {
+    name: 'step-1.safetensors',
+    label: 'step-1',
+    sizeBytes: 1,
+    sha256: 'ab'.repeat(32),
+  }
   const manifest = { version: 1, files: [entry], best: null, leftover: ['old.safetensors'] }
   const read = (text: string) =>
     readManifest({ read: async () => new Blob([text]) }).then((found) => found)
   expect(await read(JSON.stringify(manifest))).toEqual(manifest)
   for (let i = 0; i < 500; i++) {
-    const text = mutated(manifest, random)
+    const text = mutatedJson(manifest, draw)
     await endsWell(() => read(text), text.slice(0, 200))
   }
   for (const name of ['../secret', '/etc/passwd', '.env', 'a\\b', ''])
