@@ -324,7 +324,8 @@ export class RoomRun {
     this.state = 'running'
     this.key = key
     this.first = run
-    this.epoch = Math.max(this.epoch, this.epochElsewhere)
+    // Who is in a run knows its epoch; a member that says otherwise could begin one that nobody can end.
+    this.epoch = Math.max(this.epoch, this.epochElsewhere, run)
     this.settings = settings
     this.room.takenOver(settings)
     this.cancelTimer = env.after(limits.backMs, () => this.setRanks())

@@ -76,6 +76,17 @@ async function told(name: string): Promise<[string, number, ...string[]]> {
   return [state, epoch, ...ranks.map((one) => one.name)]
 }
 
+it('a run that is newer than the epochs its member knows can be ended by its ranks', async () => {
+  world.create('t0')
+  const host = idOf('t0')
+  back('A', { id: a, epoch: 2, run: now({ run: 2 ** 30, ids: [a, host] }) })
+  const [state, epoch] = await told('t0')
+  expect([state, epoch]).toEqual(['running', 2 ** 30])
+  await world.env.advance(limits.backMs)
+  world.say('t0', { type: 'abort', epoch, text: 'enough' })
+  expect((await told('t0'))[0]).toBe('failed')
+})
+
 describe('a server that does not know the run', () => {
   it('takes it over: epochs, settings, ranks; newcomers are linked once all are back', async () => {
     back('B', { id: b, run: now() }, undefined, 'create')
