@@ -8,6 +8,7 @@ import { parse, stringify } from 'devalue'
 import { longestAnnounced } from '../../peer/group/announced-length.ts'
 import { CollectiveGroup, secondHalf } from '../../peer/group/collective-group.ts'
 import { ArgumentTypeError, messageOf, PeerError } from '../../util/errors.ts'
+import { kindOf } from '../../util/kind-of.ts'
 import { checkOptions } from '../../util/options.ts'
 import { groupOf } from '../group/group-of.ts'
 import { placeOf } from '../group/place-of.ts'
@@ -111,7 +112,12 @@ export async function broadcastObjectList(
   const place = placeOf(where, group, src)
   checkCount(where, 'objectList', objectList)
   const own = group.rank === place ? encode(where, objectList) : undefined
-  const all = decode<unknown[]>(where, src, await broadcastBytes(where, group, own, place))
+  const all = decode(where, src, await broadcastBytes(where, group, own, place))
+  if (!Array.isArray(all))
+    throw new PeerError(
+      'peer.protocol',
+      `${where}: rank ${src} sent ${kindOf(all)} in place of its list. Call the same functions on all ranks.`,
+    )
   if (all.length !== objectList.length)
     throw new PeerError(
       'peer.mismatch',

@@ -489,6 +489,19 @@ describe('objects', () => {
     }
   })
 
+  test('that are no list where one is to come are refused, naming the rank', async () => {
+    const { env, groups } = open(2)
+    const { broadcast } = groups[1]!
+    groups[1]!.broadcast = (array, ...rest) => {
+      // In the place of [[1],2]: the text of null, as devalue writes it.
+      if (array instanceof Uint8Array) array.set(new TextEncoder().encode('[null] '))
+      return broadcast.call(groups[1]!, array, ...rest)
+    }
+    const calls = groups.map((group) => dist.broadcastObjectList([2], 1, { group }))
+    const [error] = await env.until(outcomes(calls))
+    expect(error?.message).toMatch(/^broadcastObjectList: rank 1 sent null in place of its list/)
+  })
+
   const objects = [
     { name: 'a', when: new Date(5) },
     new Map([['k', new Set([1n])]]),
