@@ -189,6 +189,7 @@ export class HostileLink implements Link {
         const origin = draw.pick([0, 1, 2, 99, 2 ** 32 - 1])
         const record = {
           origin,
+          lost: draw.pick([null, 0, 99]),
           code: draw.pick(codes),
           text: draw.pick(['', 'because', '\u0000\u001b']),
         }
