@@ -1,3 +1,4 @@
+import { clipped } from '../src/util/clipped.ts'
 import type { DeviceType } from '../src/util/device.ts'
 import { messageOf } from '../src/util/errors.ts'
 
@@ -15,7 +16,7 @@ const hint = (text: string | undefined) => (text ? ` Did you mean ${text}?` : ''
 const rewrites: readonly [form: RegExp, text: (...parts: string[]) => string][] = [
   [
     /^option '(?:-\w, )?(--[\w-]+)[^']*' argument '(.*)' is invalid\. Allowed choices are (.+)\.$/s,
-    (_, flag, given, choices) => `${flag}: expected ${asList(choices)}, got "${given}".`,
+    (_, flag, given, choices) => `${flag}: expected ${asList(choices)}, got "${clipped(given)}".`,
   ],
   [
     /^option '(?:-\w, )?(--[\w-]+)[^']*' argument '.*' is invalid\. (.)(.*)$/s,
@@ -27,11 +28,11 @@ const rewrites: readonly [form: RegExp, text: (...parts: string[]) => string][] 
   ],
   [
     /^unknown option '([^']*)'(?: \(Did you mean (.*)\?\))?$/,
-    (_, flag, near) => `${flag}: there is no such flag.${hint(near)}`,
+    (_, flag, near) => `${clipped(flag)}: there is no such flag.${hint(near)}`,
   ],
   [
     /^unknown command '([^']*)'(?: \(Did you mean (.*)\?\))?$/,
-    (_, name, near) => `there is no command "${name}".${hint(near)}`,
+    (_, name, near) => `there is no command "${clipped(name)}".${hint(near)}`,
   ],
   [/^missing required argument '([^']*)'$/, (_, name) => `the ${name} is missing.`],
   [
@@ -50,7 +51,8 @@ export function usageProblem(thrown: unknown): string {
     const found = form.exec(line)
     if (found) return text(...found)
   }
-  return /[.)]$/.test(line) ? line : `${line}.`
+  const told = clipped(line, 400)
+  return /[.)]$/.test(told) ? told : `${told}.`
 }
 
 /** The switch that `--device` stands for; undefined without the flag. */

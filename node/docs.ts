@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { Command, CommanderError } from 'commander'
+import { clipped } from '../src/util/clipped.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 
 /** `tabring docs`: the pages of docs/, which are in the package too. docs/README.md lists them. */
@@ -86,8 +87,8 @@ export function docsText(argv: readonly string[]): string {
     throw new TabringError(
       'config.invalid',
       names.length > 1
-        ? `docs: one page at a time, got ${names.length}: ${names.join(', ')}.`
-        : `docs: there is no page "${page}".${near ? ` Did you mean ${near}?` : ''} "tabring docs" lists all pages.`,
+        ? `docs: one page at a time, got ${names.length}: ${clipped(names.join(', '))}.`
+        : `docs: there is no page "${clipped(page)}".${near ? ` Did you mean ${near}?` : ''} "tabring docs" lists all pages.`,
       { cause: thrown },
     )
   }

@@ -3,6 +3,7 @@ import { readdir, realpath, stat } from 'node:fs/promises'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { join, relative, resolve, sep } from 'node:path'
 import { pipeline } from 'node:stream'
+import { clipped } from '../src/util/clipped.ts'
 import { TabringError } from '../src/util/errors.ts'
 
 /** Where tabs find the folder that `--data` names: a path on their page's own server. */
@@ -36,7 +37,7 @@ export function serveMounts(
     if (!/^\/(.*\/)?$/.test(prefix)) {
       throw new TabringError(
         'config.invalid',
-        `mounts: expected a prefix that starts and ends with "/", got "${prefix}". Write, for example, "/data/".`,
+        `mounts: expected a prefix that starts and ends with "/", got "${clipped(prefix)}". Write, for example, "/data/".`,
       )
     }
   }

@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from 'commander'
+import { clipped } from '../src/util/clipped.ts'
 
 /** Returns a parser of an option's value for Commander: a whole number in a range. */
 export function wholeNumber(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
@@ -10,6 +11,6 @@ export function wholeNumber(minimum: number, maximum = Number.MAX_SAFE_INTEGER) 
       maximum === Number.MAX_SAFE_INTEGER
         ? `of ${minimum} or more`
         : `from ${minimum} to ${maximum}`
-    throw new InvalidArgumentError(`Expected a whole number ${range}, got "${text}".`)
+    throw new InvalidArgumentError(`Expected a whole number ${range}, got "${clipped(text)}".`)
   }
 }

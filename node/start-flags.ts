@@ -1,4 +1,5 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
+import { clipped } from '../src/util/clipped.ts'
 import type { DeviceType } from '../src/util/device.ts'
 import { TabringError } from '../src/util/errors.ts'
 import { addIceFlags, type IceFlags } from './ice/ice-flags.ts'
@@ -105,7 +106,9 @@ export const startFlags = (argv: readonly string[]): StartFlags =>
 function parsePort(text: string): number {
   const port = Number(text)
   if (!Number.isInteger(port) || port < 0 || port > 65_535) {
-    throw new InvalidArgumentError(`Expected a whole number from 0 to 65535, got "${text}".`)
+    throw new InvalidArgumentError(
+      `Expected a whole number from 0 to 65535, got "${clipped(text)}".`,
+    )
   }
   return port
 }
@@ -114,7 +117,7 @@ function addOrigin(text: string, origins: readonly string[] = []): string[] {
   const url = URL.canParse(text) ? new URL(text) : null
   if (!url || !/^https?:$/.test(url.protocol)) {
     throw new InvalidArgumentError(
-      `Expected an address like https://name.example:8443, got "${text}".`,
+      `Expected an address like https://name.example:8443, got "${clipped(text)}".`,
     )
   }
   return [...origins, url.origin]

@@ -1,5 +1,6 @@
 import type { Plugin, PreviewServer, ViteDevServer } from 'vite'
 import { TabringError } from '../src/util/errors.ts'
+import { quoted } from '../src/util/kind-of.ts'
 import { checkFlag, checkNumber, checkOptions, isCount } from '../src/util/options.ts'
 import { isolationHeaders } from './headers.ts'
 import { iceSource } from './ice/ice-source.ts'
@@ -117,6 +118,6 @@ function checkNames(
   if (wrong === undefined) return
   throw new TabringError(
     'config.invalid',
-    `${where}: ${name} must be a list of ${expected}, got ${JSON.stringify(wrong)}. Correct it.`,
+    `${where}: ${name} must be a list of ${expected}, got ${quoted(wrong)}. Correct it.`,
   )
 }

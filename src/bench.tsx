@@ -68,7 +68,7 @@ function shapesFor(isSoftware: boolean): readonly LayerShape[] {
   const shapes = parseShapes(wantedShapes)
   if (shapes) return shapes
   throw new Error(
-    `shapes: expected rows x inputs x outputs such as 1024x384x1024, got "${wantedShapes}". Correct the address.`,
+    `shapes: expected rows x inputs x outputs such as 1024x384x1024, got "${wantedShapes.slice(0, 80)}". Correct the address.`,
   )
 }
 

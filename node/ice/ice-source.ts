@@ -1,4 +1,5 @@
 import { type IceServer, iceLimits } from '../../src/peer/room/ice-servers.ts'
+import { clipped } from '../../src/util/clipped.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { checkNumber, checkOptions } from '../../src/util/options.ts'
 import { turnCredentials } from './turn-credentials.ts'
@@ -88,7 +89,7 @@ function checkServer(where: string, given: unknown): IceServer {
   if (unknown !== undefined) {
     throw invalid(
       where,
-      `expected only ${names.join(', ')}, got "${unknown}". Correct the name, or omit it`,
+      `expected only ${names.join(', ')}, got "${clipped(unknown)}". Correct the name, or omit it`,
     )
   }
   const { urls, username, credential } = given as Record<string, unknown>
@@ -102,7 +103,7 @@ function checkServer(where: string, given: unknown): IceServer {
     // A user name before the host would be a secret.
     const got =
       typeof url === 'string'
-        ? JSON.stringify(url.replace(/:.*@/s, ':…@').slice(0, 80))
+        ? JSON.stringify(clipped(url.replace(/:.*@/s, ':…@')))
         : withoutContents(url)
     throw invalid(
       where,

@@ -1,6 +1,7 @@
 import { isIPv6 } from 'node:net'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { defaultMasterPort } from '../../src/distributed/rendezvous/slurm.ts'
+import { clipped } from '../../src/util/clipped.ts'
 import { addIceFlags, type IceFlags } from '../ice/ice-flags.ts'
 import { wholeNumber } from '../parse-number.ts'
 
@@ -15,7 +16,7 @@ function tabs(text: string): number | TabChoice {
   const value = Number(text)
   if (/^\d+$/.test(text) && value >= 1 && value <= 1024) return value
   throw new InvalidArgumentError(
-    `Expected a whole number from 1, or one of ${tabChoices.join(', ')}, got "${text}".`,
+    `Expected a whole number from 1, or one of ${tabChoices.join(', ')}, got "${clipped(text)}".`,
   )
 }
 
@@ -29,7 +30,9 @@ function nodes(text: string): NodeRange {
   const [least, most = least] = text.split(':').map(Number)
   if (/^\d+(:\d+)?$/.test(text) && least >= 1 && least <= most && most <= 65_536)
     return { least, most }
-  throw new InvalidArgumentError(`Expected a whole number from 1, or MIN:MAX, got "${text}".`)
+  throw new InvalidArgumentError(
+    `Expected a whole number from 1, or MIN:MAX, got "${clipped(text)}".`,
+  )
 }
 
 export interface Endpoint {
@@ -43,7 +46,7 @@ function endpoint(text: string): Endpoint {
   const port = digits === undefined ? undefined : Number(digits)
   if (!form || (port !== undefined && port > 65_535)) {
     throw new InvalidArgumentError(
-      `Expected HOST or HOST:PORT, an IPv6 address in brackets, got "${text}".`,
+      `Expected HOST or HOST:PORT, an IPv6 address in brackets, got "${clipped(text)}".`,
     )
   }
   return { host: inner ?? name, port }
@@ -54,7 +57,7 @@ function address(text: string): string {
   const { host, port } = endpoint(text)
   if (port === undefined) return host
   throw new InvalidArgumentError(
-    `Expected an address without a port, got "${text}". Pass the port as --master-port.`,
+    `Expected an address without a port, got "${clipped(text)}". Pass the port as --master-port.`,
   )
 }
 
@@ -100,7 +103,7 @@ function streams(text: string): Streams {
   const pairs = text.split(',').map((pair) => /^(\d{1,4}):([0-3])$/.exec(pair.trim()))
   if (pairs.some((pair) => pair === null)) {
     throw new InvalidArgumentError(
-      `Expected 0 (none), 1 (stdout), 2 (stderr), 3 (both), or one such number per local rank like 0:3,1:2, got "${text}".`,
+      `Expected 0 (none), 1 (stdout), 2 (stderr), 3 (both), or one such number per local rank like 0:3,1:2, got "${clipped(text)}".`,
     )
   }
   return Object.fromEntries(pairs.map((pair) => [Number(pair![1]), Number(pair![2])]))
@@ -114,7 +117,7 @@ function gpusOf(text: string): number {
   })
   const sum = counts.reduce((total, count) => total + count, 0)
   if (counts.length > 0 && sum > 0) return sum
-  throw new InvalidArgumentError(`Expected gpu:N with N of 1 or more, got "${text}".`)
+  throw new InvalidArgumentError(`Expected gpu:N with N of 1 or more, got "${clipped(text)}".`)
 }
 
 const otherConf = [
@@ -132,12 +135,14 @@ const no = ['0', 'false', 'no', 'off']
 function choice(text: string): boolean {
   if (yes.includes(text)) return true
   if (no.includes(text)) return false
-  throw new InvalidArgumentError(`Expected 1 or 0, got "${text}".`)
+  throw new InvalidArgumentError(`Expected 1 or 0, got "${clipped(text)}".`)
 }
 
 function notEmpty(text: string): string {
   if (/^\S+$/.test(text) && text.length <= 200) return text
-  throw new InvalidArgumentError(`Expected 1 to 200 characters without spaces, got "${text}".`)
+  throw new InvalidArgumentError(
+    `Expected 1 to 200 characters without spaces, got "${clipped(text)}".`,
+  )
 }
 
 /** The flags, as Commander gives them. */

@@ -1,6 +1,7 @@
 import { createHash, X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'
 import { connect, type TLSSocket } from 'node:tls'
+import { clipped } from '../../src/util/clipped.ts'
 import { PeerError, TabringError } from '../../src/util/errors.ts'
 
 /** SHA-256 of a certificate's public key, as browsers and HPKP write it: `sha256/` and 44 characters of base64. */
@@ -20,7 +21,7 @@ export function parsePin(text: string): Pin {
   if (/^[A-Za-z0-9+/]{43}=$/.test(base64)) return `sha256/${base64}`
   throw new TabringError(
     'config.invalid',
-    `--master-fingerprint: expected sha256/ and 44 characters of base64, got "${text}". Copy what the first launcher printed.`,
+    `--master-fingerprint: expected sha256/ and 44 characters of base64, got "${clipped(text)}". Copy what the first launcher printed.`,
   )
 }
 

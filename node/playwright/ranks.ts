@@ -1,6 +1,7 @@
 import type { Browser, BrowserContext, Page } from 'playwright'
 import { type RelayChoice, relayChoices } from '../../src/distributed/rendezvous/plan-links.ts'
 import { TabringError } from '../../src/util/errors.ts'
+import { quoted } from '../../src/util/kind-of.ts'
 import {
   checkChoice,
   checkFlag,
@@ -104,7 +105,7 @@ export class OpenRanks implements Ranks {
     if (URL.canParse(url, baseURL)) return new URL(url, baseURL)
     throw new TabringError(
       'config.invalid',
-      `${where}: expected an address, got ${JSON.stringify(url)}${baseURL ? '' : ' and no baseURL'}. Write http://localhost:4173/, or set use.baseURL in playwright.config.ts.`,
+      `${where}: expected an address, got ${quoted(url)}${baseURL ? '' : ' and no baseURL'}. Write http://localhost:4173/, or set use.baseURL in playwright.config.ts.`,
     )
   }
 }

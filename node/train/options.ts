@@ -11,6 +11,7 @@ import {
   type TrainConfig,
 } from '../../src/trainer/settings/config.ts'
 import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
+import { clipped } from '../../src/util/clipped.ts'
 import type { DeviceType } from '../../src/util/device.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/util/switches.ts'
@@ -80,7 +81,7 @@ function positiveNumber(canBeZero: boolean) {
     if (text.trim() !== '' && Number.isFinite(value) && (value > 0 || (canBeZero && value === 0)))
       return value
     throw new InvalidArgumentError(
-      `Expected a number ${canBeZero ? 'of 0 or more' : 'above 0'}, got "${text}".`,
+      `Expected a number ${canBeZero ? 'of 0 or more' : 'above 0'}, got "${clipped(text)}".`,
     )
   }
 }
@@ -90,7 +91,7 @@ function rankRange(text: string): RankRange {
   if (/^\d+:\d+$/.test(text) && least >= 1 && least <= most && most <= meshLimit)
     return { least, most }
   throw new InvalidArgumentError(
-    `Expected MIN:MAX, numbers of ranks from 1 to ${meshLimit}, got "${text}".`,
+    `Expected MIN:MAX, numbers of ranks from 1 to ${meshLimit}, got "${clipped(text)}".`,
   )
 }
 

@@ -1,4 +1,5 @@
 import { DataError } from '../util/errors.ts'
+import { quoted } from '../util/kind-of.ts'
 import { checkChoice, checkOptions } from '../util/options.ts'
 import { type Tokenizer, unknownToken } from './text.ts'
 
@@ -82,7 +83,7 @@ export async function bytePairTokenizer(
         if (!Object.hasOwn(special, name))
           throw new DataError(
             'config.invalid',
-            `bytePairTokenizer: allowedSpecial must name special tokens of ${encoding} (${names.join(', ')}), got ${JSON.stringify(name)}. Correct the name.`,
+            `bytePairTokenizer: allowedSpecial must name special tokens of ${encoding} (${names.join(', ')}), got ${quoted(name)}. Correct the name.`,
           )
       const tokens: number[] = []
       let at = 0

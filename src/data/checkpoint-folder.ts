@@ -1,6 +1,7 @@
 import { sha256 } from '@noble/hashes/sha2.js'
 import { bytesToHex } from '@noble/hashes/utils.js'
 import * as v from 'valibot'
+import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { type FileFolder, hasPrivateFiles, opfsFileStore } from './file-store.ts'
 import { privateRoot } from './private-checkpoints.ts'
@@ -217,10 +218,10 @@ export async function getCheckpoint(
   const entry = manifest && entryOf(manifest, which)
   if (!entry) {
     const names = manifest?.files.map(({ name }) => name).join(', ')
-    const wanted = which === 'best' ? 'best checkpoint' : `file "${which}"`
+    const wanted = which === 'best' ? 'best checkpoint' : `file "${clipped(which)}"`
     throw new DataError(
       'data.missing',
-      `checkpoint: the folder has no ${wanted} (${names ? `it has ${names}` : 'it is empty'}). Choose latest, best or one of the files.`,
+      `checkpoint: the folder has no ${wanted} (${names ? `it has ${clipped(names, 300)}` : 'it is empty'}). Choose latest, best or one of the files.`,
     )
   }
   const blob = await folder.read(entry.name)
@@ -229,11 +230,11 @@ export async function getCheckpoint(
   const others = manifest.files.filter((file) => file !== entry).map(({ name }) => name)
   const saved = `${entry.sizeBytes} bytes, SHA-256 ${entry.sha256}`
   const problem = contents
-    ? `"${entry.name}" has changed since it was saved (${saved}): it now has ${contents.length} bytes that differ`
-    : `"${entry.name}" is missing (saved with ${saved})`
+    ? `"${clipped(entry.name)}" has changed since it was saved (${saved}): it now has ${contents.length} bytes that differ`
+    : `"${clipped(entry.name)}" is missing (saved with ${saved})`
   throw new DataError(
     contents ? 'data.checksum' : 'data.missing',
-    `checkpoint: ${problem}. ${others.length > 0 ? `Resume from ${others.reverse().join(' or ')}.` : 'Start a new run.'}`,
+    `checkpoint: ${problem}. ${others.length > 0 ? `Resume from ${clipped(others.reverse().join(' or '), 300)}.` : 'Start a new run.'}`,
   )
 }
 
@@ -264,7 +265,7 @@ export async function readManifest(
   if (checked.success) return checked.output
   throw new DataError(
     'data.malformed',
-    `checkpoint: expected a manifest of version 1 in ${manifestName}, got ${text.slice(0, 60)}. Use another folder, or remove this file.`,
+    `checkpoint: expected a manifest of version 1 in ${manifestName}, got ${clipped(text)}. Use another folder, or remove this file.`,
   )
 }
 

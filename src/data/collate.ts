@@ -1,5 +1,6 @@
+import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isRecord, kindOf } from '../util/kind-of.ts'
+import { isRecord, kindOf, quoted } from '../util/kind-of.ts'
 import {
   checkArgument,
   checkList,
@@ -35,7 +36,7 @@ const refuse = (
 ) =>
   new DataError(
     'data.malformed',
-    `collate: field "${field}": expected ${expected}, got ${got}. ${remedy}`,
+    `collate: field "${clipped(field)}": expected ${expected}, got ${got}. ${remedy}`,
   )
 
 /**
@@ -61,7 +62,7 @@ export function defaultCollate(samples: readonly Sample[], options: CollateOptio
     if (extra !== undefined)
       throw refuse(
         extra,
-        `only the fields ${fields.join(', ')}`,
+        `only the fields ${clipped(fields.join(', '))}`,
         `it in sample ${row} of the batch`,
       )
   })
@@ -81,7 +82,7 @@ function requireDTypes(first: Sample, dtypes: FieldDTypes): void {
     if (Object.hasOwn(arrays, dtype) && field in first && typeof first[field] !== 'string') continue
     throw new DataError(
       'config.invalid',
-      `collate: dtypes must be f32, i32 or u32 for numeric fields, got ${field}: '${dtype}' for samples with ${Object.keys(first).join(', ')}. Correct it.`,
+      `collate: dtypes must be f32, i32 or u32 for numeric fields, got ${clipped(field)}: ${quoted(dtype)} for samples with ${clipped(Object.keys(first).join(', '))}. Correct it.`,
     )
   }
 }

@@ -1,5 +1,5 @@
 import Papa from 'papaparse'
-import { clipped } from '../util/clipped.ts'
+import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { isText } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkOptions, checkText } from '../util/options.ts'
@@ -38,6 +38,8 @@ const partsOfDecimal = /^([+-]?)(\d*)(?:\.(\d*))?(?:e([+-]?\d+))?$/i
 /** A text table. Lines count from 1 as in editors, including the header and empty lines. */
 export class CsvTable {
   readonly name: string
+  /** The name in errors. */
+  readonly #file: string
   readonly columns: readonly string[]
   /** shape: [records, columns]. */
   readonly records: readonly (readonly string[])[]
@@ -56,6 +58,7 @@ export class CsvTable {
     const areRows = Array.isArray(records) && (records.length === 0 || Array.isArray(records[0]))
     checkArgument('CsvTable', 'records', records, areRows, 'a list of rows of texts')
     this.name = name
+    this.#file = clippedName(name)
     this.columns = columns
     this.records = records
     this.lines = lines
@@ -66,7 +69,7 @@ export class CsvTable {
   texts(column: string): string[] {
     const at = this.#places.get(column)
     if (at === undefined)
-      throw refuse(this.name, `a column "${clipped(column)}"`, clipped(this.columns.join(', ')))
+      throw refuse(this.#file, `a column "${clipped(column)}"`, clipped(this.columns.join(', ')))
     return this.records.map((record) => record[at])
   }
 
@@ -101,12 +104,12 @@ export class CsvTable {
    * errors: as `numbers` and `classes`; `config.invalid` for an unknown option, or a label together with a target.
    */
   dataset(which: CsvColumns = {}): TensorDataset {
-    checkOptions(`dataset of ${this.name}`, which, { features: true, label: true, target: true })
+    checkOptions(`dataset of ${this.#file}`, which, { features: true, label: true, target: true })
     const { features, label, target } = which
     if (label !== undefined && target !== undefined)
       throw new DataError(
         'config.invalid',
-        `${this.name}: expected a label or a target, got label "${label}" and target "${target}". Remove one: y is either a class or a number.`,
+        `${this.#file}: expected a label or a target, got label "${clipped(label)}" and target "${clipped(target)}". Remove one: y is either a class or a number.`,
       )
     const chosen = features ?? this.columns.filter((name) => name !== label && name !== target)
     const count = this.records.length
@@ -139,7 +142,7 @@ export class CsvTable {
   }
 
   #where(column: string, row: number): string {
-    return `${this.name}, line ${this.lines[row]}, column "${clipped(column)}"`
+    return `${this.#file}, line ${this.lines[row]}, column "${clipped(column)}"`
   }
 }
 
@@ -205,9 +208,11 @@ export async function readCsv(
   name: string,
   options: CsvOptions = {},
 ): Promise<CsvTable> {
+  checkText('readCsv', 'name', name)
   checkOptions('readCsv', options, { delimiter: true, header: true })
+  const file = clippedName(name)
   const { delimiter = '', header = true } = options
-  const text = typeof source === 'string' ? source : await decodeText(source, name)
+  const text = typeof source === 'string' ? source : await decodeText(source, file)
   // An empty line at the end would count as a record in Papa's guess of the delimiter.
   const { data, errors } = Papa.parse<string[]>(withoutEnd(text, '\r\n'), {
     delimiter,
@@ -219,7 +224,7 @@ export async function readCsv(
   const wrong = errors.find(({ type }) => type === 'Quotes')
   if (wrong) {
     const line = 1 + breaksIn(text.slice(0, wrong.index))
-    throw refuse(`${name}, line ${line}`, 'closed quotes', wrong.message)
+    throw refuse(`${file}, line ${line}`, 'closed quotes', wrong.message)
   }
   let line = 1
   const all = data.map((fields) => {
@@ -230,14 +235,14 @@ export async function readCsv(
   const isEmpty = ({ fields }: { fields: readonly string[] }) =>
     fields.length === 1 && fields[0].trim() === ''
   const begin = all.findIndex((record) => !isEmpty(record))
-  if (begin < 0) throw refuse(name, 'one record or more', 'an empty file')
+  if (begin < 0) throw refuse(file, 'one record or more', 'an empty file')
   const first = all[begin]
   const width = first.fields.length
   const kept = all.slice(begin).filter((record) => width === 1 || !isEmpty(record))
   const odd = kept.find(({ fields }) => fields.length !== width)
   if (odd)
     throw refuse(
-      `${name}, line ${odd.line}`,
+      `${file}, line ${odd.line}`,
       `${width} field${width === 1 ? '' : 's'} as in line ${first.line}`,
       `${odd.fields.length}`,
       'Correct the line, quote values that contain the delimiter, or pass the delimiter of the file.',
@@ -247,7 +252,7 @@ export async function readCsv(
   const repeated = columns.find((column) => seen.size === seen.add(column).size)
   if (repeated !== undefined)
     throw refuse(
-      `${name}, line ${first.line}`,
+      `${file}, line ${first.line}`,
       'distinct column names',
       `"${clipped(repeated)}" more than once`,
       'Rename one, or read it with header: false.',

@@ -1,8 +1,9 @@
+import { clipped } from '../util/clipped.ts'
 import { ArgumentTypeError, DataError, ShapeError } from '../util/errors.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkOptions } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
-import { countElements } from '../util/shape.ts'
+import { countElements, formatShape } from '../util/shape.ts'
 import type { DatasetDescription, HostTensor } from './descriptions.ts'
 import { type Dataset, isHostTensor, type Sample, type SampleKey } from './samples.ts'
 
@@ -43,7 +44,7 @@ export class TensorDataset implements Dataset {
     for (const [name, tensor] of Object.entries(checkTensors(tensors))) {
       checkArgument(
         'TensorDataset',
-        `"${name}"`,
+        `"${clipped(name)}"`,
         tensor,
         isHostTensor(tensor),
         'hostTensor(shape, array)',
@@ -55,7 +56,7 @@ export class TensorDataset implements Dataset {
     if (!first || other)
       throw new ShapeError(
         'shape.mismatch',
-        `TensorDataset: expected tensors with equal first dimensions, got ${lengths.map(({ name, rows }) => `${name}: ${rows}`).join(', ') || 'none'}. Cut them to the same length.`,
+        `TensorDataset: expected tensors with equal first dimensions, got ${clipped(lengths.map(({ name, rows }) => `${name}: ${rows}`).join(', ')) || 'none'}. Cut them to the same length.`,
       )
     this.tensors = tensors
     this.length = first.rows
@@ -189,7 +190,7 @@ export function randomSplit<S>(
   if (total !== dataset.length || !counts.every((count) => Number.isInteger(count) && count >= 0))
     throw new DataError(
       'config.invalid',
-      `randomSplit: expected lengths that add up to ${dataset.length}, or fractions that add up to 1, got [${lengths.join(', ')}]. Correct them.`,
+      `randomSplit: expected lengths that add up to ${dataset.length}, or fractions that add up to 1, got ${formatShape(lengths)}. Correct them.`,
     )
   const order = permutation(seed, splitEpoch, dataset.length)
   let start = 0

@@ -1,3 +1,4 @@
+import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 
 /** A store for files in parts, kept between visits if the browser supports it. */
@@ -84,7 +85,7 @@ export function opfsFileStore(root = 'tabring-files'): FileStore {
             if (thrown !== signal.reason) throw thrown
             throw new DataError(
               'file.unwritable',
-              `files: another tab has held the folder "${name}" for ${lockWaitMs / 1000} s. Close tabs that do not answer.`,
+              `files: another tab has held the folder "${clipped(name)}" for ${lockWaitMs / 1000} s. Close tabs that do not answer.`,
             )
           })
         },

@@ -1,4 +1,5 @@
-import { DataError } from '../util/errors.ts'
+import { clipped, clippedName } from '../util/clipped.ts'
+import { DataError, messageOf } from '../util/errors.ts'
 import { isIterable, isRecord, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList } from '../util/options.ts'
 
@@ -29,7 +30,7 @@ export async function readFile({ path, source }: FolderFile): Promise<Blob> {
   } catch (thrown) {
     throw new DataError(
       'data.missing',
-      `${path}: cannot read the file (${thrown instanceof Error ? thrown.message : String(thrown)}). Choose the folder again, or check the address.`,
+      `${clippedName(path)}: cannot read the file (${clippedName(messageOf(thrown))}). Choose the folder again, or check the address.`,
       { cause: thrown },
     )
   }
@@ -130,11 +131,12 @@ async function childrenOf(directory: FileSystemDirectoryEntry): Promise<FileSyst
  */
 export async function listServed(listingUrl: string | URL): Promise<FolderFile[]> {
   const base = addressOf('listServed', listingUrl)
+  const file = clippedName(base.href)
   const response = await fetch(base)
   if (!response.ok)
     throw new DataError(
       'data.missing',
-      `${base}: the server answered ${response.status}. Check the data folder's address.`,
+      `${file}: the server answered ${response.status}. Check the data folder's address.`,
     )
   const text = await response.text()
   let paths: unknown
@@ -146,7 +148,7 @@ export async function listServed(listingUrl: string | URL): Promise<FolderFile[]
   if (!Array.isArray(paths) || !paths.every((path) => typeof path === 'string' && isInside(path)))
     throw new DataError(
       'data.malformed',
-      `${base}: expected a JSON array of relative paths, got ${text.slice(0, 60)}. Write the listing again.`,
+      `${file}: expected a JSON array of relative paths, got ${clipped(text)}. Write the listing again.`,
     )
   return (paths as string[])
     .map((path) => ({

@@ -1,7 +1,7 @@
 import { DataError } from '../util/errors.ts'
 import { isRecord } from '../util/kind-of.ts'
 import { checkArgument, checkOptions } from '../util/options.ts'
-import { countElements } from '../util/shape.ts'
+import { countElements, formatShape } from '../util/shape.ts'
 import type { ByteSource } from './byte-source.ts'
 import { notDescribed, requireIndex } from './datasets.ts'
 import type { DatasetDescription, HostTensor } from './descriptions.ts'
@@ -83,7 +83,7 @@ function rowOf({ shape, data }: IdxArray, transform: IdxDatasetOptions['transfor
   if (transform)
     throw new DataError(
       'config.invalid',
-      `IdxDataset: a transform needs images, unsigned bytes with 3 or 4 dimensions, got ${data.constructor.name} [${shape.join(', ')}]. Remove the transform.`,
+      `IdxDataset: a transform needs images, unsigned bytes with 3 or 4 dimensions, got ${data.constructor.name} ${formatShape(shape)}. Remove the transform.`,
     )
   return (index) => ({
     shape: rowShape,
@@ -114,7 +114,7 @@ function requireLabels(images: IdxArray, labels: IdxArray): void {
   if (shape.length !== 1 || shape[0] !== images.shape[0])
     throw refuse(
       `${images.shape[0]} labels for as many images`,
-      `a labels file of [${shape.join(', ')}]`,
+      `a labels file of ${formatShape(shape)}`,
     )
 }
 

@@ -1,4 +1,6 @@
+import { clippedName } from '../util/clipped.ts'
 import { DataError, messageOf } from '../util/errors.ts'
+import { checkText } from '../util/options.ts'
 import { type ByteSource, readBytes } from './byte-source.ts'
 
 /**
@@ -195,6 +197,7 @@ export async function readIdxBytes(
  * errors: `data.missing` if it cannot be read; `data.malformed` if it does not follow the format.
  */
 export async function readIdx(source: ByteSource, name = 'IDX file'): Promise<IdxArray> {
-  const file = await readBytes(source, name)
+  checkText('readIdx', 'name', name)
+  const file = await readBytes(source, clippedName(name))
   return parseIdx(await gunzipIfCompressed(file.bytes, file.name), file.name)
 }

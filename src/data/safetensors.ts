@@ -1,4 +1,4 @@
-import { clipped } from '../util/clipped.ts'
+import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { isIterable, isRecord, isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkText } from '../util/options.ts'
@@ -100,7 +100,7 @@ export function writeSafetensors(
       throw malformed('writeSafetensors', 'a name that is not reserved', `"${metadataKey}"`)
     if (!(data instanceof elementArrays[dtype]) || elementsOf(shape) !== data.length)
       throw malformed(
-        `writeSafetensors: "${name}"`,
+        `writeSafetensors: "${clipped(name)}"`,
         `${elementsOf(shape)} elements of ${dtype} for [${shape}]`,
         `${data.length} in a ${data.constructor.name}`,
       )
@@ -171,14 +171,15 @@ function parseEntry(name: string, value: unknown, where: string): HeaderEntry {
 }
 
 /**
- * Returns the tensors of a safetensors file; `where` is the file's name in errors.
+ * Returns the tensors of a safetensors file; `name` is the file's name in errors.
  *
  * Data are copies, so the bytes of the file may be discarded or changed afterwards.
  * errors: `data.malformed` for a wrong or truncated header, an unknown dtype, offsets that do not fit the shape, gaps or overlaps between
  * tensors, and missing or surplus bytes at the end.
  */
-export function readSafetensors(file: Uint8Array, where = 'safetensors'): SafetensorsFile {
-  checkText('readSafetensors', 'where', where)
+export function readSafetensors(file: Uint8Array, name = 'safetensors'): SafetensorsFile {
+  checkText('readSafetensors', 'name', name)
+  const where = clippedName(name)
   checkArgument(where, 'the file', file, file instanceof Uint8Array, 'its bytes, a Uint8Array')
   if (file.length < lengthBytes)
     throw malformed(where, `${lengthBytes} bytes of header length`, `${file.length} (truncated)`)

@@ -2,7 +2,7 @@ import { ShapeError } from '../util/errors.ts'
 import { kindOf } from '../util/kind-of.ts'
 import { checkArgument, checkNumber, checkRecord } from '../util/options.ts'
 import { RandomStream } from '../util/random.ts'
-import { checkShape, countElements, type Shape } from '../util/shape.ts'
+import { checkShape, countElements, formatShape, type Shape } from '../util/shape.ts'
 import type { DatasetDescription, HostNumbers, HostTensor } from './descriptions.ts'
 
 /** Arrays of numbers that become one-dimensional tensors. */
@@ -86,7 +86,7 @@ export function hostTensor(shape: Shape, data: HostNumbers): HostTensor {
   if (countElements(shape) !== data.length)
     throw new ShapeError(
       'shape.mismatch',
-      `hostTensor: [${shape.join(', ')}] needs ${countElements(shape)} elements, got ${data.length}. Correct the shape.`,
+      `hostTensor: ${formatShape(shape)} needs ${countElements(shape)} elements, got ${data.length}. Correct the shape.`,
     )
   return { shape, data }
 }

@@ -1,4 +1,4 @@
-import { clipped } from '../util/clipped.ts'
+import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { quoted } from '../util/kind-of.ts'
 import {
@@ -64,7 +64,7 @@ const isTensor = (value: object): value is SavedTensor =>
 const refuse = (path: readonly string[], expected: string, got: string): DataError =>
   new DataError(
     'data.malformed',
-    `save: ${path.join('.') || 'state'}: expected ${expected}, got ${got}. Convert it to plain values first.`,
+    `save: ${clippedName(path.join('.')) || 'state'}: expected ${expected}, got ${got}. Convert it to plain values first.`,
   )
 
 /**
@@ -103,7 +103,7 @@ export function save(state: SavedState): Uint8Array<ArrayBuffer> {
     }
     const entries = Object.entries(value).filter(([, item]) => item !== undefined)
     const reserved = entries.find(([key]) => key.startsWith('$'))
-    if (reserved) throw refuse(path, 'keys that do not start with "$"', `"${reserved[0]}"`)
+    if (reserved) throw refuse(path, 'keys that do not start with "$"', `"${clipped(reserved[0])}"`)
     return Object.fromEntries(entries.map(([key, item]) => [key, encode(item, [...path, key])]))
   }
   const tree = encode(state, [])
@@ -115,8 +115,9 @@ export function save(state: SavedState): Uint8Array<ArrayBuffer> {
  *
  * errors: `data.malformed` for any other file; `readSafetensors` reads plain weights.
  */
-export function load(file: Uint8Array<ArrayBuffer>, where = 'checkpoint'): SavedState {
-  const { tensors, metadata } = readSafetensors(file, where)
+export function load(file: Uint8Array<ArrayBuffer>, name = 'checkpoint'): SavedState {
+  const { tensors, metadata } = readSafetensors(file, name)
+  const where = clippedName(name)
   const malformed = (expected: string, got: string) =>
     new DataError(
       'data.malformed',

@@ -1,5 +1,5 @@
 import { DataError } from '../util/errors.ts'
-import { isText } from '../util/kind-of.ts'
+import { isText, quoted } from '../util/kind-of.ts'
 import { checkList, checkOptions } from '../util/options.ts'
 import { requireIndex } from './datasets.ts'
 import type { DatasetDescription, HostTensor } from './descriptions.ts'
@@ -33,7 +33,7 @@ export class CharTokenizer implements Tokenizer {
     if (wrong !== undefined || this.#tokens.size !== characters.length)
       throw new DataError(
         'config.invalid',
-        `CharTokenizer: expected distinct single characters, got ${wrong === undefined ? 'one twice' : JSON.stringify(wrong)}. Use CharTokenizer.of(text).`,
+        `CharTokenizer: expected distinct single characters, got ${wrong === undefined ? 'one twice' : quoted(wrong)}. Use CharTokenizer.of(text).`,
       )
     this.characters = characters
   }

@@ -1,4 +1,5 @@
 import { inUnitsOf } from '../util/byte-units.ts'
+import { clipped } from '../util/clipped.ts'
 import type { PlacedDevice } from '../util/device.ts'
 import { GpuError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
@@ -275,7 +276,7 @@ export async function openGpu(index = 0): Promise<Gpu> {
   if (adapters.length === 0 && visible !== null) {
     throw new GpuError(
       'gpu.unavailable',
-      `device: no visible adapter: visibleDevices is "${visible}", and this browser has ${(await listDevices()).length} devices. Change visibleDevices, or compile for the device "cpu", which is slow.`,
+      `device: no visible adapter: visibleDevices is "${clipped(visible)}", and this browser has ${(await listDevices()).length} devices. Change visibleDevices, or compile for the device "cpu", which is slow.`,
     )
   }
   if (adapters.length === 0) {

@@ -1,4 +1,5 @@
 import type { Tensor } from '../graph/trace/tensor.ts'
+import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
 import { isIterable, isRecord, isText } from '../util/kind-of.ts'
 import { checkList } from '../util/options.ts'
@@ -48,7 +49,7 @@ export class ModuleDict<M extends Module = Module> extends Module {
     if (module) return module
     throw new TabringError(
       'graph.misuse',
-      `ModuleDict: expected one of the names ${[...this.keys()].join(', ') || '(none)'}, got "${name}". Check with has() first.`,
+      `ModuleDict: expected one of the names ${clipped([...this.keys()].join(', ')) || '(none)'}, got "${clipped(name)}". Check with has() first.`,
     )
   }
 
@@ -57,7 +58,7 @@ export class ModuleDict<M extends Module = Module> extends Module {
     if (name === '' || name.includes('.')) {
       throw new TabringError(
         'graph.misuse',
-        `ModuleDict: expected a nonempty name without dots, got "${name}". State-dict keys are names joined by dots.`,
+        `ModuleDict: expected a nonempty name without dots, got "${clipped(name)}". State-dict keys are names joined by dots.`,
       )
     }
     this.#modules.set(name, module)

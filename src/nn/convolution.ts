@@ -9,6 +9,7 @@ import { type PadMode, pad } from '../graph/functions/pad.ts'
 import { type Pair, pair } from '../graph/functions/pair.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
+import { clipped } from '../util/clipped.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { checkOptions, type OptionNames } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
@@ -74,7 +75,7 @@ function checkMode(where: string, mode: string | undefined): void {
   if (mode !== undefined && !known.includes(mode)) {
     throw new TabringError(
       'config.invalid',
-      `${where}: paddingMode must be one of ${known.join(', ')}, got "${mode}". Correct its name.`,
+      `${where}: paddingMode must be one of ${known.join(', ')}, got "${clipped(mode)}". Correct its name.`,
     )
   }
 }

@@ -3,6 +3,7 @@ import { flatten } from '../graph/functions/shape.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { activeTrace } from '../graph/trace/trace.ts'
+import { clipped } from '../util/clipped.ts'
 import { ShapeError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
@@ -34,7 +35,7 @@ export class Linear extends Module {
         : 'Correct inFeatures, or the shape of the input.'
       throw new ShapeError(
         'shape.mismatch',
-        `Linear${path ? ` "${path}"` : ''}: expected ${features} input features, got ${last} in x${formatShape(x.shape)}. ${advice}`,
+        `Linear${path ? ` "${clipped(path)}"` : ''}: expected ${features} input features, got ${last} in x${formatShape(x.shape)}. ${advice}`,
       )
     }
     return linear(x, this.weight, this.bias)

@@ -1,5 +1,6 @@
 import { ShapeError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
+import { formatShape } from '../util/shape.ts'
 import { Linear, ReLU } from './layers.ts'
 import { Sequential } from './module.ts'
 
@@ -9,7 +10,7 @@ export function mlp(options: { sizes?: readonly number[] } = {}): Sequential {
   if (sizes.length < 2) {
     throw new ShapeError(
       'shape.unsupported',
-      `mlp: expected at least two sizes, got [${sizes.join(', ')}]. Pass the sizes of input and output, with hidden sizes between them.`,
+      `mlp: expected at least two sizes, got ${formatShape(sizes)}. Pass the sizes of input and output, with hidden sizes between them.`,
     )
   }
   const layers = sizes.slice(1).map((size, i) => new Linear(sizes[i], size))

@@ -1,3 +1,4 @@
+import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
 import { checkRecord } from '../util/options.ts'
 
@@ -29,7 +30,7 @@ export function stripModulePrefix<T>(stateDict: Readonly<Record<string, T>>): Re
     if (stripped.has(own)) {
       throw new TabringError(
         'data.malformed',
-        `stripModulePrefix: without "${prefix}" two keys become "${own}". Remove the entries of one of the two models.`,
+        `stripModulePrefix: without "${clipped(prefix)}" two keys become "${clipped(own)}". Remove the entries of one of the two models.`,
       )
     }
     stripped.set(own, value)

@@ -121,7 +121,7 @@ export abstract class Module {
       const plain = Array.isArray(property) ? 'array' : property instanceof Set ? 'set' : 'object'
       throw new TabringError(
         'graph.misuse',
-        `${this.constructor.name}: "${name}" is a plain ${plain} of modules, whose parameters would be ignored. Put them into a ${plain === 'object' ? 'ModuleDict' : 'ModuleList'}.`,
+        `${this.constructor.name}: "${clipped(name)}" is a plain ${plain} of modules, whose parameters would be ignored. Put them into a ${plain === 'object' ? 'ModuleDict' : 'ModuleList'}.`,
       )
     }
     return own.map(([name, module]) => [keyOf(name), module])
@@ -272,7 +272,7 @@ export abstract class Module {
       if (sameShape(shape, tensor.stateShape)) continue
       throw new ShapeError(
         'shape.mismatch',
-        `loadStateDict: "${key}" must be ${formatShape(tensor.stateShape)}, got ${formatShape(shape)}. Load a file saved for this model.`,
+        `loadStateDict: "${clipped(key)}" must be ${formatShape(tensor.stateShape)}, got ${formatShape(shape)}. Load a file saved for this model.`,
       )
     }
     const values = found.map(([key, tensor]) =>

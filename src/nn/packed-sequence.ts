@@ -47,7 +47,7 @@ export function packPaddedSequence(
       (lengths as Tensor).shape[0] === B
   if (x.shape.length !== 3 || !fits) {
     const got = Array.isArray(lengths)
-      ? `[${lengths.join(', ')}]`
+      ? formatShape(lengths)
       : `${(lengths as Tensor).dtype}${formatShape((lengths as Tensor).shape)}`
     throw new ShapeError(
       'shape.mismatch',

@@ -3,6 +3,7 @@ import { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace/trace.ts'
+import { clipped } from '../util/clipped.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { formatShape, resolveAxis } from '../util/shape.ts'
@@ -54,14 +55,14 @@ export function spectralNorm<M extends Module>(module: M, options: SpectralNormO
   if (`${name}_orig` in module) {
     throw new TabringError(
       'graph.misuse',
-      `${where}: "${name}" is already normalized. Call spectralNorm once.`,
+      `${where}: "${clipped(name)}" is already normalized. Call spectralNorm once.`,
     )
   }
   const weight: unknown = Reflect.get(module, name)
   if (!(weight instanceof Parameter)) {
     throw new TabringError(
       'graph.misuse',
-      `${where}: expected a parameter in the property "${name}", got ${weight === undefined ? 'none' : typeof weight}. Check the name.`,
+      `${where}: expected a parameter in the property "${clipped(name)}", got ${weight === undefined ? 'none' : typeof weight}. Check the name.`,
     )
   }
   if (!Number.isInteger(nPowerIterations) || nPowerIterations < 1 || weight.count === 0) {

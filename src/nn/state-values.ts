@@ -68,7 +68,7 @@ export function stateValues(
   if (tooLarge !== undefined)
     throw new DataError(
       'data.malformed',
-      `loadStateDict: "${key}": expected whole numbers of 32 bits, got ${tooLarge}. Load a file saved for this model.`,
+      `loadStateDict: "${clipped(key)}": expected whole numbers of 32 bits, got ${tooLarge}. Load a file saved for this model.`,
     )
   return Int32Array.from(numbers)
 }

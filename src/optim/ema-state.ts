@@ -1,7 +1,8 @@
 import type { Parameter } from '../graph/trace/parameter.ts'
 import type { StoredTensor } from '../graph/trace/stored-tensor.ts'
+import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
-import { type Shape, sameShape } from '../util/shape.ts'
+import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 
 type Floats = Float32Array<ArrayBuffer>
 
@@ -33,7 +34,7 @@ function indexOf(key: string, tensors: readonly StoredTensor[]): number {
   const same = named((name) => name === key)
   const found = same.length > 0 ? same : named((name) => name.endsWith(`.${key}`))
   if (found.length < 2) return found[0] ?? -1
-  throw malformed(`the name "${key}" belongs to ${found.length} parameters.`)
+  throw malformed(`the name "${clipped(key)}" belongs to ${found.length} parameters.`)
 }
 
 /** What this rank holds of the saved tensors, by index. errors: `data.malformed` for one that is of no tensor here, of two, or of another shape. */
@@ -47,13 +48,13 @@ export function averagesByIndex(
     const tensor = tensors[index]
     if (!tensor || found.has(index)) {
       const named = tensor ? 'a tensor already listed' : `none of the ${tensors.length} tensors`
-      throw malformed(`"${key}" names ${named}.`)
+      throw malformed(`"${clipped(key)}" names ${named}.`)
     }
     const { stateShape, name } = tensor
     if (!sameShape(entry.shape, stateShape)) {
-      const own = `${index}${name && ` ("${name}")`}`
+      const own = `${index}${name && ` ("${clipped(name)}")`}`
       throw malformed(
-        `average ${own} must be [${stateShape.join(', ')}], got [${entry.shape.join(', ')}].`,
+        `average ${own} must be ${formatShape(stateShape)}, got ${formatShape(entry.shape)}.`,
       )
     }
     found.set(index, tensor.partOf(entry.data) as Floats)

@@ -1,6 +1,7 @@
 import type { Pool } from '../graph/memory/pool.ts'
 import type { Bucket } from '../graph/trace/bucket.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
+import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
 import type { StateEntry, StateTensor } from './state-dict.ts'
 
@@ -30,7 +31,7 @@ export function commonSteps(
   if (other) {
     throw new TabringError(
       'graph.misuse',
-      `loadStateDict: the compiled step updates "${first.name}" and "${other.name}" together, so their step counts must agree, got ${stepsOf(first)} and ${stepsOf(other)}. Load the state before compiling.`,
+      `loadStateDict: the compiled step updates "${clipped(first.name)}" and "${clipped(other.name)}" together, so their step counts must agree, got ${stepsOf(first)} and ${stepsOf(other)}. Load the state before compiling.`,
     )
   }
   return stepsOf(first)

@@ -14,7 +14,7 @@ import { formatDevice } from '../util/device.ts'
 import { invariant, TabringError } from '../util/errors.ts'
 import { isRecord } from '../util/kind-of.ts'
 import { checkRecord } from '../util/options.ts'
-import { countElements, sameShape, tensorType } from '../util/shape.ts'
+import { countElements, formatShape, sameShape, tensorType } from '../util/shape.ts'
 import { checkGroup, checkSettingNames, requireList } from './check-params.ts'
 import { Cohort } from './cohort.ts'
 import { alikeGroup } from './group-settings-check.ts'
@@ -74,7 +74,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     if (twice >= 0) {
       const { name } = all[twice]
       throw refused(
-        `parameter ${name ? `"${name}"` : twice} is listed twice among ${all.length}. List each parameter once.`,
+        `parameter ${name ? `"${clipped(name)}"` : twice} is listed twice among ${all.length}. List each parameter once.`,
       )
     }
     for (const parameter of all) owners.set(parameter, this as unknown as Optimizer)
@@ -88,7 +88,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     if (twice) {
       throw new TabringError(
         'graph.misuse',
-        `addParamGroup: "${twice.name}" is already in a group. Remove it from the new one.`,
+        `addParamGroup: "${clipped(twice.name)}" is already in a group. Remove it from the new one.`,
       )
     }
     this.paramGroups.push(made)
@@ -252,7 +252,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
           if (!sameShape(shape, parameter.stateShape) || data.length !== countElements(shape)) {
             throw new TabringError(
               'data.malformed',
-              `loadStateDict: ${name} of "${parameter.name}" must be [${parameter.stateShape.join(', ')}], got [${clipped(shape.join(', '))}]. Load a state saved for this model.`,
+              `loadStateDict: ${name} of "${clipped(parameter.name)}" must be ${formatShape(parameter.stateShape)}, got ${formatShape(shape)}. Load a state saved for this model.`,
             )
           }
         }
@@ -529,12 +529,12 @@ function completionOf(bucket: Bucket, trace: Trace): GraphNode[] {
 
 function idOfGradient(trace: Trace, parameter: Parameter): number {
   const gradient = trace.gradients.get(parameter)
-  invariant(gradient, () => `"${parameter.name}" has no gradient`)
+  invariant(gradient, () => `"${clipped(parameter.name)}" has no gradient`)
   return gradient.node?.id ?? 0
 }
 
 const gradientMissing = (parameter: Parameter) =>
   new TabringError(
     'graph.misuse',
-    `optimizer.step: "${parameter.name}" has no gradient, but parameters that are updated together with it have one. To freeze some of them, create a new optimizer and load the state of this one into it: loadStateDict(await optimizer.stateDict()).`,
+    `optimizer.step: "${clipped(parameter.name)}" has no gradient, but parameters that are updated together with it have one. To freeze some of them, create a new optimizer and load the state of this one into it: loadStateDict(await optimizer.stateDict()).`,
   )

@@ -1,6 +1,7 @@
 import type { Bucket } from '../graph/trace/bucket.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import type { Trace } from '../graph/trace/trace.ts'
+import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
 
 /** An optimizer, as far as its buckets are asked for. */
@@ -33,7 +34,7 @@ export function bucketsBehind(
     if (!owner) {
       throw new TabringError(
         'graph.misuse',
-        `${what}: "${parameter.name}" belongs to no optimizer. Create the optimizer first.`,
+        `${what}: "${clipped(parameter.name)}" belongs to no optimizer. Create the optimizer first.`,
       )
     }
     optimizers.add(owner)
@@ -46,7 +47,7 @@ export function bucketsBehind(
     if (other) {
       throw new TabringError(
         'graph.misuse',
-        `${what}: all parameters of a group must be passed together, but "${other.name}" is missing. Pass them all, or put the ones you want into a separate group.`,
+        `${what}: all parameters of a group must be passed together, but "${clipped(other.name)}" is missing. Pass them all, or put the ones you want into a separate group.`,
       )
     }
   }

@@ -2,6 +2,7 @@ import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
 import type { Shape } from '../util/shape.ts'
+import { formatShape } from '../util/shape.ts'
 
 /** A tensor of an optimizer's state, on the host. */
 export interface StateTensor {
@@ -43,7 +44,7 @@ export function requireState(optimizer: string, saved: unknown, counts: readonly
     return Array.isArray(params) ? params.length : -1
   })
   if (groups.length !== counts.length || sizes.some((size, i) => size !== counts[i]))
-    throw refuse(`groups of [${counts.join(', ')}] parameters`, `[${sizes.join(', ')}]`)
+    throw refuse(`groups of ${formatShape(counts)} parameters`, formatShape(sizes))
   for (const { params } of groups)
     if (!(params as readonly unknown[]).every(Number.isSafeInteger))
       throw refuse('numbers of parameters as "params"', 'others')

@@ -9,8 +9,9 @@ export function kindOf(value: unknown): string {
     return `${value.constructor.name} of ${value.length}`
   if (typeof value === 'number') return `the number ${value}`
   if (typeof value === 'string') return `the string ${JSON.stringify(clipped(value))}`
-  if (typeof value === 'bigint') return `the bigint ${value}n`
-  if (typeof value !== 'object') return typeof value === 'function' ? 'a function' : String(value)
+  if (typeof value === 'bigint') return `the bigint ${clipped(`${value}n`)}`
+  if (typeof value !== 'object')
+    return typeof value === 'function' ? 'a function' : clipped(String(value))
   if ('shape' in value && isShort(value.shape)) {
     const tensor = `a tensor [${(value.shape as readonly number[]).join(', ')}]`
     return 'data' in value ? `${tensor} of ${kindOf(value.data)}` : tensor

@@ -1,3 +1,4 @@
+import { clipped } from './clipped.ts'
 import { TabringError } from './errors.ts'
 
 /** `:6.2f`, `.4e`: width, digits after the point, and notation, as Python's format specifications. */
@@ -15,7 +16,7 @@ export function numberFormat(spec: string): (value: number) => string {
   if (!parts || digits > 100)
     throw new TabringError(
       'config.invalid',
-      `numberFormat: expected a format such as ":6.2f" or ":.4e" with at most 100 digits, got "${spec}". Correct the format.`,
+      `numberFormat: expected a format such as ":6.2f" or ":.4e" with at most 100 digits, got "${clipped(spec)}". Correct the format.`,
     )
   const write = parts.notation === 'f' ? writeFixed : writeExponential
   return (value) => {

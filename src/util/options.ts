@@ -1,5 +1,9 @@
+import { clipped } from './clipped.ts'
 import { ArgumentTypeError, TabringError } from './errors.ts'
 import { isRecord, quoted } from './kind-of.ts'
+
+/** The longest list of options of the library has 320. units: characters. */
+const mostNames = 400
 
 /** Every option of `T` by name, so that none is forgotten. */
 export type OptionNames<T> = Readonly<Record<keyof T, true>>
@@ -15,7 +19,7 @@ export function checkOptions<T extends object>(
   options: T,
   known: OptionNames<T>,
 ): T {
-  const names = Object.keys(known).join(', ')
+  const names = clipped(Object.keys(known).join(', '), mostNames)
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     throw new ArgumentTypeError(
       `${where}: expected an object with options (${names}), got ${quoted(options)}. Write { name: value }.`,
@@ -26,7 +30,7 @@ export function checkOptions<T extends object>(
     const meant = nameMeant(unknown, Object.keys(known))
     throw new TabringError(
       'config.invalid',
-      `${where}: expected options among ${names}, got "${unknown}". ${meant ? `Write ${meant}` : 'Correct its name'}, or remove it.`,
+      `${where}: expected options among ${names}, got ${quoted(unknown)}. ${meant ? `Write ${meant}` : 'Correct its name'}, or remove it.`,
     )
   }
   return options

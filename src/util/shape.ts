@@ -78,8 +78,13 @@ export const countElements = (shape: Shape): number => shape.reduce((product, d)
 export const bytesOf = ({ shape, dtype }: TensorType): number =>
   Math.max(4, Math.ceil(countElements(shape) / (dtype === 'f16' ? 2 : 1)) * 4)
 
-/** `[64, 784]` */
-export const formatShape = (shape: Shape): string => `[${shape.join(', ')}]`
+const mostDims = 16
+
+/** `[64, 784]`; of a list of more than 16 numbers, the first ones and how many there are. */
+export const formatShape = (shape: Shape): string =>
+  shape.length <= mostDims
+    ? `[${shape.join(', ')}]`
+    : `[${shape.slice(0, mostDims).join(', ')}, … of ${shape.length}]`
 
 export const sameShape = (a: Shape, b: Shape): boolean =>
   a.length === b.length && a.every((d, i) => d === b[i])
@@ -167,7 +172,7 @@ export function resolveAxes(where: string, shape: Shape, axes: readonly number[]
   if (new Set(resolved).size !== resolved.length) {
     throw new ShapeError(
       'shape.mismatch',
-      `${where}: expected distinct dimensions, got [${axes.join(', ')}]. Name each dimension once.`,
+      `${where}: expected distinct dimensions, got ${formatShape(axes)}. Name each dimension once.`,
     )
   }
   return resolved

@@ -74,6 +74,22 @@ export const call = (value: Callable, args: readonly unknown[]): unknown =>
 
 const parameter = () => new api.Parameter([2, 2], Float32Array.of(1, 2, 3, 4))
 
+const longText = 'x'.repeat(10_000)
+const longList = <Item>(item: Item) => new Array<Item>(10_000).fill(item)
+
+/** Values that an error must not quote whole. */
+const longValues: readonly [name: string, make: () => unknown][] = [
+  ['a long text', () => longText],
+  ['a list with a long text', () => [longText]],
+  ['a long list', () => longList(7)],
+  ['a long list of texts', () => longList('seven')],
+  ['a long name', () => ({ [longText]: 1 })],
+  ['many names', () => Object.fromEntries(longList(0).map((_, n) => [`name${n}`, n]))],
+  ['a long bigint', () => 10n ** 9_999n],
+  ['a long symbol', () => Symbol(longText)],
+  ['a long function', () => new Function(`return '${longText}'`)],
+]
+
 /** Values of which each is wrong for most arguments. */
 export const wrongValues: readonly [name: string, make: () => unknown][] = [
   ['undefined', () => undefined],
@@ -104,6 +120,7 @@ export const wrongValues: readonly [name: string, make: () => unknown][] = [
   ['a circular object', circular],
   ['a tensor', parameter],
   ['a module', () => new api.Linear(2, 2)],
+  ...longValues,
 ]
 
 function circular(): object {

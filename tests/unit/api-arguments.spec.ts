@@ -53,10 +53,15 @@ function attemptsOf(name: string, value: Callable): Attempt[] {
 /** `where: what is wrong. What to do.` */
 const form = /: .+\. \S/s
 
+/** Of a whole error, whatever it quotes. */
+const mostChars = 600
+
 /** What is wrong with an error; undefined for one of the library. */
 function complaint(what: string, error: unknown): string | undefined {
   if (!(error instanceof Error)) return `${what}: threw what is no error`
   if (!(error instanceof TabringError)) return `${what}: ${error.stack ?? error}`
+  if (error.message.length > mostChars)
+    return `${what}: ${error.message.length} characters: ${error.message.slice(0, mostChars)}…`
   return form.test(error.message) ? undefined : `${what}: a text without advice: ${error.message}`
 }
 

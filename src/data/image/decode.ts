@@ -1,3 +1,4 @@
+import { clippedName } from '../../util/clipped.ts'
 import { DataError, messageOf } from '../../util/errors.ts'
 import { checkArgument, checkText } from '../../util/options.ts'
 import { forgetOrientation } from './orientation.ts'
@@ -15,11 +16,12 @@ import { decodePng, isPng, refusePngBomb } from './png.ts'
  */
 export async function decodeImage(blob: Blob, name: string): Promise<PixelImage> {
   checkText('decodeImage', 'name', name)
+  const file = clippedName(name)
   checkArgument('decodeImage', 'blob', blob, blob instanceof Blob, 'a Blob or File')
-  const bytes = await bytesOf(blob, name)
+  const bytes = await bytesOf(blob, file)
   if (isPng(bytes)) {
-    await refusePngBomb(bytes, name)
-    return decodePng(bytes, name)
+    await refusePngBomb(bytes, file)
+    return decodePng(bytes, file)
   }
   forgetOrientation(bytes)
   let bitmap: ImageBitmap
@@ -30,7 +32,7 @@ export async function decodeImage(blob: Blob, name: string): Promise<PixelImage>
   } catch (thrown) {
     throw new DataError(
       'data.malformed',
-      `${name}: the browser cannot decode these ${blob.size} bytes as an image (${messageOf(thrown)}). Convert it to PNG or JPEG, or remove it.`,
+      `${file}: the browser cannot decode these ${blob.size} bytes as an image (${messageOf(thrown)}). Convert it to PNG or JPEG, or remove it.`,
       { cause: thrown },
     )
   }

@@ -2,6 +2,7 @@ import { DataError, ShapeError } from '../../util/errors.ts'
 import { kindOf, quoted } from '../../util/kind-of.ts'
 import { checkNumber, checkOptions, isShare } from '../../util/options.ts'
 import type { RandomStream } from '../../util/random.ts'
+import { formatShape } from '../../util/shape.ts'
 import type { HostTensor, TransformDescription } from '../descriptions.ts'
 import { crop, flipHorizontally, type PixelImage } from './pixels.ts'
 import { scaleTo } from './resize.ts'
@@ -52,7 +53,7 @@ function requireRange(where: string, name: string, range: readonly [number, numb
   if (!isRange)
     throw new DataError(
       'config.invalid',
-      `${where}: ${name} must be two numbers above 0, the lower one first, got ${JSON.stringify(range)}. Change ${name}.`,
+      `${where}: ${name} must be two numbers above 0, the lower one first, got ${quoted(range)}. Change ${name}.`,
     )
 }
 
@@ -200,7 +201,7 @@ export function normalize(
       if (shape[0] !== mean.length)
         throw new ShapeError(
           'shape.mismatch',
-          `normalize: expected ${mean.length} channels, got [${shape.join(', ')}]. Pass a mean and a std for each channel.`,
+          `normalize: expected ${mean.length} channels, got ${formatShape(shape)}. Pass a mean and a std for each channel.`,
         )
       const plane = data.length / mean.length
       const values = new Float32Array(data.length)

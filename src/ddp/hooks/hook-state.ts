@@ -1,5 +1,6 @@
 import type { Parameter } from '../../graph/trace/parameter.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { clipped } from '../../util/clipped.ts'
 import { DataError, TabringError } from '../../util/errors.ts'
 import type { GradBucket } from './grad-bucket.ts'
 
@@ -123,7 +124,7 @@ export abstract class HookState {
       if (all.length !== group.size * count) {
         throw new DataError(
           'data.malformed',
-          `${this.constructor.name}: expected ${group.size} x ${count} numbers for "${name}", got ${all.length}. Load the state of the same model.`,
+          `${this.constructor.name}: expected ${group.size} x ${count} numbers for "${clipped(name)}", got ${all.length}. Load the state of the same model.`,
         )
       }
       this.errors.set(parameter, all.slice(group.rank * count, (group.rank + 1) * count))

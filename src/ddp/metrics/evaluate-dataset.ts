@@ -15,9 +15,10 @@ import type { ScalarSlot } from '../../kernels/op.ts'
 import type { Module } from '../../nn/module.ts'
 import { checkModule } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
-import { type HostDType, tensorType } from '../../util/shape.ts'
+import { formatShape, type HostDType, tensorType } from '../../util/shape.ts'
 import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
 import { addOverRanks, runAhead, type Sums } from './batch-sums.ts'
 
@@ -202,7 +203,7 @@ function summing(model: Module, sumsOf: () => Record<string, Tensor>): Record<st
       if (sum.count === 1 && sum.dtype === 'f32') continue
       throw new TabringError(
         'graph.misuse',
-        `evaluate: "${name}" must be a sum, an f32 tensor of one element, got ${sum.dtype}[${sum.shape.join(', ')}]. Sum over the counted samples.`,
+        `evaluate: "${clipped(name)}" must be a sum, an f32 tensor of one element, got ${sum.dtype}${formatShape(sum.shape)}. Sum over the counted samples.`,
       )
     }
     return sums

@@ -1,6 +1,7 @@
 import { type ElementArray, sameType } from '../../peer/collective/element.ts'
 import { type CollectiveGroup, secondHalf, type Turn } from '../../peer/group/collective-group.ts'
 import { PeerError } from '../../util/errors.ts'
+import { formatShape } from '../../util/shape.ts'
 import { begin, checkPlain, type DistributedOptions, type DistributedResult } from './call.ts'
 import { arrayOf, type Contents, lengthOf, putBack } from './contents.ts'
 import { checkCount, checkTensor, checkTensorList, formOf, joined, spread } from './tensor-lists.ts'
@@ -87,7 +88,7 @@ function partsOf(
   if (isWhole && sum === rows) return sizes!.map((one) => (rows === 0 ? 0 : one * (length / rows)))
   throw new PeerError(
     'peer.mismatch',
-    `${where}: ${name}SplitSizes must be whole numbers that add up to ${rows}, the length of ${name}'s first axis, got [${sizes!.join(', ')}]. Correct them.`,
+    `${where}: ${name}SplitSizes must be whole numbers that add up to ${rows}, the length of ${name}'s first axis, got ${formatShape(sizes!)}. Correct them.`,
   )
 }
 

@@ -2,6 +2,7 @@ import { isTracing } from '../../graph/trace/trace.ts'
 import type { ReduceOp as Op } from '../../peer/collective/element.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { checkChoice, checkOptions, type OptionNames } from '../../util/options.ts'
 import { type GroupArgument, groupOf } from '../group/group-of.ts'
 import { Work } from './work.ts'
@@ -75,7 +76,7 @@ export function checkPlain(where: string, options: DistributedOptions): void {
 export function checkReduce(where: string, options: ReduceOptions): void {
   if (typeof options === 'string')
     throw new ArgumentTypeError(
-      `${where}: options must be an object (op, group, asyncOp), got the text ${JSON.stringify(options)}. Write { op: ${JSON.stringify(options)} }.`,
+      `${where}: options must be an object (op, group, asyncOp), got the text ${quoted(options)}. Write { op: ${quoted(options)} }.`,
     )
   checkOptions(where, options, reduceNames)
   // What ReduceOp does not have is undefined too, and must not count as a sum.

@@ -1,6 +1,7 @@
 import { CollectiveGroup, destroyed } from '../../peer/group/collective-group.ts'
 import { type NewGroupOptions, ProcessGroup } from '../../peer/group/group.ts'
 import { type NonGroupMember, nonGroupMember } from '../../peer/group/non-group-member.ts'
+import { clippedName } from '../../util/clipped.ts'
 import { setDefaultRanks } from '../../util/default-ranks.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkArgument, checkText } from '../../util/options.ts'
@@ -49,7 +50,7 @@ export function getProcessGroup(where = 'process group'): ProcessGroup {
     checkText('getProcessGroup', 'where', where)
     throw new TabringError(
       'graph.misuse',
-      `${where}: there is no default process group. Call initProcessGroup() first, even for one rank.`,
+      `${clippedName(where)}: there is no default process group. Call initProcessGroup() first, even for one rank.`,
     )
   }
   return current

@@ -8,6 +8,7 @@ import { WebSocketStore } from '../../peer/tab/web-socket-store.ts'
 import { systemEnv } from '../../util/env.ts'
 import { ArgumentTypeError, messageOf, PeerError, TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { tell } from '../../util/log.ts'
 import { checkChoice, checkOptions, checkTimeout } from '../../util/options.ts'
 import { checkPlace, joinLinks } from '../link/join-links.ts'
@@ -219,14 +220,14 @@ function checkBackend(where: string, backend: Backend | undefined): void {
   else
     throw new TabringError(
       'config.invalid',
-      `${where}: backend must be one of ${backends.join(', ')}, got "${backend}": ${torchBackends[name]}. Omit it, or choose one.`,
+      `${where}: backend must be one of ${backends.join(', ')}, got ${quoted(backend)}: ${torchBackends[name]}. Omit it, or choose one.`,
     )
 }
 
 function check(where: string, options: InitProcessGroupOptions): void {
   if (typeof options === 'string')
     throw new ArgumentTypeError(
-      `${where}: options must be an object, got the text ${JSON.stringify(options)}. Write ${where}({ backend: ${JSON.stringify(options)} }).`,
+      `${where}: options must be an object, got the text ${quoted(options)}. Write ${where}({ backend: ${quoted(options)} }).`,
     )
   checkOptions(where, options, {
     backend: true,
@@ -278,7 +279,7 @@ function checkRelay(
   if (relay === 'fallback' && backend !== 'auto') {
     throw new TabringError(
       'config.invalid',
-      `${where}: relay: "fallback" needs backend "auto", got "${backend}". Omit one of them.`,
+      `${where}: relay: "fallback" needs backend "auto", got ${quoted(backend)}. Omit one of them.`,
     )
   }
 }

@@ -1,6 +1,7 @@
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { ArgumentTypeError, PeerError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
+import { formatShape } from '../../util/shape.ts'
 
 /** The place in the group of a rank among all. errors: `peer.mismatch`; a TypeError for what is no number. */
 export function placeOf(where: string, group: CollectiveGroup, rank: number): number {
@@ -12,6 +13,6 @@ export function placeOf(where: string, group: CollectiveGroup, rank: number): nu
     )
   throw new PeerError(
     'peer.mismatch',
-    `${where}: expected a rank of the group [${group.ranks.join(', ')}], got ${rank}. Pass the global rank.`,
+    `${where}: expected a rank of the group ${formatShape(group.ranks)}, got ${rank}. Pass the global rank.`,
   )
 }

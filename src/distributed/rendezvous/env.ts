@@ -1,3 +1,4 @@
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 
 /**
@@ -116,7 +117,7 @@ export const env: RankEnvironment = new Proxy({} as RankEnvironment, {
   set(_, name) {
     throw new TabringError(
       'config.invalid',
-      `env: cannot set ${String(name)}, env is read-only. Pass it to the launcher.`,
+      `env: cannot set ${clipped(String(name))}, env is read-only. Pass it to the launcher.`,
     )
   },
 })

@@ -2,6 +2,7 @@ import type { Store } from '../../peer/store/store.ts'
 import { type Env, toHex } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
+import { quoted } from '../../util/kind-of.ts'
 import type { Backend, Place, RelayChoice, Topology } from './plan-links.ts'
 import { appear, decode, peek, putFirst, read } from './store-values.ts'
 
@@ -231,7 +232,7 @@ class Attempt {
     const rankOf = ({ rank, name }: typeof own) =>
       rank === null ? `none from a tab (${name})` : `${rank} from another (${name})`
     const told = (one: typeof own) =>
-      `${other} ${JSON.stringify(other && one[other])} from ${one.rank === null ? 'a tab' : `rank ${one.rank}`} (${one.name})`
+      `${other} ${quoted(other && one[other])} from ${one.rank === null ? 'a tab' : `rank ${one.rank}`} (${one.name})`
     await this.fail(
       'peer.mismatch',
       other

@@ -6,6 +6,7 @@ import type { Store } from '../../peer/store/store.ts'
 import { openStoreFor } from '../../peer/tab/open-store.ts'
 import { systemEnv } from '../../util/env.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { env } from './env.ts'
 import { type RelayChoice, relayChoices } from './plan-links.ts'
 
@@ -111,7 +112,7 @@ function wholeOf(name: 'RANK' | 'WORLD_SIZE'): number {
   if (/^\d{1,6}$/.test(text)) return Number(text)
   throw new TabringError(
     'config.invalid',
-    `initProcessGroup: expected a whole number in ${name}, got ${JSON.stringify(text)}. Correct it, or let tabring run set it.`,
+    `initProcessGroup: expected a whole number in ${name}, got ${quoted(text)}. Correct it, or let tabring run set it.`,
   )
 }
 
@@ -120,7 +121,7 @@ function relayChoiceOf(text: string): RelayChoice {
   if (found) return found
   throw new TabringError(
     'config.invalid',
-    `initProcessGroup: expected ${relayChoices.join(' or ')} in RELAY, got ${JSON.stringify(text)}. Correct it, or let tabring run set it.`,
+    `initProcessGroup: expected ${relayChoices.join(' or ')} in RELAY, got ${quoted(text)}. Correct it, or let tabring run set it.`,
   )
 }
 
@@ -128,7 +129,7 @@ function checkRoom(method: string, room: string): void {
   if (/^[\w.-]{1,100}$/.test(room)) return
   throw new TabringError(
     'config.invalid',
-    `initProcessGroup: expected a room name of 1 to 100 letters, digits, ".", "_" and "-", got ${JSON.stringify(method)}. Choose another name.`,
+    `initProcessGroup: expected a room name of 1 to 100 letters, digits, ".", "_" and "-", got ${quoted(method)}. Choose another name.`,
   )
 }
 
@@ -136,6 +137,6 @@ function badMethod(method: string, why = ''): TabringError {
   // Without what stands behind the #: it may be a secret.
   return new TabringError(
     'config.invalid',
-    `initProcessGroup: expected an initMethod like wss://host/signal#key=..., env://, broadcast:room or opfs:room, got ${JSON.stringify(method.replace(/#.*/, ''))}. ${why}Correct it, or pass a store.`,
+    `initProcessGroup: expected an initMethod like wss://host/signal#key=..., env://, broadcast:room or opfs:room, got ${quoted(method.replace(/#.*/, ''))}. ${why}Correct it, or pass a store.`,
   )
 }

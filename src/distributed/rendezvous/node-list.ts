@@ -1,3 +1,4 @@
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkText } from '../../util/options.ts'
 
@@ -18,10 +19,10 @@ export function expandNodeList(list: string): string[] {
   let at = 0
 
   const fail = (position: number, expected: string): never => {
-    const found = position < list.length ? `"${list[position]}"` : 'the end'
+    const found = position < list.length ? `"${clipped(list[position])}"` : 'the end'
     throw new TabringError(
       'config.invalid',
-      `node list: expected ${expected} at character ${position + 1} of "${list}", got ${found}. Slurm writes lists like a[01-03,07],b5.`,
+      `node list: expected ${expected} at character ${position + 1} of "${clipped(list)}", got ${found}. Slurm writes lists like a[01-03,07],b5.`,
     )
   }
 

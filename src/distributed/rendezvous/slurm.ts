@@ -1,3 +1,4 @@
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkRecord } from '../../util/options.ts'
 import { env } from './env.ts'
@@ -88,7 +89,7 @@ export function wholeIn(environment: Variables, ...names: readonly string[]): nu
   const name = names.find((one) => environment[one] === text && has(environment, one))
   throw new TabringError(
     'config.invalid',
-    `Slurm: expected a whole number in ${name}, got "${text}". Correct it, or let srun set it.`,
+    `Slurm: expected a whole number in ${name}, got "${clipped(text)}". Correct it, or let srun set it.`,
   )
 }
 
@@ -111,7 +112,7 @@ export function tasksPerNode(text: string): number[] {
     if (!form) {
       throw new TabringError(
         'config.invalid',
-        `Slurm: expected counts like 4(x2),3 in SLURM_TASKS_PER_NODE, got "${text}". Correct it, or let srun set it.`,
+        `Slurm: expected counts like 4(x2),3 in SLURM_TASKS_PER_NODE, got "${clipped(text)}". Correct it, or let srun set it.`,
       )
     }
     return Array.from({ length: Number(form[2] ?? 1) }, () => Number(form[1]))

@@ -2,6 +2,7 @@ import * as Comlink from 'comlink'
 import { PortStore } from '../../peer/store/port-store.ts'
 import { holdLock } from '../../peer/tab/web-locks.ts'
 import { ArgumentTypeError, stackOf } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { injectedName } from '../rendezvous/env.ts'
 import {
   type RankFailure,
@@ -23,7 +24,7 @@ export function serveRank<Args extends readonly unknown[]>(
 ): void {
   if (typeof main !== 'function') {
     throw new ArgumentTypeError(
-      `serveRank: main must be a function (rank, ...args), got ${String(main)}. Pass the rank's program.`,
+      `serveRank: main must be a function (rank, ...args), got ${quoted(main)}. Pass the rank's program.`,
     )
   }
   const take = async ({ data }: MessageEvent<SpawnOrder>) => {

@@ -9,6 +9,7 @@ import {
   ProcessExitedException,
   ProcessRaisedException,
 } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { lendPage } from '../link/lend-page.ts'
 import { env } from '../rendezvous/env.ts'
@@ -75,7 +76,7 @@ export class ProcessContext<Result = unknown> {
     checkNumber('spawn', 'nprocs', nprocs, isCount, 'a whole number of at least 1')
     if (typeof fn !== 'function') {
       throw new ArgumentTypeError(
-        `spawn: expected a function that makes a worker, got ${String(fn)}. Write () => new Worker(new URL('./rank.ts', import.meta.url), { type: 'module' }).`,
+        `spawn: expected a function that makes a worker, got ${quoted(fn)}. Write () => new Worker(new URL('./rank.ts', import.meta.url), { type: 'module' }).`,
       )
     }
     signal?.throwIfAborted()

@@ -1,5 +1,6 @@
 import { download } from '../../gpu/readback.ts'
 import { unpackHalves } from '../../kernels/half.ts'
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkRecord } from '../../util/options.ts'
 import { bytesOf, countElements, type TensorType } from '../../util/shape.ts'
@@ -78,7 +79,7 @@ export async function runEagerly(
   if (options.allowUpdates === false && prepared.trace.scalars.has(step) && !(step in scalars)) {
     throw new TabringError(
       'graph.misuse',
-      `detectAnomaly: the function has random masks, so "${step}" must be among the scalars. Pass the number of the failed step to draw the same masks.`,
+      `detectAnomaly: the function has random masks, so "${clipped(step)}" must be among the scalars. Pass the number of the failed step to draw the same masks.`,
     )
   }
   const restore = options.allowUpdates === false ? await keepBuffers(prepared.nodes) : undefined

@@ -1,6 +1,7 @@
 import { factsOf, findAdapters } from '../../gpu/device.ts'
 import { currentDevice, type DeviceSpec, placedDevice } from '../../util/device.ts'
 import { ArgumentTypeError, GpuError, TabringError } from '../../util/errors.ts'
+import { kindOf } from '../../util/kind-of.ts'
 import { checkNumber, isCount } from '../../util/options.ts'
 import { setSwitches } from '../../util/switches.ts'
 import { CpuRuntime, runtimeOf, setDevice } from '../memory/runtime.ts'
@@ -75,7 +76,7 @@ async function deviceCount(): Promise<number> {
 function setVisibleDevices(devices: string): void {
   if (typeof devices !== 'string') {
     throw new ArgumentTypeError(
-      `gpu.setVisibleDevices: expected a string like "0,2", got the ${typeof devices} ${String(devices)}. Put it in quotes.`,
+      `gpu.setVisibleDevices: expected a string like "0,2", got ${kindOf(devices)}. Put it in quotes.`,
     )
   }
   setSwitches({ visibleDevices: devices })

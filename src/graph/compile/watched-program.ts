@@ -1,4 +1,5 @@
 import { StagedTensor } from '../../gpu/staging.ts'
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { shareFindings } from '../inside/anomaly-report.ts'
 import type { AnyRuntime } from '../memory/runtime.ts'
@@ -81,7 +82,7 @@ function refuseStaged(inputs: RunInputs): void {
     if (!(data instanceof StagedTensor)) continue
     throw new TabringError(
       'graph.misuse',
-      `detectAnomaly: input "${name}" is in upload memory, which only one run can use. Pass an array, or turn pinMemory off.`,
+      `detectAnomaly: input "${clipped(name)}" is in upload memory, which only one run can use. Pass an array, or turn pinMemory off.`,
     )
   }
 }

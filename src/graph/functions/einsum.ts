@@ -1,3 +1,4 @@
+import { clipped } from '../../util/clipped.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape } from '../../util/shape.ts'
 import { mustBeTensor, type Tensor } from '../trace/tensor.ts'
@@ -14,7 +15,10 @@ interface Labelled {
 }
 
 const fail = (equation: string, expected: string, got: string, advice: string): ShapeError =>
-  new ShapeError('shape.mismatch', `einsum "${equation}": ${expected}, got ${got}. ${advice}`)
+  new ShapeError(
+    'shape.mismatch',
+    `einsum "${clipped(equation)}": ${expected}, got ${got}. ${advice}`,
+  )
 
 /**
  * Returns the sum of products that `equation` describes, like torch.einsum: contractions, batch axes, transposes, sums, diagonals.
@@ -92,7 +96,7 @@ function parse(equation: string, tensors: readonly Tensor[]) {
       throw fail(
         equation,
         'expected letters and at most one "..." in a term',
-        `"${term}"`,
+        `"${clipped(term)}"`,
         'Use one letter per axis.',
       )
     }
@@ -101,7 +105,7 @@ function parse(equation: string, tensors: readonly Tensor[]) {
     if (rank !== undefined && (ellipsis ? rank < letters : rank !== letters)) {
       throw fail(
         equation,
-        `"${term}" must name the ${rank} dimensions of its tensor`,
+        `"${clipped(term)}" must name the ${rank} dimensions of its tensor`,
         `${letters} letters`,
         'Use one letter per axis.',
       )
@@ -123,7 +127,7 @@ function parse(equation: string, tensors: readonly Tensor[]) {
       throw fail(
         equation,
         `index ${twice} may occur only once in the result`,
-        `"${right}"`,
+        `"${clipped(right)}"`,
         'Remove one.',
       )
     }

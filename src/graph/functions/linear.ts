@@ -1,6 +1,6 @@
 import type { ScalarSlot } from '../../kernels/op.ts'
 import { topKCorrect as topKCorrectOp } from '../../kernels/top-k/top-k.ts'
-import { checkOptions } from '../../util/options.ts'
+import { checkArgument, checkOptions } from '../../util/options.ts'
 import { elementwise, emit, given, mustBeTensor, product, type Tensor } from '../trace/tensor.ts'
 import { mustBeFloat } from '../trace/tensor-arguments.ts'
 import { activeTrace } from '../trace/trace.ts'
@@ -39,6 +39,7 @@ export function topKCorrect(
 
 /** Returns a named number that each run of the compiled function can set; default `initial`. */
 export function stepScalar(name: string, initial = 0): ScalarSlot {
+  checkArgument('stepScalar', 'initial', initial, typeof initial === 'number', 'a number')
   return activeTrace('stepScalar').scalars.named(name, initial)
 }
 

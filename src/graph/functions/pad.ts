@@ -2,7 +2,7 @@ import { place } from '../../kernels/view/view.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { checkNumber } from '../../util/options.ts'
-import { checkWholes, countElements, formatShape } from '../../util/shape.ts'
+import { checkWholes, countElements, formatShape, sameShape } from '../../util/shape.ts'
 import { emit, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 import { cat } from './shape.ts'
 
@@ -35,7 +35,7 @@ export function pad(
   mustHold(
     pads.length % 2 === 0 && pads.length <= 2 * x.shape.length,
     () =>
-      `pad: expected a pair of whole numbers for each of the last axes of ${formatShape(x.shape)}, got [${pads.join(', ')}]. Pairs start at the last axis.`,
+      `pad: expected a pair of whole numbers for each of the last axes of ${formatShape(x.shape)}, got ${formatShape(pads)}. Pairs start at the last axis.`,
   )
   if (typeof mode === 'number') return padConstant(x, pads, mode)
   if (mode === 'constant') return padConstant(x, pads, value)
@@ -114,13 +114,13 @@ function padConstant(x: Tensor, pads: readonly number[], value: number): Tensor 
     mustHold(
       length >= 0,
       () =>
-        `pad: cannot remove ${first} and ${Math.max(0, -after)} elements from dimension ${axis} of ${formatShape(x.shape)}, got [${pads.join(', ')}]. Remove fewer.`,
+        `pad: cannot remove ${first} and ${Math.max(0, -after)} elements from dimension ${axis} of ${formatShape(x.shape)}, got ${formatShape(pads)}. Remove fewer.`,
     )
     inner = inner.narrow(axis, first, length)
   })
   const start = pairs.map(([before]) => Math.max(0, before))
   const shape = inner.shape.map((size, axis) => size + start[axis] + Math.max(0, pairs[axis][1]))
-  if (formatShape(shape) === formatShape(inner.shape)) return inner
+  if (sameShape(shape, inner.shape)) return inner
   // Of an empty tensor nothing lies in the window, wherever that begins.
   const isEmpty = countElements(inner.shape) === 0
   return emit(place, [inner], {

@@ -14,6 +14,7 @@ import {
   type HostDType,
   resolveAxis,
   type Shape,
+  sameShape,
 } from '../../util/shape.ts'
 import { emit, emitAll, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 import { notUnderstood } from '../trace/tensor-arguments.ts'
@@ -69,7 +70,7 @@ export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
 /** Returns the tensors, all of the same shape, along a new axis `dim`. */
 export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
   mustBeList('stack', tensors)
-  const other = tensors.find(({ shape }) => formatShape(shape) !== formatShape(tensors[0].shape))
+  const other = tensors.find(({ shape }) => !sameShape(shape, tensors[0].shape))
   mustHold(
     !other,
     () =>
@@ -127,7 +128,7 @@ export function repeat(x: Tensor, sizes: readonly number[]): Tensor {
   mustHold(
     sizes.length >= x.shape.length,
     () =>
-      `repeat: expected a whole number for each dimension of ${formatShape(x.shape)}, got [${sizes.join(', ')}]. Use 1 for dimensions that do not change.`,
+      `repeat: expected a whole number for each dimension of ${formatShape(x.shape)}, got ${formatShape(sizes)}. Use 1 for dimensions that do not change.`,
   )
   const own = [...sizes.map(() => 1), ...x.shape].slice(-sizes.length)
   return x

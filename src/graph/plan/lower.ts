@@ -1,5 +1,6 @@
 import { applicable, chooseVariant, lowerCall, variantKey } from '../../kernels/choose.ts'
 import type { KernelLimits, Lowering, Op, OpCall, Variant } from '../../kernels/op.ts'
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { switchValue } from '../../util/switches.ts'
 import { callOf, type GraphNode } from '../trace/value.ts'
@@ -29,7 +30,7 @@ function forced(op: Op, call: OpCall, limits: KernelLimits): Variant | undefined
   if (!names.includes(name)) {
     throw new TabringError(
       'config.invalid',
-      `switches: variant of ${op.name} must be ${names.join(', ')}, got "${name}". Correct the switch "variant".`,
+      `switches: variant of ${op.name} must be ${names.join(', ')}, got "${clipped(name)}". Correct the switch "variant".`,
     )
   }
   return applicable(op, call, limits).find((variant) => variant.name === name)

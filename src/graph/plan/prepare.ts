@@ -2,11 +2,13 @@ import { map } from '../../kernels/map/map.ts'
 import { meet } from '../../kernels/meet/meet.ts'
 import type { Op, OpCall } from '../../kernels/op.ts'
 import { isEnd } from '../../kernels/transfer/ends.ts'
+import { clipped } from '../../util/clipped.ts'
 import type { PlacedDevice } from '../../util/device.ts'
 import { ArgumentTypeError, ShapeError, TabringError } from '../../util/errors.ts'
 import { isRecord, quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkRecord } from '../../util/options.ts'
 import type { TensorType } from '../../util/shape.ts'
+import { formatShape } from '../../util/shape.ts'
 import { switchValue } from '../../util/switches.ts'
 import { rewrite, withoutRewrites } from '../rewrite/rewrite.ts'
 import type { GradientExchange } from '../trace/exchange.ts'
@@ -204,7 +206,7 @@ export function traceStep(
       if (tensor instanceof Tensor) return [name, trace.toFloat(tensor.value)]
       throw new TabringError(
         'graph.misuse',
-        `compile: output "${name}" must be a Tensor, got ${quoted(tensor)}. Return an object of tensors.`,
+        `compile: output "${clipped(name)}" must be a Tensor, got ${quoted(tensor)}. Return an object of tensors.`,
       )
     })
     return [
@@ -408,16 +410,16 @@ function checkTypes(inputs: InputTypes): void {
   for (const [name, type] of Object.entries<unknown>(inputs)) {
     if (isRecord(type) && Array.isArray(type.shape) && typeof type.dtype === 'string') continue
     const isShape = Array.isArray(type) && type.every((size) => typeof size === 'number')
-    const example = isShape ? `[${type.join(', ')}]` : '[1, 4]'
+    const example = isShape ? formatShape(type) : '[1, 4]'
     throw new ArgumentTypeError(
-      `compile: input "${name}" must be a tensor's type, got ${isShape ? `the shape ${example}` : quoted(type)}. Write { ${name}: tensorType(${example}) }.`,
+      `compile: input "${clipped(name)}" must be a tensor's type, got ${isShape ? `the shape ${example}` : quoted(type)}. Write { ${clipped(name)}: tensorType(${example}) }.`,
     )
   }
   const half = Object.keys(inputs).find((name) => inputs[name].dtype === 'f16')
   if (half === undefined) return
   throw new ShapeError(
     'shape.unsupported',
-    `compile: input "${half}" must be f32, i32 or u32, got f16. Pass f32 and call half() in the function.`,
+    `compile: input "${clipped(half)}" must be f32, i32 or u32, got f16. Pass f32 and call half() in the function.`,
   )
 }
 

@@ -1,4 +1,5 @@
 import { StagedTensor } from '../../gpu/staging.ts'
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { checkRecord } from '../../util/options.ts'
@@ -180,13 +181,13 @@ export function checkInputs(prepared: Pick<Prepared, 'inputs'>, inputs: RunInput
     if (!data || made !== array || data.length !== count) {
       throw new TabringError(
         'graph.misuse',
-        `run: input "${name}" must be a ${array.name} of ${count} elements, got ${data instanceof StagedTensor ? `${made?.name} of ${data.length}` : kindOf(data ?? inputs[name])}. ${remedyFor(inputs[name], array, type)}`,
+        `run: input "${clipped(name)}" must be a ${array.name} of ${count} elements, got ${data instanceof StagedTensor ? `${made?.name} of ${data.length}` : kindOf(data ?? inputs[name])}. ${remedyFor(inputs[name], array, type)}`,
       )
     }
     if (data instanceof StagedTensor && data.isUsed) {
       throw new TabringError(
         'graph.misuse',
-        `run: input "${name}" is a staged tensor that an earlier run has used. Take the next batch from the loader.`,
+        `run: input "${clipped(name)}" is a staged tensor that an earlier run has used. Take the next batch from the loader.`,
       )
     }
     return [name, data]

@@ -1,5 +1,6 @@
 import type { HostArray, Op } from '../../kernels/op.ts'
 import { type EndAttrs, isEnd, send } from '../../kernels/transfer/ends.ts'
+import { clipped } from '../../util/clipped.ts'
 import { GpuError, TabringError } from '../../util/errors.ts'
 import { nextTask } from '../../util/next-task.ts'
 import {
@@ -210,7 +211,7 @@ export class CpuProgram implements StepProgram {
         if (ArrayBuffer.isView(data)) return [name, toHostArray(data.slice())]
         throw new TabringError(
           'device.mismatch',
-          `run: input "${name}" is in the upload memory of a GPU, but the program runs on the cpu. Turn pinMemory off.`,
+          `run: input "${clipped(name)}" is in the upload memory of a GPU, but the program runs on the cpu. Turn pinMemory off.`,
         )
       }),
     )

@@ -1,4 +1,5 @@
 import type { ScalarSlot } from '../../kernels/op.ts'
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { countElements } from '../../util/shape.ts'
 import type { GivenInputs } from '../memory/host-values.ts'
@@ -60,6 +61,6 @@ function outOfRange(
       : 'Number rows from 0, or make the table larger.'
   return new TabringError(
     'graph.misuse',
-    `${of}: ${what} ${index} of sample ${sample} in input "${input}" is out of range: ${few}, 0 to ${end - 1}. ${remedy}`,
+    `${of}: ${what} ${index} of sample ${sample} in input "${clipped(input)}" is out of range: ${few}, 0 to ${end - 1}. ${remedy}`,
   )
 }

@@ -2,6 +2,7 @@ import { map } from '../../kernels/map/map.ts'
 import { meet } from '../../kernels/meet/meet.ts'
 import type { Op, ScalarSlot } from '../../kernels/op.ts'
 import { type TransferAttrs, transfer } from '../../kernels/transfer/transfer.ts'
+import { clipped } from '../../util/clipped.ts'
 import { formatDevice, type PlacedDevice, placedDevice, sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import type { GivenInputs, HostData } from '../memory/host-values.ts'
@@ -118,7 +119,7 @@ export class ScalarBlock {
     if (limit !== undefined && !(Number.isInteger(value) && value >= 0 && value < limit)) {
       throw new TabringError(
         'graph.misuse',
-        `run: step scalar "${name}" must be an integer from 0 to ${limit - 1}, got ${value}. Choose one in that range.`,
+        `run: step scalar "${clipped(name)}" must be an integer from 0 to ${limit - 1}, got ${value}. Choose one in that range.`,
       )
     }
     return entry
@@ -129,7 +130,7 @@ export class ScalarBlock {
     if (entry) return entry
     throw new TabringError(
       'graph.misuse',
-      `run: no step scalar "${name}"; this program has ${[...this.#named.keys()].join(', ') || 'none'}. Call stepScalar("${name}") in the traced function.`,
+      `run: no step scalar "${clipped(name)}"; this program has ${clipped([...this.#named.keys()].join(', ')) || 'none'}. Call stepScalar("${clipped(name)}") in the traced function.`,
     )
   }
 
@@ -548,13 +549,13 @@ function refuseDivided(inputs: readonly GraphValue[], op: string, takesShards: b
     if (dividedBy) {
       throw new TabringError(
         'graph.misuse',
-        `${op}: "${name}" was divided over ranks by ${dividedBy}, but this reads the whole, which is freed. Read the module's property (this.weight) during forward, not a reference from before. Layers that share a weight must be divided by one call of ${dividedBy}.`,
+        `${op}: "${clipped(name)}" was divided over ranks by ${dividedBy}, but this reads the whole, which is freed. Read the module's property (this.weight) during forward, not a reference from before. Layers that share a weight must be divided by one call of ${dividedBy}.`,
       )
     }
     if (takesShards || !isShard) continue
     throw new TabringError(
       'graph.misuse',
-      `${op}: "${name}" is sharded over ranks, and whole only in forward of the module that fullyShard was called for. Read it there, or call fullyShard for the module whose method reads it.`,
+      `${op}: "${clipped(name)}" is sharded over ranks, and whole only in forward of the module that fullyShard was called for. Read it there, or call fullyShard for the module whose method reads it.`,
     )
   }
 }

@@ -66,7 +66,7 @@ export function sizesOf(
     if (lengths.length !== B || wrong !== undefined) {
       throw new ShapeError(
         'shape.mismatch',
-        `${op}: expected ${B} lengths from 0 to ${T}, got [${lengths.join(', ')}]. Pass one length per sequence.`,
+        `${op}: expected ${B} lengths from 0 to ${T}, got ${formatShape(lengths)}. Pass one length per sequence.`,
       )
     }
   }

@@ -1,5 +1,5 @@
 import { ShapeError } from '../../util/errors.ts'
-import { tensorType } from '../../util/shape.ts'
+import { formatShape, tensorType } from '../../util/shape.ts'
 import {
   type Case,
   type Dispatch,
@@ -51,7 +51,7 @@ function sizes({ inputs: [weight, saved], attrs }: OpCall<RecurrentGradAttrs>): 
   if (saved.shape.length !== 3 || saved.shape[2] !== Math.max(1, parts) * weight.shape[1])
     throw new ShapeError(
       'shape.mismatch',
-      `recurrentGrad (${attrs.cell}): the saved values [${saved.shape.join(', ')}] do not belong to weight [${weight.shape.join(', ')}]. Pass forward's outputs unchanged.`,
+      `recurrentGrad (${attrs.cell}): the saved values ${formatShape(saved.shape)} do not belong to weight ${formatShape(weight.shape)}. Pass forward's outputs unchanged.`,
     )
   return sizesOf('recurrentGrad', attrs, gatesType, weight)
 }

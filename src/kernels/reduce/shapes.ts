@@ -72,7 +72,7 @@ export function checkAxes(op: string, x: TensorType, axes: readonly number[]): v
   if (wrong !== undefined || (x.dtype !== 'f32' && x.dtype !== 'i32')) {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: expected distinct axes of an f32 or i32 tensor, got axes [${axes.join(', ')}] of ${x.dtype}${formatShape(x.shape)}. Axes count from 0; convert other types with float().`,
+      `${op}: expected distinct axes of an f32 or i32 tensor, got axes ${formatShape(axes)} of ${x.dtype}${formatShape(x.shape)}. Axes count from 0; convert other types with float().`,
     )
   }
 }
@@ -83,7 +83,7 @@ export function refuseEmpty(op: string, { shape }: TensorType, axes: readonly nu
   if (isEmpty && countElements(reducedShape(shape, axes, false)) > 0) {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: expected at least one element along axes [${axes.join(', ')}], got ${formatShape(shape)}. Skip empty tensors.`,
+      `${op}: expected at least one element along axes ${formatShape(axes)}, got ${formatShape(shape)}. Skip empty tensors.`,
     )
   }
 }

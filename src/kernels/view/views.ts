@@ -16,7 +16,7 @@ export function permuted(shape: Shape, axes: readonly number[]): ViewAttrs {
     throw refuse(
       'permute',
       `expected each dimension of ${formatShape(shape)} once`,
-      `[${axes.join(', ')}]`,
+      formatShape(axes),
       'Name each of them once.',
     )
   }

@@ -1,5 +1,6 @@
 import type { Parameter } from '../../graph/trace/parameter.ts'
 import { blocksOf } from '../../kernels/encode/encode.ts'
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import {
   type OptimizerStateDict,
@@ -205,7 +206,7 @@ export class ExactOptimizer {
       for (const [at, key] of names.entries()) {
         const tensor = entry?.[key]
         if (entry && (typeof tensor !== 'object' || tensor?.data.length !== count))
-          throw refuse(`${key} of "${name}" must have ${count} elements`)
+          throw refuse(`${key} of "${clipped(name)}" must have ${count} elements`)
         this.#states[i][at].fill(0)
         if (typeof tensor === 'object' && tensor) this.#states[i][at].set(tensor.data)
       }

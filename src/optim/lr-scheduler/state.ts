@@ -45,13 +45,13 @@ export function checkState(
   if (typeof state !== 'object' || state === null) refuse('a state', quoted(state))
   const given = clipped(Object.keys(state).join(', '))
   for (const [key, value] of Object.entries(own)) {
-    if (!Object.hasOwn(state, key)) refuse(`"${key}"`, given || 'an empty state')
+    if (!Object.hasOwn(state, key)) refuse(`"${clipped(key)}"`, given || 'an empty state')
     if (!isAlike(value, state[key])) {
-      refuse(`"${key}" like ${JSON.stringify(value)}`, quoted(state[key]))
+      refuse(`"${clipped(key)}" like ${JSON.stringify(value)}`, quoted(state[key]))
     }
   }
   const foreign = ofOneKind.find((key) => key in state && !(key in own))
-  if (foreign !== undefined) refuse('a state of the same kind', `one with "${foreign}"`)
+  if (foreign !== undefined) refuse('a state of the same kind', `one with "${clipped(foreign)}"`)
   return state
 }
 

@@ -1,6 +1,7 @@
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import { activeTrace } from '../../graph/trace/trace.ts'
 import { checkModule, Module } from '../../nn/module.ts'
+import { clipped } from '../../util/clipped.ts'
 import {
   type DeviceSpec,
   formatDevice,
@@ -96,7 +97,7 @@ export function dataParallel(
     if (sameDevice(device, first)) continue
     throw new TabringError(
       'device.mismatch',
-      `DataParallel: "${key}" is on ${formatDevice(device)}, but deviceIds[0] is ${formatDevice(first)}. Move the module: await module.to('${formatDevice(first)}').`,
+      `DataParallel: "${clipped(key)}" is on ${formatDevice(device)}, but deviceIds[0] is ${formatDevice(first)}. Move the module: await module.to('${formatDevice(first)}').`,
     )
   }
   const shares = scatter(args, deviceIds, dim)

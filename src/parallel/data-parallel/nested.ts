@@ -1,6 +1,6 @@
 import { Tensor } from '../../graph/trace/tensor.ts'
 import { ShapeError } from '../../util/errors.ts'
-import { kindOf } from '../../util/kind-of.ts'
+import { kindOf, quoted } from '../../util/kind-of.ts'
 
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
@@ -42,7 +42,7 @@ export function zipTensors(
   const keyed = (maps: readonly Map<unknown, unknown>[]) => {
     const keys = [...new Set(maps.flatMap((map) => [...map.keys()]))]
     const missing = keys.find((key) => !maps.every((map) => map.has(key)))
-    if (missing !== undefined) throw refuse(`not all replicas returned "${missing}"`)
+    if (missing !== undefined) throw refuse(`not all replicas returned ${quoted(missing)}`)
     return keys.map((key) => [key, at(maps.map((map) => map.get(key)))] as const)
   }
   if (values.every((value) => value instanceof Map)) return new Map(keyed(values))

@@ -9,13 +9,17 @@
  *
  * source: torch.distributed.device_mesh.
  */
+
 import { getProcessGroup } from '../../distributed/group/default-group.ts'
 import { newSubgroupsByEnumeration } from '../../distributed/group/subgroups.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
+import { clipped } from '../../util/clipped.ts'
 import { type DeviceType, device, formatDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { checkOptions, isCount } from '../../util/options.ts'
+import { formatShape } from '../../util/shape.ts'
 
 export interface DeviceMeshOptions {
   /** A name for each dimension, such as `['dp', 'pp']`. */
@@ -92,7 +96,7 @@ export class DeviceMesh {
     const names = this.meshDimNames.map((name, at) => name ?? String(at)).join(', ')
     throw new TabringError(
       'config.invalid',
-      `DeviceMesh.${where}: no dimension "${meshDim}"; this mesh has ${names}. Use one of them.`,
+      `DeviceMesh.${where}: no dimension ${quoted(meshDim)}; this mesh has ${clipped(names)}. Use one of them.`,
     )
   }
 }
@@ -118,12 +122,12 @@ export async function initDeviceMesh(
   const size = meshShape.reduce((product, count) => product * count, 1)
   if (!meshShape.every(isCount) || meshShape.length === 0 || size !== group.size)
     throw refuse(
-      `the mesh [${meshShape.join(', ')}] must have as many places as there are ranks, ${group.size}. Change it, or start ${size} ranks.`,
+      `the mesh ${formatShape(meshShape)} must have as many places as there are ranks, ${group.size}. Change it, or start ${size} ranks.`,
     )
   const isNamed = meshDimNames !== undefined
   if (isNamed && new Set(meshDimNames).size !== meshShape.length)
     throw refuse(
-      `meshDimNames must be ${meshShape.length} different names, got [${meshDimNames.join(', ')}]. Name each dimension once.`,
+      `meshDimNames must be ${meshShape.length} different names, got [${clipped(meshDimNames.join(', '))}]. Name each dimension once.`,
     )
   const dimensions: Dimension[] = []
   // One after the other: all ranks make the same groups in the same order.

@@ -4,6 +4,7 @@ import type { StageMarks } from '../../graph/trace/stage-marks.ts'
 import { Tensor } from '../../graph/trace/tensor.ts'
 import { nextNodeId } from '../../graph/trace/value.ts'
 import type { Module } from '../../nn/module.ts'
+import { clipped } from '../../util/clipped.ts'
 import {
   type DeviceSpec,
   formatDevice,
@@ -40,9 +41,8 @@ export interface PipelineStage {
 /** A stage as errors call it: with its first and its last layer. */
 export function nameOfStage({ index, layers }: PipelineStage): string {
   const [first] = layers
-  const last = layers.at(-1)
   if (first === undefined) return `stage ${index}`
-  return `stage ${index} (${first === last ? `"${first}"` : `"${first}" to "${last}"`})`
+  return `stage ${index} (${layers.length === 1 ? `"${clipped(first)}"` : `"${clipped(first)}" to "${clipped(layers[layers.length - 1])}"`})`
 }
 
 /** Forward calls layers in another order than that of the stages. */
@@ -123,8 +123,8 @@ export class Pipe {
     const next = this.stages[current + 1]
     throw new OrderError(
       stage.index > current
-        ? `stage ${next.index} begins at "${next.path}", but forward called "${layer}" without it. Begin stages at submodules that forward calls.`
-        : `forward called "${layer}" of ${nameOfStage(stage)} in ${nameOfStage(this.stages[current])}. Register layers in the order in which forward calls them.`,
+        ? `stage ${next.index} begins at "${clipped(next.path)}", but forward called "${clipped(layer)}" without it. Begin stages at submodules that forward calls.`
+        : `forward called "${clipped(layer)}" of ${nameOfStage(stage)} in ${nameOfStage(this.stages[current])}. Register layers in the order in which forward calls them.`,
     )
   }
 
@@ -134,7 +134,7 @@ export class Pipe {
     const missing = this.stages.find(({ index }) => !entered.includes(index))
     throw new OrderError(
       missing
-        ? `stage ${missing.index} begins at "${missing.path}", but forward did not call it. Begin stages at submodules that forward calls.`
+        ? `stage ${missing.index} begins at "${clipped(missing.path)}", but forward did not call it. Begin stages at submodules that forward calls.`
         : `forward called the stages in the order ${entered.join(', ')}. Begin stages at submodules that forward calls once, in their order.`,
     )
   }
@@ -227,7 +227,7 @@ function evenPaths(
     )
   }
   if (typeof balance === 'string' && balance !== 'parameters' && balance !== 'layers')
-    throw misfit(`balance must be "parameters", "layers" or costs, got "${balance}".`)
+    throw misfit(`balance must be "parameters", "layers" or costs, got "${clipped(balance)}".`)
   const layers = layersOf(module)
   const costs =
     typeof balance === 'object'
@@ -262,7 +262,7 @@ function parameterCounts(module: Module, paths: readonly string[]): number[] {
 function wrongPath(paths: readonly string[], index: number, place: number): TabringError {
   const text =
     place < 0
-      ? `the module has no submodule "${paths[index]}". Use a path as in its state dict, such as "layer2.0".`
-      : `stage ${index} begins at "${paths[index]}", which is not after "${paths[index - 1]}". Name submodules in the order in which forward calls them.`
+      ? `the module has no submodule "${clipped(paths[index])}". Use a path as in its state dict, such as "layer2.0".`
+      : `stage ${index} begins at "${clipped(paths[index])}", which is not after "${clipped(paths[index - 1])}". Name submodules in the order in which forward calls them.`
   return new TabringError('graph.misuse', `pipeline: ${text}`)
 }

@@ -11,12 +11,14 @@
  * bytes: each rank sends 2 (N-1)/N of its parameters once a step, however many micro-batches there are.
  * source: torch.distributed._composable.replicate.
  */
+
 import { broadcastModel } from '../../ddp/data-parallel/broadcast-tensors.ts'
 import { getProcessGroup } from '../../distributed/group/default-group.ts'
 import { activeTrace } from '../../graph/trace/trace.ts'
 import type { Module } from '../../nn/module.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
+import { formatShape } from '../../util/shape.ts'
 import type { DeviceMesh } from '../mesh/device-mesh.ts'
 import { groupsOf, joinsStep } from '../mesh/groups-of.ts'
 
@@ -40,7 +42,7 @@ export async function replicate<M extends Module>(
   if (mesh && mesh.shape.length !== 1) {
     throw new TabringError(
       'config.invalid',
-      `replicate: mesh must have one dimension, got [${mesh.shape.join(', ')}]. Pass mesh.get(name).`,
+      `replicate: mesh must have one dimension, got ${formatShape(mesh.shape)}. Pass mesh.get(name).`,
     )
   }
   const group = mesh?.getGroup() ?? getProcessGroup('replicate')

@@ -12,6 +12,7 @@
  * bytes: each rank sends (N-1)/N of the parameters 3 times a step: twice gathered, once as gradients; DDP sends 2 times.
  * source: torch.distributed.fsdp.fully_shard (FSDP2); Rajbhandari et al., "ZeRO", arXiv 1910.02054.
  */
+
 import { broadcastModel } from '../../ddp/data-parallel/broadcast-tensors.ts'
 import { getProcessGroup } from '../../distributed/group/default-group.ts'
 import { Parameter } from '../../graph/trace/parameter.ts'
@@ -19,6 +20,7 @@ import type { Module } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
+import { formatShape } from '../../util/shape.ts'
 import type { DeviceMesh } from '../mesh/device-mesh.ts'
 import { joinsStep } from '../mesh/groups-of.ts'
 import { ShardedParameter } from './sharded-parameter.ts'
@@ -63,7 +65,7 @@ export async function fullyShard<M extends Module>(
   if (mesh && mesh.shape.length > 2) {
     throw new TabringError(
       'config.invalid',
-      `fullyShard: mesh must have one dimension, or two for replicas of shards, got [${mesh.shape.join(', ')}]. Pass mesh.get(name).`,
+      `fullyShard: mesh must have one dimension, or two for replicas of shards, got ${formatShape(mesh.shape)}. Pass mesh.get(name).`,
     )
   }
   const replicas = mesh?.shape.length === 2 ? mesh.getGroup(0) : undefined

@@ -16,8 +16,10 @@
 import { broadcastModel } from '../../ddp/data-parallel/broadcast-tensors.ts'
 import { Parameter } from '../../graph/trace/parameter.ts'
 import { checkModule, type Module } from '../../nn/module.ts'
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkArgument, checkRecord } from '../../util/options.ts'
+import { formatShape } from '../../util/shape.ts'
 import { DeviceMesh } from '../mesh/device-mesh.ts'
 import { joinsStep } from '../mesh/groups-of.ts'
 import type { ParallelStyle } from './styles.ts'
@@ -48,7 +50,7 @@ export async function parallelizeModule<M extends Module>(
   if (mesh.shape.length !== 1) {
     throw new TabringError(
       'config.invalid',
-      `parallelizeModule: mesh must have one dimension, got [${mesh.shape.join(', ')}]. Pass mesh.get(name).`,
+      `parallelizeModule: mesh must have one dimension, got ${formatShape(mesh.shape)}. Pass mesh.get(name).`,
     )
   }
   const group = mesh.getGroup()
@@ -57,7 +59,7 @@ export async function parallelizeModule<M extends Module>(
     if (found.length > 0) return found.map(([path, layer]) => ({ path, layer, style }))
     throw new TabringError(
       'graph.misuse',
-      `parallelizeModule: the module has no layer "${pattern}". Its layers are ${[
+      `parallelizeModule: the module has no layer "${clipped(pattern)}". Its layers are ${[
         ...module.namedModules(),
       ]
         .map(([path]) => path)
@@ -84,7 +86,7 @@ function refuseShared(module: Module, path: string, layer: Module): void {
       if (other === layer || !Object.values(other).includes(parameter)) continue
       throw new TabringError(
         'graph.misuse',
-        `parallelizeModule: "${path}.${name}" is also a parameter of "${otherPath}". A shared parameter cannot be divided: omit "${path}" from the plan, or give each layer its own.`,
+        `parallelizeModule: "${path}.${name}" is also a parameter of "${clipped(otherPath)}". A shared parameter cannot be divided: omit "${clipped(path)}" from the plan, or give each layer its own.`,
       )
     }
   }

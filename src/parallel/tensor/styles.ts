@@ -5,6 +5,7 @@ import { Conv1D } from '../../nn/gpt.ts'
 import { Linear } from '../../nn/layers.ts'
 import type { Module } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { type Cut, SplitParameter } from './split-parameter.ts'
@@ -50,7 +51,7 @@ export class ColwiseParallel implements ParallelStyle {
     if (own > 1 && blocks !== own) {
       throw new TabringError(
         'graph.misuse',
-        `parallelizeModule: the output of "${path}" has ${own} blocks, got blocks ${blocks}. Omit blocks.`,
+        `parallelizeModule: the output of "${clipped(path)}" has ${own} blocks, got blocks ${blocks}. Omit blocks.`,
       )
     }
     const cutAt = (axis: number): Cut => ({ axis, blocks })
@@ -95,19 +96,19 @@ function matrixOf({ path, module }: Layer) {
   if ('weight_orig' in module) {
     throw new TabringError(
       'graph.misuse',
-      `parallelizeModule: the weight of "${path}" is normalized by spectralNorm, which needs all of it. Omit "${path}" and the layer that it is paired with from the plan.`,
+      `parallelizeModule: the weight of "${clipped(path)}" is normalized by spectralNorm, which needs all of it. Omit "${clipped(path)}" and the layer that it is paired with from the plan.`,
     )
   }
   if (module instanceof Linear) return { weight: module.weight, bias: module.bias, outputAxis: 0 }
   if (module instanceof Conv1D) return { weight: module.weight, bias: module.bias, outputAxis: 1 }
   throw new TabringError(
     'graph.misuse',
-    `parallelizeModule: "${path}" is a ${module.constructor.name}; only linear layers can be divided. Name the Linear layers in it.`,
+    `parallelizeModule: "${clipped(path)}" is a ${module.constructor.name}; only linear layers can be divided. Name the Linear layers in it.`,
   )
 }
 
 const inputError = (path: string, style: string, problem: string) =>
-  new TabringError('graph.misuse', `"${path}" is divided by ${style}, ${problem}`)
+  new TabringError('graph.misuse', `"${clipped(path)}" is divided by ${style}, ${problem}`)
 
 /** errors: `graph.misuse` where a ColwiseParallel layer's input is itself a part. */
 function refusePart(path: string, x: unknown): void {
@@ -128,7 +129,7 @@ function refuseOtherInput(path: string, x: unknown, features: number, ranks: num
   if (!divided.has(x.value)) {
     if (x.shape[last] !== features || ranks === 1) return
     throw refuse(
-      `so each rank reads ${features / ranks} of ${features} input features, but its input is whole. Give the layer before it ColwiseParallel in the plan of parallelizeModule, or omit "${path}" from the plan.`,
+      `so each rank reads ${features / ranks} of ${features} input features, but its input is whole. Give the layer before it ColwiseParallel in the plan of parallelizeModule, or omit "${clipped(path)}" from the plan.`,
     )
   }
   const at = divided.axisOf(x.value)
@@ -159,7 +160,7 @@ async function split(
     const each = cut.blocks > 1 ? ` in ${cut.blocks} blocks` : ''
     throw new TabringError(
       'graph.misuse',
-      `parallelizeModule: "${path}" has ${features} features${each}, which ${group.size} ranks cannot divide equally. Choose a multiple of ${shares}.`,
+      `parallelizeModule: "${clipped(path)}" has ${features} features${each}, which ${group.size} ranks cannot divide equally. Choose a multiple of ${shares}.`,
     )
   }
   const slice = new SplitParameter(parameter, await parameter.read(), group, cut)

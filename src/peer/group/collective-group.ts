@@ -3,6 +3,7 @@
  *
  * Map: CollectiveGroup: who it is - sums and chunks - from and to a root - everyone with everyone - messages between two - records - failing - beginning.
  */
+import { clipped } from '../../util/clipped.ts'
 import type { Env } from '../../util/env.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import {
@@ -516,9 +517,9 @@ export class CollectiveGroup {
     machines: readonly number[] | undefined,
   ): string | undefined {
     if (!hasAlgorithm(operation, algorithm))
-      return `${operation}: algorithm "${algorithm}" is not available for this operation. Omit it to use the default.`
+      return `${operation}: algorithm "${clipped(algorithm)}" is not available for this operation. Omit it to use the default.`
     if (algorithm !== 'ring' && !this.isFullyLinked && this.size > 1)
-      return `${operation}: algorithm "${algorithm}" needs links between all ranks, but these are linked in a ring. Add links, or omit the algorithm.`
+      return `${operation}: algorithm "${clipped(algorithm)}" needs links between all ranks, but these are linked in a ring. Add links, or omit the algorithm.`
     if (algorithm === 'hierarchical' && machines?.length !== this.size)
       return `${operation}: algorithm "hierarchical" needs the machines of all ${this.size} ranks, got ${machines ? `those of ${machines.length}` : 'none'}. Set machines in group.choice, the same on all ranks, or omit the algorithm.`
     return undefined

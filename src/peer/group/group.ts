@@ -1,6 +1,7 @@
 import { ArgumentTypeError, PeerError } from '../../util/errors.ts'
 import { isRecord, kindOf } from '../../util/kind-of.ts'
 import { checkOptions, checkTimeout } from '../../util/options.ts'
+import { formatShape } from '../../util/shape.ts'
 import { type GroupOptions, type GroupStats, Membership } from '../collective/membership.ts'
 import type { LinkPeaks } from '../session/session-config.ts'
 import { CollectiveGroup } from './collective-group.ts'
@@ -81,7 +82,7 @@ export class ProcessGroup extends CollectiveGroup {
     if (isWrong || new Set(ranks).size !== ranks.length || ranks.length === 0)
       throw new PeerError(
         'peer.mismatch',
-        `newGroup: expected distinct ranks from 0 to ${this.size - 1}, got [${ranks.join(', ')}]. Name each rank once.`,
+        `newGroup: expected distinct ranks from 0 to ${this.size - 1}, got ${formatShape(ranks)}. Name each rank once.`,
       )
     // As torch orders them.
     const members = [...ranks].sort((a, b) => a - b)
@@ -94,14 +95,14 @@ export class ProcessGroup extends CollectiveGroup {
     if (other >= 0)
       throw new PeerError(
         'peer.mismatch',
-        `newGroup: ranks disagree: rank ${this.rank} creates a group of [${members.join(', ')}], rank ${other} one of [${all[other]!.ranks.join(', ')}]. Create the same groups in the same order on all ranks.`,
+        `newGroup: ranks disagree: rank ${this.rank} creates a group of ${formatShape(members)}, rank ${other} one of ${formatShape(all[other]!.ranks)}. Create the same groups in the same order on all ranks.`,
       )
     const isLinked = (a: number, b: number) => a === b || all[a]!.links.includes(b)
     const apart = members.find((rank, at) => !isLinked(rank, members[(at + 1) % members.length]!))
     if (apart !== undefined)
       throw new PeerError(
         'peer.unreachable',
-        `newGroup: rank ${apart} of [${members.join(', ')}] has no link to the next of them, only to [${all[apart]!.links.join(', ')}]. Use initProcessGroup({ topology: 'mesh' }).`,
+        `newGroup: rank ${apart} of ${formatShape(members)} has no link to the next of them, only to ${formatShape(all[apart]!.links)}. Use initProcessGroup({ topology: 'mesh' }).`,
       )
     const rank = members.indexOf(this.rank)
     if (rank < 0) return nonGroupMember

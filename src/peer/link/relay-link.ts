@@ -1,3 +1,4 @@
+import { clipped } from '../../util/clipped.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
 import { messageOf, PeerError } from '../../util/errors.ts'
 import {
@@ -234,7 +235,10 @@ export class RelayLink extends LinkBase {
   private take({ kind, message }: OpenedFrame): void {
     if (this.ended) return
     if (this.isUp === (kind === 'ready')) {
-      this.fail('protocol', unexpected(`frame "${kind}" ${this.isUp ? 'again' : 'before "ready"'}`))
+      this.fail(
+        'protocol',
+        unexpected(`frame "${clipped(kind)}" ${this.isUp ? 'again' : 'before "ready"'}`),
+      )
       return
     }
     switch (kind) {

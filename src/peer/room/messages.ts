@@ -1,4 +1,5 @@
 import * as v from 'valibot'
+import { clipped } from '../../util/clipped.ts'
 import { meshLimit } from './edges.ts'
 import { iceServersSchema } from './ice-servers.ts'
 import { mostUs } from './microseconds.ts'
@@ -549,8 +550,8 @@ export function parseMessage<T>(schema: v.GenericSchema<unknown, T>, raw: string
   const result = v.safeParse(schema, value, { abortEarly: true })
   if (result.success) return { ok: true, message: result.output }
   const issue = result.issues[0]
-  const path = v.getDotPath(issue) ?? 'message'
-  const got = issue.received.slice(0, 80)
+  const path = clipped(v.getDotPath(issue) ?? 'message')
+  const got = clipped(issue.received)
   return { ok: false, text: `${path}: expected ${issue.expected ?? issue.message}, got ${got}` }
 }
 

@@ -1,4 +1,6 @@
+import { clipped } from '../../util/clipped.ts'
 import { ArgumentTypeError, PeerError, TabringError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { checkNumber, longestTimeoutMs } from '../../util/options.ts'
 
 /** What callers of a store give it, checked: JavaScript knows no types. */
@@ -13,17 +15,17 @@ export function checkTimeout(where: string, timeoutMs: number | undefined): void
 export function nameOf(method: string, key: string): string {
   if (typeof key !== 'string') {
     throw new ArgumentTypeError(
-      `store.${method}: key must be a string, got ${String(key)}. Write String(key).`,
+      `store.${method}: key must be a string, got ${quoted(key)}. Write String(key).`,
     )
   }
-  return `store.${method}(${JSON.stringify(key)})`
+  return `store.${method}(${quoted(key)})`
 }
 
 /** The keys, copied. errors: a TypeError for what is no list of texts. */
 export function keysOf(keys: readonly string[]): string[] {
   if (!Array.isArray(keys)) {
     throw new ArgumentTypeError(
-      `store.wait: keys must be an array, got ${String(keys)}. Write [key].`,
+      `store.wait: keys must be an array, got ${quoted(keys)}. Write [key].`,
     )
   }
   for (const key of keys) nameOf('wait', key)
@@ -35,7 +37,7 @@ export function bytesOf(where: string, value: string | Uint8Array): Uint8Array<A
   if (typeof value === 'string') return new TextEncoder().encode(value)
   if (value instanceof Uint8Array) return new Uint8Array(value)
   throw new ArgumentTypeError(
-    `${where}: the value must be a string or a Uint8Array, got ${String(value)}. Convert it, for example with JSON.stringify.`,
+    `${where}: the value must be a string or a Uint8Array, got ${quoted(value)}. Convert it, for example with JSON.stringify.`,
   )
 }
 
@@ -44,17 +46,17 @@ export function checkAmount(where: string, amount: number): void {
   if (Number.isSafeInteger(amount)) return
   throw new TabringError(
     'config.invalid',
-    `${where}: amount must be a whole number, got ${String(amount)}. Round it.`,
+    `${where}: amount must be a whole number, got ${quoted(amount)}. Round it.`,
   )
 }
 
 /** The error of a wait that took too long. */
 export function lateError(where: string, missing: readonly string[], count: number, ms: number) {
-  const shown = missing.slice(0, 16).map((key) => JSON.stringify(key))
+  const shown = missing.slice(0, 16).map(quoted)
   const rest = count > shown.length ? ` and ${count - shown.length} more` : ''
   return new PeerError(
     'peer.timeout',
-    `${where}: timed out after ${ms} ms without ${shown.join(', ')}${rest}. Check that the rank that sets them is running, or wait longer.`,
+    `${where}: timed out after ${ms} ms without ${clipped(shown.join(', '), 400)}${rest}. Check that the rank that sets them is running, or wait longer.`,
   )
 }
 

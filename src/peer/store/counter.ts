@@ -1,4 +1,5 @@
 import { PeerError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 
 /** A counter as stores keep it: decimal text. */
 export function counterText(value: number): Uint8Array {
@@ -19,7 +20,7 @@ export function sumOf(where: string, current: Uint8Array | undefined, amount: nu
     if (!found) {
       throw new PeerError(
         'config.invalid',
-        `${where}: expected a value that begins with a whole number, got ${JSON.stringify(text.slice(0, 40))}. Give the counter its own key.`,
+        `${where}: expected a value that begins with a whole number, got ${quoted(text)}. Give the counter its own key.`,
       )
     }
     from = Number(found[1])

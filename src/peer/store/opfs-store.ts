@@ -1,5 +1,6 @@
 import { type Env, systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { fromBase64Url, toBase64Url } from '../room/base64url.ts'
 import { bytesOf, checkAmount, checkTimeout, keysOf, lateError, nameOf } from './check-arguments.ts'
 import type { Store } from './store.ts'
@@ -38,7 +39,7 @@ export class OpfsStore extends TimedStore implements Store {
     if (!/^[\w.-]{1,100}$/.test(room)) {
       throw new PeerError(
         'config.invalid',
-        `opfs store: expected a room name of 1 to 100 letters, digits, ".", "_" and "-", got ${JSON.stringify(room)}. Choose another name.`,
+        `opfs store: expected a room name of 1 to 100 letters, digits, ".", "_" and "-", got ${quoted(room)}. Choose another name.`,
       )
     }
     const { storage, locks } = (globalThis.navigator ?? {}) as Partial<Navigator>

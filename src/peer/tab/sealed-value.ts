@@ -1,4 +1,5 @@
 import { PeerError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { fromBase64Url, toBase64Url } from '../room/base64url.ts'
 import { derivation, type RoomLink } from '../room/secret.ts'
 import type { SealedValue } from '../room/store-messages.ts'
@@ -58,7 +59,7 @@ export class ValueSeal {
     } catch (cause) {
       throw new PeerError(
         'peer.protocol',
-        `store key ${JSON.stringify(key)}: its value does not decrypt with the room's key. The signaling server may be tampering.`,
+        `store key ${quoted(key)}: its value does not decrypt with the room's key. The signaling server may be tampering.`,
         { cause },
       )
     }

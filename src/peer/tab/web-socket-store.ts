@@ -1,3 +1,4 @@
+import { clipped } from '../../util/clipped.ts'
 import { systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 import { limits } from '../room/messages.ts'
@@ -211,6 +212,6 @@ function checkSize<T extends Uint8Array>(value: T): T {
 function unexpected(where: string, answer: StoreAnswer): PeerError {
   return new PeerError(
     'peer.protocol',
-    `${where}: the server's answer does not fit this call: ${JSON.stringify(answer).slice(0, 80)}. Load the same version of the page on every rank and on the server.`,
+    `${where}: the server's answer does not fit this call: ${clipped(JSON.stringify(answer))}. Load the same version of the page on every rank and on the server.`,
   )
 }

@@ -12,6 +12,7 @@ import { httpFolder } from '../../data/http-folder.ts'
 import { privateCheckpointFolders } from '../../data/private-checkpoints.ts'
 import { readSafetensors } from '../../data/safetensors.ts'
 import { unpackCheckpoint } from '../../ddp/checkpoint/checkpoint-file.ts'
+import { clipped } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
 import { aboutOf } from '../settings/about-run.ts'
 import { type TrainConfig, trainConfigSchema } from '../settings/config.ts'
@@ -94,7 +95,10 @@ export async function takeFromShelf(place: string, name: string): Promise<Uint8A
   const folder = await privateCheckpoints(place)
   const file = await inTurn(folder, () => getCheckpoint(folder, name))
   if (file) return file
-  throw new DataError('data.missing', `checkpoint: "${name}" does not exist. Choose another one.`)
+  throw new DataError(
+    'data.missing',
+    `checkpoint: "${clipped(name)}" does not exist. Choose another one.`,
+  )
 }
 
 /** The settings of the run that saved a file of the list. errors: those of `getCheckpoint`, `data.malformed`. */

@@ -1,6 +1,7 @@
 import type { TrainConfig } from '../../trainer/settings/config.ts'
 import type { Task, TaskLoaders } from '../../trainer/settings/task.ts'
 import { TabringError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { loadPart } from '../../util/load-part.ts'
 
 /** What the compute worker needs from the first run on, and not before: it is loaded then. */
@@ -18,6 +19,6 @@ export async function taskOf({ demo }: TrainConfig, tasks: TaskLoaders): Promise
   if (Object.hasOwn(tasks, demo)) return loadPart(`the demo ${demo}`, tasks[demo])
   throw new TabringError(
     'config.invalid',
-    `demo: expected one of ${Object.keys(tasks).join(', ')}, got ${demo}. Open the same version of the page on all ranks.`,
+    `demo: expected one of ${Object.keys(tasks).join(', ')}, got ${quoted(demo)}. Open the same version of the page on all ranks.`,
   )
 }

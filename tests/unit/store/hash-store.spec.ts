@@ -132,7 +132,7 @@ describe('mistakes', () => {
       (s) => s.add('a', 0.5),
       /add\("(p\/)?a"\).*amount must be a whole number, got 0.5/,
     ],
-    ['no keys', (s) => s.wait('a' as never), /store.wait: keys must be an array, got a/],
+    ['no keys', (s) => s.wait('a' as never), /store.wait: keys must be an array, got "a"/],
     ['a time', (s) => s.wait(['a'], -1), /timeoutMs must be from 0 \(no limit\)/],
     ['for ever', (s) => s.wait(['a'], Number.POSITIVE_INFINITY), /timeoutMs must be from 0/],
   ])('%s of a wrong kind is refused in words', async (_, call, message) => {
