@@ -3,7 +3,7 @@
     /usr/bin/python3 tests/golden/generate.py          (Debian: apt-get install python3-torch; made with 1.13)
 
 Everything is computed twice from the same float32 inputs, in float32 and in float64. The float64 result is what is
-committed, with the distance of PyTorch's own float32 result from it: ours must stay within 5 times that distance.
+committed, with the distance of PyTorch's own float32 result from it: ours must stay within 8 times that distance.
 tests/golden/README.md describes the files.
 """
 
@@ -97,8 +97,8 @@ def op_case(name, op, inputs, compute, with_gradient=True, attrs=None):
     }
 
 
-def op_cases():
-    torch.manual_seed(1)
+def op_cases(seed=1):
+    torch.manual_seed(seed)
     for batch, inner, outer in ((1, 20, 9), (5, 60, 12), (19, 21, 10)):
         yield op_case(
             f"linear, batch {batch}, {inner} to {outer}",
@@ -260,7 +260,7 @@ def main():
 
 def main_of_all():
     """Every script of this folder that writes a .json file, this one included."""
-    scripts = ["amp", "amp_layers", "attention", "attention_bias", "attention_maps", "attention_masks", "bench", "checkpoint", "clip_norms", "conv", "conv_layers", "corners", "decode", "distributed", "edges", "elementwise", "forms", "images", "input_gradients", "model_file", "modules", "optim", "optim_late", "pooling", "rnn", "sampler", "shape", "store", "sync_batch_norm", "torchrun_flags"]
+    scripts = ["amp", "amp_layers", "attention", "attention_bias", "attention_maps", "attention_masks", "bench", "checkpoint", "clip_norms", "conv", "conv_layers", "corners", "decode", "distributed", "edges", "elementwise", "forms", "images", "input_gradients", "model_file", "modules", "optim", "optim_late", "pooling", "rnn", "sampler", "seeds", "shape", "store", "sync_batch_norm", "torchrun_flags"]
     for script in scripts:
         subprocess.run([sys.executable, FOLDER / f"{script}.py"], check=True)
     main()

@@ -18,6 +18,7 @@ import { convRuns } from '../support/conv-models.ts'
 import { convRunTests, hold, shares } from '../support/conv-run-tests.ts'
 import { formulaUniform } from '../support/formula-data.ts'
 import type { GoldenResult } from '../support/golden.ts'
+import { type Seeded, seedCases, titleOf } from '../support/golden-seeds.ts'
 import { testRuntime } from '../support/run-op.ts'
 
 // Layers of convolution, pooling and batch normalization through the functions that users call, gradients by autograd, against
@@ -45,9 +46,12 @@ const functions: Record<string, (given: Tensors, options: Options) => Tensor> = 
     }),
 }
 
+type Layer = (typeof golden.layers)[number] & { readonly dySeed?: number }
+const layers: (Layer & Seeded)[] = [...golden.layers, ...seedCases<Layer>('layers')]
+
 describe('layers against PyTorch', () => {
-  for (const example of golden.layers) {
-    test(example.name, async () => {
+  for (const example of layers) {
+    test(titleOf(example), async () => {
       const outputs = example.outputs as unknown as Record<string, GoldenResult>
       const parameters: Record<string, Parameter> = {}
       const buffers: Record<string, ModuleBuffer> = {}
@@ -71,11 +75,11 @@ describe('layers against PyTorch', () => {
         { dy: tensorType(yShape) },
         { runtime: await testRuntime() },
       )
-      const dy = formulaUniform(2999, countElements(yShape), golden.bound)
+      const dy = formulaUniform(example.dySeed ?? 2999, countElements(yShape), golden.bound)
       let results = await program.run({ dy })
       for (let step = 1; step < example.steps; step++) results = await program.run({ dy })
       for (const [key, result] of Object.entries(outputs)) {
-        hold(`${example.name}: ${key}`, results[key] ?? (await buffers[key].read()), result)
+        hold(`${titleOf(example)}: ${key}`, results[key] ?? (await buffers[key].read()), result)
       }
       program.destroy()
     })

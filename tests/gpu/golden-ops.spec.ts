@@ -4,10 +4,11 @@ import type { HostArray, Op, OpCall, Variant } from '../../src/kernels/op.ts'
 import type { TensorType } from '../../src/util/shape.ts'
 import { allowedDistance, largestDistance, typeOf, valuesOf } from '../support/golden.ts'
 import { type OpCase, opCases, type Piece, piecesOf } from '../support/golden-pieces.ts'
+import { noteShare, seedCases, titleOf } from '../support/golden-seeds.ts'
 import { runOp, testRuntime } from '../support/run-op.ts'
 
 // Every kernel in every kind of variant against PyTorch's float64 results (tests/golden/generate.py): ours must stay
-// within 6 times the distance of PyTorch's own float32 results. Conv2d and pooling have their own spec.
+// within 8 times the distance of PyTorch's own float32 results. Conv2d and pooling have their own spec.
 
 const { pipelines, limits } = await testRuntime()
 
@@ -73,6 +74,7 @@ async function checkPiece(golden: OpCase, piece: Piece): Promise<string[]> {
       const expected = valuesOf(result)
       const got = largestDistance(toFloats(run.outputs[i]), expected)
       const allowed = allowedDistance(result.distance, expected)
+      noteShare(got, allowed)
       const share = got === 0 ? 0 : got / allowed
       shares.set(op.name, Math.max(shares.get(op.name) ?? 0, share))
       if (!(got <= allowed)) {
@@ -86,8 +88,8 @@ async function checkPiece(golden: OpCase, piece: Piece): Promise<string[]> {
 }
 
 describe('ops against PyTorch', () => {
-  for (const golden of opCases) {
-    test(golden.name, { timeout: 180_000 }, async () => {
+  for (const golden of [...opCases, ...seedCases<OpCase>('ops')]) {
+    test(titleOf(golden), { timeout: 180_000 }, async () => {
       const pieces = piecesOf(golden)
       const covered = new Set(pieces.flatMap(({ outputs }) => outputs))
       expect(

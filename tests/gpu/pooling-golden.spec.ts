@@ -24,6 +24,7 @@ import {
   typeOf,
   valuesOf,
 } from '../support/golden.ts'
+import { seedCases, titleOf } from '../support/golden-seeds.ts'
 import { testRuntime } from '../support/run-op.ts'
 
 // Max pooling with dilation, ceil mode and indices, and transposed convolutions' output padding, against PyTorch (tests/golden/pooling.py).
@@ -36,7 +37,7 @@ interface Case extends GoldenCase {
   readonly indices: GoldenTensor | null
 }
 
-const cases = golden.cases as unknown as Case[]
+const cases = [...(golden.cases as unknown as Case[]), ...seedCases<Case>('pooling')]
 const floats = (tensor: GoldenTensor) => Float32Array.from(valuesOf(tensor))
 
 /** Output and, of pooling, indices, by the function or by the module. */
@@ -52,30 +53,32 @@ function forwardOf({ op, options }: Case): (x: Record<string, Tensor>) => [Tenso
 }
 
 describe.each([false, true])('against PyTorch, naive: %s', (useNaiveKernels) => {
-  test.each(cases.map(({ op, name }) => `${op}, ${name}`))('%s', async (title) => {
-    const found = cases.find(({ op, name }) => `${op}, ${name}` === title)!
-    const { dy, ...inputs } = found.inputs
-    const leaves = Object.entries(inputs).map(
-      ([name, tensor]) => [name, new Parameter(tensor.shape, floats(tensor))] as const,
-    )
-    const program = await compile(
-      (given): Outputs => {
-        const [y, indices] = forwardOf(found)(Object.fromEntries(leaves))
-        y.mul(given['dy']).sum().backward()
-        return {
-          y,
-          ...(indices && { indices }),
-          ...Object.fromEntries(leaves.map(([name, leaf]) => [`d${name}`, leaf.grad!])),
-        }
-      },
-      { dy: typeOf(dy) },
-      { runtime: await testRuntime(), useNaiveKernels },
-    )
-    const got = await program.run({ dy: floats(dy) })
-    program.destroy()
-    expectGolden(got, found.outputs)
-    if (found.indices) expect([...got['indices']]).toEqual([...valuesOf(found.indices)])
-  })
+  test.each(cases.map((one) => [`${one.op}, ${titleOf(one)}`, one] as const))(
+    '%s',
+    async (_, found) => {
+      const { dy, ...inputs } = found.inputs
+      const leaves = Object.entries(inputs).map(
+        ([name, tensor]) => [name, new Parameter(tensor.shape, floats(tensor))] as const,
+      )
+      const program = await compile(
+        (given): Outputs => {
+          const [y, indices] = forwardOf(found)(Object.fromEntries(leaves))
+          y.mul(given['dy']).sum().backward()
+          return {
+            y,
+            ...(indices && { indices }),
+            ...Object.fromEntries(leaves.map(([name, leaf]) => [`d${name}`, leaf.grad!])),
+          }
+        },
+        { dy: typeOf(dy) },
+        { runtime: await testRuntime(), useNaiveKernels },
+      )
+      const got = await program.run({ dy: floats(dy) })
+      program.destroy()
+      expectGolden(got, found.outputs)
+      if (found.indices) expect([...got['indices']]).toEqual([...valuesOf(found.indices)])
+    },
+  )
 })
 
 const image = (size: readonly number[]) => ({ x: tensorType(size) })

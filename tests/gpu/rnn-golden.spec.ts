@@ -27,6 +27,7 @@ import {
   largestDistance,
   valuesOf,
 } from '../support/golden.ts'
+import { noteShare, seedCases, titleOf } from '../support/golden-seeds.ts'
 import { testRuntime } from '../support/run-op.ts'
 
 // Cells, layers and packed sequences with all gradients, and a training of 30 steps, against PyTorch (tests/golden/rnn.py).
@@ -176,14 +177,15 @@ function expectClose(outputs: RunOutputs, example: GoldenCase): void {
     const wanted = valuesOf(result)
     const got = largestDistance(outputs[key] as Float32Array, wanted)
     const allowed = allowedDistance(result.distance, wanted)
+    noteShare(got, allowed)
     return got <= allowed ? [] : [`${key}: ${got} from float64, allowed ${allowed}`]
   })
   expect(problems).toEqual([])
 }
 
 describe('results and gradients', () => {
-  for (const example of golden.cases) {
-    test(example.name, async () => {
+  for (const example of [...golden.cases, ...seedCases<GoldenCase>('rnn')]) {
+    test(titleOf(example), async () => {
       const fixed = await resultsOf(example, 'fixed')
       expectClose(fixed, example)
       if (!example.lengths) return

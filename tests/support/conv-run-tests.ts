@@ -14,6 +14,7 @@ import {
   convTypes,
 } from './conv-models.ts'
 import { allowedDistance, type GoldenResult, largestDistance, valuesOf } from './golden.ts'
+import { noteShare } from './golden-seeds.ts'
 import { testRuntime } from './run-op.ts'
 
 /** What was held so far, as a share of the allowed distance. */
@@ -24,6 +25,7 @@ export function hold(what: string, got: ArrayLike<number>, result: GoldenResult)
   const expected = valuesOf(result)
   const distance = largestDistance(got, expected)
   const allowed = allowedDistance(result.distance, expected)
+  noteShare(distance, allowed)
   shares.push(`${what} ${(distance / allowed).toFixed(2)}`)
   expect(distance, `${what}: PyTorch's own distance is ${result.distance}`).toBeLessThanOrEqual(
     allowed,
