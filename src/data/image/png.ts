@@ -35,6 +35,7 @@ const refusal = (bytes: Uint8Array, name: string, what: string, cause?: unknown)
  * cost: unpacks the pixels of files of more than 64 KiB once. errors: `data.malformed`, naming the file.
  */
 export async function refusePngBomb(bytes: Uint8Array<ArrayBuffer>, name: string): Promise<void> {
+  checkSize(bytes, name)
   const packed = packedPixels(bytes)
   if (packed.reduce((sum, { length }) => sum + length, 0) <= fewPackedBytes) return
   const reader = new Blob(packed)
@@ -58,6 +59,23 @@ export async function refusePngBomb(bytes: Uint8Array<ArrayBuffer>, name: string
     reader.cancel().catch(() => undefined)
   }
   throw refusal(bytes, name, `holds more than the ${wanted} bytes of its pixels`)
+}
+
+/** How many pixels it has, as its header says. errors: `data.malformed` for none, and for too many. */
+function checkSize(
+  bytes: Uint8Array<ArrayBuffer>,
+  name: string,
+): { width: number; height: number } {
+  if (bytes.length < headerEnd) throw refusal(bytes, name, 'ends within its header')
+  const view = new DataView(bytes.buffer, bytes.byteOffset)
+  const [width, height] = [view.getUint32(widthAt), view.getUint32(heightAt)]
+  if (width === 0 || height === 0 || width * height > maxPixels)
+    throw refusal(
+      bytes,
+      name,
+      `has ${width} x ${height} pixels (allowed: 1 to ${maxPixels} in total)`,
+    )
+  return { width, height }
 }
 
 interface Chunk {
@@ -131,11 +149,7 @@ function withoutProfile(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>
  */
 export function decodePng(bytes: Uint8Array<ArrayBuffer>, name: string): PixelImage {
   const refuse = (what: string, cause?: unknown) => refusal(bytes, name, what, cause)
-  if (bytes.length < headerEnd) throw refuse('ends within its header')
-  const view = new DataView(bytes.buffer, bytes.byteOffset)
-  const [width, height] = [view.getUint32(widthAt), view.getUint32(heightAt)]
-  if (width === 0 || height === 0 || width * height > maxPixels)
-    throw refuse(`has ${width} x ${height} pixels (allowed: 1 to ${maxPixels} in total)`)
+  const { width, height } = checkSize(bytes, name)
   const packed = packedPixels(bytes).reduce((sum, { length }) => sum + length, 0)
   if (packed * mostUnpacked < unpackedBytes(bytes))
     throw refuse(`does not decode (too little data for ${width} x ${height} pixels)`)

@@ -76,7 +76,7 @@ test('a large file comes back from many parts of the stream', () => {
 })
 
 describe('a small file that holds far more than its pixels', () => {
-  const many = deflateSync(new Uint8Array(2 ** 27), { level: 1 })
+  const many = deflateSync(new Uint8Array(2 ** 25), { level: 1 })
   const grey = header(2, 1, 8, 0, 0, 0, 0)
 
   test('is refused before it is unpacked', async () => {
@@ -86,7 +86,7 @@ describe('a small file that holds far more than its pixels', () => {
       await expect(decodeImage(new Blob([made]), 'bomb.png')).rejects.toThrow(
         /^bomb.png: the PNG file of \d+ bytes (holds more than the 3 bytes of its pixels|does not unpack)/,
       )
-      expect(process.memoryUsage().arrayBuffers - began).toBeLessThan(2 ** 26)
+      expect(process.memoryUsage().arrayBuffers - began).toBeLessThan(2 ** 24)
     }
   })
 
@@ -96,7 +96,7 @@ describe('a small file that holds far more than its pixels', () => {
     const began = process.memoryUsage().arrayBuffers
     const { data: rgb } = await decodeImage(new Blob([made]), 'profile.png')
     expect([...rgb]).toEqual([5, 5, 5, 6, 6, 6])
-    expect(process.memoryUsage().arrayBuffers - began).toBeLessThan(2 ** 26)
+    expect(process.memoryUsage().arrayBuffers - began).toBeLessThan(2 ** 24)
   })
 
   test('or says that it has pixels for which its data cannot be enough', () => {
