@@ -23,7 +23,7 @@ export function driveRooms() {
   const actOn = async (page: Page, index: number, act: string) => {
     const member = members(page).nth(index)
     await member.locator('.member-acts summary').click()
-    await member.getByRole('button', { name: act }).click()
+    await member.getByRole('button', { name: act, exact: true }).click()
   }
   const lossWords = (page: Page) =>
     page.locator('.chart[data-kind="loss"]').getAttribute('aria-label')

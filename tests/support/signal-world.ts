@@ -96,6 +96,7 @@ export class SignalWorld {
       'abort',
       'finished',
       'gone',
+      'moved',
       'refused',
       'away',
       'back',

@@ -18,6 +18,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *    <- proposed                  the others see them; also who comes later, and what a run was started with
  *    handOver -> (the maker)      another member is the maker from now on; not during a run
  *    remove -> (the maker)        a member goes, told so by the refusal `removed`; one of a run ends it
+ *    <- moved                     with a `remove`, to the others: sealed, the key of the room in which they meet from now on
  *    reach <->                    sealed, between neighbours in the ring that waits: links by which they know how far they are (lobby-links.ts)
  *    start -> (the maker)         the settings of a run
  *    <- ice                       the ICE servers for the links of the assignment that follows; not where there are none
@@ -339,7 +340,17 @@ export const clientMessageSchema = v.variant('type', [
   v.strictObject({ type: v.literal('update'), info: infoSchema }),
   v.strictObject({ type: v.literal('propose'), settings: json(limits.settingsBytes) }),
   v.strictObject({ type: v.literal('handOver'), id: memberIdSchema }),
-  v.strictObject({ type: v.literal('remove'), id: memberIdSchema }),
+  v.strictObject({
+    type: v.literal('remove'),
+    id: memberIdSchema,
+    /** For the others, between runs: where they move to. */
+    boxes: v.optional(
+      v.pipe(
+        v.array(v.strictObject({ to: memberIdSchema, box: boxSchema })),
+        v.maxLength(limits.membersPerRoom),
+      ),
+    ),
+  }),
   v.strictObject({ type: v.literal('reach'), to: memberIdSchema, box: boxSchema }),
   v.strictObject({
     type: v.literal('start'),
@@ -457,6 +468,12 @@ export const serverMessageSchema = v.variant('type', [
   /** From a neighbour, stamped by the server. */
   v.object({
     type: v.literal('reach'),
+    from: memberIdSchema,
+    box: v.pipe(v.string(), v.maxLength(limits.boxChars)),
+  }),
+  /** From the maker, which has removed a member: as `reach`. */
+  v.object({
+    type: v.literal('moved'),
     from: memberIdSchema,
     box: v.pipe(v.string(), v.maxLength(limits.boxChars)),
   }),

@@ -263,7 +263,7 @@ export class Room {
       this.lobbyChanged(true)
     } else if (message.type === 'propose') this.propose(member, message.settings)
     else if (message.type === 'handOver') this.handOver(member, message.id)
-    else if (message.type === 'remove') this.dismiss(member, message.id)
+    else if (message.type === 'remove') this.dismiss(member, message)
     else if (message.type === 'reach') this.passReach(member, message)
     else if (message.type === 'start') this.start(member, message)
     else this.run.receive(member, message)
@@ -282,6 +282,15 @@ export class Room {
     if (maker === member) return true
     const text = `only the host (${maker.info.name}) may ${what}.`
     this.refuse(member, 'not-the-host', text, about)
+    return false
+  }
+
+  /** Refuses what is for the time between runs. */
+  private isWaiting(maker: Member, about: ClientMessage['type'], remedy: string): boolean {
+    const { run } = this
+    if (!run.isOn) return true
+    const text = `the room is ${run.state} (epoch ${run.epoch}), not waiting. ${remedy}`
+    this.refuse(maker, 'wrong-state', text, about)
     return false
   }
 
@@ -315,12 +324,7 @@ export class Room {
 
   private handOver(maker: Member, id: string): void {
     if (!this.isFromMaker(maker, 'handOver', 'hand the room over')) return
-    const { run } = this
-    if (run.isOn) {
-      const text = `the room is ${run.state} (epoch ${run.epoch}), not waiting. Hand it over after the run.`
-      this.refuse(maker, 'wrong-state', text, 'handOver')
-      return
-    }
+    if (!this.isWaiting(maker, 'handOver', 'Hand it over after the run.')) return
     const next = this.otherMember(maker, id, 'handOver')
     if (!next) return
     this.claims = []
@@ -329,10 +333,19 @@ export class Room {
     this.lobbyChanged()
   }
 
-  private dismiss(maker: Member, id: string): void {
+  private dismiss(maker: Member, { id, boxes = [] }: MessageOf<'remove'>): void {
     if (!this.isFromMaker(maker, 'remove', 'remove a member')) return
+    if (boxes.length > 0 && !this.isWaiting(maker, 'remove', 'Move after the run.')) return
     const member = this.otherMember(maker, id, 'remove')
-    if (!member) return
+    if (member) this.putOut(maker, member)
+    for (const { to, box } of boxes) {
+      // Whom it names: one that has come meanwhile, perhaps the removed one again, gets none.
+      const other = this.members.find((one) => one.id === to && one !== maker)
+      if (other) this.send(other, { type: 'moved', from: maker.id, box })
+    }
+  }
+
+  private putOut(maker: Member, member: Member): void {
     const { name } = maker.info
     const text = `removed by ${name}`
     // It may come back, but not as the maker, unless it was that before this one.
@@ -345,11 +358,7 @@ export class Room {
   private start(member: Member, { settings, isElastic = false }: MessageOf<'start'>): void {
     const { members, run } = this
     if (!this.isFromMaker(member, 'start')) return
-    if (run.isOn) {
-      const text = `the room is ${run.state} (epoch ${run.epoch}), not waiting. Start after this run.`
-      this.refuse(member, 'wrong-state', text, 'start')
-      return
-    }
+    if (!this.isWaiting(member, 'start', 'Start after this run.')) return
     const plan = planFor(members, this.host.relay !== null)
     if ('code' in plan) {
       this.refuse(member, plan.code, plan.text, 'start')

@@ -24,6 +24,8 @@ export interface SignalEvents {
   signal: { epoch: number; from: number; attempt: number; data: unknown }
   /** What a neighbour said between runs, opened; in the order in which it was said. */
   reach: { from: string; data: unknown }
+  /** What the maker said to the others as it removed a member, opened. */
+  moved: { data: unknown }
   start: { epoch: number; settings: JsonValue }
   /** The epoch has failed, and why. */
   abort: Abort
@@ -189,6 +191,17 @@ export class SignalClient {
     this.connection.send({ type: 'remove', id })
   }
 
+  /** The same, and each of `others` gets `data`, sealed for it, as `moved`; between runs. */
+  async removeAndTell(id: string, others: readonly string[], data: JsonValue): Promise<void> {
+    const { connection } = this
+    const { secret } = connection
+    if (!secret) return
+    const boxes = await Promise.all(
+      others.map(async (to) => ({ to, box: await secret.seal({ from: this.id, to }, data) })),
+    )
+    connection.send({ type: 'remove', id, boxes })
+  }
+
   /** Seals `data` for a neighbour in the ring and sends it, between runs; it comes in order, or is dropped where the room has changed. */
   reach(to: string, data: JsonValue): void {
     const { connection } = this
@@ -299,10 +312,12 @@ export class SignalClient {
         else this.early.push(signal)
         return
       }
-      case 'reach': {
-        const { from, box } = message
+      case 'reach':
+      case 'moved': {
+        const { type, from, box } = message
         const data = await this.connection.secret?.open({ from, to: this.id }, box)
-        this.emit('reach', { from, data })
+        if (type === 'reach') this.emit('reach', { from, data })
+        else this.emit('moved', { data })
         return
       }
       case 'abort':

@@ -43,6 +43,19 @@ export function MemberActs({ member, snapshot, acts }: MemberActsProps) {
         >
           {endsRun ? 'Remove and end the run' : 'Remove'}
         </button>
+        <button
+          type="button"
+          class="stop"
+          disabled={isOn}
+          onClick={() => acts.removeAndLock(member.id)}
+          title={
+            isOn
+              ? 'Not during a run: all tabs move to another room'
+              : 'All others move to a room with a new link; the old link leads to an empty room'
+          }
+        >
+          Remove and lock
+        </button>
       </span>
     </details>
   )

@@ -1,6 +1,6 @@
 import { plainName } from '../../peer/room/names.ts'
 import { SignalError } from '../../peer/room/refusals.ts'
-import type { RoomLink } from '../../peer/room/secret.ts'
+import { formatFragment, newRoomLink, type RoomLink } from '../../peer/room/secret.ts'
 import { givenData } from '../../trainer/settings/config.ts'
 import { toHex } from '../../util/env.ts'
 import { endFactsOf, messageOf } from '../../util/errors.ts'
@@ -93,6 +93,12 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       more.close()
       dispatch({ type: 'outside', trouble: troubleOf(error) })
     },
+    onMoved: (to) =>
+      void moveTo(to, member.move(to, 'join')).catch((thrown) => {
+        dispatch({ type: 'outside', trouble: troubleOf(thrown) })
+        member.close()
+        more.close()
+      }),
     onRemoved: (error) => {
       more.close()
       dispatch({ type: 'outside', trouble: troubleOf(error) })
@@ -155,6 +161,18 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     more.update({ hidden })
   })
 
+  /** The page in another room, once its first rank is there. */
+  const moveTo = async (to: RoomLink, moved: Promise<void>) => {
+    await moved
+    const fragment = formatFragment(to)
+    const { origin, pathname, search } = location
+    history.replaceState(null, '', `${pathname}${search}${fragment}`)
+    dispatch({ type: 'moved', invite: `${origin}${pathname}${fragment}` })
+    await more.move(to)
+    proposed = ''
+    propose()
+  }
+
   const startWithout = (ids: readonly string[]) => {
     const gone = withTabs(store.snapshot, ids)
     const { config } = checkedWithout(store.snapshot, ids)
@@ -189,6 +207,13 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     },
     remove(id) {
       for (const one of withTabs(store.snapshot, [id])) member.remove(one.id)
+    },
+    removeAndLock(id) {
+      const to = newRoomLink()
+      const ids = withTabs(store.snapshot, [id]).map((one) => one.id)
+      moveTo(to, member.moveWithout(ids, to)).catch((thrown) =>
+        dispatch({ type: 'refused', text: messageOf(thrown) }),
+      )
     },
     handOver(id) {
       // The next maker goes on with what was chosen last.

@@ -1,4 +1,5 @@
 import { mostNameChars, plainName } from '../../peer/room/names.ts'
+import type { RoomLink } from '../../peer/room/secret.ts'
 import type { DeviceType } from '../../util/device.ts'
 import { messageOf } from '../../util/errors.ts'
 import type { ComputeApi } from '../../worker/api.ts'
@@ -66,6 +67,12 @@ export class MoreRanks {
   /** The one that has this rank in the run that is on, or had it in the last one. */
   at(rank: number): RoomMember | undefined {
     return [...this.#members.values()].find((member) => member.rank === rank)
+  }
+
+  /** All go to another room, one after the other. */
+  async move(link: RoomLink): Promise<void> {
+    for (const [number, member] of this.#members)
+      await member.move(link, 'join').catch((thrown) => this.#drop(number, messageOf(thrown)))
   }
 
   close(): void {

@@ -18,6 +18,8 @@ export interface Acts {
   handOver(id: string): void
   /** Takes a member out of the room, with all ranks of its tab. */
   remove(id: string): void
+  /** The same, and takes all others to a room with a new link; between runs. */
+  removeAndLock(id: string): void
   /** Asks all ranks to pause behind one step, and ends that again. */
   pause(): void
   goOn(): void
@@ -75,6 +77,7 @@ export const idleActs: Acts = {
   reset: () => undefined,
   handOver: () => undefined,
   remove: () => undefined,
+  removeAndLock: () => undefined,
   pause: () => undefined,
   goOn: () => undefined,
   oneStep: () => undefined,

@@ -77,6 +77,8 @@ function reduceRest(snapshot: Snapshot, action: Action): Snapshot {
       const { [action.demo]: _, ...given } = snapshot.given
       return { ...snapshot, given }
     }
+    case 'moved':
+      return { ...snapshot, invite: action.invite, refusal: null }
     case 'named':
       return { ...snapshot, name: action.name }
     case 'reset': {

@@ -101,6 +101,7 @@ export type Action =
   | { type: 'givenBack'; demo: string }
   | { type: 'damagedInLink'; demo: string }
   | { type: 'named'; name: string }
+  | { type: 'moved'; invite: string }
   | { type: 'reset' }
   // Of a run that another may have followed meanwhile.
   | { type: 'download'; runId: string; download: Download }

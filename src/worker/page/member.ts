@@ -67,6 +67,8 @@ export interface RoomMemberOptions extends RunListener {
   onEnd?: (end: RunEnd) => void
   /** The compute worker has ended: this tab has left the room and can take part no more. */
   onDead?: (error: Error) => void
+  /** The maker has removed a member, and the others move to another room. */
+  onMoved?: (link: RoomLink) => void
   /** The maker has removed this tab from the room, or the server has ended the room: it can come back only as a new member. */
   onRemoved?: (error: Error) => void
   /** The connection to the server has ended; a run may continue without it. */
@@ -86,6 +88,8 @@ export class RoomMember {
   readonly #options: RoomMemberOptions
   readonly #compute: ComputeClient
   #client: SignalClient | undefined
+  #link: RoomLink
+  #adapter: AdapterFacts | undefined
   #ports: LocalPorts | null = null
   #run: MemberRun | undefined
   /** The newest that has ended: the server may not have heard that. */
@@ -113,6 +117,7 @@ export class RoomMember {
 
   constructor(options: RoomMemberOptions) {
     this.#options = options
+    this.#link = options.link
     this.#compute = startCompute(options.startWorker)
     this.#compute.dead.catch((error) => this.#died(error))
   }
@@ -137,8 +142,14 @@ export class RoomMember {
   }
 
   /** Enters the room. errors: SignalError with the server's reason, `signal.lost`. */
-  async join(adapter: AdapterFacts): Promise<void> {
-    const { link, name, transport, mode, token, roomKey } = this.#options
+  join(adapter: AdapterFacts): Promise<void> {
+    this.#adapter = adapter
+    return this.#enter(adapter, this.#options.mode)
+  }
+
+  async #enter(adapter: AdapterFacts, mode: RoomMemberOptions['mode']): Promise<void> {
+    const { name, transport, token, roomKey } = this.#options
+    const link = this.#link
     if (transport !== 'webrtc' && transport !== 'relay') this.#ports = await openLocalPorts()
     const info: MemberInfo = {
       name,
@@ -166,32 +177,41 @@ export class RoomMember {
       WebSocket,
     })
     this.#client = client
-    client.on('lobby', (lobby) => {
+    /** Until this tab is in another room. */
+    const on: SignalClient['on'] = (event, listener) =>
+      client.on(event, (value) => {
+        if (this.#client === client) listener(value)
+      })
+    on('lobby', (lobby) => {
       tell(1, 'room', () => `members ${lobby.members.map((member) => member.name).join(', ')}`)
       if (mayNeedWebRtc(info, lobby.members)) loadWebRtc().catch(() => undefined)
       this.#measures?.roomIs(lobby)
       this.#options.onLobby?.(lobby, client.id)
     })
-    client.on('proposed', (settings) => {
+    on('proposed', (settings) => {
       this.#proposed = this.#knownConfig(settings)
       this.#options.onProposed?.(this.#proposed)
     })
-    client.on('assign', (assignment) => this.#assigned(assignment))
-    client.on('gone', ({ id, hasLeft, ballot }) => this.#run?.gone(id, hasLeft, ballot))
-    client.on('half', ({ key, ballot, first }) => this.#run?.firstHalf(key, ballot, first))
-    client.on('reach', (reach) => this.#measures?.receive(reach))
-    client.on('start', ({ epoch, settings }) => this.#run?.start(epoch, settings))
-    client.on('abort', (abort) => (this.#run ?? this.#past)?.abort(abort))
-    client.on('refused', (error) => {
+    on('assign', (assignment) => this.#assigned(assignment))
+    on('gone', ({ id, hasLeft, ballot }) => this.#run?.gone(id, hasLeft, ballot))
+    on('half', ({ key, ballot, first }) => this.#run?.firstHalf(key, ballot, first))
+    on('reach', (reach) => this.#measures?.receive(reach))
+    on('start', ({ epoch, settings }) => this.#run?.start(epoch, settings))
+    on('abort', (abort) => (this.#run ?? this.#past)?.abort(abort))
+    on('refused', (error) => {
       this.#hasStarted = false
       this.#options.onRefused?.(error)
     })
-    client.on('away', (error) => this.#serverLost(error))
-    client.on('lost', (error) => {
+    on('moved', ({ data }) => {
+      const key = keyIn(data)
+      if (key !== null) this.#options.onMoved?.({ key })
+    })
+    on('away', (error) => this.#serverLost(error))
+    on('lost', (error) => {
       if (error instanceof SignalError && isPutOut(error)) this.#removed(error)
       else this.#serverLost(error)
     })
-    client.on('back', () => {
+    on('back', () => {
       tell(1, 'room', () => 'back in the room')
       this.#isServerLost = false
       const run = this.#run ?? this.#past
@@ -206,6 +226,50 @@ export class RoomMember {
     this.#info = info
     if (Object.keys(this.#changes).length > 0) this.update(this.#changes)
     this.#measure(client, info)
+  }
+
+  /**
+   * Goes to another room, between runs, with what was trained and the same name. `tell`: what this tab says in the room that it leaves, once it
+   * is in the other.
+   *
+   * errors: those of `join`; then it stays where it was.
+   */
+  async move(
+    link: RoomLink,
+    mode: RoomMemberOptions['mode'],
+    tell: (before: SignalClient) => unknown = () => undefined,
+  ): Promise<void> {
+    const before = this.#requireClient()
+    const [info, linkBefore, ports] = [this.#info, this.#link, this.#ports]
+    this.#endMeasures()
+    this.#link = link
+    this.#info = undefined
+    this.#changes = info ? { name: info.name, hidden: info.hidden } : {}
+    try {
+      await this.#enter(this.#adapter!, mode)
+    } catch (thrown) {
+      this.#client = before
+      this.#link = linkBefore
+      this.#ports = ports
+      this.#info = info
+      if (info) this.#measure(before, info)
+      throw thrown
+    }
+    this.#past = undefined
+    this.#former = undefined
+    await tell(before)
+    before.bye()
+    ports?.close()
+  }
+
+  /** Takes members out of the room, and all others to the room `link`, whose maker this tab is; for the maker, between runs. errors: those of `move`. */
+  moveWithout(ids: readonly string[], link: RoomLink): Promise<void> {
+    return this.move(link, 'create', async (before) => {
+      const others = before.lobby?.members.map(({ id }) => id) ?? []
+      const isTold = (id: string) => id !== before.id && !ids.includes(id)
+      for (const id of ids.slice(1)) before.remove(id)
+      await before.removeAndTell(ids[0], others.filter(isTold), { key: link.key })
+    })
   }
 
   async #loadRuns(): Promise<void> {
@@ -416,6 +480,11 @@ export class RoomMember {
     this.#endMeasures()
     this.#options.onRemoved?.(error)
   }
+}
+
+const keyIn = (data: unknown): string | null => {
+  const { key } = Object(data)
+  return typeof key === 'string' && /^[\w-]{43}$/.test(key) ? key : null
 }
 
 /** Whether the tab is out of its room for good. */

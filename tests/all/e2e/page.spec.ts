@@ -108,6 +108,35 @@ describe('a room', { timeout: 240_000 }, () => {
     await picture(maker, 'stopped')
   })
 
+  it('the maker removes a tab and locks: the others move to a new link and train, the old link leads to an empty room', async () => {
+    const pages = await openRoom(3, '?steps=6')
+    const [maker, second, third] = pages
+    const before = await invite(maker)
+    expect(new URL(third.url()).hash).toBe(new URL(before).hash)
+    await actOn(maker, 2, 'Remove and lock')
+    await third.locator('.notice[data-kind="removed"]').waitFor()
+    await see(maker, 'Ready with 2 ranks')
+    await expect.poll(() => new URL(second.url()).hash).not.toBe(new URL(before).hash)
+    await see(second, /^Waiting for .+ to start$/)
+    const after = await invite(maker)
+    expect(after).not.toBe(before)
+    for (const page of [maker, second]) {
+      expect(new URL(page.url()).hash).toBe(new URL(after).hash)
+      expect(await invite(page)).toContain(new URL(after).hash)
+    }
+
+    await button(third, 'Rejoin').click()
+    await see(third, 'Alone in the room')
+    expect(new URL(third.url()).hash).toBe(new URL(before).hash)
+    expect(await members(maker).count()).toBe(2)
+
+    await button(maker, 'Start').click()
+    await Promise.all([maker, second].map((page) => see(page, 'Finished', 90_000)))
+    // The host stays the host of the new room after a reload.
+    await maker.reload()
+    await see(maker, 'Ready with 2 ranks')
+  })
+
   it('trains on the data folder that the server was given', async () => {
     for (const [name, bytes] of Object.entries(smallFolder(200, 50))) {
       await writeFile(inFolder(name), bytes)

@@ -156,6 +156,18 @@ describe('SignalClient', () => {
     expect(again.lobby?.members).toHaveLength(1)
   })
 
+  it('a maker that removes a member tells the others something, and the removed one nothing', async () => {
+    const world = new SignalWorld()
+    const link = newRoomLink()
+    const [maker, gone, stays] = ['a', 'b', 'c'].map((name) => world.client(link, name))
+    for (const { client } of [maker, gone, stays]) await world.settled(client.open())
+    await world.settled(maker.client.removeAndTell(gone.client.id, [stays.client.id], { key: 'k' }))
+    await world.until(() => stays.has('moved').length > 0)
+    expect(stays.has('moved')).toMatchObject([{ value: { data: { key: 'k' } } }])
+    expect(gone.has('moved')).toEqual([])
+    expect(gone.has('lost')).toMatchObject([{ value: { refusal: 'removed', by: 'a' } }])
+  })
+
   it('bye before the room is entered rejects open and leaves nothing behind', async () => {
     const world = new SignalWorld()
     const { client } = world.client()

@@ -267,6 +267,34 @@ describe('removing a member', () => {
     expect(await orderTold('t2')).toEqual(['t0', 't2', 't1-again'])
   })
 
+  it('takes the others elsewhere: who is named and still here gets its box, the removed one none', async () => {
+    await fill(4)
+    const ids = ['t1', 't2', 't3'].map(idOf)
+    world.say('t3', { type: 'bye' })
+    const boxes = ids.map((to, at) => ({ to, box: `box-${at}` }))
+    world.say('t0', { type: 'remove', id: idOf('t1'), boxes })
+    expect(world.last('t2', 'moved')).toEqual({ type: 'moved', from: idOf('t0'), box: 'box-1' })
+    for (const tab of ['t0', 't1', 't3']) expect(world.all(tab, 'moved')).toEqual([])
+    // The removed one comes back, and knows who was here.
+    enter('t1-again')
+    world.say('t0', { type: 'remove', id: ids[0], boxes })
+    expect(world.refusal('t0')).toBe('unknown-member')
+    expect(world.all('t1-again', 'moved')).toEqual([])
+    expect(world.all('t2', 'moved')).toHaveLength(2)
+  })
+
+  it('takes nobody elsewhere during a run, nor for another than the maker', async () => {
+    const tabs = await fill(3)
+    const boxes = [{ to: idOf('t2'), box: 'box' }]
+    world.say('t1', { type: 'remove', id: idOf('t0'), boxes })
+    expect(world.refusal('t1')).toBe('not-the-host')
+    await world.run(tabs)
+    world.say('t0', { type: 'remove', id: idOf('t1'), boxes })
+    expect(world.refusal('t0')).toBe('wrong-state')
+    expect(world.all('t2', 'moved')).toEqual([])
+    expect(world.closed.has('t1')).toBe(false)
+  })
+
   it.each(['assigned', 'running'])(
     'in a run that is %s ends that run by its name',
     async (state) => {
