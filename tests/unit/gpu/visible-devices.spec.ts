@@ -125,7 +125,7 @@ test('a number or a list is a TypeError with a code, like all errors of the libr
   const { TabringError } = await import('../../../src/util/errors.ts')
   for (const [wrong, words] of [
     [0, 'gpu.setVisibleDevices: expected a string like "0,2", got the number 0. Put it in quotes.'],
-    [[0, 2], 'got the object 0,2'],
+    [[0, 2], 'got a plain array of 2'],
   ] as const) {
     const set = () => gpu.setVisibleDevices(wrong as unknown as string)
     expect(set).toThrow(TypeError)
@@ -142,7 +142,7 @@ test('a text of something else is refused', async () => {
     ['1,1', 'visibleDevices must be distinct device numbers'],
     ['1;2', 'got "1;2"'],
     ['-', 'got "-"'],
-    ['"0', 'got ""0"'],
+    ['"0', 'got "\\"0"'],
   ] as const) {
     expect(() => gpu.setVisibleDevices(wrong)).toThrow(words)
   }

@@ -91,7 +91,7 @@ test('an ABORT that no link could pass on ends this rank, and is passed on as fa
   await env.until(Promise.all(sessions.map((session) => session.ready)))
   // Its code fills it, and each of these bytes is a character of three when it is passed on.
   const payload = new Uint8Array(1024 - headerBytes).fill(0xff)
-  payload.set([1, 0, 0, 0, 0xd0, 0x03, 0, 0])
+  payload.set([1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xcc, 0x03, 0, 0])
   const message = new Uint8Array(1024)
   message.set(payload, headerBytes)
   const header = { ...emptyHeader(), type: FrameType.abort, epoch: 3, number: 1 }
