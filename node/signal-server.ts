@@ -49,6 +49,8 @@ export interface SignalServerOptions {
   mayCreate?: (room: string, authKey: string) => boolean
   /** Rooms are made only for people who have this key; anyone with a link joins. Default: for anyone. */
   roomKey?: string
+  /** Whether the host of a room lets each newcomer in. Default false: who has the link is in. */
+  asks?: boolean
   onEvent?: (event: RoomEvent) => void
   /** One line for each socket that is refused; silent by default. */
   log?: (line: string) => void
@@ -207,6 +209,7 @@ export function attachSignaling(
       }),
       ...(options.mayCreate && { mayCreate: options.mayCreate }),
       ...(options.relay && { relay }),
+      asks: options.asks ?? false,
       event: onEvent,
     },
     options.limits,

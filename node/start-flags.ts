@@ -25,6 +25,7 @@ export interface StartFlags extends IceFlags {
   relay?: boolean
   relayRate?: number
   roomKey?: string
+  ask?: boolean
   log?: string
   cert?: string
   key?: string
@@ -79,6 +80,7 @@ function startCommand(): Command {
       '--room-key <key>',
       `only people who enter this key on the page make rooms, anyone with a link joins; or set ${roomKeyVariable}, as a command line is seen by all users of the machine`,
     )
+    .option('--ask', 'the host of a room lets each newcomer in, instead of anyone with its link')
     .option(
       '--trust-proxy',
       'for a server behind a proxy: count limits by the last address in X-Forwarded-For, which that proxy must set',

@@ -90,6 +90,7 @@ async function main(): Promise<void> {
     signaling: {
       allowedOrigins: flags.allowOrigin ?? [],
       relay: flags.relay ?? false,
+      asks: flags.ask ?? false,
       limits: { relayBytesPerSec: relayRateOf(flags) },
       trustsProxy: flags.trustProxy ?? false,
       log: (line) => console.error(line),

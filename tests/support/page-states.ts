@@ -475,6 +475,19 @@ export function makeStates(): Record<string, Snapshot> {
     ),
     'unknown-room': shut(troubleOf(new SignalError('unknown-room', 'this room does not exist.'))),
     'no-key': shut(troubleOf(new SignalError('no-key', 'this room is not open.'))),
+    declined: shut(troubleOf(new SignalError('declined', 'the host declined to let this tab in.'))),
+    'waiting-to-be-let-in': play(
+      makeSnapshot(),
+      { type: 'deviceOpened', adapter: { ...adapters[0], description: '', hasTimestamps: false } },
+      { type: 'asking', host: 'Ada' },
+    ),
+    'lobby-asks': play(inside(2), {
+      type: 'asks',
+      asks: [
+        { id: '1'.repeat(16), name: 'Grace' },
+        { id: '2'.repeat(16), name: 'A name that is as long as the server lets it be' },
+      ],
+    }),
     'no-server': shut(
       troubleOf(new PeerError('signal.lost', 'signaling: no connection to wss://… (1006).')),
     ),

@@ -51,11 +51,13 @@ export class RendezvousWorld {
       hasRelay = false,
       mayCreate,
       roomKey,
+      asks = false,
     }: {
       ice?: IceSource
       hasRelay?: boolean
       mayCreate?: (room: string, authKey: string) => boolean
       roomKey?: string
+      asks?: boolean
     } = {},
   ) {
     this.server = new Rendezvous(
@@ -67,6 +69,7 @@ export class RendezvousWorld {
         },
         close: (id, text) => this.closed.set(id, text),
         verify: (key, room, nonce, proof) => hmac(key, proofText(room, nonce)) === proof,
+        asks,
         event: (event) => this.events.push(event),
         iceServers: (id) => ice?.(id, this.env.now()) ?? [],
         ...(mayCreate && { mayCreate }),

@@ -13,9 +13,12 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *   tab                         server
  *    <- challenge                 on connecting: version and nonce
  *    create | join ->             the room, and the key or the proof of it; to create one a server may want the proof of its room key
+ *    <- asking                    the server asks the room's maker first (`npm start -- --ask`); not for who was let in before
  *    <- welcome, lobby            who is there; lobby again after every change
  *    propose -> (the maker)       the settings that it would start with now
  *    <- proposed                  the others see them; also who comes later, and what a run was started with
+ *    <- asks (the maker)          who waits to be let in; again after every change
+ *    letIn -> (the maker)         its answer to one of them
  *    handOver -> (the maker)      another member is the maker from now on; not during a run
  *    remove -> (the maker)        a member goes, told so by the refusal `removed`; one of a run ends it
  *    <- moved                     with a `remove`, to the others: sealed, the key of the room in which they meet from now on
@@ -59,7 +62,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
-export const protocolVersion = 13
+export const protocolVersion = 14
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
@@ -93,6 +96,9 @@ export const limits = {
   membersPerRoom: 64,
   /** Open rooms that one address has made. */
   roomsPerAddress: 8,
+  /** Those who wait for a room's maker to let them in, and how long each of them waits. */
+  asksPerRoom: 20,
+  askMs: 600_000,
   /** Token bucket of wrong room keys from one address. */
   wrongKeysPerSec: 1 / 60,
   wrongKeyBurst: 10,
@@ -340,6 +346,7 @@ export const clientMessageSchema = v.variant('type', [
   v.strictObject({ type: v.literal('update'), info: infoSchema }),
   v.strictObject({ type: v.literal('propose'), settings: json(limits.settingsBytes) }),
   v.strictObject({ type: v.literal('handOver'), id: memberIdSchema }),
+  v.strictObject({ type: v.literal('letIn'), id: memberIdSchema, isLetIn: v.boolean() }),
   v.strictObject({
     type: v.literal('remove'),
     id: memberIdSchema,
@@ -450,6 +457,16 @@ export const serverMessageSchema = v.variant('type', [
     relay: v.optional(v.boolean()),
   }),
   v.object({ type: v.literal('relayed') }),
+  /** `host`: the name of the maker, who is asked. */
+  v.object({ type: v.literal('asking'), host: v.string() }),
+  v.object({
+    type: v.literal('asks'),
+    /** The oldest first. An id is of this wait alone. */
+    asks: v.pipe(
+      v.array(v.object({ id: memberIdSchema, name: nameSchema })),
+      v.maxLength(limits.asksPerRoom),
+    ),
+  }),
   v.object({
     type: v.literal('lobby'),
     state: v.picklist(roomStates),
@@ -552,6 +569,8 @@ export const serverMessageSchema = v.variant('type', [
 export type ServerMessage = v.InferOutput<typeof serverMessageSchema>
 export type Abort = Omit<Extract<ServerMessage, { type: 'abort' }>, 'type'>
 export type Assignment = Omit<Extract<ServerMessage, { type: 'assign' }>, 'type'>
+/** Who waits to be let in. */
+export type Asks = Extract<ServerMessage, { type: 'asks' }>['asks']
 export type Lobby = Omit<Extract<ServerMessage, { type: 'lobby' }>, 'type'>
 
 export type Parsed<T> = { ok: true; message: T } | { ok: false; text: string }

@@ -16,6 +16,7 @@ export const refusals = [
   'bad-proof',
   'no-key',
   'wrong-key',
+  'declined',
   'not-in-a-room',
   'already-in-a-room',
   'not-a-member',

@@ -40,6 +40,8 @@ export interface RendezvousHost {
   mayCreate?(room: string, authKey: string): boolean
   /** Whether `proof` is the HMAC of `roomKeyText(room, nonce)` under the server's room key; absent: no key is needed to make rooms. */
   isRoomKey?(room: string, nonce: string, proof: string): boolean
+  /** Whether the maker of a room lets each newcomer in; default: who has the key is in. */
+  asks?: boolean
   /** What one connection is told of ICE servers, made anew for each call; default none. */
   iceServers?(connectionId: string): IceServer[]
   /** Absent: this server relays no links. */
@@ -80,6 +82,8 @@ interface Connection {
   cancelTimer: () => void
   /** Where it has entered; a guest is no member, nor is the end of a relayed link, which has no id either. */
   place: { room: Room; member: Member | null; id: string | null } | null
+  /** The room whose maker has been asked to let it in. */
+  asked: Room | null
 }
 
 export class Rendezvous {
@@ -148,6 +152,7 @@ export class Rendezvous {
       heardAtMs: this.env.now(),
       cancelTimer: () => undefined,
       place: null,
+      asked: null,
     }
     this.connections.set(connectionId, connection)
     connection.cancelTimer = this.env.after(this.limits.authenticateMs, () =>
@@ -251,7 +256,7 @@ export class Rendezvous {
       return
     }
     if (message.type === 'create' || message.type === 'join' || message.type === 'relay') {
-      if (connection.place) {
+      if (connection.place || connection.asked) {
         this.refuse(
           connection,
           'already-in-a-room',
@@ -425,7 +430,32 @@ export class Rendezvous {
       this.refuse(connection, 'room-full', text, 'join')
       return
     }
-    this.admit(connection, room, message)
+    const isSameTab = ({ connectionId }: Member) =>
+      this.connections.get(connectionId ?? '')?.address === connection.address
+    if (this.host.asks && room.mustAsk(message, isSameTab)) this.ask(connection, room, message)
+    else this.admit(connection, room, message)
+  }
+
+  private ask(connection: Connection, room: Room, message: MessageOf<'join'>): void {
+    connection.cancelTimer()
+    connection.asked = room
+    const isWaiting = room.asks.add({
+      connectionId: connection.id,
+      name: message.info!.name,
+      enter: () => {
+        connection.asked = null
+        connection.cancelTimer()
+        if (room.size < this.limits.membersPerRoom) this.admit(connection, room, message)
+        else this.refuse(connection, 'room-full', 'the room is full.', 'join', true)
+      },
+      refuse: (code, text, isFatal) => {
+        connection.asked = null
+        this.refuse(connection, code, text, 'join', isFatal)
+      },
+    })
+    if (!isWaiting) return
+    this.schedulePing(connection)
+    this.send(connection.id, { type: 'asking', host: room.makerName })
   }
 
   private admit(
@@ -464,6 +494,7 @@ export class Rendezvous {
   private leave(connection: Connection, text: string, how: Going): void {
     connection.cancelTimer()
     this.connections.delete(connection.id)
+    connection.asked?.asks.forget(connection.id)
     if (!connection.place) return
     const { room, member, id } = connection.place
     if (id !== null) this.tellOf(connection, how === 'removed' ? how : 'left')

@@ -13,6 +13,7 @@ import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 import { ringNeighbours } from '../room/topology.ts'
 import { type Going, type Member, planFor } from './linking.ts'
+import { RoomAsks } from './room-asks.ts'
 import { type RelaySockets, RoomRelay } from './room-relay.ts'
 import { RoomRun, type RunMessage } from './room-run.ts'
 import { RoomStore } from './room-store.ts'
@@ -42,7 +43,7 @@ export interface RoomHost {
 }
 
 export type RoomMessage =
-  | MessageOf<'update' | 'propose' | 'handOver' | 'remove' | 'reach' | 'start'>
+  | MessageOf<'update' | 'propose' | 'handOver' | 'letIn' | 'remove' | 'reach' | 'start'>
   | RunMessage
 
 /**
@@ -55,7 +56,12 @@ export type RoomMessage =
 export class Room {
   readonly store: RoomStore
   readonly relay: RoomRelay | null
+  readonly asks: RoomAsks
   private readonly guests = new Set<string>()
+  /** Tokens of members that have been in the room and were not removed. */
+  private readonly known = new Set<string>()
+  /** Whether the maker has been told that somebody waits. */
+  private hasToldAsks = false
   private readonly run: RoomRun
   /** In order of joining, but for the first, which is the maker. */
   private members: Member[] = []
@@ -82,6 +88,12 @@ export class Room {
       held: host.held,
       answer: (to, id, answer) => host.send(to, { type: 'stored', id, answer }),
       refuse: (to, code, text, id) => host.refuse(to, code, text, 'store', false, id),
+    })
+    this.asks = new RoomAsks({
+      env: host.env,
+      most: host.limits.asksPerRoom,
+      waitMs: host.limits.askMs,
+      changed: () => this.tellAsks(),
     })
     this.run = new RoomRun({
       env: host.env,
@@ -158,6 +170,7 @@ export class Room {
     member.connectionId = connectionId
     member.info = info
     member.cameInRun = again?.run?.key
+    if (token !== null) this.remember(token)
     this.send(member, this.welcome(member.id))
     this.tellProposed(member)
     this.giveBack()
@@ -177,10 +190,49 @@ export class Room {
     return member
   }
 
+  private remember(token: string): void {
+    this.known.delete(token)
+    this.known.add(token)
+    // Tokens cost nothing to make.
+    const [oldest] = this.known
+    if (this.known.size > 2 * this.host.limits.membersPerRoom) this.known.delete(oldest)
+  }
+
   /** On which the member is still here that comes back with `again`, and knows its token. */
   connectionOf({ token, again }: MessageOf<'join'>): string | undefined {
     const same = this.members.find((one) => one.id === again?.id && one.token === token)
     return same?.connectionId ?? undefined
+  }
+
+  /** Whether the maker has to let it in: not where it has been here, nor with further ranks of a tab that is. */
+  mustAsk(
+    { info, token, again }: MessageOf<'join'>,
+    isSameTab: (member: Member) => boolean,
+  ): boolean {
+    const { members } = this
+    if (!info || !members.some((one) => one.connectionId)) return false
+    if (token !== undefined && this.known.has(token)) return false
+    if (members.some(({ id, token: own }) => id === again?.id && own === (token ?? null)))
+      return false
+    return !members.some((one) => one.info.tab && one.info.tab === info.tab && isSameTab(one))
+  }
+
+  get makerName(): string {
+    return this.members[0].info.name
+  }
+
+  private tellAsks(): void {
+    const [maker] = this.members
+    const { list: asks } = this.asks
+    if (!maker || (asks.length === 0 && !this.hasToldAsks)) return
+    this.hasToldAsks = asks.length > 0
+    this.send(maker, { type: 'asks', asks })
+  }
+
+  private letIn(maker: Member, { id, isLetIn }: MessageOf<'letIn'>): void {
+    if (!this.isFromMaker(maker, 'letIn', 'let a newcomer in')) return
+    if (this.asks.answer(id, isLetIn)) return
+    this.refuse(maker, 'unknown-member', 'nobody with this id waits any more.', 'letIn')
   }
 
   private tellProposed(member: Member): void {
@@ -251,6 +303,8 @@ export class Room {
     this.proposed = null
     this.members = []
     this.claims = []
+    this.known.clear()
+    this.asks.close()
   }
 
   /** A message of a member, other than those by which it came. */
@@ -263,6 +317,7 @@ export class Room {
       this.lobbyChanged(true)
     } else if (message.type === 'propose') this.propose(member, message.settings)
     else if (message.type === 'handOver') this.handOver(member, message.id)
+    else if (message.type === 'letIn') this.letIn(member, message)
     else if (message.type === 'remove') this.dismiss(member, message)
     else if (message.type === 'reach') this.passReach(member, message)
     else if (message.type === 'start') this.start(member, message)
@@ -348,6 +403,7 @@ export class Room {
   private putOut(maker: Member, member: Member): void {
     const { name } = maker.info
     const text = `removed by ${name}`
+    if (member.token !== null) this.known.delete(member.token)
     // It may come back, but not as the maker, unless it was that before this one.
     const ownClaim = this.claims.indexOf(maker.token ?? '')
     this.claims = this.claims.filter((claim, at) => at <= ownClaim || claim !== member.token)
@@ -407,6 +463,7 @@ export class Room {
       return { id: one.id, ...one.info, rank: rank < 0 ? null : rank, attached }
     })
     const maker = this.members[0].id
+    this.tellAsks()
     for (const one of this.members) {
       this.send(one, { type: 'lobby', state, epoch, ...(ballot > 0 && { ballot }), maker, members })
     }

@@ -19,13 +19,15 @@ import { RoomSecret } from '../room/secret.ts'
 /** What the server tells those who are inside. */
 export type InsideMessage = Exclude<
   ServerMessage,
-  { type: 'challenge' | 'welcome' | 'ice' | 'relayed' | 'ping' | 'pong' | 'error' }
+  { type: 'challenge' | 'welcome' | 'asking' | 'ice' | 'relayed' | 'ping' | 'pong' | 'error' }
 >
 
 /** What a connection tells its owner. */
 export interface RoomListener {
   /** One after the other: the next comes when this one is through. What it throws comes as `refused`. */
   message(message: InsideMessage): void | Promise<void>
+  /** The room's maker, by this name, has been asked to let this tab in; `open` waits for the answer. */
+  asking?(host: string): void
   /** A refusal that leaves the connection up; `call` is the number of the store call that was refused. */
   refused(error: PeerError, call?: number): void
   /** The connection has ended: the last word, and not told for our own `bye`. */
@@ -229,6 +231,9 @@ export class RoomConnection {
         if (before) this.listener.back?.(before === this.id)
         return
       }
+      case 'asking':
+        this.listener.asking?.(message.host)
+        return
       case 'ice':
         this.iceServers = message.iceServers
         this.asking.shift()?.resolve(message.iceServers)

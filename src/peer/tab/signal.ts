@@ -2,6 +2,7 @@ import { messageOf, type PeerError } from '../../util/errors.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import {
   type Abort,
+  type Asks,
   type Assignment,
   type JsonValue,
   type Lobby,
@@ -17,6 +18,10 @@ import { type InsideMessage, type Reconnecting, RoomConnection } from './room-co
 /** What a client tells its owner. */
 export interface SignalEvents {
   lobby: Lobby
+  /** Before `open` resolves: the maker, by this name, has been asked to let this tab in. */
+  asking: { host: string }
+  /** To the maker: who waits to be let in. */
+  asks: Asks
   /** What the maker would start now; told to the others. */
   proposed: JsonValue
   assign: Assignment
@@ -98,6 +103,7 @@ export class SignalClient {
     this.address = { server: options.url, link: options.link }
     this.connection = new RoomConnection(options, {
       message: (message) => this.take(message),
+      asking: (host) => this.emit('asking', { host }),
       refused: (error) => {
         // What crossed the end of its epoch, of which we have been told or are about to be, is no news.
         if (error instanceof SignalError && error.refusal === 'wrong-epoch') return
@@ -179,6 +185,11 @@ export class SignalClient {
   /** Shows the others what this member would start; the maker's act. */
   propose(settings: JsonValue): void {
     this.connection.send({ type: 'propose', settings })
+  }
+
+  /** Answers one of `asks`; the maker's act. A refusal comes as `refused`. */
+  letIn(id: string, isLetIn: boolean): void {
+    this.connection.send({ type: 'letIn', id, isLetIn })
   }
 
   /** Makes another member the maker; the maker's act, between runs. A refusal comes as `refused`. */
@@ -284,6 +295,9 @@ export class SignalClient {
         this.emit('lobby', lobby)
         return
       }
+      case 'asks':
+        this.emit('asks', message.asks)
+        return
       case 'proposed':
         this.emit('proposed', message.settings)
         return

@@ -4,9 +4,10 @@ import { inviteLink } from '../experiment/experiment-link.ts'
 import { formatMany } from '../parts/format.ts'
 import { Panel } from '../parts/panel.tsx'
 import type { Acts } from '../state/acts.ts'
-import { tabCount } from '../state/room-facts.ts'
+import { isMaker, tabCount } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { adapterWords } from './adapter-words.ts'
+import { AskList } from './ask-list.tsx'
 import { Invite } from './invite.tsx'
 import { MemberActs } from './member-acts.tsx'
 import { type Fact, roundTrips, speedOf, tabMates } from './member-words.ts'
@@ -28,6 +29,7 @@ export function Members({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
   return (
     <Panel id="room" title="Room" aside={asideOf(tabs, members.length)}>
       <Invite invite={inviteLink(snapshot)} server={server} isAlone={tabs === 1 && !isOn} />
+      {isMaker(snapshot) && <AskList asks={snapshot.asks} acts={acts} />}
       {isLong && <p class="counts">{countsOf(members)}</p>}
       {haveOwnPanel(snapshot) ? null : isLong ? (
         // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, by the keyboard too

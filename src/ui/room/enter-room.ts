@@ -71,6 +71,8 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       if (!wasMaker && isMaker(store.snapshot)) showInAddress()
       propose()
     },
+    onAsking: (host) => dispatch({ type: 'asking', host }),
+    onAsks: (asks) => dispatch({ type: 'asks', asks }),
     onProposed: (config) => dispatch({ type: 'proposed', config }),
     onAssigned: (assignment) => {
       // Behind the run the others see its settings, which may be others than the form's: the form's are told again.
@@ -215,6 +217,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
         dispatch({ type: 'refused', text: messageOf(thrown) }),
       )
     },
+    letIn: (id, isLetIn) => member.letIn(id, isLetIn),
     handOver(id) {
       // The next maker goes on with what was chosen last.
       proposeNow()

@@ -14,6 +14,8 @@ export interface Acts {
   stop(): void
   /** Default settings, an empty chart, no model. */
   reset(): void
+  /** Lets one of those who wait into the room, or declines. */
+  letIn(id: string, isLetIn: boolean): void
   /** Makes another member the room's maker. */
   handOver(id: string): void
   /** Takes a member out of the room, with all ranks of its tab. */
@@ -75,6 +77,7 @@ export const idleActs: Acts = {
   continueRun: () => undefined,
   stop: () => undefined,
   reset: () => undefined,
+  letIn: () => undefined,
   handOver: () => undefined,
   remove: () => undefined,
   removeAndLock: () => undefined,

@@ -48,6 +48,10 @@ function reduceRest(snapshot: Snapshot, action: Action): Snapshot {
         : { ...snapshot, stage: 'outside', trouble: action.trouble }
     case 'lobby':
       return withLobby(snapshot, action.lobby, action.ownId)
+    case 'asking':
+      return { ...snapshot, askedHost: action.host }
+    case 'asks':
+      return { ...snapshot, asks: action.asks }
     case 'proposed':
       return { ...snapshot, proposed: action.config }
     case 'assigned':

@@ -1,4 +1,5 @@
 import type {
+  Asks,
   AssignedLink,
   Assignment,
   Lobby,
@@ -42,6 +43,10 @@ export interface Snapshot {
   readonly adapter: AdapterFacts | null
   readonly ownId: string | null
   readonly lobby: Lobby | null
+  /** The host who has been asked to let this tab in. */
+  readonly askedHost: string | null
+  /** Where this tab is the maker: who waits to be let in. */
+  readonly asks: Asks
   /** Where another tab is the maker: what it would start now, or has started. */
   readonly proposed: TrainConfig | null
   /** The connection to the signaling server has ended, with its words. */
@@ -80,6 +85,8 @@ export type Action =
   | { type: 'entered'; hasRelay: boolean }
   | { type: 'outside'; trouble: Trouble }
   | { type: 'lobby'; lobby: Lobby; ownId: string | null }
+  | { type: 'asking'; host: string }
+  | { type: 'asks'; asks: Asks }
   | { type: 'proposed'; config: TrainConfig | null }
   | RunsAction
   | { type: 'assigned'; assignment: Assignment; startedAtMs: number }
@@ -139,6 +146,8 @@ export function begin({
     adapter: null,
     ownId: null,
     lobby: null,
+    askedHost: null,
+    asks: [],
     proposed: null,
     serverLost: null,
     refusal: null,

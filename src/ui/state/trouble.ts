@@ -196,6 +196,13 @@ function refused(error: SignalError): Trouble {
       )
       return { ...words, kind: 'key', detail: null }
     }
+    case 'declined':
+      return say(
+        'The host did not let this tab in',
+        asSaid(error),
+        'Ask the host, then try again.',
+        'Or open a new room.',
+      )
     case 'foreign-origin':
       return say(
         'The server does not accept this page',
@@ -210,10 +217,9 @@ function refused(error: SignalError): Trouble {
         'Reload this page; if that does not help, restart the server.',
       )
     default:
-      return say(
-        'The server refused this tab',
-        error.message.replace(/^signaling: [\w-]+: /, ''),
-        'Reload to try again.',
-      )
+      return say('The server refused this tab', asSaid(error), 'Reload to try again.')
   }
 }
+
+/** The server's sentence. */
+const asSaid = ({ message }: SignalError): string => message.replace(/^signaling: [\w-]+: /, '')

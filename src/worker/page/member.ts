@@ -1,4 +1,5 @@
 import type {
+  Asks,
   Assignment,
   JsonValue,
   Lobby,
@@ -61,6 +62,10 @@ export interface RoomMemberOptions extends RunListener {
   /** Where checkpoints are, if not in this browser's private files. */
   checkpoints?: CheckpointAddress
   onLobby?: (lobby: Lobby, ownId: string | null) => void
+  /** The room's maker, by this name, has been asked to let this tab in; `join` waits. */
+  onAsking?: (host: string) => void
+  /** To the maker: who waits to be let in. */
+  onAsks?: (asks: Asks) => void
   /** What the maker, another tab, would start now; null for settings that this page does not know. */
   onProposed?: (config: TrainConfig | null) => void
   onAssigned?: (assignment: Assignment) => void
@@ -188,6 +193,8 @@ export class RoomMember {
       this.#measures?.roomIs(lobby)
       this.#options.onLobby?.(lobby, client.id)
     })
+    on('asking', ({ host }) => this.#options.onAsking?.(host))
+    on('asks', (asks) => this.#options.onAsks?.(asks))
     on('proposed', (settings) => {
       this.#proposed = this.#knownConfig(settings)
       this.#options.onProposed?.(this.#proposed)
@@ -326,6 +333,11 @@ export class RoomMember {
   forget(): void {
     this.#given.clear()
     this.#compute.api.forget().catch(() => undefined)
+  }
+
+  /** Answers one of `onAsks`; for the maker. */
+  letIn(id: string, isLetIn: boolean): void {
+    this.#client?.letIn(id, isLetIn)
   }
 
   /** Makes another member the room's maker, or takes it out of the room; for the maker. A refusal comes through `onRefused`. */

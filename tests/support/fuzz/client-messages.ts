@@ -120,6 +120,7 @@ const make: Make = {
   update: (draw, known) => ({ type: 'update', info: info(draw, known) }),
   propose: (draw, known) => ({ type: 'propose', settings: settings(draw, known) }),
   handOver: (draw, known) => ({ type: 'handOver', id: idIn(draw, known) }),
+  letIn: (draw, known) => ({ type: 'letIn', id: idIn(draw, known), isLetIn: draw.isOneIn(2) }),
   remove: (draw, known) => ({ type: 'remove', id: idIn(draw, known) }),
   reach: (draw, known) => ({ type: 'reach', to: idIn(draw, known), box: box(draw, known) }),
   start: (draw, known) => ({

@@ -11,6 +11,7 @@ test('without flags asks for nothing', () => {
 describe('takes', () => {
   test.each<[string[], object]>([
     [['--trust-proxy'], { trustProxy: true }],
+    [['--ask'], { ask: true }],
     [['--room-key', 'open sesame'], { roomKey: 'open sesame' }],
     [['--relay', '--relay-rate', '20'], { relay: true, relayRate: 20 }],
     [['--log', 'rooms.log'], { log: 'rooms.log' }],

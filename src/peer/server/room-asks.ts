@@ -1,0 +1,89 @@
+import { type Env, toHex } from '../../util/env.ts'
+import type { Refusal } from '../room/refusals.ts'
+
+/** Who asks to be let in, and what becomes of the connection. */
+export interface Ask {
+  readonly connectionId: string
+  readonly name: string
+  enter(): void
+  /** `isFatal`: it may not ask again over this connection. */
+  refuse(code: Refusal, text: string, isFatal: boolean): void
+}
+
+interface Waiting extends Ask {
+  readonly id: string
+  readonly cancel: () => void
+}
+
+export interface RoomAsksOptions {
+  readonly env: Env
+  /** How many may wait at once, and how long each may. */
+  readonly most: number
+  readonly waitMs: number
+  /** Others wait now. */
+  changed(): void
+}
+
+/** Those who have the key of a room and wait for its maker to let them in. */
+export class RoomAsks {
+  readonly #options: RoomAsksOptions
+  /** In the order in which they came. */
+  #waiting: readonly Waiting[] = []
+
+  constructor(options: RoomAsksOptions) {
+    this.#options = options
+  }
+
+  /** For the maker to see. */
+  get list(): { id: string; name: string }[] {
+    return this.#waiting.map(({ id, name }) => ({ id, name }))
+  }
+
+  /** Returns whether it waits now; refused where too many do. */
+  add(ask: Ask): boolean {
+    const { env, most, waitMs } = this.#options
+    if (this.#waiting.length >= most) {
+      const text = `${most} others already wait to be let into this room. Try again later.`
+      ask.refuse('too-many', text, true)
+      return false
+    }
+    const id = toHex(env.random(8))
+    const cancel = env.after(waitMs, () => {
+      this.forget(ask.connectionId)
+      const text = `the host did not let this tab in within ${waitMs / 60_000} minutes. Ask the host, then try again.`
+      ask.refuse('declined', text, true)
+    })
+    this.#waiting = [...this.#waiting, { ...ask, id, cancel }]
+    this.#options.changed()
+    return true
+  }
+
+  /** The maker's answer. False where nobody of that id waits, as it may have gone. */
+  answer(id: string, isLetIn: boolean): boolean {
+    const one = this.#waiting.find((waiting) => waiting.id === id)
+    if (!one) return false
+    this.forget(one.connectionId)
+    if (isLetIn) one.enter()
+    else one.refuse('declined', 'the host declined to let this tab in.', true)
+    return true
+  }
+
+  /** It has gone, or waits no more. */
+  forget(connectionId: string): void {
+    const gone = this.#waiting.find((one) => one.connectionId === connectionId)
+    if (!gone) return
+    gone.cancel()
+    this.#waiting = this.#waiting.filter((one) => one !== gone)
+    this.#options.changed()
+  }
+
+  /** The last member has left: who comes next makes the room its own. */
+  close(): void {
+    const all = this.#waiting
+    this.#waiting = []
+    for (const { cancel, refuse } of all) {
+      cancel()
+      refuse('unknown-room', 'everyone has left this room. Create it again.', false)
+    }
+  }
+}

@@ -1,0 +1,134 @@
+import { beforeEach, describe, expect, it } from 'vitest'
+import { limits } from '../../../src/peer/room/messages.ts'
+import { infoOf } from '../../support/member-info.ts'
+import { authKey, RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
+
+/** A server whose makers let each newcomer in. */
+
+let world: RendezvousWorld
+beforeEach(() => {
+  world = new RendezvousWorld({}, { asks: true })
+  world.create('t0', roomA, infoOf('t0'), '0'.repeat(32))
+})
+
+const enter = (tab: string, token?: string, info = infoOf(tab)) =>
+  world.join(tab, roomA, info, authKey, token)
+/** Who waits, as the maker was told last. */
+const asks = (maker = 't0') => world.last(maker, 'asks').asks
+const answer = (isLetIn: boolean, at = 0, maker = 't0') =>
+  world.say(maker, { type: 'letIn', id: asks(maker)[at].id, isLetIn })
+const has = (tab: string, type: string) => world.inboxes.get(tab)!.some((one) => one.type === type)
+async function names(): Promise<string[]> {
+  await world.tick()
+  return world.last('t0', 'lobby').members.map(({ name }) => name)
+}
+
+describe('a newcomer', () => {
+  it('waits outside until the maker lets it in', async () => {
+    enter('t1')
+    expect(world.last('t1', 'asking')).toEqual({ type: 'asking', host: 't0' })
+    expect(asks().map(({ name }) => name)).toEqual(['t1'])
+    expect(await names()).toEqual(['t0'])
+    expect(has('t1', 'lobby')).toBe(false)
+    world.say('t1', { type: 'start', settings: null })
+    expect(world.refusal('t1')).toBe('not-in-a-room')
+    answer(true)
+    expect(await names()).toEqual(['t0', 't1'])
+    expect(asks()).toEqual([])
+    expect(world.last('t1', 'welcome').room).toBe(roomA)
+  })
+
+  it('that the maker declines hears so, and its connection ends', async () => {
+    enter('t1')
+    answer(false)
+    expect(world.refusal('t1')).toBe('declined')
+    expect(world.closed.has('t1')).toBe(true)
+    expect(await names()).toEqual(['t0'])
+  })
+
+  it('that waits too long, or goes, is on the list no more', async () => {
+    enter('t1')
+    enter('t2')
+    world.say('t2', { type: 'bye' })
+    expect(asks().map(({ name }) => name)).toEqual(['t1'])
+    await world.env.advance(limits.askMs + 1)
+    expect(world.refusal('t1')).toBe('declined')
+    expect(asks()).toEqual([])
+  })
+
+  it('is answered by the maker alone, and once', async () => {
+    enter('t1')
+    answer(true)
+    enter('t2')
+    const { id } = asks()[0]
+    world.say('t1', { type: 'letIn', id, isLetIn: true })
+    expect(world.refusal('t1')).toBe('not-the-host')
+    answer(true)
+    world.say('t0', { type: 'letIn', id, isLetIn: true })
+    expect(world.refusal('t0')).toBe('unknown-member')
+  })
+
+  it('is refused where 20 wait already', () => {
+    for (let i = 1; i <= limits.asksPerRoom; i++) enter(`t${i}`)
+    enter('late')
+    expect(world.refusal('late')).toBe('too-many')
+    expect(asks()).toHaveLength(limits.asksPerRoom)
+  })
+
+  it('makes the room its own when everyone has left meanwhile', async () => {
+    enter('t1')
+    world.say('t0', { type: 'bye' })
+    expect(world.refusal('t1')).toBe('unknown-room')
+    expect(world.closed.has('t1')).toBe(false)
+    expect(world.server.counts.rooms).toBe(0)
+  })
+
+  it('is shown to the member that is the maker after the first one', async () => {
+    enter('t1', '1'.repeat(32))
+    answer(true)
+    enter('t2')
+    world.say('t0', { type: 'bye' })
+    await world.tick()
+    expect(asks('t1').map(({ name }) => name)).toEqual(['t2'])
+    answer(true, 0, 't1')
+    await world.tick()
+    expect(world.last('t1', 'lobby').members).toHaveLength(2)
+  })
+})
+
+describe('nobody is asked about', () => {
+  it('a member that comes back with its token', async () => {
+    enter('t1', '1'.repeat(32))
+    answer(true)
+    world.server.lost('t1', 'reloaded')
+    enter('again', '1'.repeat(32))
+    expect(await names()).toEqual(['t0', 'again'])
+  })
+
+  it('further ranks of a tab that is in the room, from the same address alone', async () => {
+    world.addressOf = () => 'one'
+    const tab = 'ab'.repeat(4)
+    enter('t1', undefined, { ...infoOf('t1'), tab })
+    answer(true)
+    enter('t2', undefined, { ...infoOf('t2'), tab })
+    expect(await names()).toEqual(['t0', 't1', 't2'])
+    world.addressOf = (id) => id
+    enter('t3', undefined, { ...infoOf('t3'), tab })
+    expect(await names()).toEqual(['t0', 't1', 't2'])
+  })
+
+  it('guests, which use the store alone', () => {
+    world.join('guest', roomA, null)
+    expect(has('guest', 'welcome')).toBe(true)
+  })
+})
+
+it('a member that was removed is asked about, although it has its token', async () => {
+  enter('t1', '1'.repeat(32))
+  answer(true)
+  await world.tick()
+  world.say('t0', { type: 'remove', id: world.last('t1', 'welcome').id })
+  enter('again', '1'.repeat(32))
+  expect(asks().map(({ name }) => name)).toEqual(['again'])
+  expect(await names()).toEqual(['t0'])
+})
