@@ -91,7 +91,11 @@ export async function serve(options: ServeOptions): Promise<Served> {
 
   const isOwnHost = ownHosts(options.signaling?.allowedOrigins, hosts)
   let status: (() => SignalStatus) | null = null
-  let facts: ServerFacts = { lanUrls: [], data: Object.keys(mounts ?? {})[0] ?? null }
+  let facts: ServerFacts = {
+    lanUrls: [],
+    asks: options.signaling?.asks ?? false,
+    data: Object.keys(mounts ?? {})[0] ?? null,
+  }
 
   const files = sirv(root, { etag: true })
   const fromMounts = mounts ? serveMounts(mounts) : null

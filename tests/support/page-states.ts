@@ -548,6 +548,7 @@ export function makeStates(): Record<string, Snapshot> {
         type: 'server',
         facts: {
           lanUrls: ['https://192.168.1.20:5173/', 'https://[2001:db8:a:b:c:d:e:f]:5173/'],
+          asks: false,
           data: '/data/',
         },
       },

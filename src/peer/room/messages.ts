@@ -73,6 +73,8 @@ export const serverFactsPath = '/server.json'
 export const serverFactsSchema = v.object({
   /** The addresses of the page for other machines; empty when it is served to this one alone. */
   lanUrls: v.array(v.pipe(v.string(), v.url())),
+  /** Whether the host of a room lets each newcomer in. */
+  asks: v.boolean(),
   /** Where the server has a data folder; null when it has none. */
   data: v.nullable(v.string()),
 })

@@ -63,7 +63,8 @@ export function Invite({ invite, server, isAlone }: InviteProps) {
         <a href={invite} target="_blank" rel="noopener noreferrer">
           Open another tab here
         </a>
-        . The key after # stays in the tabs; anyone with the link can join.
+        . The key after # stays in the tabs; anyone with the link can{' '}
+        {server.asks ? 'ask to join' : 'join'}.
         {!isForAll && (
           <>
             {' '}

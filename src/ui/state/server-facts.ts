@@ -1,7 +1,7 @@
 import * as v from 'valibot'
 import { type ServerFacts, serverFactsPath, serverFactsSchema } from '../../peer/room/messages.ts'
 
-export const noFacts: ServerFacts = { lanUrls: [], data: null }
+export const noFacts: ServerFacts = { lanUrls: [], asks: false, data: null }
 
 /** What the page's server tells about itself; nothing where it is another server (Vite's, say) than `npm start`. */
 export async function readServerFacts(): Promise<ServerFacts> {

@@ -306,10 +306,10 @@ describe('serve', () => {
   it('tells its pages the addresses for other machines, and where data is', async () => {
     const alone = await start({ mounts: { '/data/': join(folder, 'data') } })
     const facts = await getAs(alone.port, 'localhost', '/server.json')
-    expect(JSON.parse(facts.body)).toEqual({ lanUrls: [], data: '/data/' })
+    expect(JSON.parse(facts.body)).toEqual({ lanUrls: [], asks: false, data: '/data/' })
     const plain = await start({ host: true, https: false })
     const { body } = await getAs(plain.port, 'localhost', '/server.json')
-    expect(JSON.parse(body)).toEqual({ lanUrls: plain.lanUrls, data: null })
+    expect(JSON.parse(body)).toEqual({ lanUrls: plain.lanUrls, asks: false, data: null })
   })
 
   it('a certificate outlives IPv6 addresses, which come and go, but not IPv4 ones', async () => {
