@@ -664,6 +664,7 @@ export const packages: Record<string, readonly string[]> = {
   'src/distributed/link': ['comlink'],
   'src/distributed/spawn': ['comlink', 'devalue'],
   'src/distributed/call': ['devalue'],
+  'src/trainer/loop': ['valibot'],
   'src/trainer/settings': ['valibot'],
   'src/trainer/saves': ['valibot'],
   'src/trainer/watch': ['valibot'],

@@ -29,7 +29,7 @@ import { GroupMeetings, meetIn } from '../../peer/group/group-meetings.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
-import { kindOf } from '../../util/kind-of.ts'
+import { isText, kindOf } from '../../util/kind-of.ts'
 import { keys, setupKeys } from '../hooks/collective-keys.ts'
 import { GradBucket } from '../hooks/grad-bucket.ts'
 import type { RobustAggregation } from '../hooks/robust-aggregation.ts'
@@ -72,6 +72,7 @@ export class RingExchange implements GradientExchange {
   uneven: UnevenInputs | undefined
   ownWord = 0
   joinedWord = 0
+  sentFinite: boolean | undefined
   ready: Promise<void> = Promise.resolve()
   /** Once it is settled. */
   capBytes: number | undefined
@@ -183,6 +184,7 @@ export class RingExchange implements GradientExchange {
     onstarted?: () => void,
   ): Promise<void> {
     const { hook } = this
+    if (this.sentFinite) this.sentFinite = data.every(Number.isFinite)
     try {
       if (hook) await this.#reduceByHook(hook, bucket, place, data, weights, onstarted)
       else await this.#reducePlainly(bucket, place, data, weights, onstarted)
@@ -319,7 +321,7 @@ export class RingExchange implements GradientExchange {
   }
 
   gatherTexts(own: string): Promise<readonly string[]> {
-    return gatherJson('detectAnomaly', this.#group, own)
+    return gatherJson('detectAnomaly', this.#group, own, {}, isText)
   }
 
   gatherScalars(index: number, values: Float32Array<ArrayBuffer>, onstarted?: () => void) {

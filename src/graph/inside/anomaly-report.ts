@@ -23,7 +23,8 @@ export async function shareFindings(
   gatherTexts: (own: string) => Promise<readonly string[]>,
   own: string | undefined,
 ): Promise<Findings | undefined> {
-  const told = await gatherTexts((own ?? '').slice(0, longestFinding))
+  const all = await gatherTexts((own ?? '').slice(0, longestFinding))
+  const told = all.map((finding) => finding.slice(0, longestFinding))
   const ranksOf = new Map<string, number[]>()
   for (const [rank, finding] of told.entries()) {
     if (finding) ranksOf.set(finding, [...(ranksOf.get(finding) ?? []), rank])

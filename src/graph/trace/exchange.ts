@@ -248,6 +248,8 @@ export interface GradientExchange<Parameter = unknown> extends StepMeetings {
   settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]>
   /** By which `sequence` the ring will report the collectives of the step that begins next. */
   readonly nextSequence: number
+  /** While it is set: whether all that this rank has given to sums since then is finite. */
+  sentFinite?: boolean | undefined
   /** A small number that this rank tells the others with each step, without a message of its own; 0 unless it is set. */
   ownWord: number
   /** The sum of what all ranks told with the step that ended last: the same on all of them. */

@@ -106,7 +106,11 @@ export class Membership {
         onframe: (from, header, message) => {
           if (!this.failure) attempt(() => this.collectives.receive(from, header, message))
         },
-        onabort: (from, record) => this.end(withRank(record, from.peerRank), undefined, from),
+        onabort: (from, told) => {
+          // Any rank may send it: one that is none is nobody.
+          const lost = told.lost !== null && told.lost < this.size ? told.lost : null
+          this.end(withRank({ ...told, lost }, from.peerRank), undefined, from)
+        },
         onwritable: () => attempt(() => this.collectives.pump()),
         onsuspect: (who, isSuspect, silentMs) => events.onsuspect(who, isSuspect, silentMs),
         onerror: (error) => this.fail(error),

@@ -432,7 +432,11 @@ export class Rendezvous {
     }
     const isSameTab = ({ connectionId }: Member) =>
       this.connections.get(connectionId ?? '')?.address === connection.address
-    if (this.host.asks && room.mustAsk(message, isSameTab)) this.ask(connection, room, message)
+    if (this.host.asks && !message.info && room.size > 0) {
+      const text = 'the hosts of this server let members in one by one, and a guest has no page.'
+      this.refuse(connection, 'declined', text, 'join', true)
+    } else if (this.host.asks && room.mustAsk(message, isSameTab))
+      this.ask(connection, room, message)
     else this.admit(connection, room, message)
   }
 
@@ -448,9 +452,9 @@ export class Rendezvous {
         if (room.size < this.limits.membersPerRoom) this.admit(connection, room, message)
         else this.refuse(connection, 'room-full', 'the room is full.', 'join', true)
       },
-      refuse: (code, text, isFatal) => {
+      refuse: (code, text) => {
         connection.asked = null
-        this.refuse(connection, code, text, 'join', isFatal)
+        this.refuse(connection, code, text, 'join', true)
       },
     })
     if (!isWaiting) return

@@ -6,8 +6,8 @@ export interface Ask {
   readonly connectionId: string
   readonly name: string
   enter(): void
-  /** `isFatal`: it may not ask again over this connection. */
-  refuse(code: Refusal, text: string, isFatal: boolean): void
+  /** For good: it may not ask again over this connection. */
+  refuse(code: Refusal, text: string): void
 }
 
 interface Waiting extends Ask {
@@ -44,14 +44,14 @@ export class RoomAsks {
     const { env, most, waitMs } = this.#options
     if (this.#waiting.length >= most) {
       const text = `${most} others already wait to be let into this room. Try again later.`
-      ask.refuse('too-many', text, true)
+      ask.refuse('too-many', text)
       return false
     }
     const id = toHex(env.random(8))
     const cancel = env.after(waitMs, () => {
       this.forget(ask.connectionId)
       const text = `the host did not let this tab in within ${waitMs / 60_000} minutes. Ask the host, then try again.`
-      ask.refuse('declined', text, true)
+      ask.refuse('declined', text)
     })
     this.#waiting = [...this.#waiting, { ...ask, id, cancel }]
     this.#options.changed()
@@ -64,7 +64,7 @@ export class RoomAsks {
     if (!one) return false
     this.forget(one.connectionId)
     if (isLetIn) one.enter()
-    else one.refuse('declined', 'the host declined to let this tab in.', true)
+    else one.refuse('declined', 'the host declined to let this tab in.')
     return true
   }
 
@@ -77,13 +77,13 @@ export class RoomAsks {
     this.#options.changed()
   }
 
-  /** The last member has left: who comes next makes the room its own. */
+  /** The last member has left. Nobody takes the room over for having waited: its host may just reload its page. */
   close(): void {
     const all = this.#waiting
     this.#waiting = []
     for (const { cancel, refuse } of all) {
       cancel()
-      refuse('unknown-room', 'everyone has left this room. Create it again.', false)
+      refuse('declined', 'everyone left this room while this tab waited.')
     }
   }
 }

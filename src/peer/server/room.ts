@@ -170,7 +170,11 @@ export class Room {
     member.connectionId = connectionId
     member.info = info
     member.cameInRun = again?.run?.key
-    if (token !== null) this.remember(token)
+    // A further rank of a tab was not asked about: its token lets nobody in later.
+    const isMate = this.members.some(
+      (one) => one !== member && one.info.tab && one.info.tab === info.tab,
+    )
+    if (token !== null && !isMate) this.remember(token)
     this.send(member, this.welcome(member.id))
     this.tellProposed(member)
     this.giveBack()

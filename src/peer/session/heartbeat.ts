@@ -43,10 +43,10 @@ export class Heartbeat {
    * else 0. units: ms.
    */
   get stoodStillMs(): number {
-    const { deadMs, pingMs } = this.options.config
+    const { deadMs } = this.options.config
     if (!this.isOver) this.noteStill()
     const { ms, endedMs } = this.still
-    return ms > deadMs - pingMs && this.options.now() - endedMs < deadMs ? ms : 0
+    return ms >= deadMs && this.options.now() - endedMs < deadMs ? ms : 0
   }
 
   /** Nothing runs any more. */

@@ -2,6 +2,7 @@ import { shareFindings } from '../../graph/inside/anomaly-report.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { TabringError } from '../../util/errors.ts'
+import { isText } from '../../util/kind-of.ts'
 
 /** Ranks whose values stop being finite in a step that the others can leave out. */
 export interface LostStep {
@@ -27,7 +28,10 @@ export async function settleFindings(
     if (own) throw new TabringError('train.nan', `step ${step}: ${own}`)
     return undefined
   }
-  const found = await shareFindings((text) => gatherJson('detectAnomaly', group, text), own)
+  const found = await shareFindings(
+    (text) => gatherJson('detectAnomaly', group, text, {}, isText),
+    own,
+  )
   if (!found) return undefined
   const { ranks, error } = found
   if (leavesOut && 2 * ranks.length <= group.size) return { ranks, text: error.message }

@@ -1,9 +1,10 @@
+import * as v from 'valibot'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { nonGroupMember } from '../../peer/group/non-group-member.ts'
 import { leftOutError } from '../../peer/room/refusals.ts'
-import type { KeptState, KeptStates } from '../saves/kept-state.ts'
+import { type KeptState, type KeptStates, mostKept } from '../saves/kept-state.ts'
 import { packState, unpackState } from '../saves/packed-state.ts'
 import { hashOfState } from '../saves/state-hash.ts'
 import { agreeOnState, type StatesDiffered } from './agree-on-state.ts'
@@ -36,6 +37,17 @@ export interface Brought extends Pick<Settled, 'suspect' | 'losses' | 'hasOtherR
 
 const label = 'the kept state'
 
+const whole = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
+/** What a rank tells the others, who have no other proof of it. */
+const toldSchema = v.object({
+  suspect: whole,
+  losses: whole,
+  hasGiven: v.boolean(),
+  hasOtherRanks: v.boolean(),
+  stepMs: v.optional(v.pipe(v.number(), v.minValue(0))),
+  held: v.pipe(v.array(v.object({ step: whole, hash: v.string() })), v.maxLength(mostKept)),
+})
+
 /**
  * Settles the newest step that any rank has kept, and brings that state to those that lack it; later ones are forgotten. All ranks of a new
  * group call it first. `isExact`: ranks that hold another state of that step than most count among those that lack it (`agreeOnState`).
@@ -53,7 +65,9 @@ export async function meet(
     step: state.progress.step,
     hash: isExact ? hashOfState(state) : '',
   }))
-  const told = await gatherJson('what the ranks have kept', group, { ...own, held })
+  const told = await gatherJson('what the ranks have kept', group, { ...own, held }, {}, (one) =>
+    v.is(toldSchema, one),
+  )
   const most = (read: (one: (typeof told)[number]) => number) => Math.max(0, ...told.map(read))
   const { step, hasIt, differed } = agreeOnState(told.map((one) => one.held))
   kept.backTo(step)

@@ -1,4 +1,5 @@
 import { TabringError } from '../../util/errors.ts'
+import { formatRanks } from '../../util/format-ranks.ts'
 
 /** A rank whose gradients are not finite in this many steps in a row is put out of the run. */
 export const mostStrikes = 3
@@ -16,16 +17,20 @@ export class Strikes {
     this.#counts = new Map(ranks.map((rank) => [rank, (before.get(rank) ?? 0) + 1]))
     this.#group = group
     this.#step = step
-    return ranks.filter((rank) => this.#counts.get(rank) === mostStrikes)
+    return ranks.filter((rank) => this.#counts.get(rank)! >= mostStrikes)
   }
 }
 
-/** Thrown on a rank that an elastic run continues without, since its gradients were not finite again and again. */
+/** Thrown on all ranks when an elastic run continues without some, since their gradients were not finite again and again. */
 export class PutOut extends TabringError {
-  constructor(step: number) {
+  /** In the group. */
+  readonly ranks: readonly number[]
+
+  constructor(step: number, ranks: readonly number[]) {
     super(
       'train.nan',
-      `step ${step}: the gradients of this rank were not finite in ${mostStrikes} steps in a row. Check its data and its GPU, then reload the tab.`,
+      `step ${step}: the gradients of ${formatRanks(ranks)} were not finite in ${mostStrikes} steps in a row. Check data and GPU there, then reload the tab.`,
     )
+    this.ranks = ranks
   }
 }

@@ -5,7 +5,7 @@ import type { TuneStore } from '../../kernels/tune.ts'
 import type { StateDict } from '../../nn/module.ts'
 import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
-import { endFactsOf, PeerError, TabringError } from '../../util/errors.ts'
+import { endFactsOf, RunError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { isDiverged } from '../exact/step-label.ts'
 import {
@@ -63,6 +63,8 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
    * that joins does. Default false.
    */
   readonly meetsFirst?: boolean
+  /** Called on the ranks that stay when an elastic run puts out others, by their ranks in the group: the next group is without them. */
+  readonly onPutOut?: (ranks: readonly number[]) => void
   /** What the same ranks measured of the same links in an earlier run: where all have the same, this one goes by it, and so to the same bits. */
   readonly linksBefore?: LinkMeasurement
 }
@@ -183,7 +185,8 @@ export class Trainer {
         const hasTrained = !this.#loop.hasToldNothing
         const failed = this.#recovery.failed(error, { joins, hasTrained })
         this.#leavesAlone = failed.leavesAlone
-        this.#group.abort(new PeerError(failed.codeForOthers, error.message))
+        const ranks = error instanceof PutOut ? error.ranks : undefined
+        this.#group.abort(new RunError(failed.codeForOthers, error.message, { ranks }))
       }
       throw thrown
     }
@@ -358,14 +361,16 @@ export class Trainer {
   /** Makes the next attempt possible after `error`, or throws it. */
   async #recover(error: unknown): Promise<void> {
     const { config, signal, isElastic, onEvent } = this.#options
-    if (signal?.aborted || error instanceof PutOut) throw error
+    if (signal?.aborted) throw error
+    if (error instanceof PutOut) this.#putOut(error)
     const place = { group: this.#group, runtime: this.#runtime }
     const isNan = error instanceof TabringError && error.code === 'train.nan' && !place.group.error
     if (isNan) {
       // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
-      if (this.#loop.hasLooked || config.strategy === 'alone') throw error
+      const { blamed, suspect, leftOutAt } = this.#loop
+      if ((this.#loop.hasLooked && !blamed) || config.strategy === 'alone') throw error
       // A gradient that is not finite shows in the loss of the next step, so the step before is looked at too.
-      this.#kept.backTo(Math.max(this.#loop.suspect - 2, this.#loop.leftOutAt))
+      this.#kept.backTo(Math.max(blamed ? blamed.step - 1 : suspect - 2, leftOutAt))
       // One that has joined since may lack what the others have kept.
       if (isElastic && place.group.size > 1) this.#hasMet = false
     } else {
@@ -399,6 +404,15 @@ export class Trainer {
     if (this.#setup?.enter) this.#earlier = this.#setup
     else this.#setup?.destroy()
     this.#setup = undefined
+  }
+
+  /** Ends the group without the ranks that are put out, also where these do not agree. errors: `error` on one of them. */
+  #putOut(error: PutOut): void {
+    const { ranks } = error
+    const group = this.#group
+    if (ranks.includes(group.rank)) throw error
+    group.abort(new RunError('peer.lost', error.message, { ranks }))
+    this.#options.onPutOut?.(ranks)
   }
 
   /** An exact rank continues with what it has compiled, unless it has to begin again or has another device. */

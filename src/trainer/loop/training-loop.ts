@@ -117,6 +117,8 @@ export class TrainingLoop {
   isPaused = false
   /** The step that was looked at, op by op; 0 for none. */
   #lookedAt = 0
+  /** Ranks that gave gradients to a step's sums that are not finite: the step is to be left out when the run comes to it again. */
+  blamed: (LostStep & { readonly step: number }) | undefined
   /** The last step that was left out on all ranks, 0 for none. The run never goes back before it. */
   leftOutAt = 0
   readonly #strikes = new Strikes()
@@ -218,6 +220,11 @@ export class TrainingLoop {
         onEvent({ event: 'phase', phase: 'evaluate', rank })
         patience.forSetup()
         const evaluated = await evaluation.run()
+        // The last step's gradients show in no later loss. Where the samples themselves are to blame a look finds nothing in this step.
+        if (!Number.isFinite(evaluated.loss) && isLast && this.#lookedAt !== number + 1) {
+          this.suspect = number + 1
+          throw lossNotFinite(number, evaluated.loss, false)
+        }
         heldOutLoss = evaluated.loss
         value = evaluated.value
         isBest = isBetter(metric, value, best)
@@ -266,14 +273,17 @@ export class TrainingLoop {
         [gradientWeight]: weightOf(batch, replicas, group),
         ...randomScalarsFor(step, number - 1, firstRow),
       }
-      if (number === this.suspect || number + 1 === this.suspect) {
+      const isSuspect = number === this.suspect || number + 1 === this.suspect
+      // With `exact` the samples are to blame, whoever has them: a step left out would depend on the number of ranks.
+      const leavesOut = replicas === group && config.parallel === 'dp' && !config.exact
+      if (isSuspect || this.blamed) {
         await this.#drain()
-        this.#lookedAt = this.suspect
-        const found = count > 0 ? await attempt.look(inputs, scalars) : undefined
-        // With `exact` the samples are to blame, whoever has them: a step left out would depend on the number of ranks.
-        const leavesOut = replicas === group && !config.exact
-        const lost = await settleFindings(group, number, found, leavesOut)
+        const lost =
+          this.blamed?.step === number
+            ? this.blamed
+            : isSuspect && (await this.#look(attempt, number, batch, scalars, leavesOut))
         if (lost) {
+          this.blamed = undefined
           await this.#leaveOut(attempt, number, lost)
           this.progress = { step: number, samples, loss, value, best }
           await follow(number, { ...wishesIn(0), isForKeep: true })
@@ -322,6 +332,8 @@ export class TrainingLoop {
         tellStep(times, beganMs, stateHash)
         this.progress = { step: number, samples: samplesSoFar, loss, value, best }
       }
+      const watched = isSuspect && leavesOut ? step.prepared.trace.exchange : undefined
+      if (watched) watched.sentFinite = true
       const asked = this.#agree(attempt)
       // A replica of its own whose rank has no samples in an epoch's last step stays as it is.
       const isIdle = count === 0 && replicas !== group
@@ -329,7 +341,11 @@ export class TrainingLoop {
       else underWay.push(step.run(inputs, scalars).then(attempt.told).then(ended))
       // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
       underWay.at(-1)?.catch(() => undefined)
-      while (underWay.length >= (isSampled ? 1 : limit)) await underWay.shift()
+      const taken = (async () => {
+        while (underWay.length >= (isSampled ? 1 : limit)) await underWay.shift()
+      })()
+      if (watched) await this.#blame(attempt, number, watched, taken)
+      await taken
       if (this.#notFinite.size > 0) this.#putOut(group, number)
       await live.share(number)
       const wish = await asked()
@@ -357,12 +373,49 @@ export class TrainingLoop {
     return { loss, step: totalSteps, samples, value, best, heldOutLoss, trainValue }
   }
 
+  /** Looks at the ops on this rank's samples, as all ranks do. errors: those of `settleFindings`. */
+  async #look(
+    { group, look }: Attempt,
+    step: number,
+    { count, inputs }: ShareBatch,
+    scalars: Readonly<Record<string, number>>,
+    leavesOut: boolean,
+  ): Promise<LostStep | undefined> {
+    this.#lookedAt = this.suspect
+    const found = count > 0 ? await look(inputs, scalars) : undefined
+    return settleFindings(group, step, found, leavesOut)
+  }
+
+  /**
+   * Finds ranks that gave values to the sums of a suspect step that are not finite, although a look at their ops found none. All ranks call it;
+   * `taken`: the step. errors: `train.nan` where there are such ranks, which `blamed` then names.
+   */
+  async #blame(
+    { group }: Attempt,
+    step: number,
+    exchange: { sentFinite?: boolean | undefined },
+    taken: Promise<void>,
+  ): Promise<void> {
+    const error = await taken.then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    )
+    const isWrong = exchange.sentFinite === false
+    exchange.sentFinite = undefined
+    if (group.error || (error && !isNan(error))) return
+    const own = isWrong ? 'its gradients are not finite, and its ops do not say why' : undefined
+    const lost = await settleFindings(group, step, own, true)
+    if (!lost) return
+    this.blamed = { ...lost, step }
+    throw error ?? lossNotFinite(step, Number.NaN, false)
+  }
+
   /** The gradients of some ranks are not finite, so all leave the step out. errors: `train.nan` after too many in a row; `PutOut`. */
   async #leaveOut({ group }: Attempt, step: number, { ranks, text }: LostStep): Promise<void> {
     const { onEvent, isElastic } = this.#options
     const { rank } = group
     this.leftOutAt = step
-    onEvent({ event: 'leftOut', ranks, notFinite: ranks, text, rank })
+    onEvent({ event: 'leftOut', ranks, notFinite: ranks, step, text, rank })
     this.#notFinite.clear()
     const out = this.#strikes.count(group, step, ranks)
     if (out.length === 0) return
@@ -370,7 +423,7 @@ export class TrainingLoop {
       const who = `The gradients of ${formatRanks(out)} were not finite in ${mostStrikes} steps in a row.`
       throw await failTogether(group, `step ${step}: ${text} ${who}`)
     }
-    if (out.includes(rank)) throw new PutOut(step)
+    throw new PutOut(step, out)
   }
 
   /** After a step in which ranks were left out of the sums. errors: `PutOut`. */
@@ -378,7 +431,7 @@ export class TrainingLoop {
     const out = this.#strikes.count(group, step, [...this.#notFinite])
     this.#notFinite.clear()
     // A run that is not elastic would end without them.
-    if (this.#options.isElastic && out.includes(group.rank)) throw new PutOut(step)
+    if (this.#options.isElastic && out.length > 0) throw new PutOut(step, out)
   }
 
   /**
@@ -487,6 +540,8 @@ function weightOf(
 ): number {
   return replicas === group ? count / globalCount : 1
 }
+
+const isNan = (error: unknown) => error instanceof TabringError && error.code === 'train.nan'
 
 const lossNotFinite = (step: number, loss: number, isOfAll: boolean) =>
   new TabringError(

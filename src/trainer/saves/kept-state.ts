@@ -37,7 +37,7 @@ export const beginning: Progress = {
 }
 
 /** Ranks keep at the same steps, but one may be lost while another has just kept: then both still have the state before it. */
-const mostKept = 2
+export const mostKept = 2
 
 /** The newest states of a run; where there is none it continues from its beginning, which the settings make. */
 export class KeptStates {

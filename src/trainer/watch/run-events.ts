@@ -105,7 +105,8 @@ export type RunEvent =
       event: 'leftOut'
       ranks: readonly number[]
       notFinite: readonly number[]
-      /** Where the whole step was left out, on all ranks: what these ranks have found. */
+      /** Where the whole step was left out, on all ranks: which one, and what these ranks have found. */
+      step?: number
       text?: string
       rank: number
     }

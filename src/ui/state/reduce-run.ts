@@ -100,12 +100,16 @@ const nameIn = ({ members }: Run, life: string): string =>
   members.find(({ id }) => id === memberOf(life))?.name ?? life
 
 /** Counts a step once, of however many buckets. */
-function withLeftOut({ leftOut, members, step }: Run, ranks: readonly number[]): Run['leftOut'] {
+function withLeftOut(
+  { leftOut, members }: Run,
+  ranks: readonly number[],
+  step: number,
+): Run['leftOut'] {
   const counted = { ...leftOut }
   for (const rank of ranks) {
     const name = members[rank]?.name ?? `rank ${rank}`
     const { steps = 0, newest = -1 } = counted[name] ?? {}
-    if (newest < step + 1) counted[name] = { steps: steps + 1, newest: step + 1 }
+    if (newest < step) counted[name] = { steps: steps + 1, newest: step }
   }
   return counted
 }
@@ -144,7 +148,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       run.log.add(event)
       return { ...run, dealt: { samples: event.samples, step: event.step } }
     case 'leftOut':
-      return { ...run, leftOut: withLeftOut(run, event.ranks) }
+      return { ...run, leftOut: withLeftOut(run, event.ranks, event.step ?? run.step + 1) }
     case 'unlike': {
       run.log.add(event)
       const { step, text, isLasting, ranks } = event

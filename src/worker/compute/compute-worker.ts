@@ -255,6 +255,7 @@ class ComputeWorker implements ComputeApi {
           return runtime
         },
         regroup: (ended) => groups.after(ended),
+        onPutOut: (ranks) => crew?.putOut(ranks),
         isElastic,
         joins,
         meetsFirst: group.epoch !== epoch,

@@ -203,6 +203,12 @@ export class RunCrew {
     this.#crew.leftOut(why)
   }
 
+  /** Members of the newest roster, by rank: the next one is without them. */
+  putOut(ranks: readonly number[]): void {
+    const { roster } = this.#crew
+    if (roster) for (const rank of ranks) this.#crew.isDead(roster.members[rank], roster.ballot)
+  }
+
   continueWithout(): void {
     this.#crew.continueWithout()
   }

@@ -64,7 +64,10 @@ class Attack {
     this.#marker = `fuzz-${seed}`
     const own = this.#draw.isOneIn(2) ? smallLimits : {}
     this.#largest = own.messageBytes ?? limits.messageBytes
-    this.#world = new RendezvousWorld(own, { hasRelay: this.#draw.isOneIn(2) })
+    this.#world = new RendezvousWorld(own, {
+      hasRelay: this.#draw.isOneIn(2),
+      asks: this.#draw.isOneIn(4),
+    })
   }
 
   async run(): Promise<FuzzOutcome> {
@@ -80,6 +83,9 @@ class Attack {
     const world = this.#world
     const draw = this.#draw
     await world.fill(2, roomA)
+    const asked = world.inboxes.get('t0')!.findLast((told) => told.type === 'asks')
+    for (const { id } of asked?.asks ?? []) world.say('t0', { type: 'letIn', id, isLetIn: true })
+    await world.tick()
     const value = { box: 'honest', tag: 'T'.repeat(43) }
     world.say('t0', { type: 'store', id: 1, call: { op: 'set', key: 'k', value } })
     const epoch = draw.isOneIn(2) ? await world.run([...bystanders]) : null

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { limits } from '../../../src/peer/room/messages.ts'
 import { infoOf } from '../../support/member-info.ts'
-import { authKey, RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
+import { authKey, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'
 
 /** A server whose makers let each newcomer in. */
 
@@ -75,12 +75,14 @@ describe('a newcomer', () => {
     expect(asks()).toHaveLength(limits.asksPerRoom)
   })
 
-  it('makes the room its own when everyone has left meanwhile', async () => {
+  it('does not take the room over when its host reloads the page', () => {
     enter('t1')
     world.say('t0', { type: 'bye' })
-    expect(world.refusal('t1')).toBe('unknown-room')
-    expect(world.closed.has('t1')).toBe(false)
+    expect(world.refusal('t1')).toBe('declined')
+    expect(world.closed.has('t1')).toBe(true)
     expect(world.server.counts.rooms).toBe(0)
+    world.create('host', roomA, infoOf('host'), '0'.repeat(32))
+    expect(has('host', 'welcome')).toBe(true)
   })
 
   it('is shown to the member that is the maker after the first one', async () => {
@@ -117,10 +119,28 @@ describe('nobody is asked about', () => {
     expect(await names()).toEqual(['t0', 't1', 't2'])
   })
 
-  it('guests, which use the store alone', () => {
-    world.join('guest', roomA, null)
-    expect(has('guest', 'welcome')).toBe(true)
+  it('the guests of a room without members', () => {
+    world.create('g0', roomB, null)
+    world.join('g1', roomB, null)
+    expect(has('g1', 'welcome')).toBe(true)
   })
+})
+
+it('a guest of a room with members is refused', () => {
+  world.join('guest', roomA, null)
+  expect(world.refusal('guest')).toBe('declined')
+})
+
+it('a second connection of a member lets it in no more once it was removed', async () => {
+  world.addressOf = () => 'one'
+  const tab = 'ab'.repeat(4)
+  enter('t1', '1'.repeat(32), { ...infoOf('t1'), tab })
+  answer(true)
+  enter('t2', '2'.repeat(32), { ...infoOf('t2'), tab })
+  for (const one of ['t1', 't2'])
+    world.say('t0', { type: 'remove', id: world.last(one, 'welcome').id })
+  enter('again', '2'.repeat(32))
+  expect(asks().map(({ name }) => name)).toEqual(['again'])
 })
 
 it('a member that was removed is asked about, although it has its token', async () => {

@@ -1,5 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { task as playground } from '../../../demos/playground/demo.ts'
+import { RingExchange } from '../../../src/ddp/data-parallel/ring-exchange.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { TrainerOptions } from '../../../src/trainer/loop/trainer.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
@@ -78,6 +79,71 @@ test('a sample that is not a number costs the step that has it, on all ranks, an
   expect(hashes(last.ends)).toEqual(hashes(before.ends))
 })
 
+/** As above, but only the gradients are no numbers: the loss of their step is one. */
+const withBadGradients = (isBad: (sample: number) => boolean): Partial<TrainerOptions> => {
+  const { task } = withBad(isBad)
+  return {
+    task: {
+      ...task!,
+      // sqrt(0) is 0 and its slope is infinite, which times 0 is no number.
+      fill: (data, split, indices, batch) => {
+        playground.fill(data as never, split, indices, batch as never)
+        for (const [row, sample] of indices.entries())
+          if (split === 'train') (batch.x as Float32Array)[2 * row] = isBad(sample) ? 0 : 1
+      },
+      loss: (outputs, batch) =>
+        task!.loss(outputs, batch).add(batch.x.mul(outputs.sum()).abs().sqrt().mean()),
+    } as Task,
+  }
+}
+
+test('gradients of the last step that are not finite do not end in the model', async () => {
+  const bad = () => withBadGradients((sample) => sample === 40)
+  const all = await train(3, { steps: 12 }, bad)
+  expect(new Set(hashes(all.ends)).size).toBe(1)
+  const [told] = leftOutIn(all.events[0])
+  const { step } = told
+  const last = await train(3, { steps: step }, bad)
+  const before = await train(3, { steps: step! - 1 }, bad)
+  expect(leftOutIn(last.events[0])).toMatchObject([{ step }])
+  expect(hashes(last.ends)).toEqual(hashes(before.ends))
+})
+
+test('an elastic run puts out a rank whose gradients are wrong although its samples are right', async () => {
+  vi.spyOn(console, 'warn').mockImplementation(() => undefined)
+  const { reduceGradients } = RingExchange.prototype
+  let isBroken = false
+  vi.spyOn(RingExchange.prototype, 'reduceGradients').mockImplementation(function (
+    this: RingExchange,
+    bucket,
+    place,
+    data,
+    ...rest
+  ) {
+    if (isBroken && this.size === 3 && this.rank === 2) data.fill(Number.NaN, 0, 4)
+    return reduceGradients.call(this, bucket, place, data, ...rest)
+  })
+  const room = new ElasticRoom(['0', '1'])
+  const { ends, alone, events } = await train(3, {}, (rank) => ({
+    isElastic: true,
+    regroup: () => room.next(String(rank)),
+    onEvent: (event) => {
+      if (event.event === 'step' && event.step === 4) isBroken = true
+    },
+  }))
+  expect(new Set(hashes(ends.slice(0, 2))).size).toBe(1)
+  expect(alone).toEqual([false, false, true])
+  const told = leftOutIn(events[0])
+  expect(told).toHaveLength(3)
+  const first = told[0].step!
+  expect(told.map(({ step }) => step)).toEqual([first, first + 1, first + 2])
+  for (const { ranks, text } of told) {
+    expect(ranks).toEqual([2])
+    expect(text).toMatch(/^rank 2: its gradients are not finite/)
+  }
+  expect(stepsIn(events[0]).at(-1)).toBe(30)
+})
+
 test('a run ends, and names the rank, when one has no finite gradients in three steps in a row', async () => {
   const { ends, events } = await train(3, {}, (rank) => (rank === 2 ? withBad(() => true) : {}))
   const text = /^step 3: rank 2: .* The gradients of rank 2 were not finite in 3 steps in a row\.$/
@@ -107,9 +173,11 @@ test.each(['members', 'strangers'] as const)(
   async (trust) => {
     vi.spyOn(console, 'warn').mockImplementation(() => undefined)
     const room = new ElasticRoom(['0', '1'])
+    const putOut: string[] = []
     const { ends, alone, events } = await train(3, { trust }, (rank) => ({
       isElastic: true,
       regroup: () => room.next(String(rank)),
+      onPutOut: (ranks) => putOut.push(`rank ${rank}: ${ranks}`),
       ...(rank === 2 && withBad(() => true)),
     }))
     const [first, second, third] = ends
@@ -117,12 +185,14 @@ test.each(['members', 'strangers'] as const)(
     expect(reasons([third])[0]).toMatchObject({
       code: 'train.nan',
       message: expect.stringMatching(
-        /^step 3: the gradients of this rank were not finite in 3 steps in a row\. Check its data/,
+        /^step 3: the gradients of rank 2 were not finite in 3 steps in a row\. Check data and GPU there/,
       ),
     })
     expect(alone).toEqual([false, false, true])
+    expect(putOut.sort()).toEqual(['rank 0: 2', 'rank 1: 2'])
     const steps = stepsIn(events[0])
     expect(steps.at(-1)).toBe(30)
-    expect(steps).toHaveLength(trust === 'members' ? 27 : 30)
+    // The others take the third one again, without it.
+    expect(steps).toHaveLength(trust === 'members' ? 28 : 30)
   },
 )
