@@ -162,7 +162,7 @@ export class Membership {
     const record = ownRecord(told, this.rank, this.peers.stoodStillMs)
     const error = epochError(record, cause)
     this.failure = error
-    // Before anything that may fail: whoever waits here hears of the end.
+    // Before anything that may fail: those that wait here hear of the end.
     this.collectives.close(record, error)
     this.peers.sendAbort(record, from)
     this.settleFailed(error)

@@ -221,7 +221,8 @@ export class TrainingLoop {
         patience.forSetup()
         const evaluated = await evaluation.run()
         // The last step's gradients show in no later loss. Where the samples themselves are to blame a look finds nothing in this step.
-        if (!Number.isFinite(evaluated.loss) && isLast && this.#lookedAt !== number + 1) {
+        const isOfAll = replicas === group && isLast
+        if (isOfAll && !Number.isFinite(evaluated.loss) && this.#lookedAt !== number + 1) {
           this.suspect = number + 1
           throw lossNotFinite(number, evaluated.loss, false)
         }
@@ -274,7 +275,7 @@ export class TrainingLoop {
         ...randomScalarsFor(step, number - 1, firstRow),
       }
       const isSuspect = number === this.suspect || number + 1 === this.suspect
-      // With `exact` the samples are to blame, whoever has them: a step left out would depend on the number of ranks.
+      // With `exact` the samples are to blame, and not the rank that has them: a step left out would depend on the number of ranks.
       const leavesOut = replicas === group && config.parallel === 'dp' && !config.exact
       if (isSuspect || this.blamed) {
         await this.#drain()
