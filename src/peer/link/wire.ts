@@ -334,7 +334,7 @@ export function decodeAbort(payload: Uint8Array): AbortRecord {
   }
 }
 
-/** Text that another rank has sent, as errors show it: at most so many characters, and none that plays tricks on a terminal. */
+/** Text that another rank has sent, as errors show it: cut to a length, and without characters that play tricks on a terminal. */
 export const shownText = (bytes: Uint8Array, most: number): string =>
   new TextDecoder()
     .decode(bytes)

@@ -35,7 +35,7 @@ import { RunLinks } from './run-links.ts'
 import { setUpRank } from './set-up-rank.ts'
 import { settleRecord } from './settle-record.ts'
 import { PutOut } from './strikes.ts'
-import { type LoopOptions, TrainingLoop } from './training-loop.ts'
+import { isNan, type LoopOptions, TrainingLoop } from './training-loop.ts'
 import type { WarmedUp } from './warm-up.ts'
 
 /** In the log that is saved with a run: hashes, deals, members of groups, some 100 kB each. */
@@ -364,8 +364,7 @@ export class Trainer {
     if (signal?.aborted) throw error
     if (error instanceof PutOut) this.#putOut(error)
     const place = { group: this.#group, runtime: this.#runtime }
-    const isNan = error instanceof TabringError && error.code === 'train.nan' && !place.group.error
-    if (isNan) {
+    if (isNan(error) && !place.group.error) {
       // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
       const { blamed, suspect, leftOutAt } = this.#loop
       if ((this.#loop.hasLooked && !blamed) || config.strategy === 'alone') throw error

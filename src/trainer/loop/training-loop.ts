@@ -342,9 +342,7 @@ export class TrainingLoop {
       else underWay.push(step.run(inputs, scalars).then(attempt.told).then(ended))
       // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
       underWay.at(-1)?.catch(() => undefined)
-      const taken = (async () => {
-        while (underWay.length >= (isSampled ? 1 : limit)) await underWay.shift()
-      })()
+      const taken = this.#drain(isSampled ? 0 : limit - 1)
       if (watched) await this.#blame(attempt, number, watched, taken)
       await taken
       if (this.#notFinite.size > 0) this.#putOut(group, number)
@@ -497,9 +495,9 @@ export class TrainingLoop {
     this.#saves.letGo()
   }
 
-  /** Waits for all steps under way. */
-  async #drain(): Promise<void> {
-    while (this.#underWay.length > 0) await this.#underWay.shift()
+  /** Waits until at most `most` steps are under way. */
+  async #drain(most = 0): Promise<void> {
+    while (this.#underWay.length > most) await this.#underWay.shift()
   }
 }
 
@@ -542,7 +540,9 @@ function weightOf(
   return replicas === group ? count / globalCount : 1
 }
 
-const isNan = (error: unknown) => error instanceof TabringError && error.code === 'train.nan'
+/** The error of a step whose values are not finite. */
+export const isNan = (error: unknown): boolean =>
+  error instanceof TabringError && error.code === 'train.nan'
 
 const lossNotFinite = (step: number, loss: number, isOfAll: boolean) =>
   new TabringError(

@@ -52,7 +52,7 @@ function outsideRanks({ run, lobby }: Snapshot): readonly number[] {
   })
 }
 
-/** The ranks that an end by the others' fault is due to: those that are told lost, else, as the room tells it, who is not there any more. */
+/** The ranks that an end by the others' fault is due to: those that it names, else those that the room no longer lists. */
 export function lostRanks(snapshot: Snapshot): readonly number[] {
   const { run } = snapshot
   if (!run?.end || run.end.kind === 'finished' || !run.end.code.startsWith('peer.')) return []

@@ -51,7 +51,7 @@ export interface FileReader {
   readonly form: 'bytes' | 'text' | 'json'
   /** Input that it takes. */
   seeds(): readonly (Uint8Array | string)[] | Promise<readonly (Uint8Array | string)[]>
-  /** Reads input, and looks at all that comes of it. */
+  /** Reads input, and checks the whole result. */
   read(bytes: Bytes, draw: Draw): unknown
   /** Sums and lengths made right again, so that what is behind them is read. */
   repair?(bytes: Bytes): Bytes

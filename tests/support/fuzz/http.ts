@@ -318,7 +318,7 @@ class Siege {
       this.#violate(`a page of ${origin} got into the signaling server: ${this.#shown(request)}`)
   }
 
-  /** A client that goes on later, or never. */
+  /** A client that continues later, or never. */
   async #leaveHalf(): Promise<void> {
     const draw = this.#draw
     const own = 'Host: localhost\r\n'

@@ -6,7 +6,7 @@ import { endFactsOf, type PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { RankPlace } from '../../support/simulation/rank-place.ts'
 
-// A process that was stopped and goes on: who is said to be gone.
+// A process that was stopped and continues: who is said to be gone.
 
 const size = 3
 const sleeper = 2

@@ -389,7 +389,7 @@ describe('a run of which the host removes a rank', () => {
     expect(ends).toMatchObject([{ ok: false, error: { code: 'gpu.lost' } }])
   })
 
-  it('is told nothing by the tab that was removed: its links end', async () => {
+  it('hears nothing from the tab that was removed: its links end', async () => {
     await running(2)
     world.hear('lost', new SignalError('removed', 'removed by Ada', 'Ada'))
     expect(world.asked).toEqual([['abort', 'signaling: removed: removed by Ada', true]])
