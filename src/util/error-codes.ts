@@ -1,3 +1,5 @@
+import { isRecord, isText } from './kind-of.ts'
+
 /**
  * All error codes, each with its cause and remedy. Errors are `TabringError`s with one of these stable codes; wrong argument types are an
  * `ArgumentTypeError`, which is also a TypeError.
@@ -146,3 +148,17 @@ export const errorCodes = {
     remedy: 'Install Chrome or Chromium, or set `TABRING_BROWSER` to the path of one.',
   },
 } as const
+
+/** Whether it is one of ours. */
+export const isErrorCode = (value: unknown): value is keyof typeof errorCodes =>
+  typeof value === 'string' && Object.hasOwn(errorCodes, value)
+
+/** What a rank tells the others of an error. */
+export interface ToldError {
+  readonly code: keyof typeof errorCodes
+  readonly message: string
+}
+
+/** Whether a rank may say that of an error. */
+export const isToldError = (value: unknown): value is ToldError =>
+  isRecord(value) && isErrorCode(value.code) && isText(value.message)

@@ -26,6 +26,10 @@ export const isRecord = (value: unknown): value is Record<string, unknown> =>
 /** Whether it is a text. */
 export const isText = (value: unknown): value is string => typeof value === 'string'
 
+/** Whether it is a list of texts. */
+export const isTexts = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every(isText)
+
 /** Whether it is an object that a loop can go through. */
 export const isIterable = (value: unknown): value is Iterable<unknown> =>
   typeof value === 'object' && value !== null && Symbol.iterator in value

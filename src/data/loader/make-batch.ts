@@ -1,12 +1,10 @@
-import { errorCodes } from '../../util/error-codes.ts'
+import { isErrorCode } from '../../util/error-codes.ts'
 import { DataError, type ErrorCode, messageOf } from '../../util/errors.ts'
 import type { Dataset } from '../samples.ts'
 
 /** The code of a thrown error where it is one of ours, else null. */
 export const codeOf = (thrown: unknown): ErrorCode | null =>
-  thrown instanceof Error && 'code' in thrown && String(thrown.code) in errorCodes
-    ? (thrown.code as ErrorCode)
-    : null
+  thrown instanceof Error && 'code' in thrown && isErrorCode(thrown.code) ? thrown.code : null
 
 /**
  * Makes samples in order and collates them; `where` begins the text of errors.

@@ -27,6 +27,9 @@ const randomSchema = v.object({
   // Files of earlier versions do not tell how many runs drew masks.
   nextStep: v.optional(whole, 0),
 })
+/** Whether a rank may say that of its random state. */
+export const isRngState = (told: unknown): told is RngState => v.is(randomSchema, told)
+
 /** What a file says of itself, under `ownKey`. */
 const ownSchema = v.object({
   parts: v.array(v.string()),

@@ -6,11 +6,14 @@ import { memberGroup } from '../../distributed/group/group-of.ts'
 import { getRngState } from '../../nn/init.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
-import { DataError, type ErrorCode, messageOf, TabringError } from '../../util/errors.ts'
+import { isToldError, type ToldError } from '../../util/error-codes.ts'
+import { DataError, messageOf, TabringError } from '../../util/errors.ts'
+import { isRecord, isText } from '../../util/kind-of.ts'
 import { checkNumber, checkOptions, checkRecord, isCount } from '../../util/options.ts'
 import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
 import {
   type CheckpointState,
+  isRngState,
   type Parts,
   readState,
   type UnpackOptions,
@@ -68,7 +71,9 @@ export async function saveCheckpoint(
   // Ranks may be seeded each for itself, as scripts for PyTorch do: each is to go on with its own.
   const randoms =
     group && group.size > 1
-      ? await gatherJson('the random state', group, getRngState(), { deadlineMs: fileDeadlineMs })
+      ? await gatherJson('the random state', group, getRngState(), isRngState, {
+          deadlineMs: fileDeadlineMs,
+        })
       : []
   const write = async () => {
     const states = await readState(state, randoms)
@@ -163,7 +168,8 @@ async function together(
       return { code: thrown.code, message: thrown.message }
     },
   )
-  const all = await gatherJson('the checkpoint', group, own, { deadlineMs: fileDeadlineMs })
+  const options = { deadlineMs: fileDeadlineMs }
+  const all = await gatherJson('the checkpoint', group, own, isOutcome, options)
   return all.map((other, rank) => {
     if ('done' in other) return other.done
     if (rank === group.rank) throw failure
@@ -186,7 +192,10 @@ async function ended(work: () => Promise<string>): Promise<string> {
 }
 
 /** What a rank tells the others of its work. */
-type Outcome = { readonly done: string } | { readonly code: ErrorCode; readonly message: string }
+type Outcome = { readonly done: string } | ToldError
+
+const isOutcome = (told: unknown): told is Outcome =>
+  isToldError(told) || (isRecord(told) && isText(told.done))
 
 const defaultFolder = async (): Promise<FileFolder> =>
   offeredFolder() ?? (await privateCheckpoints(privateName))

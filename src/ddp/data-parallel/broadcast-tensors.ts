@@ -4,6 +4,7 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { PeerError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
+import { isTexts } from '../../util/kind-of.ts'
 import { formatShape } from '../../util/shape.ts'
 
 /** Copies rank 0's contents of the tensors to all ranks, as one message. errors: the group's. */
@@ -43,7 +44,7 @@ export async function broadcastModel(
 ): Promise<void> {
   if (group.size === 1) return
   const own = tensors.map(({ name, dtype, shape }) => `"${name}" ${dtype}${formatShape(shape)}`)
-  const told = await gatherJson(where, group, own)
+  const told = await gatherJson(where, group, own, isTexts)
   const difference = firstDifference(told, 'nothing', group.ranks)
   if (!difference) return broadcastTensors(group, tensors, { label: where })
   throw new PeerError(

@@ -5,6 +5,7 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { PeerError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
+import { isRecord, isText, isTexts } from '../../util/kind-of.ts'
 import { formatShape } from '../../util/shape.ts'
 
 /** A tensor of the module, by its key. */
@@ -21,6 +22,9 @@ interface Told {
   /** Why it cannot be trained there. */
   readonly failure?: string
 }
+
+const isTold = (told: unknown): told is Told =>
+  isRecord(told) && isTexts(told.replica) && (told.failure === undefined || isText(told.failure))
 
 /**
  * Compares the ranks' settings, parameters and buffers: names, shapes, dtypes and their order.
@@ -39,7 +43,7 @@ export async function checkReplicas(
     replica: [settings, ...tensors.map(describe)],
     ...(failure && { failure: failure.message }),
   }
-  const all = await gatherJson('DistributedDataParallel', group, own, options)
+  const all = await gatherJson('DistributedDataParallel', group, own, isTold, options)
   if (failure) throw failure
   const failed = all.flatMap(({ failure: text }, rank) =>
     text === undefined ? [] : [`rank ${group.ranks[rank]}: ${text}`],

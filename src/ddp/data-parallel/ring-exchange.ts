@@ -2,6 +2,7 @@ import { poolAlignment } from '../../graph/memory/pool.ts'
 import {
   endedOrSoon,
   failureOf,
+  isToldTexts,
   isToldToAll,
   listsOf,
   type Told,
@@ -29,7 +30,7 @@ import { GroupMeetings, meetIn } from '../../peer/group/group-meetings.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
-import { isText, kindOf } from '../../util/kind-of.ts'
+import { isText, isTexts, kindOf, quoted } from '../../util/kind-of.ts'
 import { keys, setupKeys } from '../hooks/collective-keys.ts'
 import { GradBucket } from '../hooks/grad-bucket.ts'
 import type { RobustAggregation } from '../hooks/robust-aggregation.ts'
@@ -239,6 +240,7 @@ export class RingExchange implements GradientExchange {
       'settings of the update',
       this.#group,
       weights.numbers(),
+      isTexts,
       this.#key(keys.settings),
     )
     const error = settingsError(all)
@@ -321,7 +323,7 @@ export class RingExchange implements GradientExchange {
   }
 
   gatherTexts(own: string): Promise<readonly string[]> {
-    return gatherJson('detectAnomaly', this.#group, own, {}, isText)
+    return gatherJson('detectAnomaly', this.#group, own, isText)
   }
 
   gatherScalars(index: number, values: Float32Array<ArrayBuffer>, onstarted?: () => void) {
@@ -414,7 +416,14 @@ export class RingExchange implements GradientExchange {
   async settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]> {
     const places = own.map((parameter) => String(this.parameters.indexOf(parameter)))
     const all = (await this.#tellWhileCompiling(places)).flat()
-    return [...new Set(all)].map((place) => this.parameters[Number(place)])
+    return [...new Set(all)].map((place) => {
+      const parameter = this.parameters[Number(place)]
+      if (parameter) return parameter
+      throw new PeerError(
+        'peer.mismatch',
+        `compile: a rank uses parameter ${quoted(place)} of a module that has ${this.parameters.length}. Compile the same function on all ranks.`,
+      )
+    })
   }
 
   async tellFailure(error: unknown): Promise<void> {
@@ -426,7 +435,8 @@ export class RingExchange implements GradientExchange {
   async #tellWhileCompiling(own: Told): Promise<readonly (readonly string[])[]> {
     const [key] = setupKeys(this.#group, 2)
     await this.ready
-    const all = this.size > 1 ? await gatherJson('compile', this.#group, own, key) : [own]
+    const all =
+      this.size > 1 ? await gatherJson('compile', this.#group, own, isToldTexts, key) : [own]
     return listsOf(this.#group.ranks, all)
   }
 

@@ -1,6 +1,8 @@
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
-import { DataError, type ErrorCode, messageOf, TabringError } from '../../util/errors.ts'
+import { isToldError, type ToldError } from '../../util/error-codes.ts'
+import { DataError, messageOf, TabringError } from '../../util/errors.ts'
+import { isRecord, isText } from '../../util/kind-of.ts'
 
 /** Sums of a batch, by name. */
 export type Sums = Readonly<Record<string, number>>
@@ -25,9 +27,11 @@ export async function runAhead<Batch>(
 }
 
 /** What a rank tells the others: numbers as texts, which hold what is not finite too. */
-type Told =
-  | { readonly batches: readonly Record<string, string>[] }
-  | { readonly code: ErrorCode; readonly message: string }
+type Told = { readonly batches: readonly Record<string, string>[] } | ToldError
+
+const isSums = (told: unknown) => isRecord(told) && Object.values(told).every(isText)
+const isTold = (told: unknown): told is Told =>
+  isToldError(told) || (isRecord(told) && Array.isArray(told.batches) && told.batches.every(isSums))
 
 /**
  * Returns the sums over all batches of all ranks, each counted once. All ranks call it; an error of one is thrown on all.
@@ -53,7 +57,7 @@ export async function addOverRanks(
       return { code, message: messageOf(thrown) }
     },
   )
-  const all = await gatherJson('evaluation', group, own)
+  const all = await gatherJson('evaluation', group, own, isTold)
   const batches = all.flatMap((told, rank) => {
     if ('batches' in told) return told.batches
     if (rank === group.rank) throw failure

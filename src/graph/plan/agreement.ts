@@ -1,10 +1,18 @@
 import { type Env, systemEnv } from '../../util/env.ts'
 import { messageOf, PeerError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
+import { isRecord, isText } from '../../util/kind-of.ts'
 import type { CompilingRanks } from '../trace/exchange.ts'
 
 /** What a rank tells of the step that it compiles: what must be the same on all ranks, or why it has none. */
 export type Told<T = string> = readonly T[] | { readonly failure: string }
+
+/** Whether a rank may say that. */
+const isTold =
+  <T>(isOne: (one: unknown) => one is T) =>
+  (told: unknown): told is Told<T> =>
+    Array.isArray(told) ? told.every(isOne) : isRecord(told) && isText(told.failure)
+export const isToldTexts = isTold(isText)
 
 const mostToldChars = 2000
 /** How long a rank whose step cannot be compiled waits for the others to hear of it: it may end with that error. units: ms. */
@@ -46,7 +54,7 @@ export function listsOf<T>(
  */
 export async function agree(group: CompilingRanks, lines: readonly string[]): Promise<void> {
   if (group.size === 1) return
-  const lists = listsOf(group.ranks, await group.gatherJson<Told>('compile', lines))
+  const lists = listsOf(group.ranks, await group.gatherJson('compile', lines, isToldTexts))
   const difference = firstDifference(lists, 'nothing', group.ranks)
   if (!difference) return
   throw mismatch(
@@ -61,6 +69,13 @@ export interface ToldTransfer {
   readonly text: string
 }
 
+const isToldTransfers = isTold(
+  (one): one is ToldTransfer =>
+    isRecord(one) && Number.isInteger(one.from) && Number.isInteger(one.to) && isText(one.text),
+)
+/** For a rank that leaves anyway. */
+const isAnything = (_: unknown): _ is unknown => true
+
 /**
  * Compares what each two ranks send each other, before anything is sent. Ranks may compile different functions, as long as these fit.
  *
@@ -72,7 +87,7 @@ export async function agreeOnTransfers(
 ): Promise<void> {
   if (group.size === 1) return
   const { ranks } = group
-  const lists = listsOf(ranks, await group.gatherJson<Told<ToldTransfer>>('compile', own))
+  const lists = listsOf(ranks, await group.gatherJson('compile', own, isToldTransfers))
   for (const [i, a] of ranks.entries())
     for (const [j, b] of ranks.entries()) {
       if (j <= i) continue
@@ -129,7 +144,7 @@ export async function tellFailure(
   const telling = [...new Set(others)].filter(({ size }) => size > 1)
   await Promise.all(
     telling.map(async (group) => {
-      const told = group.gatherJson('compile', failureOf(error))
+      const told = group.gatherJson<unknown>('compile', failureOf(error), isAnything)
       const isHeard = await endedOrSoon(told, systemEnv)
       if (!isHeard && agreed.includes(group))
         group.abort(`rank ${group.ranks[group.rank]} could not compile a step: ${messageOf(error)}`)

@@ -1,3 +1,4 @@
+import { isTexts } from '../../util/kind-of.ts'
 import type { RankMessages } from '../trace/exchange.ts'
 import { type Alike, settingsError } from '../trace/settings-check.ts'
 import type { Trace } from '../trace/trace.ts'
@@ -27,5 +28,6 @@ export async function agreeOnNumbers(
   const all = await group.allGatherConcat(own, { sequence, bucket: keys.words })
   if (all.every((word, i) => word === own[i % own.length])) return
   const key = { sequence, bucket: keys.numbers }
-  throw settingsError(await group.gatherJson('optimizer settings', numbers(), key), group.ranks)
+  const told = await group.gatherJson('optimizer settings', numbers(), isTexts, key)
+  throw settingsError(told, group.ranks)
 }

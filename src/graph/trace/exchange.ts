@@ -9,8 +9,13 @@ export interface StepKey {
 
 /** Ranks that compile the same step: a process group. */
 export interface CompilingRanks extends RankGroup {
-  /** What every rank says, in rank order: anything that JSON holds. */
-  gatherJson<T>(label: string, own: T, key?: StepKey): Promise<T[]>
+  /** What every rank says, in rank order: anything that JSON holds and that `isRight`. */
+  gatherJson<T>(
+    label: string,
+    own: T,
+    isRight: (told: unknown) => told is T,
+    key?: StepKey,
+  ): Promise<T[]>
   /** Ends the step on all ranks. */
   abort(reason: string): void
 }

@@ -3,6 +3,7 @@ import { gradientWeight, type Trace } from '../../graph/trace/trace.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { StepGroup } from '../../peer/group/group-meetings.ts'
 import { TabringError } from '../../util/errors.ts'
+import { isTexts } from '../../util/kind-of.ts'
 import { samplesError, samplesOf } from './agree-on-samples.ts'
 
 const keys = { words: 0, numbers: 1 } as const
@@ -51,11 +52,13 @@ export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]
     if (differ(0, compared)) {
       const own = averages ? numbers : [...numbers, `gradientWeight ${isWeighed ? given : 'none'}`]
       const key = { sequence, bucket: keys.numbers }
-      throw settingsError(await gatherJson('optimizer settings', group, own, key), group.ranks)
+      const told = await gatherJson('optimizer settings', group, own, isTexts, key)
+      throw settingsError(told, group.ranks)
     }
     if (seen && differ(compared)) {
       const key = { sequence, bucket: keys.numbers }
-      throw samplesError(await gatherJson('samples', group, seen.told()(), key), group.ranks)
+      const told = await gatherJson('samples', group, seen.told()(), isTexts, key)
+      throw samplesError(told, group.ranks)
     }
     if (!averages) continue
     const weighed = rows.filter((row) => row[settings.length] === 1).length

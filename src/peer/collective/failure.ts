@@ -10,7 +10,7 @@
  *
  * That a rank is lost comes first, and the operation behind it: rank 0 lost rank 1: it left (...). ... (allReduce #4 bucket 0)
  */
-import { errorCodes } from '../../util/error-codes.ts'
+import { isErrorCode } from '../../util/error-codes.ts'
 import { type ErrorCode, endFactsOf, PeerError, RunError } from '../../util/errors.ts'
 import type { LinkEnd } from '../link/link.ts'
 import type { AbortRecord } from '../link/wire.ts'
@@ -31,9 +31,8 @@ const ofServer: readonly string[] = ['peer.removed', 'peer.late'] satisfies Erro
 
 /** What ended the epoch, as the group reports it. */
 export function epochError(record: AbortRecord, cause?: PeerError): PeerError {
-  const isTaken = Object.hasOwn(errorCodes, record.code) && !ofServer.includes(record.code)
-  const code = isTaken ? (record.code as ErrorCode) : 'peer.aborted'
-  const { lost, text } = record
+  const { code: told, lost, text } = record
+  const code = isErrorCode(told) && !ofServer.includes(told) ? told : 'peer.aborted'
   return lost === null
     ? new PeerError(code, text, { cause })
     : new RunError(code, text, { ranks: [lost] }, { cause })

@@ -417,8 +417,13 @@ export class CollectiveGroup {
   }
 
   /** @internal See `gatherJson`. */
-  gatherJson<T>(label: string, own: T, options?: CollectiveOptions): Promise<T[]> {
-    return gatherJson(label, this, own, options)
+  gatherJson<T>(
+    label: string,
+    own: T,
+    isRight: (told: unknown) => told is T,
+    options?: CollectiveOptions,
+  ): Promise<T[]> {
+    return gatherJson(label, this, own, isRight, options)
   }
 
   // Failing

@@ -8,8 +8,8 @@ interface Gathering {
 }
 
 /**
- * What every rank says, in rank order: anything that JSON holds. All ranks call it alike; `label` says what for, and ranks compare it.
- * `isRight`: whether a value is what a rank may say; default: any is.
+ * What every rank says, in rank order: anything that JSON holds. All ranks call it in the same order; `label` says what for, and ranks compare
+ * it. `isRight`: whether a rank may say that. It also gets what a hostile rank sends.
  *
  * cost, errors: `allGatherBytes`'; `peer.protocol`, naming the rank, for what is no JSON or not right.
  */
@@ -17,12 +17,12 @@ export async function gatherJson<T>(
   label: string,
   group: Gathering,
   own: T,
+  isRight: (told: unknown) => told is T,
   options: CollectiveOptions = {},
-  isRight: (told: unknown) => boolean = () => true,
 ): Promise<T[]> {
   const bytes = new TextEncoder().encode(JSON.stringify(own))
   const told = await group.allGatherBytes(bytes, { label, ...options })
-  return told.map((bytes, rank): T => {
+  return told.map((bytes, rank) => {
     const refuse = (what: string, cause?: unknown) =>
       new PeerError(
         'peer.protocol',
@@ -36,6 +36,6 @@ export async function gatherJson<T>(
       throw refuse('JSON', cause)
     }
     if (!isRight(value)) throw refuse(`what ${label} gathers`)
-    return value as T
+    return value
   })
 }

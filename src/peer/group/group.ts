@@ -86,11 +86,11 @@ export class ProcessGroup extends CollectiveGroup {
       )
     // As torch orders them.
     const members = [...ranks].sort((a, b) => a - b)
-    const record = {
+    const record: GroupRecord = {
       ranks: members,
       links: this.ranks.filter((rank) => this.membership.peers.has(rank)),
     }
-    const all = await gatherJson('newGroup', this, record, {}, isGroupRecord)
+    const all = await gatherJson('newGroup', this, record, isGroupRecord)
     const other = all.findIndex((one) => one.ranks.join() !== members.join())
     if (other >= 0)
       throw new PeerError(
@@ -146,7 +146,12 @@ export class ProcessGroup extends CollectiveGroup {
   }
 }
 
-const isGroupRecord = (told: unknown): boolean =>
+interface GroupRecord {
+  readonly ranks: readonly number[]
+  readonly links: readonly number[]
+}
+
+const isGroupRecord = (told: unknown): told is GroupRecord =>
   isRecord(told) &&
   [told.ranks, told.links].every((list) => Array.isArray(list) && list.every(Number.isInteger))
 

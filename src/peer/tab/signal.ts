@@ -1,4 +1,4 @@
-import { messageOf, type PeerError } from '../../util/errors.ts'
+import { messageOf, PeerError } from '../../util/errors.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import {
   type Abort,
@@ -202,15 +202,46 @@ export class SignalClient {
     this.connection.send({ type: 'remove', id })
   }
 
-  /** The same, and each of `others` gets `data`, sealed for it, as `moved`; between runs. */
-  async removeAndTell(id: string, others: readonly string[], data: JsonValue): Promise<void> {
+  /**
+   * Removes members between runs; each of the others gets `data`, sealed for it, as `moved`. Resolves once the server has done so; a member that
+   * has already left counts as removed.
+   *
+   * errors: SignalError with the server's reason; `signal.lost` where the connection ends first: it may then be done or not.
+   */
+  async removeAndTell(ids: readonly string[], data: JsonValue): Promise<void> {
     const { connection } = this
     const { secret } = connection
-    if (!secret) return
-    const boxes = await Promise.all(
-      others.map(async (to) => ({ to, box: await secret.seal({ from: this.id, to }, data) })),
+    const [last, ...others] = [...ids].reverse()
+    const stay = (this.lobby?.members ?? []).filter(
+      (member) => member.id !== this.id && !ids.includes(member.id),
     )
-    connection.send({ type: 'remove', id, boxes })
+    const boxes = await Promise.all(
+      stay.map(async ({ id: to }) => ({
+        to,
+        box: await secret!.seal({ from: this.id, to }, data),
+      })),
+    )
+    if (!connection.isInside) throw lostBeforeRemoval()
+    for (const id of others) this.remove(id)
+    connection.send({ type: 'remove', id: last, boxes })
+    await this.confirmed()
+  }
+
+  /** Resolves once the server has taken all that was sent before. errors: as `removeAndTell`. */
+  private async confirmed(): Promise<void> {
+    const unlisten: (() => void)[] = []
+    const failed = new Promise<never>((_, reject) => {
+      const refused = (error: PeerError) => {
+        if (error instanceof SignalError && error.refusal === 'unknown-member') return
+        reject(error)
+      }
+      unlisten.push(this.on('refused', refused), this.on('away', reject), this.on('lost', reject))
+    })
+    try {
+      await Promise.race([this.roundTrip(), failed])
+    } finally {
+      for (const stop of unlisten) stop()
+    }
   }
 
   /** Seals `data` for a neighbour in the ring and sends it, between runs; it comes in order, or is dropped where the room has changed. */
@@ -362,6 +393,13 @@ export class SignalClient {
       }
     }
   }
+}
+
+function lostBeforeRemoval(): PeerError {
+  return new PeerError(
+    'signal.lost',
+    'signaling: the connection to the server is down, so nobody was removed. Try again once it is back.',
+  )
 }
 
 /** `text` as the server takes it: one line, not too long. */

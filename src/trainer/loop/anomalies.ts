@@ -28,10 +28,7 @@ export async function settleFindings(
     if (own) throw new TabringError('train.nan', `step ${step}: ${own}`)
     return undefined
   }
-  const found = await shareFindings(
-    (text) => gatherJson('detectAnomaly', group, text, {}, isText),
-    own,
-  )
+  const found = await shareFindings((text) => gatherJson('detectAnomaly', group, text, isText), own)
   if (!found) return undefined
   const { ranks, error } = found
   if (leavesOut && 2 * ranks.length <= group.size) return { ranks, text: error.message }

@@ -65,9 +65,8 @@ export async function meet(
     step: state.progress.step,
     hash: isExact ? hashOfState(state) : '',
   }))
-  const told = await gatherJson('what the ranks have kept', group, { ...own, held }, {}, (one) =>
-    v.is(toldSchema, one),
-  )
+  const isTold = (one: unknown): one is v.InferOutput<typeof toldSchema> => v.is(toldSchema, one)
+  const told = await gatherJson('what the ranks have kept', group, { ...own, held }, isTold)
   const most = (read: (one: (typeof told)[number]) => number) => Math.max(0, ...told.map(read))
   const { step, hasIt, differed } = agreeOnState(told.map((one) => one.held))
   kept.backTo(step)

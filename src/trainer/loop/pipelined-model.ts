@@ -12,6 +12,7 @@ import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { formatDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
+import { isText } from '../../util/kind-of.ts'
 import { pipelinesOf, ranksNeeded } from '../settings/config.ts'
 import type { Task, TaskInputs } from '../settings/task.ts'
 import type { RankPart } from '../watch/run-events.ts'
@@ -48,7 +49,7 @@ export async function pipelined(
   })
   const parts = mesh.getGroup('pp')
   const replicas = mesh.getGroup('dp')
-  const devices = await gatherJson('the devices', group, formatDevice(runtime.device))
+  const devices = await gatherJson('the devices', group, formatDevice(runtime.device), isText)
   const pipe = await pipeline(module, {
     stages,
     devices: parts.ranks.map((rank) => `rank:${rank}/${devices[group.ranks.indexOf(rank)]}`),

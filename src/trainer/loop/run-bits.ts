@@ -1,17 +1,25 @@
+import * as v from 'valibot'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import type { BitProof, RankName, RunEvent } from '../watch/run-events.ts'
-import type { RunLog, RunLogFile } from '../watch/run-log.ts'
+import {
+  mostUnlikeChars,
+  proofSchema,
+  type RunLog,
+  type RunLogFile,
+  unlikeSchema,
+} from '../watch/run-log.ts'
 
 /** By what an exact run knows the bits of a rank. */
-export interface Bits {
-  readonly who: RankName
-  readonly proof: BitProof
+export const bitsSchema = v.object({
+  who: v.object({ id: v.string(), name: v.string() }),
+  proof: proofSchema,
   /** What the run began with, where the rank knows that. */
-  readonly known?: BitProof
+  known: v.optional(proofSchema),
   /** What it knows of others that were unlike it. */
-  readonly lasting?: RunLogFile['unlike'][number]
-}
+  lasting: v.optional(unlikeSchema),
+})
+export type Bits = v.InferOutput<typeof bitsSchema>
 
 /** What a device has computed, by which the others know it. */
 export interface Proved {
@@ -134,13 +142,9 @@ function unlikeBits(
     const on = [...new Set(ranks.map((rank) => adapters[rank]))].join(', ')
     return `on ${formatRanks(ranks)} (${on}) the ${parts[part]}`
   })
-  return {
-    known,
-    unlike: {
-      ranks: [...ranksOf.values()].flat(),
-      text: `${each.join(', and ')} differ from those that the run began with, so its weights depend on which ranks train`,
-    },
-  }
+  const text = `${each.join(', and ')} differ from those that the run began with, so its weights depend on which ranks train`
+  const ranks = [...ranksOf.values()].flat()
+  return { known, unlike: { ranks, text: text.slice(0, mostUnlikeChars) } }
 }
 
 const differingPart = (one: BitProof, other: BitProof): keyof BitProof | undefined =>

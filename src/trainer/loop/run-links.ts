@@ -1,7 +1,9 @@
+import * as v from 'valibot'
 import { isHierarchy } from '../../peer/algorithms/hierarchical.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { type LinkMeasurement, measureLinks } from '../../peer/group/measure-links.ts'
+import { linksSchema } from '../saves/run-checkpoint.ts'
 
 export interface LinkSources {
   /** Of the checkpoint that the run continues from, between the same ranks. */
@@ -11,6 +13,18 @@ export interface LinkSources {
   /** The run has had other ranks, and its sums have the same bits in any order: then a change of ranks does not wait for a measurement. */
   readonly isQuick: boolean
 }
+
+const toldSchema = v.object({
+  now: v.optional(linksSchema),
+  before: v.optional(linksSchema),
+  isQuick: v.boolean(),
+})
+interface Told {
+  readonly now?: LinkMeasurement
+  readonly before?: LinkMeasurement
+  readonly isQuick: boolean
+}
+const isTold = (told: unknown): told is Told => v.is(toldSchema, told)
 
 /** What the ranks of a run know of their links, in one group after the other. */
 export class RunLinks {
@@ -41,7 +55,7 @@ export class RunLinks {
     const { machines = group.machines } = group.choice
     const layout = JSON.stringify(machines ?? group.size)
     const own = { now: this.#measured.get(layout), before, isQuick }
-    const told = await gatherJson('the measured links', group, own)
+    const told = await gatherJson('the measured links', group, own, isTold)
     const [first] = told
     const isShared = told.every(
       (one) => JSON.stringify(one.before) === JSON.stringify(first.before),

@@ -1,8 +1,9 @@
+import * as v from 'valibot'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { PeerError } from '../../util/errors.ts'
 import type { RunRecord } from '../watch/run-events.ts'
-import type { Bits } from './run-bits.ts'
+import { type Bits, bitsSchema } from './run-bits.ts'
 
 /** A rank's record before it knows the others' adapters. */
 type OwnRecord = Omit<RunRecord, 'adapters'>
@@ -27,11 +28,13 @@ const shared = ({
 })
 
 /** What ranks tell each other: the shared parts as texts, the adapter, and with `exact` by which bits it is known. */
-interface Told {
-  texts: string[]
-  adapter: string
-  bits?: Bits
-}
+const toldSchema = v.object({
+  texts: v.array(v.string()),
+  adapter: v.string(),
+  bits: v.optional(bitsSchema),
+})
+type Told = v.InferOutput<typeof toldSchema>
+const isTold = (told: unknown): told is Told => v.is(toldSchema, told)
 
 export interface SettledRecord {
   readonly record: RunRecord
@@ -54,7 +57,7 @@ export async function settleRecord(
   const parts = shared(own)
   const texts = Object.values(parts).map((part) => JSON.stringify(part))
   const told: Told = { texts, adapter, ...(bits && { bits }) }
-  const all = await gatherJson('the run record', group, told)
+  const all = await gatherJson('the run record', group, told, isTold)
   const [first] = all
   const part = texts.findIndex((text, i) => text !== first.texts[i])
   if (part >= 0) {

@@ -6,6 +6,7 @@ import type { VariantTable } from '../../kernels/choose.ts'
 import { type TuneStore, tune } from '../../kernels/tune.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
+import { isRecord, isText } from '../../util/kind-of.ts'
 import type { TrainConfig } from '../settings/config.ts'
 
 /** What tuning needs of a run: see TrainerOptions. */
@@ -15,6 +16,9 @@ interface TuningOptions {
   readonly config: TrainConfig
   readonly tuneStore?: TuneStore
 }
+
+const isTable = (told: unknown): told is VariantTable =>
+  isRecord(told) && Object.values(told).every(isText)
 
 /**
  * Returns the kernel variants that all ranks use: rank 0 measures, and everyone takes its table. Empty unless the run is tuned.
@@ -40,6 +44,6 @@ export async function settleVariants(
       environment: environmentOf(runtime),
     })
   }
-  const [table] = await gatherJson('the kernel table', group, own)
+  const [table] = await gatherJson('the kernel table', group, own, isTable)
   return group.size === 1 ? own : table
 }

@@ -3,6 +3,7 @@ import type { FileFolder } from '../../data/file-store.ts'
 import { readTogether } from '../../ddp/checkpoint/checkpoint.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
+import { isRecord, isText } from '../../util/kind-of.ts'
 
 /** A file in a rank's place for checkpoints, as it tells the others of it. */
 export interface HeldFile {
@@ -12,6 +13,13 @@ export interface HeldFile {
   /** units: ms of Unix time. */
   readonly savedAtMs: number
 }
+
+const isHeldFiles = (told: unknown): told is HeldFile[] =>
+  Array.isArray(told) &&
+  told.every(
+    (one) =>
+      isRecord(one) && isText(one.name) && isText(one.state) && Number.isFinite(one.savedAtMs),
+  )
 
 /** A state that ranks have files of. */
 export interface HeldState {
@@ -58,7 +66,7 @@ export async function readOfMost(
   group: ProcessGroup,
   folder: () => Promise<FileFolder>,
 ): Promise<{ file: Uint8Array<ArrayBuffer>; holders: number } | undefined> {
-  const held = await gatherJson('the checkpoints', group, await filesIn(folder))
+  const held = await gatherJson('the checkpoints', group, await filesIn(folder), isHeldFiles)
   const found = mostHeld(held)
   if (!found) return undefined
   const { names, holders } = found

@@ -50,6 +50,17 @@ const cursorSchema = v.object({
   batchSize: whole,
 })
 
+/** What ranks have measured of their links. */
+export const linksSchema = v.object({
+  choice: v.object({
+    oneShotMaxBytes: v.number(),
+    directMaxBytes: v.number(),
+    hierarchicalMaxBytes: v.optional(v.number()),
+    machines: v.optional(v.array(whole)),
+  }),
+  bytesPerMs: v.optional(v.number()),
+})
+
 /** A record as far as this program reads it; files of earlier versions have a part of it. */
 const recordSchema = v.looseObject({
   config: table,
@@ -58,17 +69,7 @@ const recordSchema = v.looseObject({
   bucketCapMb: v.optional(number),
   variants: v.optional(table),
   measured: v.optional(table),
-  links: v.optional(
-    v.object({
-      choice: v.object({
-        oneShotMaxBytes: v.number(),
-        directMaxBytes: v.number(),
-        hierarchicalMaxBytes: v.optional(v.number()),
-        machines: v.optional(v.array(whole)),
-      }),
-      bytesPerMs: v.optional(v.number()),
-    }),
-  ),
+  links: v.optional(linksSchema),
   adapters: v.optional(v.array(v.string())),
 })
 

@@ -1,8 +1,10 @@
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
+import { isRecord } from '../../util/kind-of.ts'
 import type { RunEvent, StepParts } from './run-events.ts'
 import {
+  isPackedSample,
   type LinkCounters,
   type PackedSample,
   packSample,
@@ -29,6 +31,11 @@ interface Told {
   /** How long a step took here, since the round before. */
   readonly stepMs: number
 }
+
+const isTold = (told: unknown): told is Told =>
+  isRecord(told) &&
+  Number.isFinite(told.stepMs) &&
+  (told.sample === null || isPackedSample(told.sample))
 
 export interface LiveSamplesOptions {
   readonly group: ProcessGroup
@@ -110,7 +117,7 @@ export class LiveSamples {
     const before = this.#underWay
     const stepMs = this.#stepMs(step)
     const told: Told = { sample: sample ? packSample(sample) : null, stepMs }
-    this.#underWay = gatherJson('the step samples', group, told)
+    this.#underWay = gatherJson('the step samples', group, told, isTold)
     this.#underWay.catch(() => undefined)
     const known = before && (await before)
     this.#schedule(

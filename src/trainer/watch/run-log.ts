@@ -5,7 +5,13 @@ const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
 
 const hash = v.pipe(v.string(), v.maxLength(16))
 const name = v.pipe(v.string(), v.maxLength(100))
-const proof = v.object({ samples: hash, parameters: hash, results: hash })
+export const proofSchema = v.object({ samples: hash, parameters: hash, results: hash })
+export const mostUnlikeChars = 500
+export const unlikeSchema = v.object({
+  step: count,
+  text: v.pipe(v.string(), v.maxLength(mostUnlikeChars)),
+  isLasting: v.boolean(),
+})
 
 const runLogSchema = v.object({
   format: v.literal('tabring-run-log-1'),
@@ -26,7 +32,7 @@ const runLogSchema = v.object({
             /** Of a full batch, until `deals` says otherwise. */
             samples: count,
             /** Where it is not the run's. */
-            proof: v.optional(proof),
+            proof: v.optional(proofSchema),
           }),
         ),
       ),
@@ -35,14 +41,9 @@ const runLogSchema = v.object({
   /** After that step ranks took other shares of each batch: samples by rank. */
   deals: v.array(v.object({ step: count, samples: v.array(count) })),
   /** By which bits ranks know those of the run: what the first virtual worker of the first step gives. */
-  proof: v.optional(proof),
+  proof: v.optional(proofSchema),
   /** After that step ranks were found to have other bits; `isLasting`: from then on the run depends on who trains. */
-  unlike: v.optional(
-    v.array(
-      v.object({ step: count, text: v.pipe(v.string(), v.maxLength(500)), isLasting: v.boolean() }),
-    ),
-    [],
-  ),
+  unlike: v.optional(v.array(unlikeSchema), []),
   /** Null where the run had not finished. */
   end: v.nullable(v.object({ step: count, paramHash: v.string() })),
 })

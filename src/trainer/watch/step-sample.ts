@@ -97,6 +97,23 @@ export type PackedSample = readonly [
   memory: readonly (number | null)[],
 ]
 
+const isNumberOrNull = (value: unknown) => value === null || Number.isFinite(value)
+const areNumbers = (value: unknown) => Array.isArray(value) && value.every(Number.isFinite)
+const areNumbersOrNull = (value: unknown) => Array.isArray(value) && value.every(isNumberOrNull)
+
+/** Whether a rank may say that of a step. */
+export function isPackedSample(told: unknown): told is PackedSample {
+  if (!Array.isArray(told) || told.length !== 8) return false
+  const [step, beganMs, totalTicks, spans, readMs, link, sentTo, memory] = told
+  return (
+    [step, beganMs, totalTicks, readMs].every(Number.isFinite) &&
+    areNumbers(spans) &&
+    (link === null || areNumbers(link)) &&
+    areNumbersOrNull(sentTo) &&
+    areNumbersOrNull(memory)
+  )
+}
+
 const hundredths = (ms: number) => Math.round(ms * 100) / 100
 
 export const packSample = (sample: StepSample): PackedSample => {

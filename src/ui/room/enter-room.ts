@@ -75,7 +75,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     onAsks: (asks) => dispatch({ type: 'asks', asks }),
     onProposed: (config) => dispatch({ type: 'proposed', config }),
     onAssigned: (assignment) => {
-      // Behind the run the others see its settings, which may be others than the form's: the form's are told again.
+      // During the run the others see its settings, which may differ from the form's: the form's are sent again after it.
       proposed = ''
       dispatch({ type: 'assigned', assignment, startedAtMs: Date.now() })
     },
@@ -96,11 +96,12 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       dispatch({ type: 'outside', trouble: troubleOf(error) })
     },
     onMoved: (to) =>
-      void moveTo(to, member.move(to, 'join')).catch((thrown) => {
-        dispatch({ type: 'outside', trouble: troubleOf(thrown) })
-        member.close()
-        more.close()
-      }),
+      void moveTo(to, member.follow(to)).catch((thrown) =>
+        dispatch({
+          type: 'refused',
+          text: `The host has moved this room to a new link, but this tab is still in the old room: ${messageOf(thrown)} Ask the host for the new link.`,
+        }),
+      ),
     onRemoved: (error) => {
       more.close()
       dispatch({ type: 'outside', trouble: troubleOf(error) })
@@ -214,7 +215,10 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       const to = newRoomLink()
       const ids = withTabs(store.snapshot, [id]).map((one) => one.id)
       moveTo(to, member.moveWithout(ids, to)).catch((thrown) =>
-        dispatch({ type: 'refused', text: messageOf(thrown) }),
+        dispatch({
+          type: 'refused',
+          text: `This tab is still in the old room: ${messageOf(thrown)}`,
+        }),
       )
     },
     letIn: (id, isLetIn) => member.letIn(id, isLetIn),

@@ -144,7 +144,7 @@ function withEvent(snapshot: Snapshot, action: Extract<Action, { type: 'event' }
  * not here, so the demo's own data and the beginning take their place.
  */
 function withLobby(snapshot: Snapshot, lobby: Lobby, ownId: string | null): Snapshot {
-  const next = { ...snapshot, lobby, ownId }
+  const next = { ...snapshot, lobby, ownId, askedHost: null }
   if (!isMaker(next) || !snapshot.proposed) return next
   const draft = { ...draftOf(snapshot.proposed, snapshot.draft), resume: '' }
   const data =

@@ -43,13 +43,14 @@ export function statusOf(snapshot: Snapshot): Status {
   if (stage === 'opening') {
     return { tone: 'busy', title: 'Opening the GPU', text: 'Asking the browser for a GPU device.' }
   }
+  if (snapshot.askedHost !== null) {
+    return {
+      tone: 'idle',
+      title: 'Waiting to be let in',
+      text: `${snapshot.askedHost}, the host of this room, has been asked. Keep this tab open.`,
+    }
+  }
   if (stage === 'entering' || !lobby) {
-    if (snapshot.askedHost !== null && !lobby)
-      return {
-        tone: 'idle',
-        title: 'Waiting to be let in',
-        text: `${snapshot.askedHost}, the host of this room, has been asked. Keep this tab open.`,
-      }
     return {
       tone: 'busy',
       title: 'Entering the room',

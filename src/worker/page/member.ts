@@ -236,15 +236,15 @@ export class RoomMember {
   }
 
   /**
-   * Goes to another room, between runs, with what was trained and the same name. `tell`: what this tab says in the room that it leaves, once it
-   * is in the other.
+   * Moves to another room, between runs, with what was trained and the same name. `announce`: what this tab does in the old room once it is in
+   * the new one.
    *
-   * errors: those of `join`; then it stays where it was.
+   * errors: those of `join` and of `announce`; this tab is then in the old room, as before.
    */
   async move(
     link: RoomLink,
     mode: RoomMemberOptions['mode'],
-    tell: (before: SignalClient) => unknown = () => undefined,
+    announce: (before: SignalClient) => Promise<void> = async () => undefined,
   ): Promise<void> {
     const before = this.#requireClient()
     const [info, linkBefore, ports] = [this.#info, this.#link, this.#ports]
@@ -254,36 +254,58 @@ export class RoomMember {
     this.#changes = info ? { name: info.name, hidden: info.hidden } : {}
     try {
       await this.#enter(this.#adapter!, mode)
+      await announce(before)
     } catch (thrown) {
+      if (this.#client !== before) this.#client?.bye()
+      if (this.#ports !== ports) this.#ports?.close()
       this.#client = before
       this.#link = linkBefore
       this.#ports = ports
       this.#info = info
-      if (info) this.#measure(before, info)
+      if (this.#isClosed) {
+        before.bye()
+        throw thrown
+      }
+      this.update(this.#changes)
+      if (before.lobby) this.#options.onLobby?.(before.lobby, before.id)
+      if (!before.isInside) this.#serverLost(toError(thrown))
+      else if (info) this.#measure(before, info)
       throw thrown
     }
     this.#past = undefined
     this.#former = undefined
-    await tell(before)
     before.bye()
     ports?.close()
   }
 
-  /** Takes members out of the room, and all others to the room `link`, whose maker this tab is; for the maker, between runs. errors: those of `move`. */
+  /** Removes members, and moves all others to the room `link`, whose host this tab is; for the host, between runs. errors: those of `move`. */
   moveWithout(ids: readonly string[], link: RoomLink): Promise<void> {
-    return this.move(link, 'create', async (before) => {
-      const others = before.lobby?.members.map(({ id }) => id) ?? []
-      const isTold = (id: string) => id !== before.id && !ids.includes(id)
-      for (const id of ids.slice(1)) before.remove(id)
-      await before.removeAndTell(ids[0], others.filter(isTold), { key: link.key })
-    })
+    return this.move(link, 'create', (before) => before.removeAndTell(ids, { key: link.key }))
+  }
+
+  /**
+   * Moves to the room that the host has moved to. Where too many others wait there to be let in, it waits in the old room and tries again.
+   *
+   * errors: those of `move`.
+   */
+  async follow(link: RoomLink): Promise<void> {
+    for (let triesLeft = followTries; ; triesLeft--) {
+      try {
+        return await this.move(link, 'join')
+      } catch (thrown) {
+        const isFull = thrown instanceof SignalError && thrown.refusal === 'too-many'
+        if (!isFull || triesLeft === 0 || this.#run || this.#isClosed) throw thrown
+        this.#options.onRefused?.(thrown)
+      }
+      await new Promise((resolve) => setTimeout(resolve, followAgainMs))
+    }
   }
 
   async #loadRuns(): Promise<void> {
     this.#Run ??= (await loadPart('Training in a room', () => import('./member-run.ts'))).MemberRun
   }
 
-  #serverLost(error: PeerError): void {
+  #serverLost(error: Error): void {
     tell(1, 'room', () => `server lost: ${error.message}`)
     this.#isServerLost = true
     if (!this.#run) this.#hasStarted = false
@@ -472,6 +494,7 @@ export class RoomMember {
    */
   #died(error: Error): void {
     if (this.#isClosed) return
+    this.#isClosed = true
     const client = this.#client
     const run = this.#run
     if (run && !run.continuesWithoutThis)
@@ -493,6 +516,10 @@ export class RoomMember {
     this.#options.onRemoved?.(error)
   }
 }
+
+/** For about as long as the host has to let someone in. */
+const followTries = 120
+const followAgainMs = 5_000
 
 const keyIn = (data: unknown): string | null => {
   const { key } = Object(data)

@@ -109,15 +109,26 @@ describe('a room', { timeout: 240_000 }, () => {
   })
 
   it('the maker removes a tab and locks: the others move to a new link and train, the old link leads to an empty room', async () => {
-    const pages = await openRoom(3, '?steps=6')
-    const [maker, second, third] = pages
+    const pages = await openRoom(4, '?steps=6')
+    const [maker, second, third, fourth] = pages
     const before = await invite(maker)
     expect(new URL(third.url()).hash).toBe(new URL(before).hash)
+    // No new connection of this tab reaches the server.
+    await fourth.evaluate(() => {
+      const { WebSocket } = window
+      window.WebSocket = class extends WebSocket {
+        constructor() {
+          super('ws://127.0.0.1:1')
+        }
+      }
+    })
     await actOn(maker, 2, 'Remove and lock')
     await third.locator('.notice[data-kind="removed"]').waitFor()
     await see(maker, 'Ready with 2 ranks')
     await expect.poll(() => new URL(second.url()).hash).not.toBe(new URL(before).hash)
     await see(second, /^Waiting for .+ to start$/)
+    await fourth.getByText('this tab is still in the old room').waitFor()
+    await see(fourth, 'Alone in the room')
     const after = await invite(maker)
     expect(after).not.toBe(before)
     for (const page of [maker, second]) {
@@ -126,7 +137,7 @@ describe('a room', { timeout: 240_000 }, () => {
     }
 
     await button(third, 'Rejoin').click()
-    await see(third, 'Alone in the room')
+    await see(third, /^Waiting for .+ to start$/)
     expect(new URL(third.url()).hash).toBe(new URL(before).hash)
     expect(await members(maker).count()).toBe(2)
 

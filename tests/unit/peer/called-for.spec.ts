@@ -27,8 +27,10 @@ const named: Record<string, Call> = {
     scatterObjectList([undefined], group.rank === 0 ? group.ranks : undefined, 0, { group }),
   newGroup: (group) => group.newGroup([0, 1]),
   measureLinks: (group) => measureLinks(group),
-  training: (group) => gatherJson('training', group, { a: 1 }),
+  training: (group) => gatherJson('training', group, 1, isOne),
 }
+
+const isOne = (told: unknown): told is 1 => told === 1
 
 /** Their own names are what tells these. */
 const plain: Record<string, Call> = {
@@ -127,7 +129,7 @@ test('what is no JSON ends in an error that names the rank', async () => {
   const groups = memoryMesh(env, 2)
   const label = 'training'
   const all = [
-    gatherJson(label, groups[0]!, 1),
+    gatherJson(label, groups[0]!, 1, isOne),
     groups[1]!.allGatherBytes(new Uint8Array(5), { label }),
   ]
   const [error] = (await env.until(outcomes(all))) as PeerError[]

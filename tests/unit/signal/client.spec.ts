@@ -161,11 +161,38 @@ describe('SignalClient', () => {
     const link = newRoomLink()
     const [maker, gone, stays] = ['a', 'b', 'c'].map((name) => world.client(link, name))
     for (const { client } of [maker, gone, stays]) await world.settled(client.open())
-    await world.settled(maker.client.removeAndTell(gone.client.id, [stays.client.id], { key: 'k' }))
+    await world.until(() => maker.client.lobby?.members.length === 3)
+    await world.settled(maker.client.removeAndTell([gone.client.id], { key: 'k' }))
     await world.until(() => stays.has('moved').length > 0)
     expect(stays.has('moved')).toMatchObject([{ value: { data: { key: 'k' } } }])
     expect(gone.has('moved')).toEqual([])
     expect(gone.has('lost')).toMatchObject([{ value: { refusal: 'removed', by: 'a' } }])
+  })
+
+  it('a removal that the server refuses, or that the connection does not outlast, is an error', async () => {
+    const world = new SignalWorld()
+    const link = newRoomLink()
+    const [maker, other, last] = ['a', 'b', 'c'].map((name) => world.client(link, name))
+    for (const { client } of [maker, other, last]) await world.settled(client.open())
+    await world.until(() => maker.client.lobby?.members.length === 3)
+    await expect(
+      world.settled(other.client.removeAndTell([maker.client.id], { key: 'k' })),
+    ).rejects.toMatchObject({ refusal: 'not-the-host' })
+    expect(last.has('moved')).toEqual([])
+
+    const { id } = last.client
+    last.client.bye()
+    await world.settled(maker.client.removeAndTell([id], { key: 'k' }))
+    await world.until(() => other.has('moved').length > 0)
+
+    const removing = maker.client.removeAndTell([other.client.id], { key: 'k' })
+    removing.catch(() => undefined)
+    await Promise.resolve()
+    world.kill()
+    await expect(world.settled(removing)).rejects.toMatchObject({ code: 'signal.lost' })
+    await expect(
+      world.settled(maker.client.removeAndTell([other.client.id], { key: 'k' })),
+    ).rejects.toMatchObject({ code: 'signal.lost' })
   })
 
   it('bye before the room is entered rejects open and leaves nothing behind', async () => {

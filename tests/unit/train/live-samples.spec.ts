@@ -15,6 +15,8 @@ import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
 import { makeSamples } from '../../support/step-samples.ts'
 
+const isNumber = (told: unknown): told is number => typeof told === 'number'
+
 const program = {
   prepared: { trace: {} },
   memory: { peakBytes: 1, lowerBoundBytes: 1, deviceBytes: 100, ioBytes: 20 },
@@ -56,7 +58,7 @@ async function train(
         timeline.begin(program, step, firstStep + steps, isDue)
         await new Promise<void>((resolve) => void env.after(stepMs(rank, step), resolve))
         // What keeps ranks together in a real step.
-        if (size > 1) await gatherJson('a test', group, rank)
+        if (size > 1) await gatherJson('a test', group, rank, isNumber)
         live.ended(step, times, env.now())
         await live.share(step)
       }

@@ -15,7 +15,7 @@ import type {
 } from '../../../src/worker/api.ts'
 import type { ComputeClient } from '../../../src/worker/page/client.ts'
 import type { FormLinksOptions, RingLinks } from '../../../src/worker/page/connect.ts'
-import { RoomMember, type RunEnd } from '../../../src/worker/page/member.ts'
+import { RoomMember, type RoomMemberOptions, type RunEnd } from '../../../src/worker/page/member.ts'
 
 /** A member whose server, links and worker are played by the test: `told` is what the server hears. */
 
@@ -33,6 +33,11 @@ interface World {
   membership: Membership | undefined
   lobby: unknown
   isInside: boolean
+  /** Whether a room lets this tab in, by its key. */
+  entered: (room: string) => Promise<void>
+  removed: () => Promise<void>
+  /** By their keys, in order. */
+  leftRooms: string[]
   die: (error: Error) => void
 }
 
@@ -53,14 +58,19 @@ vi.mock('../../../src/peer/tab/signal.ts', () => ({
       return () => undefined
     }
     id = '0'
+    readonly #room: string
     get isInside() {
       return world.isInside
     }
     get lobby() {
       return world.lobby as Lobby | null
     }
-    constructor({ loadRuns }: SignalOptions) {
-      this.open = async () => void (await loadRuns?.())
+    constructor({ loadRuns, link }: SignalOptions) {
+      this.#room = 'key' in link ? link.key : ''
+      this.open = async () => {
+        await loadRuns?.()
+        await world.entered(this.#room)
+      }
     }
     open: () => Promise<void>
     ranks = (...words: unknown[]) => world.told.push(['ranks', ...words])
@@ -70,7 +80,15 @@ vi.mock('../../../src/peer/tab/signal.ts', () => ({
     abort = (...words: unknown[]) => world.told.push(['abort', ...words])
     start = (_settings: unknown, ...words: unknown[]) => world.told.push(['start', ...words])
     done = (...words: unknown[]) => world.told.push(['done', ...words])
-    bye = () => world.told.push(['bye'])
+    bye = () => {
+      world.told.push(['bye'])
+      world.leftRooms.push(this.#room)
+    }
+    update = () => undefined
+    removeAndTell = async (...words: unknown[]) => {
+      world.told.push(['removeAndTell', ...words])
+      await world.removed()
+    }
   },
 }))
 
@@ -115,7 +133,7 @@ vi.mock('../../../src/worker/page/client.ts', () => ({
       abort: async (...words) => void world.asked.push(['abort', ...words]),
       leave: async () => void world.asked.push(['leave']),
     }
-    return { api: api as ComputeApi, dead }
+    return { api: api as ComputeApi, dead, terminate: () => undefined }
   },
 }))
 
@@ -126,6 +144,9 @@ beforeEach(() => {
   world.linked = Promise.resolve()
   world.lobby = null
   world.isInside = true
+  world.entered = async () => undefined
+  world.removed = async () => undefined
+  world.leftRooms = []
   world.hear = () => undefined
   vi.stubGlobal('location', { href: 'http://test/' })
   vi.stubGlobal('document', { hidden: false })
@@ -137,7 +158,7 @@ afterAll(() => {
   vi.resetModules()
 })
 
-const newMember = (onEvent?: (event: RunEvent) => void) =>
+const newMember = (onEvent?: (event: RunEvent) => void, options: Partial<RoomMemberOptions> = {}) =>
   new RoomMember({
     experiments,
     startWorker: () => null as never,
@@ -149,6 +170,7 @@ const newMember = (onEvent?: (event: RunEvent) => void) =>
     onRegrouped: (assignment) => regrouped.push(assignment),
     onEnd: (end) => ends.push(end),
     onReason: (error) => reasons.push(error),
+    ...options,
   })
 
 const key = '9'.repeat(16)
@@ -198,6 +220,85 @@ async function die(): Promise<void> {
   world.die(new TabringError('worker.dead', 'crashed'))
   await new Promise(setImmediate)
 }
+
+describe('a tab that moves to another room', () => {
+  const [from, to] = [newRoomLink(), newRoomLink()]
+  const lobby = { maker: '0', members: [], epoch: 0 }
+  const lobbies: unknown[] = []
+
+  /** In the room `from`, as its host. */
+  async function inRoom(onRefused?: (error: Error) => void): Promise<RoomMember> {
+    lobbies.length = 0
+    const onLobby = (told: unknown) => lobbies.push(told)
+    const member = newMember(undefined, { link: from, onLobby, onRefused })
+    await member.join({} as AdapterFacts)
+    world.lobby = lobby
+    return member
+  }
+
+  it('leaves the old one once the server has removed whom the host removes', async () => {
+    const member = await inRoom()
+    await member.moveWithout(['7', '8'], to)
+    expect(world.told).toEqual([['removeAndTell', ['7', '8'], { key: to.key }], ['bye']])
+    expect(world.leftRooms).toEqual([from.key])
+  })
+
+  it('is back in the old one where the removal fails', async () => {
+    world.removed = async () => {
+      throw new SignalError('not-the-host', 'another tab is the host.')
+    }
+    const member = await inRoom()
+    await expect(member.moveWithout(['7'], to)).rejects.toMatchObject({ refusal: 'not-the-host' })
+    expect(world.leftRooms).toEqual([to.key])
+    expect(lobbies).toEqual([lobby])
+    member.close()
+    expect(world.leftRooms).toEqual([to.key, from.key])
+  })
+
+  it('stays in the old one where the new one does not let it in', async () => {
+    world.entered = async (room) => {
+      if (room === to.key) throw new SignalError('declined', 'the host declined.')
+    }
+    const member = await inRoom()
+    await expect(member.follow(to)).rejects.toMatchObject({ refusal: 'declined' })
+    expect(world.leftRooms).toEqual([to.key])
+    expect(lobbies).toEqual([lobby])
+  })
+
+  it('tries again where too many wait at the new one, and says so', async () => {
+    vi.useFakeTimers()
+    let triesLeft = 3
+    world.entered = async (room) => {
+      if (room === to.key && --triesLeft > 0) throw new SignalError('too-many', '20 others wait.')
+    }
+    const refused: string[] = []
+    const member = await inRoom(({ message }) => refused.push(message))
+    const moved = member.follow(to)
+    await vi.runAllTimersAsync()
+    await moved
+    expect(refused).toHaveLength(2)
+    expect(world.leftRooms.at(-1)).toBe(from.key)
+    vi.useRealTimers()
+  })
+
+  it('leaves both where it is closed meanwhile', async () => {
+    let refuse: (error: Error) => void = () => undefined
+    world.entered = (room) =>
+      room === from.key
+        ? Promise.resolve()
+        : new Promise((_, reject) => {
+            refuse = reject
+          })
+    const member = await inRoom()
+    const moving = member.follow(to)
+    await Promise.resolve()
+    member.close()
+    refuse(new PeerError('signal.lost', 'left early'))
+    await expect(moving).rejects.toThrow('left early')
+    expect(world.leftRooms).toContain(from.key)
+    expect(world.leftRooms).toContain(to.key)
+  })
+})
 
 it('start works after one that was refused for its settings', () => {
   const member = newMember()
@@ -466,6 +567,9 @@ it('says again that it is done where its connection was away when it said so, un
   expect(ends).toMatchObject([{ ok: true }])
   world.told = []
   world.isInside = true
+  world.entered = async () => undefined
+  world.removed = async () => undefined
+  world.leftRooms = []
   world.hear('back', { isSame: true })
   expect(world.told).toEqual([['done', 1]])
   world.hear('assign', { ...assignment(5, 2), run: 5, key: other })
