@@ -65,8 +65,10 @@ class Sums {
     process.stdout.write(`${this.#name}: ${text}\n`)
   }
 
-  progress(): void {
+  /** On a terminal the seed under way is shown: one that hangs can be named. */
+  progress(seed: number): void {
     const now = performance.now()
+    if (process.stderr.isTTY) process.stderr.write(`\r${this.#name}: seed ${seed} \r`)
     if (now - this.#told < progressMs) return
     this.#told = now
     process.stderr.write(`fuzz: ${this.#line}\n`)
@@ -105,6 +107,7 @@ async function attack(
       // A Ctrl-C, and what was thrown where nobody catches it, come between two tasks.
       await setImmediate()
       signal.throwIfAborted()
+      sums.progress(seed)
       try {
         sums.add((await checkTarget(target, seed)).counts)
       } catch (thrown) {
@@ -112,7 +115,6 @@ async function attack(
       }
       if (signal.aborted && !(signal.reason instanceof Interrupt))
         sums.fail(`uncaught in seed ${seed}: npm run fuzz -- ${target.name} --seed ${seed}`)
-      sums.progress()
     }
   } finally {
     sums.print()

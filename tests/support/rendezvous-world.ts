@@ -43,6 +43,7 @@ export class RendezvousWorld {
   readonly server: Rendezvous
   /** Each connection has its own, unless told otherwise. */
   addressOf = (id: string): string => id
+  readonly #roomKey: string | undefined
   /** Every message passes as JSON text, as it does on a socket. */
   constructor(
     custom: Partial<Record<keyof typeof limits, number>> = {},
@@ -60,6 +61,7 @@ export class RendezvousWorld {
       asks?: boolean
     } = {},
   ) {
+    this.#roomKey = roomKey
     this.server = new Rendezvous(
       this.env,
       {
@@ -109,7 +111,9 @@ export class RendezvousWorld {
   /** Enters as a guest where `info` is null. */
   create(id: string, room = roomA, info: MemberInfo | null = infoOf(id), token?: string): void {
     this.open(id)
-    this.say(id, { type: 'create', version: protocolVersion, room, authKey, info, token })
+    const { nonce } = this.last(id, 'challenge')
+    const keyProof = this.#roomKey && keyProofOf(this.#roomKey, room, nonce)
+    this.say(id, { type: 'create', version: protocolVersion, room, authKey, info, token, keyProof })
   }
   join(
     id: string,

@@ -52,6 +52,7 @@ class Attack {
   readonly #world: RendezvousWorld
   readonly #marker: string
   readonly #largest: number
+  readonly #hasRoomKey: boolean
   /** Those that are connected. */
   readonly #attackers = new Map<string, Attacker>()
   #opened = 0
@@ -64,7 +65,9 @@ class Attack {
     this.#marker = `fuzz-${seed}`
     const own = this.#draw.isOneIn(2) ? smallLimits : {}
     this.#largest = own.messageBytes ?? limits.messageBytes
+    this.#hasRoomKey = this.#draw.isOneIn(4)
     this.#world = new RendezvousWorld(own, {
+      ...(this.#hasRoomKey && { roomKey: 'known to the honest alone' }),
       hasRelay: this.#draw.isOneIn(2),
       asks: this.#draw.isOneIn(4),
     })
@@ -97,7 +100,11 @@ class Attack {
     // What attackers have put into the store of B stays as long as the room.
     const { storeBytes: _, ...beside } = this.#memory()
 
-    for (let steps = draw.whole(40, 120); steps > 0; steps--) await this.#step()
+    for (let steps = draw.whole(40, 120); steps > 0; steps--) {
+      await this.#step()
+      if (this.#hasRoomKey && world.server.status.rooms > 2)
+        this.#violate('an attacker without the room key has made a room')
+    }
     await world.env.advance(20)
     this.#checkHost()
 
