@@ -26,6 +26,7 @@ import { Looks } from '../watch/looks.ts'
 import type { Phase, RankName, RunRecord, TrainerResult } from '../watch/run-events.ts'
 import { isLogged, RunLog, type RunLogFile } from '../watch/run-log.ts'
 import { shareGiven } from './given-data.ts'
+import { isNan } from './lost-steps.ts'
 import { meet } from './meet.ts'
 import { exchangeLimitMs, Patience } from './phase-timeouts.ts'
 import type { RankSetup, RankSetupOptions } from './rank-setup.ts'
@@ -35,7 +36,7 @@ import { RunLinks } from './run-links.ts'
 import { setUpRank } from './set-up-rank.ts'
 import { settleRecord } from './settle-record.ts'
 import { PutOut } from './strikes.ts'
-import { isNan, type LoopOptions, TrainingLoop } from './training-loop.ts'
+import { type LoopOptions, TrainingLoop } from './training-loop.ts'
 import type { WarmedUp } from './warm-up.ts'
 
 /** In the log that is saved with a run: hashes, deals, members of groups, some 100 kB each. */
@@ -118,7 +119,7 @@ export class Trainer {
   constructor(given: TrainerOptions) {
     const onEvent: TrainerOptions['onEvent'] = (event) => {
       if (isLogged(event)) this.#log.add(event)
-      if (event.event === 'leftOut') this.#loop.leavesOut(event.notFinite)
+      if (event.event === 'leftOut') this.#loop.lost.leavesOut(event.notFinite)
       given.onEvent(event)
     }
     const options = { ...given, onEvent }
@@ -313,7 +314,7 @@ export class Trainer {
     if (isFirst) onEvent({ event: 'phase', phase: 'load', rank })
     if (!this.#hasMet) {
       const hasOtherRanks = this.#hasOtherRanks
-      const { suspect: own } = this.#loop
+      const { suspect: own } = this.#loop.lost
       const brought = { suspect: own, losses: 0, hasGiven: this.#given !== null, hasOtherRanks }
       const { suspect, step, differed, ...settled } = await meet(
         group,
@@ -324,7 +325,7 @@ export class Trainer {
       )
       this.#hasMet = true
       this.#hasOtherRanks = settled.hasOtherRanks
-      this.#loop.suspect = suspect
+      this.#loop.lost.suspect = suspect
       if (isFirst) onEvent({ event: 'regrouped', step, worldSize, rank })
       if (differed) onEvent({ event: 'unlike', step, ...differed, rank })
     }
@@ -366,25 +367,24 @@ export class Trainer {
     const place = { group: this.#group, runtime: this.#runtime }
     if (isNan(error) && !place.group.error) {
       // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
-      const { blamed, suspect, leftOutAt } = this.#loop
-      if ((this.#loop.hasLooked && !blamed) || config.strategy === 'alone') throw error
-      // A gradient that is not finite shows in the loss of the next step, so the step before is looked at too.
-      this.#kept.backTo(Math.max(blamed ? blamed.step - 1 : suspect - 2, leftOutAt))
+      const { goesBackTo } = this.#loop.lost
+      if (goesBackTo === undefined || config.strategy === 'alone') throw error
+      this.#kept.backTo(goesBackTo)
       // One that has joined since may lack what the others have kept.
       if (isElastic && place.group.size > 1) this.#hasMet = false
     } else {
       if (config.exact) await this.#keepNow()
       this.#loop.progress = undefined
-      const { suspect, stepMs } = this.#loop
+      const { stepMs, lost } = this.#loop
       const next = await this.#recovery.after(error, place, this.#kept, () => ({
-        suspect,
+        suspect: lost.suspect,
         stepMs,
         hasGiven: this.#given !== null,
         hasOtherRanks: this.#hasOtherRanks,
       }))
       this.#runtime = next.runtime
       this.#hasOtherRanks = next.hasOtherRanks
-      this.#loop.suspect = next.suspect
+      lost.suspect = next.suspect
       this.#hasMet = true
       const { giver, group } = next
       if (isElastic && group !== place.group) {

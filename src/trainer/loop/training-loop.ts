@@ -9,8 +9,6 @@ import {
 import { gradientWeight } from '../../graph/trace/trace.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
-import { TabringError } from '../../util/errors.ts'
-import { formatRanks } from '../../util/format-ranks.ts'
 import { type Evaluation, metricOf } from '../evaluate/evaluate.ts'
 import type { ShareBatch, ShareBatches } from '../evaluate/share-batches.ts'
 import type { Progress } from '../saves/kept-state.ts'
@@ -22,12 +20,11 @@ import { LiveSamples } from '../watch/live-samples.ts'
 import type { Looks } from '../watch/looks.ts'
 import type { RunEvent, StepParts } from '../watch/run-events.ts'
 import { StepTimeline } from '../watch/step-timeline.ts'
-import { failTogether, type LostStep, settleFindings } from './anomalies.ts'
+import { LostSteps } from './lost-steps.ts'
 import { Pace } from './pace.ts'
 import { Pause } from './pause.ts'
 import type { Patience } from './phase-timeouts.ts'
 import { Regrouping } from './recovery.ts'
-import { mostStrikes, PutOut, Strikes } from './strikes.ts'
 import { randomScalarsFor } from './training-step.ts'
 
 /** With one rank, steps that may be under way on the device while the next batch is made. */
@@ -97,11 +94,10 @@ export interface LoopEnd extends Progress {
 /**
  * The steps of a run, with all that happens between two of them: evaluation, kept states, checkpoints, comparing replicas, looks, pauses.
  *
- * It lasts over attempts: a step that is done again is reported once, and one whose loss was not finite is looked at, and may be left out.
+ * It lasts over attempts: a step that is done again is reported once.
  */
 export class TrainingLoop {
-  /** The step whose loss was not finite, until its cause has been looked for; ranks settle it among them. */
-  suspect = 0
+  readonly lost: LostSteps
   readonly timeline = new StepTimeline()
   readonly pause = new Pause()
   /** Spent in pauses. */
@@ -115,15 +111,6 @@ export class TrainingLoop {
   /** Of the newest steps, a mean; 0 before the first. */
   stepMs = 0
   isPaused = false
-  /** The step that was looked at, op by op; 0 for none. */
-  #lookedAt = 0
-  /** Ranks that gave gradients to a step's sums that are not finite: the step is to be left out when the run comes to it again. */
-  blamed: (LostStep & { readonly step: number }) | undefined
-  /** The last step that was left out on all ranks, 0 for none. The run never goes back before it. */
-  leftOutAt = 0
-  readonly #strikes = new Strikes()
-  /** Ranks whose gradients were not finite in the step under way, and did not count. */
-  readonly #notFinite = new Set<number>()
   /** The last step that was told of. */
   #told = 0
   #evaluated = 0
@@ -138,22 +125,13 @@ export class TrainingLoop {
     this.#options = options
     this.#looks = looks
     this.#saves = saves
+    this.lost = new LostSteps(options)
     this.#pace = new Pace(options.config.maxStepsPerSec ?? 0)
-  }
-
-  /** Whether the step in question has been looked at already. */
-  get hasLooked(): boolean {
-    return this.#lookedAt === this.suspect
   }
 
   /** Whether this rank has taken no step yet. */
   get hasToldNothing(): boolean {
     return this.#told === 0
-  }
-
-  /** In the step under way the gradients of these ranks are not finite, and do not count. */
-  leavesOut(ranks: readonly number[]): void {
-    for (const rank of ranks) this.#notFinite.add(rank)
   }
 
   /** Waits until no step of an attempt that has failed is on the device. */
@@ -185,7 +163,7 @@ export class TrainingLoop {
     let trainValue = Number.NaN
     let lastEnded = 0
     let isLost = false
-    const { timeline } = this
+    const { timeline, lost } = this
     const { deviceBytes } = attempt
     const firstStep = first.step
     this.#looks.step = firstStep
@@ -220,12 +198,7 @@ export class TrainingLoop {
         onEvent({ event: 'phase', phase: 'evaluate', rank })
         patience.forSetup()
         const evaluated = await evaluation.run()
-        // The last step's gradients show in no later loss. Where the samples themselves are to blame a look finds nothing in this step.
-        const isOfAll = replicas === group && isLast
-        if (isOfAll && !Number.isFinite(evaluated.loss) && this.#lookedAt !== number + 1) {
-          this.suspect = number + 1
-          throw lossNotFinite(number, evaluated.loss, false)
-        }
+        if (replicas === group && isLast) this.lost.checkLast(number, evaluated.loss)
         heldOutLoss = evaluated.loss
         value = evaluated.value
         isBest = isBetter(metric, value, best)
@@ -274,18 +247,14 @@ export class TrainingLoop {
         [gradientWeight]: weightOf(batch, replicas, group),
         ...randomScalarsFor(step, number - 1, firstRow),
       }
-      const isSuspect = number === this.suspect || number + 1 === this.suspect
       // With `exact` the samples are to blame, and not the rank that has them: a step left out would depend on the number of ranks.
       const leavesOut = replicas === group && config.parallel === 'dp' && !config.exact
-      if (isSuspect || this.blamed) {
+      if (lost.mayLose(number)) {
         await this.#drain()
-        const lost =
-          this.blamed?.step === number
-            ? this.blamed
-            : isSuspect && (await this.#look(attempt, number, batch, scalars, leavesOut))
-        if (lost) {
-          this.blamed = undefined
-          await this.#leaveOut(attempt, number, lost)
+        const look = async () => (count > 0 ? attempt.look(inputs, scalars) : undefined)
+        const found = await lost.find(group, number, leavesOut, look)
+        if (found) {
+          await lost.leaveOut(group, number, found)
           this.progress = { step: number, samples, loss, value, best }
           await follow(number, { ...wishesIn(0), isForKeep: true })
           continue
@@ -321,9 +290,9 @@ export class TrainingLoop {
         loss = values.loss[0]
         if (!Number.isFinite(loss)) {
           // Of steps under way at once the first is the one in question.
-          if (!isLost) this.suspect = number
+          if (!isLost) lost.suspect = number
           isLost = true
-          throw lossNotFinite(number, loss, this.#lookedAt === number && replicas.size > 1)
+          throw lost.errorOf(number, loss, replicas.size > 1)
         }
         trainValue = metricOf(task, loss, values.metric?.[0])
         const { parts, beganMs, endedMs, stateHash } = runTimesOf(values)
@@ -333,7 +302,7 @@ export class TrainingLoop {
         tellStep(times, beganMs, stateHash)
         this.progress = { step: number, samples: samplesSoFar, loss, value, best }
       }
-      const watched = isSuspect && leavesOut ? step.prepared.trace.exchange : undefined
+      const watched = lost.isSuspect(number) && leavesOut ? step.prepared.trace.exchange : undefined
       if (watched) watched.sentFinite = true
       const asked = this.#agree(attempt)
       // A replica of its own whose rank has no samples in an epoch's last step stays as it is.
@@ -343,9 +312,9 @@ export class TrainingLoop {
       // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
       underWay.at(-1)?.catch(() => undefined)
       const taken = this.#drain(isSampled ? 0 : limit - 1)
-      if (watched) await this.#blame(attempt, number, watched, taken)
+      if (watched) await lost.blame(group, number, watched, taken)
       await taken
-      if (this.#notFinite.size > 0) this.#putOut(group, number)
+      lost.stepped(group, number)
       await live.share(number)
       const wish = await asked()
       const isLookedAt = gaps.isWaiting && number < totalSteps
@@ -370,67 +339,6 @@ export class TrainingLoop {
       }
     }
     return { loss, step: totalSteps, samples, value, best, heldOutLoss, trainValue }
-  }
-
-  /** Looks at the ops on this rank's samples, as all ranks do. errors: those of `settleFindings`. */
-  async #look(
-    { group, look }: Attempt,
-    step: number,
-    { count, inputs }: ShareBatch,
-    scalars: Readonly<Record<string, number>>,
-    leavesOut: boolean,
-  ): Promise<LostStep | undefined> {
-    this.#lookedAt = this.suspect
-    const found = count > 0 ? await look(inputs, scalars) : undefined
-    return settleFindings(group, step, found, leavesOut)
-  }
-
-  /**
-   * Finds ranks that gave values to the sums of a suspect step that are not finite, although a look at their ops found none. All ranks call it;
-   * `taken`: the step. errors: `train.nan` where there are such ranks, which `blamed` then names.
-   */
-  async #blame(
-    { group }: Attempt,
-    step: number,
-    exchange: { sentFinite?: boolean | undefined },
-    taken: Promise<void>,
-  ): Promise<void> {
-    const error = await taken.then(
-      () => undefined,
-      (thrown: unknown) => thrown,
-    )
-    const isWrong = exchange.sentFinite === false
-    exchange.sentFinite = undefined
-    if (group.error || (error && !isNan(error))) return
-    const own = isWrong ? 'its gradients are not finite, and its ops do not say why' : undefined
-    const lost = await settleFindings(group, step, own, true)
-    if (!lost) return
-    this.blamed = { ...lost, step }
-    throw error ?? lossNotFinite(step, Number.NaN, false)
-  }
-
-  /** The gradients of some ranks are not finite, so all leave the step out. errors: `train.nan` after too many in a row; `PutOut`. */
-  async #leaveOut({ group }: Attempt, step: number, { ranks, text }: LostStep): Promise<void> {
-    const { onEvent, isElastic } = this.#options
-    const { rank } = group
-    this.leftOutAt = step
-    onEvent({ event: 'leftOut', ranks, notFinite: ranks, step, text, rank })
-    this.#notFinite.clear()
-    const out = this.#strikes.count(group, step, ranks)
-    if (out.length === 0) return
-    if (!isElastic) {
-      const who = `The gradients of ${formatRanks(out)} were not finite in ${mostStrikes} steps in a row.`
-      throw await failTogether(group, `step ${step}: ${text} ${who}`)
-    }
-    throw new PutOut(step, out)
-  }
-
-  /** After a step in which ranks were left out of the sums. errors: `PutOut`. */
-  #putOut(group: ProcessGroup, step: number): void {
-    const out = this.#strikes.count(group, step, [...this.#notFinite])
-    this.#notFinite.clear()
-    // A run that is not elastic would end without them.
-    if (this.#options.isElastic && out.length > 0) throw new PutOut(step, out)
   }
 
   /**
@@ -539,13 +447,3 @@ function weightOf(
 ): number {
   return replicas === group ? count / globalCount : 1
 }
-
-/** The error of a step whose values are not finite. */
-export const isNan = (error: unknown): boolean =>
-  error instanceof TabringError && error.code === 'train.nan'
-
-const lossNotFinite = (step: number, loss: number, isOfAll: boolean) =>
-  new TabringError(
-    'train.nan',
-    `step ${step}: expected a finite loss, got ${loss}. Lower the learning rate, or check the data for values that are not numbers.${isOfAll ? " No rank's samples alone lead to it: it comes from combining those of all ranks." : ''}`,
-  )
