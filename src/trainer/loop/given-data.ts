@@ -10,14 +10,15 @@ const label = 'the user-supplied data'
  * Returns what a person gave on one of the ranks, the same bytes on all of them; null unless `config.data` is `given`. All ranks call it.
  *
  * With several ranks `onProgress` is told after each piece how many bytes have gone.
- * errors: on all ranks alike: `data.missing` where nobody gave anything, `data.malformed` where two did, or more than the demo takes; the
- * group's.
+ * errors: on all ranks: `data.missing` where nobody gave anything, `data.malformed` where two did, or more than the demo takes; those of
+ * `shareBytes`.
  */
 export async function shareGiven(
   group: ProcessGroup,
   config: TrainConfig,
   { given: expected }: DemoMeta,
   own: Uint8Array | undefined,
+  limitMs?: number,
   onProgress?: (doneBytes: number, totalBytes: number) => void,
 ): Promise<Uint8Array<ArrayBuffer> | null> {
   if (config.data !== givenData || !expected) return null
@@ -43,5 +44,5 @@ export async function shareGiven(
       `data: expected ${expected.words} of at most ${expected.mostBytes} bytes, got ${size}. Supply less of it.`,
     )
   }
-  return shareBytes(group, { giver, sizeBytes: size, own, label, onProgress })
+  return shareBytes(group, { giver, sizeBytes: size, own, label, limitMs, onProgress })
 }

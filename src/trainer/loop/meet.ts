@@ -1,10 +1,8 @@
 import * as v from 'valibot'
-import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { nonGroupMember } from '../../peer/group/non-group-member.ts'
-import { leftOutError } from '../../peer/room/refusals.ts'
-import { type KeptState, type KeptStates, mostKept } from '../saves/kept-state.ts'
+import { type KeptStates, mostKept } from '../saves/kept-state.ts'
 import { packState, unpackState } from '../saves/packed-state.ts'
 import { hashOfState } from '../saves/state-hash.ts'
 import { agreeOnState, type StatesDiffered } from './agree-on-state.ts'
@@ -25,6 +23,8 @@ export interface Settled {
   readonly hasOtherRanks: boolean
   /** Of an exact run: ranks held other states of that step. */
   readonly differed?: StatesDiffered
+  /** On a rank that joins: how long each of what it takes from the others may take. units: ms. */
+  readonly limitMs?: number
 }
 
 /** What a rank brings besides the states that it has kept. */
@@ -72,20 +72,17 @@ export async function meet(
   kept.backTo(step)
   const keeper = giverAmong(hasIt)
   const lacking = hasIt.flatMap((has, rank) => (has ? [] : [rank]))
+  const isNew = held.length === 0 && keeper !== undefined
+  const limitMs = isNew ? transferLimitMs(most(({ stepMs = 0 }) => stepMs)) : undefined
   if (keeper !== undefined) {
     // Those alone may have no ring of links.
     const ranks = group.isFullyLinked ? await group.newGroup([keeper, ...lacking]) : group
     if (ranks !== nonGroupMember) {
       const giver = ranks.ranks.indexOf(keeper)
-      const limitMs =
-        held.length > 0 ? undefined : transferLimitMs(most(({ stepMs = 0 }) => stepMs))
-      const bytes = await sendState(
-        ranks,
-        giver,
-        keeper === group.rank ? kept.newest : undefined,
-        limitMs,
-        onProgress,
-      )
+      const own = keeper === group.rank ? kept.newest && packState(kept.newest) : undefined
+      const sizes = await ranks.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
+      const sizeBytes = sizes[giver]
+      const bytes = await shareBytes(ranks, { giver, sizeBytes, own, label, limitMs, onProgress })
       if (!hasIt[group.rank]) kept.add(unpackState(bytes))
     }
   }
@@ -96,45 +93,8 @@ export async function meet(
     ...(differed && { differed }),
     giver: giverAmong(told.map(({ hasGiven }) => hasGiven)),
     hasOtherRanks: told.some(({ hasOtherRanks }) => hasOtherRanks),
+    ...(limitMs !== undefined && { limitMs }),
   }
-}
-
-/**
- * Returns on all `ranks` the state that `giver` has. `limitMs`: how long it may take, of a rank that joins.
- *
- * errors: the group's; `peer.timeout`.
- */
-async function sendState(
-  ranks: CollectiveGroup,
-  giver: number,
-  state: KeptState | undefined,
-  limitMs: number | undefined,
-  onProgress: SharedBytes['onProgress'],
-): Promise<Uint8Array<ArrayBuffer>> {
-  const own = state && packState(state)
-  const sizes = await ranks.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
-  const sizeBytes = sizes[giver]
-  let doneBytes = 0
-  const sent = shareBytes(ranks, {
-    ...{ giver, sizeBytes, own, label },
-    onProgress: (done, total) => {
-      doneBytes = done
-      onProgress?.(done, total)
-    },
-  })
-  if (limitMs === undefined) return sent
-  const late = new Promise<never>((_, reject) => {
-    const cancel = ranks.env.after(limitMs, () =>
-      reject(
-        leftOutError(
-          'peer.timeout',
-          `${doneBytes} of ${sizeBytes} bytes of its state came within ${limitMs / 1000} s. Check the connection of this tab.`,
-        ),
-      ),
-    )
-    sent.then(cancel, cancel)
-  })
-  return Promise.race([sent, late])
 }
 
 /** The first rank that has something which another lacks. */

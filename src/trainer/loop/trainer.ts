@@ -312,6 +312,7 @@ export class Trainer {
     const { rank, size: worldSize } = group
     const isFirst = this.#data === undefined
     if (isFirst) onEvent({ event: 'phase', phase: 'load', rank })
+    let limitMs: number | undefined
     if (!this.#hasMet) {
       const hasOtherRanks = this.#hasOtherRanks
       const { suspect: own } = this.#loop.lost
@@ -325,11 +326,12 @@ export class Trainer {
       )
       this.#hasMet = true
       this.#hasOtherRanks = settled.hasOtherRanks
+      limitMs = settled.limitMs
       this.#loop.lost.suspect = suspect
       if (isFirst) onEvent({ event: 'regrouped', step, worldSize, rank })
       if (differed) onEvent({ event: 'unlike', step, ...differed, rank })
     }
-    if (this.#given === null) await this.#shareGiven(given)
+    if (this.#given === null) await this.#shareGiven(given, limitMs)
     this.#data ??= warm?.data ?? (await task.load({ config, given: this.#given, baseUrl }))
     if (config.resume && !this.#kept.newest) {
       const { resumeRun } = await checkpointing()
@@ -340,12 +342,12 @@ export class Trainer {
   }
 
   /** errors: those of `shareGiven`. */
-  async #shareGiven(own: Uint8Array | undefined): Promise<void> {
+  async #shareGiven(own: Uint8Array | undefined, limitMs?: number): Promise<void> {
     const { config, task, onEvent } = this.#options
     const group = this.#group
-    this.#given = await shareGiven(group, config, task.meta, own, (doneBytes, totalBytes) =>
-      onEvent({ event: 'given', doneBytes, totalBytes, rank: group.rank }),
-    )
+    const onProgress = (doneBytes: number, totalBytes: number) =>
+      onEvent({ event: 'given', doneBytes, totalBytes, rank: group.rank })
+    this.#given = await shareGiven(group, config, task.meta, own, limitMs, onProgress)
   }
 
   #tellState(doneBytes: number, totalBytes: number): void {

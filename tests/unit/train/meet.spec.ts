@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { meet } from '../../../src/trainer/loop/meet.ts'
+import { shareBytes } from '../../../src/trainer/loop/share-bytes.ts'
 import { beginning, type KeptState, KeptStates } from '../../../src/trainer/saves/kept-state.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
@@ -82,11 +83,39 @@ test('a newcomer that gets the state too slowly leaves after 4 s, where steps ar
   const late = await world.until(ends[2])
   expect(late).toMatchObject({ code: 'peer.timeout' })
   expect(String(late)).toMatch(
-    /the run continues without this tab: \d+ of \d+ bytes of its state came within 4 s\. Check the connection/,
+    /the run continues without this tab: \d+ of \d+ bytes of the kept state came within 4 s\. Check the connection/,
   )
   expect(world.now() - beganMs).toBeLessThan(4500)
   groups[2].destroy()
   expect(await world.until(ends[0])).toMatchObject({ code: 'peer.lost' })
   expect(await world.until(ends[1])).toBe(7)
+  for (const group of groups) group.destroy()
+})
+
+test('a newcomer learns how long it may wait for the data that a person gave; the others do not wait for ever', async () => {
+  const world = new VirtualEnv(1)
+  const groups = memoryMesh(world, 2, () => ({ bytesPerMs: 100, highWaterBytes: 256 * 1024 }))
+  const kept = groups.map(() => new KeptStates())
+  kept[0].add({ ...stateOf(7), model: {} } as KeptState)
+  const own = { suspect: 0, losses: 0, hasGiven: false, hasOtherRanks: false, stepMs: 300 }
+  const settled = await world.until(
+    Promise.all(groups.map((group, rank) => meet(group, kept[rank], own, false))),
+  )
+  expect(settled.map(({ limitMs }) => limitMs)).toEqual([undefined, 4000])
+  const given = new Uint8Array(2 ** 20)
+  const ends = groups.map((group, rank) =>
+    shareBytes(group, {
+      giver: 0,
+      sizeBytes: given.length,
+      own: rank === 0 ? given : undefined,
+      label: 'the data',
+      ...settled[rank],
+    }).catch((error: unknown) => error),
+  )
+  expect(String(await world.until(ends[1]))).toMatch(
+    /the run continues without this tab: 0 of 1048576 bytes of the data came within 4 s/,
+  )
+  groups[1].destroy()
+  expect(await world.until(ends[0])).toMatchObject({ code: 'peer.lost' })
   for (const group of groups) group.destroy()
 })
