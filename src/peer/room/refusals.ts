@@ -46,6 +46,8 @@ export class SignalError extends PeerError {
     text: string,
     /** The name of who removed this tab, with `removed`. */
     readonly by = '',
+    /** The type of the message that was refused; empty where that is not known. */
+    readonly about = '',
   ) {
     super('signal.refused', `signaling: ${refusal}: ${text}`)
     this.refusal = refusal

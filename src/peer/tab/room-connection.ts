@@ -297,12 +297,12 @@ export class RoomConnection {
   }
 
   private async refused(message: Extract<ServerMessage, { type: 'error' }>): Promise<void> {
-    const { code, text, by, isFatal, call } = message
+    const { code, text, by, about, isFatal, call } = message
     if (!this.isInside && this.mode === 'either') {
       if (code === 'unknown-room' && !this.hasTriedToCreate) return this.create()
       if (code === 'room-exists') return this.join() // another tab was quicker
     }
-    const error = new SignalError(code, text, by)
+    const error = new SignalError(code, text, by, about ?? '')
     if (isFatal || !this.isInside) {
       const socket = this.socket!
       this.fatal = error

@@ -89,6 +89,8 @@ export function signalUrl(page: { protocol: string; host: string }): string {
 export class SignalClient {
   /** The room as last told. */
   lobby: Lobby | null = null
+  /** Who waits to be let in, as last told. */
+  asks: Asks = []
   private readonly connection: RoomConnection
   private assignment: Assignment | null = null
   /** Signals of this epoch that came before anyone listened: a neighbour may be quicker than our own page. */
@@ -206,7 +208,7 @@ export class SignalClient {
    * Removes members between runs; each of the others gets `data`, sealed for it, as `moved`. Resolves once the server has done so; a member that
    * has already left counts as removed.
    *
-   * errors: SignalError with the server's reason; `signal.lost` where the connection ends first: it may then be done or not.
+   * errors: SignalError with the server's reason; `signal.lost` where the connection is down, or has ended for good meanwhile.
    */
   async removeAndTell(ids: readonly string[], data: JsonValue): Promise<void> {
     const { connection } = this
@@ -221,24 +223,37 @@ export class SignalClient {
         box: await secret!.seal({ from: this.id, to }, data),
       })),
     )
-    if (!connection.isInside) throw lostBeforeRemoval()
+    if (!connection.isInside) throw notRemoved()
+    const outcome = this.outcomeOfRemoval()
     for (const id of others) this.remove(id)
     connection.send({ type: 'remove', id: last, boxes })
-    await this.confirmed()
+    if ((await outcome) === 'taken') return
+    // Whether it got through shows in the room, once this client is back in it.
+    if (this.lobby?.members.some(({ id }) => ids.includes(id))) throw notRemoved()
   }
 
-  /** Resolves once the server has taken all that was sent before. errors: as `removeAndTell`. */
-  private async confirmed(): Promise<void> {
+  /**
+   * Resolves with `taken` once the server has taken all that this client says until then; with `back` where the connection ended first, and
+   * this client has seen its room again. errors: as `removeAndTell`.
+   */
+  private async outcomeOfRemoval(): Promise<'taken' | 'back'> {
     const unlisten: (() => void)[] = []
-    const failed = new Promise<never>((_, reject) => {
-      const refused = (error: PeerError) => {
-        if (error instanceof SignalError && error.refusal === 'unknown-member') return
-        reject(error)
-      }
-      unlisten.push(this.on('refused', refused), this.on('away', reject), this.on('lost', reject))
-    })
+    const listen: SignalClient['on'] = (event, listener) => {
+      const stop = this.on(event, listener)
+      unlisten.push(stop)
+      return stop
+    }
     try {
-      await Promise.race([this.roundTrip(), failed])
+      return await new Promise((resolve, reject) => {
+        listen('refused', (error) => {
+          const isAbout = error instanceof SignalError && error.about === 'remove'
+          if (isAbout && error.refusal !== 'unknown-member') reject(error)
+        })
+        listen('lost', reject)
+        listen('away', () => listen('back', () => listen('lobby', () => resolve('back'))))
+        // After what is sent in this turn.
+        queueMicrotask(() => void this.roundTrip().then(() => resolve('taken')))
+      })
     } finally {
       for (const stop of unlisten) stop()
     }
@@ -327,6 +342,7 @@ export class SignalClient {
         return
       }
       case 'asks':
+        this.asks = message.asks
         this.emit('asks', message.asks)
         return
       case 'proposed':
@@ -395,10 +411,10 @@ export class SignalClient {
   }
 }
 
-function lostBeforeRemoval(): PeerError {
+function notRemoved(): PeerError {
   return new PeerError(
     'signal.lost',
-    'signaling: the connection to the server is down, so nobody was removed. Try again once it is back.',
+    'signaling: the connection to the server ended, so nobody was removed. Try again once it is back.',
   )
 }
 

@@ -51,7 +51,7 @@ export function MemberActs({ member, snapshot, acts }: MemberActsProps) {
           title={
             isOn
               ? 'Not during a run: all tabs move to another room'
-              : 'All others move to a room with a new link; the old link leads to an empty room'
+              : 'All others move to a room with a new link; the old link leads to the room that they left'
           }
         >
           Remove and lock

@@ -99,7 +99,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       void moveTo(to, member.follow(to)).catch((thrown) =>
         dispatch({
           type: 'refused',
-          text: `The host has moved this room to a new link, but this tab is still in the old room: ${messageOf(thrown)} Ask the host for the new link.`,
+          text: `The room has moved to a new link, and this tab is still in the old room. ${troubleOf(thrown).title}. Ask the host, then open the new link.`,
         }),
       ),
     onRemoved: (error) => {
@@ -164,6 +164,8 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     more.update({ hidden })
   })
 
+  let isLocking = false
+
   /** The page in another room, once its first rank is there. */
   const moveTo = async (to: RoomLink, moved: Promise<void>) => {
     await moved
@@ -212,14 +214,18 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       for (const one of withTabs(store.snapshot, [id])) member.remove(one.id)
     },
     removeAndLock(id) {
+      if (isLocking) return
+      isLocking = true
       const to = newRoomLink()
       const ids = withTabs(store.snapshot, [id]).map((one) => one.id)
-      moveTo(to, member.moveWithout(ids, to)).catch((thrown) =>
-        dispatch({
-          type: 'refused',
-          text: `This tab is still in the old room: ${messageOf(thrown)}`,
-        }),
-      )
+      moveTo(to, member.moveWithout(ids, to))
+        .catch((thrown) => {
+          const text = `This tab is still in the old room. ${messageOf(thrown)}`
+          dispatch({ type: 'refused', text })
+        })
+        .finally(() => {
+          isLocking = false
+        })
     },
     letIn: (id, isLetIn) => member.letIn(id, isLetIn),
     handOver(id) {

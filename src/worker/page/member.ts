@@ -118,6 +118,8 @@ export class RoomMember {
   #measures: SelfMeasures | undefined
   /** This tab's life in the elastic run that it was left out of. */
   #former: MemberRun['former']
+  /** On its way to the room that the host has moved to. */
+  #isFollowing = false
   readonly #marks = new StartMarks()
 
   constructor(options: RoomMemberOptions) {
@@ -211,13 +213,10 @@ export class RoomMember {
     })
     on('moved', ({ data }) => {
       const key = keyIn(data)
-      if (key !== null) this.#options.onMoved?.({ key })
+      if (key !== null && !this.#isFollowing) this.#options.onMoved?.({ key })
     })
     on('away', (error) => this.#serverLost(error))
-    on('lost', (error) => {
-      if (error instanceof SignalError && isPutOut(error)) this.#removed(error)
-      else this.#serverLost(error)
-    })
+    on('lost', (error) => this.#lost(error))
     on('back', () => {
       tell(1, 'room', () => 'back in the room')
       this.#isServerLost = false
@@ -239,7 +238,7 @@ export class RoomMember {
    * Moves to another room, between runs, with what was trained and the same name. `announce`: what this tab does in the old room once it is in
    * the new one.
    *
-   * errors: those of `join` and of `announce`; this tab is then in the old room, as before.
+   * errors: those of `join` and of `announce`, or that the old room has begun a run; this tab is then in the old room, as before.
    */
   async move(
     link: RoomLink,
@@ -248,12 +247,26 @@ export class RoomMember {
   ): Promise<void> {
     const before = this.#requireClient()
     const [info, linkBefore, ports] = [this.#info, this.#link, this.#ports]
+    let assigned: Assignment | undefined
+    let lost: Error | undefined
+    const unlisten = [
+      // It has a part in that run, and the others wait for it.
+      before.on('assign', (assignment) => {
+        assigned = assignment
+        if (this.#client !== before) this.#client?.bye()
+      }),
+      before.on('lost', (error) => {
+        lost = error
+      }),
+    ]
     this.#endMeasures()
     this.#link = link
     this.#info = undefined
     this.#changes = info ? { name: info.name, hidden: info.hidden } : {}
+    this.#options.onAsks?.([])
     try {
       await this.#enter(this.#adapter!, mode)
+      if (assigned) throw runBegan()
       await announce(before)
     } catch (thrown) {
       if (this.#client !== before) this.#client?.bye()
@@ -268,9 +281,14 @@ export class RoomMember {
       }
       this.update(this.#changes)
       if (before.lobby) this.#options.onLobby?.(before.lobby, before.id)
-      if (!before.isInside) this.#serverLost(toError(thrown))
+      this.#options.onAsks?.(before.asks)
+      if (lost) this.#lost(lost)
+      else if (!before.isInside) this.#serverLost(toError(thrown))
       else if (info) this.#measure(before, info)
+      if (assigned) this.#assigned(assigned)
       throw thrown
+    } finally {
+      for (const stop of unlisten) stop()
     }
     this.#past = undefined
     this.#former = undefined
@@ -289,20 +307,31 @@ export class RoomMember {
    * errors: those of `move`.
    */
   async follow(link: RoomLink): Promise<void> {
-    for (let triesLeft = followTries; ; triesLeft--) {
-      try {
-        return await this.move(link, 'join')
-      } catch (thrown) {
-        const isFull = thrown instanceof SignalError && thrown.refusal === 'too-many'
-        if (!isFull || triesLeft === 0 || this.#run || this.#isClosed) throw thrown
-        this.#options.onRefused?.(thrown)
+    this.#isFollowing = true
+    try {
+      for (let triesLeft = followTries; ; triesLeft--) {
+        try {
+          return await this.move(link, 'join')
+        } catch (thrown) {
+          const isFull = thrown instanceof SignalError && thrown.refusal === 'too-many'
+          if (!isFull || triesLeft === 0) throw thrown
+          this.#options.onRefused?.(othersWait())
+          await new Promise((resolve) => setTimeout(resolve, followAgainMs))
+          if (this.#run || this.#isClosed) throw thrown
+        }
       }
-      await new Promise((resolve) => setTimeout(resolve, followAgainMs))
+    } finally {
+      this.#isFollowing = false
     }
   }
 
   async #loadRuns(): Promise<void> {
     this.#Run ??= (await loadPart('Training in a room', () => import('./member-run.ts'))).MemberRun
+  }
+
+  #lost(error: Error): void {
+    if (error instanceof SignalError && isPutOut(error)) this.#removed(error)
+    else this.#serverLost(error)
   }
 
   #serverLost(error: Error): void {
@@ -520,6 +549,14 @@ export class RoomMember {
 /** For about as long as the host has to let someone in. */
 const followTries = 120
 const followAgainMs = 5_000
+
+const othersWait = () =>
+  new PeerError(
+    'signal.refused',
+    'The room has moved to a new link, and many others wait there to be let in. This tab keeps trying.',
+  )
+
+const runBegan = () => new PeerError('signal.refused', 'room: a run began in the old room.')
 
 const keyIn = (data: unknown): string | null => {
   const { key } = Object(data)

@@ -195,6 +195,39 @@ describe('SignalClient', () => {
     ).rejects.toMatchObject({ code: 'signal.lost' })
   })
 
+  it('a removal succeeds although a member sends a box that does not open, or the connection ends after it', async () => {
+    const world = new SignalWorld()
+    const link = newRoomLink()
+    const maker = world.client(link, 'a', { reconnects: true })
+    const others = ['b', 'c', 'd'].map((name) => world.client(link, name))
+    for (const { client } of [maker, ...others]) await world.settled(client.open())
+    await world.until(() => maker.client.lobby?.members.length === 4)
+    const [gone, next] = others
+    const seen: string[] = []
+    world.tamper = (text) => {
+      const { type } = JSON.parse(text || '{}')
+      seen.push(type)
+      return type === 'pong'
+        ? JSON.stringify({ type: 'reach', from: next.client.id, box: 'A'.repeat(64) })
+        : text
+    }
+    const removing = maker.client.removeAndTell([gone.client.id], { key: 'k' })
+    let isDone = false
+    removing.then(
+      () => {
+        isDone = true
+      },
+      () => undefined,
+    )
+    await world.until(() => maker.has('refused').length > 0)
+    expect([seen.includes('moved'), isDone]).toEqual([true, false])
+    world.tamper = (text) => text
+    maker.cut()
+    await world.settled(removing)
+    expect(maker.has('back')).toHaveLength(1)
+    expect(maker.client.lobby?.members).toHaveLength(3)
+  })
+
   it('bye before the room is entered rejects open and leaves nothing behind', async () => {
     const world = new SignalWorld()
     const { client } = world.client()

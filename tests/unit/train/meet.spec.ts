@@ -109,7 +109,7 @@ test('a newcomer learns how long it may wait for the data that a person gave; th
       sizeBytes: given.length,
       own: rank === 0 ? given : undefined,
       label: 'the data',
-      ...settled[rank],
+      limitMs: settled[rank].limitMs,
     }).catch((error: unknown) => error),
   )
   expect(String(await world.until(ends[1]))).toMatch(

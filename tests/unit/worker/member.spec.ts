@@ -25,7 +25,8 @@ interface World {
   asked: unknown[][]
   prepared: Promise<void>
   linked: Promise<void>
-  hear: <K extends keyof SignalEvents>(event: K, value: SignalEvents[K]) => void
+  /** `room`: in that one alone, by its key. */
+  hear: <K extends keyof SignalEvents>(event: K, value: SignalEvents[K], room?: string) => void
   work: (event: RunEvent) => void
   /** The worker's run ends. */
   fail: (error: Error) => void
@@ -51,17 +52,22 @@ vi.mock('../../../src/peer/tab/signal.ts', () => ({
   SignalClient: class implements Partial<SignalClient> {
     on: SignalClient['on'] = (event, listener) => {
       const before = world.hear
-      world.hear = (told, value) => {
-        before(told, value)
-        if ((told as string) === event) listener(value as never)
+      let isOn = true
+      world.hear = (told, value, room) => {
+        before(told, value, room)
+        const isHere = room === undefined || room === this.#room
+        if (isOn && isHere && (told as string) === event) listener(value as never)
       }
-      return () => undefined
+      return () => {
+        isOn = false
+      }
     }
     id = '0'
     readonly #room: string
     get isInside() {
       return world.isInside
     }
+    asks = []
     get lobby() {
       return world.lobby as Lobby | null
     }
@@ -297,6 +303,38 @@ describe('a tab that moves to another room', () => {
     await expect(moving).rejects.toThrow('left early')
     expect(world.leftRooms).toContain(from.key)
     expect(world.leftRooms).toContain(to.key)
+  })
+
+  it('goes back where the old one begins a run while it waits to be let in, and takes part', async () => {
+    let refuse: (error: Error) => void = () => undefined
+    world.entered = (room) =>
+      room === from.key
+        ? Promise.resolve()
+        : new Promise((_, reject) => {
+            refuse = reject
+          })
+    const member = await inRoom()
+    const moving = member.follow(to)
+    await new Promise(setImmediate)
+    world.hear('assign', assignment(4, 2), from.key)
+    expect(world.leftRooms).toEqual([to.key])
+    refuse(new PeerError('signal.lost', 'left early'))
+    await expect(moving).rejects.toThrow('left early')
+    expect(member.rank).toBe(0)
+    world.hear('start', { epoch: 4, settings })
+    expect(world.membership?.epoch).toBe(4)
+  })
+
+  it('learns after the move back that the old one has put it out', async () => {
+    const removed: Error[] = []
+    world.removed = async () => {
+      world.hear('lost', new SignalError('removed', 'removed by Ada', 'Ada'), from.key)
+      throw new PeerError('signal.lost', 'ended')
+    }
+    const member = newMember(undefined, { link: from, onRemoved: (error) => removed.push(error) })
+    await member.join({} as AdapterFacts)
+    await expect(member.moveWithout(['7'], to)).rejects.toThrow('ended')
+    expect(removed).toMatchObject([{ refusal: 'removed', by: 'Ada' }])
   })
 })
 
