@@ -108,19 +108,24 @@ describe('a room', { timeout: 240_000 }, () => {
     await picture(maker, 'stopped')
   })
 
-  it('the maker removes a tab and locks: the others move to a new link and train, the old link leads to an empty room', async () => {
+  it('the maker removes a tab and locks: those who can move to a new link and train, the old link leads to the others', async () => {
     const pages = await openRoom(4, '?steps=6')
     const [maker, second, third, fourth] = pages
     const before = await invite(maker)
     expect(new URL(third.url()).hash).toBe(new URL(before).hash)
     // No new connection of this tab reaches the server.
     await fourth.evaluate(() => {
-      const { WebSocket } = window
-      window.WebSocket = class extends WebSocket {
+      class NoConnection {
+        readonly readyState = 3
+        onclose: ((event: { code: number; reason: string }) => void) | null = null
         constructor() {
-          super('ws://127.0.0.1:1')
+          setTimeout(() => this.onclose?.({ code: 1006, reason: '' }))
+        }
+        close(): void {
+          // There is nothing to close.
         }
       }
+      window.WebSocket = NoConnection as unknown as typeof WebSocket
     })
     await actOn(maker, 2, 'Remove and lock')
     await third.locator('.notice[data-kind="removed"]').waitFor()
