@@ -233,8 +233,8 @@ export class SignalClient {
   }
 
   /**
-   * Resolves with `taken` once the server has taken all that this client says until then; with `back` where the connection ended first, and
-   * this client has seen its room again. errors: as `removeAndTell`.
+   * Resolves with `taken` once the server has handled all that is sent in this turn, with `back` where the connection ended first and this client
+   * is in its room again. errors: as `removeAndTell`.
    */
   private async outcomeOfRemoval(): Promise<'taken' | 'back'> {
     const unlisten: (() => void)[] = []
