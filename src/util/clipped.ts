@@ -4,3 +4,17 @@ export const clipped = (text: string, most = 80): string =>
 
 /** What an error is about, as its caller calls it: a file or a function. */
 export const clippedName = (name: string): string => clipped(name, 200)
+
+/** What another rank says of its error. */
+export const clippedMessage = (message: string): string => clipped(message, 2000)
+
+/** Texts that are not the same, as an error quotes them: of long ones the part around the first place where they differ. */
+export function clippedToDifference(texts: readonly string[], most = 80): string[] {
+  const [first = ''] = texts
+  let at = 0
+  while (at < first.length && texts.every((text) => text[at] === first[at])) at++
+  return texts.map((text) => {
+    const begin = Math.min(at - most / 2, text.length - most)
+    return clipped(begin > 0 ? `…${text.slice(begin + 1)}` : text, most)
+  })
+}

@@ -1,12 +1,14 @@
+import { clippedToDifference } from './clipped.ts'
 import { formatRanks } from './format-ranks.ts'
 
-/** Which ranks say what: `this on rank 1, that on ranks 0 and 2`. */
+/** Which ranks say what: `this on rank 1, that on ranks 0 and 2`; of long texts, the part where they differ. */
 function formatBySaying(sayings: readonly string[], ranks: readonly number[]): string {
   const ranksOf = new Map<string, number[]>()
   sayings.forEach((saying, i) => {
     ranksOf.set(saying, [...(ranksOf.get(saying) ?? []), ranks[i]])
   })
-  return [...ranksOf].map(([saying, own]) => `${saying} on ${formatRanks(own)}`).join(', ')
+  const shown = clippedToDifference([...ranksOf.keys()])
+  return [...ranksOf.values()].map((own, i) => `${shown[i]} on ${formatRanks(own)}`).join(', ')
 }
 
 /** The first place where the lists of ranks differ, with what each says there; undefined where all are equal. `ranks`: default from 0 up. */
