@@ -3,6 +3,7 @@ import type { StoredTensor } from '../../graph/trace/stored-tensor.ts'
 import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
+import { clippedMessage } from '../../util/clipped.ts'
 import { PeerError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
 import { isRecord, isText, isTexts } from '../../util/kind-of.ts'
@@ -46,7 +47,7 @@ export async function checkReplicas(
   const all = await gatherJson('DistributedDataParallel', group, own, isTold, options)
   if (failure) throw failure
   const failed = all.flatMap(({ failure: text }, rank) =>
-    text === undefined ? [] : [`rank ${group.ranks[rank]}: ${text}`],
+    text === undefined ? [] : [`rank ${group.ranks[rank]}: ${clippedMessage(text)}`],
   )
   if (failed.length > 0) {
     throw new PeerError(

@@ -27,14 +27,16 @@ import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
 import { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { GroupMeetings, meetIn } from '../../peer/group/group-meetings.ts'
+import { clippedMessage } from '../../util/clipped.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
-import { isText, isTexts, kindOf, quoted } from '../../util/kind-of.ts'
+import { isText, isTexts, kindOf } from '../../util/kind-of.ts'
 import { keys, setupKeys } from '../hooks/collective-keys.ts'
 import { GradBucket } from '../hooks/grad-bucket.ts'
 import type { RobustAggregation } from '../hooks/robust-aggregation.ts'
 import { firstBucketBytesFor, mostFirstBytes } from './bucket-size.ts'
+import { layoutIn, layoutText, meetingsText } from './told-layout.ts'
 
 /** A communication hook with its state. */
 export type BoundHook = (bucket: GradBucket) => Float32Array | Promise<Float32Array>
@@ -369,25 +371,27 @@ export class RingExchange implements GradientExchange {
     samples,
     fixed,
   }: StepLayout): Promise<readonly number[]> {
+    const { ranks } = this.#group
     const among = meetings.map((number) =>
-      number === 0 ? this.#group.ranks : this.#smaller.groups[number - 1].ranks,
+      number === 0 ? ranks : this.#smaller.groups[number - 1].ranks,
     )
     const weighed =
       samples === undefined ? 'equal gradient weights' : 'gradient weights by counted samples'
     const own = [
-      JSON.stringify([unused, among, samples ?? 0, fixed]),
-      `${meetings.length} mid-step collectives`,
+      layoutText({ unused, meetings: among, samples: samples ?? 0, fixed }),
+      meetingsText(meetings.length),
       weighed,
       ...buckets,
     ]
-    const told = await this.#tellWhileCompiling(own)
-    const parsed = told.map(([first]): [string[], number[][], number, string[]] =>
-      JSON.parse(first),
+    const told = await this.#tellWhileCompiling(
+      own,
+      (texts) => layoutIn(texts, ranks) !== undefined,
     )
-    const unusedOf = parsed.map(([names]) => names)
+    const parsed = told.map((texts) => layoutIn(texts, ranks)!)
+    const unusedOf = parsed.map((one) => one.unused)
     if (!this.findsUnused && unusedOf.some((names) => names.length > 0)) throw unusedError(unusedOf)
     const optimizers = firstDifference(
-      parsed.map(([, , , own]) => own),
+      parsed.map((one) => one.fixed),
       'no further group',
     )
     if (optimizers) {
@@ -402,10 +406,10 @@ export class RingExchange implements GradientExchange {
     )
     if (!difference) {
       checkMeetings(
-        parsed.map(([, ranks]) => ranks),
-        this.#group.ranks,
+        parsed.map((one) => one.meetings),
+        ranks,
       )
-      return parsed.map(([, , counted]) => counted)
+      return parsed.map((one) => one.samples)
     }
     throw new PeerError(
       'peer.mismatch',
@@ -415,28 +419,31 @@ export class RingExchange implements GradientExchange {
 
   async settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]> {
     const places = own.map((parameter) => String(this.parameters.indexOf(parameter)))
-    const all = (await this.#tellWhileCompiling(places)).flat()
-    return [...new Set(all)].map((place) => {
-      const parameter = this.parameters[Number(place)]
-      if (parameter) return parameter
-      throw new PeerError(
-        'peer.mismatch',
-        `compile: a rank uses parameter ${quoted(place)} of a module that has ${this.parameters.length}. Compile the same function on all ranks.`,
-      )
-    })
+    const every = new Set(this.parameters.map((_, place) => String(place)))
+    const all = await this.#tellWhileCompiling(places, (texts) =>
+      texts.every((one) => every.has(one)),
+    )
+    return [...new Set(all.flat())].map((place) => this.parameters[Number(place)])
   }
 
   async tellFailure(error: unknown): Promise<void> {
     if (this.size === 1 || isToldToAll(error)) return
-    await endedOrSoon(this.#tellWhileCompiling(failureOf(error)), this.#group.env)
+    await endedOrSoon(
+      this.#tellWhileCompiling(failureOf(error), () => true),
+      this.#group.env,
+    )
   }
 
-  /** What each rank tells of the step that it compiles, in rank order. errors: those of `listsOf`. */
-  async #tellWhileCompiling(own: Told): Promise<readonly (readonly string[])[]> {
+  /** What each rank tells of the step that it compiles, in rank order. `areRight`: whether a rank may say that. errors: those of `listsOf`; the group's. */
+  async #tellWhileCompiling(
+    own: Told,
+    areRight: (texts: readonly string[]) => boolean,
+  ): Promise<readonly (readonly string[])[]> {
+    const isRight = (told: unknown): told is Told =>
+      isToldTexts(told) && ('failure' in told || areRight(told))
     const [key] = setupKeys(this.#group, 2)
     await this.ready
-    const all =
-      this.size > 1 ? await gatherJson('compile', this.#group, own, isToldTexts, key) : [own]
+    const all = this.size > 1 ? await gatherJson('compile', this.#group, own, isRight, key) : [own]
     return listsOf(this.#group.ranks, all)
   }
 
@@ -480,6 +487,6 @@ function unusedError(unusedOf: readonly (readonly string[])[]): TabringError {
   })
   return new TabringError(
     'graph.misuse',
-    `DistributedDataParallel: every parameter that requires a gradient must get one, but there is none for ${told.join(', ')}. Use them in the loss, freeze them with requiresGrad_(false), or wrap the model with findUnusedParameters: true.`,
+    `DistributedDataParallel: every parameter that requires a gradient must get one, but there is none for ${clippedMessage(told.join(', '))}. Use them in the loss, freeze them with requiresGrad_(false), or wrap the model with findUnusedParameters: true.`,
   )
 }

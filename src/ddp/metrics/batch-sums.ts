@@ -1,5 +1,6 @@
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
+import { clippedMessage } from '../../util/clipped.ts'
 import { isToldError, type ToldError } from '../../util/error-codes.ts'
 import { DataError, messageOf, TabringError } from '../../util/errors.ts'
 import { isRecord, isText } from '../../util/kind-of.ts'
@@ -61,7 +62,7 @@ export async function addOverRanks(
   const batches = all.flatMap((told, rank) => {
     if ('batches' in told) return told.batches
     if (rank === group.rank) throw failure
-    throw new DataError(told.code, `rank ${rank}: ${told.message}`)
+    throw new DataError(told.code, `rank ${rank}: ${clippedMessage(told.message)}`)
   })
   return added(
     batches.map((sums) =>

@@ -1,3 +1,4 @@
+import { clippedMessage } from '../../util/clipped.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
 import { messageOf, PeerError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
@@ -14,7 +15,6 @@ const isTold =
     Array.isArray(told) ? told.every(isOne) : isRecord(told) && isText(told.failure)
 export const isToldTexts = isTold(isText)
 
-const mostToldChars = 2000
 /** How long a rank whose step cannot be compiled waits for the others to hear of it: it may end with that error. units: ms. */
 const failureWaitMs = 2_000
 
@@ -26,7 +26,7 @@ export const isToldToAll = (error: unknown): boolean =>
   typeof error === 'object' && error !== null && toldToAll.has(error)
 
 export const failureOf = (error: unknown): { readonly failure: string } => ({
-  failure: messageOf(error).slice(0, mostToldChars),
+  failure: clippedMessage(messageOf(error)),
 })
 
 const mismatch = (text: string): PeerError => {
@@ -41,7 +41,7 @@ export function listsOf<T>(
   all: readonly Told<T>[],
 ): readonly (readonly T[])[] {
   const failed = all.flatMap((told, i) =>
-    'failure' in told ? [`rank ${ranks[i]}: ${told.failure}`] : [],
+    'failure' in told ? [`rank ${ranks[i]}: ${clippedMessage(told.failure)}`] : [],
   )
   if (failed.length > 0) throw mismatch(`the step did not compile on ${failed.join('; on ')}`)
   return all.flatMap((told) => ('failure' in told ? [] : [told]))
