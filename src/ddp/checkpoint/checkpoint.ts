@@ -6,6 +6,7 @@ import { memberGroup } from '../../distributed/group/group-of.ts'
 import { getRngState } from '../../nn/init.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
+import { clippedMessage } from '../../util/clipped.ts'
 import { isToldError, type ToldError } from '../../util/error-codes.ts'
 import { DataError, messageOf, TabringError } from '../../util/errors.ts'
 import { isRecord, isText } from '../../util/kind-of.ts'
@@ -47,6 +48,10 @@ export interface LoadCheckpointOptions extends CheckpointOptions, UnpackOptions 
 const privateName = 'default'
 /** Rank 0 may take so long over a file before the others give up. */
 const fileDeadlineMs = 600_000
+/** A file travels in pieces of this size, so that nobody makes room for what does not come. units: bytes. */
+const pieceBytes = 2 ** 26
+/** No file is larger. units: bytes. */
+const mostFileBytes = 2 ** 32
 
 /**
  * Saves `state` and the random state as a new .safetensors file in a folder, and returns the name of the file once it is written. `state` holds
@@ -125,39 +130,54 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
 
 const alone = { rank: 0, size: 1 }
 
-/** Returns on all ranks what rank `reader` reads. errors: that rank's, on all ranks; the group's. */
+/** Returns on all ranks what rank `reader` reads. errors: that rank's, on all ranks; `peer.protocol` for what is no size; the group's. */
 export async function readTogether(
   group: CollectiveGroup | undefined,
   read: () => Promise<Uint8Array<ArrayBuffer> | undefined>,
   reader = 0,
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
   let own: Uint8Array<ArrayBuffer> | undefined
-  const sizes = await together(group, async () => {
-    if (!group || group.rank === reader) own = await read()
-    return String(own?.length ?? '')
-  })
+  const sizes = await together(
+    group,
+    async () => {
+      if (!group || group.rank === reader) own = await read()
+      return String(own?.length ?? '')
+    },
+    isSize,
+  )
   const size = sizes[group && group.size > 1 ? reader : 0]
   if (size === '') return undefined
   if (!group || group.size === 1) return own
-  const bytes = Number(size)
-  // Whole words travel, as the bits that they are.
-  const padded = new Uint8Array(Math.ceil(bytes / 4) * 4)
-  if (own) padded.set(own)
-  await group.broadcast(new Float32Array(padded.buffer), reader, {
-    label: 'the checkpoint',
-    deadlineMs: fileDeadlineMs,
-  })
-  return padded.slice(0, bytes)
+  const sizeBytes = Number(size)
+  const pieces: Uint8Array[] = []
+  for (let begin = 0; begin < sizeBytes; begin += pieceBytes) {
+    const end = Math.min(sizeBytes, begin + pieceBytes)
+    // Whole words travel, as the bits that they are.
+    const piece = new Uint8Array(Math.ceil((end - begin) / 4) * 4)
+    if (own) piece.set(own.subarray(begin, end))
+    await group.broadcast(new Float32Array(piece.buffer), reader, {
+      label: 'the checkpoint',
+      deadlineMs: fileDeadlineMs,
+    })
+    pieces.push(piece.subarray(0, end - begin))
+  }
+  const bytes = new Uint8Array(sizeBytes)
+  for (const [i, piece] of pieces.entries()) bytes.set(piece, i * pieceBytes)
+  return bytes
 }
 
+/** Whether a rank may say that of what it has read; empty for no file. */
+const isSize = (told: string): boolean => /^\d{0,10}$/.test(told) && Number(told) <= mostFileBytes
+
 /**
- * Returns what `work` gives on each rank, when it has ended on all; an error of one rank is thrown on all.
+ * Returns what `work` gives on each rank, when it has ended on all; an error of one rank is thrown on all. `isDone`: whether `work` can give that.
  *
  * errors: the first rank's that failed; the group's.
  */
 async function together(
   group: CollectiveGroup | undefined,
   work: () => Promise<string>,
+  isDone: (told: string) => boolean = () => true,
 ): Promise<string[]> {
   if (!group || group.size === 1) return [await ended(work)]
   let failure: TabringError | undefined
@@ -169,11 +189,13 @@ async function together(
     },
   )
   const options = { deadlineMs: fileDeadlineMs }
-  const all = await gatherJson('the checkpoint', group, own, isOutcome, options)
+  const isTold = (told: unknown): told is Outcome =>
+    isToldError(told) || (isRecord(told) && isText(told.done) && isDone(told.done))
+  const all = await gatherJson('the checkpoint', group, own, isTold, options)
   return all.map((other, rank) => {
     if ('done' in other) return other.done
     if (rank === group.rank) throw failure
-    throw new DataError(other.code, `rank ${rank}: ${other.message}`)
+    throw new DataError(other.code, `rank ${rank}: ${clippedMessage(other.message)}`)
   })
 }
 
@@ -193,9 +215,6 @@ async function ended(work: () => Promise<string>): Promise<string> {
 
 /** What a rank tells the others of its work. */
 type Outcome = { readonly done: string } | ToldError
-
-const isOutcome = (told: unknown): told is Outcome =>
-  isToldError(told) || (isRecord(told) && isText(told.done))
 
 const defaultFolder = async (): Promise<FileFolder> =>
   offeredFolder() ?? (await privateCheckpoints(privateName))
