@@ -14,9 +14,14 @@ export interface LinkSources {
   readonly isQuick: boolean
 }
 
-const toldSchema = v.object({
-  now: v.optional(linksSchema),
-  before: v.optional(linksSchema),
+/** Files may hold more than `linksSchema` reads; ranks say no more. */
+const toldLinks = v.strictObject({
+  choice: v.strictObject(linksSchema.entries.choice.entries),
+  bytesPerMs: linksSchema.entries.bytesPerMs,
+})
+const toldSchema = v.strictObject({
+  now: v.optional(toldLinks),
+  before: v.optional(toldLinks),
   isQuick: v.boolean(),
 })
 interface Told {
@@ -24,7 +29,10 @@ interface Told {
   readonly before?: LinkMeasurement
   readonly isQuick: boolean
 }
-const isTold = (told: unknown): told is Told => v.is(toldSchema, told)
+
+/** Whether a measurement can be of a group of that size: it names the machines of all its ranks, or none. */
+const isOf = (size: number, links: Pick<LinkMeasurement, 'choice'> | undefined): boolean =>
+  (links?.choice.machines ?? { length: size }).length === size
 
 /** What the ranks of a run know of their links, in one group after the other. */
 export class RunLinks {
@@ -54,7 +62,14 @@ export class RunLinks {
   ): Promise<LinkMeasurement> {
     const { machines = group.machines } = group.choice
     const layout = JSON.stringify(machines ?? group.size)
-    const own = { now: this.#measured.get(layout), before, isQuick }
+    const { size } = group
+    const own = {
+      now: this.#measured.get(layout),
+      before: isOf(size, before) ? before : undefined,
+      isQuick,
+    }
+    const isTold = (told: unknown): told is Told =>
+      v.is(toldSchema, told) && isOf(size, told.now) && isOf(size, told.before)
     const told = await gatherJson('the measured links', group, own, isTold)
     const [first] = told
     const isShared = told.every(

@@ -66,3 +66,40 @@ test("other runs measure between other ranks, after they forget; a checkpoint's 
   expect(resumed.links).toEqual(saved)
   expect(ranks.map(({ newest }) => newest)).toEqual([undefined, undefined])
 })
+
+const choice = '{"oneShotMaxBytes":0,"directMaxBytes":0}'
+test.each([
+  [
+    'nested lists',
+    `{"isQuick":true,"before":{"choice":${choice},"x":${'['.repeat(2e4)}${']'.repeat(2e4)}}}`,
+  ],
+  [
+    'more of a choice',
+    `{"isQuick":true,"now":{"choice":{"oneShotMaxBytes":0,"directMaxBytes":0,"x":1}}}`,
+  ],
+  ['more than its links', `{"isQuick":true,"x":1}`],
+  [
+    'the machines of other ranks',
+    `{"isQuick":true,"now":{"choice":{"oneShotMaxBytes":0,"directMaxBytes":0,"machines":[0,0,1]}}}`,
+  ],
+])('a rank that tells %s is named', async (_, text) => {
+  const env = new VirtualEnv(4)
+  const groups = memoryMesh(env, 2)
+  const end = new RunLinks().settle(groups[0]!, { isQuick: true }).catch((error: unknown) => error)
+  const label = 'the measured links'
+  await env.until(groups[1]!.allGatherBytes(new TextEncoder().encode(text), { label }))
+  expect(await env.until(end)).toMatchObject({
+    code: 'peer.protocol',
+    message: expect.stringContaining('the measured links: rank 1 sent'),
+  })
+  for (const group of groups) group.destroy()
+})
+
+test('links of the run before that are of other machines are not told', async () => {
+  const env = new VirtualEnv(5)
+  const ranks = Array.from({ length: 2 }, () => new RunLinks())
+  const machines = [0, 0, 1]
+  const before = { choice: { oneShotMaxBytes: 0, directMaxBytes: 0, machines }, bytesPerMs: 1 }
+  const { links } = await settle(env, ranks, false, undefined, { isQuick: false, before })
+  expect(links.bytesPerMs).toBeGreaterThan(1)
+})
