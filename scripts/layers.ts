@@ -307,6 +307,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/peer/collective',
     'src/peer/algorithms/hierarchical.ts',
     'src/peer/group',
+    'src/peer/room/names.ts',
     'src/peer/room/refusals.ts',
     'src/ddp/hashes',
     'src/ddp/data-parallel',

@@ -1,23 +1,29 @@
 import * as v from 'valibot'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
+import { plainName } from '../../peer/room/names.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import type { BitProof, RankName, RunEvent } from '../watch/run-events.ts'
 import {
   mostUnlikeChars,
+  nameSchema,
   proofSchema,
   type RunLog,
   type RunLogFile,
   unlikeSchema,
 } from '../watch/run-log.ts'
 
+/** Logs may hold more than these schemas read; ranks say no more. */
+const toldProof = v.strictObject(proofSchema.entries)
+const isPlain = v.check((name: string) => plainName(name) === name)
+
 /** By what an exact run knows the bits of a rank. */
-export const bitsSchema = v.object({
-  who: v.object({ id: v.string(), name: v.string() }),
-  proof: proofSchema,
+export const bitsSchema = v.strictObject({
+  who: v.strictObject({ id: nameSchema, name: v.pipe(nameSchema, isPlain) }),
+  proof: toldProof,
   /** What the run began with, where the rank knows that. */
-  known: v.optional(proofSchema),
+  known: v.optional(toldProof),
   /** What it knows of others that were unlike it. */
-  lasting: v.optional(unlikeSchema),
+  lasting: v.optional(v.strictObject(unlikeSchema.entries)),
 })
 export type Bits = v.InferOutput<typeof bitsSchema>
 
@@ -62,7 +68,8 @@ export class RunBits {
     const known = this.#log.proof ?? earlier?.proof
     this.#knows = this.#log.unlike.some(isLasting)
     const lasting = [...this.#log.unlike, ...(earlier?.unlike ?? [])].find(isLasting)
-    const who = this.#self ?? { id: String(rank), name: `rank ${rank}` }
+    const { id, name } = this.#self ?? { id: String(rank), name: `rank ${rank}` }
+    const who = { id, name: plainName(name) || `rank ${rank}` }
     return { who, proof, ...(known && { known }), ...(lasting && { lasting }) }
   }
 

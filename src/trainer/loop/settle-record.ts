@@ -1,6 +1,7 @@
 import * as v from 'valibot'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
+import { clipped, clippedName, clippedToDifference } from '../../util/clipped.ts'
 import { PeerError } from '../../util/errors.ts'
 import type { RunRecord } from '../watch/run-events.ts'
 import { type Bits, bitsSchema } from './run-bits.ts'
@@ -27,10 +28,20 @@ const shared = ({
   links,
 })
 
-/** What ranks tell each other: the shared parts as texts, the adapter, and with `exact` by which bits it is known. */
-const toldSchema = v.object({
-  texts: v.array(v.string()),
-  adapter: v.string(),
+/** The shared parts as texts, by name: settings one by one, as `config.seed`. */
+function textsOf(own: OwnRecord): Map<string, string> {
+  const { config, ...parts } = shared(own)
+  const settings = Object.entries(config).map(([name, value]) => [`config.${name}`, value] as const)
+  const all = [...settings, ...Object.entries(parts)]
+  return new Map(
+    all.flatMap(([name, value]) => (value === undefined ? [] : [[name, JSON.stringify(value)]])),
+  )
+}
+
+/** What ranks tell each other: the shared parts, the adapter, and with `exact` by which bits it is known. */
+const toldSchema = v.strictObject({
+  texts: v.record(v.string(), v.string()),
+  adapter: v.pipe(v.string(), v.maxLength(200)),
   bits: v.optional(bitsSchema),
 })
 type Told = v.InferOutput<typeof toldSchema>
@@ -46,7 +57,8 @@ export interface SettledRecord {
  * Returns this rank's record with the adapters of all ranks, once it has been held against rank 0's: before the first step, so
  * that nobody trains under other settings, kernels or another layout. Bits are passed on, and not compared.
  *
- * errors: `peer.mismatch`, naming the first part that differs and the ranks; the group's.
+ * errors: `peer.mismatch`, naming the first part that differs and the ranks; `peer.protocol` for a rank that has no bits where this one has; the
+ * group's.
  */
 export async function settleRecord(
   group: ProcessGroup,
@@ -54,20 +66,34 @@ export async function settleRecord(
   adapter: string,
   bits?: Bits,
 ): Promise<SettledRecord> {
-  const parts = shared(own)
-  const texts = Object.values(parts).map((part) => JSON.stringify(part))
-  const told: Told = { texts, adapter, ...(bits && { bits }) }
+  const texts = textsOf(own)
+  const told: Told = {
+    texts: Object.fromEntries(texts),
+    adapter: clippedName(adapter),
+    ...(bits && { bits }),
+  }
   const all = await gatherJson('the run record', group, told, isTold)
-  const [first] = all
-  const part = texts.findIndex((text, i) => text !== first.texts[i])
-  if (part >= 0) {
+  const first = new Map(Object.entries(all[0].texts))
+  const part = [...texts.keys(), ...first.keys()].find(
+    (name) => texts.get(name) !== first.get(name),
+  )
+  if (part !== undefined) {
+    const sides = [first, texts].map((one) => one.get(part) ?? 'nothing')
+    const [expected, got] = clippedToDifference(sides)
     throw new PeerError(
       'peer.mismatch',
-      `run record: ${Object.keys(parts)[part]} of rank ${group.rank} must be rank 0's ${first.texts[part]}, got ${texts[part]}. Open the same version of the page on all ranks.`,
+      `run record: ${clipped(part)} of rank ${group.rank} must be rank 0's ${expected}, got ${got}. Open the same version of the page on all ranks.`,
+    )
+  }
+  const without = bits ? all.findIndex((one) => !one.bits) : -1
+  if (without >= 0) {
+    throw new PeerError(
+      'peer.protocol',
+      `run record: rank ${without} did not tell by which bits it is known, as in an exact run each rank must. Open the same version of the page on all ranks.`,
     )
   }
   return {
     record: { ...own, adapters: all.map((one) => one.adapter) },
-    bits: all.flatMap((one) => one.bits ?? []),
+    bits: bits ? all.flatMap((one) => one.bits ?? []) : [],
   }
 }

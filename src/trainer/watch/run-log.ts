@@ -4,7 +4,8 @@ import type { RunEvent } from './run-events.ts'
 const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
 
 const hash = v.pipe(v.string(), v.maxLength(16))
-const name = v.pipe(v.string(), v.maxLength(100))
+/** An id or a name of a rank. */
+export const nameSchema = v.pipe(v.string(), v.maxLength(100))
 export const proofSchema = v.object({ samples: hash, parameters: hash, results: hash })
 export const mostUnlikeChars = 500
 export const unlikeSchema = v.object({
@@ -27,8 +28,8 @@ const runLogSchema = v.object({
       members: v.optional(
         v.array(
           v.object({
-            id: name,
-            name,
+            id: nameSchema,
+            name: nameSchema,
             /** Of a full batch, until `deals` says otherwise. */
             samples: count,
             /** Where it is not the run's. */
