@@ -1,7 +1,10 @@
 import * as v from 'valibot'
+import { longestAnnounced } from '../../peer/group/announced-length.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { nonGroupMember } from '../../peer/group/non-group-member.ts'
+import { PeerError } from '../../util/errors.ts'
+import { longestTimeoutMs } from '../../util/options.ts'
 import { type KeptStates, mostKept } from '../saves/kept-state.ts'
 import { packState, unpackState } from '../saves/packed-state.ts'
 import { hashOfState } from '../saves/state-hash.ts'
@@ -39,20 +42,24 @@ const label = 'the kept state'
 
 const whole = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
 /** What a rank tells the others, who have no other proof of it. */
-const toldSchema = v.object({
+const toldSchema = v.strictObject({
   suspect: whole,
   losses: whole,
   hasGiven: v.boolean(),
   hasOtherRanks: v.boolean(),
-  stepMs: v.optional(v.pipe(v.number(), v.minValue(0))),
-  held: v.pipe(v.array(v.object({ step: whole, hash: v.string() })), v.maxLength(mostKept)),
+  // A newcomer waits some times as long.
+  stepMs: v.optional(v.pipe(v.number(), v.minValue(0), v.maxValue(longestTimeoutMs / 8))),
+  held: v.pipe(
+    v.array(v.strictObject({ step: whole, hash: v.pipe(v.string(), v.maxLength(16)) })),
+    v.maxLength(mostKept),
+  ),
 })
 
 /**
  * Settles the newest step that any rank has kept, and brings that state to those that lack it; later ones are forgotten. All ranks of a new
  * group call it first. `isExact`: ranks that hold another state of that step than most count among those that lack it (`agreeOnState`).
  *
- * errors: the group's; `peer.timeout` on a newcomer that does not get it in time: the others continue without it.
+ * errors: the group's; those of `unpackState`; `peer.protocol` for a state of another step or one too large; `peer.timeout` on a newcomer that does not get it in time: the others continue without it.
  */
 export async function meet(
   group: ProcessGroup,
@@ -81,9 +88,18 @@ export async function meet(
       const giver = ranks.ranks.indexOf(keeper)
       const own = keeper === group.rank ? kept.newest && packState(kept.newest) : undefined
       const sizes = await ranks.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
-      const sizeBytes = sizes[giver]
+      const size = sizes.subarray(giver, giver + 1)
+      const sizeBytes = longestAnnounced(label, ranks, size, { slots: 1, rankOf: () => giver })
       const bytes = await shareBytes(ranks, { giver, sizeBytes, own, label, limitMs, onProgress })
-      if (!hasIt[group.rank]) kept.add(unpackState(bytes))
+      if (!hasIt[group.rank]) {
+        const state = unpackState(bytes)
+        if (state.progress.step !== step)
+          throw new PeerError(
+            'peer.protocol',
+            `${label}: rank ${keeper} must send that of step ${step}, but sent one of step ${state.progress.step}. Continue without it.`,
+          )
+        kept.add(state)
+      }
     }
   }
   return {

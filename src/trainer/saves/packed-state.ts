@@ -1,12 +1,34 @@
+import * as v from 'valibot'
 import { load, type SavedState, save } from '../../data/saved-tree.ts'
+import { DataError } from '../../util/errors.ts'
+import { isRecord } from '../../util/kind-of.ts'
+import { runLogIn } from '../watch/run-log.ts'
 import type { KeptState } from './kept-state.ts'
+
+const whole = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
+/** NaN and Infinity, too. */
+const number = v.custom<number>((value) => typeof value === 'number', 'a number')
+const progressSchema = v.object({ step: whole, loss: number, value: number, best: number })
 
 /** A kept state as bytes, for a rank that lacks it. */
 export const packState = (kept: KeptState): Uint8Array<ArrayBuffer> =>
   save(kept as unknown as SavedState)
 
-/** What `packState` has packed, on a rank that has trained on no samples yet. errors: `data.malformed`. */
+/**
+ * What `packState` has packed, on a rank that has trained on no samples yet. What the parts of the run have of it, they check when they load it.
+ *
+ * errors: `data.malformed`.
+ */
 export function unpackState(bytes: Uint8Array<ArrayBuffer>): KeptState {
-  const { progress, ...state } = load(bytes) as unknown as KeptState
-  return { ...state, progress: { ...progress, samples: 0 } }
+  const { progress, model, optimizer, scaler, log } = load(bytes, 'the kept state')
+  const known = v.safeParse(progressSchema, progress)
+  const ownLog = runLogIn(log)
+  const parts = scaler === undefined ? [model, optimizer] : [model, optimizer, scaler]
+  if (!known.success || !parts.every(isRecord) || (log !== undefined && !ownLog))
+    throw new DataError(
+      'data.malformed',
+      'the kept state: expected the state of a run, as a rank sends it to one that lacks it, got another. Open the same version of the page on all ranks.',
+    )
+  const state = { model, optimizer, scaler } as unknown as Omit<KeptState, 'progress' | 'log'>
+  return { ...state, progress: { ...known.output, samples: 0 }, log: ownLog }
 }

@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { meet } from '../../../src/trainer/loop/meet.ts'
 import { shareBytes } from '../../../src/trainer/loop/share-bytes.ts'
 import { beginning, type KeptState, KeptStates } from '../../../src/trainer/saves/kept-state.ts'
+import { packState } from '../../../src/trainer/saves/packed-state.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { ringOf } from '../../support/process-ring.ts'
@@ -118,4 +120,59 @@ test('a newcomer learns how long it may wait for the data that a person gave; th
   groups[1].destroy()
   expect(await world.until(ends[0])).toMatchObject({ code: 'peer.lost' })
   for (const group of groups) group.destroy()
+})
+
+const label = 'the kept state'
+const own = { suspect: 0, losses: 0, hasGiven: false, hasOtherRanks: false }
+const textOf = (told: object) => new TextEncoder().encode(JSON.stringify(told))
+
+/** How a newcomer ends, where rank 0 tells `told` and then gives it `state`, or what it says is one of `sizeBytes`. */
+async function meetLiar(told: object, state?: Uint8Array<ArrayBuffer>, sizeBytes = state?.length) {
+  const groups = await ringOf(2)
+  const kept = new KeptStates()
+  const end = meet(groups[1]!, kept, own, false).catch((error: unknown) => error)
+  await groups[0]!.allGatherBytes(textOf(told), { label: 'what the ranks have kept' })
+  if (sizeBytes !== undefined) {
+    const pair = (await groups[0]!.newGroup([0, 1])) as ProcessGroup
+    await pair.allGatherU32(Uint32Array.of(sizeBytes), { label })
+    if (state) await shareBytes(pair, { giver: 0, sizeBytes, own: state, label })
+  }
+  const error = await end
+  for (const group of groups) group.destroy()
+  return { error, kept }
+}
+
+test.each([2 ** 32 - 1, 2 ** 30 + 1])(
+  'a rank that announces a state of %s bytes is named, and nobody makes room for it',
+  async (sizeBytes) => {
+    const held = [{ step: 7, hash: '' }]
+    const { error } = await meetLiar({ ...own, held }, undefined, sizeBytes)
+    expect(error).toMatchObject({
+      code: 'peer.protocol',
+      message: expect.stringContaining(
+        `the kept state: each rank may send at most 1073741824 bytes, but rank 0 announced ${sizeBytes}`,
+      ),
+    })
+  },
+)
+
+test('a rank that gives the state of another step than it has told is named', async () => {
+  const held = [{ step: 7, hash: '' }]
+  const { error, kept } = await meetLiar({ ...own, held }, packState(stateOf(8)))
+  expect(error).toMatchObject({
+    code: 'peer.protocol',
+    message: expect.stringContaining('rank 0 must send that of step 7, but sent one of step 8'),
+  })
+  expect(kept.newest).toBeUndefined()
+})
+
+test.each([
+  ['how long its steps take', { stepMs: 1e12 }],
+  ['more than it keeps', { more: 1 }],
+  ['the hash of a state', { held: [{ step: 7, hash: 'a'.repeat(17) }] }],
+])('a rank that tells too much of %s is named', async (_, more) => {
+  expect((await meetLiar({ ...own, held: [], ...more })).error).toMatchObject({
+    code: 'peer.protocol',
+    message: expect.stringContaining('what the ranks have kept: rank 0 sent'),
+  })
 })
