@@ -6,7 +6,6 @@ import type { RunEvent, StepParts } from './run-events.ts'
 import {
   isPackedSample,
   type LinkCounters,
-  type PackedSample,
   packSample,
   type StepSample,
   unpackSample,
@@ -26,16 +25,13 @@ const mostSteps = 2000
 
 /** What a rank tells in one round. */
 interface Told {
-  /** None of a step that was done again after a device was lost. */
-  readonly sample: PackedSample | null
+  /** As `packSample` gives it; null for a step that was done again after a device was lost. What is neither counts as null: it is only shown. */
+  readonly sample: unknown
   /** How long a step took here, since the round before. */
   readonly stepMs: number
 }
 
-const isTold = (told: unknown): told is Told =>
-  isRecord(told) &&
-  Number.isFinite(told.stepMs) &&
-  (told.sample === null || isPackedSample(told.sample))
+const isTold = (told: unknown): told is Told => isRecord(told) && Number.isFinite(told.stepMs)
 
 export interface LiveSamplesOptions {
   readonly group: ProcessGroup
@@ -151,7 +147,10 @@ export class LiveSamples {
   }
 
   #tellAll(told: readonly Told[]): void {
-    const samples = told.flatMap(({ sample }) => (sample ? [unpackSample(sample)] : []))
+    const { size } = this.#options.group
+    const samples = told.flatMap(({ sample }) =>
+      isPackedSample(sample, size) ? [unpackSample(sample)] : [],
+    )
     if (samples.length === told.length) this.#tell(samples)
   }
 

@@ -22,6 +22,9 @@ export const spanKinds = [
 ] as const
 export type SpanKind = (typeof spanKinds)[number]
 
+/** Steps of many parts keep their longest spans, so that a sample stays small. */
+export const mostSpans = 96
+
 export interface SampleSpan {
   readonly kind: SpanKind
   /** Its bucket; in a pipeline its micro-batch; of layers that ranks divide, its exchange. -1 where it is of no single one. */
@@ -98,19 +101,27 @@ export type PackedSample = readonly [
 ]
 
 const isNumberOrNull = (value: unknown) => value === null || Number.isFinite(value)
-const areNumbers = (value: unknown) => Array.isArray(value) && value.every(Number.isFinite)
-const areNumbersOrNull = (value: unknown) => Array.isArray(value) && value.every(isNumberOrNull)
+const numbersPerSpan = 4
+const areSpans = (value: unknown) =>
+  Array.isArray(value) &&
+  value.length <= numbersPerSpan * mostSpans &&
+  value.length % numbersPerSpan === 0 &&
+  value.every(Number.isFinite)
+const areNumbers = (value: unknown, count: number) =>
+  Array.isArray(value) && value.length === count && value.every(Number.isFinite)
+const areNumbersOrNull = (value: unknown, count: number) =>
+  Array.isArray(value) && value.length === count && value.every(isNumberOrNull)
 
-/** Whether a rank may say that of a step. */
-export function isPackedSample(told: unknown): told is PackedSample {
+/** Whether a rank of a group of that size may say that of a step. */
+export function isPackedSample(told: unknown, size: number): told is PackedSample {
   if (!Array.isArray(told) || told.length !== 8) return false
   const [step, beganMs, totalTicks, spans, readMs, link, sentTo, memory] = told
   return (
     [step, beganMs, totalTicks, readMs].every(Number.isFinite) &&
-    areNumbers(spans) &&
-    (link === null || areNumbers(link)) &&
-    areNumbersOrNull(sentTo) &&
-    areNumbersOrNull(memory)
+    areSpans(spans) &&
+    (link === null || areNumbers(link, 4)) &&
+    areNumbersOrNull(sentTo, size) &&
+    areNumbersOrNull(memory, 2)
   )
 }
 

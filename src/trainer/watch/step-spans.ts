@@ -1,8 +1,11 @@
 import { type AddSpan, addSplitSpans } from './split-spans.ts'
-import type { SampleSpan, SpanKind, StepParts, WatchedStep } from './step-sample.ts'
-
-/** Steps of many parts keep their longest spans, so that a sample stays small. */
-const mostSpans = 96
+import {
+  mostSpans,
+  type SampleSpan,
+  type SpanKind,
+  type StepParts,
+  type WatchedStep,
+} from './step-sample.ts'
 
 /** A step's spans, from `fromMs` on, in the order of their beginnings. */
 export function spansOf(

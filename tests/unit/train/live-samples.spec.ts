@@ -4,6 +4,8 @@ import { gatherJson } from '../../../src/peer/group/gather-json.ts'
 import { LiveSamples } from '../../../src/trainer/watch/live-samples.ts'
 import type { RunEvent } from '../../../src/trainer/watch/run-events.ts'
 import {
+  isPackedSample,
+  mostSpans,
   packSample,
   type StepSample,
   spanKinds,
@@ -30,6 +32,7 @@ async function train(
   steps: number,
   stepMs: (rank: number, step: number) => number,
   firstStep = 0,
+  deviceBytes: (rank: number) => unknown = (rank) => 500 + rank,
 ) {
   const env = new VirtualEnv(3)
   const { groups } = memoryRing(env, size, () => ({ delayMs: () => 2 }))
@@ -46,7 +49,7 @@ async function train(
         timeline,
         firstStep,
         now: () => env.now(),
-        deviceBytes: () => 500 + rank,
+        deviceBytes: () => deviceBytes(rank) as number,
         onEvent: (event: RunEvent) => {
           if (event.event !== 'samples') throw new Error(`unexpected ${event.event}`)
           told[rank].push({ atMs: env.now(), samples: event.samples })
@@ -85,6 +88,19 @@ test('ranks sample the same steps, about a second apart, and all get the samples
     for (const gap of gaps) expect(gap).toBeGreaterThan(900)
     for (const gap of gaps) expect(gap).toBeLessThan(1200)
   }
+})
+
+test('a sample that is none is shown on no rank, and the run continues', async () => {
+  const { due, told } = await train(
+    2,
+    100,
+    () => 50,
+    0,
+    (rank) => (rank === 1 ? 'much' : 500),
+  )
+  expect(due[1]).toEqual(due[0])
+  expect(due[0].length).toBeGreaterThan(2)
+  expect(told).toEqual([[], []])
 })
 
 test('steps that become slower are sampled more often, the same on all ranks', async () => {
@@ -173,4 +189,26 @@ test('a sample travels in a few hundred bytes, to hundredths of a millisecond', 
     expect(span.fromMs).toBeCloseTo(sample.spans[i].fromMs, 1)
     expect(span.toMs).toBeCloseTo(sample.spans[i].toMs, 1)
   })
+})
+
+test("a sample is one of the group's size, with all its counters and not too many spans", () => {
+  const packed = packSample(makeSamples(3, 77, 0)[1])
+  expect(isPackedSample(packed, 3)).toBe(true)
+  expect(isPackedSample(packed, 4)).toBe(false)
+  const [step, beganMs, total, , readMs, link, sentTo, memory] = packed
+  const isOne = (own: object) => {
+    const one = { spans: [], link, sentTo, memory, ...own }
+    return isPackedSample(
+      [step, beganMs, total, one.spans, readMs, one.link, one.sentTo, one.memory],
+      3,
+    )
+  }
+  expect(isOne({})).toBe(true)
+  expect(isOne({ link: null })).toBe(true)
+  expect(isOne({ spans: Array(4 * mostSpans).fill(1) })).toBe(true)
+  expect(isOne({ spans: Array(4 * mostSpans + 4).fill(1) })).toBe(false)
+  expect(isOne({ spans: [1, 2, 3] })).toBe(false)
+  expect(isOne({ link: [] })).toBe(false)
+  expect(isOne({ memory: [] })).toBe(false)
+  expect(isOne({ sentTo: [] })).toBe(false)
 })
