@@ -59,7 +59,8 @@ const toldSchema = v.strictObject({
  * Settles the newest step that any rank has kept, and brings that state to those that lack it; later ones are forgotten. All ranks of a new
  * group call it first. `isExact`: ranks that hold another state of that step than most count among those that lack it (`agreeOnState`).
  *
- * errors: the group's; those of `unpackState`; `peer.protocol` for a state of another step or one too large; `peer.timeout` on a newcomer that does not get it in time: the others continue without it.
+ * errors: the group's; those of `unpackState`; `peer.protocol` for a state of another step or one too large; `peer.timeout` on a newcomer that
+ * does not get it in time: the others continue without it.
  */
 export async function meet(
   group: ProcessGroup,

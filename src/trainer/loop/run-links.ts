@@ -3,7 +3,7 @@ import { isHierarchy } from '../../peer/algorithms/hierarchical.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { type LinkMeasurement, measureLinks } from '../../peer/group/measure-links.ts'
-import { linksSchema } from '../saves/run-checkpoint.ts'
+import { linksSchema } from '../saves/links-schema.ts'
 
 export interface LinkSources {
   /** Of the checkpoint that the run continues from, between the same ranks. */

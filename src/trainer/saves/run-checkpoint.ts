@@ -17,6 +17,7 @@ import { type DemoMeta, learningRateOf } from '../settings/demo-meta.ts'
 import type { RunRecord } from '../watch/run-events.ts'
 import { type RunLogFile, runLogIn } from '../watch/run-log.ts'
 import type { Progress, RunParts } from './kept-state.ts'
+import { linksSchema } from './links-schema.ts'
 import { readOfMost } from './most-held.ts'
 import type { ReadRun } from './save-requests.ts'
 import { hashOfState } from './state-hash.ts'
@@ -48,17 +49,6 @@ const cursorSchema = v.object({
   steps: whole,
   samples: whole,
   batchSize: whole,
-})
-
-/** What ranks have measured of their links. */
-export const linksSchema = v.object({
-  choice: v.object({
-    oneShotMaxBytes: v.number(),
-    directMaxBytes: v.number(),
-    hierarchicalMaxBytes: v.optional(v.number()),
-    machines: v.optional(v.array(whole)),
-  }),
-  bytesPerMs: v.optional(v.number()),
 })
 
 /** A record as far as this program reads it; files of earlier versions have a part of it. */
