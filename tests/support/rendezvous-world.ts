@@ -4,6 +4,7 @@ import {
   type ClientMessage,
   limits,
   type MemberInfo,
+  type MessageOf,
   protocolVersion,
   type ServerMessage,
 } from '../../src/peer/room/messages.ts'
@@ -109,11 +110,18 @@ export class RendezvousWorld {
     return this.last(id, 'error').code
   }
   /** Enters as a guest where `info` is null. */
-  create(id: string, room = roomA, info: MemberInfo | null = infoOf(id), token?: string): void {
+  create(
+    id: string,
+    room = roomA,
+    info: MemberInfo | null = infoOf(id),
+    token?: string,
+    isFurther?: boolean,
+  ): void {
     this.open(id)
     const { nonce } = this.last(id, 'challenge')
     const keyProof = this.#roomKey && keyProofOf(this.#roomKey, room, nonce)
-    this.say(id, { type: 'create', version: protocolVersion, room, authKey, info, token, keyProof })
+    const entry = { room, authKey, info, token, isFurther, keyProof }
+    this.say(id, { type: 'create', version: protocolVersion, ...entry })
   }
   join(
     id: string,
@@ -121,10 +129,11 @@ export class RendezvousWorld {
     info: MemberInfo | null = infoOf(id),
     key = authKey,
     token?: string,
+    rest: Pick<MessageOf<'join'>, 'isFurther' | 'again'> = {},
   ): void {
     this.open(id)
     const proof = hmac(key, proofText(room, this.last(id, 'challenge').nonce))
-    this.say(id, { type: 'join', version: protocolVersion, room, proof, info, token })
+    this.say(id, { type: 'join', version: protocolVersion, room, proof, info, token, ...rest })
   }
   /** A room with the tabs t0 (the maker), t1, … */
   async fill(count: number, room = roomA, prefix = 't'): Promise<string[]> {

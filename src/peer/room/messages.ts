@@ -46,8 +46,10 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *    ice ->, <- ice               ICE servers with fresh credentials
  *    ping ->, <- pong             a tab measures its round trip; pings of the server's own run the other way
  *
- * A member may enter with a token that it alone knows. That of who made the room, or was handed it, is the room's: the member that shows it is
- * the maker again, at once or when the run that is on has ended. The server tells a token to nobody.
+ * A member may enter with a token that its tab alone knows. That of who made the room, or was handed it, is the room's: the member that shows it
+ * is the maker again, at once or when the run that is on has ended. Further ranks of a tab (`isFurther`) show its token too, and are no maker for
+ * it. By the token a member has its seat again, and is not asked about where its host lets newcomers in; without one it is a newcomer. The server
+ * tells a token to nobody.
  *
  * A member whose connection ended comes back with its id (`again`), the newest epoch it knows, and the elastic run that it is in. A server that
  * does not know the run, because it is another process, takes it over: settings and ranks. Else the member has its rank again where it is still
@@ -62,7 +64,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
-export const protocolVersion = 14
+export const protocolVersion = 15
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
@@ -227,6 +229,8 @@ const runKeySchema = hex(8)
 const epochSchema = whole(1, 2 ** 31)
 const rankSchema = whole(0, limits.membersPerRoom - 1)
 const tokenSchema = v.optional(hex(16))
+/** Of a rank of a tab that another rank with its token speaks for. */
+const isFurtherSchema = v.optional(v.boolean())
 const boxSchema = v.pipe(v.string(), v.maxLength(limits.boxChars), v.regex(/^[\w-]+$/, 'base64url'))
 
 export const transportChoices = ['auto', 'fallback', 'webrtc', 'port', 'relay'] as const
@@ -326,6 +330,7 @@ export const clientMessageSchema = v.variant('type', [
     keyProof: v.optional(hex(32)),
     info: entrySchema,
     token: tokenSchema,
+    isFurther: isFurtherSchema,
     again: againSchema,
   }),
   v.strictObject({
@@ -335,6 +340,7 @@ export const clientMessageSchema = v.variant('type', [
     proof: hex(32),
     info: entrySchema,
     token: tokenSchema,
+    isFurther: isFurtherSchema,
     again: againSchema,
   }),
   v.strictObject({

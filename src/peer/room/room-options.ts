@@ -29,8 +29,13 @@ export interface RoomOptions {
   link: RoomLink
   /** `either`: joins the room, or creates it if it is empty, so that one link always works. */
   mode?: 'create' | 'join' | 'either'
-  /** Makes a returning host the host again. 32 hexadecimal digits, known only to this tab. */
+  /**
+   * Makes a returning host the host again, and lets a returning member in without a question. 32 hexadecimal digits, known only to this tab; the
+   * same for all its ranks. Default: a member's own, drawn for this connection.
+   */
   hostToken?: string
+  /** Whether this member is a rank of a tab of which another one may be the host. Default false. */
+  isFurther?: boolean
   /** For a server that makes rooms only for people who have its key. */
   roomKey?: string
   WebSocket: SocketConstructor

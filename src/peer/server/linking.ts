@@ -21,8 +21,10 @@ export interface Member {
   info: MemberInfo
   /** Null once detached. */
   connectionId: string | null
-  /** For the server alone: what it came with to be known by when it comes again. */
+  /** For the server alone: what it came with to be known by when it comes again. The ranks of a tab have the same. */
   readonly token: string | null
+  /** Whether another rank of its tab is the one to be the maker. */
+  readonly isFurther: boolean
   /** Of its boxes between runs. */
   readonly reaches: TokenBucket
   /** Key of the elastic run that it was in when it came back, until that has ended or this tab is assigned to another. */

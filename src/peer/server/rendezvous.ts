@@ -430,12 +430,10 @@ export class Rendezvous {
       this.refuse(connection, 'room-full', text, 'join')
       return
     }
-    const isSameTab = ({ connectionId }: Member) =>
-      this.connections.get(connectionId ?? '')?.address === connection.address
     if (this.host.asks && !message.info && room.size > 0) {
       const text = 'the hosts of this server let members in one by one, and a guest has no page.'
       this.refuse(connection, 'declined', text, 'join', true)
-    } else if (this.host.asks && room.mustAsk(message, isSameTab))
+    } else if (this.host.asks && message.info && room.mustAsk(message.token))
       this.ask(connection, room, message)
     else this.admit(connection, room, message)
   }
@@ -446,6 +444,7 @@ export class Rendezvous {
     const isWaiting = room.asks.add({
       connectionId: connection.id,
       name: message.info!.name,
+      token: message.token,
       enter: () => {
         connection.asked = null
         connection.cancelTimer()
@@ -462,14 +461,10 @@ export class Rendezvous {
     this.send(connection.id, { type: 'asking', host: room.makerName })
   }
 
-  private admit(
-    connection: Connection,
-    room: Room,
-    { info, token, again }: MessageOf<'create' | 'join'>,
-  ): void {
+  private admit(connection: Connection, room: Room, message: MessageOf<'create' | 'join'>): void {
     connection.cancelTimer()
     this.schedulePing(connection)
-    const member = info ? room.add(connection.id, info, token ?? null, again) : null
+    const member = message.info ? room.add(connection.id, message.info, message) : null
     const id = member?.id ?? room.addGuest(connection.id)
     connection.place = { room, member, id }
     this.tellOf(connection, 'joined')

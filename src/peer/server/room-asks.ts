@@ -5,6 +5,8 @@ import type { Refusal } from '../room/refusals.ts'
 export interface Ask {
   readonly connectionId: string
   readonly name: string
+  /** The ranks of a tab have the same. */
+  readonly token: string | undefined
   enter(): void
   /** For good: it may not ask again over this connection. */
   refuse(code: Refusal, text: string): void
@@ -58,13 +60,17 @@ export class RoomAsks {
     return true
   }
 
-  /** The maker's answer. False where nobody of that id waits, as it may have gone. */
+  /** The maker's answer, for all ranks of that tab. False where nobody of that id waits, as it may have gone. */
   answer(id: string, isLetIn: boolean): boolean {
-    const one = this.#waiting.find((waiting) => waiting.id === id)
-    if (!one) return false
-    this.forget(one.connectionId)
-    if (isLetIn) one.enter()
-    else one.refuse('declined', 'the host declined to let this tab in.')
+    const named = this.#waiting.find((waiting) => waiting.id === id)
+    if (!named) return false
+    const { token } = named
+    const isMate = (one: Ask) => one === named || (token !== undefined && one.token === token)
+    for (const one of this.#waiting.filter(isMate)) {
+      this.forget(one.connectionId)
+      if (isLetIn) one.enter()
+      else one.refuse('declined', 'the host declined to let this tab in.')
+    }
     return true
   }
 

@@ -58,7 +58,7 @@ export class Room {
   readonly relay: RoomRelay | null
   readonly asks: RoomAsks
   private readonly guests = new Set<string>()
-  /** Tokens of members that have been in the room and were not removed. */
+  /** Tokens of tabs that were in the room, and of which no rank was removed since. */
   private readonly known = new Set<string>()
   /** Whether the maker has been told that somebody waits. */
   private hasToldAsks = false
@@ -162,19 +162,18 @@ export class Room {
 
   // --- members ---
 
-  add(connectionId: string, info: MemberInfo, token: string | null, again?: Again): Member {
-    const detached = this.members.find(
-      (one) => one.id === again?.id && one.token === token && one.connectionId === null,
-    )
-    const member = detached ?? this.newMember(info, token, again)
+  add(
+    connectionId: string,
+    info: MemberInfo,
+    { token, isFurther = false, again }: MessageOf<'create' | 'join'>,
+  ): Member {
+    const before = this.seatOf(token, again)
+    const isDetached = before?.connectionId === null
+    const member = isDetached ? before : this.newMember(info, token ?? null, isFurther, again)
     member.connectionId = connectionId
     member.info = info
     member.cameInRun = again?.run?.key
-    // A further rank of a tab was not asked about: its token lets nobody in later.
-    const isMate = this.members.some(
-      (one) => one !== member && one.info.tab && one.info.tab === info.tab,
-    )
-    if (token !== null && !isMate) this.remember(token)
+    if (token !== undefined) this.remember(token)
     this.send(member, this.welcome(member.id))
     this.tellProposed(member)
     this.giveBack()
@@ -184,12 +183,17 @@ export class Room {
     return member
   }
 
-  private newMember(info: MemberInfo, token: string | null, again?: Again): Member {
+  private newMember(
+    info: MemberInfo,
+    token: string | null,
+    isFurther: boolean,
+    again?: Again,
+  ): Member {
     const { env, limits } = this.host
     const isTaken = this.members.some(({ id }) => id === again?.id)
     const id = again && !isTaken ? again.id : toHex(env.random(8))
     const reaches = new TokenBucket(env, limits.reachesPerSec, limits.reachBurst)
-    const member: Member = { id, info, connectionId: null, token, reaches }
+    const member: Member = { id, info, connectionId: null, token, isFurther, reaches }
     this.members.push(member)
     return member
   }
@@ -197,28 +201,28 @@ export class Room {
   private remember(token: string): void {
     this.known.delete(token)
     this.known.add(token)
-    // Tokens cost nothing to make.
-    const [oldest] = this.known
-    if (this.known.size > 2 * this.host.limits.membersPerRoom) this.known.delete(oldest)
+    if (this.known.size <= 2 * this.host.limits.membersPerRoom) return
+    // Tokens cost nothing to make. More are known than members are here.
+    const here = new Set(this.members.map((one) => one.token))
+    const oldest = [...this.known].find((one) => !here.has(one))
+    if (oldest !== undefined) this.known.delete(oldest)
   }
 
-  /** On which the member is still here that comes back with `again`, and knows its token. */
+  /** The member that comes back with `again` and its token: the id alone proves nothing, as all others see it. */
+  private seatOf(token: string | undefined, again: Again | undefined): Member | undefined {
+    if (token === undefined) return undefined
+    return this.members.find((one) => one.id === again?.id && one.token === token)
+  }
+
+  /** On which the member is still here that comes back. */
   connectionOf({ token, again }: MessageOf<'join'>): string | undefined {
-    const same = this.members.find((one) => one.id === again?.id && one.token === token)
-    return same?.connectionId ?? undefined
+    return this.seatOf(token, again)?.connectionId ?? undefined
   }
 
-  /** Whether the maker has to let it in: not where it has been here, nor with further ranks of a tab that is. */
-  mustAsk(
-    { info, token, again }: MessageOf<'join'>,
-    isSameTab: (member: Member) => boolean,
-  ): boolean {
-    const { members } = this
-    if (!info || !members.some((one) => one.connectionId)) return false
-    if (token !== undefined && this.known.has(token)) return false
-    if (members.some(({ id, token: own }) => id === again?.id && own === (token ?? null)))
-      return false
-    return !members.some((one) => one.info.tab && one.info.tab === info.tab && isSameTab(one))
+  /** Whether the maker has to let in who comes with this token: not where a rank of its tab has been here, nor where nobody is. */
+  mustAsk(token: string | undefined): boolean {
+    const isKnown = token !== undefined && this.known.has(token)
+    return !isKnown && this.members.some((one) => one.connectionId)
   }
 
   get makerName(): string {
@@ -243,9 +247,15 @@ export class Room {
     if (this.proposed !== null) this.send(member, { type: 'proposed', settings: this.proposed })
   }
 
-  /** The room to who has the first claim, unless a run is on; its maker, who may have come to be it just now, has one too. */
+  /**
+   * The room to who has the first claim, unless a run is on; its maker, who may have come to be it just now, has one too. Of the ranks of a tab
+   * it is the first one's: people see only what that one is told.
+   */
   private giveBack(): void {
-    const owners = this.claims.map((claim) => this.members.find(({ token }) => token === claim))
+    const tokens = [...this.claims, this.members[0].token]
+    const owners = tokens.map((own) =>
+      this.members.find(({ token, isFurther }) => token !== null && token === own && !isFurther),
+    )
     const owner = owners.find((one) => one !== undefined)
     if (owner && !this.run.isOn) this.putFirst(owner)
     const { token } = this.members[0]
@@ -407,7 +417,7 @@ export class Room {
   private putOut(maker: Member, member: Member): void {
     const { name } = maker.info
     const text = `removed by ${name}`
-    if (member.token !== null) this.known.delete(member.token)
+    if (member.token !== null && member.token !== maker.token) this.known.delete(member.token)
     // It may come back, but not as the maker, unless it was that before this one.
     const ownClaim = this.claims.indexOf(maker.token ?? '')
     this.claims = this.claims.filter((claim, at) => at <= ownClaim || claim !== member.token)

@@ -1,4 +1,4 @@
-import { type Env, systemEnv } from '../../util/env.ts'
+import { type Env, systemEnv, toHex } from '../../util/env.ts'
 import { messageOf, PeerError } from '../../util/errors.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import {
@@ -82,6 +82,8 @@ export class RoomConnection {
   /** Whether the server relays links; known once `open` has resolved. */
   hasRelay = false
   private socket: SocketLike | null = null
+  /** By which the server knows this member when it comes back, and its relayed links; absent for a guest. */
+  readonly token: string | undefined
   private readonly env: Env
   private nonce = ''
   private hasTriedToCreate = false
@@ -105,6 +107,8 @@ export class RoomConnection {
   ) {
     this.env = options.env ?? systemEnv
     this.info = options.info
+    const drawn = () => (options.info ? toHex(this.env.random(16)) : undefined)
+    this.token = options.hostToken ?? drawn()
   }
 
   /**
@@ -280,12 +284,12 @@ export class RoomConnection {
   }
 
   private entry() {
-    const { hostToken: token } = this.options
     return {
       version: protocolVersion,
       room: this.secret!.room,
       info: this.info,
-      token,
+      token: this.token,
+      isFurther: this.options.isFurther,
       again: this.again(),
     } as const
   }

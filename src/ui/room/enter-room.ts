@@ -53,6 +53,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     experiments,
     startWorker,
     link,
+    token: tokenFor,
     roomKey: readRoomKey(),
     transport,
     mode: 'either',
@@ -64,7 +65,6 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
   const member = new RoomMember({
     ...common,
     name,
-    token: tokenFor,
     onLobby: (lobby, ownId) => {
       const wasMaker = isMaker(store.snapshot)
       dispatch({ type: 'lobby', lobby, ownId })

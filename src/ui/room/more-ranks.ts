@@ -85,6 +85,7 @@ export class MoreRanks {
     const member = new RoomMember({
       ...this.#common,
       name: nameOf(this.#name, number),
+      isFurther: true,
       onDead: (error) => this.#drop(number, error.message),
       onRemoved: (error) => this.#drop(number, error.message),
       onRefused: (error) => this.#tell(`${nameOf(this.#name, number)}: ${error.message}`),

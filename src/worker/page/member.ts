@@ -46,8 +46,13 @@ export interface RoomMemberOptions extends RunListener {
   name: string
   transport: TransportChoice
   mode: 'create' | 'join' | 'either'
-  /** What makes this member the room's maker again after a reload, by the room's name: 32 hexadecimal digits that nobody else knows. */
+  /**
+   * What makes this member the room's maker again after a reload, and brings it back without a question, by the room's name: 32 hexadecimal
+   * digits that this tab alone knows, the same for all its ranks.
+   */
   token?: (room: string) => string
+  /** Whether another rank of this tab is the one that may be the room's maker. Default false. */
+  isFurther?: boolean
   /** For a server that makes rooms only for people who have its key. */
   roomKey?: string
   /** Whether a lost connection to the server is tried again. Default false. */
@@ -169,7 +174,7 @@ export class RoomMember {
     }
     const url = signalUrl(location)
     const hostToken = token?.((await RoomSecret.derive(link)).room)
-    const { reconnects } = this.#options
+    const { reconnects, isFurther } = this.#options
     const runNow = () => this.#run?.now ?? null
     const client = new SignalClient({
       url,
@@ -177,6 +182,7 @@ export class RoomMember {
       info,
       mode,
       hostToken,
+      isFurther,
       roomKey,
       reconnects,
       runNow,

@@ -426,14 +426,26 @@ describe('the server that a member had', () => {
     expect(world.last('t1', 'lobby').members.map(({ name }) => name)).toEqual(['once more', 't1'])
   })
 
-  it('of a run that is not elastic: attaches it to its rank, while the run is on', async () => {
+  it('keeps the seat of a rank without a token from who knows its id', async () => {
     const names = await world.fill(2)
     await world.run(names)
     const id = idOf('t1')
     world.server.lost('t1', 'closed')
+    back('thief', { id })
+    expect(idOf('thief')).not.toBe(id)
+    expect(await told('t0')).toEqual(['running', 1, 't0', 't1'])
+  })
+
+  it('of a run that is not elastic: attaches it to its rank, while the run is on', async () => {
+    const token = '5'.repeat(32)
+    world.create('t0')
+    world.join('t1', roomA, infoOf('t1'), authKey, token)
+    await world.run(['t0', 't1'])
+    const id = idOf('t1')
+    world.server.lost('t1', 'closed')
     back('thief', { id }, '6'.repeat(32))
     expect(await told('t0')).toEqual(['running', 1, 't0', 't1'])
-    back('again', { id })
+    back('again', { id }, token)
     expect(await told('t0')).toEqual(['running', 1, 't0', 'again'])
     expect(world.last('t0', 'lobby').members.map(({ attached }) => attached)).toEqual([
       true,

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { limits } from '../../../src/peer/room/messages.ts'
+import { limits, type MessageOf } from '../../../src/peer/room/messages.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { authKey, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'
 
@@ -8,11 +8,18 @@ import { authKey, RendezvousWorld, roomA, roomB } from '../../support/rendezvous
 let world: RendezvousWorld
 beforeEach(() => {
   world = new RendezvousWorld({}, { asks: true })
-  world.create('t0', roomA, infoOf('t0'), '0'.repeat(32))
+  world.create('t0', roomA, infoOf('t0'), host)
 })
 
-const enter = (tab: string, token?: string, info = infoOf(tab)) =>
-  world.join(tab, roomA, info, authKey, token)
+const host = '0'.repeat(32)
+const one = '1'.repeat(32)
+const enter = (
+  name: string,
+  token?: string,
+  rest: Pick<MessageOf<'join'>, 'isFurther' | 'again'> = {},
+  info = infoOf(name),
+) => world.join(name, roomA, info, authKey, token, rest)
+const idOf = (name: string) => world.last(name, 'welcome').id
 /** Who waits, as the maker was told last. */
 const asks = (maker = 't0') => world.last(maker, 'asks').asks
 const answer = (isLetIn: boolean, at = 0, maker = 't0') =>
@@ -81,12 +88,12 @@ describe('a newcomer', () => {
     expect(world.refusal('t1')).toBe('declined')
     expect(world.closed.has('t1')).toBe(true)
     expect(world.server.counts.rooms).toBe(0)
-    world.create('host', roomA, infoOf('host'), '0'.repeat(32))
+    world.create('host', roomA, infoOf('host'), host)
     expect(has('host', 'welcome')).toBe(true)
   })
 
   it('is shown to the member that is the maker after the first one', async () => {
-    enter('t1', '1'.repeat(32))
+    enter('t1', one)
     answer(true)
     enter('t2')
     world.say('t0', { type: 'bye' })
@@ -100,23 +107,42 @@ describe('a newcomer', () => {
 
 describe('nobody is asked about', () => {
   it('a member that comes back with its token', async () => {
-    enter('t1', '1'.repeat(32))
+    enter('t1', one)
     answer(true)
     world.server.lost('t1', 'reloaded')
-    enter('again', '1'.repeat(32))
+    enter('again', one)
     expect(await names()).toEqual(['t0', 'again'])
   })
 
-  it('further ranks of a tab that is in the room, from the same address alone', async () => {
-    world.addressOf = () => 'one'
-    const tab = 'ab'.repeat(4)
-    enter('t1', undefined, { ...infoOf('t1'), tab })
+  it('further ranks of a tab that is in the room, at first and when they come back', async () => {
+    enter('t1', one)
     answer(true)
-    enter('t2', undefined, { ...infoOf('t2'), tab })
+    enter('t2', one, { isFurther: true })
     expect(await names()).toEqual(['t0', 't1', 't2'])
-    world.addressOf = (id) => id
-    enter('t3', undefined, { ...infoOf('t3'), tab })
-    expect(await names()).toEqual(['t0', 't1', 't2'])
+    const again = { id: idOf('t2'), epoch: 0 }
+    for (const name of ['t1', 't2']) world.server.lost(name, 'offline')
+    enter('again', one, { isFurther: true, again })
+    expect(await names()).toEqual(['t0', 'again'])
+    expect(idOf('again')).toBe(again.id)
+  })
+
+  it('the other ranks of a tab that waits, once one of them is let in', async () => {
+    enter('t2', one, { isFurther: true })
+    enter('t1', one)
+    enter('t3', '3'.repeat(32))
+    answer(true)
+    expect(await names()).toEqual(['t0', 't2', 't1'])
+    expect(asks().map(({ name }) => name)).toEqual(['t3'])
+  })
+
+  it('the host, where a further rank of its tab has come into the empty room first', async () => {
+    world.say('t0', { type: 'bye' })
+    world.create('h2', roomA, infoOf('h2'), host, true)
+    enter('t1', one)
+    enter('h1', host)
+    await world.tick()
+    expect(world.last('h1', 'lobby').maker).toBe(idOf('h1'))
+    expect(asks('h1').map(({ name }) => name)).toEqual(['t1'])
   })
 
   it('the guests of a room without members', () => {
@@ -131,24 +157,53 @@ it('a guest of a room with members is refused', () => {
   expect(world.refusal('guest')).toBe('declined')
 })
 
-it('a second connection of a member lets it in no more once it was removed', async () => {
-  world.addressOf = () => 'one'
-  const tab = 'ab'.repeat(4)
-  enter('t1', '1'.repeat(32), { ...infoOf('t1'), tab })
+it('a tab that was removed is asked about, although its ranks have its token', async () => {
+  enter('t1', one)
   answer(true)
-  enter('t2', '2'.repeat(32), { ...infoOf('t2'), tab })
-  for (const one of ['t1', 't2'])
-    world.say('t0', { type: 'remove', id: world.last(one, 'welcome').id })
-  enter('again', '2'.repeat(32))
+  enter('t2', one, { isFurther: true })
+  const again = { id: idOf('t2'), epoch: 0 }
+  for (const name of ['t1', 't2']) world.say('t0', { type: 'remove', id: idOf(name) })
+  enter('again', one, { isFurther: true, again })
   expect(asks().map(({ name }) => name)).toEqual(['again'])
 })
 
+it('a rank of its own tab that the host removes leaves the host its way back', async () => {
+  enter('h2', host, { isFurther: true })
+  enter('t1', one)
+  answer(true)
+  world.say('t0', { type: 'remove', id: idOf('h2') })
+  world.say('t0', { type: 'bye' })
+  enter('again', host)
+  await world.tick()
+  expect(world.last('again', 'lobby').maker).toBe(idOf('again'))
+})
+
+describe('what all members see lets nobody in:', () => {
+  it('the id of a member that has no token', async () => {
+    enter('t1')
+    answer(true)
+    enter('thief', undefined, { again: { id: idOf('t1'), epoch: 0 } })
+    expect(asks().map(({ name }) => name)).toEqual(['thief'])
+    expect(await names()).toEqual(['t0', 't1'])
+  })
+
+  it('the tab of a member, from the same address', async () => {
+    world.addressOf = () => 'one'
+    const tab = 'ab'.repeat(4)
+    enter('t1', one, {}, infoOf('t1', { tab }))
+    answer(true)
+    enter('thief', '2'.repeat(32), { isFurther: true }, infoOf('thief', { tab }))
+    expect(asks().map(({ name }) => name)).toEqual(['thief'])
+    expect(await names()).toEqual(['t0', 't1'])
+  })
+})
+
 it('a member that was removed is asked about, although it has its token', async () => {
-  enter('t1', '1'.repeat(32))
+  enter('t1', one)
   answer(true)
   await world.tick()
   world.say('t0', { type: 'remove', id: world.last('t1', 'welcome').id })
-  enter('again', '1'.repeat(32))
+  enter('again', one)
   expect(asks().map(({ name }) => name)).toEqual(['again'])
   expect(await names()).toEqual(['t0'])
 })

@@ -71,6 +71,19 @@ describe('a maker that comes back', () => {
     expect(await orderTold('t3')).toEqual(['t1-anew', 't2-again', 't3', 't0-late'])
   })
 
+  it('has it once its own first rank is back: not by a further rank of its tab', async () => {
+    await fill(2)
+    const enterMore = (name: string) =>
+      world.join(name, roomA, infoOf(name), authKey, tokenOf('0'), { isFurther: true })
+    enterMore('more')
+    world.say('t0', { type: 'bye' })
+    world.say('more', { type: 'bye' })
+    enterMore('more again')
+    expect(await orderTold('t1')).toEqual(['t1', 'more again'])
+    enter('t0-again', tokenOf('0'))
+    expect(await orderTold('t1')).toEqual(['t0-again', 't1', 'more again'])
+  })
+
   it('who took its place in a run has the room again too, if it is lost and comes back', async () => {
     const tabs = await fill(3)
     const epoch = await world.run(tabs)
@@ -217,6 +230,13 @@ describe('handing the room over', () => {
     expect(await orderTold('t1')).toEqual(['t1', 't0-again'])
     enter('t2-again', tokenOf('2'))
     expect(await orderTold('t1')).toEqual(['t2-again', 't1', 't0-again'])
+  })
+
+  it('to a further rank of a tab is to the first one', async () => {
+    await fill(2)
+    world.join('more', roomA, infoOf('more'), authKey, tokenOf('1'), { isFurther: true })
+    world.say('t0', { type: 'handOver', id: idOf('more') })
+    expect(await orderTold('t0')).toEqual(['t1', 'more', 't0'])
   })
 
   it('to a member without a token: the one before does not get it back by a reload', async () => {
