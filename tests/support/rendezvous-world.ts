@@ -135,6 +135,12 @@ export class RendezvousWorld {
     const proof = hmac(key, proofText(room, this.last(id, 'challenge').nonce))
     this.say(id, { type: 'join', version: protocolVersion, room, proof, info, token, ...rest })
   }
+  /** Opens one end of a relayed link. */
+  relay(id: string, side: 0 | 1, channel = 'c', room = roomA, token?: string): void {
+    this.open(id)
+    const proof = hmac(authKey, proofText(room, this.last(id, 'challenge').nonce))
+    this.say(id, { type: 'relay', version: protocolVersion, room, proof, token, channel, side })
+  }
   /** A room with the tabs t0 (the maker), t1, … */
   async fill(count: number, room = roomA, prefix = 't'): Promise<string[]> {
     const ids = Array.from({ length: count }, (_, i) => `${prefix}${i}`)

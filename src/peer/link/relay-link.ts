@@ -29,6 +29,8 @@ export interface RelayLinkOptions {
   channel: string
   /** One side is 0, the other 1. */
   side: 0 | 1
+  /** Of this side's member, for a server whose hosts let each newcomer in. */
+  token?: string | undefined
   /** For error texts: `rank 2 (Laptop)`. */
   peerName: string
   WebSocket: BinarySocketConstructor
@@ -42,7 +44,10 @@ export interface RelayLinkOptions {
 }
 
 /** What a link needs to know beside the browser's own WebSocket. */
-export type RelayPlace = Pick<RelayLinkOptions, 'address' | 'channel' | 'side' | 'peerName'>
+export type RelayPlace = Pick<
+  RelayLinkOptions,
+  'address' | 'token' | 'channel' | 'side' | 'peerName'
+>
 
 /** A link there with the browser's own WebSocket. */
 export const relayOver = (place: RelayPlace): RelayLink =>
@@ -173,14 +178,15 @@ export class RelayLink extends LinkBase {
   }
 
   private async handle(message: ServerMessage, secret: RoomSecret): Promise<void> {
-    const { channel, side } = this.options
+    const { channel, side, token } = this.options
     switch (message.type) {
       case 'challenge': {
         if (this.nonce) return
         this.nonce = message.nonce
         const proof = await secret.prove(message.nonce)
         const { room } = secret
-        const asked = { type: 'relay', version: protocolVersion, room, proof, channel, side }
+        const place = { room, proof, token, channel, side }
+        const asked = { type: 'relay', version: protocolVersion, ...place }
         this.socket?.send(JSON.stringify(asked))
         return
       }

@@ -59,7 +59,8 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  * Who enters without `info` is a guest: inside for the store and ICE servers alone, in no lobby and no epoch.
  *
- *    relay ->                     in the place of create or join: one end of a relayed link, with the proof of the room's key
+ *    relay ->                     in the place of create or join: one end of a relayed link, with the proof of the room's key, and where hosts let
+ *                                 newcomers in with the token of a member
  *    <- relayed                   the other end is here: from now on binary messages go to it and come from it, sealed
  *
  * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
@@ -348,6 +349,7 @@ export const clientMessageSchema = v.variant('type', [
     version: v.literal(protocolVersion),
     room: roomIdSchema,
     proof: hex(32),
+    token: tokenSchema,
     channel: text(limits.relayChannelChars),
     side: v.picklist([0, 1]),
   }),

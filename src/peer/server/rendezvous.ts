@@ -398,6 +398,12 @@ export class Rendezvous {
     }
     const room = this.provenRoom(connection, message)
     if (!room) return
+    if (this.host.asks && room.mustAsk(message.token)) {
+      const text =
+        'relay: the host has not let this tab into the room, so it opens no relayed link there. Join the room first.'
+      this.refuse(connection, 'declined', text, 'relay', true)
+      return
+    }
     const refused = room.relay!.check(message.channel, message.side)
     if (refused) {
       this.refuse(connection, refused[0], `relay: ${refused[1]}`, 'relay', true)

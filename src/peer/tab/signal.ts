@@ -122,6 +122,11 @@ export class SignalClient {
     return this.connection.id
   }
 
+  /** What proves to the server that a relayed link is this member's. */
+  get token(): string | undefined {
+    return this.connection.token
+  }
+
   /** Whether the connection is up, and this member in its room. */
   get isInside(): boolean {
     return this.connection.isInside

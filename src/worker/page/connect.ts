@@ -220,6 +220,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
       kind: 'relay',
       relay: {
         address: client.address,
+        token: client.token,
         channel: `${epoch} ${members[offers].id} ${members[answers].id}`,
         side: initiator ? 0 : 1,
         peerName: nameOf(peerRank),

@@ -7,7 +7,7 @@ import { authKey, RendezvousWorld, roomA, roomB } from '../../support/rendezvous
 
 let world: RendezvousWorld
 beforeEach(() => {
-  world = new RendezvousWorld({}, { asks: true })
+  world = new RendezvousWorld({}, { asks: true, hasRelay: true })
   world.create('t0', roomA, infoOf('t0'), host)
 })
 
@@ -195,6 +195,49 @@ describe('what all members see lets nobody in:', () => {
     enter('thief', '2'.repeat(32), { isFurther: true }, infoOf('thief', { tab }))
     expect(asks().map(({ name }) => name)).toEqual(['thief'])
     expect(await names()).toEqual(['t0', 't1'])
+  })
+})
+
+describe('an end of a relayed link', () => {
+  const refusal = (name: string) => world.all(name, 'error').at(-1)?.code
+  const relay = (name: string, token?: string) => world.relay(name, 0, name, roomA, token)
+
+  it('comes from a member that was let in', () => {
+    enter('t1', one)
+    relay('early', one)
+    answer(true)
+    relay('late', one)
+    relay('host', host)
+    expect(['early', 'late', 'host'].map(refusal)).toEqual(['declined', undefined, undefined])
+    expect(world.closed.has('early')).toBe(true)
+  })
+
+  it('does not come from who only has the key, or was removed', () => {
+    enter('t1', one)
+    answer(true)
+    world.say('t0', { type: 'remove', id: idOf('t1') })
+    relay('removed', one)
+    relay('nobody')
+    relay('stranger', '9'.repeat(32))
+    expect(['removed', 'nobody', 'stranger'].map(refusal)).toEqual(Array(3).fill('declined'))
+  })
+
+  it('comes from who has the key where programs are alone in the room', () => {
+    world.create('g0', roomB, null)
+    world.relay('end', 0, 'c', roomB)
+    expect(refusal('end')).toBeUndefined()
+  })
+
+  it('comes from a member that many have come after', () => {
+    enter('t1', one)
+    answer(true)
+    for (let at = 0; at < 2 * limits.membersPerRoom + 1; at++) {
+      enter(`x${at}`, `9${at.toString(16).padStart(31, '0')}`)
+      answer(true)
+      world.say(`x${at}`, { type: 'bye' })
+    }
+    relay('end', one)
+    expect(refusal('end')).toBeUndefined()
   })
 })
 

@@ -10,11 +10,8 @@ function world(costs: Partial<Limits> = { relayFrameCostBytes: 0 }) {
     { hasRelay: true },
   )
   own.create('guest', roomA, null)
-  const end = (id: string, side: 0 | 1, channel = 'c', room = roomA) => {
-    own.open(id)
-    const proof = hmac(authKey, proofText(room, own.last(id, 'challenge').nonce))
-    own.say(id, { type: 'relay', version: protocolVersion, room, proof, channel, side })
-  }
+  const end = (id: string, side: 0 | 1, channel = 'c', room = roomA) =>
+    own.relay(id, side, channel, room)
   return { own, end }
 }
 
