@@ -75,6 +75,7 @@ const entry = (draw: Draw, known: Known) => ({
   room: known.room,
   info: draw.isOneIn(4) ? null : info(draw, known),
   ...(draw.isOneIn(3) && { token: draw.pick(['ee'.repeat(16), hex(draw, 16)]) }),
+  ...(draw.isOneIn(3) && { isFurther: draw.isOneIn(2) }),
   ...(draw.isOneIn(3) && { again: again(draw, known) }),
 })
 
@@ -114,6 +115,7 @@ const make: Make = {
     version: protocolVersion,
     room,
     proof,
+    ...(draw.isOneIn(3) && { token: draw.pick(['ee'.repeat(16), hex(draw, 16)]) }),
     channel: `${marker} ${draw.whole(0, 2)}`,
     side: draw.pick([0, 1]),
   }),

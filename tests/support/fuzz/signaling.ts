@@ -1,4 +1,9 @@
-import { type Limits, limits, parseServerMessage } from '../../../src/peer/room/messages.ts'
+import {
+  type Limits,
+  limits,
+  parseServerMessage,
+  type ServerMessage,
+} from '../../../src/peer/room/messages.ts'
 import { proofText } from '../../../src/peer/room/secret.ts'
 import { infoOf } from '../member-info.ts'
 import { authKey, hmac, RendezvousWorld, roomA, roomB } from '../rendezvous-world.ts'
@@ -31,6 +36,8 @@ const quietMs = 150_000
 /** Members of room A, and the host of room B: none of them does anything wrong. */
 const bystanders: readonly string[] = ['t0', 't1']
 const host = 'u0'
+/** A rank of the host's, without a token: what attackers know of it lets none of them in where the host is asked. */
+const rank = 'u1'
 
 /** A host that starts more of them in so short a time would be refused itself. */
 const mostRuns = 4
@@ -53,6 +60,8 @@ class Attack {
   readonly #marker: string
   readonly #largest: number
   readonly #hasRoomKey: boolean
+  /** The host lets in nobody but its rank. */
+  readonly #asks: boolean
   /** Those that are connected. */
   readonly #attackers = new Map<string, Attacker>()
   #opened = 0
@@ -66,11 +75,13 @@ class Attack {
     const own = this.#draw.isOneIn(2) ? smallLimits : {}
     this.#largest = own.messageBytes ?? limits.messageBytes
     this.#hasRoomKey = this.#draw.isOneIn(4)
+    this.#asks = this.#draw.isOneIn(4)
     this.#world = new RendezvousWorld(own, {
       ...(this.#hasRoomKey && { roomKey: 'known to the honest alone' }),
       hasRelay: this.#draw.isOneIn(2),
-      asks: this.#draw.isOneIn(4),
+      asks: this.#asks,
     })
+    if (this.#asks && this.#draw.isOneIn(2)) this.#world.addressOf = () => 'one'
   }
 
   async run(): Promise<FuzzOutcome> {
@@ -86,8 +97,7 @@ class Attack {
     const world = this.#world
     const draw = this.#draw
     await world.fill(2, roomA)
-    const asked = world.inboxes.get('t0')!.findLast((told) => told.type === 'asks')
-    for (const { id } of asked?.asks ?? []) world.say('t0', { type: 'letIn', id, isLetIn: true })
+    if (this.#asks) this.#letIn('t0')
     await world.tick()
     const value = { box: 'honest', tag: 'T'.repeat(43) }
     world.say('t0', { type: 'store', id: 1, call: { op: 'set', key: 'k', value } })
@@ -96,6 +106,10 @@ class Attack {
     const before = this.#memory()
     const heard = bystanders.map((id) => world.inboxes.get(id)!.length)
     world.create(host, roomB, infoOf(host), 'dd'.repeat(16))
+    if (this.#asks) {
+      world.join(rank, roomB, infoOf(rank, { tab: '0a0b0c0d' }))
+      this.#letIn(host)
+    }
     await world.env.advance(1000)
     // What attackers have put into the store of B stays as long as the room.
     const { storeBytes: _, ...beside } = this.#memory()
@@ -115,6 +129,7 @@ class Attack {
     await world.env.advance(quietMs)
     this.#checkMemory(beside)
     world.server.lost(host, 'gone')
+    world.server.lost(rank, 'gone')
     this.#checkMemory(before)
     this.#checkBystanders(heard)
     this.#checkMessages()
@@ -228,6 +243,8 @@ class Attack {
     world.server.receive(id, raw)
     for (const answer of inbox.slice(before)) {
       this.#note(`${id} <   ${JSON.stringify(answer).slice(0, 300)}`)
+      if (this.#asks && this.#isEntry(id, answer))
+        this.#violate(`${id} has come into a room whose host did not let it in`)
       if (answer.type !== 'error') continue
       if (answer.code === 'internal') this.#violate(`the server failed: ${answer.text}`)
       if (answer.isFatal !== world.closed.has(id))
@@ -235,6 +252,12 @@ class Attack {
           `${answer.code} says isFatal ${answer.isFatal}, but the connection is ${world.closed.has(id) ? 'closed' : 'open'}`,
         )
     }
+  }
+
+  /** Whether an attacker is told that it has come into a room of the honest: as a member, a guest or the end of a relayed link. */
+  #isEntry(id: string, answer: ServerMessage): boolean {
+    if (answer.type === 'welcome') return [roomA, roomB].includes(answer.room)
+    return answer.type === 'relayed' && this.#attackers.get(id)!.room === roomB
   }
 
   /** What the server holds. */
@@ -273,6 +296,11 @@ class Attack {
     const { id } = world.last(host, 'welcome')
     const { maker } = world.last(host, 'lobby')
     if (maker !== id) this.#violate('an attacker is the host of room B')
+  }
+
+  #letIn(maker: string): void {
+    const { asks } = this.#world.last(maker, 'asks')
+    for (const { id } of asks) this.#world.say(maker, { type: 'letIn', id, isLetIn: true })
   }
 
   /** Nothing of the attack is in what room A was sent, nor anything else that room A has not caused. */
