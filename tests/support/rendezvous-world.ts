@@ -45,6 +45,8 @@ export class RendezvousWorld {
   /** Each connection has its own, unless told otherwise. */
   addressOf = (id: string): string => id
   readonly #roomKey: string | undefined
+  /** Whether `create` proves the room key. */
+  givesRoomKey = false
   /** Every message passes as JSON text, as it does on a socket. */
   constructor(
     custom: Partial<Record<keyof typeof limits, number>> = {},
@@ -119,7 +121,7 @@ export class RendezvousWorld {
   ): void {
     this.open(id)
     const { nonce } = this.last(id, 'challenge')
-    const keyProof = this.#roomKey && keyProofOf(this.#roomKey, room, nonce)
+    const keyProof = this.givesRoomKey ? keyProofOf(this.#roomKey!, room, nonce) : undefined
     const entry = { room, authKey, info, token, isFurther, keyProof }
     this.say(id, { type: 'create', version: protocolVersion, ...entry })
   }

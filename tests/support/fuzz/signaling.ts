@@ -82,6 +82,7 @@ class Attack {
       asks: this.#asks,
     })
     if (this.#asks && this.#draw.isOneIn(2)) this.#world.addressOf = () => 'one'
+    this.#world.givesRoomKey = this.#hasRoomKey
   }
 
   async run(): Promise<FuzzOutcome> {
