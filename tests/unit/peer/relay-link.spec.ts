@@ -1,10 +1,14 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { Transport } from '../../../src/peer/link/channel-transport.ts'
 import type { LinkEnd } from '../../../src/peer/link/link.ts'
-import type { RelayLink } from '../../../src/peer/link/relay-link.ts'
+import { RelayLink } from '../../../src/peer/link/relay-link.ts'
 import { limits } from '../../../src/peer/room/messages.ts'
 import { newRoomUrl, parseRoomUrl } from '../../../src/peer/room/room-url.ts'
 import { RoomSecret } from '../../../src/peer/room/secret.ts'
+import { SignalClient } from '../../../src/peer/tab/signal.ts'
+import { formLinks } from '../../../src/worker/page/connect.ts'
 import { linkConformance } from '../../support/link-conformance.ts'
+import { infoOf } from '../../support/member-info.ts'
 import { type RelayServer, startRelay } from '../../support/relay-server.ts'
 import { rawEnd, type Tamper, tapServer } from '../../support/relay-tap.ts'
 
@@ -338,6 +342,41 @@ describe('whose channel it is', () => {
     const address = parseRoomUrl('the spec', newRoomUrl(relay.server.address))
     await expect(relay.end('none', 0, { address }).opened).rejects.toThrow(/unknown-room/)
   })
+})
+
+it('comes up between members that were let in, by their tokens, and not without one', async () => {
+  const own = await startRelay({ asks: true })
+  const { WebSocket } = own
+  const { server: url, link } = own.address
+  const clients = ['a', 'b'].map(
+    (name) =>
+      new SignalClient({ url, link, info: infoOf(name, { transport: 'relay' }), WebSocket }),
+  )
+  const [maker, other] = clients
+  maker.on('asks', (asks) => {
+    for (const { id } of asks) maker.letIn(id, true)
+  })
+  await maker.open()
+  await other.open()
+  const linked = clients.map(
+    (client) =>
+      new Promise<void>((resolve, reject) =>
+        client.on('assign', (assignment) => {
+          const addLink = (_: number, __: number, transport: Transport) => {
+            if (transport.kind !== 'relay') throw new Error(`got a ${transport.kind}`)
+            return new RelayLink({ ...transport.relay, WebSocket }).opened
+          }
+          formLinks({ client, assignment, ports: null, addLink }).connected.then(resolve, reject)
+        }),
+      ),
+  )
+  maker.start(null)
+  await Promise.all(linked)
+  await expect(own.end('stranger', 0).opened).rejects.toThrow(
+    'declined: relay: the host has not let this tab into the room',
+  )
+  for (const client of clients) client.bye()
+  await own.close()
 })
 
 describe('how a link ends', () => {
