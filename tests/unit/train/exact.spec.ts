@@ -128,19 +128,24 @@ describe('a run with exact', () => {
     expect(resumed).toEqual({ ...one, losses: one.losses.slice(5) })
   })
 
-  test('ends with the same bits by one-shot, direct and ring sums', async () => {
+  test('ends with the same bits by one-shot, direct, ring and machines-first sums', async () => {
     const hashOf = async (choice: LinkMeasurement['choice']) => {
       const settings = { demo: 'playground', steps: 12, seed: 4, exact: true } as const
       const options = () => ({ linksBefore: { choice, bytesPerMs: 100 } })
       const { ranks, close } = await startTask(4, settings, () => new CpuRuntime(), options)
-      const hashes = await Promise.all(ranks.map(async ({ end }) => (await end).paramHash))
+      const results = await Promise.all(ranks.map(({ end }) => end))
       close()
+      for (const { record } of results) expect(record.links?.choice).toEqual(choice)
+      const hashes = results.map(({ paramHash }) => paramHash)
       expect(new Set(hashes).size).toBe(1)
       return hashes[0]
     }
     const oneShot = await hashOf({ oneShotMaxBytes: 2 ** 30, directMaxBytes: 2 ** 30 })
     expect(await hashOf({ oneShotMaxBytes: 0, directMaxBytes: 2 ** 30 })).toBe(oneShot)
-    expect(await hashOf({ oneShotMaxBytes: 0, directMaxBytes: 0 })).toBe(oneShot)
+    const ring = { oneShotMaxBytes: 0, directMaxBytes: 0 }
+    expect(await hashOf(ring)).toBe(oneShot)
+    const machines = { machines: [0, 0, 1, 1], hierarchicalMaxBytes: 2 ** 30 }
+    expect(await hashOf({ ...ring, ...machines })).toBe(oneShot)
   }, 60_000)
 
   test('compares the states of all ranks at the start, every hashEvery steps and at the end', async () => {
