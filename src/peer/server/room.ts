@@ -249,7 +249,7 @@ export class Room {
 
   /**
    * The room to who has the first claim, unless a run is on; its maker, who may have come to be it just now, has one too. Of the ranks of a tab
-   * it is the first one's: people see only what that one is told.
+   * it is the first one's: people see only what that one hears.
    */
   private giveBack(): void {
     const tokens = [...this.claims, this.members[0].token]

@@ -255,7 +255,7 @@ class Attack {
     }
   }
 
-  /** Whether an attacker is told that it has come into a room of the honest: as a member, a guest or the end of a relayed link. */
+  /** Whether an attacker has got into a room of honest tabs: as a member, a guest or the end of a relayed link. */
   #isEntry(id: string, answer: ServerMessage): boolean {
     if (answer.type === 'welcome') return [roomA, roomB].includes(answer.room)
     return answer.type === 'relayed' && this.#attackers.get(id)!.room === roomB

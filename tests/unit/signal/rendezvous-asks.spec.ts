@@ -167,7 +167,7 @@ it('a tab that was removed is asked about, although its ranks have its token', a
   expect(asks().map(({ name }) => name)).toEqual(['again'])
 })
 
-it('a rank of its own tab that the host removes leaves the host its way back', async () => {
+it("removing another rank of the host's tab leaves the host its way back", async () => {
   enter('h2', host, { isFurther: true })
   enter('t1', one)
   answer(true)

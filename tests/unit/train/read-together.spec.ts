@@ -29,7 +29,7 @@ test.each(['1e12', '-8', '8.5', ' 8', '4294967297', '99999999999', 'x'])(
   },
 )
 
-test('room is made for what comes of a file, not for what is told of it', async () => {
+test('a rank makes room for the bytes of a file that arrive, not for the size that another rank claims', async () => {
   expect((await readFrom({ done: '3000000000' })).madeRoomFor).toEqual([pieceBytes])
 })
 

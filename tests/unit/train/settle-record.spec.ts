@@ -110,7 +110,7 @@ test.each([
   })
 })
 
-test('of parts that are long the place where they differ is told', async () => {
+test('an error shows long parts around the first place where they differ', async () => {
   const bucketsOf = (last: string) => {
     const parameters = [...Array(1000).fill('layer.weight'), last]
     return [{ parameters, elements: 8 }]

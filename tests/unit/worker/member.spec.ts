@@ -242,6 +242,18 @@ describe('a tab that moves to another room', () => {
     return member
   }
 
+  /** The new room neither lets a tab in nor refuses it, until what this returns is called. */
+  function asksAtTheNewRoom(): (error: Error) => void {
+    let refuse: (error: Error) => void = () => undefined
+    world.entered = (room) =>
+      room === from.key
+        ? Promise.resolve()
+        : new Promise((_, reject) => {
+            refuse = reject
+          })
+    return (error) => refuse(error)
+  }
+
   it('leaves the old one once the server has removed whom the host removes', async () => {
     const member = await inRoom()
     await member.moveWithout(['7', '8'], to)
@@ -288,13 +300,7 @@ describe('a tab that moves to another room', () => {
   })
 
   it('leaves both where it is closed meanwhile', async () => {
-    let refuse: (error: Error) => void = () => undefined
-    world.entered = (room) =>
-      room === from.key
-        ? Promise.resolve()
-        : new Promise((_, reject) => {
-            refuse = reject
-          })
+    const refuse = asksAtTheNewRoom()
     const member = await inRoom()
     const moving = member.follow(to)
     await Promise.resolve()
@@ -306,13 +312,7 @@ describe('a tab that moves to another room', () => {
   })
 
   it('goes back where the old one begins a run while it waits to be let in, and takes part', async () => {
-    let refuse: (error: Error) => void = () => undefined
-    world.entered = (room) =>
-      room === from.key
-        ? Promise.resolve()
-        : new Promise((_, reject) => {
-            refuse = reject
-          })
+    const refuse = asksAtTheNewRoom()
     const member = await inRoom()
     const moving = member.follow(to)
     await new Promise(setImmediate)
