@@ -4,6 +4,7 @@ import { type SavedState, save } from '../../data/saved-tree.ts'
 import { getProcessGroup, isInitialized } from '../../distributed/group/default-group.ts'
 import { memberGroup } from '../../distributed/group/group-of.ts'
 import { getRngState } from '../../nn/init.ts'
+import { broadcastBytes } from '../../peer/group/broadcast-bytes.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { clippedMessage } from '../../util/clipped.ts'
@@ -148,22 +149,11 @@ export async function readTogether(
   const size = sizes[group && group.size > 1 ? reader : 0]
   if (size === '') return undefined
   if (!group || group.size === 1) return own
-  const sizeBytes = Number(size)
-  const pieces: Uint8Array[] = []
-  for (let begin = 0; begin < sizeBytes; begin += pieceBytes) {
-    const end = Math.min(sizeBytes, begin + pieceBytes)
-    // Whole words travel, as the bits that they are.
-    const piece = new Uint8Array(Math.ceil((end - begin) / 4) * 4)
-    if (own) piece.set(own.subarray(begin, end))
-    await group.broadcast(new Float32Array(piece.buffer), reader, {
-      label: 'the checkpoint',
-      deadlineMs: fileDeadlineMs,
-    })
-    pieces.push(piece.subarray(0, end - begin))
-  }
-  const bytes = new Uint8Array(sizeBytes)
-  for (const [i, piece] of pieces.entries()) bytes.set(piece, i * pieceBytes)
-  return bytes
+  return broadcastBytes(
+    group,
+    { root: reader, sizeBytes: Number(size), own, pieceBytes },
+    { label: 'the checkpoint', deadlineMs: fileDeadlineMs },
+  )
 }
 
 /** Whether a rank may say that of what it has read; empty for no file. */

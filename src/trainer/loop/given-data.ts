@@ -44,5 +44,5 @@ export async function shareGiven(
       `data: expected ${expected.words} of at most ${expected.mostBytes} bytes, got ${size}. Supply less of it.`,
     )
   }
-  return shareBytes(group, { giver, sizeBytes: size, own, label, limitMs, onProgress })
+  return shareBytes(group, { root: giver, sizeBytes: size, own, label, limitMs, onProgress })
 }

@@ -91,7 +91,14 @@ export async function meet(
       const sizes = await ranks.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
       const size = sizes.subarray(giver, giver + 1)
       const sizeBytes = longestAnnounced(label, ranks, size, { slots: 1, rankOf: () => giver })
-      const bytes = await shareBytes(ranks, { giver, sizeBytes, own, label, limitMs, onProgress })
+      const bytes = await shareBytes(ranks, {
+        root: giver,
+        sizeBytes,
+        own,
+        label,
+        limitMs,
+        onProgress,
+      })
       if (!hasIt[group.rank]) {
         const state = unpackState(bytes)
         if (state.progress.step !== step)

@@ -107,7 +107,7 @@ test('a newcomer learns how long it may wait for the data that a person gave; th
   const given = new Uint8Array(2 ** 20)
   const ends = groups.map((group, rank) =>
     shareBytes(group, {
-      giver: 0,
+      root: 0,
       sizeBytes: given.length,
       own: rank === 0 ? given : undefined,
       label: 'the data',
@@ -135,7 +135,7 @@ async function meetLiar(told: object, state?: Uint8Array<ArrayBuffer>, sizeBytes
   if (sizeBytes !== undefined) {
     const pair = (await groups[0]!.newGroup([0, 1])) as ProcessGroup
     await pair.allGatherU32(Uint32Array.of(sizeBytes), { label })
-    if (state) await shareBytes(pair, { giver: 0, sizeBytes, own: state, label })
+    if (state) await shareBytes(pair, { root: 0, sizeBytes, own: state, label })
   }
   const error = await end
   for (const group of groups) group.destroy()
