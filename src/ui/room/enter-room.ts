@@ -164,18 +164,21 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     more.update({ hidden })
   })
 
-  let isLocking = false
-
-  /** The page in another room, once its first rank is there. */
+  /** The page in another room, once its first rank is there; what was chosen on the way is proposed after it. */
   const moveTo = async (to: RoomLink, moved: Promise<void>) => {
-    await moved
-    const fragment = formatFragment(to)
-    const { origin, pathname, search } = location
-    history.replaceState(null, '', `${pathname}${search}${fragment}`)
-    dispatch({ type: 'moved', invite: `${origin}${pathname}${fragment}` })
-    await more.move(to)
-    proposed = ''
-    propose()
+    dispatch({ type: 'moving', isMoving: true })
+    try {
+      await moved
+      const fragment = formatFragment(to)
+      const { origin, pathname, search } = location
+      history.replaceState(null, '', `${pathname}${search}${fragment}`)
+      dispatch({ type: 'moved', invite: `${origin}${pathname}${fragment}` })
+      await more.move(to)
+      proposed = ''
+    } finally {
+      dispatch({ type: 'moving', isMoving: false })
+      propose()
+    }
   }
 
   const startWithout = (ids: readonly string[]) => {
@@ -214,18 +217,13 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       for (const one of withTabs(store.snapshot, [id])) member.remove(one.id)
     },
     removeAndLock(id) {
-      if (isLocking) return
-      isLocking = true
+      if (store.snapshot.isMoving) return
       const to = newRoomLink()
       const ids = withTabs(store.snapshot, [id]).map((one) => one.id)
-      moveTo(to, member.moveWithout(ids, to))
-        .catch((thrown) => {
-          const text = `This tab is still in the old room. ${messageOf(thrown)}`
-          dispatch({ type: 'refused', text })
-        })
-        .finally(() => {
-          isLocking = false
-        })
+      moveTo(to, member.moveWithout(ids, to)).catch((thrown) => {
+        const text = `This tab is still in the old room. ${messageOf(thrown)}`
+        dispatch({ type: 'refused', text })
+      })
     },
     letIn: (id, isLetIn) => member.letIn(id, isLetIn),
     handOver(id) {

@@ -81,6 +81,8 @@ function reduceRest(snapshot: Snapshot, action: Action): Snapshot {
       const { [action.demo]: _, ...given } = snapshot.given
       return { ...snapshot, given }
     }
+    case 'moving':
+      return { ...snapshot, isMoving: action.isMoving }
     case 'moved':
       return { ...snapshot, invite: action.invite, refusal: null }
     case 'named':

@@ -117,8 +117,9 @@ export function isWaitingForNext(snapshot: Snapshot): boolean {
 }
 
 export function canStart(snapshot: Snapshot): boolean {
-  const { stage, lobby, serverLost } = snapshot
+  const { stage, lobby, serverLost, askedHost, isMoving } = snapshot
   if (stage !== 'inside' || !lobby || serverLost !== null) return false
+  if (askedHost !== null || isMoving) return false
   return isMaker(snapshot) && !isRoomOn(snapshot) && !isRunning(snapshot)
 }
 

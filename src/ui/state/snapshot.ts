@@ -45,6 +45,8 @@ export interface Snapshot {
   readonly lobby: Lobby | null
   /** The host who has been asked to let this tab in. */
   readonly askedHost: string | null
+  /** On its way to another room: what is shown of the room is the old one. */
+  readonly isMoving: boolean
   /** Where this tab is the maker: who waits to be let in. */
   readonly asks: Asks
   /** Where another tab is the maker: what it would start now, or has started. */
@@ -108,6 +110,7 @@ export type Action =
   | { type: 'givenBack'; demo: string }
   | { type: 'damagedInLink'; demo: string }
   | { type: 'named'; name: string }
+  | { type: 'moving'; isMoving: boolean }
   | { type: 'moved'; invite: string }
   | { type: 'reset' }
   // Of a run that another may have followed meanwhile.
@@ -147,6 +150,7 @@ export function begin({
     ownId: null,
     lobby: null,
     askedHost: null,
+    isMoving: false,
     asks: [],
     proposed: null,
     serverLost: null,

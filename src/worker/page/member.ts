@@ -123,7 +123,9 @@ export class RoomMember {
   #measures: SelfMeasures | undefined
   /** This tab's life in the elastic run that it was left out of. */
   #former: MemberRun['former']
-  /** On its way to the room that the host has moved to. */
+  /** Between two rooms. */
+  #isMoving = false
+  /** On its way to the room that the host has moved to, or waiting to try again. */
   #isFollowing = false
   readonly #marks = new StartMarks()
 
@@ -255,6 +257,7 @@ export class RoomMember {
     const [info, linkBefore, ports] = [this.#info, this.#link, this.#ports]
     let assigned: Assignment | undefined
     let lost: Error | undefined
+    this.#isMoving = true
     const unlisten = [
       // It has a part in that run, and the others wait for it.
       before.on('assign', (assignment) => {
@@ -294,6 +297,7 @@ export class RoomMember {
       if (assigned) this.#assigned(assigned)
       throw thrown
     } finally {
+      this.#isMoving = false
       for (const stop of unlisten) stop()
     }
     this.#past = undefined
@@ -411,16 +415,20 @@ export class RoomMember {
   }
 
   /**
-   * Seals the room as it is and starts training; for the maker. The server answers a refusal through `onRefused`. A start that is under way is
-   * the only one.
+   * Seals the room as it is and starts training; for the maker. A refusal comes through `onRefused`: the server's, or that this tab is not in its
+   * room now. A start that is under way is the only one.
    */
   start(config: TrainConfigInput): void {
     if (this.#hasStarted || this.#run) return
     const parsed = this.#parse(config)
+    const client = this.#requireClient()
+    if (this.#isMoving || !client.isInside) {
+      this.#options.onRefused?.(notInRoom())
+      return
+    }
     this.#hasStarted = true
     this.#marks.begin('pressed')
     const settings = parsed as unknown as JsonValue
-    const client = this.#requireClient()
     client.start(settings, isElasticWith(parsed, client.lobby?.members.length ?? 1))
   }
 
@@ -560,6 +568,12 @@ const othersWait = () =>
   new PeerError(
     'signal.refused',
     'The room has moved to a new link, and many others wait there to be let in. This tab keeps trying.',
+  )
+
+const notInRoom = () =>
+  new PeerError(
+    'signal.refused',
+    'room: nothing was started: this tab is moving to another room, or has lost the server. Start once it is in a room.',
   )
 
 const runBegan = () => new PeerError('signal.refused', 'room: a run began in the old room.')

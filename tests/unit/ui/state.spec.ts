@@ -88,6 +88,16 @@ describe('the way into a room', () => {
   it('nobody starts without a server', () => {
     expect(canStart(play(inside(2), { type: 'serverLost', text: 'gone' }))).toBe(false)
   })
+
+  it('the host of the old room does not start while its tab moves or waits to be let in', () => {
+    const moving = play(inside(2), { type: 'moving', isMoving: true })
+    expect(canStart(moving)).toBe(false)
+    expect(canStart(play(moving, { type: 'moving', isMoving: false }))).toBe(true)
+    const waiting = play(inside(2), { type: 'asking', host: 'Ada' })
+    expect(canStart(waiting)).toBe(false)
+    const back = { type: 'lobby', lobby: waiting.lobby!, ownId: waiting.ownId } as const
+    expect(canStart(play(waiting, back))).toBe(true)
+  })
 })
 
 describe('what the maker proposes', () => {

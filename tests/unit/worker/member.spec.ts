@@ -311,6 +311,31 @@ describe('a tab that moves to another room', () => {
     expect(world.leftRooms).toContain(to.key)
   })
 
+  it('starts nothing on the way, and starts once it is back', async () => {
+    const refuse = asksAtTheNewRoom()
+    const refused: string[] = []
+    const member = await inRoom(({ message }) => refused.push(message))
+    const moving = member.follow(to)
+    await new Promise(setImmediate)
+    member.start({})
+    expect(refused).toEqual([expect.stringContaining('nothing was started')])
+    expect(world.told).toEqual([])
+    refuse(new SignalError('declined', 'the host declined.'))
+    await expect(moving).rejects.toMatchObject({ refusal: 'declined' })
+    world.told = []
+    member.start({})
+    expect(world.told).toEqual([['start', true]])
+  })
+
+  it('starts nothing in the new one before the old one has been told', async () => {
+    const member = await inRoom()
+    world.removed = async () => member.start({})
+    await member.moveWithout(['7'], to)
+    expect(world.told.map(([what]) => what)).toEqual(['removeAndTell', 'bye'])
+    member.start({})
+    expect(world.told.at(-1)).toEqual(['start', true])
+  })
+
   it('goes back where the old one begins a run while it waits to be let in, and takes part', async () => {
     const refuse = asksAtTheNewRoom()
     const member = await inRoom()
@@ -341,8 +366,21 @@ describe('a tab that moves to another room', () => {
 it('start works after one that was refused for its settings', () => {
   const member = newMember()
   expect(() => member.start({ exact: true, tune: true })).toThrow('tune: not available with exact')
-  // It gets as far as the server, which this member has not joined.
-  expect(() => member.start({ exact: true })).toThrow('not joined yet')
+  // It gets as far as the server, which this member has not joined; nor does that count as a start.
+  for (let time = 0; time < 2; time++)
+    expect(() => member.start({ exact: true })).toThrow('not joined yet')
+})
+
+it('start works after one that was refused because the server was lost', async () => {
+  const refused: string[] = []
+  const member = newMember(undefined, { onRefused: ({ message }) => refused.push(message) })
+  await member.join({} as AdapterFacts)
+  world.isInside = false
+  member.start({})
+  expect(refused).toEqual([expect.stringContaining('has lost the server')])
+  world.isInside = true
+  member.start({})
+  expect(world.told).toEqual([['start', true]])
 })
 
 it.each([
