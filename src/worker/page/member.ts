@@ -89,6 +89,13 @@ export interface RoomMemberOptions extends RunListener {
   onRefused?: (error: Error) => void
 }
 
+/** What a tab needs to enter a room. */
+interface WayIn {
+  readonly link: RoomLink
+  readonly hostToken: string | undefined
+  readonly ports: LocalPorts | null
+}
+
 /**
  * A tab in a room, from its page's side: device, signaling, links and runs in one place.
  *
@@ -98,7 +105,6 @@ export class RoomMember {
   readonly #options: RoomMemberOptions
   readonly #compute: ComputeClient
   #client: SignalClient | undefined
-  #link: RoomLink
   #adapter: AdapterFacts | undefined
   #ports: LocalPorts | null = null
   #run: MemberRun | undefined
@@ -109,6 +115,7 @@ export class RoomMember {
   /** In the newest run that this tab took part in. */
   #rank: number | null = null
   #isServerLost = false
+  /** Out of rooms for good: it has left, its worker has died, or it was removed. */
   #isClosed = false
   /** As the room knows this tab; set once it is in. */
   #info: MemberInfo | undefined
@@ -131,7 +138,6 @@ export class RoomMember {
 
   constructor(options: RoomMemberOptions) {
     this.#options = options
-    this.#link = options.link
     this.#compute = startCompute(options.startWorker)
     this.#compute.dead.catch((error) => this.#died(error))
   }
@@ -156,26 +162,40 @@ export class RoomMember {
   }
 
   /** Enters the room. errors: SignalError with the server's reason, `signal.lost`. */
-  join(adapter: AdapterFacts): Promise<void> {
+  async join(adapter: AdapterFacts): Promise<void> {
     this.#adapter = adapter
-    return this.#enter(adapter, this.#options.mode)
+    await this.#enter(await this.#wayTo(this.#options.link), adapter, this.#options.mode)
   }
 
-  async #enter(adapter: AdapterFacts, mode: RoomMemberOptions['mode']): Promise<void> {
-    const { name, transport, token, roomKey } = this.#options
-    const link = this.#link
-    if (transport !== 'webrtc' && transport !== 'relay') this.#ports = await openLocalPorts()
+  /** Changes nothing in the room where this tab is. errors: `signal.lost` where it has left meanwhile. */
+  async #wayTo(link: RoomLink): Promise<WayIn> {
+    const { transport, token } = this.#options
+    const hostToken = token?.((await RoomSecret.derive(link)).room)
+    const hasPorts = transport !== 'webrtc' && transport !== 'relay'
+    const ports = hasPorts ? await openLocalPorts() : null
+    if (!this.#isClosed) return { link, hostToken, ports }
+    ports?.close()
+    throw hasLeft()
+  }
+
+  /** This tab is the new client's from the call on. */
+  async #enter(
+    { link, hostToken, ports }: WayIn,
+    adapter: AdapterFacts,
+    mode: RoomMemberOptions['mode'],
+  ): Promise<void> {
+    const { name, transport, roomKey } = this.#options
+    this.#ports = ports
     const info: MemberInfo = {
       name,
       adapter: { ...adapter },
-      hostTag: this.#ports?.hostTag ?? '',
+      hostTag: ports?.hostTag ?? '',
       hidden: document.hidden,
       transport,
       tab: this.#options.tab,
       ...this.#changes,
     }
     const url = signalUrl(location)
-    const hostToken = token?.((await RoomSecret.derive(link)).room)
     const { reconnects, isFurther } = this.#options
     const runNow = () => this.#run?.now ?? null
     const client = new SignalClient({
@@ -246,42 +266,61 @@ export class RoomMember {
    * Moves to another room, between runs, with what was trained and the same name. `announce`: what this tab does in the old room once it is in
    * the new one.
    *
-   * errors: those of `join` and of `announce`, or that the old room has begun a run; this tab is then in the old room, as before.
+   * errors: those of `join` and of `announce`, or that a run begins in the old room; this tab is then in the old room, as before.
    */
   async move(
     link: RoomLink,
     mode: RoomMemberOptions['mode'],
     announce: (before: SignalClient) => Promise<void> = async () => undefined,
   ): Promise<void> {
+    /** One that has not ended yet does not hold this tab. */
+    const runBefore = this.#run
+    this.#isMoving = true
+    try {
+      const way = await this.#wayTo(link)
+      const isStarting = this.#run ? this.#run !== runBefore : this.#hasStarted
+      if (isStarting) {
+        way.ports?.close()
+        throw runBegins()
+      }
+      await this.#moveBy(way, mode, announce)
+    } finally {
+      this.#isMoving = false
+    }
+  }
+
+  /** From the call on this tab is the new client's, and the old one's events are kept for the case that it comes back. */
+  async #moveBy(
+    way: WayIn,
+    mode: RoomMemberOptions['mode'],
+    announce: (before: SignalClient) => Promise<void>,
+  ): Promise<void> {
     const before = this.#requireClient()
-    const [info, linkBefore, ports] = [this.#info, this.#link, this.#ports]
+    const [info, ports] = [this.#info, this.#ports]
     let assigned: Assignment | undefined
     let lost: Error | undefined
-    this.#isMoving = true
     const unlisten = [
       // It has a part in that run, and the others wait for it.
       before.on('assign', (assignment) => {
         assigned = assignment
-        if (this.#client !== before) this.#client?.bye()
+        this.#client?.bye()
       }),
       before.on('lost', (error) => {
         lost = error
       }),
     ]
     this.#endMeasures()
-    this.#link = link
     this.#info = undefined
     this.#changes = info ? { name: info.name, hidden: info.hidden } : {}
     this.#options.onAsks?.([])
     try {
-      await this.#enter(this.#adapter!, mode)
-      if (assigned) throw runBegan()
+      await this.#enter(way, this.#adapter!, mode)
+      if (assigned) throw runBegins()
       await announce(before)
     } catch (thrown) {
-      if (this.#client !== before) this.#client?.bye()
-      if (this.#ports !== ports) this.#ports?.close()
+      this.#client?.bye()
+      way.ports?.close()
       this.#client = before
-      this.#link = linkBefore
       this.#ports = ports
       this.#info = info
       if (this.#isClosed) {
@@ -297,7 +336,6 @@ export class RoomMember {
       if (assigned) this.#assigned(assigned)
       throw thrown
     } finally {
-      this.#isMoving = false
       for (const stop of unlisten) stop()
     }
     this.#past = undefined
@@ -551,6 +589,7 @@ export class RoomMember {
   /** Out of the room, and of its run; the worker stays, with what it has trained. */
   #removed(error: SignalError): void {
     this.#isServerLost = true
+    this.#isClosed = true
     const run = this.#run
     // To the others its links end: the server says why.
     if (run?.isRunning) this.compute.abort(error.message, true).catch(() => undefined)
@@ -576,7 +615,17 @@ const notInRoom = () =>
     'room: nothing was started: this tab is moving to another room, or has lost the server. Start once it is in a room.',
   )
 
-const runBegan = () => new PeerError('signal.refused', 'room: a run began in the old room.')
+const runBegins = () =>
+  new PeerError(
+    'signal.refused',
+    'room: a run begins in the old room, and this tab takes part. Move once the run has ended.',
+  )
+
+const hasLeft = () =>
+  new PeerError(
+    'signal.lost',
+    'room: this tab left before it had entered the room. Open the link again.',
+  )
 
 const keyIn = (data: unknown): string | null => {
   const { key } = Object(data)

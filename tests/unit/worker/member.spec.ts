@@ -233,10 +233,10 @@ describe('a tab that moves to another room', () => {
   const lobbies: unknown[] = []
 
   /** In the room `from`, as its host. */
-  async function inRoom(onRefused?: (error: Error) => void): Promise<RoomMember> {
+  async function inRoom(options: Partial<RoomMemberOptions> = {}): Promise<RoomMember> {
     lobbies.length = 0
     const onLobby = (told: unknown) => lobbies.push(told)
-    const member = newMember(undefined, { link: from, onLobby, onRefused })
+    const member = newMember(undefined, { link: from, onLobby, ...options })
     await member.join({} as AdapterFacts)
     world.lobby = lobby
     return member
@@ -290,7 +290,7 @@ describe('a tab that moves to another room', () => {
       if (room === to.key && --triesLeft > 0) throw new SignalError('too-many', '20 others wait.')
     }
     const refused: string[] = []
-    const member = await inRoom(({ message }) => refused.push(message))
+    const member = await inRoom({ onRefused: ({ message }) => refused.push(message) })
     const moved = member.follow(to)
     await vi.runAllTimersAsync()
     await moved
@@ -303,7 +303,7 @@ describe('a tab that moves to another room', () => {
     const refuse = asksAtTheNewRoom()
     const member = await inRoom()
     const moving = member.follow(to)
-    await Promise.resolve()
+    await new Promise(setImmediate)
     member.close()
     refuse(new PeerError('signal.lost', 'left early'))
     await expect(moving).rejects.toThrow('left early')
@@ -314,7 +314,7 @@ describe('a tab that moves to another room', () => {
   it('starts nothing on the way, and starts once it is back', async () => {
     const refuse = asksAtTheNewRoom()
     const refused: string[] = []
-    const member = await inRoom(({ message }) => refused.push(message))
+    const member = await inRoom({ onRefused: ({ message }) => refused.push(message) })
     const moving = member.follow(to)
     await new Promise(setImmediate)
     member.start({})
@@ -356,10 +356,78 @@ describe('a tab that moves to another room', () => {
       world.hear('lost', new SignalError('removed', 'removed by Ada', 'Ada'), from.key)
       throw new PeerError('signal.lost', 'ended')
     }
-    const member = newMember(undefined, { link: from, onRemoved: (error) => removed.push(error) })
-    await member.join({} as AdapterFacts)
+    const member = await inRoom({ onRemoved: (error) => removed.push(error) })
     await expect(member.moveWithout(['7'], to)).rejects.toThrow('ended')
     expect(removed).toMatchObject([{ refusal: 'removed', by: 'Ada' }])
+  })
+
+  it('takes no new room after it was removed', async () => {
+    const member = await inRoom({ onRemoved: () => undefined })
+    world.hear('lost', new SignalError('removed', 'removed by Ada', 'Ada'), from.key)
+    await expect(member.follow(to)).rejects.toThrow('left before it had entered')
+    expect(world.leftRooms).toEqual([])
+  })
+
+  describe('and has not asked at the new one yet', () => {
+    const entered: string[] = []
+    beforeEach(() => {
+      entered.length = 0
+      world.entered = async (room) => void entered.push(room)
+    })
+    /** With a token it has to derive the name of the room first. */
+    const inRoomWithToken = (options: Partial<RoomMemberOptions> = {}) =>
+      inRoom({ token: () => 'ab'.repeat(16), ...options })
+
+    it('stays where the old one begins a run, and takes part once', async () => {
+      const assignments: Assignment[] = []
+      const member = await inRoomWithToken({ onAssigned: (told) => assignments.push(told) })
+      const moving = member.follow(to)
+      world.hear('assign', assignment(4, 2), from.key)
+      await expect(moving).rejects.toThrow('a run begins in the old room')
+      world.hear('start', { epoch: 4, settings }, from.key)
+      expect(world.membership?.epoch).toBe(4)
+      expect(assignments).toHaveLength(1)
+      expect(entered).toEqual([from.key])
+    })
+
+    it('stays where it has started a run itself, and can start again after a refusal', async () => {
+      const member = await inRoomWithToken()
+      member.start({})
+      await expect(member.moveWithout(['7'], to)).rejects.toThrow('a run begins in the old room')
+      world.hear('refused', new SignalError('not-the-host', 'another tab is the host.'), from.key)
+      member.start({})
+      expect(world.told).toEqual([
+        ['start', true],
+        ['start', true],
+      ])
+    })
+
+    it('follows while a run of the old one has not ended here', async () => {
+      const member = await inRoomWithToken()
+      world.hear('assign', assignment(1, 2))
+      world.hear('start', { epoch: 1, settings })
+      await member.follow(to)
+      expect(world.leftRooms).toEqual([from.key])
+    })
+
+    it('asks nowhere once it is removed, and says so once', async () => {
+      const removed: Error[] = []
+      const member = await inRoomWithToken({ onRemoved: (error) => removed.push(error) })
+      const moving = member.follow(to)
+      world.hear('lost', new SignalError('removed', 'removed by Ada', 'Ada'), from.key)
+      await expect(moving).rejects.toThrow('left before it had entered')
+      expect(entered).toEqual([from.key])
+      expect(removed).toHaveLength(1)
+    })
+
+    it('asks nowhere once it is closed', async () => {
+      const member = await inRoomWithToken()
+      const moving = member.follow(to)
+      member.close()
+      await expect(moving).rejects.toThrow('left before it had entered')
+      expect(entered).toEqual([from.key])
+      expect(world.leftRooms).toEqual([from.key])
+    })
   })
 })
 
