@@ -247,11 +247,9 @@ export class RoomMember {
     on('lost', (error) => this.#lost(error))
     on('back', () => {
       tell(1, 'room', () => 'back in the room')
-      this.#isServerLost = false
       const run = this.#run ?? this.#past
       run?.back()
-      this.#measure(client, this.#info ?? info)
-      this.#options.onServerBack?.()
+      this.#inside(client, this.#info ?? info)
     })
     leaveOnPageHide(client, this.#compute)
     this.#changes = {}
@@ -259,7 +257,15 @@ export class RoomMember {
     tell(1, 'room', () => `joined as ${name}`)
     this.#info = info
     if (Object.keys(this.#changes).length > 0) this.update(this.#changes)
-    this.#measure(client, info)
+    this.#inside(client, info)
+  }
+
+  /** Also where the server was lost before, in this room or the one before it. */
+  #inside(client: SignalClient, own: MemberInfo): void {
+    const wasLost = this.#isServerLost
+    this.#isServerLost = false
+    this.#measure(client, own)
+    if (wasLost) this.#options.onServerBack?.()
   }
 
   /**
@@ -332,7 +338,7 @@ export class RoomMember {
       this.#options.onAsks?.(before.asks)
       if (lost) this.#lost(lost)
       else if (!before.isInside) this.#serverLost(toError(thrown))
-      else if (info) this.#measure(before, info)
+      else if (info) this.#inside(before, info)
       if (assigned) this.#assigned(assigned)
       throw thrown
     } finally {

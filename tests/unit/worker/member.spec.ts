@@ -361,6 +361,20 @@ describe('a tab that moves to another room', () => {
     expect(removed).toMatchObject([{ refusal: 'removed', by: 'Ada' }])
   })
 
+  it.each([true, false])(
+    'says that the server is back where it was lost before, whether the new one lets it in: %s',
+    async (isLetIn) => {
+      let backs = 0
+      const member = await inRoom({ onServerBack: () => backs++ })
+      world.hear('away', new PeerError('signal.lost', 'the connection ended'), from.key)
+      world.entered = async () => {
+        if (!isLetIn) throw new SignalError('declined', 'the host declined.')
+      }
+      await member.follow(to).catch(() => undefined)
+      expect(backs).toBe(1)
+    },
+  )
+
   it('takes no new room after it was removed', async () => {
     const member = await inRoom({ onRemoved: () => undefined })
     world.hear('lost', new SignalError('removed', 'removed by Ada', 'Ada'), from.key)
