@@ -1,0 +1,229 @@
+import { afterAll, beforeEach, vi } from 'vitest'
+import { experiments, parseTrainConfig } from '../../demos/experiments.ts'
+import { sumStats } from '../../src/peer/link/link.ts'
+import type { Assignment, Lobby } from '../../src/peer/room/messages.ts'
+import { newRoomLink } from '../../src/peer/room/secret.ts'
+import type { SignalClient, SignalEvents, SignalOptions } from '../../src/peer/tab/signal.ts'
+import type {
+  AdapterFacts,
+  ComputeApi,
+  Membership,
+  RunEvent,
+  RunResult,
+} from '../../src/worker/api.ts'
+import type { ComputeClient } from '../../src/worker/page/client.ts'
+import type { FormLinksOptions, RingLinks } from '../../src/worker/page/connect.ts'
+import { RoomMember, type RoomMemberOptions, type RunEnd } from '../../src/worker/page/member.ts'
+
+/**
+ * A member whose server, links and worker are played by the test: `told` is what the server hears.
+ *
+ * A spec imports this before all else, by `vi.hoisted`, so that it shares the classes of errors with the member. The hooks below run for it.
+ */
+
+interface World {
+  told: unknown[][]
+  /** Of the worker. */
+  asked: unknown[][]
+  prepared: Promise<void>
+  linked: Promise<void>
+  /** `room`: in that one alone, by its key. */
+  hear: <K extends keyof SignalEvents>(event: K, value: SignalEvents[K], room?: string) => void
+  work: (event: RunEvent) => void
+  /** The worker's run ends. */
+  fail: (error: Error) => void
+  finish: () => void
+  membership: Membership | undefined
+  lobby: unknown
+  isInside: boolean
+  /** Whether a room lets this tab in, by its key. */
+  entered: (room: string) => Promise<void>
+  removed: () => Promise<void>
+  /** By their keys, in order. */
+  leftRooms: string[]
+  die: (error: Error) => void
+}
+
+const world = vi.hoisted(() => {
+  vi.resetModules() // specs before this one may have loaded what is mocked here
+  return {} as World
+})
+
+vi.mock('../../src/peer/tab/signal.ts', () => ({
+  signalUrl: () => 'ws://test',
+  SignalClient: class implements Partial<SignalClient> {
+    on: SignalClient['on'] = (event, listener) => {
+      const before = world.hear
+      let isOn = true
+      world.hear = (told, value, room) => {
+        before(told, value, room)
+        const isHere = room === undefined || room === this.#room
+        if (isOn && isHere && (told as string) === event) listener(value as never)
+      }
+      return () => {
+        isOn = false
+      }
+    }
+    id = '0'
+    readonly #room: string
+    get isInside() {
+      return world.isInside
+    }
+    asks = []
+    get lobby() {
+      return world.lobby as Lobby | null
+    }
+    constructor({ loadRuns, link }: SignalOptions) {
+      this.#room = 'key' in link ? link.key : ''
+      this.open = async () => {
+        await loadRuns?.()
+        await world.entered(this.#room)
+      }
+    }
+    open: () => Promise<void>
+    ranks = (...words: unknown[]) => world.told.push(['ranks', ...words])
+    out = (...words: unknown[]) => world.told.push(['out', ...words])
+    half = (...words: unknown[]) => world.told.push(['half', ...words])
+    linkDown = (...words: unknown[]) => world.told.push(['linkDown', ...words])
+    abort = (...words: unknown[]) => world.told.push(['abort', ...words])
+    start = (_settings: unknown, ...words: unknown[]) => world.told.push(['start', ...words])
+    done = (...words: unknown[]) => world.told.push(['done', ...words])
+    bye = () => {
+      world.told.push(['bye'])
+      world.leftRooms.push(this.#room)
+    }
+    update = () => undefined
+    removeAndTell = async (...words: unknown[]) => {
+      world.told.push(['removeAndTell', ...words])
+      await world.removed()
+    }
+  },
+}))
+
+vi.mock('../../src/worker/page/leave-on-page-hide.ts', () => ({
+  leaveOnPageHide: () => undefined,
+}))
+
+vi.mock('../../src/worker/page/connect.ts', () => ({
+  formLinks: ({ prepared }: FormLinksOptions): Partial<RingLinks> => ({
+    connected: Promise.all([prepared, world.linked]).then(() => undefined),
+    stats: async () => ({ total: sumStats([]), links: [] }),
+    close: () => undefined,
+  }),
+}))
+
+vi.mock('../../src/worker/page/client.ts', () => ({
+  startCompute: (): Partial<ComputeClient> => {
+    const dead = new Promise<never>((_, reject) => {
+      world.die = reject
+    })
+    const api: Partial<ComputeApi> = {
+      train: (membership, _config, _baseUrl, onEvents) => {
+        world.membership = membership
+        world.work = (event) => onEvents([{ event, atMs: 0 }])
+        const ended = new Promise<RunResult>((resolve, reject) => {
+          world.fail = reject
+          world.finish = () => resolve({} as RunResult)
+        })
+        return Promise.race([dead, ended])
+      },
+      prepare: async (...words) => {
+        world.asked.push(['prepare', words[0]])
+        words[2]('compile')
+        await world.prepared
+      },
+      admit: async (...words) => void world.asked.push(['admit', ...words]),
+      memberIsDead: async (...words) => void world.asked.push(['memberIsDead', ...words]),
+      doubt: async (...words) => void world.asked.push(['doubt', ...words]),
+      firstHalf: async (...words) => void world.asked.push(['firstHalf', ...words]),
+      leftOut: async (...words) => void world.asked.push(['leftOut', ...words]),
+      dropLinks: async () => undefined,
+      abort: async (...words) => void world.asked.push(['abort', ...words]),
+      leave: async () => void world.asked.push(['leave']),
+    }
+    return { api: api as ComputeApi, dead, terminate: () => undefined }
+  },
+}))
+
+beforeEach(() => {
+  world.told = []
+  world.asked = []
+  world.prepared = Promise.resolve()
+  world.linked = Promise.resolve()
+  world.lobby = null
+  world.isInside = true
+  world.entered = async () => undefined
+  world.removed = async () => undefined
+  world.leftRooms = []
+  world.hear = () => undefined
+  vi.stubGlobal('location', { href: 'http://test/' })
+  vi.stubGlobal('document', { hidden: false })
+  vi.stubGlobal('WebSocket', null)
+})
+afterAll(() => {
+  vi.unstubAllGlobals()
+  // The specs after this one in the same worker load their modules again.
+  vi.resetModules()
+})
+
+export const newMember = (
+  onEvent?: (event: RunEvent) => void,
+  options: Partial<RoomMemberOptions> = {},
+) =>
+  new RoomMember({
+    experiments,
+    startWorker: () => null as never,
+    link: newRoomLink(),
+    name: 'tab',
+    transport: 'relay',
+    mode: 'create',
+    onEvent,
+    onRegrouped: (assignment) => regrouped.push(assignment),
+    onEnd: (end) => ends.push(end),
+    onReason: (error) => reasons.push(error),
+    ...options,
+  })
+
+export const key = '9'.repeat(16)
+export const other = '8'.repeat(16)
+
+/** Rank 0 of that world size, in an elastic run that began with epoch 1. */
+export const assignment = (epoch: number, worldSize: number): Assignment => ({
+  epoch,
+  run: 1,
+  key,
+  rank: 0,
+  worldSize,
+  members: Array.from({ length: worldSize }, (_, rank) => ({
+    id: `${rank}`,
+    name: `t${rank}`,
+    adapter: null,
+    hostTag: '',
+    hidden: false,
+    transport: 'relay',
+  })),
+  links: Array.from({ length: worldSize - 1 }, (_, before) => ({
+    peerRank: before + 1,
+    kind: 'relay',
+    initiator: true,
+  })),
+})
+
+export const settings = JSON.parse(JSON.stringify(parseTrainConfig({})))
+export const heard: string[] = []
+export const regrouped: Assignment[] = []
+export const ends: RunEnd[] = []
+export const reasons: Error[] = []
+
+/** A member in an elastic run that has begun. */
+export async function running(worldSize: number): Promise<void> {
+  heard.length = 0
+  regrouped.length = 0
+  ends.length = 0
+  reasons.length = 0
+  await newMember(({ event }) => heard.push(event)).join({} as AdapterFacts)
+  world.hear('assign', assignment(1, worldSize))
+  world.hear('start', { epoch: 1, settings })
+}
+
+export { world }
