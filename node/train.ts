@@ -5,7 +5,6 @@ import { resolve } from 'node:path'
 import { pipeline } from 'node:stream'
 import { metaOf } from '../demos/experiments.ts'
 import { newRoomLink, RoomSecret } from '../src/peer/room/secret.ts'
-import { isLogged, RunLog } from '../src/trainer/watch/run-log.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { exportTrace, type TraceEvent } from '../src/util/spans.ts'
 import { findBrowser } from './chromium.ts'
@@ -19,7 +18,8 @@ import { parseOptions, type TrainOptions } from './train/options.ts'
 import { OutFile } from './train/out-file.ts'
 import { makeReporter, type Reporter } from './train/report.ts'
 import { failsAgain, Restarts } from './train/restarts.ts'
-import { oneLine, type TabEvent } from './train/tab-group.ts'
+import { RunLogOut } from './train/run-log-out.ts'
+import { oneLine } from './train/tab-group.ts'
 import { type TabsOptions, trainInTabs } from './train/tabs.ts'
 import { cpuNote, launchForTraining } from './training-browser.ts'
 import { secretPrefix } from './writable-folders.ts'
@@ -82,10 +82,9 @@ async function train(
     const { isHeaded, switches, traceFile } = options
     const trace = traceFile === undefined ? null : await OutFile.open(traceFile, '--trace')
     if (trace) toClose.push(() => trace.discard())
-    const { runLogFile } = options
-    const runLog = runLogFile === undefined ? null : await OutFile.open(runLogFile, '--run-log')
-    if (runLog) toClose.push(() => runLog.discard())
-    let log = new RunLog()
+    const { config, restartsAll, runLogFile } = options
+    const runLog = runLogFile === undefined ? null : await RunLogOut.open(runLogFile, config)
+    if (runLog) toClose.push(() => runLog.close((line) => reporter.note(line)))
     const timesKernels = Number(switches.debug ?? 0) >= 2 || switches.trace !== undefined
     if (options.device === 'cpu') reporter.note(cpuNote)
     const spans: TraceEvent[] = []
@@ -94,7 +93,6 @@ async function train(
     const restarts = new Restarts(options.maxRestarts)
     const start = async (place: Pick<TabsOptions, 'config' | 'checkpoints'>) => {
       spans.length = 0
-      log = new RunLog()
       const room = newRoomLink()
       const secret = await RoomSecret.derive(room)
       ownRooms.set(secret.room, secret.authKey)
@@ -121,7 +119,7 @@ async function train(
           onEvent: (event) => {
             hasTrained ||= event.event === 'step'
             hasSaved ||= event.event === 'checkpoint'
-            if (runLog) logEvent(log, event)
+            runLog?.add(event)
             reporter.event(event)
           },
           onNotice: (line) => reporter.note(line),
@@ -134,7 +132,6 @@ async function train(
         await closeSoon('train', () => browser.close())
       }
     }
-    const { config, restartsAll } = options
     let next = { config, checkpoints: checkpoints?.address }
     const results = await withRestarts(
       (reason) => (restartsAll && !failsAgain(reason, hasTrained) ? restarts.take() : null),
@@ -149,15 +146,12 @@ async function train(
         reporter.note(restart)
       },
     )
+    // First: whatever fails from here on, the run has reached its end.
+    const [{ result }] = results
+    await runLog?.write({ step: result.steps, paramHash: result.paramHash })
     if (trace) {
       await writeFile(trace.temporaryPath, exportTrace(spans))
       await trace.commit((bytes) => JSON.parse(String(bytes)))
-    }
-    if (runLog) {
-      const [{ result }] = results
-      const end = { step: result.steps, paramHash: result.paramHash }
-      await writeFile(runLog.temporaryPath, log.text(config, end))
-      await runLog.commit((bytes) => JSON.parse(String(bytes)))
     }
     if (out) await out.commit()
     reporter.done(results, out && { path: out.path, sizeBytes: (await stat(out.path)).size })
@@ -185,12 +179,6 @@ async function withRestarts<T>(
       onRestart(restart, thrown)
     }
   }
-}
-
-/** Takes what rank 0 tells, and what any rank has found. */
-function logEvent(log: RunLog, event: TabEvent): void {
-  if (event.rank !== 0 && event.event !== 'unlike') return
-  if (isLogged(event)) log.add(event)
 }
 
 /** What to try, where the error itself cannot know of our options. */

@@ -13,13 +13,13 @@ import { readSafetensors } from '../src/data/safetensors.ts'
 import { load } from '../src/data/saved-tree.ts'
 import type { StateDict } from '../src/nn/module.ts'
 import { givenData, type TrainConfigInput } from '../src/trainer/settings/config.ts'
-import { type RunLogFile, readRunLog, runLogIn } from '../src/trainer/watch/run-log.ts'
+import { type RunLogFile, readRunLog, runLogIn, stepOf } from '../src/trainer/watch/run-log.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 
 const usage = `Usage: npm run replay -- FILE [--data FOLDER] [--adapter auto|software]
 
 Computes a logged run with exact again, in one tab, and compares the hash of each step.
-Exits with 1 at the first step that differs.
+Exits with 1 at the first step that differs. A run that failed or was stopped is computed as far as its log goes.
 
 FILE is what npm run train -- --exact --run-log FILE wrote, or "Download log" on the page; or a checkpoint
 of a run with exact, which is computed up to its step and compared with its weights.
@@ -45,20 +45,30 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
     throw refuse('the data of that run was given by hand, and the log does not have it.')
   if (logged.resume)
     throw refuse('that run resumed from a checkpoint, and the log does not have it.')
+  const stoppedAt = saved || log.end ? undefined : stepOf(log.states)
+  if (stoppedAt === 0)
+    throw refuse(
+      'that run stopped within its first step, so the log has no hash. Use the log of a longer one.',
+    )
   const parsed = parseOptions(['--demo', logged.demo, ...flags])
   if (parsed.kind === 'help') return 0
   const { options } = parsed
   const { dataFolder } = options
   if (dataFolder !== undefined) await checkDataFolder(dataFolder)
+  const steps = saved?.step ?? stoppedAt
   const config = parseTrainConfig({
     ...(log.config as TrainConfigInput),
     ...(dataFolder !== undefined && { data: dataMount }),
     maxStepsPerSec: 0,
     checkpointEvery: undefined,
     saves: 'none',
-    ...(saved && { steps: saved.step }),
+    ...(steps !== undefined && { steps }),
   })
 
+  const stopped =
+    stoppedAt === undefined
+      ? ''
+      : `replay: the log is of a run that did not reach its end: it stopped after step ${stoppedAt}\n`
   const expected = new Map(log.states)
   let compared = 0
   let differs: string | undefined
@@ -100,7 +110,7 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
     }
     if (differs === undefined) {
       const end = log.end || saved ? `, and the end: ${result.paramHash}` : ''
-      process.stdout.write(`replay: the same hashes before ${compared} steps${end}\n`)
+      process.stdout.write(`replay: the same hashes before ${compared} steps${end}\n${stopped}`)
       return 0
     }
   } catch (thrown) {
@@ -109,7 +119,9 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
     await host.close()
     await rm(folder, { recursive: true, force: true })
   }
-  process.stdout.write(`replay: ${differs}. Adapters of other kinds compute other bits.\n`)
+  process.stdout.write(
+    `replay: ${differs}. Adapters of other kinds compute other bits.\n${stopped}`,
+  )
   for (const { step, text } of log.unlike)
     process.stdout.write(`replay: the log says, after step ${step}: ${text}\n`)
   return 1

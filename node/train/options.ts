@@ -279,7 +279,7 @@ function defineCommand(): Command {
     .option('--trace <file>', 'write a Chrome trace to this file, for Perfetto')
     .option(
       '--run-log <file>',
-      'with --exact: write the hash of each step to this file, for npm run replay',
+      'with --exact: write the hash of each step to this file, for npm run replay; also where the run fails or is stopped',
     )
     .option(
       '--relay',

@@ -201,6 +201,7 @@ export function training(
         globalSamples: 64,
         times: stepParts(count),
         bytesSent: count > 1 ? step * ((2 * (count - 1)) / count) * 814_000 : 0,
+        ...(settings.exact && { stateHash: `${step - 1}`.padStart(16, 'a') }),
       },
     })
     if (step % 25 === 3) {
@@ -693,6 +694,11 @@ export function makeStates(): Record<string, Snapshot> {
         code: 'peer.aborted',
         text: `epoch 1: rank 0 (x): ${stopReason(names[0])}`,
       },
+      { type: 'lobby', lobby: makeLobby(3, 'failed'), ownId: ids[0] },
+    ),
+    'stopped-exact': play(
+      training(3, 203, 0, { config: { exact: true } }),
+      { type: 'failed', code: 'peer.aborted', text: stopReason(names[0]) },
       { type: 'lobby', lobby: makeLobby(3, 'failed'), ownId: ids[0] },
     ),
     'failed-lost': withoutMember(failed(3, 'peer.lost', gone), 1),

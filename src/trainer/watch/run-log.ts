@@ -45,7 +45,7 @@ const runLogSchema = v.object({
   proof: v.optional(proofSchema),
   /** After that step ranks were found to have other bits; `isLasting`: from then on the run depends on who trains. */
   unlike: v.optional(v.array(unlikeSchema), []),
-  /** Null where the run had not finished. */
+  /** Null where the run has not reached its end, or not yet: `stepOf` says how far it came. */
   end: v.nullable(v.object({ step: count, paramHash: v.string() })),
 })
 export type RunLogFile = v.InferOutput<typeof runLogSchema>
@@ -97,6 +97,11 @@ export class RunLog {
     return this.#unlike
   }
 
+  /** The newest step that it knows to have ended; 0 before the first. */
+  get step(): number {
+    return stepOf(this.#states)
+  }
+
   add(event: LoggedEvent): void {
     if (event.event === 'group') {
       const { step, members, proof } = event
@@ -126,7 +131,7 @@ export class RunLog {
     }
   }
 
-  /** What a file has. `end`: where the run has finished. A log since step 0 needs no checkpoint that the run resumed from. */
+  /** What a file has. `end`: null where the run has not reached its end. A log since step 0 needs no checkpoint that the run resumed from. */
   file(config: object, end: RunLogFile['end']): RunLogFile {
     const isWhole = this.#states[0]?.[0] === 0
     return {
@@ -146,6 +151,9 @@ export class RunLog {
     return JSON.stringify(this.file(config, end))
   }
 }
+
+/** The newest step that these hashes know to have ended; 0 for none. They have the state before it, not the one after. */
+export const stepOf = (states: RunLogFile['states']): number => (states.at(-1)?.[0] ?? -1) + 1
 
 const ranksIn = (groups: RunLogFile['groups']): number =>
   groups.reduce((sum, { worldSize }) => sum + worldSize, 0)

@@ -1,5 +1,6 @@
 import { GanttView } from '../live/gantt-view.tsx'
 import { MemoryView } from '../live/memory-view.tsx'
+import { hasStoppedLog, StoppedLog } from '../run/log-act.tsx'
 import { RankRates } from '../run/rank-rates.tsx'
 import { StepPartsView } from '../run/step-parts.tsx'
 import { Summary } from '../run/summary.tsx'
@@ -20,6 +21,7 @@ export function RunPanels({ snapshot, run, acts }: RunPanelsProps) {
       {run.end?.kind === 'finished' && (
         <Summary snapshot={snapshot} run={run} ending={run.end} acts={acts} />
       )}
+      {hasStoppedLog(run) && <StoppedLog run={run} acts={acts} />}
       {/* They tell of steps: before the first they would be empty frames. */}
       {run.step > 0 && (
         <>

@@ -4,6 +4,7 @@ import { Panel } from '../parts/panel.tsx'
 import type { Acts } from '../state/acts.ts'
 import type { Run, RunEnding } from '../state/run.ts'
 import type { Snapshot } from '../state/snapshot.ts'
+import { LogAct } from './log-act.tsx'
 
 interface SummaryProps {
   snapshot: Snapshot
@@ -65,11 +66,7 @@ export function Summary({ snapshot, run, ending, acts }: SummaryProps) {
         <button type="button" onClick={acts.download} disabled={download.is === 'busy'}>
           {download.is === 'busy' ? 'Reading the GPU…' : 'Download weights (.safetensors)'}
         </button>
-        {config?.exact && (
-          <button type="button" onClick={acts.saveLog}>
-            Download log (for npm run replay)
-          </button>
-        )}
+        {config?.exact && <LogAct acts={acts} />}
         {acts.saveTrace && (
           <button type="button" onClick={acts.saveTrace}>
             Download trace (for Perfetto)

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
-import { readFile, writeFile } from 'node:fs/promises'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
@@ -53,6 +53,43 @@ test('replay computes the same hashes in one tab, and names the first step that 
   expect(found.code).toBe(1)
 }, 180_000)
 
+test('a run that Ctrl-C stopped has left its log, and replay computes it as far as that goes', async () => {
+  const path = join(folder.path, 'run.json')
+  const { child, told, ended } = folder.start(
+    {},
+    ...['--exact', '--adapter', 'software', '--nproc-per-node', '2', '--steps', '100000'],
+    ...['--json', '--run-log', path],
+  )
+  while (!told.stdout.includes('"event":"step","step":5,')) await once(child.stdout, 'data')
+  child.kill('SIGINT')
+  expect(await ended).toBe(130)
+  const { states, end } = JSON.parse(await readFile(path, 'utf8'))
+  expect(end).toBeNull()
+  const steps: number = states.length
+  expect(steps).toBeGreaterThanOrEqual(5)
+  expect(told.stderr).toContain(`train: the log of the run up to step ${steps} is in ${path}\n`)
+  expect(await readdir(folder.path)).toEqual(['run.json'])
+  expect(await replay(path)).toEqual({
+    text: `replay: the same hashes before ${steps} steps\nreplay: the log is of a run that did not reach its end: it stopped after step ${steps}\n`,
+    code: 0,
+  })
+}, 180_000)
+
+test('a run that failed has left its log up to the step before', async () => {
+  const path = join(folder.path, 'run.json')
+  const { told, ended } = folder.start(
+    {},
+    ...['--exact', '--adapter', 'software', '--optimizer', 'sgd', '--lr', '1e30'],
+    ...['--nproc-per-node', '1', '--steps', '12', '--run-log', path],
+  )
+  expect(await ended).toBe(1)
+  expect(told.stderr).toContain('step 2: expected finite losses')
+  expect(JSON.parse(await readFile(path, 'utf8'))).toMatchObject({
+    states: [[0, expect.stringMatching(/^\w{16}$/)]],
+    end: null,
+  })
+}, 180_000)
+
 test('replay computes the log in a checkpoint up to its step, and compares its weights', async () => {
   const runs = join(folder.path, 'runs')
   const { child, told } = folder.start(
@@ -83,6 +120,10 @@ test('replay refuses what is no log, and what is not there', async () => {
     text: 'replay: package.json: it is no log of a run with exact, and no checkpoint of one. Use a file of --run-log.\n',
     code: 1,
   })
+  const empty = join(folder.path, 'empty.json')
+  const log = { config: { exact: true }, states: [], groups: [], deals: [], end: null }
+  await writeFile(empty, JSON.stringify({ format: 'tabring-run-log-1', ...log }))
+  expect((await replay(empty)).text).toContain('that run stopped within its first step')
   const missing = join(folder.path, 'none.json')
   expect((await replay(missing)).text).toContain('cannot read this file')
 }, 60_000)

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
-import { isLogged, RunLog, readRunLog } from '../../../src/trainer/watch/run-log.ts'
+import { isLogged, RunLog, readRunLog, stepOf } from '../../../src/trainer/watch/run-log.ts'
 import { trainDigits } from '../../support/digit-ranks.ts'
 import { serveDigits } from '../../support/served-digits.ts'
 import { resultsOf } from '../../support/train-ranks.ts'
@@ -68,6 +68,27 @@ test('a log notes other ranks and other shares with the step before', () => {
     unlike: [unlike],
     end: null,
   })
+})
+
+test('stepOf gives the step after which a run stopped: as many steps again come to the last logged state', async () => {
+  const log = new RunLog()
+  expect(log.step).toBe(0)
+  const input = { exact: true, virtualWorkers: 4, batchSize: 15, seed: 0 } as const
+  const [stopped] = await trainDigits(2, { ...input, steps: 5 })
+  const told = stopped.events.filter((event) => event.event !== 'step' || event.step <= 3)
+  for (const event of told) if (isLogged(event)) log.add(event)
+  expect(log.step).toBe(3)
+  const { states } = readRunLog(log.text({ exact: true }, null))!
+  expect(states.map(([step]) => step)).toEqual([0, 1, 2])
+  const [again] = await trainDigits(1, { ...input, steps: stepOf(states) })
+  const hashes = again.events.flatMap((event) => (event.event === 'step' ? event.stateHash : []))
+  expect(hashes).toEqual(states.map(([, hash]) => hash))
+}, 60_000)
+
+test('stepOf a run that went back to an earlier step gives the step of its newest attempt', () => {
+  const log = new RunLog()
+  for (const step of [1, 2, 3, 2]) log.add({ event: 'step', step, stateHash: `h${step}` })
+  expect(log.step).toBe(2)
 })
 
 test('a log of an earlier version, which has no members, is read', () => {
