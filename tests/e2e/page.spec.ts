@@ -11,6 +11,15 @@ import { driveRooms } from '../support/page-rooms.ts'
 
 const { served, contexts, openContext, openTab, openRoom, actOn, lossWords, picture } = driveRooms()
 
+/** What the reading "State hash" says. */
+const stateHash = async (page: Page) => {
+  const reading = page.locator('.readout').filter({ hasText: 'State hash' })
+  const [value, note] = await Promise.all(
+    ['.value', '.note'].map((part) => reading.locator(part).innerText()),
+  )
+  return { value, note }
+}
+
 // Three software adapters on two cores take their time.
 describe('a room', { timeout: 240_000 }, () => {
   it('three tabs of one browser join by the link, train over ports, agree, and train again', async () => {
@@ -68,8 +77,8 @@ describe('a room', { timeout: 240_000 }, () => {
     expect(await maker.getByTestId('param-hash').textContent()).toBe(hashes[0])
   })
 
-  it('tabs that share nothing but the network train over WebRTC; the link carries the choice', async () => {
-    const pages = await openRoom(2, '?transport=webrtc&steps=6&model=cnn', false)
+  it('tabs that share nothing but the network train over WebRTC, and with exact show the same state; the link carries the choice', async () => {
+    const pages = await openRoom(2, '?transport=webrtc&steps=6&model=cnn&exact=true', false)
     expect(await invite(pages[0])).toContain('/?transport=webrtc#key=')
     await button(pages[0], 'Start').click()
     await Promise.all(pages.map((page) => see(page, 'Finished', 110_000)))
@@ -77,6 +86,10 @@ describe('a room', { timeout: 240_000 }, () => {
       pages.map((page) => page.getByTestId('param-hash').textContent()),
     )
     expect(new Set(hashes).size).toBe(1)
+    const states = await Promise.all(pages.map(stateHash))
+    expect(states[0].value).toMatch(/^[0-9a-f]{8}$/)
+    expect(states[0].note).toBe('before step 6, the same on all ranks')
+    expect(states[1]).toEqual(states[0])
     expect(await pages[1].locator('#ring').textContent()).toContain('WebRTC data channels')
     expect(await pages[1].locator('#summary').textContent()).toMatch(/[\d.]+ [KM]iB/)
   })
