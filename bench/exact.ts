@@ -4,7 +4,7 @@ import { parseTrainConfig } from '../demos/experiments.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { trainInTabs } from '../node/train/tabs.ts'
 import { openTrainingHost } from '../node/training-host.ts'
-import type { TrainConfigInput } from '../src/trainer/settings/config.ts'
+import type { TrainConfig } from '../src/trainer/settings/config.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import { closeAfter } from './command/close-after.ts'
 import { adapterOption, countOf, jsonOption, saveOption, someOf } from './command/flags.ts'
@@ -41,11 +41,15 @@ const steps = 30
 const skipped = 10
 /** At most this much over a plain step makes `exact` the default. */
 const goal = 1.15
+/** Of each model, so that a virtual worker of a step's 8 has 8 of them. */
+const batchSize = 64
 
 /** A model in a number of tabs. units: ms a step, by round. */
 interface Line {
   model: string
   tabs: number
+  batchSize: number
+  virtualWorkers: number
   plain: number[]
   exact: number[]
 }
@@ -63,22 +67,31 @@ export async function benchExact(argv: readonly string[]): Promise<void> {
     return { lines, version: browser.version(), adapter }
   })
   const machine = machineLine('before the run', load)
-  const heading = `${today()}, Chromium ${version}, ${adapter}, ${machine}. Runs of ${steps} steps in fresh tabs of one browser, with and without \`exact\` in turns; of each the median of its last ${steps - skipped} steps. 64 samples a step in the digits models, 8 virtual workers.`
+  const heading = `${today()}, Chromium ${version}, ${adapter}, ${machine}. Runs of ${steps} steps in fresh tabs of one browser, with and without \`exact\` in turns; of each the median of its last ${steps - skipped} steps.`
   const report = `${heading}\n\n${tableOf(lines)}\n\nGoal for a default: at most ${goal}.\n`
   const title = 'exact'
   await publish({ report, rows: lines, nameParts: ['chromium', version, title], title }, flags)
 }
 
 function tableOf(lines: readonly Line[]): string {
-  const rows = lines.map(({ model, tabs, plain, exact }) => {
+  const rows = lines.map(({ model, tabs, batchSize, virtualWorkers, plain, exact }) => {
     const ratios = pairRatios(exact, plain)
     const between = spread(ratios).map((ratio) => ratio.toFixed(2))
     const times = [median(plain), median(exact)].map((ms) => ms.toFixed(1))
-    return [model, String(tabs), ...times, `**${median(ratios).toFixed(2)}**`, between.join(' to ')]
+    const ratio = median(ratios)
+    const sizes = [tabs, batchSize, virtualWorkers, batchSize / virtualWorkers].map(String)
+    const cells = [model, ...sizes, ...times, `**${ratio.toFixed(2)}**`, between.join(' to ')]
+    return { ratio, cells }
   })
   // The dearest first.
-  rows.sort((a, b) => Number(b[4].replaceAll('*', '')) - Number(a[4].replaceAll('*', '')))
-  return markdownTable(['model', 'tabs', 'plain, ms', 'exact, ms', 'exact / plain', 'rounds'], rows)
+  rows.sort((a, b) => b.ratio - a.ratio)
+  return markdownTable(
+    [
+      ...['model', 'tabs', 'batch size', 'virtual workers', 'samples per virtual worker'],
+      ...['plain, ms', 'exact, ms', 'exact / plain', 'rounds'],
+    ],
+    rows.map(({ cells }) => cells),
+  )
 }
 
 async function timeKinds(
@@ -88,14 +101,14 @@ async function timeKinds(
   tabs: number,
   rounds: number,
 ): Promise<Line> {
-  const line: Line = { model, tabs, plain: [], exact: [] }
+  const config = parseTrainConfig({ ...models[model], batchSize, steps, elastic: false })
+  const { virtualWorkers } = config
+  const line: Line = { model, tabs, batchSize, virtualWorkers, plain: [], exact: [] }
   for (let round = 0; round < rounds; round++) {
     note(`${model} in ${tabs === 1 ? 'one tab' : `${tabs} tabs`}, round ${round + 1} of ${rounds}`)
     const kinds = ['plain', 'exact'] as const
     for (const kind of round % 2 === 0 ? kinds : kinds.toReversed())
-      line[kind].push(
-        await stepMs(browser, url, { ...models[model], exact: kind === 'exact' }, tabs),
-      )
+      line[kind].push(await stepMs(browser, url, { ...config, exact: kind === 'exact' }, tabs))
   }
   return line
 }
@@ -104,7 +117,7 @@ async function timeKinds(
 async function stepMs(
   browser: Browser,
   url: string,
-  settings: TrainConfigInput,
+  config: TrainConfig,
   tabs: number,
 ): Promise<number> {
   const times: number[] = []
@@ -112,7 +125,7 @@ async function stepMs(
     browser,
     url,
     worldSize: tabs,
-    config: parseTrainConfig({ ...settings, steps, elastic: false }),
+    config,
     timeoutMs: 120_000,
     signal: new AbortController().signal,
     onEvent: (event) => {
