@@ -1,11 +1,12 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { Command, InvalidArgumentError } from 'commander'
 import { parseOptions } from '../node/train/options.ts'
 import { seededRandom } from '../src/util/virtual-env.ts'
 import { repository } from '../tests/support/repository.ts'
 import { churn, worldsOf } from './exact/churn.ts'
+import { parseExact } from './exact/options.ts'
 import type { Stop } from './exact/stops.ts'
+import { differencesOf, type RowEnd, tableOf } from './exact/table.ts'
 
 interface Done {
   readonly seconds: number
@@ -14,35 +15,11 @@ interface Done {
   readonly paramHashes: readonly string[]
 }
 
-const counts = (text: string): number[] => {
-  const tabs = text.split(',').map(Number)
-  if (tabs.every((count) => Number.isInteger(count) && count >= 1)) return tabs
-  throw new InvalidArgumentError('Expected whole numbers from 1, as in 1,2,3.')
-}
-
-const command = new Command('npm run exact --')
-  .description(
-    "Trains with --exact in each number of tabs, one after the other, and compares the weights' hashes. Exits with 1 where they differ. Takes the flags of npm run train, too: --demo, --model, --optimizer, --steps, --virtual-workers, ...",
-  )
-  .option('--tabs <list>', 'numbers of tabs', counts, [1, 2, 3])
-  .option(
-    '--compare',
-    'train without --exact too, to see that hashes differ there and what exact costs',
-  )
-  .option(
-    '--churn',
-    'train while tabs crash, close and join, with one tab among six for a while, and with a slow tab, against one undisturbed tab',
-  )
-  .option('--seed-of-churn <number>', 'which tabs are lost, and when', Number, 1)
-  .allowUnknownOption()
-  .allowExcessArguments()
-command.parse()
-const { tabs, compare, churn: isChurn, seedOfChurn } = command.opts()
-const flags = command.args
+const { tabs, rows, compare, isChurn, seedOfChurn } = parseExact(process.argv.slice(2))
 
 /** One run of `npm run train`. */
-async function train(count: number, more: readonly string[]): Promise<Done> {
-  const own = ['node/train.ts', '--json', '--nproc-per-node', String(count), ...more, ...flags]
+async function train(count: number, flags: readonly string[]): Promise<Done> {
+  const own = ['node/train.ts', '--json', '--nproc-per-node', String(count), ...flags]
   const child = spawn(process.execPath, ['--import', 'tsx', ...own], {
     cwd: repository,
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -59,28 +36,45 @@ async function train(count: number, more: readonly string[]): Promise<Done> {
   return JSON.parse(output.trim().split('\n').at(-1)!)
 }
 
-/** Hashes of exact runs. */
-const seen = new Set<string>()
+/** What is wrong. */
+const wrong: string[] = []
 
 async function inEachNumber(): Promise<void> {
-  const row = (...cells: readonly unknown[]) =>
-    console.log(cells.map((cell, i) => String(cell).padEnd([8, 8, 8, 10, 10][i] ?? 0)).join(''))
-  row('run', 'tabs', 'steps', 'seconds', 'loss', 'hash')
-  for (const count of tabs) {
-    for (const kind of compare ? ['exact', 'plain'] : ['exact']) {
-      const isExact = kind === 'exact'
-      const { steps, seconds, loss, paramHashes } = await train(count, isExact ? ['--exact'] : [])
-      row(kind, count, steps, seconds.toFixed(2), loss.toFixed(6), [...new Set(paramHashes)].join())
-      if (isExact) for (const hash of paramHashes) seen.add(hash)
-    }
+  const print = (...cells: readonly unknown[]) =>
+    console.log(cells.map((cell, i) => String(cell).padEnd(widths[i] ?? 0)).join(''))
+  const kinds = compare ? ['exact', 'plain'] : ['exact']
+  const runs = rows.length * tabs.length * kinds.length
+  const widths = [2 * String(runs).length + 3, 8, 8, 11, 8, 8, 10, 10]
+  print('', 'run', 'model', 'optimizer', 'tabs', 'steps', 'seconds', 'loss', 'hash')
+  let run = 0
+  const ends: RowEnd[] = []
+  for (const { model, optimizer, flags } of rows) {
+    const own: { tabs: number; hashes: readonly string[] }[] = []
+    const beganMs = performance.now()
+    for (const count of tabs)
+      for (const kind of kinds) {
+        const isExact = kind === 'exact'
+        const done = await train(count, isExact ? ['--exact', ...flags] : flags)
+        const { steps, seconds, loss, paramHashes } = done
+        const numbers = [count, steps, seconds.toFixed(2), loss.toFixed(6)]
+        const hashes = [...new Set(paramHashes)].join()
+        print(`${++run}/${runs}`, kind, model, optimizer, ...numbers, hashes)
+        if (isExact) own.push({ tabs: count, hashes: paramHashes })
+      }
+    ends.push({ model, optimizer, runs: own, seconds: (performance.now() - beganMs) / 1000 })
   }
+  console.log(`\n${tableOf(ends)}\n`)
+  wrong.push(...differencesOf(ends))
 }
 
 const inSeconds = (ms: number) => (ms / 1000).toFixed(2)
-/** What has not come to what it should. */
-const missed: string[] = []
 
 async function withChurn(): Promise<void> {
+  const [{ flags }] = rows
+  /** Of exact runs. */
+  const seen = new Set<string>()
+  const missed = (line: string) =>
+    wrong.push(`${line} Other work on this machine may be the reason.`)
   const parsed = parseOptions(['--exact', ...flags])
   if (parsed.kind === 'help') return
   const row = (
@@ -98,9 +92,7 @@ async function withChurn(): Promise<void> {
         ? 'the next step after a loss took'
         : 'tabs that came held up the others for'
       if (ms > mostMs)
-        missed.push(
-          `${name}: ${what} ${inSeconds(ms)} s, at most ${inSeconds(mostMs)} s are allowed.`,
-        )
+        missed(`${name}: ${what} ${inSeconds(ms)} s, at most ${inSeconds(mostMs)} s are allowed.`)
     }
     const cells = [name.padEnd(28), [...hashes].join().padEnd(20), told.join(', ').padEnd(72)]
     console.log(`${cells.join('')}${shares.join(' + ')}`.trimEnd())
@@ -109,7 +101,7 @@ async function withChurn(): Promise<void> {
   console.log(
     `${'run'.padEnd(28)}${'hash'.padEnd(20)}${'stops (ordinary step), s'.padEnd(72)}shares by speed`,
   )
-  row('1 tab', new Set((await train(1, ['--exact'])).paramHashes), [])
+  row('1 tab', new Set((await train(1, ['--exact', ...flags])).paramHashes), [])
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort(new Error('exact: interrupted')))
   const worlds = worldsOf(seededRandom(seedOfChurn))
@@ -117,24 +109,19 @@ async function withChurn(): Promise<void> {
     const { hashes, stops, shares = [] } = room
     row(name, hashes, stops, shares)
     if (stops.length < leastStops)
-      missed.push(
+      missed(
         `${name}: ${stops.length} changes of ranks were seen, at least ${leastStops} are expected.`,
       )
     const part = Math.min(...shares) / Math.max(...shares)
     if (mostShare !== undefined && !(part <= mostShare))
-      missed.push(
+      missed(
         `${name}: the slowest tab had ${part.toFixed(2)} of the fastest one's share, at most ${mostShare} is expected.`,
       )
   })
+  if (seen.size > 1) wrong.unshift('the runs differ. This is a defect, or the adapters differ.')
 }
 
 await (isChurn ? withChurn() : inEachNumber())
-const isSame = seen.size === 1
-console.log(
-  isSame
-    ? 'exact: the same bits in all runs'
-    : 'exact: the runs differ. This is a defect, or the adapters differ.',
-)
-for (const line of missed)
-  console.log(`exact: ${line} Other work on this machine may be the reason.`)
-process.exit(isSame && missed.length === 0 ? 0 : 1)
+if (wrong.length === 0) console.log('exact: the same bits in all runs')
+for (const line of wrong) console.log(`exact: ${line}`)
+process.exit(wrong.length === 0 ? 0 : 1)
