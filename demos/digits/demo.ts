@@ -15,13 +15,16 @@ interface DigitsData extends DataSplits {
   makeModel(): Module
 }
 
-const isCnn = ({ model }: TrainConfig): boolean => model === 'cnn'
+const isCnn = ({ model }: TrainConfig): boolean => model !== 'mlp'
 
 const sampleShapeOf = (config: TrainConfig): Shape => (isCnn(config) ? [1, 28, 28] : [784])
 
 /** Makes the model that the settings name: convolutions and their kernels are loaded for those who train with them. */
-const makerOf = async (config: TrainConfig): Promise<() => Module> =>
-  isCnn(config) ? (await loadPart('the model cnn', () => import('../../src/nn/cnn.ts'))).cnn : mlp
+async function makerOf(config: TrainConfig): Promise<() => Module> {
+  if (!isCnn(config)) return mlp
+  const { cnn } = await loadPart('the model cnn', () => import('../../src/nn/cnn.ts'))
+  return () => cnn({ batchNorm: config.model === 'cnn-bn' })
+}
 
 async function splitsOf(
   data: string,

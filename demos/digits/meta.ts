@@ -9,6 +9,7 @@ export const meta: DemoMeta = {
   models: {
     mlp: { words: 'mlp: 784–256–10, ReLU', lr: 1e-3 },
     cnn: { words: 'cnn: two 3×3 convolutions, 16 and 32', lr: 3e-3 },
+    'cnn-bn': { words: 'cnn-bn: the same with batch normalization', lr: 3e-3 },
   },
   data: { digits: 'drawn digits (built in)' },
   samples: { digits: 8000 },

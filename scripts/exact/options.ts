@@ -34,7 +34,7 @@ interface Flags {
 
 const byName: Readonly<Record<string, DemoMeta>> = metas
 /** What `all` means. */
-const allModels = ['mlp', 'cnn', 'gpt']
+const allModels = ['mlp', 'cnn', 'cnn-bn', 'gpt']
 const optimizers = ['adamw', 'sgd']
 
 const counts = (text: string): number[] => {

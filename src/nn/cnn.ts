@@ -1,4 +1,5 @@
 import { checkOptions } from '../util/options.ts'
+import { BatchNorm2d } from './batch-norm.ts'
 import { Conv2d } from './convolution.ts'
 import { Flatten, Linear, ReLU } from './layers.ts'
 import { Sequential } from './module.ts'
@@ -11,17 +12,25 @@ export interface CnnOptions {
   channels?: readonly number[]
   /** Number of classes. Default 10. */
   classes?: number
+  /** Whether each convolution is followed by batch normalization. Default false. */
+  batchNorm?: boolean
 }
 
 /** Returns a convolutional network: 3x3 convolutions, each with ReLU and 2x2 pooling, then a linear layer. */
 export function cnn(options: CnnOptions = {}): Sequential {
-  const known = { sampleShape: true, channels: true, classes: true } as const
+  const known = { sampleShape: true, channels: true, classes: true, batchNorm: true } as const
   const checked = checkOptions('cnn', options, known)
-  const { sampleShape = [1, 28, 28], channels = [16, 32], classes = 10 } = checked
+  const {
+    sampleShape = [1, 28, 28],
+    channels = [16, 32],
+    classes = 10,
+    batchNorm = false,
+  } = checked
   const [depth, height, width] = sampleShape
   const halved = (size: number) => Math.floor(size / 2 ** channels.length)
   const stages = channels.flatMap((count, i) => [
     new Conv2d(i === 0 ? depth : channels[i - 1], count, 3, { padding: 1 }),
+    ...(batchNorm ? [new BatchNorm2d(count)] : []),
     new ReLU(),
     new MaxPool2d(2),
   ])

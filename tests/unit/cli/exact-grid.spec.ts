@@ -32,7 +32,10 @@ test.each([
   ['--demo playground --optimizer adamw,sgd', ['tanh adamw', 'tanh sgd']],
   [
     '--model all --optimizer all',
-    ['mlp adamw', 'mlp sgd', 'cnn adamw', 'cnn sgd', 'gpt adamw', 'gpt sgd'],
+    [
+      ...['mlp adamw', 'mlp sgd', 'cnn adamw', 'cnn sgd'],
+      ...['cnn-bn adamw', 'cnn-bn sgd', 'gpt adamw', 'gpt sgd'],
+    ],
   ],
 ])('npm run exact %s trains %j', (line, names) => {
   expect(namesIn(line)).toEqual(names)

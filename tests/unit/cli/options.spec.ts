@@ -225,7 +225,7 @@ test.each([
   ['--resume latest', '--resume: needs --checkpoint-dir.'],
   ['--resume=', '--resume: expected latest, best or a file, got ""'],
   ['--device gpu', '--device: expected cpu or webgpu, got "gpu".'],
-  ['--model transformer', 'model: expected mlp or cnn, got transformer.'],
+  ['--model transformer', 'model: expected mlp or cnn or cnn-bn, got transformer.'],
   ['--demo chess', '--demo: expected digits, playground'],
   [
     '--demo playground --data some/dir',

@@ -47,6 +47,12 @@ test('an MLP and a CNN have the given sizes, by default those of the recipes', (
   const small = cnn({ sampleShape, channels: [4, 5, 6], classes: 7 })
   expect(shapesOf(small)['10.weight']).toEqual([7, 6])
   expect(outputOf(small, sampleShape)).toEqual([2, 7])
+  expect(shapesOf(cnn({ batchNorm: true }))).toMatchObject({
+    '1.weight': [16],
+    '4.weight': [32, 16, 3, 3],
+    '5.bias': [32],
+    '9.weight': [10, 1568],
+  })
 })
 
 test('all built-in models are there by name', () => {

@@ -184,7 +184,7 @@ describe('checking', () => {
     ['lr', '-1', 'Enter 0 or more, not -1'],
     ['lr', 'fast', 'Enter a number, not "fast"'],
     ['bucketCapMb', '0', 'Enter more than 0, not 0'],
-    ['model', 'gpt', 'Choose mlp or cnn, not "gpt"'],
+    ['model', 'gpt', 'Choose mlp or cnn or cnn-bn, not "gpt"'],
     ['data', '', 'Enter an address'],
     ['tune', 'maybe', 'Choose true or false, not "maybe"'],
     ['parallel', 'tp=2', 'Choose dp, fsdp, pp=N or pp=N,dp=M, not "tp=2"'],
