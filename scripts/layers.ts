@@ -131,7 +131,13 @@ export const allowed: Record<string, readonly string[]> = {
   'src/peer/server': ['src/util', 'src/peer/room', 'src/peer/collective', 'src/peer/store'],
 
   'src/distributed/launcher': ['src/util'],
-  'src/distributed/rendezvous': ['src/util', 'src/peer/room', 'src/peer/store', 'src/peer/tab'],
+  'src/distributed/rendezvous': [
+    'src/util',
+    'src/distributed/launcher',
+    'src/peer/room',
+    'src/peer/store',
+    'src/peer/tab',
+  ],
   'src/distributed/link': [
     'src/util',
     'src/peer/room',
@@ -219,6 +225,16 @@ export const allowed: Record<string, readonly string[]> = {
     'src/distributed/rendezvous',
     'src/distributed/group',
     'src/ddp/data-parallel',
+  ],
+  'src/ddp/elastic': [
+    'src/util',
+    'src/data',
+    'src/nn',
+    'src/peer/group',
+    'src/distributed/launcher',
+    'src/distributed/rendezvous',
+    'src/distributed/group',
+    'src/ddp/checkpoint',
   ],
   'src/ddp/metrics': [
     'src/util',

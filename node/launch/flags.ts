@@ -1,9 +1,12 @@
 import { isIPv6 } from 'node:net'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { defaultMasterPort } from '../../src/distributed/rendezvous/slurm.ts'
+import { limits } from '../../src/peer/room/messages.ts'
 import { clipped } from '../../src/util/clipped.ts'
 import { addIceFlags, type IceFlags } from '../ice/ice-flags.ts'
 import { wholeNumber } from '../parse-number.ts'
+import { type RankRange, rankRange } from '../rank-range.ts'
+import { fewRestarts } from '../restarts.ts'
 
 /** What `tabring run` and `tabring launch` understand: torchrun's flags, and those of Slurm and of browsers. */
 
@@ -158,7 +161,8 @@ export interface Flags extends IceFlags {
   rdzvBackend: 'static' | 'c10d'
   rdzvConf?: RendezvousConf
   masterFingerprint?: string
-  maxRestarts: number
+  maxRestarts?: number
+  elastic?: RankRange
   monitorInterval?: number
   killOnBadExit: boolean
   logDir?: string
@@ -242,9 +246,13 @@ export function addFlags(command: Command): Command {
     .optionsGroup('When a rank fails:')
     .option(
       '--max-restarts <n>',
-      'how many times to restart all ranks, in fresh tabs',
+      `how many times to restart all ranks, in fresh tabs; with --elastic, to open a lost tab again too (default: 0, with --elastic ${fewRestarts})`,
       wholeNumber(0, 1000),
-      0,
+    )
+    .option(
+      '--elastic <min:max>',
+      'open MAX tabs; the others continue without a lost one, which is opened again and joins them, while MIN are left. The program must call runElastic; one machine only',
+      rankRange(limits.membersPerRoom),
     )
     .addOption(
       new Option(
@@ -304,7 +312,6 @@ export function addFlags(command: Command): Command {
     .option('--gres <gpu:n>', 'at most n tabs per machine', gpusOf)
     .option('-p, --partition <name>', 'shown in the first line', notEmpty)
     .option('-J, --job-name <name>', 'shown in the first line', notEmpty)
-    .addOption(hidden('--elastic <min:max>'))
     .addOption(hidden('--role <name>'))
     .addOption(hidden('--start-method <name>'))
     .addOption(hidden('--local-addr <host>'))
@@ -322,8 +329,6 @@ export function addFlags(command: Command): Command {
 
 /** Flags of torchrun and of `npm run train` that mean nothing here, and why. */
 export const refused: Readonly<Record<string, string>> = {
-  elastic:
-    'the ranks of a module cannot change while it runs, since its process group has a fixed size. Use --max-restarts, which restarts all ranks, and --nnodes MIN:MAX for machines. The built-in training has --elastic: npm run train -- --elastic 1:3.',
   role: 'ranks have no roles. Omit it.',
   startMethod: 'ranks are tabs, which are not forked or spawned. Omit it.',
   localAddr: 'launchers are identified by the address that reaches them. Omit it.',

@@ -4,6 +4,7 @@ import { systemEnv } from '../../src/util/env.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { hostNames, lanAddresses } from '../certificate.ts'
 import { PortTaken } from '../listen.ts'
+import type { Restarts } from '../restarts.ts'
 import { Follower } from './crew/follower.ts'
 import { hostInUrl, joinCrew, type LeaderPlace } from './crew/join.ts'
 import { newKey, RunKeys } from './crew/keys.ts'
@@ -31,6 +32,7 @@ export interface Crew {
 export interface MeetOptions {
   options: LaunchOptions
   plan: Plan
+  restarts: Restarts
   member: CrewMember
   signal: AbortSignal
   log: (line: string) => void
@@ -58,13 +60,13 @@ export async function meet(all: MeetOptions): Promise<Crew> {
   return follow(all)
 }
 
-function makeLeader({ options, plan, log }: MeetOptions): Leader {
+function makeLeader({ options, plan, log, restarts }: MeetOptions): Leader {
   return new Leader({
     env: systemEnv,
     launchers: plan.launchers,
     least: plan.leastLaunchers,
     lastCallMs: options.rdzvConf?.lastCallMs,
-    maxRestarts: options.maxRestarts,
+    restarts,
     isKilling: options.killOnBadExit,
     maxRanks: limits.membersPerRoom,
     joinTimeoutMs: options.rdzvConf?.joinTimeoutMs ?? defaultJoinTimeoutMs,

@@ -4,6 +4,7 @@ import { checked, fromEnvironment, type SwitchInputs } from '../../src/util/swit
 import { cpuSwitch, usageProblem, withDashes } from '../command-line.ts'
 import { type IceFlags, iceOptionsOf } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
+import { fewRestarts } from '../restarts.ts'
 import { checkKey } from './crew/keys.ts'
 import { addFlags, type Flags, refused } from './flags.ts'
 import { type Pin, parsePin } from './pin.ts'
@@ -13,12 +14,13 @@ export type LocalRankArgument = '--local_rank' | '--local-rank'
 
 /** What the command line asks for. */
 export interface LaunchOptions
-  extends Omit<Flags, 'masterFingerprint' | 'useEnv' | keyof IceFlags> {
+  extends Omit<Flags, 'masterFingerprint' | 'useEnv' | 'maxRestarts' | keyof IceFlags> {
   /** As given: relative to the current folder. */
   module: string
   /** Behind the module's name, untouched. */
   args: readonly string[]
   pin?: Pin
+  maxRestarts: number
   /** What all ranks are told of STUN and TURN servers, where this is the launcher of rank 0. */
   ice?: IceOptions
   /** From --rdzv-conf or TABRING_ROOM_KEY. */
@@ -162,6 +164,11 @@ export function parseLaunch(
     }
   }
   checkTogether(flags)
+  if (flags.elastic && name === 'launch' && !useEnv)
+    throw new TabringError(
+      'config.invalid',
+      '--elastic: the local rank changes while the module runs, so it cannot be an argument. Use tabring run, or --use-env.',
+    )
   const { device, visibleDevices, memoryCap } = flags
   const words = {
     cpu: cpuSwitch(device),
@@ -177,6 +184,7 @@ export function parseLaunch(
     kind: 'launch',
     options: {
       ...flags,
+      maxRestarts: flags.maxRestarts ?? (flags.elastic ? fewRestarts : 0),
       module,
       args,
       ice: iceOptionsOf({ iceServers, turnSecretFile, turnLifetime }, environment),
@@ -216,6 +224,16 @@ function checkTogether(flags: Omit<Flags, 'masterFingerprint' | 'useEnv' | keyof
   if (masterPort !== undefined && port !== undefined && masterPort !== port) {
     refuse(
       `--rdzv-endpoint: expected the port of --master-port, got ${port} and ${masterPort}. Pass one of them.`,
+    )
+  }
+  if (flags.elastic && (nprocPerNode ?? ntasksPerNode) !== undefined) {
+    refuse(
+      '--nproc-per-node: cannot be combined with --elastic, whose MAX is the number of tabs. Omit it.',
+    )
+  }
+  if (flags.elastic && !flags.killOnBadExit) {
+    refuse(
+      '--kill-on-bad-exit: cannot be 0 with --elastic, where the others continue while they have the state of the run. Omit it.',
     )
   }
   if (flags.standalone && nnodes && nnodes.most > 1) {

@@ -1,5 +1,6 @@
 import { defaultMasterPort, type Variables } from '../../src/distributed/rendezvous/slurm.ts'
 import { TabringError } from '../../src/util/errors.ts'
+import type { RankRange } from '../rank-range.ts'
 import type { CrewMember } from './crew/messages.ts'
 import type { TabChoice } from './flags.ts'
 import type { LaunchOptions } from './options.ts'
@@ -60,10 +61,25 @@ export function planLaunch(options: LaunchOptions, around: Surroundings): Plan {
       plan.tabs = gpus
     }
   }
+  if (options.elastic) checkElastic(options.elastic, plan)
   const words = describe(options, plan)
   // Of many launchers on a machine one says it.
   if (words && (!plan.place || plan.index === 0)) plan.notes.unshift(words)
   return plan
+}
+
+/** errors: `config.invalid` for a run of several launchers, or on a machine with fewer devices than MIN. */
+function checkElastic({ least }: RankRange, { launchers, tabs }: Plan): void {
+  if (launchers > 1)
+    throw new TabringError(
+      'config.invalid',
+      `--elastic: works with one launcher, and this run has up to ${launchers}. Use --nnodes MIN:MAX with --max-restarts, which restarts all ranks when a machine is lost or joins.`,
+    )
+  if (typeof tabs === 'number' && tabs < least)
+    throw new TabringError(
+      'config.invalid',
+      `--elastic: expected MIN of at most ${tabs}, the tabs that this machine may open, got ${least}. Lower it, or raise --gres.`,
+    )
 }
 
 /** The address that flags name. */
@@ -72,7 +88,8 @@ const addressIn = ({ masterAddr, masterPort, rdzvEndpoint }: LaunchOptions) => (
   port: masterPort ?? rdzvEndpoint?.port,
 })
 
-const tabsIn = ({ nprocPerNode, ntasksPerNode }: LaunchOptions) => nprocPerNode ?? ntasksPerNode
+const tabsIn = ({ elastic, nprocPerNode, ntasksPerNode }: LaunchOptions) =>
+  elastic?.most ?? nprocPerNode ?? ntasksPerNode
 
 function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
   const { nnodes = { least: 1, most: 1 }, nodeRank, standalone } = options
@@ -123,7 +140,7 @@ function planInSlurm(options: LaunchOptions, job: SlurmJob, around: Surroundings
   const { nnodes = { least: nodesOfJob, most: nodesOfJob } } = options
   const isPerTask = job.startedPer === 'task'
   const wanted = tabsIn(options)
-  if (isPerTask && wanted !== undefined && wanted !== job.tasksHere) {
+  if (isPerTask && !options.elastic && wanted !== undefined && wanted !== job.tasksHere) {
     throw new TabringError(
       'config.invalid',
       `--nproc-per-node: expected ${job.tasksHere}, or none, because srun has started ${job.tasksHere} launchers on this node, each for one tab, got ${wanted}. Omit it, or start one launcher per node: srun --ntasks-per-node=1`,

@@ -12,6 +12,7 @@ import { CheckpointFolder } from '../checkpoint-folder.ts'
 import { closeSoon, Interrupt } from '../interrupt.ts'
 import { PortTaken } from '../listen.ts'
 import { dataMount } from '../mounts.ts'
+import { Restarts } from '../restarts.ts'
 import type { Served } from '../serve.ts'
 import { buildProgram, findModule } from './build-program.ts'
 import { checkTypes } from './check-types.ts'
@@ -27,9 +28,12 @@ import type { Screen } from './screen.ts'
 import { servePages } from './serve-pages.ts'
 import { slurmVariables } from './slurm-job.ts'
 import { sourceLines } from './source-lines.ts'
+import type { TabsOptions } from './tabs.ts'
 
 /** Of a failure's text, stack included. units: characters. */
 const failureChars = 16_000
+/** Groups that an elastic run may have had: each has a room, and the server knows those. */
+const mostGroups = 1000
 
 /**
  * `tabring run`: builds the module, gets in touch with the run's other launchers, runs this one's ranks in tabs, again after a failure where that is
@@ -60,9 +64,10 @@ export async function launch(
   await requireTools()
   await importTool('playwright')
   // These import Playwright.
-  const [{ findBrowser }, { runTabs }] = await Promise.all([
+  const [{ findBrowser }, { runTabs }, { runElasticTabs }] = await Promise.all([
     import('../chromium.ts'),
     import('./tabs.ts'),
+    import('./elastic/elastic-tabs.ts'),
   ])
   findBrowser()
 
@@ -88,7 +93,8 @@ export async function launch(
     })
     const member = { index: plan.index, name, tabs, place: plan.place }
     const log = (line: string) => screen.note(line)
-    crew = await meet({ options, plan, member, signal, log })
+    const used = new Restarts(options.maxRestarts)
+    crew = await meet({ options, plan, restarts: used, member, signal, log })
     const joined = crew
     toClose.push(() => joined.close(leaving))
     const { ice, relay } = options
@@ -98,13 +104,14 @@ export async function launch(
       checkpoints,
       ice,
       relay,
-      maxRestarts: options.maxRestarts,
+      maxRestarts: options.maxRestarts + (options.elastic ? mostGroups : 0),
     }
     const served = await servePages(plan, joined, pages)
     toClose.push(() => served.close())
 
     const toSource = sourceLines(built.root, process.cwd())
     let restarts = 0
+    let groups = 0
     for (;;) {
       const task = await orAbort(joined.follower.next(), signal)
       if (task.type === 'leave') {
@@ -121,19 +128,10 @@ export async function launch(
         const folder = await offered(checkpoints, served, part)
         logs?.open(ranks)
         const browser = await browsers.fresh()
-        await runTabs({
+        const given = { options, plan, crew: joined, served, more: folder }
+        const all: Omit<TabsOptions, 'tabs'> = {
           browser,
           url: served.localUrl,
-          tabs: ranks.map((rank) => ({
-            rank,
-            environment: environmentOf(rank, part, {
-              options,
-              plan,
-              crew: joined,
-              served,
-              more: folder,
-            }),
-          })),
           switches: switchesOf(options, plan),
           stop: AbortSignal.any([task.stop, signal]),
           onSay: (rank, stream, text) => {
@@ -150,7 +148,25 @@ export async function launch(
             if (rank === part.firstRank) screen.progress(progress)
           },
           onFailure: fail,
-        })
+        }
+        const { elastic } = options
+        if (elastic)
+          await runElasticTabs({
+            ...all,
+            range: { ...elastic, most: tabs },
+            restarts: used,
+            log,
+            nextNumber: () => groups++,
+            environmentOf: ({ group, rank, worldSize }) => {
+              const sizes = { worldSize, localWorldSize: worldSize }
+              return environmentOf(rank, { ...part, ...sizes, attempt: group }, given)
+            },
+          })
+        else
+          await runTabs({
+            ...all,
+            tabs: ranks.map((rank) => ({ rank, environment: environmentOf(rank, part, given) })),
+          })
       } catch (thrown) {
         signal.throwIfAborted()
         fail({ rank: null, code: codeOf(thrown), text: `launcher: ${messageOf(thrown)}` })

@@ -1,4 +1,9 @@
 import type { Browser, BrowserContext, ConsoleMessage, Page } from 'playwright'
+import {
+  type GroupEnds,
+  groupEndsName,
+  nextGroupName,
+} from '../../src/distributed/launcher/next-group.ts'
 import { type Progress, progressName } from '../../src/distributed/launcher/progress.ts'
 import { endName, type RankEnd } from '../../src/distributed/launcher/rank-end.ts'
 import { type InjectedEnvironment, injectedName } from '../../src/distributed/rendezvous/env.ts'
@@ -9,6 +14,7 @@ import type { StreamName } from './log-files.ts'
 
 /** One tab to open. */
 export interface RankTab {
+  /** Of an elastic run: the newest; before the first group a free number. */
   rank: number
   environment: InjectedEnvironment
 }
@@ -33,8 +39,22 @@ export interface TabsOptions {
   stop: AbortSignal
   onSay: (rank: number, stream: StreamName, text: string) => void
   onProgress: (rank: number, progress: Progress) => void
-  /** Called once for each rank that fails, in the order in which that was heard. */
-  onFailure: (failure: TabFailure) => void
+  /** Called once for each rank that fails, in the order in which that was heard. `tab`: absent when the browser failed. */
+  onFailure: (failure: TabFailure, tab?: TabRun) => void
+  /** Called when a rank's program has ended well. */
+  onEnd?: (tab: TabRun) => void
+  /** Of an elastic run: a rank asks for its next group. Resolves with the variables of that. */
+  onNextGroup?: (tab: TabRun) => Promise<Readonly<Record<string, string>>>
+}
+
+/** Tabs that are open, or opening. */
+export interface OpenTabs {
+  /** Resolves when all have ended and are closed. */
+  readonly ended: Promise<void>
+  /** Opens one more. */
+  open(tab: RankTab): TabRun
+  /** Waits for none of them any longer. */
+  abandon(): void
 }
 
 const pageTimeoutMs = 60_000
@@ -42,51 +62,70 @@ const pageTimeoutMs = 60_000
 const graceMs = 200
 
 /**
- * Opens one tab a rank, each in a browser context of its own, as on machines of their own; resolves when all have ended and are closed.
+ * Opens one tab a rank, each in a browser context of its own, as on machines of their own.
  *
  * A rank that ends well stays open until the last has ended: what it has sent may still be under way. One that fails is closed at once.
  */
-export async function runTabs(options: TabsOptions): Promise<void> {
+export function openTabs(options: TabsOptions): OpenTabs {
   const { browser, tabs, stop, onFailure } = options
-  const runs = tabs.map((tab) => new TabRun(tab, options))
+  const runs: TabRun[] = []
+  const add = (tab: RankTab) => {
+    const run = new TabRun(tab, options)
+    runs.push(run)
+    if (stop.aborted) run.abandon()
+    return run
+  }
+  const abandon = () => {
+    for (const run of runs) run.abandon()
+  }
   const onDisconnected = () => {
     if (runs.every((run) => run.hasEnded)) return
-    onFailure({
-      rank: null,
-      code: 'worker.dead',
-      text: browserGone,
-    })
-    for (const run of runs) run.abandon()
+    onFailure({ rank: null, code: 'worker.dead', text: browserGone })
+    abandon()
   }
-  const onStop = () => {
-    for (const run of runs) run.abandon()
+  const first = tabs.map(add)
+  const untilEnded = async () => {
+    browser.once('disconnected', onDisconnected)
+    stop.addEventListener('abort', abandon)
+    try {
+      await Promise.all(first.map((run) => run.prepare()))
+      for (const run of first) void run.load()
+      // More may be opened meanwhile.
+      for (const run of runs) await run.ended
+      // Playwright throws out of band when a page is closed while it is being set up (seen in 1.65).
+      await Promise.all(runs.map((run) => run.prepare()))
+    } finally {
+      browser.off('disconnected', onDisconnected)
+      stop.removeEventListener('abort', abandon)
+      await Promise.all(runs.map((run) => run.close()))
+    }
   }
-  browser.once('disconnected', onDisconnected)
-  stop.addEventListener('abort', onStop)
-  try {
-    if (stop.aborted) onStop()
-    // Playwright throws out of band when a page is closed while it is being set up (seen in 1.65): that is waited for.
-    await Promise.all(runs.map((run) => run.prepare()))
-    for (const run of runs) void run.load()
-    await Promise.all(runs.map((run) => run.ended))
-  } finally {
-    browser.off('disconnected', onDisconnected)
-    stop.removeEventListener('abort', onStop)
-    await Promise.all(runs.map((run) => run.close()))
+  return {
+    ended: untilEnded(),
+    open: (tab) => {
+      const run = add(tab)
+      void run.prepare().then(() => run.load())
+      return run
+    },
+    abandon,
   }
 }
+
+/** As `openTabs`; resolves when all have ended and are closed. */
+export const runTabs = (options: TabsOptions): Promise<void> => openTabs(options).ended
 
 const toStderr = new Set(['error', 'warning', 'assert', 'trace'])
 const silent = new Set(['clear', 'endGroup'])
 
 /** One rank's tab, from its opening to its end. */
-class TabRun {
+export class TabRun {
   /** Resolves when the program has ended, well or not, or nobody waits for it any more. */
   readonly ended: Promise<void>
   hasEnded = false
   #end!: () => void
   #context: BrowserContext | null = null
   #page: Page | null = null
+  #prepared: Promise<void> | undefined
   #closing: Promise<void> | undefined
   readonly #options: TabsOptions
   readonly #tab: RankTab
@@ -99,8 +138,34 @@ class TabRun {
     })
   }
 
-  /** Opens the tab; nothing is loaded yet. */
-  async prepare(): Promise<void> {
+  /** Its newest, as `RankTab` has it. */
+  get rank(): number {
+    return this.#tab.rank
+  }
+
+  set rank(rank: number) {
+    this.#tab.rank = rank
+  }
+
+  /** Tells its page that the rank's group ends. A page that does not hear it is silent: its owner sees to that. */
+  tell(words: GroupEnds): void {
+    const take = ([name, told]: readonly [string, GroupEnds]) => {
+      const { [name]: listener } = globalThis as unknown as Record<
+        string,
+        ((told: GroupEnds) => void) | undefined
+      >
+      listener?.(told)
+    }
+    this.#page?.evaluate(take, [groupEndsName, words] as const).catch(() => undefined)
+  }
+
+  /** Opens the tab; nothing is loaded yet. May be called again. */
+  prepare(): Promise<void> {
+    this.#prepared ??= this.#prepare()
+    return this.#prepared
+  }
+
+  async #prepare(): Promise<void> {
     if (this.hasEnded) return
     try {
       this.#page = await this.#open()
@@ -140,8 +205,8 @@ class TabRun {
   }
 
   async #open(): Promise<Page> {
-    const { browser, url, onProgress } = this.#options
-    const { rank, environment } = this.#tab
+    const { browser, url, onProgress, onNextGroup } = this.#options
+    const { environment } = this.#tab
     // The room's key and the permissions are this page's own, not those of what it may embed or open.
     const { origin } = new URL(url)
     const context = await ownContext(browser, origin)
@@ -155,15 +220,15 @@ class TabRun {
     )
     const page = await context.newPage()
     watchTab(page, {
-      onCrash: (text) => this.#fail('worker.dead', text),
-      onClose: (text) => this.#fail('worker.dead', text),
+      onCrash: (text) => this.fail('worker.dead', text),
+      onClose: (text) => this.fail('worker.dead', text),
       onError: (error) => this.#failSoon('', error.stack || messageOf(error)),
     })
     let hasCome = false
     page.on('framenavigated', (frame) => {
       if (frame !== page.mainFrame()) return
       if (hasCome) {
-        this.#fail(
+        this.fail(
           'worker.dead',
           `its page was replaced by ${frame.url().split('?')[0]} before the run ended. A program must not navigate or reload.`,
         )
@@ -172,8 +237,10 @@ class TabRun {
     })
     page.on('console', (message) => this.#say(message))
     await page.exposeFunction(progressName, (json: string) => {
-      if (!this.hasEnded) onProgress(rank, JSON.parse(json))
+      if (!this.hasEnded) onProgress(this.rank, JSON.parse(json))
     })
+    if (onNextGroup)
+      await page.exposeFunction(nextGroupName, async () => JSON.stringify(await onNextGroup(this)))
     await page.exposeFunction(endName, (json: string) => this.#take(JSON.parse(json)))
     return page
   }
@@ -183,20 +250,26 @@ class TabRun {
     if (silent.has(type)) return
     // As a terminal has it: a line ends once.
     const text = message.text().replace(/\n$/, '')
-    this.#options.onSay(this.#tab.rank, toStderr.has(type) ? 'stderr' : 'stdout', text)
+    this.#options.onSay(this.rank, toStderr.has(type) ? 'stderr' : 'stdout', text)
   }
 
   #take(end: RankEnd): void {
-    if (end.isOk) this.abandon()
-    else this.#fail(end.code, end.stack)
+    if (!end.isOk) {
+      this.fail(end.code, end.stack)
+      return
+    }
+    const isFirst = !this.hasEnded
+    this.abandon()
+    if (isFirst) this.#options.onEnd?.(this)
   }
 
-  #fail(code: string, text: string): void {
+  /** Takes it as failed: it is closed. */
+  fail(code: string, text: string): void {
     if (this.hasEnded) return
-    const { rank } = this.#tab
-    this.#options.onFailure({ rank, code, text })
+    // Closed before its failure is known: another may take its place.
     this.abandon()
     void this.close()
+    this.#options.onFailure({ rank: this.rank, code, text }, this)
   }
 
   #failToOpen(thrown: unknown): void {
@@ -205,6 +278,6 @@ class TabRun {
   }
 
   #failSoon(code: string, text: string): void {
-    setTimeout(() => this.#fail(code, text), graceMs)
+    setTimeout(() => this.fail(code, text), graceMs)
   }
 }

@@ -1,11 +1,5 @@
 import { PeerError } from '../../src/util/errors.ts'
 
-/** How many ranks an elastic run may have. It begins with the least. */
-export interface RankRange {
-  readonly least: number
-  readonly most: number
-}
-
 export interface LeastRanksOptions {
   readonly least: number
   /** How long there may be fewer. */

@@ -21,8 +21,8 @@ import { addIceFlags, iceOptionsOf } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { dataMount } from '../mounts.ts'
 import { wholeNumber } from '../parse-number.ts'
-import type { RankRange } from './least-ranks.ts'
-import { fewRestarts } from './restarts.ts'
+import { type RankRange, rankRange } from '../rank-range.ts'
+import { fewRestarts } from '../restarts.ts'
 
 /** The rendezvous takes no more members in one room. */
 const maxWorldSize = 64
@@ -84,15 +84,6 @@ function positiveNumber(canBeZero: boolean) {
       `Expected a number ${canBeZero ? 'of 0 or more' : 'above 0'}, got "${clipped(text)}".`,
     )
   }
-}
-
-function rankRange(text: string): RankRange {
-  const [least, most] = text.split(':').map(Number)
-  if (/^\d+:\d+$/.test(text) && least >= 1 && least <= most && most <= meshLimit)
-    return { least, most }
-  throw new InvalidArgumentError(
-    `Expected MIN:MAX, numbers of ranks from 1 to ${meshLimit}, got "${clipped(text)}".`,
-  )
 }
 
 /** What each demo has, for the help. */
@@ -205,7 +196,7 @@ function defineCommand(): Command {
     .option(
       '--elastic <min:max>',
       'train with MIN to MAX ranks: it begins with MIN tabs, more join it up to MAX, and a tab that is lost is opened again and joins',
-      rankRange,
+      rankRange(meshLimit),
     )
     .option(
       '--no-elastic',

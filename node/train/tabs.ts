@@ -5,9 +5,10 @@ import { isElasticWith, type TrainConfig } from '../../src/trainer/settings/conf
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
 import type { CheckpointAddress } from '../../src/worker/api.ts'
+import type { RankRange } from '../rank-range.ts'
+import { Restarts } from '../restarts.ts'
 import { browserGone, ownContext, watchTab } from '../tab.ts'
-import { LeastRanks, type RankRange } from './least-ranks.ts'
-import { Restarts } from './restarts.ts'
+import { LeastRanks } from './least-ranks.ts'
 import { type RankResult, type TabEvent, TabGroup } from './tab-group.ts'
 
 export interface TabsOptions {

@@ -74,4 +74,10 @@ export const docsPrograms: readonly DocsProgram[] = [
     args: ['--nproc-per-node', '2'],
     prints: /\[1\]: rank 1 of 2/,
   },
+  {
+    page: 'docs/reference/launching.md',
+    files: ['elastic.ts'],
+    args: ['--elastic', '1:2'],
+    prints: /\[1\]: rank 1 of 2, step 200: loss 0\.0/,
+  },
 ]

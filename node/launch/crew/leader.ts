@@ -1,4 +1,5 @@
 import type { Env } from '../../../src/util/env.ts'
+import { codeFailsAgain, type Restarts } from '../../restarts.ts'
 import type { CrewMember, Failure, Order, Part, Report } from './messages.ts'
 
 export interface LeaderOptions {
@@ -9,7 +10,7 @@ export interface LeaderOptions {
   least?: number
   /** units: ms. Default: 30 s, torchrun's. */
   lastCallMs?: number
-  maxRestarts: number
+  restarts: Restarts
   /** Whether one rank's failure closes the others' tabs at once. */
   isKilling: boolean
   /** The largest number of ranks that one room takes. */
@@ -68,7 +69,6 @@ export class Leader {
   #state: 'gathering' | 'running' | 'stopping' | 'over' = 'gathering'
   readonly #least: number
   #attempt = 0
-  #restarts = 0
   #failures: Failure[] = []
   #hasLost = false
   /** Launchers that have come to the run while it was on. */
@@ -268,18 +268,19 @@ export class Leader {
     if (this.#state === 'over' || this.#seats.some((seat) => seat.isRunning)) return
     this.#cancelGrace()
     this.#cancelStop()
-    const { maxRestarts, log } = this.#options
+    const { restarts, log } = this.#options
     const first = this.#first()
     if (first) {
-      if (this.#restarts >= maxRestarts || this.#hasLost) {
+      const isFinal = this.#hasLost || codeFailsAgain(first.code, true)
+      const restart = isFinal ? null : restarts.take()
+      if (!restart) {
         this.#finish()
         return
       }
-      this.#restarts++
       const [line] = first.text.split('\n')
       const who = first.rank === null ? '' : `rank ${first.rank} failed first: `
       log(`${who}${line}`)
-      log(`restart ${this.#restarts} of ${maxRestarts}`)
+      log(restart)
     } else if (!this.#hasCome) {
       this.#finish()
       return

@@ -1,5 +1,6 @@
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
+import { nextGroupName } from '../launcher/next-group.ts'
 
 /**
  * A rank's environment variables, by name: what `tabring run` and `tabring launch` give to every tab. docs/reference/launching.md is checked
@@ -25,7 +26,8 @@ export const variables = {
   RELAY:
     "`fallback` if the launcher has `--relay`, else `off`. It is the default of `initProcessGroup`'s option `relay`.",
   RUN_ID: 'Name of the run: `--rdzv-id`, or the number of the Slurm job.',
-  RESTART_COUNT: 'Number of restarts of all ranks so far, 0 at first.',
+  RESTART_COUNT:
+    'Number of restarts of all ranks so far, 0 at first; with `--elastic` the number of groups before this one.',
   MAX_RESTARTS: 'Most restarts allowed: `--max-restarts`.',
   CHECKPOINT_URL:
     'With `--checkpoint-dir`, on the ranks of machine 0: address of that folder for this start; empty on others. `saveCheckpoint` and `loadCheckpoint` use it automatically, and `launcherFolder()` opens it. Keep it out of logs.',
@@ -46,7 +48,7 @@ export type RankEnvironment = { readonly [Name in VariableName]: string } & {
 
 /** What a launcher puts into a tab before any script of the page runs. */
 export interface InjectedEnvironment {
-  readonly variables: Readonly<Record<string, string>>
+  variables: Readonly<Record<string, string>>
   readonly args: readonly string[]
 }
 
@@ -100,6 +102,11 @@ export const env: RankEnvironment = new Proxy({} as RankEnvironment, {
     if (typeof name !== 'string') return undefined
     const value = read(name)
     if (value === undefined && Object.hasOwn(variables, name)) {
+      if (nextGroupName in globalThis)
+        throw new TabringError(
+          'config.invalid',
+          `env: ${name} is not set before the first group of an elastic run. Read it in the function that you pass to runElastic, which "tabring run --elastic" needs.`,
+        )
       throw new TabringError(
         'config.invalid',
         `env: ${name} is not set. "npx tabring run" sets it, see "npx tabring docs launching". To set it by hand, add ?${name}=… to the page's address, or set it in Node's environment.`,
@@ -121,6 +128,12 @@ export const env: RankEnvironment = new Proxy({} as RankEnvironment, {
     )
   },
 })
+
+/** Takes what the launcher sets for another group of this rank. */
+export function takeVariables(given: Readonly<Record<string, string>>): void {
+  const { [injectedName]: injected } = surroundings
+  if (injected) injected.variables = given
+}
 
 /**
  * The arguments after the module's name on the command line, unchanged: `sys.argv[1:]` of a torchrun script.

@@ -1,6 +1,6 @@
 import type { LobbyMember } from '../../peer/room/messages.ts'
 import type { Acts } from '../state/acts.ts'
-import { isElasticOn, isMaker, isRoomOn, ownMember } from '../state/room-facts.ts'
+import { canManage, isElasticOn, isRoomOn, ownMember } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 
 interface MemberActsProps {
@@ -13,7 +13,7 @@ interface MemberActsProps {
 export function MemberActs({ member, snapshot, acts }: MemberActsProps) {
   const own = ownMember(snapshot)
   const isOwnTab = own !== null && (member.id === own.id || (member.tab ?? own.id) === own.tab)
-  if (!isMaker(snapshot) || isOwnTab || snapshot.serverLost !== null) return null
+  if (!canManage(snapshot) || isOwnTab) return null
   const isOn = isRoomOn(snapshot)
   const endsRun = isOn && member.rank !== null && !isElasticOn(snapshot)
   return (

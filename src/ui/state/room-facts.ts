@@ -28,6 +28,10 @@ export function isMaker({ lobby, ownId }: Snapshot): boolean {
   return lobby !== null && lobby.maker === ownId
 }
 
+/** Whether this tab hands the room over and removes members: for now, as its maker. */
+export const canManage = (snapshot: Snapshot): boolean =>
+  isMaker(snapshot) && snapshot.serverLost === null && !snapshot.isMoving
+
 export function makerName({ lobby }: Snapshot): string {
   return lobby?.members.find(({ id }) => id === lobby.maker)?.name ?? 'the host'
 }

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { Leader, type LeaderOptions, type Voice } from '../../../node/launch/crew/leader.ts'
 import type { CrewMember, Failure, Order, Part } from '../../../node/launch/crew/messages.ts'
+import { Restarts } from '../../../node/restarts.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 /** The leader of a run over launchers that only pretend, on a virtual clock. */
@@ -16,7 +17,7 @@ const makeLeader = (options: Partial<LeaderOptions> = {}) =>
   new Leader({
     env,
     launchers: 2,
-    maxRestarts: 0,
+    restarts: new Restarts(0),
     isKilling: true,
     maxRanks: 64,
     joinTimeoutMs: 60_000,
@@ -181,7 +182,7 @@ describe('how a run ends', () => {
   })
 
   test('a lost launcher ends the run everywhere, restarts or not', () => {
-    const [a, b] = pair({ maxRestarts: 3 })
+    const [a, b] = pair({ restarts: new Restarts(3) })
     b.voice.lost('connection closed, 1006')
     expect(a.types).toEqual(['start', 'stop'])
     a.ends()
@@ -189,6 +190,18 @@ describe('how a run ends', () => {
       'the launcher on host1 ended before the run did (connection closed, 1006)',
     )
     expect(a.end?.rank).toBeNull()
+  })
+
+  test('a failure that would come again ends the run, restarts or not', () => {
+    const [a, b] = pair({ restarts: new Restarts(3) })
+    a.voice.receive({
+      type: 'failed',
+      attempt: 0,
+      failure: { rank: 0, host: 'host0', code: 'config.invalid', text: 'lr: must be above 0' },
+    })
+    a.ends()
+    b.ends()
+    expect(a.end?.text).toBe('lr: must be above 0')
   })
 
   test('the leader that is interrupted ends it for all', () => {
@@ -203,7 +216,7 @@ describe('how a run ends', () => {
 
 describe('restarts', () => {
   test('all start again when all are down, as often as allowed', () => {
-    const [a, b] = pair({ maxRestarts: 1 })
+    const [a, b] = pair({ restarts: new Restarts(1) })
     b.fails(2, 'Error: first\n    at main')
     a.ends()
     expect(a.types).toEqual(['start', 'stop'])
@@ -217,7 +230,7 @@ describe('restarts', () => {
   })
 
   test('a run that succeeds the second time has succeeded', () => {
-    const [a, b] = pair({ maxRestarts: 5 })
+    const [a, b] = pair({ restarts: new Restarts(5) })
     a.fails(0, 'once')
     a.ends()
     b.ends()
@@ -227,7 +240,7 @@ describe('restarts', () => {
   })
 
   test('words of the start before do not count', () => {
-    const [a, b] = pair({ maxRestarts: 1 })
+    const [a, b] = pair({ restarts: new Restarts(1) })
     a.fails(0, 'once')
     a.ends()
     b.ends()
@@ -273,7 +286,14 @@ describe('before all are there', () => {
 })
 
 describe('a run whose launchers may change', () => {
-  const elastic = { launchers: 3, least: 1, lastCallMs: 5000, maxRestarts: 1 }
+  const elastic = {
+    launchers: 3,
+    least: 1,
+    lastCallMs: 5000,
+    get restarts() {
+      return new Restarts(1)
+    },
+  }
   const joins = (leader: Leader, index: number | null, tabs = 2) =>
     new Launcher(leader, memberOf(index, tabs), 3)
 
@@ -329,7 +349,7 @@ describe('a run whose launchers may change', () => {
   })
 
   test('starts again with one that comes, which is no restart', async () => {
-    const leader = makeLeader({ ...elastic, maxRestarts: 0 })
+    const leader = makeLeader({ ...elastic, restarts: new Restarts(0) })
     const a = joins(leader, 0)
     await env.advance(5000)
     const b = joins(leader, null)
@@ -359,7 +379,7 @@ describe('a run whose launchers may change', () => {
   })
 
   test('one that comes and goes while the ranks stop is no failure', async () => {
-    const leader = makeLeader({ ...elastic, maxRestarts: 0 })
+    const leader = makeLeader({ ...elastic, restarts: new Restarts(0) })
     const a = joins(leader, 0)
     await env.advance(5000)
     joins(leader, 1).voice.lost('gone')
@@ -370,7 +390,7 @@ describe('a run whose launchers may change', () => {
   })
 
   test('waits for another where too few are left, and ends without one', async () => {
-    const leader = makeLeader({ ...elastic, launchers: 3, least: 2, maxRestarts: 5 })
+    const leader = makeLeader({ ...elastic, launchers: 3, least: 2, restarts: new Restarts(5) })
     const [a, b, c] = [0, 1, 2].map((index) => joins(leader, index))
     b.voice.lost('gone')
     c.voice.lost('gone')

@@ -15,6 +15,7 @@ import { RunKeys } from '../../../node/launch/crew/keys.ts'
 import { Leader } from '../../../node/launch/crew/leader.ts'
 import { launchersPath } from '../../../node/launch/crew/messages.ts'
 import { type Pin, pinOf } from '../../../node/launch/pin.ts'
+import { Restarts } from '../../../node/restarts.ts'
 import { type Env, systemEnv } from '../../../src/util/env.ts'
 
 /** Launchers that find each other over TLS on this machine: keys, certificates, and who stands between. */
@@ -60,7 +61,7 @@ async function startLeader(port = 0) {
   const leader = new Leader({
     env,
     launchers: 2,
-    maxRestarts: 0,
+    restarts: new Restarts(0),
     isKilling: true,
     maxRanks: 64,
     joinTimeoutMs: 60_000,

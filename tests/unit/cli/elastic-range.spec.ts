@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { failsAgain, Restarts } from '../../../node/restarts.ts'
 import { LeastRanks } from '../../../node/train/least-ranks.ts'
-import { failsAgain, Restarts } from '../../../node/train/restarts.ts'
 import { type ErrorCode, TabringError } from '../../../src/util/errors.ts'
 
 beforeEach(() => {

@@ -142,6 +142,8 @@ describe('values', () => {
     ['--rdzv-conf last_call_timeout=5 train.ts', { rdzvConf: { lastCallMs: 5000 } }],
     ['--device cpu train.ts', { device: 'cpu', switches: { cpu: true } }],
     ['--checkpoint_dir runs/a --max-restarts 2 x.ts', { checkpointDir: 'runs/a', maxRestarts: 2 }],
+    ['--elastic 1:4 train.ts', { elastic: { least: 1, most: 4 }, maxRestarts: 3 }],
+    ['--elastic 1:4 --max-restarts 0 train.ts', { maxRestarts: 0 }],
     ['--visible-devices 0,2 train.ts', { switches: { visibleDevices: '0,2' } }],
     ['--cpus-per-task 4 train.ts', { cpusPerTask: 4, switches: { maxWorkers: 4 } }],
     [`--master-fingerprint ${'A'.repeat(43)}= train.ts`, { pin: `sha256/${'A'.repeat(43)}=` }],
@@ -213,9 +215,12 @@ describe('what is refused, in one line', () => {
     ],
     ['--visible-devices 0,0 train.ts', 'visibleDevices must be'],
     [
-      '--elastic 1:3 train.ts',
-      '--elastic: the ranks of a module cannot change while it runs, since its process group has a fixed size.',
+      '--elastic 3 train.ts',
+      '--elastic: expected MIN:MAX, numbers of ranks from 1 to 64, got "3".',
     ],
+    ['--elastic 1:3 --nproc-per-node 3 train.ts', '--nproc-per-node: cannot be combined with'],
+    ['--elastic 1:3 --ntasks-per-node=3 train.ts', '--nproc-per-node: cannot be combined with'],
+    ['--elastic 1:3 -K 0 train.ts', '--kill-on-bad-exit: cannot be 0 with --elastic'],
     ['--role trainer train.ts', '--role: ranks have no roles'],
     ['--start_method spawn train.ts', '--start-method: ranks are tabs'],
     ['-m train', '--module: the program is always a file'],
@@ -227,6 +232,13 @@ describe('what is refused, in one line', () => {
   ])('%s', (line, text) => {
     expect(() => parse('run', line)).toThrow(text)
     expect(() => parse('run', line)).toThrow(/^[^\n]+\.$/)
+  })
+
+  test('an elastic run has no local rank among the arguments', () => {
+    expect(() => parse('launch', '--elastic 1:2 train.ts')).toThrow(
+      'Use tabring run, or --use-env.',
+    )
+    expect(parse('launch', '--use-env --elastic 1:2 train.ts').localRankArgument).toBeUndefined()
   })
 
   test("a key is never told, also where it's wrong", () => {

@@ -4,6 +4,7 @@ import type { CrewMember, Part } from '../../../node/launch/crew/messages.ts'
 import { parseLaunch } from '../../../node/launch/options.ts'
 import { type Plan, planLaunch } from '../../../node/launch/plan.ts'
 import { readSlurmJob, slurmVariables } from '../../../node/launch/slurm-job.ts'
+import { Restarts } from '../../../node/restarts.ts'
 import { rankFromSlurm, type Variables } from '../../../src/distributed/rendezvous/slurm.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import {
@@ -73,6 +74,8 @@ describe('by flags', () => {
     ['--nproc-per-node 4 --gres gpu:2 train.ts', { tabs: 2, maxTabs: 2 }],
     ['--nproc-per-node auto --gres gpu:2 train.ts', { tabs: 'auto', maxTabs: 2 }],
     ['--ntasks-per-node 3 train.ts', { tabs: 3 }],
+    ['--elastic 1:3 train.ts', { tabs: 3, launchers: 1 }],
+    ['--elastic 1:3 --gres gpu:2 train.ts', { tabs: 2 }],
   ])('%s', (line, expected) => {
     expect(plan(line)).toMatchObject(expected)
   })
@@ -81,6 +84,16 @@ describe('by flags', () => {
     expect(() => plan('--nnodes 2 --node-rank 1 train.ts')).toThrow(
       '--master-addr: the address of machine 0 is missing',
     )
+  })
+
+  test.each([
+    [
+      '--elastic 1:3 --nnodes 2 --node-rank 0 train.ts',
+      'works with one launcher, and this run has up to 2',
+    ],
+    ['--elastic 3:4 --gres gpu:2 train.ts', 'expected MIN of at most 2'],
+  ])('an elastic run fits one machine: %s', (line, text) => {
+    expect(() => plan(line)).toThrow(`--elastic: ${text}`)
   })
 
   test('any port is one that the others cannot know', () => {
@@ -210,7 +223,7 @@ function partsOf(plans: readonly Plan[]): Part[] {
   const leader = new Leader({
     env: new VirtualEnv(),
     launchers: plans[0].launchers,
-    maxRestarts: 0,
+    restarts: new Restarts(0),
     isKilling: true,
     maxRanks: 64,
     joinTimeoutMs: 1000,

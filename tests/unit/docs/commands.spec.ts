@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { Command } from 'commander'
@@ -98,9 +98,16 @@ async function checkScript(name: string, args: readonly string[], isWhole: boole
   }
   // Others hand on what they do not know, or read their arguments by hand.
   const [, file] = /^tsx (\S+)/.exec(script) ?? []
-  const source = file ? readFileSync(join(repository, file), 'utf8') : ''
+  const source = file ? sourcesOf(file) : ''
   const flags = args.filter((word) => word.startsWith('--')).map(flagOf)
   return flags.filter((flag) => !source.includes(flag)).map((flag) => `no flag ${flag}`)
+}
+
+/** A script, with the files of the folder that has its name. */
+function sourcesOf(script: string): string {
+  const folder = join(repository, script.replace(/\.ts$/, ''))
+  const others = existsSync(folder) ? readdirSync(folder).map((name) => join(folder, name)) : []
+  return [join(repository, script), ...others].map((path) => readFileSync(path, 'utf8')).join('')
 }
 
 /** Returns what is wrong with a command. */

@@ -6,6 +6,7 @@ import { last } from '../../../src/ui/parts/series.ts'
 import { ratesOf, sharesOf, stepSamples } from '../../../src/ui/state/rates.ts'
 import { reduce } from '../../../src/ui/state/reduce.ts'
 import {
+  canManage,
   canPause,
   canStart,
   canStop,
@@ -89,10 +90,11 @@ describe('the way into a room', () => {
     expect(canStart(play(inside(2), { type: 'serverLost', text: 'gone' }))).toBe(false)
   })
 
-  it('the host of the old room does not start while its tab moves or waits to be let in', () => {
+  it('the host of the old room neither starts nor removes members while its tab moves or waits to be let in', () => {
     const moving = play(inside(2), { type: 'moving', isMoving: true })
-    expect(canStart(moving)).toBe(false)
-    expect(canStart(play(moving, { type: 'moving', isMoving: false }))).toBe(true)
+    expect([canStart(moving), canManage(moving)]).toEqual([false, false])
+    const stayed = play(moving, { type: 'moving', isMoving: false })
+    expect([canStart(stayed), canManage(stayed)]).toEqual([true, true])
     const waiting = play(inside(2), { type: 'asking', host: 'Ada' })
     expect(canStart(waiting)).toBe(false)
     const back = { type: 'lobby', lobby: waiting.lobby!, ownId: waiting.ownId } as const

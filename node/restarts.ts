@@ -1,9 +1,9 @@
-import { TabringError } from '../../src/util/errors.ts'
+import { TabringError } from '../src/util/errors.ts'
 
 /** By default: what ends each tab soon is no accident. */
 export const fewRestarts = 3
 
-/** How often what was lost is opened again: a tab that joins the others, or all tabs. */
+/** How often what was lost is opened again: a tab that joins the others, or all tabs. One budget for both. */
 export class Restarts {
   #used = 0
   readonly #most: number
@@ -23,6 +23,9 @@ export class Restarts {
  * device that does not suit it shows before the first step.
  */
 export const failsAgain = (reason: unknown, hasTrained: boolean): boolean =>
-  reason instanceof TabringError &&
-  (/^(train\.nan|(config|shape)\..*|data\.(malformed|missing|checksum))$/.test(reason.code) ||
-    (!hasTrained && /^gpu\.(limit|unavailable)$/.test(reason.code)))
+  reason instanceof TabringError && codeFailsAgain(reason.code, hasTrained)
+
+/** The same of an error's code. */
+export const codeFailsAgain = (code: string, hasTrained: boolean): boolean =>
+  /^(train\.nan|(config|shape)\..*|data\.(malformed|missing|checksum))$/.test(code) ||
+  (!hasTrained && /^gpu\.(limit|unavailable)$/.test(code))

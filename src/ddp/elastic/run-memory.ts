@@ -1,0 +1,65 @@
+import { type SavedState, save } from '../../data/saved-tree.ts'
+import { getRngState, type RngState } from '../../nn/init.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { gatherJson } from '../../peer/group/gather-json.ts'
+import { isRecord } from '../../util/kind-of.ts'
+import { readTogether } from '../checkpoint/checkpoint.ts'
+import {
+  type CheckpointState,
+  isRngState,
+  type Parts,
+  readState,
+  unpackAt,
+} from '../checkpoint/checkpoint-file.ts'
+
+interface Told {
+  readonly random: RngState
+  readonly isEnding: boolean
+}
+
+const isTold = (told: unknown): told is Told =>
+  isRecord(told) && typeof told.isEnding === 'boolean' && isRngState(told.random)
+
+/** Commits of a run that no run reaches. */
+const mostCommits = 2 ** 40
+const isCommits = (told: unknown): told is number =>
+  Number.isSafeInteger(told) && Number(told) >= 0 && Number(told) <= mostCommits
+
+/** The newest state that this rank has committed or restored, as one file in its memory. */
+export class RunMemory {
+  #file: Uint8Array<ArrayBuffer> | undefined
+  /** Since the run began, over all groups. */
+  #commits = 0
+
+  /**
+   * Keeps `state` on all ranks. Returns whether the group is to end, which all ranks hear at the same commit. `isEnding`: whether this rank has
+   * heard so.
+   */
+  async commit(
+    group: CollectiveGroup,
+    state: CheckpointState,
+    isEnding: boolean,
+  ): Promise<boolean> {
+    const own = { random: getRngState(), isEnding }
+    const told = await gatherJson('the commit', group, own, isTold)
+    const randoms = told.map(({ random }) => random)
+    this.#file = save(await readState(state, randoms))
+    this.#commits++
+    return told.some((one) => one.isEnding)
+  }
+
+  /** Brings the newest commit of any rank to all, loads it into `parts`, and returns its plain values; undefined if there is none. */
+  async restore<Values extends SavedState>(
+    group: CollectiveGroup,
+    parts: Parts,
+  ): Promise<Values | undefined> {
+    const all = await gatherJson('the newest commit', group, this.#commits, isCommits)
+    const newest = Math.max(...all)
+    if (newest === 0) return undefined
+    this.#file = await readTogether(group, async () => this.#file, all.indexOf(newest))
+    this.#commits = newest
+    // Another number of ranks is no surprise here.
+    const onDifferences = () => undefined
+    return this.#file && unpackAt<Values>(this.#file, parts, { onDifferences }, group)
+  }
+}

@@ -1,0 +1,158 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { ElasticGroups, type Place } from '../../../node/launch/elastic/elastic-groups.ts'
+import type { GroupEnds } from '../../../src/distributed/launcher/next-group.ts'
+
+beforeEach(() => {
+  vi.useFakeTimers()
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+class Tab {
+  readonly told: GroupEnds[] = []
+  place: Place | undefined
+
+  constructor(readonly name: string) {}
+
+  tell(words: GroupEnds): void {
+    this.told.push(words)
+  }
+}
+
+function started(least: number, most: number) {
+  const log: string[] = []
+  let number = 0
+  const groups = new ElasticGroups<Tab>({
+    least,
+    most,
+    answerMs: 60_000,
+    nextNumber: () => number++,
+    onFormed: ({ group }, tabs) =>
+      log.push(`group ${group}: ${tabs.map(({ name }) => name).join()}`),
+    onFew: (ranks) => log.push(`few: ${ranks}`),
+    onSilent: (tab) => log.push(`silent: ${tab.name}`),
+    onDone: () => log.push('done'),
+  })
+  const ask = (tab: Tab) => {
+    tab.place = undefined
+    void groups.ask(tab).then((place) => {
+      tab.place = place
+    })
+  }
+  const open = (name: string) => {
+    const tab = new Tab(name)
+    groups.opened(tab)
+    return tab
+  }
+  return { groups, log, ask, open }
+}
+
+/** A run whose first group has these tabs. */
+function training(least: number, names: readonly string[]) {
+  const run = started(least, names.length)
+  const tabs = names.map((name) => run.open(name))
+  for (const tab of tabs) run.ask(tab)
+  return { ...run, tabs }
+}
+
+test('ElasticGroups begins when all tabs have asked', async () => {
+  const { log, ask, open } = started(1, 2)
+  const [a, b] = [open('a'), open('b')]
+  ask(b)
+  expect(log).toEqual([])
+  ask(a)
+  expect(log).toEqual(['group 0: a,b'])
+  await Promise.resolve()
+  expect([a.place, b.place]).toEqual([
+    { group: 0, rank: 0, worldSize: 2 },
+    { group: 0, rank: 1, worldSize: 2 },
+  ])
+})
+
+test('ElasticGroups continues without a lost rank, and tells the others why their group ends', async () => {
+  const { groups, log, ask, tabs } = training(1, ['a', 'b', 'c'])
+  const [a, b, c] = tabs
+  groups.lost(a, 'rank 0: crashed')
+  const words = { group: 0, isPlanned: false, why: 'rank 0: crashed' }
+  expect([b.told, c.told]).toEqual([[words], [words]])
+  ask(c)
+  expect(log).toEqual(['group 0: a,b,c'])
+  ask(b)
+  expect(log).toEqual(['group 0: a,b,c', 'group 1: b,c'])
+  await Promise.resolve()
+  expect(b.place).toEqual({ group: 1, rank: 0, worldSize: 2 })
+})
+
+test('ElasticGroups lets a newcomer in at the next commit, after the ranks that have the state', () => {
+  const { log, ask, open, tabs } = training(1, ['a', 'b'])
+  const late = open('late')
+  expect(tabs[0].told).toEqual([])
+  ask(late)
+  expect(tabs.map(({ told }) => told)).toEqual([
+    [{ group: 0, isPlanned: true, why: 'a rank joins' }],
+    [{ group: 0, isPlanned: true, why: 'a rank joins' }],
+  ])
+  for (const tab of tabs) ask(tab)
+  // The first to ask has not broken the group.
+  expect(tabs[1].told).toHaveLength(1)
+  expect(log.at(-1)).toBe('group 1: a,b,late')
+})
+
+test('ElasticGroups ends a group at once that waits for its commit when a rank is lost', () => {
+  const { groups, ask, open, tabs } = training(1, ['a', 'b'])
+  ask(open('late'))
+  groups.lost(tabs[0], 'rank 0: crashed')
+  expect(tabs[1].told.map(({ isPlanned }) => isPlanned)).toEqual([true, false])
+})
+
+test('ElasticGroups ends the group for all when one rank has left it', () => {
+  const { ask, tabs } = training(1, ['a', 'b'])
+  ask(tabs[1])
+  expect(tabs[0].told).toEqual([{ group: 0, isPlanned: false, why: 'rank 1 has left the group' }])
+})
+
+test('ElasticGroups waits for MIN ranks', () => {
+  const { groups, log, ask, open, tabs } = training(2, ['a', 'b'])
+  groups.lost(tabs[0], 'rank 0: crashed')
+  ask(tabs[1])
+  expect(log).toEqual(['group 0: a,b', 'few: 1'])
+  ask(open('late'))
+  expect(log.at(-1)).toBe('group 1: b,late')
+})
+
+test('ElasticGroups names ranks that do not come to the next group in time', () => {
+  const { groups, log, ask, tabs } = training(1, ['a', 'b', 'c'])
+  groups.lost(tabs[0], 'rank 0: crashed')
+  ask(tabs[1])
+  vi.advanceTimersByTime(59_999)
+  expect(log).toHaveLength(1)
+  vi.advanceTimersByTime(1)
+  expect(log.at(-1)).toBe('silent: c')
+  groups.lost(tabs[2], 'silent')
+  expect(log.at(-1)).toBe('group 1: b')
+  expect(vi.getTimerCount()).toBe(0)
+})
+
+test('ElasticGroups lets fewer than MIN end a run that another rank has ended', () => {
+  const { groups, log, ask, tabs } = training(2, ['a', 'b'])
+  groups.ended(tabs[0])
+  ask(tabs[1])
+  expect(log.at(-1)).toBe('group 1: b')
+})
+
+test('ElasticGroups is done without those that have not trained', () => {
+  const { groups, log, ask, open, tabs } = training(1, ['a', 'b'])
+  ask(open('late'))
+  for (const tab of tabs) groups.ended(tab)
+  expect(log).toEqual(['group 0: a,b', 'done'])
+  expect(groups.hasState).toBe(false)
+})
+
+test('ElasticGroups forms no group of newcomers alone once all ranks are lost', () => {
+  const { groups, log, ask, open, tabs } = training(1, ['a'])
+  ask(open('late'))
+  groups.lost(tabs[0], 'rank 0: crashed')
+  expect(log).toEqual(['group 0: a'])
+  expect(groups.hasState).toBe(false)
+})
