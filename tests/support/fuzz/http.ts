@@ -371,7 +371,9 @@ class Siege {
       this.#violate(`${status} to ${what}`)
     if (answer.includes(secret) || /root:[^:]*:0:0/.test(answer))
       this.#violate(`a secret was told to ${what}`)
-    if (/"[^"]*(\.env|\.git|\.hidden|notes\.txt)/.test(answer.slice(answer.indexOf('\r\n\r\n'))))
+    // A refusal repeats the path of the request.
+    const told = status?.startsWith('2') ? answer.slice(answer.indexOf('\r\n\r\n')) : ''
+    if (/"[^"]*(\.env|\.git|\.hidden|notes\.txt)/.test(told))
       this.#violate(`a hidden name was told to ${what}`)
   }
 
