@@ -71,6 +71,11 @@ export class ElasticGroups<Tab extends Member> {
     return [...this.#tabs.values()].some(({ rank }) => rank !== null)
   }
 
+  /** Whether the run has come to its end on a rank, and so on all that were in its group. */
+  get hasEndedWell(): boolean {
+    return this.#hasEndedWell
+  }
+
   /** Tabs that are there, with those that are still opening. */
   get count(): number {
     return this.#tabs.size

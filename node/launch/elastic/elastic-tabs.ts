@@ -43,13 +43,15 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
     rank,
     environment: { variables: Object.fromEntries(early), args },
   })
+  let hasBegun = false
   const groups = new ElasticGroups<TabRun>({
     least,
     most,
     nextNumber,
     answerMs,
-    onFormed: ({ group, worldSize }, tabs) => {
-      if (group > 0) log(`continuing with ${ranksWords(worldSize)}`)
+    onFormed: ({ worldSize }, tabs) => {
+      if (hasBegun) log(`continuing with ${ranksWords(worldSize)}`)
+      hasBegun = true
       for (const [rank, tab] of tabs.entries()) tab.rank = rank
     },
     onFew: (ranks) => log(`--elastic: ${ranks} of at least ${least} ranks left; waiting for more`),
@@ -68,6 +70,10 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
   const lose = (failure: TabFailure, tab: TabRun) => {
     const why = `rank ${failure.rank}: ${failure.text.split('\n')[0]}`
     groups.lost(tab, why)
+    if (groups.hasEndedWell && failure.code === 'worker.dead') {
+      log(`${why} The others have ended well.`)
+      return
+    }
     if (!groups.hasState || codeFailsAgain(failure.code, true)) {
       fail(failure)
       return

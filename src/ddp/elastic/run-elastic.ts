@@ -88,7 +88,7 @@ export async function runElastic(
       const failed = defaultGroup()?.error ?? (thrown instanceof PeerError ? thrown : undefined)
       const isPlanned = thrown instanceof GroupEnded
       if (!hasElasticLauncher() || !(isPlanned || lost.signal.aborted || failed)) throw thrown
-      if (!isPlanned && !lost.signal.aborted && ++strikes > mostStrikes) throw thrown
+      if (!isPlanned && !lost.signal.aborted && ++strikes >= mostStrikes) throw thrown
       tell(1, 'elastic', () => `the group has ended: ${String(thrown)}`)
       if (!isPlanned) defaultGroup()?.destroy('its group has ended')
       await destroyProcessGroup()
