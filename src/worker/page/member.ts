@@ -323,6 +323,7 @@ export class RoomMember {
       await this.#enter(way, this.#adapter!, mode)
       if (assigned) throw runBegins()
       await announce(before)
+      if (assigned) throw runBegins()
     } catch (thrown) {
       this.#client?.bye()
       way.ports?.close()

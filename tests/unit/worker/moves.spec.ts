@@ -56,6 +56,16 @@ describe('a tab that moves to another room', () => {
     expect(world.leftRooms).toEqual([to.key, from.key])
   })
 
+  it('goes back where the old one begins a run during the removal, and takes part', async () => {
+    const member = await inRoom()
+    world.removed = async () => world.hear('assign', assignment(4, 2), from.key)
+    await expect(member.moveWithout(['7'], to)).rejects.toThrow('a run begins in the old room')
+    expect(world.leftRooms).not.toContain(from.key)
+    expect(member.rank).toBe(0)
+    world.hear('start', { epoch: 4, settings })
+    expect(world.membership?.epoch).toBe(4)
+  })
+
   it('stays in the old one where the new one does not let it in', async () => {
     world.entered = async (room) => {
       if (room === to.key) throw new SignalError('declined', 'the host declined.')
