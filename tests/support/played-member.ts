@@ -93,6 +93,7 @@ vi.mock('../../src/peer/tab/signal.ts', () => ({
       world.leftRooms.push(this.#room)
     }
     update = () => undefined
+    roundTrip = async () => 1
     removeAndTell = async (...words: unknown[]) => {
       world.told.push(['removeAndTell', ...words])
       await world.removed()

@@ -325,6 +325,7 @@ export class RoomMember {
       await announce(before)
       if (assigned) throw runBegins()
     } catch (thrown) {
+      this.#endMeasures()
       this.#client?.bye()
       way.ports?.close()
       this.#client = before

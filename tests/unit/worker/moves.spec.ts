@@ -66,6 +66,24 @@ describe('a tab that moves to another room', () => {
     expect(world.membership?.epoch).toBe(4)
   })
 
+  it('measures itself once where it is back from the new one', async () => {
+    vi.useFakeTimers()
+    let tries = 0
+    const speed = async () => {
+      tries++
+      return null
+    }
+    world.removed = async () => {
+      throw new SignalError('not-the-host', 'another tab is the host.')
+    }
+    const member = await inRoom({ measures: { speed } })
+    await member.moveWithout(['7'], to).catch(() => undefined)
+    await vi.advanceTimersByTimeAsync(5_000)
+    expect(tries).toBe(1)
+    member.close()
+    vi.useRealTimers()
+  })
+
   it('stays in the old one where the new one does not let it in', async () => {
     world.entered = async (room) => {
       if (room === to.key) throw new SignalError('declined', 'the host declined.')
