@@ -1,7 +1,7 @@
 import { afterAll, beforeEach, vi } from 'vitest'
 import { experiments, parseTrainConfig } from '../../demos/experiments.ts'
 import { sumStats } from '../../src/peer/link/link.ts'
-import type { Assignment, Lobby } from '../../src/peer/room/messages.ts'
+import type { Assignment, Lobby, MemberInfo } from '../../src/peer/room/messages.ts'
 import { newRoomLink } from '../../src/peer/room/secret.ts'
 import type { SignalClient, SignalEvents, SignalOptions } from '../../src/peer/tab/signal.ts'
 import type {
@@ -41,6 +41,8 @@ interface World {
   removed: () => Promise<void>
   /** By their keys, in order. */
   leftRooms: string[]
+  /** What a room knows of this tab, by its key. */
+  infos: Map<string, MemberInfo>
   die: (error: Error) => void
 }
 
@@ -73,8 +75,9 @@ vi.mock('../../src/peer/tab/signal.ts', () => ({
     get lobby() {
       return world.lobby as Lobby | null
     }
-    constructor({ loadRuns, link }: SignalOptions) {
+    constructor({ loadRuns, link, info }: SignalOptions) {
       this.#room = 'key' in link ? link.key : ''
+      world.infos.set(this.#room, info)
       this.open = async () => {
         await loadRuns?.()
         await world.entered(this.#room)
@@ -92,7 +95,7 @@ vi.mock('../../src/peer/tab/signal.ts', () => ({
       world.told.push(['bye'])
       world.leftRooms.push(this.#room)
     }
-    update = () => undefined
+    update = (info: MemberInfo) => void world.infos.set(this.#room, info)
     roundTrip = async () => 1
     removeAndTell = async (...words: unknown[]) => {
       world.told.push(['removeAndTell', ...words])
@@ -156,6 +159,7 @@ beforeEach(() => {
   world.entered = async () => undefined
   world.removed = async () => undefined
   world.leftRooms = []
+  world.infos = new Map()
   world.hear = () => undefined
   vi.stubGlobal('location', { href: 'http://test/' })
   vi.stubGlobal('document', { hidden: false })

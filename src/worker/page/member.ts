@@ -35,8 +35,8 @@ export type { RunEnd } from './member-run.ts'
 export const bytesSentIn = ({ result, ring }: Extract<RunEnd, { ok: true }>): number =>
   ring.links.some(({ kind }) => kind !== 'webrtc') ? result.links.bytesSent : ring.total.bytesSent
 
-/** What may change about a tab while it is in a room. */
-export type MemberChange = Partial<Pick<MemberInfo, 'name' | 'hidden' | 'measured'>>
+/** What a page may change about its tab, in any room. */
+export type MemberChange = Partial<Pick<MemberInfo, 'name' | 'hidden'>>
 
 export interface RoomMemberOptions extends RunListener {
   /** What this page can train. */
@@ -119,7 +119,7 @@ export class RoomMember {
   #isClosed = false
   /** As the room knows this tab; set once it is in. */
   #info: MemberInfo | undefined
-  /** What was told before that. */
+  /** All so far: each room that this tab enters hears them. */
   #changes: MemberChange = {}
   /** What a person gave on this tab, by demo, for runs whose data is `given`. */
   readonly #given = new Map<string, Uint8Array>()
@@ -186,6 +186,7 @@ export class RoomMember {
   ): Promise<void> {
     const { name, transport, roomKey } = this.#options
     this.#ports = ports
+    const changes = this.#changes
     const info: MemberInfo = {
       name,
       adapter: { ...adapter },
@@ -193,7 +194,7 @@ export class RoomMember {
       hidden: document.hidden,
       transport,
       tab: this.#options.tab,
-      ...this.#changes,
+      ...changes,
     }
     const url = signalUrl(location)
     const { reconnects, isFurther } = this.#options
@@ -252,11 +253,10 @@ export class RoomMember {
       this.#inside(client, this.#info ?? info)
     })
     leaveOnPageHide(client, this.#compute)
-    this.#changes = {}
     await Promise.race([client.open(), this.#compute.dead])
     tell(1, 'room', () => `joined as ${name}`)
     this.#info = info
-    if (Object.keys(this.#changes).length > 0) this.update(this.#changes)
+    if (this.#changes !== changes) this.#tellRoom(this.#changes)
     this.#inside(client, info)
   }
 
@@ -317,7 +317,6 @@ export class RoomMember {
     ]
     this.#endMeasures()
     this.#info = undefined
-    this.#changes = info ? { name: info.name, hidden: info.hidden } : {}
     this.#options.onAsks?.([])
     try {
       await this.#enter(way, this.#adapter!, mode)
@@ -335,7 +334,7 @@ export class RoomMember {
         before.bye()
         throw thrown
       }
-      this.update(this.#changes)
+      this.#tellRoom(this.#changes)
       if (before.lobby) this.#options.onLobby?.(before.lobby, before.id)
       this.#options.onAsks?.(before.asks)
       if (lost) this.#lost(lost)
@@ -408,7 +407,7 @@ export class RoomMember {
       own,
       ports: this.#ports,
       isInRun: this.#run !== undefined,
-      tell: (measured) => this.update({ measured }),
+      tell: (measured) => this.#tellRoom({ measured }),
       refuse: (thrown) => this.#options.onRefused?.(toError(thrown)),
       speed: () => measures.speed(this.compute),
       linkRoundTrips: () => this.compute.roundTrips(),
@@ -420,12 +419,15 @@ export class RoomMember {
     this.#measures = undefined
   }
 
-  /** Tells the room what changed about this tab, as soon as it is in. */
+  /** Tells the room, and those after it, what changed about this tab, as soon as it is in. */
   update(change: MemberChange): void {
-    if (!this.#info) {
-      this.#changes = { ...this.#changes, ...change }
-      return
-    }
+    this.#changes = { ...this.#changes, ...change }
+    this.#tellRoom(change)
+  }
+
+  /** Does nothing before this tab is in. */
+  #tellRoom(change: Partial<MemberInfo>): void {
+    if (!this.#info) return
     this.#info = { ...this.#info, ...change }
     this.#client?.update(this.#info)
   }

@@ -66,6 +66,24 @@ describe('a tab that moves to another room', () => {
     expect(world.membership?.epoch).toBe(4)
   })
 
+  it('tells the old one what changed before the removal failed', async () => {
+    const member = await inRoom()
+    world.removed = async () => {
+      member.update({ name: 'Ada', hidden: true })
+      throw new SignalError('not-the-host', 'another tab is the host.')
+    }
+    await expect(member.moveWithout(['7'], to)).rejects.toMatchObject({ refusal: 'not-the-host' })
+    expect(world.infos.get(from.key)).toMatchObject({ name: 'Ada', hidden: true })
+  })
+
+  it('tells the new one what changed before the move and on the way', async () => {
+    const member = await inRoom()
+    member.update({ name: 'Ada' })
+    world.entered = async () => member.update({ hidden: true })
+    await member.follow(to)
+    expect(world.infos.get(to.key)).toMatchObject({ name: 'Ada', hidden: true })
+  })
+
   it('measures itself once where it is back from the new one', async () => {
     vi.useFakeTimers()
     let tries = 0
