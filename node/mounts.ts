@@ -5,6 +5,7 @@ import { join, relative, resolve, sep } from 'node:path'
 import { pipeline } from 'node:stream'
 import { clipped } from '../src/util/clipped.ts'
 import { TabringError } from '../src/util/errors.ts'
+import { sharedReads } from './shared-reads.ts'
 
 /** Where tabs find the folder that `--data` names: a path on their page's own server. */
 export const dataMount = '/data/'
@@ -18,7 +19,7 @@ export interface MountedFiles {
   readonly isOffered: (name: string) => boolean
 }
 
-/** A listing is read from the disk at most once in this time: it may be of many files. */
+/** A listing may be of many files: it is read again this long after its end at the earliest. */
 const listingMs = 1000
 
 /**
@@ -26,7 +27,8 @@ const listingMs = 1000
  * (sirv would declare it as an encoding and the browser unpack it), nothing outside the folder even by links. One range of bytes
  * is served where it is asked for, so that a download can continue where it ended. Names that begin with a dot are hidden: neither served nor listed.
  *
- * A folder's address, which ends in `/`, is answered with the JSON array of the paths of all files below it.
+ * A folder's address, which ends in `/`, is answered with the JSON array of the paths of all files below it. Each mount reads one folder at a
+ * time, and no folder but its own where it offers only some files.
  * A path under a prefix that is neither is answered with 404; every other path goes to `next`.
  * errors: `config.invalid` for a prefix of another form.
  */
@@ -41,24 +43,15 @@ export function serveMounts(
       )
     }
   }
-  const listings = new Map<string, { readonly atMs: number; readonly files: Promise<string[]> }>()
-  const listing = (mount: string | MountedFiles, name: string): Promise<string[]> => {
-    const folder = folderOf(mount)
-    const key = join(folder, name)
-    const known = listings.get(key)
-    const nowMs = performance.now()
-    if (known && nowMs - known.atMs < listingMs) return known.files
-    for (const [old, { atMs }] of listings) if (nowMs - atMs >= listingMs) listings.delete(old)
-    const files = listFiles(folder, name).then((all) =>
-      all.filter((one) => isServed(mount, name + one)),
-    )
-    listings.set(key, { atMs: nowMs, files })
-    return files
-  }
+  const offers = Object.entries(mounts).map(([prefix, mount]) => ({
+    prefix,
+    mount,
+    listing: listingsOf(mount),
+  }))
   return (request, response, next) => {
     const path = pathOf(request)
-    const prefix = Object.keys(mounts).find((one) => path?.startsWith(one))
-    if (path === null || prefix === undefined) {
+    const offer = offers.find(({ prefix }) => path?.startsWith(prefix))
+    if (path === null || offer === undefined) {
       next()
       return
     }
@@ -71,10 +64,10 @@ export function serveMounts(
       return
     }
     const answer = async () => {
+      const { prefix, mount, listing } = offer
       const name = path.slice(prefix.length)
-      const mount = mounts[prefix]
       if (name === '' || name.endsWith('/')) {
-        const body = Buffer.from(JSON.stringify(await listing(mount, name)))
+        const body = await listing(name)
         response.writeHead(200, {
           'Content-Type': 'application/json',
           'Content-Length': body.length,
@@ -137,15 +130,29 @@ function sendFile(request: IncomingMessage, response: ServerResponse, file: Foun
   pipeline(createReadStream(path, { start, end }), response, () => undefined)
 }
 
-/** Paths of all files below a folder, in order; links are not followed. */
-async function listFiles(folder: string, name: string): Promise<string[]> {
-  const path = await inside(folder, name)
-  if (path === null) throw new Error('outside')
-  const entries = await readdir(path, { recursive: true, withFileTypes: true })
-  return entries
+/** Reads the listings of a mount's folders. errors: rejects where the folder `name` is not offered. */
+function listingsOf(mount: string | MountedFiles): (name: string) => Promise<Buffer> {
+  const listed = sharedReads((path) => listFiles(path, mount), listingMs)
+  return async (name) => {
+    const isOffered = typeof mount === 'string' ? !isHidden(name) : name === ''
+    // By its real path a folder has one key, whatever name asks for it.
+    const path = isOffered ? await inside(folderOf(mount), name) : null
+    if (path === null) throw new Error('not offered')
+    return listed(path)
+  }
+}
+
+/** Paths of the files below a folder that the mount offers, in order, as JSON; links are not followed. */
+async function listFiles(path: string, mount: string | MountedFiles): Promise<Buffer> {
+  const entries = await readdir(path, {
+    recursive: typeof mount === 'string',
+    withFileTypes: true,
+  })
+  const names = entries
     .filter((entry) => entry.isFile())
     .map((entry) => relative(path, join(entry.parentPath, entry.name)).split(sep).join('/'))
-    .sort()
+    .filter((name) => isServed(mount, name))
+  return Buffer.from(JSON.stringify(names.sort()))
 }
 
 /** The decoded path of a request's URL; null when it is garbled. */

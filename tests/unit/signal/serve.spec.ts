@@ -6,6 +6,7 @@ import {
   readdir,
   readFile,
   readlink,
+  realpath,
   rm,
   symlink,
   writeFile,
@@ -15,6 +16,7 @@ import { request as requestTls } from 'node:https'
 import { connect as connectTcp } from 'node:net'
 import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { connect as connectTls } from 'node:tls'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { WebSocket } from 'ws'
@@ -27,6 +29,27 @@ import { infoOf } from '../../support/member-info.ts'
 import { socketFrom } from '../../support/signal-socket.ts'
 
 /** The server of `npm start` and `npm run train`: its pages and folders, the names it answers to, and its certificate. */
+
+/** Folders as they are read, those with all that is below them as `folder/**`. A test may hold the reads up. */
+const disk = vi.hoisted(() => {
+  vi.resetModules() // specs before this one may have loaded what is mocked here
+  return { reads: [] as string[], atOnce: 0, mostAtOnce: 0, held: Promise.resolve() }
+})
+
+vi.mock('node:fs/promises', async (original) => {
+  const real = await original<typeof import('node:fs/promises')>()
+  const read = async (path: string, options?: { recursive?: boolean; withFileTypes: true }) => {
+    disk.reads.push(options?.recursive ? join(path, '**') : path)
+    disk.mostAtOnce = Math.max(disk.mostAtOnce, ++disk.atOnce)
+    try {
+      await disk.held
+      return await (options ? real.readdir(path, options) : real.readdir(path))
+    } finally {
+      disk.atOnce--
+    }
+  }
+  return { ...real, readdir: read }
+})
 
 describe('serve', () => {
   let folder: string
@@ -57,8 +80,13 @@ describe('serve', () => {
   })
   afterEach(async () => {
     for (const one of open.splice(0)) await one.close()
+    Object.assign(disk, { reads: [], mostAtOnce: 0, held: Promise.resolve() })
   })
-  afterAll(() => rm(folder, { recursive: true }))
+  afterAll(async () => {
+    // The specs after this one in the same worker load their modules again.
+    vi.resetModules()
+    await rm(folder, { recursive: true })
+  })
 
   it('pages, isolation headers, extra routes, 404', async () => {
     const served = await start({
@@ -163,8 +191,9 @@ describe('serve', () => {
     expect(await (await get(offered[0])).text()).toBe(offered[0])
     for (const path of ['notes.txt', 'sub/', 'sub/train-images-idx3-ubyte']) {
       const answer = await get(path)
-      expect([path, answer.ok && (await answer.json())]).toEqual([path, path === 'sub/' && []])
+      expect([path, answer.status]).toEqual([path, 404])
     }
+    expect(disk.reads).toEqual([await realpath(own)])
   })
 
   it('a listing is read from the disk once a second at most', async () => {
@@ -178,6 +207,28 @@ describe('serve', () => {
     const again = await list()
     if (performance.now() - beganMs < 1000) expect(again).toEqual([])
     await vi.waitFor(async () => expect(await list()).toEqual(['new']), 5000)
+  })
+
+  it('a listing that takes long is read once for all who ask, and other folders wait for its end', async () => {
+    await mkdir(join(folder, 'large', 'a'), { recursive: true })
+    const own = await realpath(join(folder, 'large'))
+    const { port } = await start({ mounts: { '/data/': own } })
+    const list = async (name = '') => (await fetch(`http://127.0.0.1:${port}/data/${name}`)).json()
+    let release: () => void = () => undefined
+    disk.held = new Promise((resolve) => {
+      release = resolve
+    })
+    const first = list()
+    await expect.poll(() => disk.reads).toHaveLength(1)
+    await sleep(1100)
+    const others = [list(), list('a/')]
+    await sleep(100)
+    release()
+    await Promise.all([first, ...others])
+    // Its age counts from its end.
+    await list()
+    expect(disk.reads).toEqual([join(own, '**'), join(own, 'a', '**')])
+    expect(disk.mostAtOnce).toBe(1)
   })
 
   it('a busy port: the next one, or a clear error', async () => {
