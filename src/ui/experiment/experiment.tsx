@@ -246,7 +246,7 @@ function Control({ setting, snapshot, id, noteId, error, onChange }: ControlProp
             {...common}
             value={asked ? addressChoice : value}
             onChange={({ currentTarget: { value: chosen } }) =>
-              onChange(chosen === addressChoice ? (server.data ?? '') : chosen)
+              onChange(chosen === addressChoice ? (server?.data ?? '') : chosen)
             }
           >
             {choices.map(([choice, words]) => (

@@ -7,7 +7,7 @@ import { QrDialog } from './qr-dialog.tsx'
 
 interface InviteProps {
   readonly invite: string
-  readonly server: ServerFacts
+  readonly server: ServerFacts | null
   /** Nobody else is here: how others get in is what matters now. */
   readonly isAlone: boolean
 }
@@ -64,7 +64,7 @@ export function Invite({ invite, server, isAlone }: InviteProps) {
           Open another tab here
         </a>
         . The key after # stays in the tabs; anyone with the link can{' '}
-        {server.asks ? 'ask to join' : 'join'}.
+        {server?.asks ? 'ask to join' : 'join'}.
         {!isForAll && (
           <>
             {' '}

@@ -157,7 +157,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     }
   }
   void enter()
-  void readServerFacts().then((facts) => dispatch({ type: 'server', facts }))
+  void readServerFacts().then((facts) => facts && dispatch({ type: 'server', facts }))
   document.addEventListener('visibilitychange', () => {
     const { hidden } = document
     member.update({ hidden })

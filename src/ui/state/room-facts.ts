@@ -80,13 +80,13 @@ export function withTabs({ lobby }: Snapshot, ids: readonly string[]): LobbyMemb
 export const checkedWithout = (snapshot: Snapshot, ids: readonly string[]): CheckedDraft =>
   checkedDraft(snapshot, (snapshot.lobby?.members.length ?? 0) - withTabs(snapshot, ids).length)
 
-/** The settings as they start: where other machines can join, other tabs are strangers unless a person trusts them. */
+/** The settings as they start: where other machines can join, or may for all this tab knows, other tabs are strangers unless a person trusts them. */
 export function withTrust(
   config: Partial<TrainConfig>,
   { invite, server }: Pick<Snapshot, 'invite' | 'server'>,
 ): Partial<TrainConfig> {
   const { exact = false, parallel = 'dp', strategy = 'ddp', trust = 'auto' } = config
-  const isOpen = invite !== '' && outsideLinks(invite, server).length > 0
+  const isOpen = invite !== '' && (!server || outsideLinks(invite, server).length > 0)
   if (trust !== 'auto' || !isOpen || !seesEachRank({ exact, parallel, strategy })) return config
   return { ...config, trust: 'strangers' }
 }

@@ -1,15 +1,19 @@
 import * as v from 'valibot'
 import { type ServerFacts, serverFactsPath, serverFactsSchema } from '../../peer/room/messages.ts'
 
-export const noFacts: ServerFacts = { lanUrls: [], asks: false, data: null }
+/** From a failed read until the next: this long at first, then twice as long each time. units: ms. */
+const retryMs = { first: 500, most: 4_000 }
 
-/** What the page's server tells about itself; nothing where it is another server (Vite's, say) than `npm start`. */
-export async function readServerFacts(): Promise<ServerFacts> {
-  try {
-    const response = await fetch(serverFactsPath)
-    return v.parse(serverFactsSchema, await response.json())
-  } catch {
-    return noFacts
+/** What the page's server tells about itself; null where it does not, as another server (Vite's, say) than `npm start`. */
+export async function readServerFacts(): Promise<ServerFacts | null> {
+  for (let waitMs = retryMs.first; ; waitMs *= 2) {
+    try {
+      const response = await fetch(serverFactsPath)
+      return v.parse(serverFactsSchema, await response.json())
+    } catch {
+      if (waitMs > retryMs.most) return null
+      await new Promise((resolve) => setTimeout(resolve, waitMs))
+    }
   }
 }
 
@@ -20,10 +24,11 @@ export function isLocalPage(address: string): boolean {
 
 /**
  * The links that let other machines in, best first: this page's own, or one for each address of the machine when the
- * page itself was opened as localhost. Empty when only this machine is served.
+ * page itself was opened as localhost. Empty when only this machine is served, or while the server has not told.
  */
-export function outsideLinks(invite: string, { lanUrls }: ServerFacts): readonly string[] {
+export function outsideLinks(invite: string, server: ServerFacts | null): readonly string[] {
   if (!isLocalPage(invite)) return [invite]
   const { pathname, search, hash } = new URL(invite)
+  const lanUrls = server?.lanUrls ?? []
   return lanUrls.map((url) => new URL(`${pathname}${search}${hash}`, url).href)
 }

@@ -18,7 +18,6 @@ import type {
 import type { Draft, SettingKey } from '../settings/list.ts'
 import type { KeptRun, RunsAction } from './kept-runs.ts'
 import type { Download, Failure, Run, Saving } from './run.ts'
-import { noFacts } from './server-facts.ts'
 import type { Trouble } from './trouble.ts'
 
 /**
@@ -37,8 +36,8 @@ export interface Snapshot {
   readonly trouble: Trouble | null
   /** The room's address on this page, without a query: `inviteLink` makes it the link for others. Empty where there is no room. */
   readonly invite: string
-  /** What the page's server offers; nothing before it has answered. */
-  readonly server: ServerFacts
+  /** What the page's server offers; null before it has told. */
+  readonly server: ServerFacts | null
   readonly name: string
   readonly adapter: AdapterFacts | null
   readonly ownId: string | null
@@ -144,7 +143,7 @@ export function begin({
     stage: 'opening',
     trouble: null,
     invite,
-    server: noFacts,
+    server: null,
     name,
     adapter: null,
     ownId: null,

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { noTimes } from '../../../src/graph/plan/step-program.ts'
 import { meshLimit } from '../../../src/peer/room/edges.ts'
 import type { JsonValue, LobbyMember } from '../../../src/peer/room/messages.ts'
@@ -17,7 +17,7 @@ import { DrawPace, snapshotsPerSec } from '../../../src/ui/state/draw-pace.ts'
 import { isProgressOnly } from '../../../src/ui/state/progress-actions.ts'
 import { chordsOf, ringOf } from '../../../src/ui/state/rates.ts'
 import { withTrust } from '../../../src/ui/state/room-facts.ts'
-import { noFacts, outsideLinks } from '../../../src/ui/state/server-facts.ts'
+import { outsideLinks, readServerFacts } from '../../../src/ui/state/server-facts.ts'
 import type { Action, Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { Store, type Surface } from '../../../src/ui/state/store.ts'
 import { troubleAhead, troubleOf } from '../../../src/ui/state/trouble.ts'
@@ -160,37 +160,88 @@ describe('what is wrong', () => {
   })
 })
 
+/** The facts of a server that serves its own machine alone. */
+const closed = { lanUrls: [], asks: false, data: null }
+
+describe("the server's facts", () => {
+  beforeEach(() => void vi.useFakeTimers())
+  afterEach(() => {
+    vi.useRealTimers()
+    vi.unstubAllGlobals()
+  })
+
+  /** What a page reads whose tries are answered with these in turn; undefined: no answer. `tries`: how many there were. */
+  const read = async (answers: readonly (string | undefined)[]) => {
+    let tries = 0
+    vi.stubGlobal('fetch', async () => {
+      const text = answers[Math.min(tries++, answers.length - 1)]
+      if (text === undefined) throw new TypeError('Failed to fetch')
+      return new Response(text)
+    })
+    const facts = readServerFacts()
+    await vi.advanceTimersByTimeAsync(60_000)
+    return { facts: await facts, tries }
+  }
+
+  it('are read again when the server does not answer, or another one answers for it', async () => {
+    const text = JSON.stringify(closed)
+    expect(await read([undefined, '<h1>502 Bad Gateway</h1>', text])).toEqual({
+      facts: closed,
+      tries: 3,
+    })
+  })
+
+  it.each([undefined, '<p>page</p>'])(
+    'are unknown after a few tries that were answered with %s, not those of a server of this machine alone',
+    async (answer) => {
+      const { facts, tries } = await read([answer])
+      expect(facts).toBeNull()
+      expect(tries).toBe(5)
+    },
+  )
+})
+
 describe('the link for others', () => {
   const at = (origin: string) => `${origin}/?transport=webrtc#room=12&key=ab`
   const lan = ['https://192.168.1.20:5173/', 'https://[2001:db8::1]:5173/']
 
   it('is the address of the page where others can open that', () => {
     const own = at('https://tabs.example')
-    expect(outsideLinks(own, { ...noFacts, lanUrls: lan })).toEqual([own])
-    expect(outsideLinks(own, noFacts)).toEqual([own])
+    expect(outsideLinks(own, { ...closed, lanUrls: lan })).toEqual([own])
+    expect(outsideLinks(own, null)).toEqual([own])
   })
 
   it.each(['https://localhost:5173', 'https://127.0.0.1:5173', 'https://[::1]:5173'])(
     '%s: that of the machine, as the server tells it, or none',
     (origin) => {
-      expect(outsideLinks(at(origin), { ...noFacts, lanUrls: lan })).toEqual([
+      expect(outsideLinks(at(origin), { ...closed, lanUrls: lan })).toEqual([
         at('https://192.168.1.20:5173'),
         at('https://[2001:db8::1]:5173'),
       ])
-      expect(outsideLinks(at(origin), noFacts)).toEqual([])
+      expect(outsideLinks(at(origin), closed)).toEqual([])
+      expect(outsideLinks(at(origin), null)).toEqual([])
     },
   )
 })
 
 describe('trust', () => {
   const lanUrls = ['https://192.168.1.20:5173/']
-  const open = { invite: 'https://localhost/#room=12&key=ab', server: { ...noFacts, lanUrls } }
+  const open = { invite: 'https://localhost/#room=12&key=ab', server: { ...closed, lanUrls } }
 
   it('makes other tabs strangers where the page is served to a network, unless a person trusts them', () => {
     expect(withTrust({ lr: 1 }, open)).toEqual({ lr: 1, trust: 'strangers' })
     expect(withTrust({ trust: 'members' }, open)).toEqual({ trust: 'members' })
-    expect(withTrust({ lr: 1 }, { ...open, server: noFacts })).toEqual({ lr: 1 })
+    expect(withTrust({ lr: 1 }, { ...open, server: closed })).toEqual({ lr: 1 })
     expect(withTrust({ lr: 1 }, { ...open, invite: '' })).toEqual({ lr: 1 })
+  })
+
+  it('makes other tabs strangers while the server has not told who can reach it', () => {
+    expect(withTrust({ lr: 1 }, { ...open, server: makeSnapshot().server })).toEqual({
+      lr: 1,
+      trust: 'strangers',
+    })
+    expect(withTrust({ trust: 'members' }, { ...open, server: null })).toEqual({ trust: 'members' })
+    expect(withTrust({ lr: 1 }, { invite: '', server: null })).toEqual({ lr: 1 })
   })
 
   it.each([{ exact: true }, { parallel: 'fsdp' }, { strategy: 'alone' }] as const)(
