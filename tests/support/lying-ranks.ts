@@ -1,8 +1,10 @@
+import { vi } from 'vitest'
 import type { DistributedDataParallelOptions } from '../../src/ddp/data-parallel/data-parallel.ts'
 import type { RingExchange } from '../../src/ddp/data-parallel/ring-exchange.ts'
 import { allreduceHook } from '../../src/ddp/hooks/comm-hooks.ts'
 import type { LeftOut } from '../../src/ddp/hooks/left-out.ts'
 import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import { alikeWords } from '../../src/graph/trace/settings-check.ts'
 import { classifiers, endAll, parametersOf, samplesOf } from './classification.ts'
 import { type Lie, liars } from './liars.ts'
 
@@ -21,11 +23,17 @@ export interface LyingRun {
   readonly lastLoss: number
 }
 
-/** Trains 8 ranks, one of which lies about its gradients as `liars[kind]` does; with undefined none does. */
+/** What a step's words begin with; `alikeWords` follow. */
+const weighingWords = 9
+
+/**
+ * Trains 8 ranks, one of which lies about its gradients as `liars[kind]` does; with undefined none does. `words`: changes what it tells of its
+ * samples, in place.
+ */
 export async function trainWithLiar(
   kind: string | undefined,
   options: Pick<DistributedDataParallelOptions, 'aggregation' | 'trust'>,
-  steps = 40,
+  { steps = 40, words }: { steps?: number; words?: (told: Float32Array) => void } = {},
 ): Promise<LyingRun> {
   const lie: Lie | undefined = kind === undefined ? undefined : liars[kind]!()
   /** Rank 0's gradients, by bucket, for one that copies them. */
@@ -38,6 +46,16 @@ export async function trainWithLiar(
       if (rank === 0) posted.set(bucket.index(), bucket.buffer().slice())
       if (rank === liar) lie?.(bucket.buffer(), bucket, posted.get(bucket.index()))
       return robust ? robust.reduce(bucket) : allreduceHook(null, bucket)
+    }
+    if (rank === liar && words) {
+      const group = ddp.processGroup
+      const gather = group.allGatherConcat.bind(group)
+      vi.spyOn(group, 'allGatherConcat').mockImplementation((own, key) => {
+        const told = own as Float32Array
+        const begin = told.length - weighingWords - alikeWords
+        words(told.subarray(begin, begin + weighingWords))
+        return gather(own, key)
+      })
     }
     if (robust) robust.onLeftOut = (found) => leftOut[rank]!.push(found)
   }

@@ -277,7 +277,7 @@ export class RingExchange implements GradientExchange {
       const told = new Float32Array(tail.length + weights.words.length)
       told.set(tail)
       told.set(weights.words, tail.length)
-      const all = await this.#sumOfTold(told, tail.length)
+      const all = await this.#sumOfTold(told, tail.length, weights)
       tail.set(all.subarray(0, tail.length))
       const sums = all.subarray(tail.length)
       if (weights.differ(sums, this.size)) throw await this.#tellSettings(weights)
@@ -306,10 +306,23 @@ export class RingExchange implements GradientExchange {
   async #sumOfTold(
     own: Float32Array<ArrayBuffer>,
     tailElements: number,
+    weights: StepWeights,
   ): Promise<Float32Array<ArrayBuffer>> {
     const key = this.#key(keys.tail)
     if (this.robust) {
       const all = await this.#group.allGatherConcat(own, key)
+      const words = Array.from({ length: this.size }, (_, rank) =>
+        all.subarray(rank * own.length + tailElements, (rank + 1) * own.length),
+      )
+      const wrong = weights.firstWrong(words)
+      if (wrong >= 0) {
+        const error = new PeerError(
+          'peer.protocol',
+          `rank ${this.#group.ranks[wrong]}: what it tells of its samples cannot be right, and decides what all gradients count for. Start again without it.`,
+        )
+        weights.refuse(error)
+        throw error
+      }
       return this.robust.sumOf(all, tailElements, this.size)
     }
     await this.#group.allReduce(own, key)

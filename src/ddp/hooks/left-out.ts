@@ -41,13 +41,13 @@ export class LeftOutRanks {
     if (this.#trust === 'members') return { ranks: notFinite, notFinite }
     const others = (rank: number) =>
       norms.filter((norm, other) => other !== rank && Number.isFinite(norm))
-    const largest = this.#largest.get(index) ?? 0
+    const largest = Math.max(this.#largest.get(index) ?? 0, medianOf(others(-1)) ?? 0)
+    this.#largest.set(index, largest)
     const isTooLarge = (rank: number) => {
       const limit = mostTimes * Math.max(largest, medianOf(others(rank)) ?? 0)
       return limit > 0 && norms[rank] > limit
     }
     const found = ranks.filter((rank) => notFinite.includes(rank) || isTooLarge(rank))
-    this.#largest.set(index, Math.max(largest, medianOf(others(-1)) ?? 0))
     return { ranks: found, notFinite }
   }
 }

@@ -67,7 +67,8 @@ export class Weighing implements GradientWeighing {
   readonly #isMicroStep: boolean
   readonly #ranks: () => Ranks
   readonly #alike: Alike
-  /** What counts in full batches, on all ranks. */
+  /** What counts in full batches, by rank and on all ranks. */
+  #mostByRank: readonly number[]
   #most: number
   /** Of the run under way: what its update has counted on this rank, and what it counts itself. */
   #own = newTally()
@@ -95,7 +96,10 @@ export class Weighing implements GradientWeighing {
     this.#isMicroStep = options.part === 'add'
     this.#ranks = options.ranks
     this.#alike = options.alike
-    this.#most = (this.samples ?? 0) * options.ranks().size
+    const { samples = 0 } = this
+    const { size } = options.ranks()
+    this.#mostByRank = new Array(size).fill(samples)
+    this.#most = samples * size
   }
 
   /** What counts in a full batch of this rank; undefined where runs are weighed alike. */
@@ -109,6 +113,7 @@ export class Weighing implements GradientWeighing {
 
   /** Takes what counts in full batches on each rank. */
   settle(samples: readonly number[]): void {
+    this.#mostByRank = samples
     this.#most = samples.reduce((sum, next) => sum + next, 0)
   }
 
@@ -152,11 +157,14 @@ export class Weighing implements GradientWeighing {
   stepWeights(): StepAgreement {
     return new ToldWeights(
       this.#words(),
-      (sums) => {
-        const { size } = this.#ranks()
-        // One rank alone has its factor from the start.
-        if (size === 1) return { gradients: 1, outputs: 1 }
-        return this.#factors(sums, size)
+      {
+        factors: (sums) => {
+          const { size } = this.#ranks()
+          // One rank alone has its factor from the start.
+          if (size === 1) return { gradients: 1, outputs: 1 }
+          return this.#factors(sums, size)
+        },
+        firstWrong: (all) => firstWrong(all, this.#mostByRank),
       },
       this.#alike,
     )
@@ -216,12 +224,40 @@ export class Weighing implements GradientWeighing {
   }
 }
 
+/** The first rank that tells of more than a rank can count, or -1: `most` by rank and run. So a rank can move the factor no further than one without samples does. */
+function firstWrong(all: readonly Words[], most: readonly number[]): number {
+  const runs = all.filter(({ shadows }) => shadows === 0).map((words) => words.runs)
+  const mostRuns = runs.toSorted((a, b) => a - b)[(runs.length - 1) >> 1] ?? 0
+  const isCount = (low: number, high: number, limit: number) =>
+    low >= 0 && high >= 0 && high * 0x10000 + low <= limit
+  const isRight = (words: Words, rank: number) =>
+    Object.values(words).every(Number.isSafeInteger) &&
+    (words.shadows === 0 || words.shadows === 1) &&
+    words.runs >= 0 &&
+    words.runs <= (words.shadows === 1 ? 0 : mostRuns) &&
+    words.weighed >= 0 &&
+    words.weighed <= words.runs &&
+    isCount(words.countLow, words.countHigh, most[rank] * words.runs) &&
+    isCount(words.lastLow, words.lastHigh, most[rank])
+  return all.findIndex((words, rank) => !isRight(words, rank))
+}
+
 /** For steps in which nothing is weighed. */
 export const unweighed = (): StepAgreement =>
-  new ToldWeights(Object.fromEntries(wordNames.map((name) => [name, 0])) as Words, () => ({
-    gradients: 1,
-    outputs: 1,
-  }))
+  new ToldWeights(wordsOf(new Float32Array(wordNames.length)), {
+    factors: () => ({ gradients: 1, outputs: 1 }),
+    firstWrong: (all) => all.findIndex((words) => Object.values(words).some((word) => word !== 0)),
+  })
+
+const wordsOf = (values: Float32Array): Words =>
+  Object.fromEntries(wordNames.map((name, i) => [name, values[i]])) as Words
+
+/** How words are read, of all ranks or their sums. */
+interface Judge {
+  /** errors: `graph.misuse`. */
+  factors(sums: Words): Factors
+  firstWrong(all: readonly Words[]): number
+}
 
 /** A step's words on their way, and what comes of them. */
 class ToldWeights implements StepAgreement {
@@ -230,11 +266,11 @@ class ToldWeights implements StepAgreement {
   readonly numbers: () => readonly string[]
   outputs = 1
   isRefused = false
-  readonly #judge: (sums: Words) => Factors
+  readonly #judge: Judge
   readonly #resolve: (factor: number) => void
   readonly #reject: (error: unknown) => void
 
-  constructor(words: Words, judge: (sums: Words) => Factors, alike?: Alike) {
+  constructor(words: Words, judge: Judge, alike?: Alike) {
     const own = wordNames.map((name) => words[name])
     this.words = Float32Array.from([...own, ...(alike?.words() ?? new Array(alikeWords).fill(0))])
     this.numbers = alike?.told() ?? (() => [])
@@ -255,10 +291,13 @@ class ToldWeights implements StepAgreement {
     return areUnlike(sums.subarray(wordNames.length), size)
   }
 
+  firstWrong(all: readonly Float32Array[]): number {
+    return this.#judge.firstWrong(all.map(wordsOf))
+  }
+
   settle(sums: Float32Array): number {
     try {
-      const entries = wordNames.map((name, i) => [name, sums[i]])
-      const { gradients, outputs } = this.#judge(Object.fromEntries(entries) as Words)
+      const { gradients, outputs } = this.#judge.factors(wordsOf(sums))
       this.outputs = outputs
       this.#resolve(gradients)
       return gradients

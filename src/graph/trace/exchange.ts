@@ -69,6 +69,8 @@ export interface StepWeights {
   differ(sums: Float32Array, size: number): boolean
   /** What the settings of this rank are. */
   readonly numbers: () => readonly string[]
+  /** The first rank whose words cannot be right, or -1. `all`: the words of all ranks, in their order; what a lying one tells scales all gradients. */
+  firstWrong(all: readonly Float32Array[]): number
   /** Ends the step on this rank, as the same sums do on all others. */
   refuse(error: unknown): void
   /** Takes the sums of all ranks' words; returns what `settled` resolves with. errors: those of `settled`. */

@@ -29,6 +29,13 @@ test.each(['members', 'strangers'] as const)(
   },
 )
 
+test('a stranger with tiny gradients gets nobody left out in the first step', () => {
+  expect(new LeftOutRanks('strangers').judge(0, [1, 1, 1e-9])).toEqual({
+    ranks: [],
+    notFinite: [],
+  })
+})
+
 test('members are not left out for large gradients', () => {
   expect(new LeftOutRanks('members').judge(0, [1, 1, 1e9])).toEqual({ ranks: [], notFinite: [] })
 })

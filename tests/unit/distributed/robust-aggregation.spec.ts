@@ -1,5 +1,11 @@
-import { expect, test } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 import { liar, trainWithLiar } from '../../support/lying-ranks.ts'
+import { destroyRings } from '../../support/process-ring.ts'
+
+afterEach(() => {
+  destroyRings()
+  vi.restoreAllMocks()
+})
 
 test('the mean of 8 ranks learns little when one of them reverses its gradients', async () => {
   const { accuracy } = await trainWithLiar('sign', {})
@@ -33,3 +39,22 @@ test.each(['one large coordinate', 'not a number'])(
     for (const one of leftOut) expect(one).toEqual({ ranks: [liar], notFinite })
   },
 )
+
+// In the words' order: shadows, runs, weighed, two of weights, then the counts of the update and of the last run, in halves.
+test.each<[string, (told: Float32Array) => void]>([
+  ['a count below 0, which reverses all gradients', (told) => told.fill(-100, 5, 6)],
+  ['more samples than its batch has', (told) => told.fill(1000, 5, 6)],
+  ['more samples than its batch has, by their upper half', (told) => told.fill(1, 6, 7)],
+  ['a count that is not a number', (told) => told.fill(Number.NaN, 5, 6)],
+  ['a last count below 0', (told) => told.fill(-1, 7, 8)],
+  ['many runs in one', (told) => told.fill(1000, 1, 2)],
+  ['to take back the weights of the others', (told) => told.fill(-7, 2, 3)],
+  ['to be many ranks without samples', (told) => told.fill(7, 0, 1)],
+  ['to have no samples, and some', (told) => told.fill(1, 0, 1)],
+])('all ranks name one that claims %s, and update nothing', async (_, words) => {
+  const run = trainWithLiar(undefined, { aggregation: 'median' }, { steps: 1, words })
+  await expect(run).rejects.toMatchObject({
+    code: 'peer.protocol',
+    message: expect.stringContaining(`rank ${liar}: what it tells of its samples`),
+  })
+})

@@ -7,10 +7,10 @@ describe.each(['median', 'trimmedMean', 'clipped'] as const)('%s', (aggregation)
     test(`of 8 ranks is within 2 points of no liar when one lies, among ${trust}`, {
       timeout: 300_000,
     }, async () => {
-      const honest = await trainWithLiar(undefined, { aggregation, trust }, 80)
+      const honest = await trainWithLiar(undefined, { aggregation, trust }, { steps: 80 })
       expect(honest.leftOut).toEqual([])
       for (const kind of Object.keys(liars)) {
-        const { accuracy } = await trainWithLiar(kind, { aggregation, trust }, 80)
+        const { accuracy } = await trainWithLiar(kind, { aggregation, trust }, { steps: 80 })
         expect(accuracy, kind).toBeGreaterThan(honest.accuracy - 2)
       }
     })
