@@ -12,6 +12,10 @@ export class Restarts {
     this.#most = most
   }
 
+  get used(): number {
+    return this.#used
+  }
+
   /** Takes one and returns its words, `restart 1 of 3`; null when none is left. */
   take(): string | null {
     return this.#used < this.#most ? `restart ${++this.#used} of ${this.#most}` : null

@@ -228,6 +228,7 @@ export const allowed: Record<string, readonly string[]> = {
   ],
   'src/ddp/elastic': [
     'src/util',
+    'src/graph/trace',
     'src/data',
     'src/nn',
     'src/peer/group',

@@ -1,3 +1,4 @@
+import { nextGroupName } from './distributed/launcher/next-group.ts'
 import { progressName } from './distributed/launcher/progress.ts'
 import { endName, type RankEnd } from './distributed/launcher/rank-end.ts'
 import { args, env } from './distributed/rendezvous/env.ts'
@@ -25,15 +26,22 @@ function stackOf(thrown: unknown): string {
 }
 
 function fail(thrown: unknown): void {
-  const code = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : ''
-  end({ isOk: false, code, stack: stackOf(thrown) })
+  end({ isOk: false, code: codeOf(thrown), stack: stackOf(thrown) })
 }
+
+const codeOf = (thrown: unknown): string =>
+  thrown instanceof Error && 'code' in thrown ? String(thrown.code) : ''
 
 addEventListener('error', ({ error }) => {
   // A complaint of the browser's own, such as one about ResizeObserver, has no error in it.
   if (error !== null && error !== undefined) fail(error)
 })
-addEventListener('unhandledrejection', ({ reason }) => fail(reason))
+addEventListener('unhandledrejection', (event) => {
+  const { reason } = event
+  // Each step that is under way when the group of an elastic run ends rejects, also where the program awaits another one.
+  if (nextGroupName in globalThis && codeOf(reason).startsWith('peer.')) event.preventDefault()
+  else fail(reason)
+})
 
 // Workers cannot call functions of the page.
 new BroadcastChannel(progressName).onmessage = ({ data }: MessageEvent<string>) => {

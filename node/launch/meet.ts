@@ -39,7 +39,7 @@ export interface MeetOptions {
 }
 
 /** As torchrun has it. */
-const defaultJoinTimeoutMs = 600_000
+export const defaultJoinTimeoutMs = 600_000
 /** Ports that a leader tries whose port nobody counts on. */
 const portsTried = 200
 

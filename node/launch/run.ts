@@ -21,7 +21,7 @@ import { countTabs } from './devices.ts'
 import type { Outcome } from './failure-text.ts'
 import { importTool, requireTools } from './import-tool.ts'
 import { LogFiles } from './log-files.ts'
-import { type Crew, meet } from './meet.ts'
+import { type Crew, defaultJoinTimeoutMs, meet } from './meet.ts'
 import type { LaunchOptions } from './options.ts'
 import { type Plan, planLaunch } from './plan.ts'
 import type { Screen } from './screen.ts'
@@ -115,7 +115,8 @@ export async function launch(
     for (;;) {
       const task = await orAbort(joined.follower.next(), signal)
       if (task.type === 'leave') {
-        return { failure: task.failure, restarts, isShared: plan.launchers > 1 }
+        const count = options.elastic ? used.used : restarts
+        return { failure: task.failure, restarts: count, isShared: plan.launchers > 1 }
       }
       const { part } = task
       restarts = part.attempt
@@ -155,6 +156,7 @@ export async function launch(
             ...all,
             range: { ...elastic, most: tabs },
             restarts: used,
+            joinTimeoutMs: options.rdzvConf?.joinTimeoutMs ?? defaultJoinTimeoutMs,
             log,
             nextNumber: () => groups++,
             environmentOf: ({ group, rank, worldSize }) => {

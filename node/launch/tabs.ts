@@ -14,7 +14,7 @@ import type { StreamName } from './log-files.ts'
 
 /** One tab to open. */
 export interface RankTab {
-  /** Of an elastic run: the newest; before the first group a free number. */
+  /** Of an elastic run: that of the newest group; of a tab in none, a number that no other tab has. */
   rank: number
   environment: InjectedEnvironment
 }
@@ -45,6 +45,8 @@ export interface TabsOptions {
   onEnd?: (tab: TabRun) => void
   /** Of an elastic run: a rank asks for its next group. Resolves with the variables of that. */
   onNextGroup?: (tab: TabRun) => Promise<Readonly<Record<string, string>>>
+  /** Of an elastic run: training has ended well on a rank, whose program may do more. */
+  onTrained?: (tab: TabRun) => void
 }
 
 /** Tabs that are open, or opening. */
@@ -138,7 +140,7 @@ export class TabRun {
     })
   }
 
-  /** Its newest, as `RankTab` has it. */
+  /** Its rank, as `RankTab` has it. */
   get rank(): number {
     return this.#tab.rank
   }
@@ -205,7 +207,7 @@ export class TabRun {
   }
 
   async #open(): Promise<Page> {
-    const { browser, url, onProgress, onNextGroup } = this.#options
+    const { browser, url, onProgress, onNextGroup, onTrained } = this.#options
     const { environment } = this.#tab
     // The room's key and the permissions are this page's own, not those of what it may embed or open.
     const { origin } = new URL(url)
@@ -240,7 +242,10 @@ export class TabRun {
       if (!this.hasEnded) onProgress(this.rank, JSON.parse(json))
     })
     if (onNextGroup)
-      await page.exposeFunction(nextGroupName, async () => JSON.stringify(await onNextGroup(this)))
+      await page.exposeFunction(nextGroupName, async (isDone?: boolean) => {
+        if (isDone) onTrained?.(this)
+        return isDone ? '' : JSON.stringify(await onNextGroup(this))
+      })
     await page.exposeFunction(endName, (json: string) => this.#take(JSON.parse(json)))
     return page
   }
@@ -263,7 +268,7 @@ export class TabRun {
     if (isFirst) this.#options.onEnd?.(this)
   }
 
-  /** Takes it as failed: it is closed. */
+  /** Closes the tab and reports the failure. */
   fail(code: string, text: string): void {
     if (this.hasEnded) return
     // Closed before its failure is known: another may take its place.

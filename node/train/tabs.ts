@@ -5,10 +5,10 @@ import { isElasticWith, type TrainConfig } from '../../src/trainer/settings/conf
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
 import type { CheckpointAddress } from '../../src/worker/api.ts'
+import { LeastRanks } from '../least-ranks.ts'
 import type { RankRange } from '../rank-range.ts'
 import { Restarts } from '../restarts.ts'
 import { browserGone, ownContext, watchTab } from '../tab.ts'
-import { LeastRanks } from './least-ranks.ts'
 import { type RankResult, type TabEvent, TabGroup } from './tab-group.ts'
 
 export interface TabsOptions {
@@ -95,7 +95,13 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
     ...(isElasticWith(config, worldSize) && { onLost: (text) => replace(text) }),
   })
   const onEnd = (error: Error) => group.failAll(error)
-  const leastRanks = new LeastRanks({ ...range, waitMs: timeoutMs, onNotice, onEnd })
+  const leastRanks = new LeastRanks({
+    ...range,
+    waitMs: timeoutMs,
+    waitFlag: '--timeout',
+    onNotice,
+    onEnd,
+  })
   /** Opens another tab, which joins the run. */
   const join = () => {
     const tab = group.add()

@@ -23,14 +23,14 @@ export interface ElasticGroupsOptions<Tab> {
   readonly nextNumber: () => number
   /** How long the others may take to ask for the next group once one has left the current one. units: ms. */
   readonly answerMs: number
-  /** A group has formed. */
-  readonly onFormed: (place: Place, tabs: readonly Tab[]) => void
-  /** Fewer than `least` ranks are left: they wait. */
-  readonly onFew: (ranks: number) => void
+  /** A group has formed. `others`: tabs that are not in it. */
+  readonly onFormed: (place: Place, tabs: readonly Tab[], others: readonly Tab[]) => void
+  /** A tab has ended before the first group, for which others wait. */
+  readonly onEndedEarly: () => void
   /** The tab has not asked for the next group in time. The owner closes it and calls `lost`. */
   readonly onSilent: (tab: Tab) => void
-  /** All ranks that have trained have ended well; those that still want to join are not needed. */
-  readonly onDone: () => void
+  /** Training has ended well on all ranks; tabs that still want to join are not needed. */
+  readonly onDone: (newcomers: readonly Tab[]) => void
 }
 
 interface State {
@@ -38,7 +38,7 @@ interface State {
   rank: number | null
   /** It trains in the current group. */
   isIn: boolean
-  told: 'nothing' | 'planned' | 'ends'
+  told: 'nothing' | GroupEnds['kind']
   answer?: (place: Place) => void
 }
 
@@ -56,29 +56,42 @@ export class ElasticGroups<Tab extends Member> {
   readonly #tabs = new Map<Tab, State>()
   #number = -1
   #hasBegun = false
-  /** A rank of the current group was lost, or has asked for the next one without having heard that there is to be one. */
-  #why: string | undefined
+  /** Why the current group ends at once, where it does. */
+  #end: Omit<GroupEnds, 'group'> | undefined
   #hasEndedWell = false
-  #isFew = false
+  #hasEndedEarly = false
   #timer: NodeJS.Timeout | undefined
 
   constructor(options: ElasticGroupsOptions<Tab>) {
     this.#options = options
   }
 
-  /** Whether a tab is left that has been in a group: it has the run's state. */
-  get hasState(): boolean {
-    return [...this.#tabs.values()].some(({ rank }) => rank !== null)
-  }
-
-  /** Whether the run has come to its end on a rank, and so on all that were in its group. */
-  get hasEndedWell(): boolean {
-    return this.#hasEndedWell
+  /** Ranks that have been in a group, and so have the state of the run. */
+  get ranks(): number {
+    return [...this.#tabs.values()].filter(({ rank }) => rank !== null).length
   }
 
   /** Tabs that are there, with those that are still opening. */
   get count(): number {
     return this.#tabs.size
+  }
+
+  get hasBegun(): boolean {
+    return this.#hasBegun
+  }
+
+  /** Whether training has ended well on a rank. */
+  get hasEndedWell(): boolean {
+    return this.#hasEndedWell
+  }
+
+  has(tab: Tab): boolean {
+    return this.#tabs.has(tab)
+  }
+
+  /** Whether the tab has been in no group yet. */
+  isNew(tab: Tab): boolean {
+    return this.#tabs.get(tab)?.rank === null
   }
 
   opened(tab: Tab): void {
@@ -94,7 +107,8 @@ export class ElasticGroups<Tab extends Member> {
       if (state.isIn) {
         state.isIn = false
         this.#startTimer()
-        if (state.told === 'nothing') this.#why ??= `rank ${state.rank} has left the group`
+        if (state.told === 'nothing')
+          this.#end ??= { kind: 'left', why: `rank ${state.rank} has left the group` }
       }
       this.#settle()
     })
@@ -106,15 +120,18 @@ export class ElasticGroups<Tab extends Member> {
     this.#tabs.delete(tab)
     if (state?.isIn) {
       this.#startTimer()
-      this.#why ??= why
+      this.#end = { kind: 'lost', why }
     }
     this.#settle()
   }
 
-  /** The tab's program has ended well. */
+  /** Training has ended well on the tab, or its program has ended without. */
   ended(tab: Tab): void {
+    const state = this.#tabs.get(tab)
+    if (!state) return
     this.#tabs.delete(tab)
-    this.#hasEndedWell = true
+    if (state.rank === null) this.#hasEndedEarly = true
+    else this.#hasEndedWell = true
     this.#settle()
   }
 
@@ -127,7 +144,9 @@ export class ElasticGroups<Tab extends Member> {
   #startTimer(): void {
     const { answerMs, onSilent } = this.#options
     this.#timer ??= setTimeout(() => {
-      for (const [tab, { isIn }] of this.#tabs) if (isIn) onSilent(tab)
+      const silent = [...this.#tabs].filter(([, { isIn }]) => isIn)
+      // With the last of them the next group forms.
+      for (const [tab] of silent) onSilent(tab)
     }, answerMs)
   }
 
@@ -135,33 +154,31 @@ export class ElasticGroups<Tab extends Member> {
     const all = [...this.#tabs]
     const inside = all.filter(([, { isIn }]) => isIn)
     const asking = all.filter(([, { answer }]) => answer)
-    if (this.#hasBegun && !this.hasState) {
+    if (this.#hasBegun && this.ranks === 0) {
       clearTimeout(this.#timer)
-      if (this.#hasEndedWell) this.#options.onDone()
+      if (this.#hasEndedWell) this.#options.onDone([...this.#tabs.keys()])
     } else if (inside.length > 0) {
-      if (this.#why !== undefined)
-        this.#tell(inside, { group: this.#number, isPlanned: false, why: this.#why })
-      else if (asking.length > 0)
-        this.#tell(inside, { group: this.#number, isPlanned: true, why: 'a rank joins' })
-    } else if (asking.length >= this.#needed) this.#form(asking)
-    else if (this.#hasBegun && asking.length > 0 && !this.#isFew) {
-      this.#isFew = true
-      this.#options.onFew(asking.length)
-    }
+      const planned = { kind: 'planned', why: 'ranks join' } as const
+      const end = this.#end ?? (asking.length > 0 ? planned : undefined)
+      if (end) this.#tell(inside, { group: this.#number, ...end })
+    } else if (asking.length >= this.needed) this.#form(asking)
+    else if (!this.#hasBegun && this.#hasEndedEarly && asking.length > 0)
+      this.#options.onEndedEarly()
   }
 
-  /** After the end of one rank the others need only theirs. */
-  get #needed(): number {
+  /** How many ranks the next group needs. After the end of one rank the others need only theirs. */
+  get needed(): number {
     const { most, least } = this.#options
     if (!this.#hasBegun) return most
     return this.#hasEndedWell ? 1 : least
   }
 
   #tell(inside: readonly [Tab, State][], words: GroupEnds): void {
-    const next = words.isPlanned ? 'planned' : 'ends'
     for (const [tab, state] of inside) {
-      if (state.told === next || state.told === 'ends') continue
-      state.told = next
+      const isNews =
+        state.told === 'nothing' || (state.told === 'planned' && words.kind !== 'planned')
+      if (!isNews) continue
+      state.told = words.kind
       tab.tell(words)
     }
   }
@@ -170,18 +187,16 @@ export class ElasticGroups<Tab extends Member> {
   #form(asking: readonly [Tab, State][]): void {
     clearTimeout(this.#timer)
     this.#timer = undefined
-    this.#why = undefined
+    this.#end = undefined
     this.#hasBegun = true
-    this.#isFew = false
     this.#number = this.#options.nextNumber()
     const last = Number.MAX_SAFE_INTEGER
     const ordered = asking.toSorted(([, a], [, b]) => (a.rank ?? last) - (b.rank ?? last))
     const worldSize = ordered.length
     const places = ordered.map((_, rank) => ({ group: this.#number, rank, worldSize }))
-    this.#options.onFormed(
-      places[0],
-      ordered.map(([tab]) => tab),
-    )
+    const tabs = ordered.map(([tab]) => tab)
+    const others = [...this.#tabs.keys()].filter((tab) => !tabs.includes(tab))
+    this.#options.onFormed(places[0], tabs, others)
     for (const [rank, [, state]] of ordered.entries()) {
       const { answer } = state
       Object.assign(state, { rank, isIn: true, told: 'nothing', answer: undefined })

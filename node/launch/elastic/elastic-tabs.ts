@@ -1,27 +1,20 @@
+import { groupVariables } from '../../../src/distributed/launcher/next-group.ts'
 import type { InjectedEnvironment } from '../../../src/distributed/rendezvous/env.ts'
+import { LeastRanks } from '../../least-ranks.ts'
 import type { RankRange } from '../../rank-range.ts'
 import { codeFailsAgain, type Restarts } from '../../restarts.ts'
 import { openTabs, type TabFailure, type TabRun, type TabsOptions } from '../tabs.ts'
 import { ElasticGroups, type Place } from './elastic-groups.ts'
 
-/** A program that computes between two steps hears of a lost rank after them. units: ms. */
+/** A rank notices the end of its group only when it next uses the group. units: ms. */
 const answerMs = 60_000
 
-/** Variables that a rank has by its group, and that another group changes. */
-const groupVariables: ReadonlySet<string> = new Set([
-  'RANK',
-  'LOCAL_RANK',
-  'WORLD_SIZE',
-  'LOCAL_WORLD_SIZE',
-  'ROOM_ID',
-  'ROOM_KEY',
-  'RESTART_COUNT',
-])
-
 export interface ElasticTabsOptions
-  extends Omit<TabsOptions, 'tabs' | 'onFailure' | 'onEnd' | 'onNextGroup'> {
+  extends Omit<TabsOptions, 'tabs' | 'onFailure' | 'onEnd' | 'onNextGroup' | 'onTrained'> {
   range: RankRange
   restarts: Restarts
+  /** How long ranks wait until enough of them are there. units: ms. */
+  joinTimeoutMs: number
   nextNumber: () => number
   environmentOf: (place: Place) => InjectedEnvironment
   /** Takes a line for people. */
@@ -35,7 +28,7 @@ export interface ElasticTabsOptions
  * resolves when all have ended and are closed.
  */
 export async function runElasticTabs(options: ElasticTabsOptions): Promise<void> {
-  const { range, restarts, environmentOf, nextNumber, log, onFailure } = options
+  const { range, restarts, joinTimeoutMs, environmentOf, nextNumber, log, onFailure } = options
   const { least, most } = range
   const { variables, args } = environmentOf({ group: 0, rank: 0, worldSize: most })
   const early = Object.entries(variables).filter(([name]) => !groupVariables.has(name))
@@ -43,51 +36,82 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
     rank,
     environment: { variables: Object.fromEntries(early), args },
   })
-  let hasBegun = false
   const groups = new ElasticGroups<TabRun>({
     least,
     most,
     nextNumber,
     answerMs,
-    onFormed: ({ worldSize }, tabs) => {
-      if (hasBegun) log(`continuing with ${ranksWords(worldSize)}`)
+    onFormed: ({ worldSize }, tabs, others) => {
+      if (hasBegun) log(`continuing with ${worldSize} rank${worldSize === 1 ? '' : 's'}`)
       hasBegun = true
-      for (const [rank, tab] of tabs.entries()) tab.rank = rank
+      clearTimeout(late)
+      for (const [rank, tab] of [...tabs, ...others].entries()) tab.rank = rank
     },
-    onFew: (ranks) => log(`--elastic: ${ranks} of at least ${least} ranks left; waiting for more`),
+    onEndedEarly: () =>
+      fail({
+        rank: null,
+        code: 'config.invalid',
+        text: 'launcher: the program of a tab ended without runElastic, and other tabs wait for it there. Call runElastic on all ranks.',
+      }),
     onSilent: (tab) =>
       tab.fail(
         'peer.timeout',
-        `runElastic: its program did not come to the next group within ${answerMs / 1000} s of the end of its group. Let commit() and collectives follow each other faster.`,
+        `runElastic: its function did not end within ${answerMs / 1000} s of the end of its group. Commit more often, and do long work outside runElastic.`,
       ),
-    onDone: () => open.abandon(),
+    onDone: (newcomers) => {
+      for (const tab of newcomers) tab.abandon()
+    },
   })
+  let hasBegun = false
   const fail = (failure: TabFailure) => {
-    groups.stop()
+    end()
     onFailure(failure)
     open.abandon()
   }
+  const endBy = (error: Error & { code?: string }) =>
+    fail({ rank: null, code: error.code ?? '', text: error.message })
+  const leastRanks = new LeastRanks({
+    least,
+    waitMs: joinTimeoutMs,
+    waitFlag: '--rdzv-conf join_timeout',
+    onNotice: log,
+    onEnd: endBy,
+  })
+  const late = setTimeout(
+    () =>
+      fail({
+        rank: null,
+        code: 'peer.timeout',
+        text: `launcher: ${groups.count} tabs are open, but not all ${most} have called runElastic within ${joinTimeoutMs / 1000} s. Call it first in the program, or raise --rdzv-conf join_timeout.`,
+      }),
+    joinTimeoutMs,
+  )
+  const end = () => {
+    clearTimeout(late)
+    leastRanks.stop()
+    groups.stop()
+  }
+  const countRanks = () => {
+    if (hasBegun && !groups.hasEndedWell)
+      leastRanks.count(groups.ranks, groups.count - groups.ranks)
+  }
   const lose = (failure: TabFailure, tab: TabRun) => {
-    const why = `rank ${failure.rank}: ${failure.text.split('\n')[0]}`
-    groups.lost(tab, why)
-    if (groups.hasEndedWell && failure.code === 'worker.dead') {
-      log(`${why} The others have ended well.`)
-      return
-    }
-    if (!groups.hasState || codeFailsAgain(failure.code, true)) {
+    const { rank, code, text } = failure
+    const [line] = text.split('\n')
+    const isFinal = !groups.isNew(tab) && codeFailsAgain(code, true)
+    const hasOthers = groups.ranks > (groups.has(tab) && !groups.isNew(tab) ? 1 : 0)
+    if (isFinal || !hasOthers || !groups.has(tab)) {
       fail(failure)
       return
     }
-    const restart = restarts.take()
-    if (!restart && groups.count < least) {
-      const few = `--elastic: ${groups.count} of at least ${least} ranks left, and no restart. Raise --max-restarts, or lower MIN.`
-      fail({ ...failure, text: `${failure.text}\n${few}` })
-      return
-    }
-    log(`${why}\n${restart ? `${restart}: its tab is opened again` : 'no restart is left'}`)
+    log(`rank ${rank}: ${line}`)
+    if (line !== text) options.onSay(tab.rank, 'stderr', text)
+    const restart = groups.hasEndedWell ? null : restarts.take()
+    log(restart ? `${restart}: its tab is opened again` : 'no tab is opened in its place')
     if (restart) groups.opened(open.open(tabOf(tab.rank)))
+    groups.lost(tab, `rank ${rank}: ${line}`)
+    countRanks()
   }
-  const first = Array.from({ length: most }, (_, rank) => tabOf(rank))
   const open = openTabs({
     ...options,
     tabs: [],
@@ -96,14 +120,17 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
       else fail(failure)
     },
     onEnd: (tab) => groups.ended(tab),
-    onNextGroup: async (tab) => ({ ...environmentOf(await groups.ask(tab)).variables }),
+    onTrained: (tab) => groups.ended(tab),
+    onNextGroup: async (tab) => {
+      const asked = groups.ask(tab)
+      countRanks()
+      return { ...environmentOf(await asked).variables }
+    },
   })
-  for (const tab of first) groups.opened(open.open(tab))
+  for (let rank = 0; rank < most; rank++) groups.opened(open.open(tabOf(rank)))
   try {
     await open.ended
   } finally {
-    groups.stop()
+    end()
   }
 }
-
-const ranksWords = (count: number) => `${count} rank${count === 1 ? '' : 's'}`

@@ -47,12 +47,12 @@ export interface LoadCheckpointOptions extends CheckpointOptions, UnpackOptions 
 }
 
 const privateName = 'default'
-/** Rank 0 may take so long over a file before the others give up. */
-const fileDeadlineMs = 600_000
+/** Rank 0 may take so long over a file before the others give up. units: ms. */
+export const fileDeadlineMs = 600_000
 /** A file travels in pieces of this size, so that nobody makes room for what does not come. units: bytes. */
 const pieceBytes = 2 ** 26
 /** No file is larger. units: bytes. */
-const mostFileBytes = 2 ** 32
+export const mostFileBytes = 2 ** 32
 
 /**
  * Saves `state` and the random state as a new .safetensors file in a folder, and returns the name of the file once it is written. `state` holds

@@ -3,11 +3,13 @@ import { defaultGroup, destroyProcessGroup } from '../../distributed/group/defau
 import type { InitProcessGroupOptions } from '../../distributed/group/form-group.ts'
 import { initProcessGroup } from '../../distributed/group/process-group.ts'
 import type { GroupEnds } from '../../distributed/launcher/next-group.ts'
-import { PeerError } from '../../util/errors.ts'
+import { randomLayers, resetRandomLayers } from '../../graph/trace/random.ts'
+import { getRngState, setRngState } from '../../nn/init.ts'
+import { PeerError, TabringError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 import { checkArgument } from '../../util/options.ts'
 import type { CheckpointState, Parts } from '../checkpoint/checkpoint-file.ts'
-import { hasElasticLauncher, nextGroup } from './own-launcher.ts'
+import { elasticLauncher } from './own-launcher.ts'
 import { RunMemory } from './run-memory.ts'
 
 /** What `runElastic` gives to the training function. Valid until that ends. */
@@ -28,70 +30,86 @@ export interface ElasticRun {
   commit(state: CheckpointState): Promise<void>
 }
 
-/** A group that ends without a commit, and without a lost rank, would end so each time. */
+/** Options of `runElastic`: those of `initProcessGroup` that fit each group of a run. */
+export type ElasticOptions = Pick<
+  InitProcessGroupOptions,
+  'backend' | 'joinTimeoutMs' | 'onspan' | 'relay' | 'rtc' | 'signal' | 'timeoutMs' | 'topology'
+>
+
+/** A rank whose group fails as often in a row, without a commit and without a lost rank, gives up. */
 const mostStrikes = 3
 
-/** Thrown by `commit`: the group ends for one with more ranks. */
-class GroupEnded extends Error {
-  constructor() {
-    super('commit: the group ends here, because ranks join. Let this error pass to runElastic.')
-  }
-}
+/** A rank may evaluate or save at the end of its function while the others wait for it. units: ms. */
+const endDeadlineMs = 600_000
 
 /**
  * Joins the ranks and calls `train`; calls it again, with another default group, whenever ranks are lost or join under
  * `tabring run --elastic`. Resolves when `train` has ended on all ranks.
  *
  * `train` creates its model, optimizer and step each time, loads the newest commit with `restore`, and commits from time to time. What was
- * computed after the newest commit is computed again. After Elastic Horovod's `hvd.elastic.run` and `State.commit`. Without `--elastic` it calls
- * `train` once. `options`: those of `initProcessGroup`.
- * errors: those of `train` and `initProcessGroup`; `peer.*` if ranks are lost without `--elastic`, or if groups fail 3 times in a row though no
- * rank is lost.
+ * computed after the newest commit is computed again. Random numbers begin in each call as they did before the first. After Elastic
+ * Horovod's `hvd.elastic.run` and `State.commit`. Without `--elastic` it calls `train` once.
+ * errors: those of `train` and `initProcessGroup`; `peer.*` if ranks are lost without `--elastic`, or if the group fails 3 times in a row
+ * without a commit, though no rank is lost; `graph.misuse` in a second run under `--elastic`.
  */
 export async function runElastic(
   train: (run: ElasticRun) => Promise<void>,
-  options: InitProcessGroupOptions = {},
+  options: ElasticOptions = {},
 ): Promise<void> {
   checkArgument('runElastic', 'train', train, typeof train === 'function', 'a function')
+  const launcher = elasticLauncher()
   const memory = new RunMemory()
+  const random = getRngState()
+  const layers = randomLayers()
   let strikes = 0
   for (;;) {
-    const lost = new AbortController()
-    let isEnding = false
-    const onEnds = ({ isPlanned, why }: GroupEnds) => {
-      isEnding = true
-      if (isPlanned) return
-      const error = new PeerError('peer.lost', `runElastic: ${why}`)
-      lost.abort(error)
+    const ended = new AbortController()
+    /** Why the group ends, as the launcher says. */
+    let words: GroupEnds | undefined
+    let isPlanned = false
+    await launcher?.nextGroup((told) => {
+      words = told
+      if (told.kind === 'planned') return
+      const error = new PeerError('peer.lost', `runElastic: ${told.why}`)
+      ended.abort(error)
       defaultGroup()?.abort(error)
-    }
-    if (hasElasticLauncher()) await nextGroup(onEnds)
-    const { signal = lost.signal } = options
+    })
+    setRngState(random)
+    resetRandomLayers(layers)
+    const { signal = ended.signal } = options
     try {
       const group = await initProcessGroup({
         ...options,
-        signal: AbortSignal.any([signal, lost.signal]),
+        signal: AbortSignal.any([signal, ended.signal]),
       })
-      lost.signal.throwIfAborted()
+      ended.signal.throwIfAborted()
       await train({
         restore: (parts = {}) => memory.restore(group, parts),
         commit: async (state) => {
-          const hasEnded = await memory.commit(group, state, isEnding)
+          isPlanned = await memory.commit(group, state, words !== undefined)
           strikes = 0
-          if (hasEnded) throw new GroupEnded()
+          if (isPlanned)
+            throw new PeerError('peer.lost', 'commit: the group ends here, since ranks join.')
         },
       })
-      await group.barrier({ label: 'the end of runElastic' })
-      await destroyProcessGroup()
+      // The function may have ended it.
+      if (defaultGroup() === group) {
+        await group.barrier({ label: 'the end of runElastic', deadlineMs: endDeadlineMs })
+        await destroyProcessGroup()
+      }
+      await launcher?.done()
       return
     } catch (thrown) {
-      const failed = defaultGroup()?.error ?? (thrown instanceof PeerError ? thrown : undefined)
-      const isPlanned = thrown instanceof GroupEnded
-      if (!hasElasticLauncher() || !(isPlanned || lost.signal.aborted || failed)) throw thrown
-      if (!isPlanned && !lost.signal.aborted && ++strikes >= mostStrikes) throw thrown
+      if (!launcher || !(isPlanned || ended.signal.aborted || isOfGroup(thrown))) throw thrown
+      if (!isPlanned && words?.kind !== 'lost' && ++strikes >= mostStrikes) throw thrown
       tell(1, 'elastic', () => `the group has ended: ${String(thrown)}`)
       if (!isPlanned) defaultGroup()?.destroy('its group has ended')
       await destroyProcessGroup()
     }
   }
 }
+
+/** Whether the group or the device has failed: then this rank has its commits still, and can train in another group. */
+const isOfGroup = (thrown: unknown): boolean =>
+  defaultGroup()?.error !== undefined ||
+  (thrown instanceof TabringError && /^(peer\.|gpu\.lost$)/.test(thrown.code))

@@ -2,8 +2,9 @@ import { type SavedState, save } from '../../data/saved-tree.ts'
 import { getRngState, type RngState } from '../../nn/init.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
+import { DataError } from '../../util/errors.ts'
 import { isRecord } from '../../util/kind-of.ts'
-import { readTogether } from '../checkpoint/checkpoint.ts'
+import { fileDeadlineMs, mostFileBytes, readTogether } from '../checkpoint/checkpoint.ts'
 import {
   type CheckpointState,
   isRngState,
@@ -20,7 +21,7 @@ interface Told {
 const isTold = (told: unknown): told is Told =>
   isRecord(told) && typeof told.isEnding === 'boolean' && isRngState(told.random)
 
-/** Commits of a run that no run reaches. */
+/** More commits than any run makes. */
 const mostCommits = 2 ** 40
 const isCommits = (told: unknown): told is number =>
   Number.isSafeInteger(told) && Number(told) >= 0 && Number(told) <= mostCommits
@@ -41,9 +42,15 @@ export class RunMemory {
     isEnding: boolean,
   ): Promise<boolean> {
     const own = { random: getRngState(), isEnding }
-    const told = await gatherJson('the commit', group, own, isTold)
+    const told = await gatherJson('the commit', group, own, isTold, { deadlineMs: fileDeadlineMs })
     const randoms = told.map(({ random }) => random)
-    this.#file = save(await readState(state, randoms))
+    const file = save(await readState(state, randoms))
+    if (file.length > mostFileBytes)
+      throw new DataError(
+        'data.malformed',
+        `commit: the state has ${file.length} bytes, and can be restored up to ${mostFileBytes}. Commit less, or a smaller model.`,
+      )
+    this.#file = file
     this.#commits++
     return told.some((one) => one.isEnding)
   }
@@ -53,7 +60,8 @@ export class RunMemory {
     group: CollectiveGroup,
     parts: Parts,
   ): Promise<Values | undefined> {
-    const all = await gatherJson('the newest commit', group, this.#commits, isCommits)
+    const options = { deadlineMs: fileDeadlineMs }
+    const all = await gatherJson('the newest commit', group, this.#commits, isCommits, options)
     const newest = Math.max(...all)
     if (newest === 0) return undefined
     this.#file = await readTogether(group, async () => this.#file, all.indexOf(newest))

@@ -1,4 +1,7 @@
-/** The page function by which a rank of `tabring run --elastic` asks for its next group. It resolves with the variables of that group, as JSON. */
+/**
+ * The page function by which a rank of `tabring run --elastic` asks for its next group: it resolves with the variables of that group, as JSON.
+ * With `true` the rank says that its training has ended well.
+ */
 export const nextGroupName = '__tabringNextGroup'
 
 /** The page function by which the launcher tells a rank that its group ends. */
@@ -8,7 +11,21 @@ export const groupEndsName = '__tabringGroupEnds'
 export interface GroupEnds {
   /** Number of the group: its RESTART_COUNT. */
   readonly group: number
-  /** A rank joins: the group ends at the next commit. Else a rank is lost, and it ends at once. */
-  readonly isPlanned: boolean
+  /** `planned`: ranks join, and the group ends at the next commit. Else it ends at once: a rank is `lost`, or has `left` it. */
+  readonly kind: 'planned' | 'lost' | 'left'
   readonly why: string
 }
+
+/** Variables that another group of a rank changes; none is set before the first group. */
+export const groupVariables: ReadonlySet<string> = new Set([
+  'RANK',
+  'LOCAL_RANK',
+  'WORLD_SIZE',
+  'LOCAL_WORLD_SIZE',
+  'ROOM_ID',
+  'ROOM_KEY',
+  'RESTART_COUNT',
+  'SLURM_PROCID',
+  'SLURM_LOCALID',
+  'SLURM_NTASKS',
+])

@@ -1,6 +1,6 @@
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { nextGroupName } from '../launcher/next-group.ts'
+import { groupVariables, nextGroupName } from '../launcher/next-group.ts'
 
 /**
  * A rank's environment variables, by name: what `tabring run` and `tabring launch` give to every tab. docs/reference/launching.md is checked
@@ -102,7 +102,7 @@ export const env: RankEnvironment = new Proxy({} as RankEnvironment, {
     if (typeof name !== 'string') return undefined
     const value = read(name)
     if (value === undefined && Object.hasOwn(variables, name)) {
-      if (nextGroupName in globalThis)
+      if (nextGroupName in globalThis && groupVariables.has(name))
         throw new TabringError(
           'config.invalid',
           `env: ${name} is not set before the first group of an elastic run. Read it in the function that you pass to runElastic, which "tabring run --elastic" needs.`,

@@ -114,7 +114,10 @@ let nextLayer = 0
 /** The number of the next random layer; the same code gives the same numbers on every rank. */
 export const nextRandomLayer = (): number => nextLayer++ % firstFunctionalLayer
 
-/** Numbers random layers from 0 again. */
-export function resetRandomLayers(): void {
-  nextLayer = 0
+/** How many random layers have a number. */
+export const randomLayers = (): number => nextLayer
+
+/** Numbers random layers from `first` again. */
+export function resetRandomLayers(first = 0): void {
+  nextLayer = first
 }

@@ -30,9 +30,12 @@ function started(least: number, most: number) {
     nextNumber: () => number++,
     onFormed: ({ group }, tabs) =>
       log.push(`group ${group}: ${tabs.map(({ name }) => name).join()}`),
-    onFew: (ranks) => log.push(`few: ${ranks}`),
-    onSilent: (tab) => log.push(`silent: ${tab.name}`),
-    onDone: () => log.push('done'),
+    onEndedEarly: () => log.push('ended early'),
+    onSilent: (tab) => {
+      log.push(`silent: ${tab.name}`)
+      groups.lost(tab, 'silent')
+    },
+    onDone: (newcomers) => log.push(`done without ${newcomers.map(({ name }) => name).join()}`),
   })
   const ask = (tab: Tab) => {
     tab.place = undefined
@@ -74,7 +77,7 @@ test('ElasticGroups continues without a lost rank, and tells the others why thei
   const { groups, log, ask, tabs } = training(1, ['a', 'b', 'c'])
   const [a, b, c] = tabs
   groups.lost(a, 'rank 0: crashed')
-  const words = { group: 0, isPlanned: false, why: 'rank 0: crashed' }
+  const words = { group: 0, kind: 'lost', why: 'rank 0: crashed' }
   expect([b.told, c.told]).toEqual([[words], [words]])
   ask(c)
   expect(log).toEqual(['group 0: a,b,c'])
@@ -90,8 +93,8 @@ test('ElasticGroups lets a newcomer in at the next commit, after the ranks that 
   expect(tabs[0].told).toEqual([])
   ask(late)
   expect(tabs.map(({ told }) => told)).toEqual([
-    [{ group: 0, isPlanned: true, why: 'a rank joins' }],
-    [{ group: 0, isPlanned: true, why: 'a rank joins' }],
+    [{ group: 0, kind: 'planned', why: 'ranks join' }],
+    [{ group: 0, kind: 'planned', why: 'ranks join' }],
   ])
   for (const tab of tabs) ask(tab)
   // The first to ask has not broken the group.
@@ -103,35 +106,43 @@ test('ElasticGroups ends a group at once that waits for its commit when a rank i
   const { groups, ask, open, tabs } = training(1, ['a', 'b'])
   ask(open('late'))
   groups.lost(tabs[0], 'rank 0: crashed')
-  expect(tabs[1].told.map(({ isPlanned }) => isPlanned)).toEqual([true, false])
+  expect(tabs[1].told.map(({ kind }) => kind)).toEqual(['planned', 'lost'])
 })
 
 test('ElasticGroups ends the group for all when one rank has left it', () => {
   const { ask, tabs } = training(1, ['a', 'b'])
   ask(tabs[1])
-  expect(tabs[0].told).toEqual([{ group: 0, isPlanned: false, why: 'rank 1 has left the group' }])
+  expect(tabs[0].told).toEqual([{ group: 0, kind: 'left', why: 'rank 1 has left the group' }])
 })
 
 test('ElasticGroups waits for MIN ranks', () => {
   const { groups, log, ask, open, tabs } = training(2, ['a', 'b'])
   groups.lost(tabs[0], 'rank 0: crashed')
   ask(tabs[1])
-  expect(log).toEqual(['group 0: a,b', 'few: 1'])
+  expect(log).toEqual(['group 0: a,b'])
+  expect([groups.ranks, groups.count]).toEqual([1, 1])
   ask(open('late'))
   expect(log.at(-1)).toBe('group 1: b,late')
 })
 
-test('ElasticGroups names ranks that do not come to the next group in time', () => {
+test('ElasticGroups goes without ranks that do not ask in time, and keeps those that wait', () => {
   const { groups, log, ask, tabs } = training(1, ['a', 'b', 'c'])
-  groups.lost(tabs[0], 'rank 0: crashed')
-  ask(tabs[1])
+  groups.lost(tabs[1], 'rank 1: crashed')
+  ask(tabs[2])
   vi.advanceTimersByTime(59_999)
   expect(log).toHaveLength(1)
   vi.advanceTimersByTime(1)
-  expect(log.at(-1)).toBe('silent: c')
-  groups.lost(tabs[2], 'silent')
-  expect(log.at(-1)).toBe('group 1: b')
+  expect(log).toEqual(['group 0: a,b,c', 'silent: a', 'group 1: c'])
   expect(vi.getTimerCount()).toBe(0)
+})
+
+test('ElasticGroups tells of a tab that ends before the first group while others wait for it', () => {
+  const { groups, log, ask, open } = started(1, 2)
+  const [a, b] = [open('a'), open('b')]
+  groups.ended(a)
+  expect(log).toEqual([])
+  ask(b)
+  expect(log).toEqual(['ended early'])
 })
 
 test('ElasticGroups lets fewer than MIN end a run that another rank has ended', () => {
@@ -145,8 +156,8 @@ test('ElasticGroups is done without those that have not trained', () => {
   const { groups, log, ask, open, tabs } = training(1, ['a', 'b'])
   ask(open('late'))
   for (const tab of tabs) groups.ended(tab)
-  expect(log).toEqual(['group 0: a,b', 'done'])
-  expect(groups.hasState).toBe(false)
+  expect(log).toEqual(['group 0: a,b', 'done without late'])
+  expect(groups.ranks).toBe(0)
 })
 
 test('ElasticGroups forms no group of newcomers alone once all ranks are lost', () => {
@@ -154,5 +165,5 @@ test('ElasticGroups forms no group of newcomers alone once all ranks are lost', 
   ask(open('late'))
   groups.lost(tabs[0], 'rank 0: crashed')
   expect(log).toEqual(['group 0: a'])
-  expect(groups.hasState).toBe(false)
+  expect(groups.ranks).toBe(0)
 })

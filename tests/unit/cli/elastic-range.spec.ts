@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { LeastRanks } from '../../../node/least-ranks.ts'
 import { failsAgain, Restarts } from '../../../node/restarts.ts'
-import { LeastRanks } from '../../../node/train/least-ranks.ts'
 import { type ErrorCode, TabringError } from '../../../src/util/errors.ts'
 
 beforeEach(() => {
@@ -16,6 +16,7 @@ function watched(least: number) {
   const ranks = new LeastRanks({
     least,
     waitMs: 5000,
+    waitFlag: '--timeout',
     onNotice: (line) => told.push(line),
     onEnd: (error) => ended.push(error),
   })

@@ -12,19 +12,26 @@ import {
   nextGroupName,
 } from '../../../src/distributed/launcher/next-group.ts'
 import { env, injectedName } from '../../../src/distributed/rendezvous/env.ts'
-import { manualSeed } from '../../../src/nn/init.ts'
+import { randomLayers } from '../../../src/graph/trace/random.ts'
+import { Dropout } from '../../../src/nn/dropout.ts'
+import { getRngState, manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
-import { PeerError } from '../../../src/util/errors.ts'
+import { GpuError, PeerError } from '../../../src/util/errors.ts'
 import { destroyRings, ringOf } from '../../support/process-ring.ts'
 
 /** What a launcher puts into the page, played by a test. */
 const page = globalThis as Record<string, unknown>
 let asked: number
+let isDone: number
 
 beforeEach(() => {
   asked = 0
   page[injectedName] = { variables: {}, args: [] }
-  page[nextGroupName] = async () => JSON.stringify({ RANK: '0', RESTART_COUNT: String(asked++) })
+  isDone = 0
+  page[nextGroupName] = async (isEnd?: boolean) => {
+    if (isEnd) isDone++
+    return isEnd ? '' : JSON.stringify({ RANK: '0', RESTART_COUNT: String(asked++) })
+  }
 })
 afterEach(async () => {
   for (const name of [injectedName, nextGroupName, groupEndsName]) delete page[name]
@@ -34,7 +41,8 @@ afterEach(async () => {
 
 const tell = (words: GroupEnds) => (page[groupEndsName] as (words: GroupEnds) => void)(words)
 const alone = { rank: 0, worldSize: 1, links: new Map() }
-const run = (train: (run: ElasticRun) => Promise<void>) => runElastic(train, alone)
+/** `alone` needs no other rank and no launcher's room. */
+const run = (train: (run: ElasticRun) => Promise<void>) => runElastic(train, alone as object)
 
 test('runElastic calls the function again with the newest commit once a rank joins', async () => {
   const from: (number | undefined)[] = []
@@ -45,11 +53,12 @@ test('runElastic calls the function again with the newest commit once a rank joi
     expect(env.RESTART_COUNT).toBe(String(from.length - 1))
     if (step === 2) return
     await commit({ model, step: 1 })
-    tell({ group: 0, isPlanned: true, why: 'a rank joins' })
+    tell({ group: 0, kind: 'planned', why: 'ranks join' })
     await commit({ model, step: 2 })
     throw new Error('commit must not return')
   })
   expect(from).toEqual([undefined, 2])
+  expect(isDone).toBe(1)
   expect(isInitialized()).toBe(false)
 })
 
@@ -74,7 +83,7 @@ test('runElastic ends a wait in the group as soon as the launcher says that a ra
   await run(async () => {
     if (++calls > 1) return
     const group = getProcessGroup()
-    tell({ group: 0, isPlanned: false, why: 'rank 1: its tab crashed.' })
+    tell({ group: 0, kind: 'lost', why: 'rank 1: its tab crashed.' })
     expect(group.error?.message).toContain('rank 1: its tab crashed.')
     await group.barrier()
   })
@@ -85,8 +94,8 @@ test('runElastic ignores what is said of an earlier group', async () => {
   let calls = 0
   await run(async ({ commit }) => {
     if (++calls === 1) throw new PeerError('peer.lost', 'rank 1 is lost')
-    tell({ group: 0, isPlanned: false, why: 'rank 1: its tab crashed.' })
-    tell({ group: 0, isPlanned: true, why: 'a rank joins' })
+    tell({ group: 0, kind: 'lost', why: 'rank 1: its tab crashed.' })
+    tell({ group: 0, kind: 'planned', why: 'ranks join' })
     await commit({ step: 1 })
   })
   expect(calls).toBe(2)
@@ -94,14 +103,56 @@ test('runElastic ignores what is said of an earlier group', async () => {
 
 test('runElastic hears what is said before the page knows its group', async () => {
   let calls = 0
-  page[nextGroupName] = async () => {
-    if (asked === 0) tell({ group: 0, isPlanned: true, why: 'a rank joins' })
+  page[nextGroupName] = async (isEnd?: boolean) => {
+    if (isEnd) return ''
+    if (asked === 0) tell({ group: 0, kind: 'planned', why: 'ranks join' })
     return JSON.stringify({ RESTART_COUNT: String(asked++) })
   }
   await run(async ({ commit }) => {
     if (++calls === 1) await commit({ step: 1 })
   })
   expect(calls).toBe(2)
+})
+
+test('runElastic trains on in another group when the device is lost', async () => {
+  let calls = 0
+  await run(async () => {
+    if (++calls === 1) throw new GpuError('gpu.lost', 'device: lost')
+  })
+  expect(calls).toBe(2)
+})
+
+test('runElastic begins random numbers and layers in each call as before the first', async () => {
+  manualSeed(5)
+  new Dropout(0.5)
+  const seen: unknown[] = []
+  await run(async () => {
+    seen.push([getRngState(), randomLayers()])
+    new Linear(2, 2)
+    new Dropout(0.5)
+    if (seen.length === 1) throw new PeerError('peer.lost', 'rank 1 is lost')
+  })
+  expect(seen[1]).toEqual(seen[0])
+  expect(randomLayers()).toBe(2)
+})
+
+test('runElastic lets its function end the group', async () => {
+  await run(() => destroyProcessGroup())
+  expect(isDone).toBe(1)
+})
+
+test('runElastic refuses a second run under an elastic launcher', async () => {
+  await run(async () => undefined)
+  await expect(run(async () => undefined)).rejects.toThrow('runElastic: it can be called only once')
+})
+
+test('runElastic gives up a group that others leave again and again', async () => {
+  const failing = run(async () => {
+    tell({ group: asked - 1, kind: 'left', why: 'rank 1 has left the group' })
+    await getProcessGroup().barrier()
+  })
+  await expect(failing).rejects.toThrow('rank 1 has left the group')
+  expect(asked).toBe(3)
 })
 
 test("runElastic throws the function's own error", async () => {

@@ -1,16 +1,18 @@
-import { PeerError } from '../../src/util/errors.ts'
+import { PeerError } from '../src/util/errors.ts'
 
 export interface LeastRanksOptions {
   readonly least: number
   /** How long there may be fewer. */
   readonly waitMs: number
+  /** The flag that raises it. */
+  readonly waitFlag: string
   /** Takes a line for people. */
   readonly onNotice: (line: string) => void
   /** Ends the run. */
   readonly onEnd: (error: Error) => void
 }
 
-/** Ends an elastic run that has fewer ranks than it is to have, and does not get them back in time. The ranks that are left train meanwhile. */
+/** Ends an elastic run that has fewer ranks than it is to have, and does not get them back in time. Those of the built-in training train meanwhile. */
 export class LeastRanks {
   readonly #options: LeastRanksOptions
   #timer: NodeJS.Timeout | undefined
@@ -21,7 +23,7 @@ export class LeastRanks {
 
   /** Takes the numbers of ranks and of tabs that are to join them, whenever one of them is another. */
   count(ranks: number, coming: number): void {
-    const { least, waitMs, onNotice, onEnd } = this.#options
+    const { least, waitMs, waitFlag, onNotice, onEnd } = this.#options
     if (ranks >= least) {
       this.stop()
       return
@@ -32,7 +34,7 @@ export class LeastRanks {
       onEnd(new PeerError('peer.lost', text))
     } else if (!this.#timer) {
       onNotice(`${few}; waiting for another, at most ${waitMs / 1000} s`)
-      const text = `${few}, for ${waitMs / 1000} s. Raise --timeout, or lower MIN.`
+      const text = `${few}, for ${waitMs / 1000} s. Raise ${waitFlag}, or lower MIN.`
       this.#timer = setTimeout(() => onEnd(new PeerError('peer.timeout', text)), waitMs)
     }
   }
