@@ -126,7 +126,7 @@ export {
   type VerifySyncOptions,
 } from './ddp/data-parallel/data-parallel.ts'
 export type { JoinOptions } from './ddp/data-parallel/uneven-inputs.ts'
-export { type ElasticRun, runElastic } from './ddp/elastic/run-elastic.ts'
+export { type ElasticOptions, type ElasticRun, runElastic } from './ddp/elastic/run-elastic.ts'
 export { paramDigest } from './ddp/hashes/param-digest.ts'
 export { ReplicaCheck } from './ddp/hashes/replica-check.ts'
 export type { Aggregation } from './ddp/hooks/aggregate.ts'
