@@ -56,6 +56,9 @@ export interface RingExchangeOptions {
   readonly averagesOutputs: boolean
 }
 
+/** With `robust`: how much larger than usual a rank's batch may be. */
+const mostTimesUsual = 16
+
 /**
  * The ring as step programs see it: collectives keyed by step and bucket, so that ranks may launch them in different orders.
  *
@@ -318,7 +321,7 @@ export class RingExchange implements GradientExchange {
       if (wrong >= 0) {
         const error = new PeerError(
           'peer.protocol',
-          `rank ${this.#group.ranks[wrong]}: what it tells of its samples cannot be right, and decides what all gradients count for. Start again without it.`,
+          `rank ${this.#group.ranks[wrong]}: what it tells of its samples and micro-steps cannot be right, and decides what all gradients count for. Run about as many micro-steps on all ranks, or start again without it.`,
         )
         weights.refuse(error)
         throw error
@@ -377,6 +380,17 @@ export class RingExchange implements GradientExchange {
     return this.#group.broadcast(words, this.bufferRoot, this.#key(keys.buffers, onstarted))
   }
 
+  /** By these all gradients are weighed. errors: `peer.mismatch` for a rank whose batches are far larger than most. */
+  #checkCounts(counts: readonly number[]): void {
+    const usual = counts.toSorted((a, b) => a - b)[(counts.length - 1) >> 1]
+    const wrong = counts.findIndex((count) => count > mostTimesUsual * usual)
+    if (wrong < 0) return
+    throw new PeerError(
+      'peer.mismatch',
+      `compile: rank ${this.#group.ranks[wrong]} counts ${counts[wrong]} samples in a batch, over ${mostTimesUsual} times as many as most ranks, ${usual}. With aggregation or trust, use batches of about the same size.`,
+    )
+  }
+
   async settleLayout({
     unused,
     buckets,
@@ -422,7 +436,9 @@ export class RingExchange implements GradientExchange {
         parsed.map((one) => one.meetings),
         ranks,
       )
-      return parsed.map((one) => one.samples)
+      const counts = parsed.map((one) => one.samples)
+      if (this.robust) this.#checkCounts(counts)
+      return counts
     }
     throw new PeerError(
       'peer.mismatch',

@@ -164,7 +164,7 @@ export class Weighing implements GradientWeighing {
           if (size === 1) return { gradients: 1, outputs: 1 }
           return this.#factors(sums, size)
         },
-        firstWrong: (all) => firstWrong(all, this.#mostByRank),
+        firstWrong: (all) => firstWrong(all, this.#mean ? this.#mostByRank : undefined),
       },
       this.#alike,
     )
@@ -224,10 +224,14 @@ export class Weighing implements GradientWeighing {
   }
 }
 
-/** The first rank that tells of more than a rank can count, or -1: `most` by rank and run. So a rank can move the factor no further than one without samples does. */
-function firstWrong(all: readonly Words[], most: readonly number[]): number {
+/**
+ * The first rank that tells of more than a rank can count, or -1. `most`: what counts in a full batch, by rank; undefined where nothing is
+ * counted. A rank may run some more micro-steps than most: twice as many and one.
+ */
+function firstWrong(all: readonly Words[], most: readonly number[] | undefined): number {
   const runs = all.filter(({ shadows }) => shadows === 0).map((words) => words.runs)
-  const mostRuns = runs.toSorted((a, b) => a - b)[(runs.length - 1) >> 1] ?? 0
+  const usualRuns = runs.toSorted((a, b) => a - b)[(runs.length - 1) >> 1] ?? 0
+  const mostRuns = most ? 2 * usualRuns + 1 : Number.MAX_SAFE_INTEGER
   const isCount = (low: number, high: number, limit: number) =>
     low >= 0 && high >= 0 && high * 0x10000 + low <= limit
   const isRight = (words: Words, rank: number) =>
@@ -237,8 +241,8 @@ function firstWrong(all: readonly Words[], most: readonly number[]): number {
     words.runs <= (words.shadows === 1 ? 0 : mostRuns) &&
     words.weighed >= 0 &&
     words.weighed <= words.runs &&
-    isCount(words.countLow, words.countHigh, most[rank] * words.runs) &&
-    isCount(words.lastLow, words.lastHigh, most[rank])
+    isCount(words.countLow, words.countHigh, (most?.[rank] ?? 0) * words.runs) &&
+    isCount(words.lastLow, words.lastHigh, most?.[rank] ?? 0)
   return all.findIndex((words, rank) => !isRight(words, rank))
 }
 

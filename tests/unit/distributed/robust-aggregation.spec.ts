@@ -1,6 +1,10 @@
 import { afterEach, expect, test, vi } from 'vitest'
+import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
+import type { RingExchange } from '../../../src/ddp/data-parallel/ring-exchange.ts'
+import { manualSeed } from '../../../src/nn/init.ts'
+import { Linear } from '../../../src/nn/layers.ts'
 import { liar, trainWithLiar } from '../../support/lying-ranks.ts'
-import { destroyRings } from '../../support/process-ring.ts'
+import { destroyRings, ringOf } from '../../support/process-ring.ts'
 
 afterEach(() => {
   destroyRings()
@@ -47,7 +51,7 @@ test.each<[string, (told: Float32Array) => void]>([
   ['more samples than its batch has, by their upper half', (told) => told.fill(1, 6, 7)],
   ['a count that is not a number', (told) => told.fill(Number.NaN, 5, 6)],
   ['a last count below 0', (told) => told.fill(-1, 7, 8)],
-  ['many runs in one', (told) => told.fill(1000, 1, 2)],
+  ['many runs in one', (told) => told.fill(4, 1, 2)],
   ['to take back the weights of the others', (told) => told.fill(-7, 2, 3)],
   ['to be many ranks without samples', (told) => told.fill(7, 0, 1)],
   ['to have no samples, and some', (told) => told.fill(1, 0, 1)],
@@ -57,4 +61,34 @@ test.each<[string, (told: Float32Array) => void]>([
     code: 'peer.protocol',
     message: expect.stringContaining(`rank ${liar}: what it tells of its samples`),
   })
+})
+
+test('ranks may run some more micro-steps than most', async () => {
+  const more = (told: Float32Array) => told.fill(3, 1, 2)
+  const run = trainWithLiar(undefined, { aggregation: 'median' }, { steps: 1, words: more })
+  await expect(run).resolves.toMatchObject({ leftOut: [] })
+})
+
+test.each([
+  [[8, 8, 128], undefined],
+  [
+    [8, 8, 129],
+    'compile: rank 2 counts 129 samples in a batch, over 16 times as many as most ranks, 8.',
+  ],
+])('ranks that count %j samples in a batch compile, or one is named: %s', async (counts, text) => {
+  const groups = await ringOf(3)
+  const ends = await Promise.allSettled(
+    groups.map(async (processGroup, rank) => {
+      manualSeed(1)
+      const model = new Linear(2, 2)
+      const ddp = new DistributedDataParallel(model, { processGroup, aggregation: 'median' })
+      const exchange = ddp.parameters()[0]!.exchange as RingExchange
+      await exchange.ready
+      const layout = { unused: [], buckets: [], meetings: [], fixed: [] }
+      return exchange.settleLayout({ ...layout, samples: counts[rank] })
+    }),
+  )
+  for (const end of ends)
+    if (text === undefined) expect(end).toEqual({ status: 'fulfilled', value: counts })
+    else expect(end).toMatchObject({ reason: { message: expect.stringContaining(text) } })
 })
