@@ -39,7 +39,8 @@ addEventListener('error', ({ error }) => {
 addEventListener('unhandledrejection', (event) => {
   const { reason } = event
   // Each step that is under way when the group of an elastic run ends rejects, also where the program awaits another one.
-  if (nextGroupName in globalThis && codeOf(reason).startsWith('peer.')) event.preventDefault()
+  if (nextGroupName in globalThis && /^(peer\.|gpu\.lost$)/.test(codeOf(reason)))
+    event.preventDefault()
   else fail(reason)
 })
 

@@ -51,7 +51,7 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
       fail({
         rank: null,
         code: 'config.invalid',
-        text: 'launcher: the program of a tab ended without runElastic, and other tabs wait for it there. Call runElastic on all ranks.',
+        text: 'launcher: the program of a tab ended without runElastic, and other tabs wait for it there. Call runElastic on all ranks, and await it.',
       }),
     onSilent: (tab) =>
       tab.fail(
@@ -82,7 +82,7 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
       fail({
         rank: null,
         code: 'peer.timeout',
-        text: `launcher: ${groups.count} tabs are open, but not all ${most} have called runElastic within ${joinTimeoutMs / 1000} s. Call it first in the program, or raise --rdzv-conf join_timeout.`,
+        text: `launcher: ${groups.count} tabs are open, but not all ${most} have called runElastic within ${joinTimeoutMs / 1000} s. Load less before it, or raise --rdzv-conf join_timeout.`,
       }),
     joinTimeoutMs,
   )
@@ -94,6 +94,10 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
   const countRanks = () => {
     if (hasBegun && !groups.hasEndedWell)
       leastRanks.count(groups.ranks, groups.count - groups.ranks)
+  }
+  const endTab = (tab: TabRun) => {
+    groups.ended(tab)
+    if (groups.hasEndedWell) leastRanks.stop()
   }
   const lose = (failure: TabFailure, tab: TabRun) => {
     const { rank, code, text } = failure
@@ -119,8 +123,8 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
       if (tab) lose(failure, tab)
       else fail(failure)
     },
-    onEnd: (tab) => groups.ended(tab),
-    onTrained: (tab) => groups.ended(tab),
+    onEnd: (tab) => endTab(tab),
+    onTrained: (tab) => endTab(tab),
     onNextGroup: async (tab) => {
       const asked = groups.ask(tab)
       countRanks()

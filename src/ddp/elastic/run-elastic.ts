@@ -36,7 +36,7 @@ export type ElasticOptions = Pick<
   'backend' | 'joinTimeoutMs' | 'onspan' | 'relay' | 'rtc' | 'signal' | 'timeoutMs' | 'topology'
 >
 
-/** A rank whose group fails as often in a row, without a commit and without a lost rank, gives up. */
+/** A rank whose group fails as often in a row, without a new commit and without a lost rank, gives up. */
 const mostStrikes = 3
 
 /** A rank may evaluate or save at the end of its function while the others wait for it. units: ms. */
@@ -50,7 +50,7 @@ const endDeadlineMs = 600_000
  * computed after the newest commit is computed again. Random numbers begin in each call as they did before the first. After Elastic
  * Horovod's `hvd.elastic.run` and `State.commit`. Without `--elastic` it calls `train` once.
  * errors: those of `train` and `initProcessGroup`; `peer.*` if ranks are lost without `--elastic`, or if the group fails 3 times in a row
- * without a commit, though no rank is lost; `graph.misuse` in a second run under `--elastic`.
+ * without another state in a commit, though no rank is lost; `graph.misuse` in a second run under `--elastic`.
  */
 export async function runElastic(
   train: (run: ElasticRun) => Promise<void>,
@@ -86,8 +86,9 @@ export async function runElastic(
       await train({
         restore: (parts = {}) => memory.restore(group, parts),
         commit: async (state) => {
-          isPlanned = await memory.commit(group, state, words !== undefined)
-          strikes = 0
+          const committed = await memory.commit(group, state, words !== undefined)
+          isPlanned = committed.isEnding
+          if (committed.isNew) strikes = 0
           if (isPlanned)
             throw new PeerError('peer.lost', 'commit: the group ends here, since ranks join.')
         },

@@ -33,14 +33,14 @@ export class RunMemory {
   #commits = 0
 
   /**
-   * Keeps `state` on all ranks. Returns whether the group is to end, which all ranks hear at the same commit. `isEnding`: whether this rank has
-   * heard so.
+   * Keeps `state` on all ranks. `isEnding`: whether this rank has heard that the group is to end. Returns whether any has, which all ranks hear at
+   * the same commit; and whether the state is another than that of the commit before.
    */
   async commit(
     group: CollectiveGroup,
     state: CheckpointState,
     isEnding: boolean,
-  ): Promise<boolean> {
+  ): Promise<{ readonly isEnding: boolean; readonly isNew: boolean }> {
     const own = { random: getRngState(), isEnding }
     const told = await gatherJson('the commit', group, own, isTold, { deadlineMs: fileDeadlineMs })
     const randoms = told.map(({ random }) => random)
@@ -50,9 +50,10 @@ export class RunMemory {
         'data.malformed',
         `commit: the state has ${file.length} bytes, and can be restored up to ${mostFileBytes}. Commit less, or a smaller model.`,
       )
+    const isNew = !this.#file || !hasBytes(this.#file, file)
     this.#file = file
     this.#commits++
-    return told.some((one) => one.isEnding)
+    return { isEnding: told.some((one) => one.isEnding), isNew }
   }
 
   /** Brings the newest commit of any rank to all, loads it into `parts`, and returns its plain values; undefined if there is none. */
@@ -71,3 +72,6 @@ export class RunMemory {
     return this.#file && unpackAt<Values>(this.#file, parts, { onDifferences }, group)
   }
 }
+
+const hasBytes = (a: Uint8Array, b: Uint8Array): boolean =>
+  a.length === b.length && a.every((byte, i) => byte === b[i])
