@@ -1,4 +1,4 @@
-import { nextGroupName } from './distributed/launcher/next-group.ts'
+import { endsGroup, nextGroupName } from './distributed/launcher/next-group.ts'
 import { progressName } from './distributed/launcher/progress.ts'
 import { endName, type RankEnd } from './distributed/launcher/rank-end.ts'
 import { args, env } from './distributed/rendezvous/env.ts'
@@ -39,8 +39,7 @@ addEventListener('error', ({ error }) => {
 addEventListener('unhandledrejection', (event) => {
   const { reason } = event
   // Each step that is under way when the group of an elastic run ends rejects, also where the program awaits another one.
-  if (nextGroupName in globalThis && /^(peer\.|gpu\.lost$)/.test(codeOf(reason)))
-    event.preventDefault()
+  if (nextGroupName in globalThis && endsGroup(codeOf(reason))) event.preventDefault()
   else fail(reason)
 })
 

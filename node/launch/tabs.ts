@@ -64,7 +64,7 @@ const pageTimeoutMs = 60_000
 const graceMs = 200
 
 /**
- * Opens one tab a rank, each in a browser context of its own, as on machines of their own.
+ * Opens one tab a rank, each in its own browser context, as if on its own machine.
  *
  * A rank that ends well stays open until the last has ended: what it has sent may still be under way. One that fails is closed at once.
  */

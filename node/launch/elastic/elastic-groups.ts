@@ -188,7 +188,6 @@ export class ElasticGroups<Tab extends Member> {
     clearTimeout(this.#timer)
     this.#timer = undefined
     this.#end = undefined
-    this.#hasBegun = true
     this.#number = this.#options.nextNumber()
     const last = Number.MAX_SAFE_INTEGER
     const ordered = asking.toSorted(([, a], [, b]) => (a.rank ?? last) - (b.rank ?? last))
@@ -202,5 +201,6 @@ export class ElasticGroups<Tab extends Member> {
       Object.assign(state, { rank, isIn: true, told: 'nothing', answer: undefined })
       answer?.(places[rank])
     }
+    this.#hasBegun = true
   }
 }

@@ -42,8 +42,7 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
     nextNumber,
     answerMs,
     onFormed: ({ worldSize }, tabs, others) => {
-      if (hasBegun) log(`continuing with ${worldSize} rank${worldSize === 1 ? '' : 's'}`)
-      hasBegun = true
+      if (groups.hasBegun) log(`continuing with ${worldSize} rank${worldSize === 1 ? '' : 's'}`)
       clearTimeout(late)
       for (const [rank, tab] of [...tabs, ...others].entries()) tab.rank = rank
     },
@@ -62,7 +61,6 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
       for (const tab of newcomers) tab.abandon()
     },
   })
-  let hasBegun = false
   const fail = (failure: TabFailure) => {
     end()
     onFailure(failure)
@@ -92,7 +90,7 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
     groups.stop()
   }
   const countRanks = () => {
-    if (hasBegun && !groups.hasEndedWell)
+    if (groups.hasBegun && !groups.hasEndedWell)
       leastRanks.count(groups.ranks, groups.count - groups.ranks)
   }
   const endTab = (tab: TabRun) => {
@@ -102,9 +100,9 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
   const lose = (failure: TabFailure, tab: TabRun) => {
     const { rank, code, text } = failure
     const [line] = text.split('\n')
-    const isFinal = !groups.isNew(tab) && codeFailsAgain(code, true)
-    const hasOthers = groups.ranks > (groups.has(tab) && !groups.isNew(tab) ? 1 : 0)
-    if (isFinal || !hasOthers || !groups.has(tab)) {
+    const isNew = groups.isNew(tab)
+    const others = groups.ranks - (isNew ? 0 : 1)
+    if (!groups.has(tab) || others === 0 || (!isNew && codeFailsAgain(code, true))) {
       fail(failure)
       return
     }
@@ -128,7 +126,7 @@ export async function runElasticTabs(options: ElasticTabsOptions): Promise<void>
     onNextGroup: async (tab) => {
       const asked = groups.ask(tab)
       countRanks()
-      return { ...environmentOf(await asked).variables }
+      return environmentOf(await asked).variables
     },
   })
   for (let rank = 0; rank < most; rank++) groups.opened(open.open(tabOf(rank)))

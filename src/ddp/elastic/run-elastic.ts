@@ -2,7 +2,7 @@ import type { SavedState } from '../../data/saved-tree.ts'
 import { defaultGroup, destroyProcessGroup } from '../../distributed/group/default-group.ts'
 import type { InitProcessGroupOptions } from '../../distributed/group/form-group.ts'
 import { initProcessGroup } from '../../distributed/group/process-group.ts'
-import type { GroupEnds } from '../../distributed/launcher/next-group.ts'
+import { endsGroup, type GroupEnds } from '../../distributed/launcher/next-group.ts'
 import { randomLayers, resetRandomLayers } from '../../graph/trace/random.ts'
 import { getRngState, setRngState } from '../../nn/init.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
@@ -110,7 +110,6 @@ export async function runElastic(
   }
 }
 
-/** Whether the group or the device has failed: then this rank has its commits still, and can train in another group. */
+/** Whether the group or the device has failed, and not the function. */
 const isOfGroup = (thrown: unknown): boolean =>
-  defaultGroup()?.error !== undefined ||
-  (thrown instanceof TabringError && /^(peer\.|gpu\.lost$)/.test(thrown.code))
+  defaultGroup()?.error !== undefined || (thrown instanceof TabringError && endsGroup(thrown.code))

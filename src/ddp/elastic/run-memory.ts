@@ -4,6 +4,7 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { DataError } from '../../util/errors.ts'
 import { isRecord } from '../../util/kind-of.ts'
+import { sameBytes } from '../../util/same-bytes.ts'
 import { fileDeadlineMs, mostFileBytes, readTogether } from '../checkpoint/checkpoint.ts'
 import {
   type CheckpointState,
@@ -50,7 +51,7 @@ export class RunMemory {
         'data.malformed',
         `commit: the state has ${file.length} bytes, and can be restored up to ${mostFileBytes}. Commit less, or a smaller model.`,
       )
-    const isNew = !this.#file || !hasBytes(this.#file, file)
+    const isNew = !this.#file || !sameBytes(this.#file, file)
     this.#file = file
     this.#commits++
     return { isEnding: told.some((one) => one.isEnding), isNew }
@@ -72,6 +73,3 @@ export class RunMemory {
     return this.#file && unpackAt<Values>(this.#file, parts, { onDifferences }, group)
   }
 }
-
-const hasBytes = (a: Uint8Array, b: Uint8Array): boolean =>
-  a.length === b.length && a.every((byte, i) => byte === b[i])

@@ -59,7 +59,3 @@ export function lateError(where: string, missing: readonly string[], count: numb
     `${where}: timed out after ${ms} ms without ${clipped(shown.join(', '), 400)}${rest}. Check that the rank that sets them is running, or wait longer.`,
   )
 }
-
-export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
-  return a.length === b.length && a.every((byte, index) => byte === b[index])
-}

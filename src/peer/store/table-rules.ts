@@ -1,4 +1,4 @@
-import { sameBytes } from './check-arguments.ts'
+import { sameBytes } from '../../util/same-bytes.ts'
 import { counterText, sumOf } from './counter.ts'
 
 /** What `add` and `compareSet` do where values lie open, whoever keeps them. */

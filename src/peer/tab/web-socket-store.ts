@@ -1,6 +1,7 @@
 import { clipped } from '../../util/clipped.ts'
 import { systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
+import { sameBytes } from '../../util/same-bytes.ts'
 import { limits } from '../room/messages.ts'
 import { SignalError } from '../room/refusals.ts'
 import type { RoomOptions } from '../room/room-options.ts'
@@ -12,7 +13,6 @@ import {
   keysOf,
   lateError,
   nameOf,
-  sameBytes,
 } from '../store/check-arguments.ts'
 import { counterText, sumOf } from '../store/counter.ts'
 import { defaultTimeoutMs, type Store } from '../store/store.ts'

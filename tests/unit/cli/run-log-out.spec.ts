@@ -20,7 +20,7 @@ afterEach(() => rm(folder, { recursive: true }))
 const step = (step: number, rank = 0) =>
   ({ event: 'step', step, stateHash: `h${step - 1}`, rank }) as TabEvent
 
-/** The log of a run that these events are told of. */
+/** The log of a run with these events. */
 async function open(...events: readonly TabEvent[]): Promise<RunLogOut> {
   const out = await RunLogOut.open(path, { demo: 'digits', exact: true })
   for (const event of events) out.add(event)
