@@ -184,8 +184,8 @@ describe.each(['dev server', 'built server'])('on the %s', (server) => {
       const closedAtMs = Date.now()
       await pages[1].close()
       for (const rank of [0, 2]) {
-        const abort = await event<{ rank: number; text: string }>(pages[rank], 'abort')
-        expect(abort.value).toMatchObject({ rank: 1 })
+        const abort = await event<{ ranks: number[]; text: string }>(pages[rank], 'abort')
+        expect(abort.value).toMatchObject({ ranks: [1] })
         const times = [abort]
         // A port tells its worker nothing; a channel does.
         if (kind === 'webrtc') times.push(await event(pages[rank], 'worker', '"ended":1'))
