@@ -25,8 +25,8 @@ export interface MasterOptions {
   /** The last port that is tried, from `port` up. */
   lastPort: number
   keys: RunKeys
-  /** How often the run may start again: each start has a room of its own, and no other rooms are taken. */
-  maxRestarts: number
+  /** Each start of the run has its own room; the signaling server takes no other. */
+  mostRooms: number
   leader: Leader
   /** For the tabs of all machines. */
   ice: IceOptions | undefined
@@ -40,7 +40,7 @@ export interface MasterOptions {
  * errors: PortTaken; `config.invalid`; `file.unwritable` when there is no place for the certificate.
  */
 export async function openMaster(options: MasterOptions): Promise<Master> {
-  const { host, keys, maxRestarts, leader, ice, relay } = options
+  const { host, keys, mostRooms, leader, ice, relay } = options
   const certificate = await ownCertificate({ names: ownNames([host]) })
   const server = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
     response.writeHead(404, { 'Content-Type': 'text/plain; charset=utf-8' })
@@ -51,7 +51,7 @@ export async function openMaster(options: MasterOptions): Promise<Master> {
   const signaling = attachSignaling(server, {
     hosts: [host],
     relay,
-    mayCreate: keys.roomCheck(maxRestarts),
+    mayCreate: keys.roomCheck(mostRooms),
     ...(ice && { ice }),
   })
   const door = openDoor(server, { leader, keys, pin })

@@ -113,7 +113,7 @@ async function lead(all: MeetOptions): Promise<Crew> {
       port: masterPort,
       lastPort: isPortFixed ? masterPort : masterPort + portsTried,
       keys,
-      maxRestarts: options.maxRestarts + (isElastic ? mostComings : 0),
+      mostRooms: 1 + options.maxRestarts + (isElastic ? mostComings : 0),
       leader,
       ice: options.ice,
       relay: options.relay ?? false,

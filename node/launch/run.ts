@@ -104,7 +104,7 @@ export async function launch(
       checkpoints,
       ice,
       relay,
-      maxRestarts: options.maxRestarts + (options.elastic ? mostGroups : 0),
+      mostRooms: 1 + options.maxRestarts + (options.elastic ? mostGroups : 0),
     }
     const served = await servePages(plan, joined, pages)
     toClose.push(() => served.close())

@@ -15,8 +15,8 @@ export interface Pages {
   checkpoints: CheckpointFolder | null
   ice: IceOptions | undefined
   relay: boolean | undefined
-  /** Each start has a room of its own. */
-  maxRestarts: number
+  /** Each start of the run has its own room; the signaling server takes no other. */
+  mostRooms: number
 }
 
 /**
@@ -26,7 +26,7 @@ export interface Pages {
 export async function servePages(
   { masterPort, isPortFixed }: Pick<Plan, 'masterPort' | 'isPortFixed'>,
   { signaling, keys }: Pick<Crew, 'signaling' | 'keys'>,
-  { root, data, checkpoints, ice, relay = false, maxRestarts }: Pages,
+  { root, data, checkpoints, ice, relay = false, mostRooms }: Pages,
 ): Promise<Served> {
   const mounts = data === undefined ? undefined : { [dataMount]: data }
   const offer = { root, policy: null, mounts, writable: checkpoints?.writable }
@@ -37,7 +37,7 @@ export async function servePages(
       attach: (server) => attachSignalProxy(server, signaling),
     })
   }
-  const mayCreate = keys.roomCheck(maxRestarts)
+  const mayCreate = keys.roomCheck(mostRooms)
   const own = { relay, mayCreate, ...(ice && { ice }) }
   try {
     return await serve({ ...offer, port: masterPort, strictPort: true, signaling: own })

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { crash, endsOf, groupsOf, start, useElasticProgram } from '../support/elastic-program.ts'
+import { crash, start } from '../support/debugged-launcher.ts'
+import { endsOf, groupsOf, useElasticProgram } from '../support/elastic-program.ts'
 import { says } from '../support/launcher-process.ts'
 
 /** A user's own training under `tabring run --elastic`, whose tabs die while others train on. */

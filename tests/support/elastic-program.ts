@@ -1,11 +1,5 @@
-import type { ChildProcess } from 'node:child_process'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll } from 'vitest'
-import { debuggedBrowser, debugTab } from './debugged-browser.ts'
-import { freePort } from './free-port.ts'
-import { type Run, startLauncher } from './launcher-process.ts'
+import { linesOf, useDebuggedLauncher } from './debugged-launcher.ts'
+import type { Run } from './launcher-process.ts'
 
 /**
  * Trains 12 steps and commits every third. All ranks have the same samples, so that the bits are those of any number of ranks that is a power of
@@ -58,45 +52,9 @@ await runElastic(async ({ restore, commit }) => {
 })
 `
 
-let folder: string
-let port: number
-let browser: string
-const children: ChildProcess[] = []
-
 /** Gives a spec a folder with the program as train.ts. */
-export function useElasticProgram(): void {
-  beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'tabring-elastic-'))
-    await writeFile(join(folder, 'train.ts'), program)
-    port = await freePort()
-    browser = await debuggedBrowser(folder, port)
-  })
-  afterEach(() => {
-    for (const child of children.splice(0)) child.kill('SIGKILL')
-  })
-  afterAll(() => rm(folder, { recursive: true }))
-}
+export const useElasticProgram = (): void => useDebuggedLauncher({ 'train.ts': program })
 
-export const write = (name: string, text: string) => writeFile(join(folder, name), text)
-
-/** Starts `tabring run` with these flags and arguments. */
-export function start(...argv: readonly string[]): Run {
-  const run = startLauncher(folder, 'run', argv, { TABRING_BROWSER: browser })
-  children.push(run.child)
-  return run
-}
-
-/** Kills the renderer of the tab that has this title: `rank 1 of 2`. */
-export async function crash(title: string): Promise<void> {
-  const tab = await debugTab(port, title)
-  tab.crash()
-}
-
-/** The browser's flag by which a test finds its process. */
-export const browserFlag = (): string => `--remote-debugging-port=${port}`
-
-const linesOf = ({ told }: Run, form: RegExp) =>
-  [...told.stdout.matchAll(form)].map(([, rank, words]) => `${rank} ${words}`).sort()
 /** By rank, the hash of the parameters with which it ends. */
 export const endsOf = (run: Run) => linesOf(run, /^\[(\d)\]: ends with (.*)$/gm)
 /** By rank, the groups in which it trained, and the step from which. */

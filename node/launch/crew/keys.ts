@@ -67,10 +67,10 @@ export class RunKeys {
     return given.length === expected.length && timingSafeEqual(given, expected)
   }
 
-  /** Says of a room and its authKey whether they are those of one of the run's starts, of which there are at most `maxRestarts` + 1. */
-  roomCheck(maxRestarts: number): (room: string, authKey: string) => boolean {
+  /** Says of a room and its authKey whether they are one of the run's `mostRooms` rooms. */
+  roomCheck(mostRooms: number): (room: string, authKey: string) => boolean {
     const authKeys = new Map<string, string>()
-    for (let attempt = 0; attempt <= maxRestarts; attempt++) {
+    for (let attempt = 0; attempt < mostRooms; attempt++) {
       const { room, key } = this.room(attempt)
       // As RoomSecret derives it in the tabs.
       const secret = Buffer.from(key, 'base64url')

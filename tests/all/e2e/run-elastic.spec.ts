@@ -1,14 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { expect, test } from 'vitest'
-import {
-  browserFlag,
-  crash,
-  endsOf,
-  groupsOf,
-  start,
-  useElasticProgram,
-  write,
-} from '../../support/elastic-program.ts'
+import { browserFlag, crash, start, write } from '../../support/debugged-launcher.ts'
+import { endsOf, groupsOf, useElasticProgram } from '../../support/elastic-program.ts'
 import { family } from '../../support/launcher-folder.ts'
 import { says } from '../../support/launcher-process.ts'
 

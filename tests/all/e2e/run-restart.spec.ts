@@ -1,12 +1,16 @@
-import type { ChildProcess } from 'node:child_process'
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import type { CheckpointManifest } from '../../../src/data/checkpoint-folder.ts'
-import { debuggedBrowser, debugTab } from '../../support/debugged-browser.ts'
-import { freePort } from '../../support/free-port.ts'
-import { type Run, says, startLauncher } from '../../support/launcher-process.ts'
+import {
+  crash,
+  folder,
+  linesOf,
+  start,
+  tabOf,
+  useDebuggedLauncher,
+} from '../../support/debugged-launcher.ts'
+import { type Run, says } from '../../support/launcher-process.ts'
 
 /** A user's own training under `tabring run`, whose tabs die: what is told, and where the next start goes on. */
 
@@ -111,31 +115,11 @@ const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', await saveMode
 console.log('ends with ' + Array.from(hash, (byte) => byte.toString(16).padStart(2, '0')).join(''))
 `
 
-let folder: string
-let port: number
-let browser: string
-const children: ChildProcess[] = []
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'tabring-restart-'))
-  await writeFile(join(folder, 'train.ts'), program)
-  await writeFile(join(folder, 'pipeline.ts'), pipelineProgram)
-  port = await freePort()
-  browser = await debuggedBrowser(folder, port)
-})
-afterEach(() => {
-  for (const child of children.splice(0)) child.kill('SIGKILL')
-})
-afterAll(() => rm(folder, { recursive: true }))
+useDebuggedLauncher({ 'train.ts': program, 'pipeline.ts': pipelineProgram })
 
-function start(checkpoints: string, ...argv: readonly string[]): Run {
-  const flags = ['--nproc-per-node=3', '--checkpoint-dir', checkpoints]
-  const run = startLauncher(folder, 'run', [...flags, ...argv], { TABRING_BROWSER: browser })
-  children.push(run.child)
-  return run
-}
+const startIn = (checkpoints: string, ...argv: readonly string[]): Run =>
+  start('--nproc-per-node=3', '--checkpoint-dir', checkpoints, ...argv)
 
-const linesOf = ({ told }: Run, form: RegExp) =>
-  [...told.stdout.matchAll(form)].map(([, rank, words]) => `${rank} ${words}`).sort()
 const endsOf = (run: Run) => linesOf(run, /^\[(\d)\]: (ends with .*)$/gm)
 const beginsOf = (run: Run) => linesOf(run, /^\[(\d)\]: (from .*)$/gm)
 
@@ -143,21 +127,21 @@ const manifestOf = async (name: string): Promise<CheckpointManifest> =>
   JSON.parse(await readFile(join(folder, name, 'checkpoints.json'), 'utf8'))
 
 test('three ranks whose tabs are killed, rank 0 while it writes, end as a run without a break', async () => {
-  const whole = start('whole', 'train.ts')
+  const whole = startIn('whole', 'train.ts')
   expect(await whole.ended, whole.told.stderr).toBe(0)
   const wanted = endsOf(whole)
   expect(wanted).toHaveLength(3)
   expect(new Set(wanted.map((line) => line.slice(2))).size).toBe(1)
 
-  const run = start('kept', '--max-restarts=2', 'train.ts', '0/1/7', '1/0/12x')
+  const run = startIn('kept', '--max-restarts=2', 'train.ts', '0/1/7', '1/0/12x')
   await says(run, '[1]: waits at 7')
-  ;(await debugTab(port, 'rank 1')).crash()
+  await crash('rank 1')
 
   await says(run, '[0]: saves 12')
   const kept = join(folder, 'kept')
   const before = await manifestOf('kept')
   expect(before.files.at(-1)?.label).toBe('step-9')
-  const tab = await debugTab(port, 'rank 0')
+  const tab = await tabOf('rank 0')
   await tab.send('Network.enable')
   // Slow enough to be met in the middle of the file, which has some 400 KB.
   const network = { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: 20_000 }
@@ -191,14 +175,14 @@ test('three ranks whose tabs are killed, rank 0 while it writes, end as a run wi
 })
 
 test('a pipeline whose middle stage is killed restarts to the bits of a run without a break', async () => {
-  const whole = start('whole-pipeline', 'pipeline.ts')
+  const whole = startIn('whole-pipeline', 'pipeline.ts')
   expect(await whole.ended, whole.told.stderr).toBe(0)
   const wanted = endsOf(whole)
   expect(new Set(wanted.map((line) => line.slice(2))).size).toBe(1)
 
-  const run = start('kept-pipeline', '--max-restarts=1', 'pipeline.ts', '0/1/3')
+  const run = startIn('kept-pipeline', '--max-restarts=1', 'pipeline.ts', '0/1/3')
   await says(run, '[1]: waits at 3')
-  ;(await debugTab(port, 'rank 1')).crash()
+  await crash('rank 1')
   expect(await run.ended, run.told.stderr).toBe(0)
   expect(run.told.stderr).toMatch(/rank 1 failed first: its tab crashed/)
   expect(beginsOf(run)).toEqual([0, 1, 2].flatMap((rank) => [`${rank} from 0`, `${rank} from 3`]))
@@ -206,9 +190,9 @@ test('a pipeline whose middle stage is killed restarts to the bits of a run with
 })
 
 test('without --max-restarts a killed tab ends the run, which names its rank', async () => {
-  const run = start('ended', 'train.ts', '0/2/4')
+  const run = startIn('ended', 'train.ts', '0/2/4')
   await says(run, '[2]: waits at 4')
-  ;(await debugTab(port, 'rank 2')).crash()
+  await crash('rank 2')
   expect(await run.ended).toBe(1)
   expect(run.told.stderr).toMatch(/^tabring: rank 2 failed first:\nits tab crashed\./m)
   expect(endsOf(run)).toEqual([])

@@ -225,12 +225,9 @@ test.each([
   ['--resume latest', '--resume: needs --checkpoint-dir.'],
   ['--resume=', '--resume: expected latest, best or a file, got ""'],
   ['--device gpu', '--device: expected cpu or webgpu, got "gpu".'],
-  ['--model transformer', 'model: expected mlp or cnn or cnn-bn, got transformer.'],
+  ['--model transformer', 'model: expected mlp, cnn, or cnn-bn, got transformer.'],
   ['--demo chess', '--demo: expected digits, playground'],
-  [
-    '--demo playground --data some/dir',
-    'data: expected spiral or circles or xor or moons or given',
-  ],
+  ['--demo playground --data some/dir', 'data: expected spiral, circles, xor, moons, or given'],
   ['--demo playground --data-file a --data spiral', '--data-file: cannot be combined with --data.'],
   [
     '--strategy alone --checkpoint-dir a',

@@ -26,14 +26,14 @@ beforeAll(async () => {
     port: 0,
     lastPort: 0,
     keys,
-    maxRestarts: 1,
+    mostRooms: 2,
     // No launcher comes here.
     leader: {} as Leader,
     relay: true,
     ice,
   })
   const plan = { masterPort: 0, isPortFixed: true }
-  const pages = { root: home, data: undefined, checkpoints: null, ice, relay: true, maxRestarts: 1 }
+  const pages = { root: home, data: undefined, checkpoints: null, ice, relay: true, mostRooms: 2 }
   alone = await servePages(plan, { signaling: null, keys }, pages)
 })
 afterAll(async () => {

@@ -202,11 +202,11 @@ test('held-out samples are looked at as often as asked, and told by the name of 
 })
 
 test.each<[string, object]>([
-  ['settings: demo: expected digits or playground or picture or text', { demo: 'chess' }],
-  ['picture or text, got an object with toString. Correct', { demo: { toString: 1 } }],
-  [`picture or text, got ${'x'.repeat(79)}…. Correct`, { demo: 'x'.repeat(5000) }],
-  ['settings: model: expected mlp or cnn or cnn-bn, got tanh', { model: 'tanh' }],
-  ['settings: data: expected spiral or circles', { demo: 'playground', data: '/data/' }],
+  ['settings: demo: expected digits, playground, picture, or text', { demo: 'chess' }],
+  ['picture, or text, got an object with toString. Correct', { demo: { toString: 1 } }],
+  [`picture, or text, got ${'x'.repeat(79)}…. Correct`, { demo: 'x'.repeat(5000) }],
+  ['settings: model: expected mlp, cnn, or cnn-bn, got tanh', { model: 'tanh' }],
+  ['settings: data: expected spiral, circles', { demo: 'playground', data: '/data/' }],
   [
     "settings: resume: not available with the strategy 'alone'",
     { strategy: 'alone', resume: 'latest' },

@@ -184,7 +184,7 @@ describe('checking', () => {
     ['lr', '-1', 'Enter 0 or more, not -1'],
     ['lr', 'fast', 'Enter a number, not "fast"'],
     ['bucketCapMb', '0', 'Enter more than 0, not 0'],
-    ['model', 'gpt', 'Choose mlp or cnn or cnn-bn, not "gpt"'],
+    ['model', 'gpt', 'Choose mlp, cnn, or cnn-bn, not "gpt"'],
     ['data', '', 'Enter an address'],
     ['tune', 'maybe', 'Choose true or false, not "maybe"'],
     ['parallel', 'tp=2', 'Choose dp, fsdp, pp=N or pp=N,dp=M, not "tp=2"'],
@@ -200,9 +200,9 @@ describe('checking', () => {
     expect(queryOf(draft)).toBe('?demo=playground&seed=7')
     expect(draftFromQuery(queryOf(draft))).toEqual(draft)
     expect(checkDraft({ ...draft, data: 'given' }).errors).toEqual({})
-    expect(checkDraft({ ...draft, data: '/data/' }).errors.data).toContain('Choose spiral or')
+    expect(checkDraft({ ...draft, data: '/data/' }).errors.data).toContain('Choose spiral, circles')
     expect(checkDraft({ ...draft, model: 'cnn' }).errors.model).toMatch(
-      /^Choose tanh or .+, not "cnn"$/,
+      /^Choose tanh, .+, not "cnn"$/,
     )
     expect(checkDraft({ ...draft, demo: 'chess' }).errors.demo).toContain('not "chess"')
     expect(parseTrainConfig(checkDraft(draft).config)).toMatchObject({
