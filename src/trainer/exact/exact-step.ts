@@ -36,8 +36,7 @@ import { stepLabel } from './step-label.ts'
 import { Tail } from './tail.ts'
 import type { VirtualWorkers } from './virtual-workers.ts'
 
-/** Elements that travel in one collective. */
-const pieceElements = 2 ** 18
+const usualBucketElements = 2 ** 18
 /** A step whose gradients do not fit after this many attempts has some that are not finite, or too large. */
 const mostAttempts = 4
 
@@ -56,6 +55,8 @@ export interface ExactStepOptions extends ExactRanks {
   readonly optimizer: ExactOptimizer
   /** Of all ranks. */
   readonly virtualWorkers: number
+  /** Sums that travel in one collective. Default 2^18. */
+  readonly bucketElements?: number
   /** The most that the norm of all gradients may be; undefined: anything. */
   readonly clipNorm?: number
   /** In float16. */
@@ -481,10 +482,11 @@ export class ExactStep implements StepProgram {
 
   async #sum(words: Int32Array<ArrayBuffer>, group: CollectiveGroup, label: string): Promise<void> {
     if (group.size === 1) return
-    const pieces: Promise<void>[] = []
-    for (let begin = 0; begin < words.length; begin += pieceElements)
-      pieces.push(group.allReduce(words.subarray(begin, begin + pieceElements), { label }))
-    await Promise.all(pieces)
+    const { bucketElements = usualBucketElements } = this.#options
+    const buckets: Promise<void>[] = []
+    for (let begin = 0; begin < words.length; begin += bucketElements)
+      buckets.push(group.allReduce(words.subarray(begin, begin + bucketElements), { label }))
+    await Promise.all(buckets)
   }
 }
 

@@ -47,7 +47,11 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
   const free = () => {
     for (const { home } of [...model.parameters(), ...model.buffers()]) home?.pool.destroy()
   }
-  const own = { runtime, optimizer, virtualWorkers, clipNorm, lossScale, forward, types }
+  const { bucketCapMb } = config
+  const own = {
+    ...{ runtime, optimizer, virtualWorkers, clipNorm, lossScale, forward, types },
+    bucketElements: bucketCapMb && Math.max(1, Math.floor(bucketCapMb * 2 ** 18)),
+  }
   const step = await ExactStep.create({ ...own, ...first }).catch((error) => {
     free()
     throw error

@@ -5,6 +5,7 @@ import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
 import { Flatten, Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Sequential, type StateDict } from '../../../src/nn/module.ts'
+import { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
 import type { LinkMeasurement } from '../../../src/peer/group/measure-links.ts'
 import { ExactStep } from '../../../src/trainer/exact/exact-step.ts'
 import { differencesOf } from '../../../src/trainer/saves/run-checkpoint.ts'
@@ -127,6 +128,26 @@ describe('a run with exact', () => {
     const resumed = await playground(1, { ...half, resume: 'latest' }, folder)
     expect(resumed).toEqual({ ...one, losses: one.losses.slice(5) })
   })
+
+  test('ends with the same bits with buckets of any size', async () => {
+    const sums = vi.spyOn(CollectiveGroup.prototype, 'allReduce')
+    const endOf = async (bucketCapMb?: number) => {
+      sums.mockClear()
+      const settings = { demo: 'playground', steps: 6, seed: 4, exact: true, bucketCapMb } as const
+      const { ranks, close } = await startTask(3, settings, () => new CpuRuntime())
+      const results = await Promise.all(ranks.map(({ end }) => end))
+      close()
+      const hashes = new Set(results.map(({ paramHash }) => paramHash))
+      return { hashes, calls: sums.mock.calls.length }
+    }
+    const whole = await endOf()
+    expect(whole.hashes.size).toBe(1)
+    for (const elements of [1000, 37]) {
+      const { hashes, calls } = await endOf(elements / 2 ** 18)
+      expect(hashes).toEqual(whole.hashes)
+      expect(calls).toBeGreaterThan(whole.calls)
+    }
+  }, 60_000)
 
   test('ends with the same bits by one-shot, direct, ring and machines-first sums', async () => {
     const hashOf = async (choice: LinkMeasurement['choice']) => {
