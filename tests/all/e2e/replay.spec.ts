@@ -43,7 +43,7 @@ test('replay computes the same hashes in one tab, and names the first step that 
   const hash = expect.stringMatching(/^\w{16}$/)
   expect(proof).toEqual({ samples: hash, parameters: hash, results: hash })
   expect(await replay(path)).toEqual({
-    text: `replay: the same hashes before 12 steps, and the end: ${end.paramHash}\n`,
+    text: `replay: the same hash before each of 12 steps, and the end: ${end.paramHash}\n`,
     code: 0,
   })
   const damaged = join(folder.path, 'damaged.json')
@@ -70,7 +70,7 @@ test('a run that Ctrl-C stopped has left its log, and replay computes it as far 
   expect(told.stderr).toContain(`train: the log of the run up to step ${steps} is in ${path}\n`)
   expect(await readdir(folder.path)).toEqual(['run.json'])
   expect(await replay(path)).toEqual({
-    text: `replay: the same hashes before ${steps} steps\nreplay: the log is of a run that did not reach its end: it stopped after step ${steps}\n`,
+    text: `replay: the same hash before each of ${steps} steps\nreplay: the log is of a run that did not reach its end: it stopped after step ${steps}\n`,
     code: 0,
   })
 }, 180_000)
@@ -101,7 +101,7 @@ test('replay computes the log in a checkpoint up to its step, and compares its w
   expect(code, told.stderr).toBe(0)
   const path = join(runs, 'step-5.safetensors')
   expect(await replay(path)).toEqual({
-    text: expect.stringMatching(/^replay: the same hashes before 5 steps, and the end: \w{16}\n$/),
+    text: expect.stringMatching(/^replay: the same hash before each of 5 steps, and the end: \w{16}\n$/),
     code: 0,
   })
   const file = await readFile(path)
