@@ -103,6 +103,25 @@ export function drivePages({
 
 // --- what people see on a page, and press ---
 
+/** From now on notes each step before which the page shows a state hash. Returns what gives them: hashes by step. */
+export async function watchStates(page: Page): Promise<() => Promise<Record<string, string>>> {
+  await page.evaluate(() => {
+    const states: Record<string, string> = {}
+    Object.assign(globalThis, { states })
+    new MutationObserver(() => {
+      for (const readout of document.querySelectorAll('.readout')) {
+        const [label, value, note] = ['dt', '.value', '.note'].map(
+          (part) => readout.querySelector(part)?.textContent ?? '',
+        )
+        const step = /^before step ([\d,]+)/.exec(note)?.[1]
+        if (label === 'State hash' && step) states[step] = value
+      }
+    }).observe(document.body, { childList: true, characterData: true, subtree: true })
+  })
+  return () =>
+    page.evaluate(() => (globalThis as unknown as { states: Record<string, string> }).states)
+}
+
 export const status = (page: Page) => page.locator('.status h2 [role=status]')
 export const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
 export const members = (page: Page) =>

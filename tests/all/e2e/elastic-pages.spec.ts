@@ -12,7 +12,7 @@ import {
   timeOfLoss,
   words,
 } from '../../support/elastic-tabs.ts'
-import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
+import { button, hashOf, invite, see, seeMembers, watchStates } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 
 // A room trains on, without a click, when tabs close, crash and come.
@@ -105,6 +105,7 @@ test('tabs close, crash, stop answering and come at random steps: the rest reach
   const settings = '?demo=digits&steps=260&exact=true'
   const pages = await openRoom(3, `${settings}&maxStepsPerSec=20`)
   const [maker, second] = pages
+  const statesOf = await watchStates(maker)
   const link = await invite(maker)
   const stopped = await openInOwnProcess(browser(), async () => openTab(await openContext(), link))
   await seeMembers(maker, 4)
@@ -138,10 +139,17 @@ test('tabs close, crash, stop answering and come at random steps: the rest reach
     await Promise.all([maker, late].map((page) => see(page, 'Finished', 120_000)))
     const hash = await hashOf(maker)
     expect(await hashOf(late)).toBe(hash)
-    const [alone] = await openRoom(1, settings)
+    const [alone] = await openRoom(1, `${settings}&maxStepsPerSec=20`)
+    const statesAlone = await watchStates(alone)
     await button(alone, 'Start').click()
     await see(alone, 'Finished', 120_000)
     expect(await hashOf(alone)).toBe(hash)
+    const [seen, seenAlone] = [await statesOf(), await statesAlone()]
+    const both = Object.keys(seen).filter((step) => step in seenAlone)
+    const afterLoss = both.filter((step) => Number(step) > steps[1])
+    console.log(`the page showed the state hash of ${both.length} steps in both runs`)
+    expect(afterLoss.length).toBeGreaterThan(5)
+    expect(both.map((step) => seen[step])).toEqual(both.map((step) => seenAlone[step]))
     expect(await words(maker)).toMatch(/^9\d\.\d+ % of the test samples are right/)
   } finally {
     stopped.signal('SIGKILL')
