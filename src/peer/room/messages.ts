@@ -52,10 +52,10 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  * tells a token to nobody.
  *
  * A member whose connection ended comes back with its id (`again`), the newest epoch it knows, and the elastic run that it is in. A server that
- * does not know the run, because it is another process, takes it over: settings and ranks. Else the member has its rank again where it is still
- * among the ranks; in a run that is not elastic, where its rank is detached. Runs of two servers may have the same number, so each elastic run
- * has a random key too. A member that is in another run takes part in the room's only once that has ended on it: it says `done`, `abort` or
- * `out`.
+ * does not know the run, because it is another process, takes it over from the room's maker, and in its first seconds from anyone: settings and
+ * ranks. Else the member has its rank again where it is still among the ranks; in a run that is not elastic, where its rank is detached. Runs of
+ * two servers may have the same number, so each elastic run has a random key too. A member that is in another run takes part in the room's only
+ * once that has ended on it: it says `done`, `abort` or `out`.
  *
  * Who enters without `info` is a guest: inside for the store and ICE servers alone, in no lobby and no epoch.
  *
@@ -117,7 +117,11 @@ export const limits = {
   joinMs: 1_000,
   /** From `assign` until newcomers to an elastic run are ready: the others train meanwhile. */
   prepareMs: 120_000,
-  /** From the first member that brings an elastic run to a server that does not know it, until the server waits for the other ranks no more. */
+  /**
+   * From the first member that brings an elastic run to a server that does not know it, until the server waits for the other ranks no more; and
+   * from the server's beginning until it takes no run any more that the room's maker has not brought. Longer than any wait between two tries to
+   * come back (room-connection.ts).
+   */
   backMs: 10_000,
   /** The server pings this often and drops a connection that it has not heard from for `goneMs`. */
   pingMs: 5_000,
@@ -227,7 +231,10 @@ export const roomIdSchema = hex(16)
 const memberIdSchema = hex(8)
 /** Of one elastic run alone: its server drew it when the run was started. */
 const runKeySchema = hex(8)
-const epochSchema = whole(1, 2 ** 31)
+const mostEpoch = 2 ** 31
+const epochSchema = whole(1, mostEpoch)
+/** 0 before the first. */
+const newestEpochSchema = whole(0, mostEpoch)
 const rankSchema = whole(0, limits.membersPerRoom - 1)
 const tokenSchema = v.optional(hex(16))
 /** Of a rank of a tab that another rank with its token speaks for. */
@@ -277,8 +284,6 @@ export type MemberInfo = v.InferOutput<typeof infoSchema>
 /** Null for a guest. */
 const entrySchema = v.nullable(infoSchema)
 
-/** As a member tells it: half of all numbers are left for what comes. */
-const knownEpoch = (least: number) => whole(least, 2 ** 30)
 const ballotSchema = whole(0, Number.MAX_SAFE_INTEGER)
 /** Members in the order of their ranks. */
 const ranksSchema = v.pipe(
@@ -299,7 +304,7 @@ const livesSchema = v.pipe(
 const runNowSchema = v.strictObject({
   key: runKeySchema,
   /** The epoch with which it began. */
-  run: knownEpoch(1),
+  run: epochSchema,
   /** As in the newest message `ranks`. */
   ballot: ballotSchema,
   ids: ranksSchema,
@@ -314,8 +319,8 @@ const againSchema = v.optional(
   v.strictObject({
     /** What the server called it; it does so again where no member in the room has that id. */
     id: memberIdSchema,
-    /** The newest that it knows: later ones have other numbers, on a new server too. */
-    epoch: knownEpoch(0),
+    /** The newest that it knows, up to the last that a server can have told it: later ones have other numbers, on a new server too. */
+    epoch: newestEpochSchema,
     run: v.optional(runNowSchema),
   }),
 )
@@ -481,7 +486,7 @@ export const serverMessageSchema = v.variant('type', [
     type: v.literal('lobby'),
     state: v.picklist(roomStates),
     /** Of the current or last run; 0 before the first. */
-    epoch: whole(0, 2 ** 31),
+    epoch: newestEpochSchema,
     /** Of the newest roster of an elastic run that the server knows of. */
     ballot: v.optional(v.number()),
     /** The member that may start: the first one. */

@@ -52,6 +52,8 @@ export interface RunRoom {
     isFatal?: boolean,
   ): void
   iceServers(connectionId: string): IceServer[]
+  /** The server has just begun: members of runs that it does not know come back, in any order. */
+  isServerNew(): boolean
   /** The state, the epoch or the ranks are others. */
   changed(): void
   /** A member has brought a run with these settings, which the room did not know. */

@@ -93,6 +93,7 @@ export class Rendezvous {
   /** What the stores of all rooms hold together. */
   private readonly held = { sizeBytes: 0 }
   private readonly wrongKeys: AddressBuckets
+  private readonly beganMs: number
   /** Since the server began. */
   private relayedBytes = 0
   /** Null: what an address sends through relays has no limit. */
@@ -104,6 +105,7 @@ export class Rendezvous {
     limits: Partial<Limits> = {},
   ) {
     this.limits = { ...defaultLimits, ...limits }
+    this.beganMs = env.now()
     const { wrongKeysPerSec, wrongKeyBurst, relayBytesPerSec, relayBurstSec } = this.limits
     this.wrongKeys = new AddressBuckets(env, wrongKeysPerSec, wrongKeyBurst)
     this.relayRates = Number.isFinite(relayBytesPerSec)
@@ -342,6 +344,7 @@ export class Rendezvous {
       },
       held: this.held,
       iceServers: (id) => this.iceServers(id),
+      isServerNew: () => this.env.now() - this.beganMs < this.limits.backMs,
       relay: this.host.relay ?? null,
     })
     this.rooms.set(room.id, room)

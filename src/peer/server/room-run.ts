@@ -20,6 +20,14 @@ export type RunMessage = EpochMessage | MessageOf<'ranks' | 'half' | 'out'>
 /** Elastic runs that have ended of which a member may still hear. */
 const mostPast = 16
 
+/**
+ * The highest epochs that count where members claim them; a server counts on from there. So no claim uses all numbers up, and what is claimed of
+ * a run counts also where a claim of someone outside has moved its epochs.
+ */
+const mostClaimed = { inRun: 2 ** 30, outside: 2 ** 29 }
+
+const counted = (epoch: number, most: number) => (epoch <= most ? epoch : 0)
+
 /** What an elastic run knows of its ranks once it has begun. */
 interface Elastic {
   readonly newcomers: Newcomers
@@ -54,7 +62,8 @@ interface Elastic {
  * - Of two halves of the ranks it says which may continue (halves.ts).
  * - An end of a link between two ranks is no news to it. An abort of a rank ends the run for all.
  * - A rank whose socket ended has its rank again when it comes back, unless the members say otherwise. One that brings a run that the room does
- *   not know, because its server is new or all ranks were away, makes it know it. Newcomers and the run's end then wait a while for the others.
+ *   not know, because its server is new or all ranks were away, makes it know it (`mayTakeOver`). Newcomers and the run's end then wait a while for
+ *   the others.
  * - A member that comes in another run than the room's, by its key, has no rank and gets no links until that run has ended on it.
  */
 export class RoomRun {
@@ -76,6 +85,8 @@ export class RoomRun {
   /** Null before the run has begun, and where it is not elastic. */
   private elastic: Elastic | null = null
   private cancelTimer: () => void = () => undefined
+  /** The elastic run that ended here because its last rank was away, until another starts. */
+  private away: { key: string; first: number; settings: JsonValue } | null = null
   /** The last elastic runs that ended here: what the ranks were told. */
   private readonly past: { key: string; words: ServerMessage }[] = []
 
@@ -121,6 +132,7 @@ export class RoomRun {
     const { room } = this
     this.first = this.nextEpoch()
     this.state = 'assigned'
+    this.away = null
     this.settings = settings
     const key = isElastic ? toHex(room.env.random(8)) : null
     this.key = key
@@ -153,10 +165,10 @@ export class RoomRun {
   /** A member has come back, with what it knows. */
   memberBack(member: Member, { epoch, run: now }: Again): void {
     const { elastic } = this
-    this.epochElsewhere = Math.max(this.epochElsewhere, epoch)
+    this.epochElsewhere = Math.max(this.epochElsewhere, counted(epoch, mostClaimed.outside))
     if (!now) return
     if (elastic && now.key === this.key) {
-      this.epoch = Math.max(this.epoch, epoch)
+      this.epoch = Math.max(this.epoch, counted(epoch, mostClaimed.inRun))
       if (!elastic.order.includes(member.id)) elastic.outside.add(member.id)
       if (!now.mayBeAhead) elastic.halves.heard(member.id)
       this.reorder(now)
@@ -166,8 +178,8 @@ export class RoomRun {
     if (elastic) this.withoutRank(member)
     const past = this.past.find(({ key }) => key === now.key)
     if (past) this.room.send(member, past.words)
-    else if (!this.isOn && now.ids.includes(member.id)) {
-      this.takeOver(now)
+    else if (now.ids.includes(member.id) && this.mayTakeOver(now)) {
+      this.takeOver(now, epoch)
       if (!now.mayBeAhead) this.elastic?.halves.heard(member.id)
     }
   }
@@ -182,6 +194,8 @@ export class RoomRun {
     if (this.elastic) {
       if (how === 'left' || how === 'removed') this.withoutRank(member)
       this.setRanks()
+      // The maker has ended the run so: the removed one does not bring it back.
+      if (how === 'removed' && !this.isOn) this.away = null
       return
     }
     const rank = this.rankOf(member)
@@ -319,13 +333,30 @@ export class RoomRun {
     this.setRanks()
   }
 
-  private takeOver({ key, run, ballot, ids, settings }: RunNow): void {
+  /**
+   * Who has the room's link may bring any run: only the maker's counts, as it may start one, and the one that ended here because its ranks were
+   * away. A server that has just begun knows no maker of before, and its rooms are anyone's who comes first: for a while it takes what it gets.
+   */
+  private mayTakeOver({ key, run }: RunNow): boolean {
+    const { room, away, state, isOn } = this
+    if (isOn || run > mostClaimed.inRun) return false
+    const isMakers = room.members()[0].cameInRun === key
+    return isMakers || away?.key === key || (state === 'lobby' && room.isServerNew())
+  }
+
+  /** `epoch`: the newest that the member knows. */
+  private takeOver({ key, ballot, ids, ...told }: RunNow, epoch: number): void {
     const { env, limits } = this.room
+    // What this server knows itself, nobody changes by bringing it.
+    const { first, settings } =
+      this.away?.key === key ? this.away : { first: told.run, settings: told.settings }
     this.state = 'running'
+    this.away = null
     this.key = key
-    this.first = run
+    this.first = first
+    const newest = counted(epoch, mostClaimed.inRun)
     // Who is in a run knows its epoch; a member that says otherwise could begin one that nobody can end.
-    this.epoch = Math.max(this.epoch, this.epochElsewhere, run)
+    this.epoch = Math.max(this.epoch, this.epochElsewhere, newest, first)
     this.settings = settings
     this.room.takenOver(settings)
     this.cancelTimer = env.after(limits.backMs, () => this.setRanks())
@@ -433,7 +464,8 @@ export class RoomRun {
   }
 
   private end(state: 'finished' | 'failed', words: ServerMessage | null): void {
-    const { elastic, first: epoch, key, room } = this
+    const { elastic, first: epoch, key, room, settings } = this
+    this.away = elastic && key !== null && !words ? { key, first: epoch, settings } : null
     if (words && elastic && key !== null) {
       this.past.push({ key, words })
       if (this.past.length > mostPast) this.past.shift()
@@ -453,6 +485,7 @@ export class RoomRun {
   /** Nobody is in the room. */
   reset(): void {
     if (this.isOn) this.state = 'failed'
+    this.away = null
     this.clear()
   }
 

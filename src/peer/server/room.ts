@@ -38,6 +38,8 @@ export interface RoomHost {
   readonly held: { sizeBytes: number }
   /** For the links of one connection, with credentials that are fresh. */
   iceServers(connectionId: string): IceServer[]
+  /** As in `RunRoom`. */
+  isServerNew(): boolean
   /** Null: this server relays no links. */
   readonly relay: RelaySockets | null
 }
@@ -104,6 +106,7 @@ export class Room {
       refuse: (member, code, text, about, isFatal) =>
         this.refuse(member, code, text, about, isFatal),
       iceServers: (connectionId) => host.iceServers(connectionId),
+      isServerNew: () => host.isServerNew(),
       changed: () => this.lobbyChanged(),
       takenOver: (settings) => {
         this.proposed = settings

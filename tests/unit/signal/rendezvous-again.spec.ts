@@ -373,10 +373,12 @@ describe('the server that a member had', () => {
   })
 
   it('takes over a run of others that had the number of one which ended here', async () => {
-    await world.fill(2)
+    const names = await world.fill(2)
+    world.join('guest', roomA, null)
     world.say('t0', { type: 'start', settings, isElastic: true })
-    for (const name of ['t0', 't1']) world.say(name, { type: 'ready', epoch: 1 })
-    for (const name of ['t0', 't1']) world.say(name, { type: 'done', epoch: 1 })
+    for (const name of names) world.say(name, { type: 'ready', epoch: 1 })
+    for (const name of names) world.say(name, { type: 'done', epoch: 1 })
+    for (const name of names) world.say(name, { type: 'bye' })
     back('A', { id: a, run: now({ run: 1, ids: [a, b] }) })
     expect(await told('A')).toEqual(['running', 1, 'A'])
   })
@@ -460,5 +462,164 @@ describe('the server that a member had', () => {
     back('later', { id })
     expect(idOf('later')).toBe(id)
     expect(await told('t0')).toEqual(['finished', 1])
+  })
+})
+
+describe('only the host starts a run:', () => {
+  const theirs = { steps: 666, trust: 'members' }
+  /** The room waits, as the host sees it, and the host can start. */
+  async function waits(host = 't0'): Promise<void> {
+    const before = world.all(host, 'assign').length
+    await world.env.advance(3 * limits.backMs)
+    const [state, , ...ranks] = await told(host)
+    expect(['lobby', 'finished', 'failed']).toContain(state)
+    expect(ranks).toEqual([])
+    expect(world.all(host, 'assign')).toHaveLength(before)
+    world.say(host, { type: 'start', settings, isElastic: true })
+    expect(world.all(host, 'error')).toEqual([])
+    expect(world.all(host, 'assign')).toHaveLength(before + 1)
+  }
+
+  it('a run that another member brings changes nothing, once the server is no more new', async () => {
+    await world.fill(2)
+    world.say('t0', { type: 'propose', settings })
+    await world.env.advance(limits.backMs)
+    back('attacker', { id: a, run: now({ ids: [a], settings: theirs }) })
+    expect(await told('t0')).toEqual(['lobby', 0])
+    expect(world.last('t1', 'proposed').settings).toEqual(settings)
+    await waits()
+  })
+
+  it.each([
+    [limits.backMs - 1, 'running'],
+    [limits.backMs, 'lobby'],
+  ])(
+    'a new server takes a run from any member for so long: after %i ms it is %s',
+    async (ms, state) => {
+      world.create('t0')
+      await world.env.advance(ms)
+      back('A', { id: a, run: now({ ids: [a] }) })
+      expect((await told('t0'))[0]).toBe(state)
+    },
+  )
+
+  it('a new server takes none once the host has started one', async () => {
+    const names = await world.fill(1)
+    await world.run(names)
+    world.say('t0', { type: 'done', epoch: 1 })
+    back('attacker', { id: a, run: now({ ids: [a], settings: theirs }) })
+    await waits()
+  })
+
+  it('the host itself brings one at any time, and others of that run with it', async () => {
+    await world.env.advance(10 * limits.backMs)
+    back('A', { id: a, run: now({ ids: [b, c] }) }, undefined, 'create')
+    world.join('other')
+    back('B', { id: b, run: now({ ids: [b, c] }) })
+    expect(await told('A')).toEqual(['running', 4, 'B'])
+    world.say('A', { type: 'bye' })
+    world.say('other', { type: 'bye' })
+    world.say('B', { type: 'bye' })
+    back('C', { id: c, run: now({ ids: [b, c] }) }, undefined, 'create')
+    expect(await told('C')).toEqual(['running', 4, 'C'])
+  })
+
+  /** An elastic run of t0 and t1, which t0 leaves; it is the host that waits then, with t2. */
+  async function leftToOne(): Promise<RunNow> {
+    const token = '5'.repeat(32)
+    world.create('t0', roomA, infoOf('t0'), token)
+    world.join('t1')
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    for (const name of ['t0', 't1']) world.say(name, { type: 'ready', epoch: 1 })
+    world.say('t0', { type: 'bye' })
+    world.join('host', roomA, infoOf('host'), authKey, token)
+    await world.env.advance(limits.backMs)
+    return now({ key: keyOf('t1'), run: 77, ids: [idOf('t1')], settings: theirs })
+  }
+
+  it('a run whose ranks were all away comes back as the host has started it', async () => {
+    const run = await leftToOne()
+    world.server.lost('t1', 'closed')
+    expect((await told('host'))[0]).toBe('failed')
+    back('again', { id: run.ids[0], epoch: 2, run })
+    expect(await told('host')).toEqual(['running', 2, 'again'])
+    expect(world.last('again', 'proposed').settings).toEqual(settings)
+    await world.env.advance(limits.backMs)
+    for (const name of ['again', 'host']) world.say(name, { type: 'ready', epoch: 3 })
+    expect(world.last('host', 'assign')).toMatchObject({ epoch: 3, run: 1 })
+    expect(world.last('host', 'start').settings).toEqual(settings)
+  })
+
+  it('it does not come back by the rank that the host has removed', async () => {
+    const run = await leftToOne()
+    world.server.lost('t1', 'closed')
+    back('again', { id: run.ids[0], epoch: 2, run })
+    world.say('host', { type: 'remove', id: run.ids[0] })
+    expect(world.refusal('again')).toBe('removed')
+    back('once more', { id: run.ids[0], epoch: 2, run })
+    await waits('host')
+  })
+
+  it.each(['abort', 'late'])('a start that has failed does not come back: %s', async (how) => {
+    await world.fill(2)
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    if (how === 'abort') world.say('t1', { type: 'abort', epoch: 1, text: 'no' })
+    await world.env.advance(limits.readyMs)
+    const key = keyOf('t1')
+    back('attacker', { id: a, epoch: 1, run: now({ key, run: 1, ids: [a], settings: theirs }) })
+    await waits()
+  })
+})
+
+describe('no claim uses the epochs up:', () => {
+  /** A run of t0 in a room where somebody has claimed to know `epoch`; returns the run. */
+  function runAfter(epoch: number): RunNow {
+    world.create('t0')
+    back('attacker', { id: a, epoch })
+    world.say('attacker', { type: 'bye' })
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    const { run, key } = world.last('t0', 'assign')
+    world.say('t0', { type: 'ready', epoch: run! })
+    return now({ key, run, ids: [idOf('t0')] })
+  }
+
+  it.each([2 ** 29, 2 ** 29 + 1, 2 ** 30, 2 ** 31])(
+    'after one of %i a member comes back, to that server and to a new one, and the epochs of its run grow',
+    async (claimed) => {
+      const run = runAfter(claimed)
+      const [id] = run.ids
+      world.server.lost('t0', 'closed')
+      back('again', { id, epoch: run.run, run }, undefined, 'create')
+      expect(await told('again')).toEqual(['running', run.run, 'again'])
+      world = new RendezvousWorld()
+      back('attacker', { id: a, epoch: claimed }, undefined, 'create')
+      back('t0', { id, epoch: run.run, run })
+      await world.env.advance(limits.joinMs)
+      expect(world.last('attacker', 'assign').epoch).toBeGreaterThan(run.run)
+      expect(world.all('t0', 'error')).toEqual([])
+    },
+  )
+
+  it('one of a member of the run leaves numbers for newcomers and the next run', async () => {
+    const run = runAfter(0)
+    for (const [name, epoch] of [
+      ['A', 2 ** 30],
+      ['B', 2 ** 31],
+    ] as const) {
+      back(name, { id: name === 'A' ? a : b, epoch, run })
+      expect(await told('t0')).toEqual(['running', 2 ** 30, 't0'])
+    }
+    world.join('late')
+    await world.env.advance(limits.joinMs)
+    expect(world.last('late', 'assign').epoch).toBe(2 ** 30 + 1)
+    back('late again', { id: c, epoch: 2 ** 30 + 1 })
+    expect(world.all('late again', 'error')).toEqual([])
+  })
+
+  it('a new server takes over no run that began with one of the last numbers', async () => {
+    back('A', { id: a, run: now({ run: 2 ** 31 }) }, undefined, 'create')
+    expect(await told('A')).toEqual(['lobby', 0])
+    world.say('A', { type: 'start', settings, isElastic: true })
+    expect(world.last('A', 'assign').epoch).toBe(5)
   })
 })
