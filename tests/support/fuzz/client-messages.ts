@@ -56,15 +56,15 @@ const info = (draw: Draw, { marker }: Known) =>
       measured: { megaflops: draw.whole(0, 1e9), toNext: { id: 'ab'.repeat(8), us: null } },
     }),
   })
-const again = (draw: Draw, known: Known) => ({
-  id: idIn(draw, known),
-  epoch: draw.isOneIn(3) ? 2 ** 30 : known.epoch,
+const again = (draw: Draw, known: Known, id = idIn(draw, known)) => ({
+  id,
+  epoch: draw.isOneIn(3) ? draw.pick([2 ** 29, 2 ** 30, 2 ** 31]) : known.epoch,
   ...(draw.isOneIn(2) && {
     run: {
       key: keyIn(draw, known),
-      run: draw.pick([1, Math.max(1, known.epoch), 2 ** 30]),
+      run: draw.pick([1, Math.max(1, known.epoch), 2 ** 30, 2 ** 31]),
       ballot: draw.pick([0, 7, Number.MAX_SAFE_INTEGER]),
-      ids: someIds(draw, known),
+      ids: [...new Set([...(draw.isOneIn(4) ? [] : [id]), ...someIds(draw, known)])],
       settings: settings(draw, known),
       ...(draw.isOneIn(2) && { mayBeAhead: true }),
     },

@@ -67,6 +67,8 @@ class Attack {
   #opened = 0
   #passed = 0
   #runs = 0
+  /** Runs that the host has started: their keys, or their epochs where they are not elastic. */
+  readonly #started = new Set<string | number>()
 
   constructor(seed: number, trace?: Trace) {
     this.findings = new Findings(trace)
@@ -103,7 +105,8 @@ class Attack {
     const value = { box: 'honest', tag: 'T'.repeat(43) }
     world.say('t0', { type: 'store', id: 1, call: { op: 'set', key: 'k', value } })
     const epoch = draw.isOneIn(2) ? await world.run([...bystanders]) : null
-    await world.env.advance(1000)
+    // A server that has just begun takes over what anyone brings.
+    await world.env.advance(limits.backMs)
     const before = this.#memory()
     const heard = bystanders.map((id) => world.inboxes.get(id)!.length)
     world.create(host, roomB, infoOf(host), 'dd'.repeat(16))
@@ -186,7 +189,10 @@ class Attack {
     const isElastic = this.#draw.isOneIn(2)
     this.#runs += 1
     this.#note(`${host} starts a run`)
+    const before = world.all(host, 'assign').length
     world.say(host, { type: 'start', settings: { steps: 3 }, isElastic })
+    for (const { key, epoch } of world.all(host, 'assign').slice(before))
+      this.#started.add(key ?? epoch)
     const epoch = world.all(host, 'assign').at(-1)?.epoch
     if (epoch !== undefined && !this.#draw.isOneIn(3)) world.say(host, { type: 'ready', epoch })
   }
@@ -297,6 +303,11 @@ class Attack {
     const { id } = world.last(host, 'welcome')
     const { maker } = world.last(host, 'lobby')
     if (maker !== id) this.#violate('an attacker is the host of room B')
+    const isOn = world.all(host, 'lobby').some(({ state }) => state === 'running')
+    if (isOn && this.#started.size === 0) this.#violate('a run is on in room B without a start')
+    for (const { key, epoch } of world.all(host, 'assign'))
+      if (!this.#started.has(key ?? epoch))
+        this.#violate(`the host of room B is in a run that it has not started: epoch ${epoch}`)
   }
 
   #letIn(maker: string): void {
