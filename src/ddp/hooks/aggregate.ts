@@ -13,17 +13,16 @@ const clippingRounds = 3
  * - `median`: of each element; of an even number of ranks, the mean of the two in the middle.
  * - `trimmedMean`: of each element, without the largest and smallest quarter of the ranks, rounded down, of three or more ranks at least one.
  * - `clipped`: a center that moves three times by the mean of the distances to all ranks, none longer than the median distance. It begins at
- *   `center`, or at the median.
+ *   the median, and not where the step before ended: so no checkpoint has to hold it.
  *
  * source: median and trimmed mean, Yin et al., arXiv 1803.01498; centered clipping, Karimireddy et al., arXiv 2012.10333.
  */
 export function aggregate(
   kind: Aggregation,
   ranks: readonly Float32Array[],
-  center?: Float32Array,
 ): Float32Array<ArrayBuffer> {
   const { length: count } = ranks
-  if (kind === 'clipped') return clipped(ranks, center ?? aggregate('median', ranks))
+  if (kind === 'clipped') return clipped(ranks)
   const cut =
     kind === 'mean'
       ? 0
@@ -52,8 +51,8 @@ function middle(ranks: readonly Float32Array[], cut: number): Float32Array<Array
   return result
 }
 
-function clipped(ranks: readonly Float32Array[], start: Float32Array): Float32Array<ArrayBuffer> {
-  const center = Float32Array.from(start)
+function clipped(ranks: readonly Float32Array[]): Float32Array<ArrayBuffer> {
+  const center = aggregate('median', ranks)
   for (let round = 0; round < clippingRounds; round++) {
     const distances = ranks.map((one) => distanceOf(one, center))
     const radius = medianOf(distances)!

@@ -21,8 +21,6 @@ export class RobustAggregation {
   onLeftOut: ((found: LeftOut) => void) | undefined
   readonly #aggregation: Aggregation
   readonly #leftOut: LeftOutRanks
-  /** By bucket. */
-  readonly #centers = new Map<number, Float32Array>()
 
   constructor({ aggregation, trust }: RobustOptions) {
     this.#aggregation = aggregation
@@ -31,7 +29,6 @@ export class RobustAggregation {
 
   /** The communication hook. */
   readonly reduce = async (bucket: GradBucket): Promise<Float32Array> => {
-    const aggregation = this.#aggregation
     const values = bucket.buffer()
     const parts = await bucket.allToAllRanges(({ start, end }) => bytesOf(values.slice(start, end)))
     const ranks = parts.map(floatsOf)
@@ -45,9 +42,7 @@ export class RobustAggregation {
     const found = this.#leftOut.judge(bucket.index(), norms)
     if (found.ranks.length > 0) this.onLeftOut?.(found)
     const kept = ranks.filter((_, rank) => !found.ranks.includes(rank))
-    const index = bucket.index()
-    const own = aggregate(aggregation, kept, this.#centers.get(index))
-    if (aggregation === 'clipped' && own.every(Number.isFinite)) this.#centers.set(index, own)
+    const own = aggregate(this.#aggregation, kept)
     const result = Float32Array.from(values)
     result.set(own, bucket.ownRange().start)
     return result

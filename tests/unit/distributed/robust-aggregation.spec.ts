@@ -1,8 +1,11 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import type { RingExchange } from '../../../src/ddp/data-parallel/ring-exchange.ts'
+import { RobustAggregation } from '../../../src/ddp/hooks/robust-aggregation.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
+import { classifiers, endAll, parametersOf, train } from '../../support/classification.ts'
 import { liar, trainWithLiar } from '../../support/lying-ranks.ts'
 import { destroyRings, ringOf } from '../../support/process-ring.ts'
 
@@ -92,3 +95,24 @@ test.each([
     if (text === undefined) expect(end).toEqual({ status: 'fulfilled', value: counts })
     else expect(end).toMatchObject({ reason: { message: expect.stringContaining(text) } })
 })
+
+test.each(['median', 'trimmedMean', 'clipped'] as const)(
+  'a run by %s that begins again in the middle ends with the same bits',
+  async (aggregation) => {
+    const options = { aggregation, hidden: 16, bucketCapMb: 0.002 }
+    const trainBoth = async (between: (exchange: RingExchange) => void) => {
+      const ranks = await classifiers(3, new CpuRuntime(), undefined, options)
+      await train(ranks, 3)
+      for (const { ddp } of ranks) between(ddp.parameters()[0]!.exchange as RingExchange)
+      await train(ranks, 3, undefined, 3)
+      const parameters = await parametersOf(ranks)
+      endAll(ranks)
+      return parameters
+    }
+    const whole = await trainBoth(() => undefined)
+    const resumed = await trainBoth((exchange) => {
+      exchange.hook = new RobustAggregation({ aggregation, trust: 'members' }).reduce
+    })
+    expect(resumed).toEqual(whole)
+  },
+)
