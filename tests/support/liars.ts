@@ -17,6 +17,15 @@ function stale(): Lie {
   }
 }
 
+/** Sends `value` as its gradients, and `norm` for each that it is to measure. */
+const measures =
+  (value: number, norm: number): Lie =>
+  (gradients, bucket) => {
+    gradients.fill(value)
+    const gather = bucket.gatherNumbers.bind(bucket)
+    bucket.gatherNumbers = (own) => gather(own.fill(norm))
+  }
+
 /** One of each kind, new for each run. */
 export const liars: Readonly<Record<string, () => Lie>> = {
   zero: () => (gradients) => void gradients.fill(0),
@@ -34,4 +43,6 @@ export const liars: Readonly<Record<string, () => Lie>> = {
     gradients[0] = 1e4
   },
   'not a number': () => (gradients) => void gradients.fill(Number.NaN),
+  'measures no number': () => measures(Number.NaN, Number.NaN),
+  'measures far too much': () => measures(1e30, 1e38),
 }

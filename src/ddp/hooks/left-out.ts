@@ -1,3 +1,6 @@
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { gatherJson } from '../../peer/group/gather-json.ts'
+import { isRecord } from '../../util/kind-of.ts'
 import { medianOf } from './aggregate.ts'
 
 /** Whether the ranks are trusted to send the gradients of their own samples. */
@@ -9,45 +12,113 @@ export const trusts: readonly Trust[] = ['members', 'strangers']
 export interface LeftOut {
   /** In the model's group. */
   readonly ranks: readonly number[]
-  /** Those of them whose gradients were not finite; the others' were too large. */
+  /**
+   * Those of them whose gradients were not finite, as they say themselves or as most ranks have measured; the others' were too large, or not
+   * finite in a part.
+   */
   readonly notFinite: readonly number[]
 }
+
+/** Norms of the ranks' gradients of a bucket, which all ranks know. */
+export interface BucketNorms {
+  /** Of the whole bucket, by rank, as each says of its own gradients. */
+  readonly told: readonly number[]
+  /** By rank, of the range that one rank updates, as that one has measured them: a row for each range that is not empty. */
+  readonly measured: readonly (readonly number[])[]
+}
+
+/** The largest median of norms so far, by bucket. */
+export type Limits = Readonly<Record<string, number>>
 
 const nobody: LeftOut = { ranks: [], notFinite: [] }
 
 /** How large a rank's gradients may be: this many times the median of the others' norms, or the largest median so far. */
 const mostTimes = 10
 
+const mostBuckets = 10_000
+
 /**
  * Decides which ranks a bucket's gradients leave out: those that are not finite, and among strangers those that are far too large.
  *
+ * Who is too large, the measuring ranks say; how large that is, what all ranks say of themselves. So a rank that lies can raise what it
+ * measured, and get others left out, but hide nothing: a few words of all do not move a median, and the other rows stay as they are. A row that
+ * accuses more than half of the ranks counts for nothing. Rows that do so together, of a little each, accuse only those that one of them does.
+ *
  * The limit never falls: late in training, when most norms are near 0, an honest rank may still meet a sample that the model gets wrong.
- * Where more than half of the ranks are not finite, nobody is left out: then the training fails, and not a rank.
+ * Where more than half of the ranks say that theirs are not finite, nobody is left out: then the training fails, and not a rank.
  */
 export class LeftOutRanks {
   readonly #trust: Trust
-  /** The largest median of norms so far, by bucket. */
-  readonly #largest = new Map<number, number>()
+  readonly #largest = new Map<string, number>()
+  #loaded: Limits = {}
 
   constructor(trust: Trust) {
     this.#trust = trust
   }
 
-  /** `norms`: of the ranks' gradients of bucket `index`, by rank. */
-  judge(index: number, norms: readonly number[]): LeftOut {
-    const ranks = [...norms.keys()]
-    const notFinite = ranks.filter((rank) => !Number.isFinite(norms[rank]))
-    if (2 * notFinite.length > norms.length) return nobody
-    if (this.#trust === 'members') return { ranks: notFinite, notFinite }
-    const others = (rank: number) =>
-      norms.filter((norm, other) => other !== rank && Number.isFinite(norm))
-    const largest = Math.max(this.#largest.get(index) ?? 0, medianOf(others(-1)) ?? 0)
-    this.#largest.set(index, largest)
-    const isTooLarge = (rank: number) => {
-      const limit = mostTimes * Math.max(largest, medianOf(others(rank)) ?? 0)
-      return limit > 0 && norms[rank] > limit
+  /** Of bucket `index`, with so many elements. */
+  judge(index: number, elements: number, { told, measured }: BucketNorms): LeftOut {
+    const ranks = [...told.keys()]
+    const isMost = (some: readonly unknown[]) => 2 * some.length > ranks.length
+    if (isMost(told.filter((norm) => !Number.isFinite(norm)))) return nobody
+    const limits = this.#limits(`${index}: ${elements}`, told)
+    // Nor is what is no number within a limit.
+    const isWrong = (norms: readonly number[], rank: number) => !(norms[rank] <= limits[rank])
+    const rows = measured.filter((row) => !isMost(ranks.filter((rank) => isWrong(row, rank))))
+    const whole = ranks.map((rank) => Math.hypot(...rows.map((row) => row[rank])))
+    let found = ranks.filter((rank) => isWrong(whole, rank))
+    if (isMost(found)) found = ranks.filter((rank) => rows.some((row) => isWrong(row, rank)))
+    const isNotFinite = (rank: number) => {
+      const { length: count } = rows.filter((row) => !Number.isFinite(row[rank]))
+      // One rank alone cannot say it of another.
+      return !Number.isFinite(told[rank]) || (count > 1 && 2 * count > rows.length)
     }
-    const found = ranks.filter((rank) => notFinite.includes(rank) || isTooLarge(rank))
-    return { ranks: found, notFinite }
+    return { ranks: found, notFinite: found.filter(isNotFinite) }
+  }
+
+  /** How large the norm of each rank may be. */
+  #limits(bucket: string, told: readonly number[]): number[] {
+    const { MAX_VALUE: finite } = Number
+    if (this.#trust === 'members') return told.map(() => finite)
+    const others = (rank: number) =>
+      medianOf(told.filter((norm, other) => other !== rank && Number.isFinite(norm))) ?? 0
+    const before = this.#largest.get(bucket) ?? this.#loadedOf(bucket)
+    const largest = Math.max(before, others(-1))
+    this.#largest.set(bucket, largest)
+    return told.map((_, rank) => mostTimes * Math.max(largest, others(rank)) || finite)
+  }
+
+  /** Where buckets were cut otherwise, that of the whole model: of a part of it the median may have been as large. */
+  #loadedOf(bucket: string): number {
+    return this.#loaded[bucket] ?? Math.hypot(...Object.values(this.#loaded))
+  }
+
+  /** What the next step's decisions depend on, the same on all ranks. */
+  stateDict(): Limits {
+    return this.#largest.size > 0 ? Object.fromEntries(this.#largest) : this.#loaded
+  }
+
+  /** Restores what `stateDict` returned. */
+  loadStateDict(limits: Limits): void {
+    this.#largest.clear()
+    this.#loaded = limits
+  }
+
+  /**
+   * Takes the median of what the ranks hold, so that all hold the same and no few of them decide it. All ranks call it, between steps.
+   *
+   * errors: the group's; `peer.protocol` for a rank that sends no limits.
+   */
+  async agree(group: CollectiveGroup): Promise<void> {
+    const told = await gatherJson('limits of gradients', group, this.stateDict(), areLimits)
+    const buckets = [...new Set(told.flatMap((one) => Object.keys(one)))]
+    const medians = buckets.map((bucket) => [bucket, medianOf(told.map((one) => one[bucket] ?? 0))])
+    this.loadStateDict(Object.fromEntries(medians.filter(([, limit]) => limit !== 0)))
   }
 }
+
+/** Whether `value` may be what `stateDict` has returned, on another rank or in a file. */
+export const areLimits = (value: unknown): value is Limits =>
+  isRecord(value) &&
+  Object.keys(value).length <= mostBuckets &&
+  Object.values(value).every((limit) => Number.isFinite(limit) && (limit as number) >= 0)

@@ -1,7 +1,7 @@
 import { wordInTail } from '../../graph/trace/bucket.ts'
 import { type Aggregation, aggregate } from './aggregate.ts'
 import type { GradBucket } from './grad-bucket.ts'
-import { type LeftOut, LeftOutRanks, type Trust } from './left-out.ts'
+import { type BucketNorms, type LeftOut, LeftOutRanks, type Trust } from './left-out.ts'
 
 export interface RobustOptions {
   readonly aggregation: Aggregation
@@ -11,20 +11,21 @@ export interface RobustOptions {
 /**
  * Reduces gradients so that a rank that sends wrong ones does not decide the result.
  *
- * Each rank gets all ranks' gradients of the range that it updates, and all learn every rank's norm. Some are left out (`LeftOutRanks`); the
- * rest is aggregated, each rank counting the same.
+ * Each rank gets all ranks' gradients of the range that it updates and measures them there, and all learn these norms, and what each rank says
+ * of its own whole gradient. Some are left out (`LeftOutRanks`); the rest is aggregated, each rank counting the same.
  * It does not protect the range that a lying rank updates itself, nor from ranks that work together and are half of all or more.
- * cost: the bytes of a plain reduce-scatter, and 4 N for each bucket; N gradients of a range on the host.
+ * cost: the bytes of a plain reduce-scatter, and 4 (N + 1) for each bucket; N gradients of a range on the host.
  */
 export class RobustAggregation {
   /** Called on all ranks, once for each bucket of which ranks were left out. */
   onLeftOut: ((found: LeftOut) => void) | undefined
+  /** All that a step hands to the next. */
+  readonly leftOut: LeftOutRanks
   readonly #aggregation: Aggregation
-  readonly #leftOut: LeftOutRanks
 
   constructor({ aggregation, trust }: RobustOptions) {
     this.#aggregation = aggregation
-    this.#leftOut = new LeftOutRanks(trust)
+    this.leftOut = new LeftOutRanks(trust)
   }
 
   /** The communication hook. */
@@ -32,20 +33,33 @@ export class RobustAggregation {
     const values = bucket.buffer()
     const parts = await bucket.allToAllRanges(({ start, end }) => bytesOf(values.slice(start, end)))
     const ranks = parts.map(floatsOf)
-    const table = await bucket.gatherNumbers(Float32Array.from(ranks, normOf))
-    const { size } = bucket
-    const norms = Array.from({ length: size }, (_, rank) => {
-      let sum = 0
-      for (let owner = 0; owner < size; owner++) sum += table[owner * size + rank] ** 2
-      return Math.sqrt(sum)
-    })
-    const found = this.#leftOut.judge(bucket.index(), norms)
+    const norms = await this.#share(bucket, [...ranks.map(normOf), normOf(values)])
+    const found = this.leftOut.judge(bucket.index(), values.length, norms)
     if (found.ranks.length > 0) this.onLeftOut?.(found)
     const kept = ranks.filter((_, rank) => !found.ranks.includes(rank))
-    const own = aggregate(this.#aggregation, kept)
     const result = Float32Array.from(values)
-    result.set(own, bucket.ownRange().start)
+    const { start, end } = bucket.ownRange()
+    if (kept.length > 0) result.set(aggregate(this.#aggregation, kept), start)
+    else result.fill(0, start, end)
     return result
+  }
+
+  /** `own`: what this rank has measured, by rank, and its whole gradient's norm. */
+  async #share(bucket: GradBucket, own: readonly number[]): Promise<BucketNorms> {
+    const { size } = bucket
+    const table = await bucket.gatherNumbers(Float32Array.from(own))
+    const rows = Array.from({ length: size }, (_, rank) => [
+      ...table.subarray(rank * (size + 1), (rank + 1) * (size + 1)),
+    ])
+    const measured = rows.filter((_, owner) => {
+      const { start, end } = bucket.ownRange(owner)
+      // Who has nothing to measure has nothing to say.
+      return end > start
+    })
+    return {
+      told: rows.map((row) => row[size]),
+      measured: measured.map((row) => row.slice(0, size)),
+    }
   }
 
   /**
