@@ -18,8 +18,10 @@ export interface Settled {
   readonly step: number
   /** The step that is to be looked at, 0 for none. */
   readonly suspect: number
-  /** Devices that were lost since a state was kept. */
+  /** How many times in a row the ranks went back without progress. */
   readonly losses: number
+  /** The step to which they did so last. */
+  readonly wentBackTo: number
   /** The rank that has what a person gave, where another lacks it. */
   readonly giver: number | undefined
   /** Whether the run has had other ranks than those that began it. */
@@ -31,7 +33,8 @@ export interface Settled {
 }
 
 /** What a rank brings besides the states that it has kept. */
-export interface Brought extends Pick<Settled, 'suspect' | 'losses' | 'hasOtherRanks'> {
+export interface Brought
+  extends Pick<Settled, 'suspect' | 'losses' | 'wentBackTo' | 'hasOtherRanks'> {
   /** Whether it has what a person gave. */
   readonly hasGiven: boolean
   /** How long its steps took. */
@@ -45,6 +48,7 @@ const whole = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
 const toldSchema = v.strictObject({
   suspect: whole,
   losses: whole,
+  wentBackTo: whole,
   hasGiven: v.boolean(),
   hasOtherRanks: v.boolean(),
   // A newcomer waits some times as long.
@@ -114,6 +118,7 @@ export async function meet(
     step,
     suspect: most(({ suspect }) => suspect),
     losses: most(({ losses }) => losses),
+    wentBackTo: most(({ wentBackTo }) => wentBackTo),
     ...(differed && { differed }),
     giver: giverAmong(told.map(({ hasGiven }) => hasGiven)),
     hasOtherRanks: told.some(({ hasOtherRanks }) => hasOtherRanks),

@@ -18,8 +18,10 @@ import { PutOut } from './strikes.ts'
 const lossWordMs = 2000
 /** How long one that works may: it has answered, and its loss would be known by then. */
 const lossAfterAnswerMs = 100
-/** Devices that may be lost, on all ranks together, without a kept state in between. */
+/** How many times in a row all ranks together may go back without progress. */
 const mostLosses = 3
+/** Steps that are progress: as many beyond the one to which they went back before. One in each attempt would not be. */
+const leastProgress = 5
 
 const lostCode: ErrorCode = 'gpu.lost'
 
@@ -77,17 +79,14 @@ export class Recovery {
   lostDevices = 0
   readonly #options: RecoveryOptions
   readonly #env: Env
-  /** Since a state was kept. */
+  /** Since there was progress. */
   #losses = 0
+  /** The step to which the last of them went back. */
+  #wentBackTo = 0
 
   constructor(options: RecoveryOptions) {
     this.#options = options
     this.#env = options.env ?? systemEnv
-  }
-
-  /** A state was kept. */
-  kept(): void {
-    this.#losses = 0
   }
 
   /**
@@ -117,18 +116,20 @@ export class Recovery {
     error: unknown,
     place: Place,
     kept: KeptStates,
-    brought: () => Omit<Brought, 'losses'>,
+    brought: () => Omit<Brought, 'losses' | 'wentBackTo'>,
   ): Promise<Place & Settled> {
     if (place.group.size > 1 || place.group.error || error instanceof Regrouping) {
       return this.#together(error, place, kept, brought)
     }
     const { reopen } = this.#options
+    const step = kept.newest?.progress.step ?? 0
+    if (this.#isProgress(step)) this.#losses = 0
     if (!reopen || this.#losses >= mostLosses) throw error
     const reason = await this.#lossBehind(error, place.runtime)
     if (reason === undefined) throw error
     this.#losses++
+    this.#wentBackTo = step
     this.lostDevices++
-    const step = kept.newest?.progress.step ?? 0
     this.#tellLoss(`the device was lost (${reason}).`, step)
     const { suspect, hasOtherRanks } = brought()
     return {
@@ -138,8 +139,13 @@ export class Recovery {
       suspect,
       hasOtherRanks,
       losses: this.#losses,
+      wentBackTo: step,
       giver: undefined,
     }
+  }
+
+  #isProgress(step: number, wentBackTo = this.#wentBackTo): boolean {
+    return step >= wentBackTo + leastProgress
   }
 
   #follows(error: PeerError | undefined): error is PeerError {
@@ -157,7 +163,7 @@ export class Recovery {
     error: unknown,
     { group, runtime }: Place,
     kept: KeptStates,
-    brought: () => Omit<Brought, 'losses'>,
+    brought: () => Omit<Brought, 'losses' | 'wentBackTo'>,
   ): Promise<Place & Settled> {
     const { regroup, reopen } = this.#options
     const isPlanned = error instanceof Regrouping
@@ -174,7 +180,8 @@ export class Recovery {
     if (!regroup || !(isPlanned || this.#follows(group.error))) throw error
     const loss = group.error && withoutEpoch(group.error.message, group.epoch)
     const { error: ended } = group
-    if (isLoss(ended) || isLinkBroken(ended) || this.#isMended(ended)) this.#losses++
+    const isCounted = isLoss(ended) || isLinkBroken(ended) || this.#isMended(ended)
+    if (isCounted) this.#losses++
     const next = await regroup(group)
     let current = runtime
     // The answer takes some time, in which the ranks meet.
@@ -183,16 +190,22 @@ export class Recovery {
       const settled = await meet(
         next,
         kept,
-        { ...brought(), losses: this.#losses },
+        { ...brought(), losses: this.#losses, wentBackTo: this.#wentBackTo },
         this.#options.isExact ?? false,
         this.#options.onState,
       )
-      this.#losses = settled.losses
-      if (settled.losses > mostLosses) {
+      const { step, wentBackTo } = settled
+      // By what all have settled: they end together, and a state in which they did not agree is none.
+      const losses = this.#isProgress(step, wentBackTo)
+        ? Math.min(1, settled.losses)
+        : settled.losses
+      this.#losses = losses
+      this.#wentBackTo = isCounted ? step : wentBackTo
+      if (losses > mostLosses) {
         // All ranks say so: the first to throw ends the group for those that are still settling.
         await next.barrier().catch(() => undefined)
         const text = (remedy: string) =>
-          `recovery: the ${group.size} ranks went back ${settled.losses} times without progress in training, at most ${mostLosses} times are allowed; the last time: ${loss} ${remedy}`
+          `recovery: the ${group.size} ranks went back ${losses} times without progress in training, at most ${mostLosses} times are allowed; the last time: ${loss} ${remedy}`
         if (this.#isMended(ended)) {
           const remedy = 'Restart without the rank that computes or keeps wrong bits.'
           throw new PeerError('train.diverged', text(remedy))

@@ -316,7 +316,8 @@ export class Trainer {
     if (!this.#hasMet) {
       const hasOtherRanks = this.#hasOtherRanks
       const { suspect: own } = this.#loop.lost
-      const brought = { suspect: own, losses: 0, hasGiven: this.#given !== null, hasOtherRanks }
+      const hasGiven = this.#given !== null
+      const brought = { suspect: own, losses: 0, wentBackTo: 0, hasGiven, hasOtherRanks }
       const { suspect, step, differed, ...settled } = await meet(
         group,
         this.#kept,
@@ -491,7 +492,6 @@ export class Trainer {
     this.#bits.take(settled.bits, settled.record.adapters)
     const keep = async (progress: Progress) => {
       this.#kept.add(await keepState(parts, progress, this.#logFile))
-      this.#recovery.kept()
     }
     if (newest) restoreState(parts, newest)
     else await this.#resume(parts, this.#record)

@@ -483,6 +483,51 @@ describe('an exact run continues from the newest step', () => {
   })
 })
 
+describe('an exact run whose device is lost again and again', () => {
+  const input = { exact: true, virtualWorkers: 4, steps: 49 } as const
+
+  /** The ends of two ranks, of which the second loses its device after steps that `isLost` picks, each once. */
+  async function losing(isLost: (step: number) => boolean) {
+    warned()
+    const room = new ElasticRoom(['a', 'b'])
+    let group: ProcessGroup | undefined
+    const regroup = async () => {
+      group = await room.next('b')
+      return group
+    }
+    const a = enter(room, 'a', input)
+    const first = regroup()
+    const b = enter(room, 'b', input, {
+      group: await first,
+      regroup,
+      onEvent: (event) => {
+        if (event.event === 'step' && isLost(event.step))
+          group?.abort(new PeerError('gpu.lost', 'rank 1 lost its device.'))
+      },
+    })
+    return Promise.all([a.end, b.end])
+  }
+
+  test('continues where some steps ended in between', async () => {
+    const ends = await losing((step) => step % 10 === 5)
+    for (const { events, result } of ends) {
+      expect(events.filter(({ event }) => event === 'regrouped')).toHaveLength(5)
+      expect(result).toMatchObject({ steps: 49 })
+    }
+  })
+
+  test('ends where it is lost in every step', async () => {
+    const ends = await losing((step) => step >= 5)
+    for (const { reason, events } of ends) {
+      expect(reason).toMatchObject({
+        code: 'gpu.lost',
+        message: expect.stringMatching(/went back 4 times without progress in training/),
+      })
+      expect(lossesOf({ events }).length).toBeLessThan(12)
+    }
+  })
+})
+
 describe('where the states of an exact run differ', () => {
   /** The ends of ranks of which rank 1 finds a bit of its optimizer state flipped in those of its updates, and the hash of an undisturbed run. */
   async function flipped(size: number, at: readonly number[]) {
@@ -554,6 +599,16 @@ describe('where the states of an exact run differ', () => {
     const [first, second] = resultsOf(ends)
     expect(second.paramHash).toBe(first.paramHash)
     for (const own of told) expect(own).toMatchObject([{ step: 21, isLasting: true }])
+  })
+
+  test('two ranks that go back to the same state again and again end the run', async () => {
+    // Each time in the eleventh step after it.
+    const { ends } = await flipped(2, [61, 73, 85, 97, 109])
+    for (const { reason } of ends)
+      expect(reason).toMatchObject({
+        code: 'train.diverged',
+        message: expect.stringMatching(/^recovery: the 2 ranks went back 4 times without progress/),
+      })
   })
 
   test('a rank whose bits flip again and again ends the run', async () => {

@@ -265,7 +265,13 @@ export class Life {
     for (;;) {
       try {
         if (!hasMet) {
-          const brought = { suspect: 0, losses: 0, hasGiven: false, hasOtherRanks: true }
+          const brought = {
+            suspect: 0,
+            losses: 0,
+            wentBackTo: 0,
+            hasGiven: false,
+            hasOtherRanks: true,
+          }
           const { step } = await meet(this.group!, this.#kept, brought, true)
           hasMet = true
           this.#resume(step)
@@ -347,11 +353,9 @@ export class Life {
         this.#world.moment(this, 'saving')
         await this.#world.sleep(this, 2)
         this.#keep()
-        this.#recovery.kept()
       }
       if (sum[words + virtualWorkers]! > 0 && this.step < steps) {
         this.#keep()
-        this.#recovery.kept()
         throw new Regrouping(`after step ${this.step}`)
       }
     }
