@@ -142,6 +142,7 @@ async function train(
           config: hasSaved ? { ...config, resume: 'latest' } : config,
           checkpoints: checkpoints?.again(hasSaved),
         }
+        runLog?.endAttempt()
         reporter.note(oneLine(messageOf(reason)))
         reporter.note(restart)
       },

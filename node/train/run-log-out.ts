@@ -6,6 +6,8 @@ import type { TabEvent } from './tab-group.ts'
 /** The file of `--run-log`: the log of a run with exact as far as it came, also where it failed or was stopped. */
 export class RunLogOut {
   readonly #log = new RunLog()
+  /** Of the attempt under way: by step, what the first rank told. */
+  readonly #hashes = new Map<number, string>()
   #isWritten = false
 
   private constructor(
@@ -18,15 +20,35 @@ export class RunLogOut {
     return new RunLogOut(await OutFile.open(path, '--run-log'), config)
   }
 
-  /** Takes what rank 0 tells, and what any rank has found. */
+  /** Takes what rank 0 tells, what any rank has found, and the steps of all: a lost rank 0 may not have told its last ones. */
   add(event: TabEvent): void {
-    if (event.rank !== 0 && event.event !== 'unlike') return
-    if (isLogged(event)) this.#log.add(event)
+    if (!isLogged(event)) return
+    if (event.event === 'step') this.#addStep(event)
+    else if (event.rank === 0 || event.event === 'unlike') this.#log.add(event)
+  }
+
+  #addStep({ step, stateHash, rank }: Extract<TabEvent, { event: 'step' }>): void {
+    if (stateHash === undefined) return
+    const first = this.#hashes.get(step)
+    if (first === undefined) this.#hashes.set(step, stateHash)
+    else if (first !== stateHash) {
+      const text = `rank ${rank} told the hash ${stateHash} of the state after step ${step - 1}, and another rank ${first} before it`
+      this.#log.add({ event: 'unlike', step: step - 1, text, isLasting: false })
+    }
+  }
+
+  /** The run has ended, or begins again in other tabs: steps that they tell again follow those before. */
+  endAttempt(): void {
+    // Tabs are heard at different times: a step may have come after a later one.
+    const steps = [...this.#hashes].sort(([one], [other]) => one - other)
+    for (const [step, stateHash] of steps) this.#log.add({ event: 'step', step, stateHash })
+    this.#hashes.clear()
   }
 
   /** Puts the file in place. `end`: null where the run did not reach its end. errors: `file.unwritable`. */
   async write(end: RunLogFile['end']): Promise<void> {
     this.#isWritten = true
+    this.endAttempt()
     await writeFile(this.file.temporaryPath, this.#log.text(this.config, end))
     await this.file.commit((bytes) => JSON.parse(String(bytes)))
   }
@@ -36,6 +58,7 @@ export class RunLogOut {
    * and an existing file as it is. Does nothing after `write`. errors: `file.unwritable`.
    */
   async close(note: (line: string) => void): Promise<void> {
+    if (!this.#isWritten) this.endAttempt()
     const { step } = this.#log
     try {
       if (this.#isWritten || step === 0) return

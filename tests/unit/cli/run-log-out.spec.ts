@@ -56,7 +56,7 @@ test('close leaves the log of a run that reached its end as it was written', asy
 
 test('close leaves an existing file as it is where no step of the run has ended', async () => {
   await writeFile(path, 'old')
-  const out = await open({ event: 'phase', phase: 'compile', rank: 0 }, step(1, 1))
+  const out = await open({ event: 'phase', phase: 'compile', rank: 0 })
   await out.close(note)
   expect(await readFile(path, 'utf8')).toBe('old')
   expect(notes).toEqual([])
@@ -64,8 +64,34 @@ test('close leaves an existing file as it is where no step of the run has ended'
 })
 
 test('a run that began again from a checkpoint keeps what was logged before', async () => {
-  const out = await open(step(1), step(2), step(3), step(2))
+  const out = await open(step(1), step(2), step(3))
+  out.endAttempt()
+  out.add(step(2))
   await out.close(note)
   expect((await written())!.states.map(([after]) => after)).toEqual([0, 1, 2, 1])
   expect(notes[0]).toContain('up to step 2 ')
+})
+
+test('steps that a lost rank 0 did not tell come from the other ranks, each once and in order', async () => {
+  // Rank 2 has joined after step 3, and is heard before the others.
+  const out = await open(step(1), step(1, 1), step(5, 2), step(2, 1), step(3, 1), step(4, 1))
+  // Now rank 1 is rank 0.
+  for (const event of [step(2, 2), step(5), step(6, 1), step(6)]) out.add(event)
+  await out.close(note)
+  const { states, unlike } = (await written())!
+  expect(states).toEqual([0, 1, 2, 3, 4, 5].map((after) => [after, `h${after}`]))
+  expect(unlike).toEqual([])
+})
+
+test('where ranks tell different hashes of a step the first counts, and the log says so', async () => {
+  const out = await open(step(1), step(2))
+  out.add({ ...step(2, 1), stateHash: 'other' } as TabEvent)
+  await out.close(note)
+  const { states, unlike } = (await written())!
+  expect(states).toEqual([
+    [0, 'h0'],
+    [1, 'h1'],
+  ])
+  const text = 'rank 1 told the hash other of the state after step 1, and another rank h1 before it'
+  expect(unlike).toEqual([{ step: 1, text, isLasting: false }])
 })
