@@ -3,11 +3,22 @@ const measuredSteps = 8
 /** Fewest steps from one deal to the next, and how much faster the next one must be: steps also differ by chance. */
 const fewestSteps = 20
 const leastGain = 1.2
-/** Steps from one trial to the next: a rank without virtual workers may have become faster, and gets one for a step. */
+/**
+ * Steps from one trial to the next: a rank without virtual workers may have become faster, and gets one for a step. One that was measured in no
+ * step gets it after `fewestSteps`.
+ */
 const trialSteps = 200
 
+/** How long a rank takes for a virtual worker, as it tells when ranks meet. */
+export interface Took {
+  /** A whole number. */
+  readonly us: number
+  /** Of the one that it computed to prove its bits, as long as it has been measured in no step. */
+  readonly isOfProof: boolean
+}
+
 /**
- * How many virtual workers each rank computes: from some step on by measured speed, so that all finish at about the same time. A rank gets none if it takes longer for one than the others take for all.
+ * How many virtual workers each rank computes: by measured speed, so that all finish at about the same time. A rank gets none if it takes longer for one than the others take for all.
  *
  *     8 workers on 3 ranks of 10 ms a worker and one of 100 ms:   2 2 2 2, 200 ms a step   ->   3 3 2 0, 30 ms
  *
@@ -19,6 +30,10 @@ export class Deal {
   readonly #workers: number
   /** By rank, the newest last. units: µs a virtual worker. */
   readonly #measured: number[][]
+  /** By rank, until it is measured here. units: µs a virtual worker. */
+  #told: readonly number[] = []
+  /** Ranks that were measured in no step. */
+  readonly #unknown = new Set<number>()
   #sinceDeal = 0
   #sinceTrial = 0
   #trials = 0
@@ -29,6 +44,32 @@ export class Deal {
     this.counts = counts
     this.#workers = counts.reduce((sum, count) => sum + count, 0)
     this.#measured = counts.map(() => [])
+  }
+
+  /**
+   * Deals for the first step by what the ranks have told, where one of them was measured in steps: else their proofs are all that is known, and
+   * came while all were starting. A rank that has told nothing counts as the median of the others. `told`: by rank, the same on all of them.
+   */
+  begin(told: readonly (Took | undefined)[]): void {
+    if (!told.some((took) => took?.isOfProof === false)) return
+    const usual = median(told.flatMap((took) => (took ? [took.us] : [])))
+    this.#told = told.map((took) => took?.us ?? usual)
+    for (const [rank, took] of told.entries())
+      if (took?.isOfProof !== false) this.#unknown.add(rank)
+    const best = fastest(this.#workers, this.#speeds)
+    if (isWorthwhile(this.counts, best, this.#speeds)) this.counts = best
+  }
+
+  /** What a rank takes for a virtual worker in the steps so far; undefined where it has been measured in none. units: µs. */
+  usOf(rank: number): number | undefined {
+    const own = this.#measured[rank]
+    return own.length > 0 ? median(own) : undefined
+  }
+
+  get #speeds(): number[] {
+    return this.counts.map(
+      (_, rank) => this.usOf(rank) ?? this.#told[rank] ?? Number.POSITIVE_INFINITY,
+    )
   }
 
   /** The first virtual worker of a rank. */
@@ -48,22 +89,25 @@ export class Deal {
       const took = tookUs[this.firstOf(rank)]
       if (this.counts[rank] === 0 || took === 0) continue
       own.push(took)
+      this.#unknown.delete(rank)
       if (own.length > measuredSteps) own.shift()
     }
-    const speeds = this.#measured.map(median)
+    const speeds = this.#speeds
     const best = fastest(this.#workers, speeds)
     const isDue = ++this.#sinceDeal >= fewestSteps
     const idle = this.counts.flatMap((count, rank) => (count === 0 ? [rank] : []))
+    const unknown = idle.find((rank) => this.#unknown.has(rank))
+    const untilTrial = unknown === undefined ? trialSteps : fewestSteps
     if (this.#isTrial) {
       this.#isTrial = false
       this.counts = best
-    } else if (isDue && longest(this.counts, speeds) >= leastGain * longest(best, speeds)) {
+    } else if (isDue && isWorthwhile(this.counts, best, speeds)) {
       this.#sinceDeal = 0
       this.counts = best
-    } else if (idle.length > 0 && ++this.#sinceTrial >= trialSteps) {
+    } else if (idle.length > 0 && ++this.#sinceTrial >= untilTrial) {
       this.#sinceTrial = 0
       this.#isTrial = true
-      const tried = idle[this.#trials++ % idle.length]
+      const tried = unknown ?? idle[this.#trials++ % idle.length]
       // It counts as it is now.
       this.#measured[tried] = []
       const most = this.counts.indexOf(Math.max(...this.counts))
@@ -89,8 +133,15 @@ function fastest(workers: number, speeds: readonly number[]): number[] {
 const longest = (counts: readonly number[], speeds: readonly number[]): number =>
   Math.max(...counts.map((count, rank) => (count === 0 ? 0 : count * speeds[rank])))
 
-/** The lower one of two; infinite for a rank that has not been measured. */
+/** Whether a deal is faster by more than chance. */
+const isWorthwhile = (
+  counts: readonly number[],
+  best: readonly number[],
+  speeds: readonly number[],
+): boolean => longest(counts, speeds) >= leastGain * longest(best, speeds)
+
+/** The lower one of two; of at least one. */
 function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b)
-  return sorted[(sorted.length - 1) >> 1] ?? Number.POSITIVE_INFINITY
+  return sorted[(sorted.length - 1) >> 1]
 }

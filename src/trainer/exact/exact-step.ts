@@ -33,7 +33,7 @@ import { blockCount, exponentsOf, type Layout, layOut, marksIn, type Place } fro
 import type { LossScale } from './loss-scale.ts'
 import { compareStates, hashOf } from './state-hashes.ts'
 import { stepLabel } from './step-label.ts'
-import { Tail } from './tail.ts'
+import { Tail, wholeUs } from './tail.ts'
 import type { VirtualWorkers } from './virtual-workers.ts'
 
 const usualBucketElements = 2 ** 18
@@ -105,6 +105,8 @@ export class ExactStep implements StepProgram {
   ownWord = 0
   joinedWord = 0
   times: StepTimes = noTimes
+  /** What the virtual worker took that was computed as the proof of bits; undefined before that. units: µs. */
+  proofUs: number | undefined
   #last: Promise<unknown> = Promise.resolve()
 
   private constructor(
@@ -332,7 +334,8 @@ export class ExactStep implements StepProgram {
     let isMeasuring = true
     for (let attempt = 1; attempt <= mostAttempts; attempt++) {
       const work = { first: 0, count: 1, tail, words }
-      await this.#compute(inputs, scalars, exponents, { ...noTimes }, work)
+      // The newest counts: the first one has warmed up what it uses.
+      this.proofUs = wholeUs(await this.#compute(inputs, scalars, exponents, { ...noTimes }, work))
       const judged = judge(marksIn(sums, places), exponents, isMeasuring)
       if (!judged.isSaturated && !isMeasuring) break
       isMeasuring = judged.isSaturated && isMeasuring
@@ -394,14 +397,17 @@ export class ExactStep implements StepProgram {
     )
   }
 
-  /** Virtual workers `first` to `first + count`, one after the other: puts their sums, marks and tail into `words`. */
+  /**
+   * Virtual workers `first` to `first + count`, one after the other: puts their sums, marks and tail into `words`. Returns how long each took; 0
+   * for none. units: ms.
+   */
   async #compute(
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>>,
     exponents: Int32Array<ArrayBuffer>,
     times: { -readonly [key in keyof StepTimes]: number },
     { first, count, tail: ownTail, words }: Work,
-  ): Promise<void> {
+  ): Promise<number> {
     const sums = words.subarray(0, this.#sums.elements)
     const tail = words.subarray(sums.length).fill(0)
     for (const place of this.#places)
@@ -427,12 +433,14 @@ export class ExactStep implements StepProgram {
       if (ownTail.hasBuffers) await replay
     }
     await Promise.all(replays)
-    if (replays.length === 0) sums.fill(0)
-    else {
-      const tookMs = (env.now() - beganMs) / replays.length
-      ownTail.writeTimes(tail, first, replays.length, tookMs)
-      await this.#sums.readInto(sums)
+    if (replays.length === 0) {
+      sums.fill(0)
+      return 0
     }
+    const tookMs = (env.now() - beganMs) / replays.length
+    ownTail.writeTimes(tail, first, replays.length, tookMs)
+    await this.#sums.readInto(sums)
+    return tookMs
   }
 
   /** Begins the replay of this rank's virtual worker number `i`; undefined where it has no samples. */

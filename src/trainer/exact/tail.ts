@@ -88,7 +88,7 @@ export class Tail {
 
   /** Notes how long each of `count` virtual workers took. */
   writeTimes(tail: Int32Array, first: number, count: number, tookMs: number): void {
-    const us = Math.max(1, Math.min(2 ** 31 - 1, Math.round(tookMs * 1000)))
+    const us = wholeUs(tookMs)
     for (let worker = first; worker < first + count; worker++) tail[worker * this.#words + 4] = us
   }
 
@@ -136,6 +136,11 @@ export class Tail {
     this.#before = this.#after
   }
 }
+
+/** As it is told: at least 1, at most `mostUs`. units: ms, µs. */
+export const wholeUs = (tookMs: number): number =>
+  Math.max(1, Math.min(mostUs, Math.round(tookMs * 1000)))
+export const mostUs = 2 ** 31 - 1
 
 const bitsOf = (data: StoredData): Int32Array<ArrayBuffer> =>
   new Int32Array(data.buffer, data.byteOffset, data.length)

@@ -2,6 +2,7 @@ import { manualSeed } from '../../nn/init.ts'
 import { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
 import { Evaluation } from '../evaluate/evaluate.ts'
 import { batchArrays, ShareBatches } from '../evaluate/share-batches.ts'
+import type { Took } from '../exact/deal.ts'
 import { type ExactRanks, ExactStep } from '../exact/exact-step.ts'
 import { LossScale } from '../exact/loss-scale.ts'
 import { mustFit } from '../exact/must-fit.ts'
@@ -61,6 +62,8 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
     ranks: options.group,
     trainingRows: rows,
   })
+  /** Of this rank, in all groups so far. */
+  let took: Took | undefined
   const setupIn = ({ group }: PlaceInGroup, { workers }: ExactRanks): RankSetup => ({
     runtime,
     shared: replicated(model, model, group),
@@ -73,15 +76,24 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
     step,
     evaluation,
     check: group.size > 1 ? step : undefined,
-    dealt: workers.samples,
-    prove() {
+    async prove() {
       const inputs = batchArrays(types)
       const { firstSamples } = workers
       task.fill(data, 'train', firstSamples, inputs)
-      return step.prove(inputs, { ...randomScalarsFor(step, 0, 0), count: firstSamples.length })
+      const count = firstSamples.length
+      const proof = await step.prove(inputs, { ...randomScalarsFor(step, 0, 0), count })
+      if (step.proofUs !== undefined) took ??= { us: step.proofUs, isOfProof: true }
+      return proof
+    },
+    took: () => took,
+    deal(told) {
+      workers.deal.begin(told)
+      return workers.samples
     },
     findNotFinite: async () => undefined,
     enter(next) {
+      const { ownUs } = workers
+      if (ownUs !== undefined) took = { us: ownUs, isOfProof: false }
       const ranks = ranksIn(next)
       step.enter(ranks)
       evaluation.ranks = next.group

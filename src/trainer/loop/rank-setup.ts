@@ -7,6 +7,7 @@ import type { TuneStore } from '../../kernels/tune.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { Evaluation } from '../evaluate/evaluate.ts'
 import type { Draws, ShareBatches } from '../evaluate/share-batches.ts'
+import type { Took } from '../exact/deal.ts'
 import type { RunParts } from '../saves/kept-state.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import type { Task, TaskData } from '../settings/task.ts'
@@ -51,10 +52,12 @@ export interface RankSetup {
   readonly evaluation: Evaluation
   /** Where there are several replicas. */
   readonly check: Pick<ReplicaCheck, 'compare'> | undefined
-  /** With `exact`: samples of a full batch that each rank begins with. */
-  readonly dealt?: readonly number[]
   /** With `exact`, before anything is restored: computes the first virtual worker of the run's first step (`ExactStep.prove`). */
   prove?(): Promise<BitProof>
+  /** With `exact`: how long this rank takes for a virtual worker, as far as that is known; after `prove`. */
+  took?(): Took | undefined
+  /** With `exact`, before the first step: deals by what the ranks have told (`Deal.begin`). Returns samples of a full batch, by rank. */
+  deal?(told: readonly (Took | undefined)[]): readonly number[]
   /** Names the op by which a step's values on this rank stop being finite, from what the parameters are now; sends nothing. */
   findNotFinite(
     inputs: RunInputs,

@@ -2,6 +2,7 @@ import * as v from 'valibot'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import { plainName } from '../../peer/room/names.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
+import { mostUs } from '../exact/tail.ts'
 import type { BitProof, RankName, RunEvent } from '../watch/run-events.ts'
 import {
   mostUnlikeChars,
@@ -11,6 +12,7 @@ import {
   type RunLogFile,
   unlikeSchema,
 } from '../watch/run-log.ts'
+import type { RankSetup } from './rank-setup.ts'
 
 /** Logs may hold more than these schemas read; ranks say no more. */
 const toldProof = v.strictObject(proofSchema.entries)
@@ -24,6 +26,13 @@ export const bitsSchema = v.strictObject({
   known: v.optional(toldProof),
   /** What it knows of others that were unlike it. */
   lasting: v.optional(v.strictObject(unlikeSchema.entries)),
+  /** How long it takes for a virtual worker. */
+  took: v.optional(
+    v.strictObject({
+      us: v.pipe(v.number(), v.safeInteger(), v.minValue(1), v.maxValue(mostUs)),
+      isOfProof: v.boolean(),
+    }),
+  ),
 })
 export type Bits = v.InferOutput<typeof bitsSchema>
 
@@ -56,13 +65,16 @@ export class RunBits {
     this.#proved = proved
   }
 
-  /** What this rank tells the others. `prove`: computes it, once for a device. `earlier`: the log that came with the run's state. */
+  /**
+   * What this rank tells the others; undefined without `exact`. The proof is computed once for a device. `earlier`: the log that came with the
+   * run's state.
+   */
   async own(
-    runtime: AnyRuntime,
-    prove: () => Promise<BitProof>,
+    { runtime, prove, took }: Pick<RankSetup, 'runtime' | 'prove' | 'took'>,
     earlier: RunLogFile | undefined,
     rank: number,
-  ): Promise<Bits> {
+  ): Promise<Bits | undefined> {
+    if (!prove) return undefined
     if (this.#proved?.runtime !== runtime) this.#proved = { runtime, proof: await prove() }
     const { proof } = this.#proved
     const known = this.#log.proof ?? earlier?.proof
@@ -70,7 +82,14 @@ export class RunBits {
     const lasting = [...this.#log.unlike, ...(earlier?.unlike ?? [])].find(isLasting)
     const { id, name } = this.#self ?? { id: String(rank), name: `rank ${rank}` }
     const who = { id, name: plainName(name) || `rank ${rank}` }
-    return { who, proof, ...(known && { known }), ...(lasting && { lasting }) }
+    const own = took?.()
+    return {
+      who,
+      proof,
+      ...(known && { known }),
+      ...(lasting && { lasting }),
+      ...(own && { took: own }),
+    }
   }
 
   /** Takes what all ranks have told; none without `exact`. */

@@ -486,7 +486,7 @@ export class Trainer {
       links,
     }
     const { newest } = this.#kept
-    const bits = setup.prove && (await this.#bits.own(runtime, setup.prove, newest?.log, rank))
+    const bits = await this.#bits.own(setup, newest?.log, rank)
     const settled = await settleRecord(group, own, adapterOf(runtime), bits)
     this.#record = settled.record
     this.#bits.take(settled.bits, settled.record.adapters)
@@ -496,7 +496,8 @@ export class Trainer {
     if (newest) restoreState(parts, newest)
     else await this.#resume(parts, this.#record)
     this.#log.begin(newest ? newest.log : this.#logBefore)
-    this.#bits.tell(this.#start.step, setup.dealt ?? [], rank)
+    const dealt = setup.deal?.(settled.bits.map(({ took }) => took)) ?? []
+    this.#bits.tell(this.#start.step, dealt, rank)
     if (!newest && this.#resumed) await keep(this.#start)
     this.#loop.progress = this.#start
     // Of an exact run's kept states the ranks have compared the hashes when they met.

@@ -143,7 +143,10 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       return { ...run, held: event.held }
     case 'group':
       run.log.add(event)
-      return run
+      return {
+        ...run,
+        dealt: { samples: event.members.map(({ samples }) => samples), step: event.step },
+      }
     case 'dealt':
       run.log.add(event)
       return { ...run, dealt: { samples: event.samples, step: event.step } }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Deal } from '../../../src/trainer/exact/deal.ts'
+import { Deal, type Took } from '../../../src/trainer/exact/deal.ts'
 import { seededRandom } from '../../../src/util/virtual-env.ts'
 
 // Ranks are simulated devices: each takes a stated time for a virtual worker.
@@ -16,6 +16,10 @@ function play(deal: Deal, steps: number, usOf: (rank: number, step: number) => n
   })
 }
 
+/** What ranks of a deal tell when they meet others. */
+const toldBy = (deal: Deal): Took[] =>
+  deal.counts.map((_, rank) => ({ us: deal.usOf(rank)!, isOfProof: false }))
+
 const mean = (values: readonly number[]) =>
   values.reduce((sum, value) => sum + value, 0) / values.length
 
@@ -24,6 +28,12 @@ const best = (workers: number, us: readonly number[]): number => {
   while (us.reduce((sum, one) => sum + Math.floor(most / one), 0) < workers) most++
   return most
 }
+
+const evenly = (workers: number, ranks: number): number[] =>
+  Array.from(
+    { length: ranks },
+    (_, rank) => Math.floor(((rank + 1) * workers) / ranks) - Math.floor((rank * workers) / ranks),
+  )
 
 describe('Deal', () => {
   test('gives ranks virtual workers by their speed', () => {
@@ -46,6 +56,45 @@ describe('Deal', () => {
       expect(mean(costs.slice(0, 20)) / best(workers, us)).toBeGreaterThan(2)
     },
   )
+
+  test.each([8, 16, 32])(
+    'ranks that meet again share %i by their speeds from the first step on, as do those that join them',
+    (workers) => {
+      const us = [100, 100, 1000, 100]
+      const before = new Deal(us.map(() => workers / us.length))
+      play(before, 30, (rank) => us[rank])
+      const told = toldBy(before)
+      const again = new Deal(before.counts.map(() => workers / us.length))
+      again.begin(told)
+      expect(mean(play(again, 20, (rank) => us[rank])) / best(workers, us)).toBeLessThan(1.15)
+
+      // Rank 0 is lost. Of those that join one has computed its proof, slowly, and one has told nothing.
+      const others = [...us.slice(1), 1000, 100]
+      const joined = new Deal(evenly(workers, others.length))
+      joined.begin([...told.slice(1), { us: 900, isOfProof: true }, undefined])
+      const costs = play(joined, 20, (rank) => others[rank])
+      expect(mean(costs) / best(workers, others)).toBeLessThan(1.15)
+    },
+  )
+
+  test('begins evenly where the ranks have told their proofs alone, or about the same times', () => {
+    const deal = new Deal([3, 3, 2])
+    deal.begin([{ us: 10, isOfProof: true }, { us: 1000, isOfProof: true }, undefined])
+    expect(deal.counts).toEqual([3, 3, 2])
+    const other = new Deal([2, 2, 2])
+    other.begin([100, 115, 95].map((us) => ({ us, isOfProof: false })))
+    expect(other.counts).toEqual([2, 2, 2])
+  })
+
+  test('a rank that gets none for its slow proof is tried after 20 steps', () => {
+    const deal = new Deal([2, 2, 2, 2])
+    const known = { us: 100, isOfProof: false }
+    const slow = { us: 1000, isOfProof: false }
+    deal.begin([known, known, slow, { us: 1000, isOfProof: true }])
+    expect(deal.counts).toEqual([4, 4, 0, 0])
+    play(deal, 22, (rank) => (rank === 2 ? 1000 : 100))
+    expect(deal.counts).toEqual([3, 3, 0, 2])
+  })
 
   test('stays as it is where steps differ by chance', () => {
     const random = seededRandom(4)

@@ -740,6 +740,45 @@ test('an exact rank keeps its compiled step when another joins, which brings the
   expect(new Set(hashes).size).toBe(1)
 })
 
+test('ranks of an exact run that meet again share the batch by their speeds at once', async () => {
+  warned()
+  const input = { exact: true, virtualWorkers: 8, steps: 90 } as const
+  const room = new ElasticRoom(['a', 'b'])
+  /** Groups of a rank whose device takes 100 times as long, by its clock. */
+  const slow = (name: string) => async () => {
+    const group = await room.next(name)
+    const { env } = group
+    vi.spyOn(group, 'env', 'get').mockReturnValue({ ...env, now: () => 100 * env.now() })
+    return group
+  }
+  const a = enter(room, 'a', input)
+  const b = enter(room, 'b', input, { group: await slow('b')(), regroup: slow('b') })
+  await a.after(52)
+  room.become(['a', 'b', 'c'])
+  a.regroup()
+  const [group, regroup] = [await slow('c')(), slow('c')]
+  const c = enter(room, 'c', input, { joins: true, group, regroup })
+  const ends = await Promise.all([a.end, b.end, c.end])
+  const shares = ends.map(({ events }) =>
+    events.flatMap((one) => (one.event === 'group' ? [one.members.map((m) => m.samples)] : [])),
+  )
+  // The newcomer is known by the proof of its bits.
+  const [together, joined] = [
+    [12, 12],
+    [24, 0, 0],
+  ]
+  expect(shares).toEqual([[together, joined], [together, joined], [joined]])
+  const one = await trainRanks(
+    1,
+    { ...settings, ...input },
+    () => new CpuRuntime(),
+    undefined,
+    task as Task,
+  )
+  const [{ paramHash }] = resultsOf(one)
+  for (const result of resultsOf(ends)) expect(result.paramHash).toBe(paramHash)
+})
+
 test('more ranks than the batch has samples may join', async () => {
   warned()
   const input = { steps: 80, batchSize: 2 } as const

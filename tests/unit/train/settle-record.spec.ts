@@ -72,6 +72,7 @@ test('the bits of all ranks are passed on', async () => {
     ...bitsOf(1),
     known: proof,
     lasting: { step: 3, text: 'it differs', isLasting: true },
+    took: { us: 1200, isOfProof: false },
   }
   const ends = await settleAll([{}, {}], (rank) => (rank === 1 ? full : bitsOf(rank)))
   for (const end of ends) expect(end).toMatchObject({ value: { bits: [bitsOf(0), full] } })
@@ -96,6 +97,10 @@ test.each([
     'more of what lasts',
     { ...bitsOf(1), lasting: { step: 3, text: 'a', isLasting: true, more: 1 } },
   ],
+  ...[0, 1.5, 2 ** 31, '1'].map((us): [string, unknown] => [
+    `${JSON.stringify(us)} µs for a virtual worker`,
+    { ...bitsOf(1), took: { us, isOfProof: true } },
+  ]),
   ['a name that no log takes', { ...bitsOf(1), who: { id: 'a', name: 'b'.repeat(101) } }],
   ['a name longer than names are', { ...bitsOf(1), who: { id: 'a', name: 'b'.repeat(41) } }],
   ['a name that cannot be seen', { ...bitsOf(1), who: { id: 'a', name: 'b\u202ec' } }],

@@ -232,6 +232,14 @@ describe('a run', () => {
     expect(sharesOf(run!)).toEqual([32, 32])
   })
 
+  it('counts the shares with which a group begins', () => {
+    const told = [40, 24, 0].map((samples, rank) => ({ id: `${rank}`, name: `t${rank}`, samples }))
+    const proof = { samples: 'a', parameters: 'b', results: 'c' }
+    const event = { event: 'group', step: 2, members: told, proof, rank: 0 } as const
+    const dealt = play(training(3, 2), { type: 'event', event, atMs: 0 })
+    expect(sharesOf(dealt.run!)).toEqual([40, 24, 0])
+  })
+
   it('counts what steps really take where the data is smaller than the batch', () => {
     const run = training(3, 2).run!
     const small = (steps: number) => ({
