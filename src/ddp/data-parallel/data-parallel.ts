@@ -15,7 +15,7 @@ import { type Aggregation, aggregations } from '../hooks/aggregate.ts'
 import { setupKeys } from '../hooks/collective-keys.ts'
 import type { CommHook } from '../hooks/comm-hooks.ts'
 import { HookState } from '../hooks/hook-state.ts'
-import { type LeftOut, type Trust, trusts } from '../hooks/left-out.ts'
+import { type LeftOut, type LeftOutRanks, type Trust, trusts } from '../hooks/left-out.ts'
 import { RobustAggregation } from '../hooks/robust-aggregation.ts'
 import { broadcastTensors } from './broadcast-tensors.ts'
 import { bucketCapMbFor } from './bucket-size.ts'
@@ -180,6 +180,11 @@ export class DistributedDataParallel extends Module {
   /** The group of ranks that train together. */
   get processGroup(): CollectiveGroup {
     return this.#group
+  }
+
+  /** @internal What robust aggregation hands from step to step; undefined without it. */
+  get leftOutRanks(): LeftOutRanks | undefined {
+    return this.#exchange.robust?.leftOut
   }
 
   /** Size at which buckets close; undefined until it is measured, before `ready`. units: MiB. */

@@ -85,7 +85,7 @@ export async function setUpRank(options: RankSetupOptions): Promise<RankSetup> {
       batches: new ShareBatches(task, data, draws, () => types),
       rowsOf,
       buckets: optimizer.buckets,
-      parts: { model: shared.module, optimizer, scaler },
+      parts: { model: shared.module, optimizer, scaler, limits: shared.limits },
       step,
       evaluation,
       check,
@@ -145,7 +145,7 @@ async function shareModel(
     onLeftOut: (found) => onEvent({ event: 'leftOut', ...found, rank: replicas.rank }),
   })
   await ddp.ready
-  return replicated(ddp, ddp.module, ddp.processGroup)
+  return replicated(ddp, ddp.module, ddp.processGroup, ddp.leftOutRanks)
 }
 
 /** Clips gradients by their norm, inside a step. */

@@ -1,4 +1,5 @@
 import { paramDigest } from '../../ddp/hashes/param-digest.ts'
+import type { LeftOutRanks } from '../../ddp/hooks/left-out.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { RunOutputs } from '../../graph/plan/step-program.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
@@ -32,6 +33,8 @@ export interface SharedModel {
     inputs: TaskInputs,
     scaler: GradScaler | undefined,
   ): { readonly loss: Tensor; readonly sum: Tensor | undefined }
+  /** How large gradients may be; undefined where all count. */
+  readonly limits?: LeftOutRanks
   /** What a step gives, on all ranks that have parts of it. They all call it. */
   told?(outputs: RunOutputs): Promise<RunOutputs>
   /** The mean over all ranks' samples, of the mean over this rank's; inside a step. */
@@ -47,7 +50,9 @@ export const replicated = (
   model: Module,
   module: Module,
   dataRanks: CollectiveGroup,
+  limits?: LeftOutRanks,
 ): SharedModel => ({
+  limits,
   model,
   module,
   isWhole: true,

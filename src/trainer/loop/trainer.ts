@@ -495,6 +495,8 @@ export class Trainer {
     }
     if (newest) restoreState(parts, newest)
     else await this.#resume(parts, this.#record)
+    // One rank may have given them to those that join.
+    await parts.limits?.agree(replicas)
     this.#log.begin(newest ? newest.log : this.#logBefore)
     const dealt = setup.deal?.(settled.bits.map(({ took }) => took)) ?? []
     this.#bits.tell(this.#start.step, dealt, rank)

@@ -1,3 +1,4 @@
+import type { LeftOutRanks, Limits } from '../../ddp/hooks/left-out.ts'
 import type { Module, StateDict } from '../../nn/module.ts'
 import type { GradScaler, GradScalerState } from '../../optim/grad-scaler.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
@@ -24,6 +25,8 @@ export interface KeptState {
   readonly optimizer: OptimizerStateDict
   /** Of the loss scale, where there is one. */
   readonly scaler: GradScalerState | undefined
+  /** Of gradients, where not all ranks' count. */
+  readonly limits?: Limits
   /** Of a run with `exact`, so far. */
   readonly log: RunLogFile | undefined
 }
@@ -72,11 +75,13 @@ export interface RunParts {
   }
   /** In float16. */
   readonly scaler?: Pick<GradScaler, 'stateDict' | 'loadStateDict'>
+  /** Among strangers. */
+  readonly limits?: Pick<LeftOutRanks, 'stateDict' | 'loadStateDict' | 'agree'>
 }
 
 /** Reads everything that the next step depends on. All ranks call it between the same steps: each gets the whole. errors: the group's. */
 export async function keepState(
-  { model, optimizer, scaler }: RunParts,
+  { model, optimizer, scaler, limits }: RunParts,
   progress: Progress,
   log?: RunLogFile,
 ): Promise<KeptState> {
@@ -85,13 +90,18 @@ export async function keepState(
     model: await model.stateDict(),
     optimizer: await optimizer.stateDict(),
     scaler: await scaler?.stateDict(),
+    ...(limits && { limits: limits.stateDict() }),
     log,
   }
 }
 
 /** Puts a kept state into the parts of a run whose step has been compiled. */
-export function restoreState({ model, optimizer, scaler }: RunParts, kept: KeptState): void {
+export function restoreState(
+  { model, optimizer, scaler, limits }: RunParts,
+  kept: KeptState,
+): void {
   model.loadStateDict(kept.model)
   optimizer.loadStateDict(kept.optimizer)
   if (kept.scaler) scaler?.loadStateDict(kept.scaler)
+  if (kept.limits) limits?.loadStateDict(kept.limits)
 }

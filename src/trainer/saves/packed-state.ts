@@ -1,5 +1,6 @@
 import * as v from 'valibot'
 import { load, type SavedState, save } from '../../data/saved-tree.ts'
+import { areLimits } from '../../ddp/hooks/left-out.ts'
 import { DataError } from '../../util/errors.ts'
 import { isRecord } from '../../util/kind-of.ts'
 import { runLogIn } from '../watch/run-log.ts'
@@ -20,15 +21,19 @@ export const packState = (kept: KeptState): Uint8Array<ArrayBuffer> =>
  * errors: `data.malformed`.
  */
 export function unpackState(bytes: Uint8Array<ArrayBuffer>): KeptState {
-  const { progress, model, optimizer, scaler, log } = load(bytes, 'the kept state')
+  const { progress, model, optimizer, scaler, limits, log } = load(bytes, 'the kept state')
   const known = v.safeParse(progressSchema, progress)
   const ownLog = runLogIn(log)
+  const hasLimits = limits === undefined || areLimits(limits)
   const parts = scaler === undefined ? [model, optimizer] : [model, optimizer, scaler]
-  if (!known.success || !parts.every(isRecord) || (log !== undefined && !ownLog))
+  if (!known.success || !parts.every(isRecord) || !hasLimits || (log !== undefined && !ownLog))
     throw new DataError(
       'data.malformed',
       'the kept state: expected the state of a run, as a rank sends it to one that lacks it, got another. Open the same version of the page on all ranks.',
     )
-  const state = { model, optimizer, scaler } as unknown as Omit<KeptState, 'progress' | 'log'>
+  const state = { model, optimizer, scaler, ...(limits && { limits }) } as unknown as Omit<
+    KeptState,
+    'progress' | 'log'
+  >
   return { ...state, progress: { ...known.output, samples: 0 }, log: ownLog }
 }

@@ -8,6 +8,7 @@ import {
   readState,
   unpackCheckpoint,
 } from '../../ddp/checkpoint/checkpoint-file.ts'
+import { areLimits, type Limits } from '../../ddp/hooks/left-out.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { inWords } from '../../util/kind-of.ts'
@@ -75,6 +76,7 @@ const valuesSchema = v.looseObject({
   best: v.optional(number),
   cursor: cursorSchema,
   record: recordSchema,
+  limits: v.optional(v.custom<Limits>(areLimits)),
   log: v.optional(v.unknown()),
 })
 type Cursor = v.InferOutput<typeof cursorSchema>
@@ -112,7 +114,7 @@ export interface RunNow {
 }
 
 function stateOf(
-  { model, optimizer, scaler }: RunParts,
+  { model, optimizer, scaler, limits }: RunParts,
   { meta, record, progress: { step, loss, value, best }, samples, perEpoch, log }: RunNow,
 ): CheckpointState {
   const epoch = Math.floor(step / perEpoch)
@@ -120,7 +122,11 @@ function stateOf(
   const cursor: Cursor = { seed, epoch, steps: step % perEpoch, samples, batchSize }
   const evaluated = isAccuracy(meta) ? { accuracy: value, bestAccuracy: best } : { value, best }
   const values = { step, epoch, loss, ...evaluated, cursor: { ...cursor } }
-  const more = { record, ...(log && { log }) } as unknown as SavedState
+  const more = {
+    record,
+    ...(limits && { limits: limits.stateDict() }),
+    ...(log && { log }),
+  } as unknown as SavedState
   return { model, optimizer, scaler, ...values, ...more }
 }
 
@@ -217,10 +223,11 @@ export async function resumeRun(
     log: runLogIn(values.log),
     holders: shared?.holders,
     stepsLeft: totalStepsOf(config, samples) - step,
-    async restore({ model, optimizer, scaler }) {
+    async restore({ model, optimizer, scaler, limits }) {
       const parts = { model, optimizer, ...(scaler && { scaler }) }
       // The run's own record says more of what differs.
       await unpackCheckpoint(file, parts, { onDifferences: () => undefined })
+      if (values.limits) limits?.loadStateDict(values.limits)
       // Learning rates of now go before those of the file, as settings do everywhere.
       for (const group of optimizer.paramGroups) group.lr = learningRateOf(config, meta)
     },

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type BucketNorms, LeftOutRanks } from '../../../src/ddp/hooks/left-out.ts'
+import { type BucketNorms, LeftOutRanks, type Limits } from '../../../src/ddp/hooks/left-out.ts'
 import { honestNorms } from '../../support/honest-norms.ts'
 import { destroyRings, ringOf } from '../../support/process-ring.ts'
 
@@ -148,7 +148,7 @@ test('buckets that are cut otherwise begin with the limit of the whole model', (
 
 test('ranks agree on the median of their limits, whatever one of them says', async () => {
   const groups = await ringOf(4)
-  const said = [
+  const said: readonly Limits[] = [
     { '0: 256': 2, '1: 64': 5 },
     { '0: 256': 1e38, '9: 9': 7 },
     { '0: 256': 2, '1: 64': 5 },

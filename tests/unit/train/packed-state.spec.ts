@@ -12,6 +12,7 @@ test('a state arrives as it was kept, with numbers that are not finite and with 
   for (const kept of [
     { ...parts, progress, log },
     { ...parts, progress, scaler: { scale: 8 } },
+    { ...parts, progress, limits: { '0: 64': 0.5 } },
   ] as unknown as KeptState[])
     expect(unpackState(packState(kept))).toEqual({ ...kept, progress: { ...progress, samples: 0 } })
 })
@@ -25,6 +26,7 @@ test.each([
   ['no best', { progress: { ...progress, best: null } }],
   ['a number as the model', { model: 3 }],
   ['a list as the optimizer', { optimizer: [] }],
+  ['a limit below 0', { limits: { '0: 64': -1 } }],
   ['a text as the loss scale', { scaler: 'x' }],
 ])('a state with %s is refused', (_, wrong) => {
   const bytes = save({ ...parts, progress, ...wrong })
