@@ -1,7 +1,7 @@
 import Papa from 'papaparse'
 import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isText } from '../util/kind-of.ts'
+import { isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkOptions, checkText } from '../util/options.ts'
 import { TensorDataset } from './datasets.ts'
 
@@ -69,7 +69,7 @@ export class CsvTable {
   texts(column: string): string[] {
     const at = this.#places.get(column)
     if (at === undefined)
-      throw refuse(this.#file, `a column "${clipped(column)}"`, clipped(this.columns.join(', ')))
+      throw refuse(this.#file, `a column ${quoted(column)}`, clipped(this.columns.join(', ')))
     return this.records.map((record) => record[at])
   }
 

@@ -1,6 +1,7 @@
 import { defaultRanks } from '../util/default-ranks.ts'
 import { DataError } from '../util/errors.ts'
-import { checkChoice, checkOptions } from '../util/options.ts'
+import { isRecord, quoted } from '../util/kind-of.ts'
+import { checkArgument, checkChoice, checkOptions, checkRecord } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 
 /** Options of `DistributedSampler`, with the same meaning as in PyTorch. */
@@ -77,7 +78,7 @@ function requireInteger(name: string, value: number, minimum: number, below: num
   if (!Number.isSafeInteger(value) || value < minimum || value >= below)
     throw new DataError(
       'config.invalid',
-      `DistributedSampler: ${name} must be an integer from ${minimum} to ${below - 1}, got ${value}. Change ${name}.`,
+      `DistributedSampler: ${name} must be an integer from ${minimum} to ${below - 1}, got ${quoted(value)}. Change ${name}.`,
     )
 }
 
@@ -113,6 +114,8 @@ export class DistributedSampler implements Iterable<number> {
       dropLast: true,
       padding: true,
     })
+    const isSized = isRecord(dataset) || Array.isArray(dataset)
+    checkArgument('DistributedSampler', 'dataset', dataset, isSized, 'a data set')
     checkChoice('DistributedSampler', 'padding', options.padding, ['duplicate', 'none'])
     const { shuffle = true, seed = 0, dropLast = false } = options
     const { numReplicas, rank } = ranksOf(options)
@@ -155,11 +158,13 @@ export class DistributedSampler implements Iterable<number> {
   }
 
   /** Resumes in the epoch of a saved state. errors: `config.invalid` for a state with another seed, which would give another order. */
-  loadStateDict({ epoch, seed }: { epoch: number | null; seed: number }): void {
+  loadStateDict(state: { epoch: number | null; seed: number }): void {
+    checkRecord('DistributedSampler', 'state', state)
+    const { epoch, seed } = state
     if (seed !== this.seed)
       throw new DataError(
         'config.invalid',
-        `DistributedSampler: the state's seed must be ${this.seed}, got ${seed}. Create the sampler with the seed of the saved run.`,
+        `DistributedSampler: the state's seed must be ${this.seed}, got ${quoted(seed)}. Create the sampler with the seed of the saved run.`,
       )
     if (epoch === null) this.#chosenEpoch = undefined
     else this.setEpoch(epoch)
@@ -172,6 +177,7 @@ export class DistributedSampler implements Iterable<number> {
 
   /** Returns this rank's indices of an epoch, by default the one that was set. shape: [numSamples]. */
   indices(epoch = this.epoch): Uint32Array<ArrayBuffer> {
+    requireInteger('epoch', epoch, 0, 2 ** 32)
     const length = this.#datasetLength
     const order = this.shuffle
       ? permutation(this.seed, epoch, length)

@@ -1,6 +1,6 @@
 import { DataError } from '../util/errors.ts'
-import { isText, quoted } from '../util/kind-of.ts'
-import { checkList, checkOptions } from '../util/options.ts'
+import { isIterable, isText, quoted } from '../util/kind-of.ts'
+import { checkArgument, checkList, checkOptions, checkText } from '../util/options.ts'
 import { requireIndex } from './datasets.ts'
 import type { DatasetDescription, HostTensor } from './descriptions.ts'
 import type { Dataset } from './samples.ts'
@@ -16,8 +16,10 @@ export interface Tokenizer {
 export const unknownToken = (where: string, token: number, vocabularySize: number) =>
   new DataError(
     'data.malformed',
-    `${where}: expected a known token from 0 to ${vocabularySize - 1}, got ${token}. Decode with the tokenizer that encoded the text.`,
+    `${where}: expected a known token from 0 to ${vocabularySize - 1}, got ${quoted(token)}. Decode with the tokenizer that encoded the text.`,
   )
+
+const isTokens = (tokens: Int32Array): boolean => tokens instanceof Int32Array
 
 /** A tokenizer with one token per character (Unicode code point). */
 export class CharTokenizer implements Tokenizer {
@@ -50,6 +52,7 @@ export class CharTokenizer implements Tokenizer {
 
   /** Returns the tokens of a text. errors: `data.malformed` for an unknown character. */
   encode(text: string): Int32Array<ArrayBuffer> {
+    checkText('CharTokenizer', 'text', text)
     return Int32Array.from([...text], (character, at) => {
       const token = this.#tokens.get(character)
       if (token === undefined)
@@ -63,6 +66,7 @@ export class CharTokenizer implements Tokenizer {
 
   /** Returns the text of tokens. errors: `data.malformed` for an unknown token. */
   decode(tokens: Iterable<number>): string {
+    checkArgument('CharTokenizer', 'tokens', tokens, isIterable(tokens), 'a list of tokens')
     return Array.from(tokens, (token) => {
       const character = this.characters[token]
       if (character === undefined) throw unknownToken('CharTokenizer', token, this.vocabularySize)
@@ -84,6 +88,7 @@ export class TokenDataset implements Dataset<{ x: HostTensor; y: HostTensor }> {
   readonly length: number
 
   constructor(tokens: Int32Array<ArrayBuffer>, options: { blockSize: number; stride?: number }) {
+    checkArgument('TokenDataset', 'tokens', tokens, isTokens(tokens), 'an Int32Array')
     checkOptions('TokenDataset', options, { blockSize: true, stride: true })
     const { blockSize, stride = blockSize } = options
     if (!Number.isInteger(blockSize) || blockSize < 1 || !Number.isInteger(stride) || stride < 1)

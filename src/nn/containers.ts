@@ -1,9 +1,9 @@
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
-import { isIterable, isRecord, isText } from '../util/kind-of.ts'
-import { checkList } from '../util/options.ts'
-import { Module, ModuleSequence } from './module.ts'
+import { isIterable, isRecord, isText, quoted } from '../util/kind-of.ts'
+import { checkList, checkText } from '../util/options.ts'
+import { checkModule, Module, ModuleSequence } from './module.ts'
 
 /** errors: `graph.misuse` always: a list or dict says nothing about the order of calls. */
 function refuseForward(module: Module): never {
@@ -49,12 +49,14 @@ export class ModuleDict<M extends Module = Module> extends Module {
     if (module) return module
     throw new TabringError(
       'graph.misuse',
-      `ModuleDict: expected one of the names ${clipped([...this.keys()].join(', ')) || '(none)'}, got "${clipped(name)}". Check with has() first.`,
+      `ModuleDict: expected one of the names ${clipped([...this.keys()].join(', ')) || '(none)'}, got ${quoted(name)}. Check with has() first.`,
     )
   }
 
   /** Sets the module with this name; an existing name keeps its place. errors: `graph.misuse` for a name that is empty or has a dot. */
   set(name: string, module: M): this {
+    checkText('ModuleDict', 'name', name)
+    checkModule('ModuleDict', module)
     if (name === '' || name.includes('.')) {
       throw new TabringError(
         'graph.misuse',

@@ -6,7 +6,7 @@ import type { Parameter } from '../graph/trace/parameter.ts'
 import { layerOfCall, nextRandomLayer } from '../graph/trace/random.ts'
 import { mustBeTensor, product, type Tensor } from '../graph/trace/tensor.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
-import { checkNumber, checkOptions, isCount, isShare } from '../util/options.ts'
+import { checkNumber, checkOptions, checkRecord, isCount, isShare } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
 import { ModuleList } from './containers.ts'
 import { Dropout } from './dropout.ts'
@@ -286,6 +286,7 @@ export class Gpt extends Module {
    * constant attention masks in GPT-2 files are ignored.
    */
   override loadStateDict(state: LoadableState, options: LoadOptions = {}): LoadResult {
+    checkRecord('loadStateDict', 'state', state)
     const own = Object.entries(state).filter(([key]) => !constantMask.test(key))
     return super.loadStateDict(
       Object.fromEntries(

@@ -8,7 +8,7 @@ import { clipped } from '../util/clipped.ts'
 import { type DeviceSpec, placedDevice } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { isIterable, quoted } from '../util/kind-of.ts'
-import { checkArgument, checkChoice, checkOptions } from '../util/options.ts'
+import { checkArgument, checkChoice, checkFlag, checkOptions } from '../util/options.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 import {
   type BackwardHook,
@@ -95,6 +95,7 @@ export abstract class Module {
 
   /** Sets training mode for this module and all its submodules; returns this module. */
   train(mode = true): this {
+    checkFlag('train', 'mode', mode)
     this.training = mode
     for (const [, module] of this.children()) module.train(mode)
     return this
@@ -144,6 +145,7 @@ export abstract class Module {
 
   /** Calls `fn` with every submodule, then with this module; returns this module. */
   apply(fn: (module: Module) => void): this {
+    checkArgument('apply', 'fn', fn, typeof fn === 'function', 'a function of a module')
     for (const module of new Set(this.children().map(([, child]) => child))) module.apply(fn)
     fn(this)
     return this
@@ -151,6 +153,7 @@ export abstract class Module {
 
   /** Freezes or unfreezes all parameters in programs compiled from now on; returns this module. */
   requiresGrad_(flag = true): this {
+    checkFlag('requiresGrad_', 'flag', flag)
     for (const parameter of this.parameters()) parameter.requiresGrad = flag
     return this
   }
@@ -337,8 +340,6 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
 
   constructor(modules: Iterable<M>) {
     super()
-    const isList = isIterable(modules)
-    checkArgument(this.constructor.name, 'modules', modules, isList, 'a list of modules')
     this.extend(modules)
   }
 
@@ -366,6 +367,8 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
   }
 
   extend(modules: Iterable<M>): this {
+    const isList = isIterable(modules)
+    checkArgument(this.constructor.name, 'modules', modules, isList, 'a list of modules')
     for (const module of [...modules]) this.append(module)
     return this
   }
@@ -393,11 +396,11 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
   }
 
   #position(index: number, last: number): number {
-    const from = index < 0 ? index + this.length : index
+    const from = Number.isInteger(index) && index < 0 ? index + this.length : index
     if (Number.isInteger(from) && from >= 0 && from <= last) return from
     throw new TabringError(
       'graph.misuse',
-      `${this.constructor.name}: index ${index} is out of range for ${this.length} modules. Check the index.`,
+      `${this.constructor.name}: index ${quoted(index)} is out of range for ${this.length} modules. Check the index.`,
     )
   }
 }

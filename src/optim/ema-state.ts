@@ -2,7 +2,8 @@ import type { Parameter } from '../graph/trace/parameter.ts'
 import type { StoredTensor } from '../graph/trace/stored-tensor.ts'
 import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
-import { formatShape, type Shape, sameShape } from '../util/shape.ts'
+import { isRecord, quoted } from '../util/kind-of.ts'
+import { countElements, formatShape, type Shape, sameShape } from '../util/shape.ts'
 
 type Floats = Float32Array<ArrayBuffer>
 
@@ -20,7 +21,7 @@ export interface EmaState {
   readonly buffers?: Readonly<Record<string, AveragedTensor>>
 }
 
-const malformed = (problem: string) =>
+export const malformed = (problem: string) =>
   new TabringError(
     'data.malformed',
     `ema.loadStateDict: ${problem} Load averages saved for this model.`,
@@ -42,6 +43,7 @@ export function averagesByIndex(
   saved: Readonly<Record<string, AveragedTensor>>,
   tensors: readonly StoredTensor[],
 ): Map<number, Floats> {
+  if (!isRecord(saved)) throw malformed(`expected averages by index, got ${quoted(saved)}.`)
   const found = new Map<number, Floats>()
   for (const [key, entry] of Object.entries(saved)) {
     const index = indexOf(key, tensors)
@@ -51,13 +53,19 @@ export function averagesByIndex(
       throw malformed(`"${clipped(key)}" names ${named}.`)
     }
     const { stateShape, name } = tensor
-    if (!sameShape(entry.shape, stateShape)) {
+    const { shape, data } = isRecord(entry) ? entry : {}
+    const isShape = Array.isArray(shape) && shape.every(Number.isInteger)
+    if (!isShape || !(data instanceof Float32Array))
+      throw malformed(
+        `average ${index} must be { shape, data: Float32Array }, got ${quoted(entry)}.`,
+      )
+    if (!sameShape(shape, stateShape) || data.length !== countElements(stateShape)) {
       const own = `${index}${name && ` ("${clipped(name)}")`}`
       throw malformed(
-        `average ${own} must be ${formatShape(stateShape)}, got ${formatShape(entry.shape)}.`,
+        `average ${own} must be ${formatShape(stateShape)}, got ${clipped(formatShape(shape))} of ${data.length}.`,
       )
     }
-    found.set(index, tensor.partOf(entry.data) as Floats)
+    found.set(index, tensor.partOf(data as Floats) as Floats)
   }
   return found
 }

@@ -7,10 +7,16 @@ import { emitNode, GraphValue } from '../graph/trace/value.ts'
 import { runningAverage } from '../kernels/average/average.ts'
 import type { Op } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
-import { isRecord } from '../util/kind-of.ts'
+import { isRecord, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
-import { averagesByIndex, type EmaState, positionsOf, wholeAverages } from './ema-state.ts'
+import {
+  averagesByIndex,
+  type EmaState,
+  malformed,
+  positionsOf,
+  wholeAverages,
+} from './ema-state.ts'
 import { checkSetting } from './settings.ts'
 
 export type { AveragedTensor, EmaState } from './ema-state.ts'
@@ -217,6 +223,8 @@ export class ExponentialMovingAverage {
         'ema.loadStateDict: the averages are swapped into the model. Call ema.swap() first.',
       )
     }
+    if (!isRecord(state) || !Number.isInteger(state.num_updates) || state.num_updates < 0)
+      throw malformed(`expected num_updates and average, got ${quoted(state)}.`)
     const loaded = averagesByIndex(state.average, [...this.#positions.keys()])
     const loadedBuffers = averagesByIndex(state.buffers ?? {}, this.#buffers)
     this.#updates = state.num_updates

@@ -1,12 +1,12 @@
 import { Pool } from '../graph/memory/pool.ts'
-import { type Tensor, TracedTensor } from '../graph/trace/tensor.ts'
+import { Tensor, TracedTensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace/trace.ts'
 import { GraphValue } from '../graph/trace/value.ts'
 import { mostControls, scalerUpdate, unscale } from '../kernels/grad-scaler/grad-scaler.ts'
 import { formatDevice, type PlacedDevice } from '../util/device.ts'
 import { TabringError } from '../util/errors.ts'
-import { quoted } from '../util/kind-of.ts'
-import { checkOptions } from '../util/options.ts'
+import { isRecord, quoted } from '../util/kind-of.ts'
+import { checkArgument, checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
 import { statsOf } from './clip.ts'
 import type { Optimizer } from './optimizer.ts'
@@ -41,6 +41,12 @@ const stateKeys: readonly (keyof GradScalerState)[] = [
   'growth_interval',
   '_growth_tracker',
 ]
+
+/** errors: a TypeError, naming the method, for what is no optimizer. */
+function requireOptimizer(where: string, optimizer: Pick<Optimizer, 'bucketsOfStep'>): void {
+  const isOptimizer = isRecord(optimizer) && typeof optimizer.bucketsOfStep === 'function'
+  checkArgument(where, 'optimizer', optimizer, isOptimizer, 'an optimizer')
+}
 
 /**
  * Dynamic loss scaling, like torch.cuda.amp.GradScaler, inside the compiled step: `scale(loss).backward()`, optionally `unscale(optimizer)`
@@ -82,6 +88,7 @@ export class GradScaler {
 
   /** Returns the loss times the scale: call `backward` on it. */
   scale(loss: Tensor): Tensor {
+    checkArgument('scaler.scale', 'loss', loss, loss instanceof Tensor, 'a tensor')
     if (!this.#options.enabled) return loss
     const trace = activeTrace('scaler.scale')
     const pool = this.#poolOn(trace.deviceOf(loss.value), trace)
@@ -92,6 +99,7 @@ export class GradScaler {
 
   /** Divides the optimizer's gradients by the scale, for clipping; `step` does it if this was not called. */
   unscale<S extends CommonSettings>(optimizer: Optimizer<S>): void {
+    requireOptimizer('scaler.unscale', optimizer)
     const trace = activeTrace('scaler.unscale')
     const key = optimizer as unknown as Optimizer
     if (!this.#options.enabled || trace.accumulation?.part === 'add') return
@@ -118,6 +126,7 @@ export class GradScaler {
 
   /** Runs `optimizer.step()`, which changes nothing in a step with an infinite or NaN gradient. */
   step<S extends CommonSettings>(optimizer: Optimizer<S>): void {
+    requireOptimizer('scaler.step', optimizer)
     const trace = activeTrace('scaler.step')
     const isDone = this.#doneIn(trace).has(optimizer as unknown as Optimizer)
     if (!isDone) this.unscale(optimizer)

@@ -77,18 +77,23 @@ const parameter = () => new api.Parameter([2, 2], Float32Array.of(1, 2, 3, 4))
 const longText = 'x'.repeat(10_000)
 const longList = <Item>(item: Item) => new Array<Item>(10_000).fill(item)
 
-/** Values that an error must not quote whole. */
-const longValues: readonly [name: string, make: () => unknown][] = [
-  ['a long text', () => longText],
-  ['a list with a long text', () => [longText]],
-  ['a long list', () => longList(7)],
-  ['a long list of texts', () => longList('seven')],
-  ['a long name', () => ({ [longText]: 1 })],
-  ['many names', () => Object.fromEntries(longList(0).map((_, n) => [`name${n}`, n]))],
-  ['a long bigint', () => 10n ** 9_999n],
-  ['a long symbol', () => Symbol(longText)],
-  ['a long function', () => new Function(`return '${longText}'`)],
-]
+/** Values that an error must not quote whole: made once, because that takes long. */
+const longValues = (
+  [
+    ['a long text', () => longText],
+    ['a list with a long text', () => [longText]],
+    ['a long list', () => longList(7)],
+    ['a long list of texts', () => longList('seven')],
+    ['a long name', () => ({ [longText]: 1 })],
+    ['many names', () => Object.fromEntries(longList(0).map((_, n) => [`name${n}`, n]))],
+    ['a long bigint', () => 10n ** 9_999n],
+    ['a long symbol', () => Symbol(longText)],
+    ['a long function', () => new Function(`return '${longText}'`)],
+  ] as const
+).map(([name, make]): [name: string, make: () => unknown] => {
+  const value = make()
+  return [name, () => value]
+})
 
 /** Values of which each is wrong for most arguments. */
 export const wrongValues: readonly [name: string, make: () => unknown][] = [
@@ -200,13 +205,15 @@ const ofTensors: Readonly<Record<string, (make: Make) => unknown[]>> = {
   slice: (make) => [make(square), 0, 0, 1],
   squeeze: (make) => [make([1, 2]), 0],
   transpose: (make) => [make(square), 0, 1],
+  tril: (make) => [make(square), 0],
+  triu: (make) => [make(square), 0],
   unsqueeze: (make) => [make(square), 0],
   packPaddedSequence: (make) => [make([2, 2, 2]), [2, 1], {}],
   padPackedSequence: (make) => [{ data: make([2, 2, 2]), lengths: [2, 1], batchFirst: false }, {}],
 }
 
 const ofOneTensor = `relu sigmoid tanh silu leakyRelu gelu softplus abs erf exp floor log neg rsqrt sign
-  sqrt square amax amin argmax argmin logsumexp max mean min std sum variance varMean dropout tril triu`
+  sqrt square amax amin argmax argmin logsumexp max mean min std sum variance varMean dropout`
 const ofTwoTensors = `add div eq ge gt le lt maximum minimum mul ne pow sub matmul binaryCrossEntropy
   binaryCrossEntropyWithLogits huberLoss klDiv l1Loss mseLoss smoothL1Loss`
 const namesIn = (text: string) => new Set(text.split(/\s+/))
@@ -222,6 +229,7 @@ export function tensorArguments(name: string, make: Make): unknown[] | undefined
 const linear = () => new api.Linear(2, 2)
 const parameters = () => linear().parameters()
 const sgd = () => new api.SGD(parameters(), { lr: 0.1 })
+const exponential = () => new api.lrScheduler.ExponentialLR(sgd(), { gamma: 0.9 })
 const dataset = () =>
   new api.TensorDataset({ x: api.hostTensor([2, 2], Float32Array.of(1, 2, 3, 4)) })
 const batch = () => ({ x: api.hostTensor([2, 2], Float32Array.of(1, 2, 3, 4)) })
@@ -237,7 +245,10 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   padBatch: () => [batch(), 4],
   CsvTable: () => ['table', ['a'], [['1']]],
   readCsv: () => [new Blob(['a\n1\n']), 'table', {}],
+  CharTokenizer: () => [['a', 'b']],
+  ConcatDataset: () => [[dataset()]],
   Subset: () => [dataset(), [0]],
+  TensorDataset: () => [batch()],
   randomSplit: () => [dataset(), [1, 1], {}],
   download: () => [new URL('https://example.invalid/'), {}],
   forgetDownload: () => [new URL('https://example.invalid/'), api.memoryFileStore()],
@@ -255,11 +266,11 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   DataLoader: () => [dataset(), {}],
   writeSafetensors: () => [[], {}],
   readSafetensors: () => [api.writeSafetensors([]), 'file'],
-  DistributedSampler: () => [dataset(), {}],
+  DistributedSampler: () => [dataset(), { numReplicas: 2, rank: 0 }],
   hostTensor: () => [[2], Float32Array.of(1, 2)],
   load: () => [api.save({}), 'file'],
   batchShares: () => [4, 2],
-  TokenDataset: () => [Uint16Array.of(1, 2, 3), 1],
+  TokenDataset: () => [Int32Array.of(1, 2, 3), { blockSize: 1 }],
   saveCheckpoint: () => [{}, {}],
   loadCheckpoint: () => [{}, {}],
   unpackCheckpoint: () => [new Uint8Array(), {}],
@@ -276,7 +287,7 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   detectAnomaly: () => [new api.CpuRuntime(), step, types(), batch()],
   runEagerly: () => [new api.CpuRuntime(), step, types(), batch()],
   Parameter: () => [[2], Float32Array.of(1, 2)],
-  ModuleBuffer: () => [api.tensorType([2]), Float32Array.of(1, 2)],
+  ModuleBuffer: () => [[2], Float32Array.of(1, 2)],
   rotaryTable: () => [4, 2],
   MultiheadAttention: layer(4, 2),
   RotaryEmbedding: layer(4),
@@ -286,7 +297,7 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   Conv2d: layer(2, 2, 3),
   ConvTranspose2d: layer(2, 2, 3),
   Embedding: layer(4, 2),
-  Linear: () => [2, 2, true],
+  Linear: layer(2, 2),
   GroupNorm: layer(1, 2),
   GRU: layer(2, 2),
   GRUCell: layer(2, 2),
@@ -295,6 +306,16 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   RNN: layer(2, 2),
   RNNCell: layer(2, 2),
   SyncBatchNorm: layer(2),
+  BatchNorm1d: layer(2),
+  BatchNorm2d: layer(2),
+  LayerNorm: layer(2),
+  RMSNorm: layer(2),
+  AvgPool1d: layer(2),
+  AvgPool2d: layer(2),
+  MaxPool1d: layer(2),
+  MaxPool2d: layer(2),
+  Gpt: () => [{ vocabSize: 4, blockSize: 2, layers: 1, heads: 1, width: 2 }],
+  ResNet: () => ['basic', [1], { numClasses: 2, smallInputs: true, width: 2 }],
   spectralNorm: () => [linear(), {}],
   addModulePrefix: () => [{}, 'module.'],
   Adagrad: () => [parameters(), { lr: 0.1 }],
@@ -306,11 +327,11 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   clipGradNorm: () => [parameters(), 1, {}],
   clipGradValue: () => [parameters(), 1],
   ExponentialMovingAverage: () => [parameters(), {}],
-  'lrScheduler.SequentialLR': () => [
-    sgd(),
-    [new api.lrScheduler.ExponentialLR(sgd(), { gamma: 0.9 })],
-    [],
-  ],
+  'lrScheduler.ChainedScheduler': () => [[exponential()]],
+  'lrScheduler.SequentialLR': () => {
+    const scheduler = exponential()
+    return [scheduler.optimizer, [scheduler], []]
+  },
   'lrScheduler.CosineAnnealingLR': () => [sgd(), { tMax: 2 }],
   'lrScheduler.CosineAnnealingWarmRestarts': () => [sgd(), { t0: 2 }],
   'lrScheduler.ConstantLR': () => [sgd(), {}],
@@ -347,8 +368,10 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
 }
 
 /** The same of an export that is no function of tensors. */
-export const otherArguments = (name: string): unknown[] =>
-  Object.hasOwn(ofOthers, name) ? ofOthers[name]() : []
+export function otherArguments(name: string): unknown[] {
+  const own = name.replace(/^distributed\./, '')
+  return Object.hasOwn(ofOthers, own) ? ofOthers[own]() : []
+}
 
 /** Those of which arguments are known. */
 export const namesWithArguments: readonly string[] = [

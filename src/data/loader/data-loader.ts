@@ -1,5 +1,5 @@
 import { DataError } from '../../util/errors.ts'
-import { kindOf } from '../../util/kind-of.ts'
+import { kindOf, quoted } from '../../util/kind-of.ts'
 import { checkOptions, type OptionNames } from '../../util/options.ts'
 import { permutation } from '../../util/random.ts'
 import { switchValue } from '../../util/switches.ts'
@@ -316,7 +316,7 @@ function requireWhole(name: string, value: number, minimum: number): void {
   if (!Number.isSafeInteger(value) || value < minimum)
     throw new DataError(
       'config.invalid',
-      `DataLoader: ${name} must be a whole number of at least ${minimum}, got ${value}. Change ${name}.`,
+      `DataLoader: ${name} must be a whole number of at least ${minimum}, got ${quoted(value)}. Change ${name}.`,
     )
 }
 

@@ -1,4 +1,6 @@
 import { DataError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
+import { checkRecord } from '../../util/options.ts'
 
 /** Position of a DataLoader as plain values, for checkpoints. */
 export interface DataLoaderState {
@@ -20,14 +22,17 @@ export interface DataLoaderState {
 /** errors: `config.invalid` when the state is of a loader with another order, or, in the middle of an epoch, of one that makes other batches. */
 export function requireSameBatches(
   own: DataLoaderState['settings'],
-  { settings, batches }: Pick<DataLoaderState, 'settings' | 'batches'>,
+  state: Pick<DataLoaderState, 'settings' | 'batches'>,
 ): void {
+  checkRecord('DataLoader', 'state', state)
+  const { settings, batches } = state
+  checkRecord('DataLoader', "the state's settings", settings)
   // Between epochs other batches may follow: another number of ranks, each with its part, may go on.
   const same = batches > 0 ? (['batchSize', 'samples'] as const) : []
   for (const name of ['seed', 'shuffle', ...same] as const)
     if (settings[name] !== own[name])
       throw new DataError(
         'config.invalid',
-        `DataLoader: the state's ${name} must be ${own[name]}, got ${settings[name]}. Create the loader like that of the saved run${batches > 0 ? ', or load a state that was saved between epochs' : ''}.`,
+        `DataLoader: the state's ${name} must be ${own[name]}, got ${quoted(settings[name])}. Create the loader like that of the saved run${batches > 0 ? ', or load a state that was saved between epochs' : ''}.`,
       )
 }

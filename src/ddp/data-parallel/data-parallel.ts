@@ -9,7 +9,14 @@ import { measureOnce, measuringKeys } from '../../peer/group/measure-links.ts'
 import type { DeviceSpec } from '../../util/device.ts'
 import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
-import { checkChoice, checkFlag, checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import {
+  checkArgument,
+  checkChoice,
+  checkFlag,
+  checkNumber,
+  checkOptions,
+  isCount,
+} from '../../util/options.ts'
 import { ReplicaCheck } from '../hashes/replica-check.ts'
 import { type Aggregation, aggregations } from '../hooks/aggregate.ts'
 import { setupKeys } from '../hooks/collective-keys.ts'
@@ -207,6 +214,7 @@ export class DistributedDataParallel extends Module {
    * As torch's no_sync; all ranks call it. `fn` may be asynchronous: await it. It must not run a step that updates.
    */
   noSync<R>(fn: () => R): R {
+    checkBody('noSync', fn)
     const exchange = this.#exchange
     const leave = () => {
       exchange.pauses--
@@ -269,6 +277,7 @@ export class DistributedDataParallel extends Module {
    * `graph.misuse` with `throwOnEarlyTermination`, on all ranks; the group's.
    */
   async join<R>(fn: () => Promise<R>, options: JoinOptions = {}): Promise<R> {
+    checkBody('join', fn)
     checkJoinOptions(options)
     const exchange = this.#exchange
     if (options.enable === false || exchange.size === 1) return fn()
@@ -375,6 +384,10 @@ function checkDdpOptions(options: DistributedDataParallelOptions): void {
   checkChoice(name, 'aggregation', options.aggregation, aggregations)
   checkChoice(name, 'trust', options.trust, trusts)
 }
+
+/** errors: a TypeError, naming the method, for what cannot be called. */
+const checkBody = (where: string, fn: unknown): void =>
+  checkArgument(where, 'fn', fn, typeof fn === 'function', 'a function')
 
 function checkJoinOptions(options: JoinOptions): void {
   checkOptions('join', options, {

@@ -1,5 +1,5 @@
 import { numberFormat } from '../../util/number-format.ts'
-import { checkText } from '../../util/options.ts'
+import { checkArgument, checkText, isNotNegative } from '../../util/options.ts'
 
 /** What `AverageMeter.summary` shows: nothing, the average, the sum or the count. */
 export type SummaryType = 'none' | 'average' | 'sum' | 'count'
@@ -39,12 +39,18 @@ export class AverageMeter {
     this.count = 0
   }
 
-  /** Adds a value that is the mean of `n` values, such as a batch's loss and its number of rows. */
+  /**
+   * Adds a value that is the mean of `n` values, such as a batch's loss and its number of rows. errors: a TypeError for what is no number, and for
+   * an `n` below 0.
+   */
   update(val: number, n = 1): void {
+    const isCounted = typeof n === 'number' && isNotNegative(n)
+    checkArgument('AverageMeter.update', 'val', val, typeof val === 'number', 'a number')
+    checkArgument('AverageMeter.update', 'n', n, isCounted, 'a number of at least 0')
     this.val = val
     this.sum += val * n
     this.count += n
-    this.avg = this.sum / this.count
+    this.avg = this.count > 0 ? this.sum / this.count : 0
   }
 
   /** Returns the newest value and the average: `Loss 2.3021e+00 (2.3054e+00)`. */

@@ -1,8 +1,15 @@
+import { isRecord } from '../../util/kind-of.ts'
+import { checkArgument, checkList, checkText } from '../../util/options.ts'
+
 /** A meter that `ProgressMeter` can show, such as `AverageMeter`. */
 export interface Meter {
   toString(): string
   summary(): string
 }
+
+/** errors: a TypeError for what is no number. */
+const checkNumeral = (where: string, name: string, value: number): void =>
+  checkArgument(where, name, value, typeof value === 'number', 'a number')
 
 /**
  * Prints the progress of an epoch: that of PyTorch's ImageNet example.
@@ -21,6 +28,11 @@ export class ProgressMeter {
     prefix = '',
     print: (line: string) => void = (line) => console.log(line),
   ) {
+    const isMeter = (meter: Meter) => isRecord(meter) && typeof meter.summary === 'function'
+    checkNumeral('ProgressMeter', 'numBatches', numBatches)
+    checkList('ProgressMeter', 'meters', meters, isMeter, 'meters')
+    checkText('ProgressMeter', 'prefix', prefix)
+    checkArgument('ProgressMeter', 'print', print, typeof print === 'function', 'a function')
     this.numBatches = numBatches
     this.meters = meters
     this.prefix = prefix
@@ -29,6 +41,7 @@ export class ProgressMeter {
 
   /** Prints `Epoch: [0][ 10/938]` and every meter, separated by tabs. */
   display(batch: number): void {
+    checkNumeral('ProgressMeter.display', 'batch', batch)
     const all = String(this.numBatches)
     const at = `${this.prefix}[${String(batch).padStart(all.length)}/${all}]`
     this.#print([at, ...this.meters.map(String)].join('\t'))

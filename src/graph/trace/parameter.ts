@@ -1,4 +1,5 @@
 import { TabringError } from '../../util/errors.ts'
+import { checkFlag } from '../../util/options.ts'
 import { type Shape, tensorType } from '../../util/shape.ts'
 import type { Memory } from '../memory/memory-device.ts'
 import type { GradientExchange, RankGroup } from './exchange.ts'
@@ -46,6 +47,7 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   }
 
   override requiresGrad_(requiresGrad = true): this {
+    checkFlag('requiresGrad_', 'requiresGrad', requiresGrad)
     this.#requiresGrad = requiresGrad
     return this
   }

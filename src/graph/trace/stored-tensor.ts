@@ -1,3 +1,4 @@
+import { clipped } from '../../util/clipped.ts'
 import {
   type DeviceSpec,
   formatDevice,
@@ -8,7 +9,13 @@ import {
 } from '../../util/device.ts'
 import { ArgumentTypeError, ShapeError, TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
-import { countElements, formatShape, type Shape, type TensorType } from '../../util/shape.ts'
+import {
+  countElements,
+  type DType,
+  formatShape,
+  type Shape,
+  type TensorType,
+} from '../../util/shape.ts'
 import { deviceOf, type Memory } from '../memory/memory-device.ts'
 import { Pool, type StoredData } from '../memory/pool.ts'
 import { requireDevice } from '../memory/require-device.ts'
@@ -22,6 +29,15 @@ export interface Home {
 }
 
 export type { StoredData } from '../memory/pool.ts'
+
+/** errors: a TypeError, naming `where`, unless it is an array of the kind that holds this type. */
+function checkArray(where: string, dtype: DType, data: StoredData): void {
+  const array = dtype === 'i32' ? 'Int32Array' : 'Float32Array'
+  if (ArrayBuffer.isView(data) && data[Symbol.toStringTag] === array) return
+  throw new ArgumentTypeError(
+    `${where}: data must be a ${array}, got ${kindOf(data)}. Write ${array}.of(…) or ${array}.from(…).`,
+  )
+}
 
 /** Counts re-layouts; a program that finds another number than at its binding binds again. */
 let layoutGeneration = 0
@@ -46,12 +62,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
 
   constructor(type: TensorType, data: Data) {
     super()
-    const array = type.dtype === 'i32' ? 'Int32Array' : 'Float32Array'
-    if (!ArrayBuffer.isView(data) || data[Symbol.toStringTag] !== array) {
-      throw new ArgumentTypeError(
-        `${this.constructor.name}: data must be a ${array}, got ${kindOf(data)}. Write ${array}.of(…) or ${array}.from(…).`,
-      )
-    }
+    checkArray(this.constructor.name, type.dtype, data)
     if (data.length !== countElements(type.shape)) {
       throw new ShapeError(
         'shape.mismatch',
@@ -228,8 +239,12 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     return (await pool.read(start, this.count, this.dtype)) as Data
   }
 
-  /** Replaces its contents; does nothing where another rank has them. errors: `shape.mismatch` for another number of elements. */
+  /**
+   * Replaces its contents; does nothing where another rank has them. errors: `shape.mismatch` for another number of elements; a TypeError for
+   * another kind of array.
+   */
   assign(data: Data): void {
+    checkArray(clipped(this.name) || 'stored tensor', this.dtype, data)
     if (data.length !== this.count) {
       throw new ShapeError(
         'shape.mismatch',

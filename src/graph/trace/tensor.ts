@@ -23,6 +23,7 @@ import {
 } from '../../kernels/view/views.ts'
 import { type DeviceSpec, type PlacedDevice, placedDevice } from '../../util/device.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
+import { checkFlag } from '../../util/options.ts'
 import {
   countElements,
   type DType,
@@ -417,6 +418,7 @@ export abstract class Tensor {
    */
   requiresGrad_(requiresGrad = true): this {
     const trace = activeTrace('requiresGrad_')
+    checkFlag('requiresGrad_', 'requiresGrad', requiresGrad)
     if (!requiresGrad) trace.asked.delete(this.value)
     const isRequired = requiresGradient(trace, this.value)
     if (isRequired && !requiresGrad) {

@@ -1,4 +1,5 @@
 import { ShapeError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { countElements, type DType, formatShape, type Shape, tensorType } from '../../util/shape.ts'
 import { type Case, defineOp, type Op } from '../op.ts'
 import { reads, writes } from '../shader.ts'
@@ -18,7 +19,7 @@ export const triangle: Op<TriangleAttrs> = defineOp<TriangleAttrs>({
     if (x.shape.length < 2 || !Number.isInteger(diagonal)) {
       throw new ShapeError(
         'shape.unsupported',
-        `tril, triu: expected at least 2 dimensions and an integer diagonal, got ${formatShape(x.shape)} and ${diagonal}. Reshape the tensor.`,
+        `tril, triu: expected at least 2 dimensions and an integer diagonal, got ${formatShape(x.shape)} and ${quoted(diagonal)}. Reshape the tensor.`,
       )
     }
     return [x]

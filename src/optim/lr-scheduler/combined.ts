@@ -1,3 +1,4 @@
+import { isRecord } from '../../util/kind-of.ts'
 import { checkList } from '../../util/options.ts'
 import {
   type AnyScheduler,
@@ -136,7 +137,9 @@ function loadAll(
   const parts = (all: unknown) => (Array.isArray(all) ? all.map(() => ({})) : all)
   checkState(
     name,
-    { ...state, ...('_schedulers' in state && { _schedulers: parts(state['_schedulers']) }) },
+    isRecord(state) && '_schedulers' in state
+      ? { ...state, _schedulers: parts(state['_schedulers']) }
+      : state,
     { ...own, _schedulers: parts(own['_schedulers']) },
   )
   const before = schedulers.map((scheduler) => scheduler.stateDict())

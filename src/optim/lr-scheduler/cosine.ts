@@ -1,4 +1,4 @@
-import { checkNumber, checkOptions } from '../../util/options.ts'
+import { checkNumber, checkOptions, isNotNegative } from '../../util/options.ts'
 import { checkOption, LRScheduler, type Schedulable } from './scheduler.ts'
 
 /** Anneals each group's learning rate down to `etaMin` along half a cosine over `tMax` epochs, and up again. source: arXiv 1608.03983. */
@@ -116,7 +116,7 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
 
   #goTo(epoch: number): void {
     const { t0, tMult } = this
-    checkOption('CosineAnnealingWarmRestarts', 'epoch', epoch, epoch >= 0, 'at least 0')
+    checkNumber('CosineAnnealingWarmRestarts', 'epoch', epoch, isNotNegative, 'at least 0')
     this.lastEpoch = Math.floor(epoch)
     if (epoch < t0 || tMult === 1) {
       this.tI = t0

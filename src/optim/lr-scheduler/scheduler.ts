@@ -1,6 +1,6 @@
 import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
 import { isRecord, quoted } from '../../util/kind-of.ts'
-import { checkArgument } from '../../util/options.ts'
+import { checkArgument, checkNumber } from '../../util/options.ts'
 import type { ParamGroup } from '../settings.ts'
 import { checkState, type SchedulerState } from './state.ts'
 
@@ -65,8 +65,9 @@ export abstract class LRScheduler implements AnyScheduler {
     this.step()
   }
 
-  /** Advances by one epoch, or to `epoch`, and sets the learning rates. */
+  /** Advances by one epoch, or to `epoch`, and sets the learning rates. errors: `config.invalid` for an epoch that is no number. */
   step(epoch?: number): void {
+    checkNumber(this.constructor.name, 'epoch', epoch, Number.isFinite, 'a number')
     this.stepCount++
     this.lastEpoch = epoch ?? this.lastEpoch + 1
     this.set(epoch === undefined ? this.rates() : this.closedForm())

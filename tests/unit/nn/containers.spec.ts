@@ -201,3 +201,15 @@ test('a Sequential is a list too: length, places, iteration, and the methods of 
   const { y } = await program.run({ x: Float32Array.of(1, 3) })
   expect([...y]).toEqual([20, 60])
 })
+
+test('a dict takes modules alone, and modules take flags alone', () => {
+  const dict = new ModuleDict()
+  expect(() => dict.set('a', 5 as never)).toThrow('ModuleDict: module must be a Module, got 5')
+  expect(dict.size).toBe(0)
+  const layer = new Linear(2, 2)
+  expect(() => layer.requiresGrad_('no' as never)).toThrow('flag must be true or false')
+  expect(() => layer.weight.requiresGrad_('no' as never)).toThrow('must be true or false')
+  expect(() => layer.weight.assign([1, 2, 3, 4] as never)).toThrow(
+    'data must be a Float32Array, got a plain array of 4',
+  )
+})

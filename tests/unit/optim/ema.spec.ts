@@ -128,6 +128,17 @@ test('files by names load where each names one parameter; all else is refused, a
     [{ average: { 4: entry(2) } }, /"4" names none of the 4 tensors/],
     [{ average: { 0: entry(2) } }, /average 0 \("a.weight"\) must be \[2, 2\], got \[2\]/],
     [{ average: {}, buffers: { 0: entry(2) } }, /"0" names none of the 0 tensors/],
+    [{ num_updates: 'nine' as never, average: {} }, /expected num_updates and average/],
+    [{ average: undefined as never }, /expected averages by index, got undefined/],
+    [{ average: { 1: 5 as never } }, /average 1 must be { shape, data: Float32Array }, got 5/],
+    [
+      { average: { 1: { shape: [2], data: [1, 2] as never } } },
+      /average 1 must be { shape, data: Float32Array }/,
+    ],
+    [
+      { average: { 1: { shape: [2], data: new Float32Array(3) } } },
+      /must be \[2\], got \[2\] of 3/,
+    ],
   ]
   for (const [state, text] of refused) {
     const load = () => ema.loadStateDict({ num_updates: 9, ...state } as EmaState)

@@ -58,3 +58,24 @@ test('infinities and long exponents; other formats are refused', () => {
   for (const spec of ['', ':d', ':6.2g', '6,2f', '.101f'])
     expect(() => new AverageMeter('Loss', spec)).toThrow(/expected a format such as.*got/)
 })
+
+test('a meter of no values is 0, and takes no value that is no number', () => {
+  const meter = new AverageMeter('loss')
+  meter.update(2, 0)
+  expect(meter.avg).toBe(0)
+  expect(() => meter.update(undefined as never)).toThrow(
+    'AverageMeter.update: val must be a number, got undefined. Correct this argument.',
+  )
+  expect(() => meter.update(1, -1)).toThrow('n must be a number of at least 0, got -1')
+  expect(meter).toMatchObject({ val: 2, sum: 0, count: 0 })
+})
+
+test.each([
+  ['numBatches', 'ten', []],
+  ['meters', 10, {}],
+  ['meters[0]', 10, [5]],
+])('ProgressMeter refuses wrong %s when it is made', (name, numBatches, meters) => {
+  expect(() => new ProgressMeter(numBatches as never, meters as never)).toThrow(
+    `ProgressMeter: ${name} must be`,
+  )
+})

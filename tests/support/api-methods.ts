@@ -1,0 +1,160 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseSync } from 'vite'
+import * as api from '../../src/index.ts'
+import { type Callable, call, called, isClass, otherArguments } from './api-arguments.ts'
+import { repository } from './repository.ts'
+
+/** What the spec of methods calls: every public method of the exported classes, on objects made with right arguments. */
+
+/** A method, named after the class that defines it, and what makes an object that has it. */
+export interface Method {
+  readonly name: string
+  readonly key: string
+  readonly make: () => object
+  readonly taken: number
+  readonly args: () => unknown[]
+  /** Whether it works only in a function that is traced. */
+  readonly isTraced: boolean
+}
+
+interface Syntax {
+  readonly type: string
+  readonly start: number
+  readonly end: number
+  readonly accessibility?: string | null
+  readonly id?: { readonly name: string } | null
+  readonly key?: { readonly name?: string }
+  readonly body?: unknown
+}
+
+/** `Class.method` of all that the declarations leave out, or that subclasses alone may call. */
+export function hiddenMethods(): Set<string> {
+  const hidden = new Set<string>()
+  const folder = join(repository, 'src')
+  for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
+    if (!file.endsWith('.ts')) continue
+    const text = readFileSync(join(folder, file), 'utf8')
+    if (!/\b(protected|private) |@internal/.test(text)) continue
+    const walk = (node: unknown): void => {
+      if (Array.isArray(node)) for (const one of node) walk(one)
+      if (typeof node !== 'object' || node === null || !('type' in node)) return
+      const { type, id, body } = node as Syntax
+      if (type === 'ClassDeclaration' && id) {
+        const { start, body: members } = body as { start: number; body: Syntax[] }
+        for (const [at, member] of members.entries()) {
+          const before = text.slice(members[at - 1]?.end ?? start, member.start)
+          const isHidden = member.accessibility && member.accessibility !== 'public'
+          if (isHidden || before.includes('@internal')) hidden.add(`${id.name}.${member.key?.name}`)
+        }
+      }
+      if ('declaration' in node) walk(node.declaration)
+    }
+    walk(parseSync(file, text).program.body)
+  }
+  return hidden
+}
+
+const ofGraph = 'takes parts of the graph, which only modules of the library have'
+const needsPipe = 'takes a pipe, which is made later'
+
+/** Classes and methods that are not called, and why. */
+export const leftOutMethods: Readonly<Record<string, string>> = {
+  DeviceMesh: 'initDeviceMesh makes it',
+  ReplicaCheck: 'ReplicaCheck.create makes it',
+  Schedule1F1B: needsPipe,
+  ScheduleGPipe: needsPipe,
+  ScheduleInterleaved1F1B: needsPipe,
+  'Optimizer.bucketsOfStep': ofGraph,
+  'Optimizer.fillUnused': ofGraph,
+  'Parameter.giveWayTo': 'fullyShard calls it',
+  'Parameter.place': ofGraph,
+  'StoredTensor.moveTo': ofGraph,
+  'StoredTensor.moveToDevice': 'Module.to calls it, with a device that it has checked',
+  'StoredTensor.partOf': 'loadStateDict calls it, with contents that it has checked',
+  'StoredTensor.place': ofGraph,
+  'StoredTensor.requireOn': ofGraph,
+  'StoredTensor.stateOf': 'stateDict calls it, with contents that it has read',
+}
+
+/** Objects that are smaller, or wait less, than with the arguments of the other spec. */
+const makers: Readonly<Record<string, () => object>> = {
+  CharRnn: () => new api.CharRnn(4, { embeddingSize: 2, hiddenSize: 2 }),
+  ResNet: () => api.resnet18({ numClasses: 2, smallInputs: true, width: 1 }),
+  HashStore: () => impatient(new api.HashStore()),
+  PrefixStore: () => impatient(new api.PrefixStore('prefix', new api.HashStore())),
+}
+
+function impatient<S extends api.Store>(store: S): S {
+  store.timeoutMs = 20
+  return store
+}
+
+/** Arguments with which methods work, of those that look at the first ones before the others. */
+const right: Readonly<Record<string, () => unknown[]>> = {
+  'AverageMeter.update': () => [1, 1],
+  'HashStore.add': () => ['key', 1],
+  'HashStore.compareSet': () => ['key', 'a', 'b'],
+  'HashStore.set': () => ['key', 'a'],
+  'Module.loadStateDict': () => [{}, {}],
+  'ModuleDict.set': () => ['name', new api.Linear(2, 2)],
+  'ModuleSequence.insert': () => [0, new api.Linear(2, 2)],
+  'Tensor.clamp': () => [0, 1],
+  'Tensor.mean': () => [0, true],
+  'Tensor.narrow': () => [0, 0, 1],
+  'Tensor.select': () => [0, 0],
+  'Tensor.slice': () => [0, 0, 1],
+  'Tensor.sum': () => [0, true],
+  'Tensor.topk': () => [1, 1],
+  'Tensor.transpose': () => [0, 1],
+}
+
+/** Methods that work only in a function that is traced. */
+const isTraced = (owner: string, key: string): boolean =>
+  owner === 'Tensor' ||
+  /^(forward|withState|withIndices|scale|unscale|swap)$/.test(key) ||
+  /^(GradScaler|ExponentialMovingAverage|Optimizer)\.(step|update)$/.test(`${owner}.${key}`)
+
+const prototypesOf = (value: Callable): object[] => {
+  const chain: object[] = []
+  for (
+    let one = (value as unknown as { prototype: object }).prototype;
+    one && one !== Object.prototype;
+    one = Object.getPrototypeOf(one)
+  )
+    chain.push(one)
+  return chain
+}
+
+export const methodsWithArguments: readonly string[] = Object.keys(right)
+
+/** Public methods of the exported classes; what several inherit, once. */
+export function publicMethods(
+  without: Readonly<Record<string, string>> = leftOutMethods,
+): Method[] {
+  const hidden = hiddenMethods()
+  const seen = new Set<unknown>()
+  const methods: Method[] = []
+  for (const [name, value] of called) {
+    if (!isClass(value) || Object.hasOwn(leftOutMethods, name)) continue
+    const own = name.replace(/^distributed\./, '')
+    const make = makers[own] ?? (() => call(value, otherArguments(name)) as object)
+    const chain = prototypesOf(value)
+    for (const prototype of chain) {
+      for (const [key, { value: method }] of Object.entries(
+        Object.getOwnPropertyDescriptors(prototype),
+      )) {
+        if (typeof method !== 'function' || key === 'constructor' || seen.has(method)) continue
+        seen.add(method)
+        if (chain.some((one) => hidden.has(`${one.constructor.name}.${key}`))) continue
+        const owner = prototype.constructor.name
+        const full = `${owner}.${key}`
+        if (Object.hasOwn(without, full)) continue
+        const args = right[full] ?? (() => [])
+        const taken = Math.max(method.length, args().length)
+        methods.push({ name: full, key, make, args, taken, isTraced: isTraced(owner, key) })
+      }
+    }
+  }
+  return methods
+}
