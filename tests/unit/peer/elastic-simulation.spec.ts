@@ -44,6 +44,30 @@ test('a seed decides everything: twice the same at the same moments', async () =
   }
 })
 
+test('a message fault strikes a message that its member sends in the planned moment', async () => {
+  const found: (string | undefined)[][] = []
+  for (const moment of ['updating', 'after the update', 'saving'] as const)
+    for (let seed = 1; seed <= 10; seed++) {
+      const cell = { kind: 'drop', role: 'ordinary', moment } as const
+      const { faults, ...scenario } = drawElastic(seed, { cell })
+      const world = new ElasticWorld({ ...scenario, faults: faults.slice(0, 1) })
+      const newest = new Map<string, string>()
+      const { moment: reached } = world
+      world.moment = (life, name) => {
+        newest.set(life.id, name)
+        reached.call(world, life, name)
+      }
+      world.note = (text) => {
+        const [, id] = /^!! drop strikes (\S+):/.exec(text) ?? []
+        if (id) found.push([moment, newest.get(id)])
+      }
+      while (world.alive.length > 0 && world.env.now() < 20_000 && (await world.env.step()));
+      world.end()
+    }
+  expect(found.length).toBeGreaterThan(3)
+  expect(found.filter(([planned, actual]) => planned !== actual)).toEqual([])
+}, 60_000)
+
 // What the simulation found. What a seed means may change: the text says what happened.
 test.each([
   [

@@ -3,7 +3,7 @@ import { type ElasticOutcome, simulateElastic } from './elastic.ts'
 import { type Cell, cells, drawElastic } from './plan.ts'
 
 /** Most seeds in which a cell's fault strikes or does not. */
-const mostDrawn = 400
+const mostDrawn = 800
 
 export interface ElasticKind {
   /** What strikes first. */

@@ -53,7 +53,7 @@ export class ElasticWorld {
   readonly #ends = new Map<string, EchoLink>()
   /** Over which messages are lost without notice. */
   readonly #cut = new Set<string>()
-  /** For the messages that a life sends next. */
+  /** For the messages that a life sends until its next moment. */
   readonly #armed = new Map<Life, FaultPlan>()
   readonly #seen = new Map<FaultPlan, number>()
   /** Those that a fault has struck, and their links. */
@@ -448,11 +448,14 @@ export class ElasticWorld {
     const role = this.#roleOf(life)
     if (!isPossible(name, role)) this.violate(`${life.id}: ${name}, ${role}: this cannot be`)
     if (name === 'report') this.env.after(0, () => life.isAlive && this.#echo(life))
+    // The moment has passed in which its messages were to be struck: a later one of its kind comes.
+    if (this.#armed.get(life)?.moment !== name) this.#armed.delete(life)
     for (const plan of this.scenario.faults) {
       if (this.struck.has(plan) || plan.moment !== name || role !== plan.role) continue
       const seen = (this.#seen.get(plan) ?? 0) + 1
       this.#seen.set(plan, seen)
-      if (seen === plan.nth) this.#befall(plan, life)
+      const isWaiting = [...this.#armed.values()].includes(plan)
+      if (seen >= plan.nth && !isWaiting) this.#befall(plan, life)
     }
   }
 

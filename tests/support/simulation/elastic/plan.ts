@@ -18,6 +18,16 @@ export const faults = [
 ] as const
 export type FaultName = (typeof faults)[number]
 
+/** Those that befall the next message that a member sends to another machine in that moment. */
+export const messageFaults: readonly FaultName[] = [
+  'slow',
+  'drop',
+  'duplicate',
+  'reorder',
+  'truncate',
+  'one-way',
+]
+
 /** What the member does as it strikes. */
 export const moments = [
   'joining',
@@ -63,6 +73,8 @@ const inSteps = [
 export const impossible: readonly {
   readonly moment: MomentName
   readonly role: RoleName
+  /** Faults that cannot be; default: all. */
+  readonly kinds?: readonly FaultName[]
   readonly why: string
 }[] = [
   ...inSteps.map((moment) => ({
@@ -82,17 +94,29 @@ export const impossible: readonly {
     role: 'joiner' as const,
     why: 'a joiner that takes part in a step is a member as the others are',
   })),
+  ...(['ordinary', 'senior'] as const).map((role) => ({
+    moment: 'saturated' as const,
+    role,
+    kinds: messageFaults,
+    why: 'the sum begins at once: the next message is its first one, in scatter',
+  })),
 ]
 
-export const isPossible = (moment: MomentName, role: RoleName): boolean =>
-  !impossible.some((cell) => cell.moment === moment && cell.role === role)
+/** `kind`: of that fault; default: of any. */
+export const isPossible = (moment: MomentName, role: RoleName, kind?: FaultName): boolean =>
+  !impossible.some(
+    (cell) =>
+      cell.moment === moment &&
+      cell.role === role &&
+      (!cell.kinds || (kind !== undefined && cell.kinds.includes(kind))),
+  )
 
 export type Cell = Pick<FaultPlan, 'kind' | 'moment' | 'role'>
 
 /** All cells that can be. */
 export const cells: readonly Cell[] = faults.flatMap((kind) =>
   moments.flatMap((moment) =>
-    roles.filter((role) => isPossible(moment, role)).map((role) => ({ kind, moment, role })),
+    roles.filter((role) => isPossible(moment, role, kind)).map((role) => ({ kind, moment, role })),
   ),
 )
 
