@@ -101,7 +101,9 @@ test('replay computes the log in a checkpoint up to its step, and compares its w
   expect(code, told.stderr).toBe(0)
   const path = join(runs, 'step-5.safetensors')
   expect(await replay(path)).toEqual({
-    text: expect.stringMatching(/^replay: the same hash before each of 5 steps, and the end: \w{16}\n$/),
+    text: expect.stringMatching(
+      /^replay: the same hash before each of 5 steps, and the end: \w{16}\n$/,
+    ),
     code: 0,
   })
   const file = await readFile(path)
