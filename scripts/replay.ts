@@ -110,7 +110,9 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
     }
     if (differs === undefined) {
       const end = log.end || saved ? `, and the end: ${result.paramHash}` : ''
-      process.stdout.write(`replay: the same hash before each of ${compared} steps${end}\n${stopped}`)
+      process.stdout.write(
+        `replay: the same hash before each of ${compared} steps${end}\n${stopped}`,
+      )
       return 0
     }
   } catch (thrown) {
