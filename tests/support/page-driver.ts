@@ -113,7 +113,7 @@ export async function watchStates(page: Page): Promise<() => Promise<Record<stri
         const [label, value, note] = ['dt', '.value', '.note'].map(
           (part) => readout.querySelector(part)?.textContent ?? '',
         )
-        const step = /^before step ([\d,]+)/.exec(note)?.[1]
+        const step = /^before step (\d+)/.exec(note)?.[1]
         if (label === 'State hash' && step) states[step] = value
       }
     }).observe(document.body, { childList: true, characterData: true, subtree: true })
