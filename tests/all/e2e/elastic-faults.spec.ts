@@ -27,7 +27,7 @@ async function finishAlike(pages: readonly Page[]): Promise<string | null> {
 }
 
 test('a tab whose connections fall silent is left out, tries until they are back, joins again, and ends with the weights of the others', async () => {
-  const pages = await openRoom(3, '?demo=digits&steps=220&maxStepsPerSec=3', false)
+  const pages = await openRoom(3, '?demo=digits&steps=400&maxStepsPerSec=3', false)
   const [maker, other, third] = pages
   const silence = await silenceable(third)
   await button(maker, 'Start').click()
@@ -46,9 +46,10 @@ test('a tab whose connections fall silent is left out, tries until they are back
   // Its first new links are given up.
   await see(third, 'Left out of the run')
   await silence(false)
-  await says(third, joined)
+  // On a busy machine the link may measure slow up to three times, 70 s in all.
+  await says(third, joined, 150_000)
   await finishAlike(pages)
-}, 400_000)
+}, 500_000)
 
 test('a tab that was stopped until the others went on without it hears that when it wakes, and joins again', async () => {
   const pages = await openRoom(2, '?demo=digits&steps=240&maxStepsPerSec=5')
