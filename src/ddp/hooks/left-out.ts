@@ -40,9 +40,10 @@ const mostBuckets = 10_000
 /**
  * Decides which ranks a bucket's gradients leave out: those that are not finite, and among strangers those that are far too large.
  *
- * Who is too large, the measuring ranks say; how large that is, what all ranks say of themselves. So a rank that lies can raise what it
- * measured, and get others left out, but hide nothing: a few words of all do not move a median, and the other rows stay as they are. A row that
- * accuses more than half of the ranks counts for nothing. Rows that do so together, of a little each, accuse only those that one of them does.
+ * The measuring ranks say how large a rank's gradients are; the limit comes from the norms that all ranks say of themselves. So a rank that lies
+ * can raise what it measured and get others left out, but hides nothing: a few lies do not move a median, and the other rows stay as they are. A
+ * row that accuses more than half of the ranks does not count. Where rows accuse more than half only by their sum, those count that one row
+ * accuses.
  *
  * The limit never falls: late in training, when most norms are near 0, an honest rank may still meet a sample that the model gets wrong.
  * Where more than half of the ranks say that theirs are not finite, nobody is left out: then the training fails, and not a rank.
@@ -56,7 +57,7 @@ export class LeftOutRanks {
     this.#trust = trust
   }
 
-  /** Of bucket `index`, with so many elements. */
+  /** Judges bucket `index` of `elements` gradients. All ranks decide the same. */
   judge(index: number, elements: number, { told, measured }: BucketNorms): LeftOut {
     const ranks = [...told.keys()]
     const isMost = (some: readonly unknown[]) => 2 * some.length > ranks.length

@@ -137,7 +137,7 @@ export class Tail {
   }
 }
 
-/** As it is told: at least 1, at most `mostUs`. units: ms, µs. */
+/** The µs that ranks send: at least 1, at most `mostUs`. `tookMs`: in ms. */
 export const wholeUs = (tookMs: number): number =>
   Math.max(1, Math.min(mostUs, Math.round(tookMs * 1000)))
 export const mostUs = 2 ** 31 - 1
