@@ -42,8 +42,8 @@ const mostBuckets = 10_000
  *
  * The measuring ranks say how large a rank's gradients are; the limit comes from the norms that all ranks say of themselves. So a rank that lies
  * can raise what it measured and get others left out, but hides nothing: a few lies do not move a median, and the other rows stay as they are. A
- * row that accuses more than half of the ranks does not count. Where rows accuse more than half only by their sum, those count that one row
- * accuses.
+ * row that accuses more than half of the ranks does not count. Where the sums over rows accuse more than half, only ranks that a single row
+ * accuses are left out.
  *
  * The limit never falls: late in training, when most norms are near 0, an honest rank may still meet a sample that the model gets wrong.
  * Where more than half of the ranks say that theirs are not finite, nobody is left out: then the training fails, and not a rank.
