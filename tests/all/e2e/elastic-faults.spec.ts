@@ -20,14 +20,14 @@ import { driveRooms } from '../../support/page-rooms.ts'
 const { browser, openContext, openRoom, openTab } = driveRooms()
 
 async function finishAlike(pages: readonly Page[]): Promise<string | null> {
-  await Promise.all(pages.map((page) => see(page, 'Finished', 240_000)))
+  await Promise.all(pages.map((page) => see(page, 'Finished', 360_000)))
   const [hash, ...others] = await Promise.all(pages.map(hashOf))
   expect(others).toEqual(others.map(() => hash))
   return hash
 }
 
 test('a tab whose connections fall silent is left out, tries until they are back, joins again, and ends with the weights of the others', async () => {
-  const pages = await openRoom(3, '?demo=digits&steps=400&maxStepsPerSec=3', false)
+  const pages = await openRoom(3, '?demo=digits&steps=300&maxStepsPerSec=3', false)
   const [maker, other, third] = pages
   const silence = await silenceable(third)
   await button(maker, 'Start').click()
@@ -49,7 +49,7 @@ test('a tab whose connections fall silent is left out, tries until they are back
   // On a busy machine the link may measure slow up to three times, 70 s in all.
   await says(third, joined, 150_000)
   await finishAlike(pages)
-}, 500_000)
+}, 600_000)
 
 test('a tab that was stopped until the others went on without it hears that when it wakes, and joins again', async () => {
   const pages = await openRoom(2, '?demo=digits&steps=240&maxStepsPerSec=5')
