@@ -147,7 +147,7 @@ function refused(error: SignalError): Trouble {
       const words = say(
         'You were removed from this room',
         `${error.by}, the host, removed this tab.`,
-        'If that was a mistake, rejoin: the link still works, and this tab comes back as a new member.',
+        'If that was a mistake, rejoin. If the host has locked the room, ask for its new link.',
         'Or open a new room.',
       )
       return { ...words, kind: 'removed', detail: null }
