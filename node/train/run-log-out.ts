@@ -58,7 +58,7 @@ export class RunLogOut {
    * and an existing file as it is. Does nothing after `write`. errors: `file.unwritable`.
    */
   async close(note: (line: string) => void): Promise<void> {
-    if (!this.#isWritten) this.endAttempt()
+    this.endAttempt()
     const { step } = this.#log
     try {
       if (this.#isWritten || step === 0) return

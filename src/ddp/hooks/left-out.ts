@@ -21,7 +21,7 @@ export interface LeftOut {
 
 /** Norms of the ranks' gradients of a bucket, which all ranks know. */
 export interface BucketNorms {
-  /** Of the whole bucket, by rank, as each says of its own gradients. */
+  /** Of the whole bucket, by rank, as each reports its gradients. */
   readonly told: readonly number[]
   /** By rank, of the range that one rank updates, as that one has measured them: a row for each range that is not empty. */
   readonly measured: readonly (readonly number[])[]
@@ -63,7 +63,7 @@ export class LeftOutRanks {
     const isMost = (some: readonly unknown[]) => 2 * some.length > ranks.length
     if (isMost(told.filter((norm) => !Number.isFinite(norm)))) return nobody
     const limits = this.#limits(`${index}: ${elements}`, told)
-    // Nor is what is no number within a limit.
+    // NaN is within no limit.
     const isWrong = (norms: readonly number[], rank: number) => !(norms[rank] <= limits[rank])
     const rows = measured.filter((row) => !isMost(ranks.filter((rank) => isWrong(row, rank))))
     const whole = ranks.map((rank) => Math.hypot(...rows.map((row) => row[rank])))

@@ -11,8 +11,8 @@ export interface RobustOptions {
 /**
  * Reduces gradients so that a rank that sends wrong ones does not decide the result.
  *
- * Each rank gets all ranks' gradients of the range that it updates and measures them there, and all learn these norms, and what each rank says
- * of its own whole gradient. Some are left out (`LeftOutRanks`); the rest is aggregated, each rank counting the same.
+ * Each rank gets all ranks' gradients of the range that it updates and measures them there, and all learn these norms, and the one that each
+ * rank reports for its whole gradient. Some are left out (`LeftOutRanks`); the rest is aggregated, each rank counting the same.
  * It does not protect the range that a lying rank updates itself, nor from ranks that work together and are half of all or more.
  * cost: the bytes of a plain reduce-scatter, and 4 (N + 1) for each bucket; N gradients of a range on the host.
  */

@@ -1,32 +1,27 @@
 import { Draw } from '../draw.ts'
 
-/** What befalls a member, one of its messages, or the world. */
-export const faults = [
-  'close',
-  'crash',
-  'pause',
+/** What befalls the next message that a member sends to another machine in that moment. */
+export const messageFaults = [
   'slow',
   'drop',
   'duplicate',
   'reorder',
   'truncate',
   'one-way',
+] as const
+
+/** What befalls a member, one of its messages, or the world. */
+export const faults = [
+  'close',
+  'crash',
+  'pause',
+  ...messageFaults,
   'partition',
   'server lost',
   'clock jump',
   'gpu lost',
 ] as const
 export type FaultName = (typeof faults)[number]
-
-/** Those that befall the next message that a member sends to another machine in that moment. */
-export const messageFaults: readonly FaultName[] = [
-  'slow',
-  'drop',
-  'duplicate',
-  'reorder',
-  'truncate',
-  'one-way',
-]
 
 /** What the member does as it strikes. */
 export const moments = [
