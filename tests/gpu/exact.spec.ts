@@ -2,9 +2,12 @@ import { expect, test } from 'vitest'
 import { parseTrainConfig } from '../../demos/experiments.ts'
 import { task } from '../../demos/playground/demo.ts'
 import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import { blockElements, encode } from '../../src/kernels/encode/encode.ts'
+import type { HostArray } from '../../src/kernels/op.ts'
 import { warmUp } from '../../src/trainer/loop/warm-up.ts'
 import type { Task } from '../../src/trainer/settings/task.ts'
-import { testRuntime } from '../support/run-op.ts'
+import { tensorType } from '../../src/util/shape.ts'
+import { runOp, testRuntime } from '../support/run-op.ts'
 import { lossesOf, resultsOf, trainRanks } from '../support/train-ranks.ts'
 
 test.each([
@@ -24,6 +27,31 @@ test.each([
     for (const rank of ranks) expect(lossesOf(rank)).toEqual(lossesOf(runs[0][0]))
   }
 })
+
+test.each(encode.variants)(
+  'encode ($name) marks blocks whose gradients are not finite, and others that do not fit',
+  async (variant) => {
+    const gradient = new Float64Array(4 * blockElements).fill(1)
+    gradient.set([Number.NaN], 3)
+    gradient.set([2 ** 120, Number.NEGATIVE_INFINITY], blockElements + 9)
+    gradient.set([2 ** 120], 2 * blockElements + 200)
+    const words = [new Int32Array(gradient.length), new Int32Array(4), new Int32Array(4)]
+    const [total, marks, exponents] = words
+    const own: HostArray[] = [total, marks, gradient, exponents]
+    const call = {
+      inputs: own.map((array, i) => tensorType([array.length], i === 2 ? 'f32' : 'i32')),
+      outputs: [],
+      attrs: { first: { slot: 0 } },
+    }
+    const { updated } = await runOp(encode, variant, call, own, [1])
+    encode.reference(own, call, [1])
+    expect(updated.map((one) => new Int32Array(one.buffer, one.byteOffset, one.length))).toEqual([
+      total,
+      marks,
+    ])
+    expect([...marks]).toEqual([-(2 ** 25), -(2 ** 25), 2 ** 23 + 1, 2 ** 19 + 1])
+  },
+)
 
 test('a rank on the CPU among ranks on the GPU is named: it computes other bits', async () => {
   const runtime = await testRuntime()

@@ -44,6 +44,7 @@ export interface Member {
   /** Whether it has failed alone, and the run continues. */
   leavesAlone(): boolean
   program(): StepProgram | undefined
+  pace(): Trainer['pace']
 }
 
 /** A rank that trains with the members of a room. */
@@ -98,6 +99,7 @@ export function enter(
     heldStep: () => trainer?.heldStep ?? 0,
     leavesAlone: () => trainer?.leavesAlone ?? false,
     program: () => trainer?.program,
+    pace: () => trainer?.pace,
     after: (step) => new Promise((resolve) => waiting.push({ step, resolve })),
   }
 }

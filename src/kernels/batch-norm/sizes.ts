@@ -38,6 +38,6 @@ export function needsTwo(op: string, { M }: NormSizes, x: TensorType): void {
   if (M >= 2) return
   throw new ShapeError(
     'shape.unsupported',
-    `${op}: expected more than 1 value per channel in training, got x${formatShape(x.shape)}. Use a larger batch, or eval().`,
+    `${op}: expected more than 1 value per channel in training, got x${formatShape(x.shape)}. Use a larger batch, in an exact run fewer virtual workers, or eval().`,
   )
 }

@@ -19,8 +19,10 @@ export const blocksOf = (elements: number): number => ceilDiv(elements, blockEle
 /** By how many bits a block's gradients are shifted before they become whole numbers. */
 export const shiftOf = (exponent: number): number => Math.min(126, Math.max(-126, 27 - exponent))
 
-/** The mark of an element that does not fit, or is no number. */
+/** The mark of an element that does not fit. */
 const unfit = 2 ** 23
+/** The mark of one that is not finite; 64 of them fit into a word. */
+const notFinite = 2 ** 25
 
 export interface EncodeAttrs {
   /** 1 where the sums begin with this run, 0 where it adds to them. */
@@ -81,7 +83,8 @@ function roundEven(x: number): number {
  * Adds a gradient to sums of whole numbers: total <- total + round(gradient 2^k), k = 27 - the block's exponent, within -126 and 126.
  *
  * Whole numbers add up to the same bits in any order. marks <- marks + (largest magnitude of the block >> 8) + 1, so that they bound what the
- * block's sums may be: below 2^23 all fit. A number that does not fit, or is not finite, counts 2^23.
+ * block's sums may be: below 2^23 all fit. A number that does not fit counts 2^23. A block with one that is not finite counts -2^25, so that its
+ * sum of marks is negative where the others fit.
  * shape: total [n] i32, marks [blocks] i32, gradient [n], exponents [blocks] i32; total and marks change in place.
  */
 export const encode = defineOp<EncodeAttrs>({
@@ -116,9 +119,11 @@ export const encode = defineOp<EncodeAttrs>({
         const doesFit = Math.abs(rounded) < 2 ** 31
         const value = doesFit ? rounded : 0
         total[i] = ((isFirst ? 0 : total[i]) + value) | 0
-        largest = Math.max(largest, doesFit ? Math.abs(value) >>> 8 : unfit)
+        const mark = Number.isFinite(gradient[i]) ? unfit : notFinite
+        largest = Math.max(largest, doesFit ? Math.abs(value) >>> 8 : mark)
       }
-      marks[block] = ((isFirst ? 0 : marks[block]) + largest + 1) | 0
+      const own = largest === notFinite ? -notFinite : largest + 1
+      marks[block] = ((isFirst ? 0 : marks[block]) + own) | 0
     }
     return [] as HostArray[]
   },

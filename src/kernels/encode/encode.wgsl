@@ -1,6 +1,8 @@
 // One block of gradients as whole numbers, added to those of the step so far. Lane 0 to LANES - 1 take its elements in turn.
 
 const BLOCK = 256u;
+const UNFIT = 1u << 23u;
+const NOT_FINITE = 1u << 25u;
 
 fn power_of_two(exponent: i32) -> f32 {
   return bitcast<f32>(u32(exponent + 127) << 23u);
@@ -8,18 +10,18 @@ fn power_of_two(exponent: i32) -> f32 {
 
 struct Encoded {
   value: i32,
-  // Of the magnitude; 2^23 where it does not fit.
+  // Of the magnitude, or one of the two above.
   mark: u32,
 }
 
 fn encoded(bits: u32, scale: f32) -> Encoded {
   // By its bits: a compiler may take all floats for finite.
   if ((bits & 0x7f800000u) == 0x7f800000u) {
-    return Encoded(0, 1u << 23u);
+    return Encoded(0, NOT_FINITE);
   }
   let rounded = round(bitcast<f32>(bits) * scale);
   if (abs(rounded) >= 2147483648.0) {
-    return Encoded(0, 1u << 23u);
+    return Encoded(0, UNFIT);
   }
   let value = i32(rounded);
   return Encoded(value, u32(abs(value)) >> 8u);
@@ -38,5 +40,6 @@ fn encode_lane(block: u32, lane: u32, is_first: bool) -> u32 {
 }
 
 fn note(block: u32, largest: u32, is_first: bool) {
-  marks[block] = select(marks[block], 0, is_first) + i32(largest) + 1;
+  let own = select(i32(largest) + 1, -i32(largest), largest == NOT_FINITE);
+  marks[block] = select(marks[block], 0, is_first) + own;
 }

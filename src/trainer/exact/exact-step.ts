@@ -28,7 +28,7 @@ import { countElements } from '../../util/shape.ts'
 import type { BatchArrays } from '../settings/task.ts'
 import type { BitProof } from '../watch/run-events.ts'
 import { clipDivisor } from './clip-divisor.ts'
-import { isUnfit, judge, startExponent } from './exponents.ts'
+import { isNotFinite, isUnfit, judge, startExponent } from './exponents.ts'
 import { blockCount, exponentsOf, type Layout, layOut, marksIn, type Place } from './layout.ts'
 import type { LossScale } from './loss-scale.ts'
 import { compareStates, hashOf } from './state-hashes.ts'
@@ -37,8 +37,8 @@ import { Tail, wholeUs } from './tail.ts'
 import type { VirtualWorkers } from './virtual-workers.ts'
 
 const usualBucketElements = 2 ** 18
-/** A step whose gradients do not fit after this many attempts has some that are not finite, or too large. */
-const mostAttempts = 4
+/** From the smallest exponent to the largest it takes fewer. */
+const mostAttempts = 20
 
 /** Who trains together. */
 export interface ExactRanks {
@@ -79,8 +79,8 @@ export interface ExactStepOptions extends ExactRanks {
  * The label of the all-reduce has the hash of the parameters, exponents and running statistics before the step: ranks that differ are found
  * before they add anything. `compare` has moments too.
  * Each rank tells how long it took, so that all deal the virtual workers of the next step by speed.
- * A step whose sums may not fit is done again with other exponents, by all ranks. In float16 a step that never fits updates nothing, and all halve
- * the loss scale.
+ * A step whose sums may not fit is done again with other exponents, by all ranks. In float16 a step whose gradients are not finite updates no
+ * parameter, and all halve the loss scale.
  * bytes: each rank sends 2 (N-1)/N of 4 bytes a parameter, and of a block's mark per 256 of them.
  */
 export class ExactStep implements StepProgram {
@@ -274,8 +274,11 @@ export class ExactStep implements StepProgram {
         throw this.#nan(`expected finite losses, got ${found.join(', ')}`)
       }
       const marks = marksIn(sums, places)
+      // Gradients that have grown so far since the last step are measured, as those of the first.
+      isMeasuring ||= attempt > 1 && marks.some(isUnfit)
       const judged = judge(marks, exponents, isMeasuring)
-      const isLast = judged.isSaturated && attempt >= mostAttempts
+      const areFinite = !marks.some(isNotFinite)
+      const isLast = !areFinite || (judged.isSaturated && attempt >= mostAttempts)
       const isLeftOut = isLast && Boolean(lossScale?.shrink())
       if (isLeftOut || (!judged.isSaturated && !isMeasuring)) {
         const updateMs = performance.now()
@@ -299,7 +302,7 @@ export class ExactStep implements StepProgram {
       }
       if (isLast) {
         const place = places.find(({ block, marks: { count } }) =>
-          marks.subarray(block, block + count).some(isUnfit),
+          marks.subarray(block, block + count).some(areFinite ? isUnfit : isNotFinite),
         )!
         const found = await this.#unfitWorkers(inputs, scalars, place)
         const whose = found.map(
@@ -307,11 +310,11 @@ export class ExactStep implements StepProgram {
         )
         const from = whose.length > 0 ? ` from ${whose.join(', ')}` : ''
         throw this.#nan(
-          `the gradient of "${place.parameter.name}"${from} is not finite, or too large, with a loss of ${told.loss}`,
+          `the gradient of "${place.parameter.name}"${from} is ${areFinite ? 'too large' : 'not finite'}, with a loss of ${told.loss}`,
         )
       }
       this.repeats++
-      isMeasuring = judged.isSaturated && isMeasuring
+      isMeasuring &&= judged.isSaturated
       exponents = judged.exponents
     }
   }
@@ -336,9 +339,10 @@ export class ExactStep implements StepProgram {
       const work = { first: 0, count: 1, tail, words }
       // The newest counts: the first one has warmed up what it uses.
       this.proofUs = wholeUs(await this.#compute(inputs, scalars, exponents, { ...noTimes }, work))
-      const judged = judge(marksIn(sums, places), exponents, isMeasuring)
-      if (!judged.isSaturated && !isMeasuring) break
-      isMeasuring = judged.isSaturated && isMeasuring
+      const marks = marksIn(sums, places)
+      const judged = judge(marks, exponents, isMeasuring)
+      if ((!judged.isSaturated && !isMeasuring) || marks.some(isNotFinite)) break
+      isMeasuring &&= judged.isSaturated
       exponents = judged.exponents
     }
     // How long it took is no result.

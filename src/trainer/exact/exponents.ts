@@ -9,8 +9,11 @@ const leap = 12
 /** Blocks are held within this many bits of the largest: nearly zero ones wake up all at once. */
 const deepest = 12
 
-/** Whether a block's sums may not fit. */
-export const isUnfit = (mark: number): boolean => mark >= mostMarks
+/** Whether a block has gradients that are not finite. Where others of it do not fit either, a later attempt says so. */
+export const isNotFinite = (mark: number): boolean => mark < 0
+
+/** Whether a block's sums may not fit, or are not finite. */
+export const isUnfit = (mark: number): boolean => mark >= mostMarks || isNotFinite(mark)
 
 /** What a step's marks say. */
 export interface Judged {

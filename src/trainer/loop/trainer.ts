@@ -223,8 +223,9 @@ export class Trainer {
   /** What a step takes now, and what a newcomer's link must carry; undefined before the first step. units: ms, bytes. */
   get pace() {
     const { stepMs, isPaused } = this.#loop
-    if (!this.#record || stepMs === 0) return undefined
-    const elements = this.#record.buckets.reduce((sum, bucket) => sum + bucket.elements, 0)
+    if (!this.#setup || stepMs === 0) return undefined
+    const parameters = this.#setup.parts.model.parameters()
+    const elements = parameters.reduce((sum, { count }) => sum + count, 0)
     // To each link of a ring go nearly twice the gradients, of 4 bytes.
     return { bytes: 8 * elements, stepMs, limitMs: exchangeLimitMs(stepMs), isPaused }
   }

@@ -391,6 +391,20 @@ test('an exact rank keeps its compiled step when another joins, which brings the
   expect(new Set(hashes).size).toBe(1)
 })
 
+test('an exact run asks of a newcomer as fast a link as a plain one of the same step time', async () => {
+  const bytesOf = async (exact: boolean) => {
+    const one = enter(new ElasticRoom(['a']), 'a', { exact, steps: 60 })
+    await one.after(30)
+    const pace = one.pace()
+    resultsOf([await one.end])
+    return pace?.bytes
+  }
+  const [plain, exact] = await Promise.all([bytesOf(false), bytesOf(true)])
+  // 2 x 8, 8 x 8 and 8 x 2 weights, and biases: twice, of 4 bytes.
+  expect(plain).toBe(8 * (16 + 64 + 16 + 18))
+  expect(exact).toBe(plain)
+})
+
 test('ranks of an exact run that meet again share the batch by their speeds at once', async () => {
   warned()
   const input = { exact: true, virtualWorkers: 8, steps: 90 } as const
