@@ -3,8 +3,11 @@ import { SyncBatchNorm } from '../../nn/sync-batch-norm.ts'
 import { TabringError } from '../../util/errors.ts'
 
 const mostParameters = 50e6
-/** On the host of each rank: the value, two moments, the sum and a copy of it; value and moments again in each of two kept states. */
-const bytesPerParameter = 44
+/**
+ * On the host of each rank, at most: the value, two moments, the sum and a copy of it; value and moments again in each of two kept states; and
+ * twice while it saves, in a state and in its file.
+ */
+const bytesPerParameter = 68
 
 /** errors: `config.invalid` for a model that virtual workers cannot train, or that takes too much memory on the host. */
 export function mustFit(model: Module): void {

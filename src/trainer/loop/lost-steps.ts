@@ -5,7 +5,7 @@ import { TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { isText } from '../../util/kind-of.ts'
 import type { RunEvent } from '../watch/run-events.ts'
-import { mostStrikes, PutOut, Strikes } from './strikes.ts'
+import { mostStrikes, putOutForValues, Strikes } from './strikes.ts'
 
 /** Ranks whose values stop being finite in a step that the others can leave out. */
 export interface LostStep {
@@ -137,7 +137,7 @@ export class LostSteps {
     this.#notFinite.clear()
     const out = this.#strikes.count(group, step, ranks)
     if (out.length === 0) return
-    if (isElastic) throw new PutOut(step, out)
+    if (isElastic) throw putOutForValues(step, out)
     const who = `The gradients of ${formatRanks(out)} were not finite in ${mostStrikes} steps in a row.`
     throw await failTogether(group, `step ${step}: ${text} ${who}`)
   }
@@ -149,7 +149,7 @@ export class LostSteps {
     const out = this.#strikes.count(group, step, [...this.#notFinite])
     this.#notFinite.clear()
     // A run that is not elastic would end without them.
-    if (this.#options.isElastic && out.length > 0) throw new PutOut(step, out)
+    if (this.#options.isElastic && out.length > 0) throw putOutForValues(step, out)
   }
 }
 

@@ -20,6 +20,8 @@ export interface Settled {
   readonly suspect: number
   /** How many times in a row the ranks went back without progress. */
   readonly losses: number
+  /** By rank: how many of these were by its device or its state. */
+  readonly faults: readonly number[]
   /** The step to which they did so last. */
   readonly wentBackTo: number
   /** The rank that has what a person gave, where another lacks it. */
@@ -37,6 +39,8 @@ export interface Brought
   extends Pick<Settled, 'suspect' | 'losses' | 'wentBackTo' | 'hasOtherRanks'> {
   /** Whether it has what a person gave. */
   readonly hasGiven: boolean
+  /** How many times in a row the ranks went back by its device or its state. */
+  readonly faults: number
   /** How long its steps took. */
   readonly stepMs?: number
 }
@@ -48,6 +52,7 @@ const whole = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
 const toldSchema = v.strictObject({
   suspect: whole,
   losses: whole,
+  faults: whole,
   wentBackTo: whole,
   hasGiven: v.boolean(),
   hasOtherRanks: v.boolean(),
@@ -118,6 +123,7 @@ export async function meet(
     step,
     suspect: most(({ suspect }) => suspect),
     losses: most(({ losses }) => losses),
+    faults: told.map(({ faults }, rank) => faults + Number(isAtFault(differed, rank, group.size))),
     wentBackTo: most(({ wentBackTo }) => wentBackTo),
     ...(differed && { differed }),
     giver: giverAmong(told.map(({ hasGiven }) => hasGiven)),
@@ -125,6 +131,10 @@ export async function meet(
     ...(limitMs !== undefined && { limitMs }),
   }
 }
+
+/** Whether a rank had another state than most. */
+const isAtFault = (differed: StatesDiffered | undefined, rank: number, size: number): boolean =>
+  differed !== undefined && 2 * differed.ranks.length < size && differed.ranks.includes(rank)
 
 /** The first rank that has something which another lacks. */
 function giverAmong(hasIt: readonly boolean[]): number | undefined {

@@ -9,6 +9,7 @@ import {
   PeerError,
   TabringError,
 } from '../../util/errors.ts'
+import { formatRanks } from '../../util/format-ranks.ts'
 import { isDiverged } from '../exact/step-label.ts'
 import type { KeptStates } from '../saves/kept-state.ts'
 import { type Brought, meet, type Settled } from './meet.ts'
@@ -39,6 +40,9 @@ export const isRankLost = (error: unknown): boolean =>
 
 /** Between two steps all ranks have kept their state, to continue in another group. */
 export class Regrouping extends Error {}
+
+/** What a rank brings besides what is counted here. */
+type BroughtBesides = Omit<Brought, 'losses' | 'faults' | 'wentBackTo'>
 
 /** Where a run continues. */
 export interface Place {
@@ -81,6 +85,8 @@ export class Recovery {
   readonly #env: Env
   /** Since there was progress. */
   #losses = 0
+  /** Of these, by this rank's device or state. */
+  #faults = 0
   /** The step to which the last of them went back. */
   #wentBackTo = 0
 
@@ -110,13 +116,14 @@ export class Recovery {
    * Returns where to continue after `error`, and what ranks have settled; forgets states of later steps. `brought`: read once the next group
    * has formed.
    *
-   * errors: `error` itself where it is no loss that a run outlives; `gpu.lost` after too many; those of opening a device and of joining.
+   * errors: `error` itself where it is no loss that a run outlives; after too many `PutOut` where an elastic run continues without those that had
+   * most of them, else the last one's; those of opening a device and of joining.
    */
   async after(
     error: unknown,
     place: Place,
     kept: KeptStates,
-    brought: () => Omit<Brought, 'losses' | 'wentBackTo'>,
+    brought: () => BroughtBesides,
   ): Promise<Place & Settled> {
     if (place.group.size > 1 || place.group.error || error instanceof Regrouping) {
       return this.#together(error, place, kept, brought)
@@ -139,6 +146,7 @@ export class Recovery {
       suspect,
       hasOtherRanks,
       losses: this.#losses,
+      faults: [this.#losses],
       wentBackTo: step,
       giver: undefined,
     }
@@ -163,7 +171,7 @@ export class Recovery {
     error: unknown,
     { group, runtime }: Place,
     kept: KeptStates,
-    brought: () => Omit<Brought, 'losses' | 'wentBackTo'>,
+    brought: () => BroughtBesides,
   ): Promise<Place & Settled> {
     const { regroup, reopen } = this.#options
     const isPlanned = error instanceof Regrouping
@@ -182,6 +190,7 @@ export class Recovery {
     const { error: ended } = group
     const isCounted = isLoss(ended) || isLinkBroken(ended) || this.#isMended(ended)
     if (isCounted) this.#losses++
+    if (reason !== undefined) this.#faults++
     const next = await regroup(group)
     let current = runtime
     // The answer takes some time, in which the ranks meet.
@@ -190,22 +199,37 @@ export class Recovery {
       const settled = await meet(
         next,
         kept,
-        { ...brought(), losses: this.#losses, wentBackTo: this.#wentBackTo },
+        {
+          ...brought(),
+          losses: this.#losses,
+          faults: this.#faults,
+          wentBackTo: this.#wentBackTo,
+        },
         this.#options.isExact ?? false,
         this.#options.onState,
       )
       const { step, wentBackTo } = settled
       // By what all have settled: they end together, and a state in which they did not agree is none.
-      const losses = this.#isProgress(step, wentBackTo)
-        ? Math.min(1, settled.losses)
-        : settled.losses
+      const sinceProgress = (count: number) =>
+        this.#isProgress(step, wentBackTo) ? Math.min(1, count) : count
+      const losses = sinceProgress(settled.losses)
       this.#losses = losses
+      this.#faults = sinceProgress(settled.faults[next.rank])
       this.#wentBackTo = isCounted ? step : wentBackTo
       if (losses > mostLosses) {
         // All ranks say so: the first to throw ends the group for those that are still settling.
         await next.barrier().catch(() => undefined)
         const text = (remedy: string) =>
           `recovery: the ${group.size} ranks went back ${losses} times without progress in training, at most ${mostLosses} times are allowed; the last time: ${loss} ${remedy}`
+        const atFault = ranksAtFault(settled.faults)
+        if (this.#options.isElastic && atFault.length > 0 && atFault.length < next.size) {
+          this.#losses = 0
+          this.#faults = 0
+          const code = this.#isMended(ended) ? 'train.diverged' : lostCode
+          const who = formatRanks(atFault)
+          const remedy = `The others continue without ${who}. Check the GPU there, then reload the tab.`
+          throw new PutOut(code, text(remedy), atFault)
+        }
         if (this.#isMended(ended)) {
           const remedy = 'Restart without the rank that computes or keeps wrong bits.'
           throw new PeerError('train.diverged', text(remedy))
@@ -234,7 +258,7 @@ export class Recovery {
       }
     } catch (thrown) {
       // Another loss while ranks were meeting.
-      if (this.#follows(next.error)) {
+      if (this.#follows(next.error) && !(thrown instanceof PutOut)) {
         return this.#together(thrown, { group: next, runtime: current }, kept, brought)
       }
       throw thrown
@@ -265,6 +289,12 @@ export class Recovery {
     const stays = answer.then(() => this.#later(lossAfterAnswerMs))
     return (await Promise.race([lost, stays])) !== undefined
   }
+}
+
+/** The ranks by which the others went back most often; none where nothing says who. */
+function ranksAtFault(faults: readonly number[]): number[] {
+  const most = Math.max(1, ...faults)
+  return faults.flatMap((count, rank) => (count === most ? [rank] : []))
 }
 
 /** A lost device, as ranks tell of what has struck one of them and is mended. */

@@ -1,4 +1,4 @@
-import { TabringError } from '../../util/errors.ts'
+import { type ErrorCode, TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 
 /** A rank whose gradients are not finite in this many steps in a row is put out of the run. */
@@ -21,16 +21,20 @@ export class Strikes {
   }
 }
 
-/** Thrown on all ranks when an elastic run continues without some, since their gradients were not finite again and again. */
+/** Thrown on all ranks when an elastic run continues without some, which failed again and again. */
 export class PutOut extends TabringError {
   /** In the group. */
   readonly ranks: readonly number[]
 
-  constructor(step: number, ranks: readonly number[]) {
-    super(
-      'train.nan',
-      `step ${step}: the gradients of ${formatRanks(ranks)} were not finite in ${mostStrikes} steps in a row. Check data and GPU there, then reload the tab.`,
-    )
+  constructor(code: ErrorCode, message: string, ranks: readonly number[]) {
+    super(code, message)
     this.ranks = ranks
   }
 }
+
+export const putOutForValues = (step: number, ranks: readonly number[]): PutOut =>
+  new PutOut(
+    'train.nan',
+    `step ${step}: the gradients of ${formatRanks(ranks)} were not finite in ${mostStrikes} steps in a row. Check data and GPU there, then reload the tab.`,
+    ranks,
+  )

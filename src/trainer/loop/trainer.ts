@@ -181,12 +181,13 @@ export class Trainer {
       this.#saves.end(thrown)
       const error =
         thrown instanceof TabringError ? thrown : new TabringError('graph.misuse', String(thrown))
-      if (!this.#group.error) {
+      const ranks = error instanceof PutOut ? error.ranks : undefined
+      // The others may have ended the group without those that are put out before these have.
+      if (!this.#group.error || ranks) {
         const { joins = false } = this.#options
         const hasTrained = !this.#loop.hasToldNothing
         const failed = this.#recovery.failed(error, { joins, hasTrained })
         this.#leavesAlone = failed.leavesAlone
-        const ranks = error instanceof PutOut ? error.ranks : undefined
         this.#group.abort(new RunError(failed.codeForOthers, error.message, { ranks }))
       }
       throw thrown
@@ -318,7 +319,7 @@ export class Trainer {
       const hasOtherRanks = this.#hasOtherRanks
       const { suspect: own } = this.#loop.lost
       const hasGiven = this.#given !== null
-      const brought = { suspect: own, losses: 0, wentBackTo: 0, hasGiven, hasOtherRanks }
+      const brought = { suspect: own, losses: 0, faults: 0, wentBackTo: 0, hasGiven, hasOtherRanks }
       const { suspect, step, differed, ...settled } = await meet(
         group,
         this.#kept,
@@ -380,12 +381,17 @@ export class Trainer {
       if (config.exact) await this.#keepNow()
       this.#loop.progress = undefined
       const { stepMs, lost } = this.#loop
-      const next = await this.#recovery.after(error, place, this.#kept, () => ({
+      const after = this.#recovery.after(error, place, this.#kept, () => ({
         suspect: lost.suspect,
         stepMs,
         hasGiven: this.#given !== null,
         hasOtherRanks: this.#hasOtherRanks,
       }))
+      const next = await after.catch((thrown) => {
+        if (thrown instanceof PutOut) return thrown
+        throw thrown
+      })
+      if (next instanceof PutOut) return this.#recover(next)
       this.#runtime = next.runtime
       this.#hasOtherRanks = next.hasOtherRanks
       lost.suspect = next.suspect

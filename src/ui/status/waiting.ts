@@ -1,4 +1,5 @@
 import { meshLimit } from '../../peer/room/edges.ts'
+import { isOfPutOut } from '../../util/errors.ts'
 import { isMaker, makerName } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import type { Wait } from '../state/waiting-facts.ts'
@@ -45,7 +46,7 @@ function barredStatus(snapshot: Snapshot, text: string): Status {
     const then = `Reload this tab once it can reach ${names}, or after ${names} left.`
     return { tone: 'bad', title, text: `${cause} ${without} ${then}` }
   }
-  const isPutOut = snapshot.run?.end?.kind === 'failed' && snapshot.run.end.code === 'train.nan'
+  const isPutOut = snapshot.run?.end?.kind === 'failed' && isOfPutOut(snapshot.run.end.code)
   return {
     tone: 'bad',
     title: isPutOut ? 'This tab was put out of the run' : 'This tab could not join',

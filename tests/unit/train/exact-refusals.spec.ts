@@ -17,6 +17,6 @@ test('exact refuses a model of more than 50 million parameters and says what mem
   const model = new Linear(1, 1)
   model.parameters = () => [{ count: 60e6 } as Parameter]
   expect(() => mustFit(model)).toThrow(
-    'exact: expected at most 50 million parameters, got 60 million, which take 2.6 GB of host memory on each rank. Use a smaller model, or train without exact.',
+    'exact: expected at most 50 million parameters, got 60 million, which take 4.1 GB of host memory on each rank. Use a smaller model, or train without exact.',
   )
 })

@@ -40,6 +40,7 @@ async function meetNewcomer(bytesPerMs: number) {
     const own = {
       suspect: 0,
       losses: 0,
+      faults: 0,
       wentBackTo: 0,
       hasGiven: false,
       hasOtherRanks: rank === 2,
@@ -75,7 +76,14 @@ test('in a ring of links the state goes through ranks that have it to one that l
     states.add(stateOf(rank === 2 ? 8 : 9))
     return states
   })
-  const own = { suspect: 0, losses: 0, wentBackTo: 0, hasGiven: false, hasOtherRanks: false }
+  const own = {
+    suspect: 0,
+    losses: 0,
+    faults: 0,
+    wentBackTo: 0,
+    hasGiven: false,
+    hasOtherRanks: false,
+  }
   await Promise.all(groups.map((group, rank) => meet(group, kept[rank], own, false)))
   expect(kept.map(({ newest }) => newest?.progress.step)).toEqual([9, 9, 9, 9, 9])
   for (const group of groups) group.destroy()
@@ -103,6 +111,7 @@ test('a newcomer learns how long it may wait for the data that a person gave; th
   const own = {
     suspect: 0,
     losses: 0,
+    faults: 0,
     wentBackTo: 0,
     hasGiven: false,
     hasOtherRanks: false,
@@ -131,7 +140,14 @@ test('a newcomer learns how long it may wait for the data that a person gave; th
 })
 
 const label = 'the kept state'
-const own = { suspect: 0, losses: 0, wentBackTo: 0, hasGiven: false, hasOtherRanks: false }
+const own = {
+  suspect: 0,
+  losses: 0,
+  faults: 0,
+  wentBackTo: 0,
+  hasGiven: false,
+  hasOtherRanks: false,
+}
 const textOf = (told: object) => new TextEncoder().encode(JSON.stringify(told))
 
 /** How a newcomer ends, where rank 0 tells `told` and then gives it `state`, or what it says is one of `sizeBytes`. */

@@ -268,6 +268,7 @@ export class Life {
           const brought = {
             suspect: 0,
             losses: 0,
+            faults: 0,
             wentBackTo: 0,
             hasGiven: false,
             hasOtherRanks: true,
