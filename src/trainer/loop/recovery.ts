@@ -221,7 +221,7 @@ export class Recovery {
         await next.barrier().catch(() => undefined)
         const text = (remedy: string) =>
           `recovery: the ${group.size} ranks went back ${losses} times without progress in training, at most ${mostLosses} times are allowed; the last time: ${loss} ${remedy}`
-        const atFault = ranksAtFault(settled.faults)
+        const atFault = ranksAtFault(settled.faults, losses)
         if (this.#options.isElastic && atFault.length > 0 && atFault.length < next.size) {
           this.#losses = 0
           this.#faults = 0
@@ -291,11 +291,9 @@ export class Recovery {
   }
 }
 
-/** The ranks by which the others went back most often; none where nothing says who. */
-function ranksAtFault(faults: readonly number[]): number[] {
-  const most = Math.max(1, ...faults)
-  return faults.flatMap((count, rank) => (count === most ? [rank] : []))
-}
+/** The ranks that had more than half of the losses; `faults`: by rank. */
+const ranksAtFault = (faults: readonly number[], losses: number): number[] =>
+  faults.flatMap((count, rank) => (2 * count > losses ? [rank] : []))
 
 /** A lost device, as ranks tell of what has struck one of them and is mended. */
 const deviceLoss = (error: PeerError | undefined, loss = ''): Settled['differed'] =>
