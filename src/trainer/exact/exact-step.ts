@@ -274,7 +274,7 @@ export class ExactStep implements StepProgram {
         throw this.#nan(`expected finite losses, got ${found.join(', ')}`)
       }
       const marks = marksIn(sums, places)
-      // Gradients that have grown so far since the last step are measured, as those of the first.
+      // Gradients that have grown so much since the last step are measured, like those of the first.
       isMeasuring ||= attempt > 1 && marks.some(isUnfit)
       const judged = judge(marks, exponents, isMeasuring)
       const areFinite = !marks.some(isNotFinite)
