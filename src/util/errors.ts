@@ -79,10 +79,6 @@ export class ArgumentTypeError extends TypeError {
 /** Whether an error is of one rank's device, worker, files or page, so that the others can train without it. */
 export const isOfOneRank = (code: ErrorCode): boolean => /^(gpu|data|file|part|worker)\./.test(code)
 
-/** Whether a rank that has left a run alone was put out: it would fail again in the same way. */
-export const isOfPutOut = (code: string): boolean =>
-  code === 'train.nan' || code === 'train.diverged' || code === 'gpu.lost'
-
 /** Throws when an internal assumption does not hold; user mistakes use the classes above. */
 export function invariant(condition: unknown, text: () => string): asserts condition {
   if (!condition)

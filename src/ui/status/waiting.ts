@@ -1,5 +1,4 @@
 import { meshLimit } from '../../peer/room/edges.ts'
-import { isOfPutOut } from '../../util/errors.ts'
 import { isMaker, makerName } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import type { Wait } from '../state/waiting-facts.ts'
@@ -37,6 +36,9 @@ export function waitingStatus(snapshot: Snapshot, wait: Wait): Status {
   }
 }
 
+/** Of a rank whose values, bits or device failed again and again. */
+const codesOfPutOut: readonly string[] = ['train.nan', 'train.diverged', 'gpu.lost']
+
 function barredStatus(snapshot: Snapshot, text: string): Status {
   const without = 'The run continues without this tab.'
   const unreached = unreachedOf(snapshot)
@@ -46,7 +48,8 @@ function barredStatus(snapshot: Snapshot, text: string): Status {
     const then = `Reload this tab once it can reach ${names}, or after ${names} left.`
     return { tone: 'bad', title, text: `${cause} ${without} ${then}` }
   }
-  const isPutOut = snapshot.run?.end?.kind === 'failed' && isOfPutOut(snapshot.run.end.code)
+  const isPutOut =
+    snapshot.run?.end?.kind === 'failed' && codesOfPutOut.includes(snapshot.run.end.code)
   return {
     tone: 'bad',
     title: isPutOut ? 'This tab was put out of the run' : 'This tab could not join',

@@ -283,7 +283,8 @@ class ComputeWorker implements ComputeApi {
       const result = await current
         .run()
         .catch((thrown) => {
-          throw crew && current.leavesAlone ? crew.failedAlone(thrown) : thrown
+          const isPutOut = thrown instanceof training.PutOut
+          throw crew && current.leavesAlone ? crew.failedAlone(thrown, isPutOut) : thrown
         })
         .finally(() => {
           if (ways && current.links) this.#measured = { ways, links: current.links }

@@ -8,7 +8,7 @@ import { memberOf } from '../../peer/room/lives.ts'
 import { leftOutError } from '../../peer/room/refusals.ts'
 import type { RunEvent } from '../../trainer/watch/run-events.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
-import { isOfPutOut, PeerError, type TabringError } from '../../util/errors.ts'
+import { PeerError, type TabringError } from '../../util/errors.ts'
 import { orAbort } from '../../util/or-abort.ts'
 import type { Admission, CrewPlace, Membership } from '../api.ts'
 
@@ -214,8 +214,8 @@ export class RunCrew {
   }
 
   /** The error of a rank that has failed alone, which says so. Where it was put out, another try would end in the same way. */
-  failedAlone({ code, message }: TabringError): TabringError {
-    return leftOutError(code, message, isOfPutOut(code) ? 'barred' : 'again')
+  failedAlone({ code, message }: TabringError, isPutOut: boolean): TabringError {
+    return leftOutError(code, message, isPutOut ? 'barred' : 'again')
   }
 
   /** Ends the run on all ranks, also while they form their next group. */
