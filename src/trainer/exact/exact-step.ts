@@ -277,7 +277,7 @@ export class ExactStep implements StepProgram {
       // Gradients that have grown so much since the last step are measured, like those of the first.
       isMeasuring ||= attempt > 1 && marks.some(isUnfit)
       const judged = judge(marks, exponents, isMeasuring)
-      const areFinite = !marks.some(isNotFinite)
+      const { areFinite } = judged
       const isLast = !areFinite || (judged.isSaturated && attempt >= mostAttempts)
       const isLeftOut = isLast && Boolean(lossScale?.shrink())
       if (isLeftOut || (!judged.isSaturated && !isMeasuring)) {
@@ -339,9 +339,8 @@ export class ExactStep implements StepProgram {
       const work = { first: 0, count: 1, tail, words }
       // The newest counts: the first one has warmed up what it uses.
       this.proofUs = wholeUs(await this.#compute(inputs, scalars, exponents, { ...noTimes }, work))
-      const marks = marksIn(sums, places)
-      const judged = judge(marks, exponents, isMeasuring)
-      if ((!judged.isSaturated && !isMeasuring) || marks.some(isNotFinite)) break
+      const judged = judge(marksIn(sums, places), exponents, isMeasuring)
+      if ((!judged.isSaturated && !isMeasuring) || !judged.areFinite) break
       isMeasuring &&= judged.isSaturated
       exponents = judged.exponents
     }

@@ -21,6 +21,8 @@ export interface Judged {
   readonly exponents: Int32Array<ArrayBuffer>
   /** Some sums may not have fit: the step is done again. */
   readonly isSaturated: boolean
+  /** No block is known to have gradients that are not finite. */
+  readonly areFinite: boolean
 }
 
 /**
@@ -32,10 +34,12 @@ export interface Judged {
 export function judge(marks: Int32Array, exponents: Int32Array, isMeasuring = false): Judged {
   const next = new Int32Array(exponents.length)
   let isSaturated = false
+  let areFinite = true
   let largest = -Infinity
   for (const [block, mark] of marks.entries()) {
     const exponent = exponents[block]
     if (isUnfit(mark)) isSaturated = true
+    if (isNotFinite(mark)) areFinite = false
     // mark 2^8 bounds the sum of magnitudes after the shift.
     const bound = 32 - Math.clz32(Math.max(1, mark) - 1) + 8 - shiftOf(exponent)
     next[block] = isMeasuring ? bound + (isUnfit(mark) ? leap : 0) : Math.max(bound, exponent - 1)
@@ -43,5 +47,5 @@ export function judge(marks: Int32Array, exponents: Int32Array, isMeasuring = fa
   }
   for (const [block, exponent] of next.entries())
     next[block] = Math.min(126, Math.max(exponent, largest - deepest, -99))
-  return { exponents: next, isSaturated }
+  return { exponents: next, isSaturated, areFinite }
 }

@@ -236,6 +236,17 @@ describe('an exact run whose device is lost again and again', () => {
       expect(result).toMatchObject({ steps: 49 })
     }
   })
+
+  test('ends where it is lost in every step, and no rank says that it was its own', async () => {
+    const ends = await losing((step) => step >= 5)
+    for (const { reason, events } of ends) {
+      expect(reason).toMatchObject({
+        code: 'gpu.lost',
+        message: expect.stringMatching(/went back 4 times without progress in training/),
+      })
+      expect(lossesOf({ events }).length).toBeLessThan(12)
+    }
+  })
 })
 
 describe('where the states of an exact run differ', () => {
@@ -279,7 +290,8 @@ describe('where the states of an exact run differ', () => {
     const ends = await Promise.all(members.map(({ end }) => end))
     const told = ends.map(({ events }) => events.filter(({ event }) => event === 'unlike'))
     const texts = warn.mock.calls.map(([text]) => String(text))
-    return { ends, told, texts, paramHash: result.paramHash }
+    const alone = members.map((one) => one.leavesAlone())
+    return { ends, told, texts, alone, paramHash: result.paramHash }
   }
 
   test('the fewer take the state of the more, and the run ends with the bits of one rank', async () => {
@@ -325,7 +337,8 @@ describe('where the states of an exact run differ', () => {
   })
 
   test('a rank whose bits flip again and again is put out, and the others end with the bits of one rank', async () => {
-    const { ends, paramHash } = await flipped(3, [51, 52, 53, 54, 55, 56])
+    const { ends, alone, paramHash } = await flipped(3, [51, 52, 53, 54, 55, 56])
+    expect(alone).toEqual([false, true, false])
     const [a, b, c] = ends
     for (const result of resultsOf([a, c])) expect(result.paramHash).toBe(paramHash)
     expect(b.reason).toMatchObject({

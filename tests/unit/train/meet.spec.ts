@@ -8,6 +8,16 @@ import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
+/** What a rank without losses brings. */
+const own = {
+  suspect: 0,
+  losses: 0,
+  faults: 0,
+  wentBackTo: 0,
+  hasGiven: false,
+  hasOtherRanks: false,
+}
+
 // Two ranks that have trained meet a newcomer, on a virtual clock: the state has 2.5 MB.
 
 const words = 600_000
@@ -37,16 +47,8 @@ async function meetNewcomer(bytesPerMs: number) {
   })
   const beganMs = world.now()
   const ends = groups.map((group, rank) => {
-    const own = {
-      suspect: 0,
-      losses: 0,
-      faults: 0,
-      wentBackTo: 0,
-      hasGiven: false,
-      hasOtherRanks: rank === 2,
-      ...(rank < 2 && { stepMs: 300 }),
-    }
-    return meet(group, kept[rank], own, false, (done, total) =>
+    const brought = { ...own, hasOtherRanks: rank === 2, ...(rank < 2 && { stepMs: 300 }) }
+    return meet(group, kept[rank], brought, false, (done, total) =>
       told[rank].push(`${done} of ${total}`),
     ).then(
       ({ step }) => step,
@@ -76,14 +78,6 @@ test('in a ring of links the state goes through ranks that have it to one that l
     states.add(stateOf(rank === 2 ? 8 : 9))
     return states
   })
-  const own = {
-    suspect: 0,
-    losses: 0,
-    faults: 0,
-    wentBackTo: 0,
-    hasGiven: false,
-    hasOtherRanks: false,
-  }
   await Promise.all(groups.map((group, rank) => meet(group, kept[rank], own, false)))
   expect(kept.map(({ newest }) => newest?.progress.step)).toEqual([9, 9, 9, 9, 9])
   for (const group of groups) group.destroy()
@@ -108,17 +102,9 @@ test('a newcomer learns how long it may wait for the data that a person gave; th
   const groups = memoryMesh(world, 2, () => ({ bytesPerMs: 100, highWaterBytes: 256 * 1024 }))
   const kept = groups.map(() => new KeptStates())
   kept[0].add({ ...stateOf(7), model: {} } as KeptState)
-  const own = {
-    suspect: 0,
-    losses: 0,
-    faults: 0,
-    wentBackTo: 0,
-    hasGiven: false,
-    hasOtherRanks: false,
-    stepMs: 300,
-  }
+  const brought = { ...own, stepMs: 300 }
   const settled = await world.until(
-    Promise.all(groups.map((group, rank) => meet(group, kept[rank], own, false))),
+    Promise.all(groups.map((group, rank) => meet(group, kept[rank], brought, false))),
   )
   expect(settled.map(({ limitMs }) => limitMs)).toEqual([undefined, 4000])
   const given = new Uint8Array(2 ** 20)
@@ -140,14 +126,6 @@ test('a newcomer learns how long it may wait for the data that a person gave; th
 })
 
 const label = 'the kept state'
-const own = {
-  suspect: 0,
-  losses: 0,
-  faults: 0,
-  wentBackTo: 0,
-  hasGiven: false,
-  hasOtherRanks: false,
-}
 const textOf = (told: object) => new TextEncoder().encode(JSON.stringify(told))
 
 /** How a newcomer ends, where rank 0 tells `told` and then gives it `state`, or what it says is one of `sizeBytes`. */
