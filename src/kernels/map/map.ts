@@ -1,5 +1,5 @@
 import { invariant } from '../../util/errors.ts'
-import { countElements, tensorType } from '../../util/shape.ts'
+import { countElements, sameShape, tensorType } from '../../util/shape.ts'
 import { roundHalf } from '../half.ts'
 import { defineOp, type GradientContext, type Op, type OpCall, type Value } from '../op.ts'
 import {
@@ -141,11 +141,14 @@ export const map: Op<MapAttrs> = defineOp<MapAttrs>({
   flops: ({ outputs, attrs }) => attrs.steps.length * countElements(outputs[0].shape),
   reference(inputs, { inputs: types, outputs: [{ shape }], attrs }) {
     const y = new Float64Array(countElements(shape))
+    const isWhole = types.map((type) => sameShape(type.shape, shape))
+    const operands: number[] = []
     for (let flat = 0; flat < y.length; flat++) {
-      y[flat] = applySteps(
-        attrs.steps,
-        inputs.map((values, n) => values[broadcastOffset(shape, types[n].shape, flat)]),
-      )
+      for (let n = 0; n < inputs.length; n++) {
+        const at = isWhole[n] ? flat : broadcastOffset(shape, types[n].shape, flat)
+        operands[n] = inputs[n][at]
+      }
+      y[flat] = applySteps(attrs.steps, operands)
     }
     return [attrs.dtype === 'f16' ? y.map(roundHalf) : y]
   },
