@@ -45,7 +45,8 @@ const gpu = {
   test: {
     ...patient,
     name: 'gpu',
-    include: specsOf('gpu'),
+    // Values are held to PyTorch's on this device too.
+    include: [...specsOf('gpu'), ...(isAll ? ['tests/values/**/*.spec.ts'] : [])],
     testTimeout: 60_000,
     sequence: { groupOrder: 2 },
     maxWorkers: 1,
@@ -96,7 +97,7 @@ const unit = {
     ...patient,
     name: 'unit',
     environment: 'node' as const,
-    include: specsOf('unit'),
+    include: [...specsOf('unit'), 'tests/values/**/*.spec.ts'],
     setupFiles: './tests/support/no-leftovers.ts',
     testTimeout: 30_000,
     // A worker imports src once for all its specs (measured: 29 s in place of 65 for 87 specs). Run with --sequence.shuffle.files to find

@@ -2,7 +2,7 @@
 
     /usr/bin/python3 tests/golden/forms.py          (torch 1.13, Debian's python3-torch; the output is committed)
 
-A case is as in elementwise.py; `call` names an entry of the table in tests/all/gpu/forms-golden.spec.ts.
+A case is as in elementwise.py; `call` names an entry of the table in tests/values/forms.spec.ts.
 """
 
 import torch

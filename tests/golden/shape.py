@@ -2,7 +2,7 @@
 
 Run: /usr/bin/python3 tests/golden/shape.py      (torch 1.13, Debian's python3-torch; the output is committed)
 
-The names are those of the functions in tests/gpu/shape-golden.spec.ts. Encoding and distances: generate.py.
+The names are those of the functions in tests/values/shape.spec.ts. Encoding and distances: generate.py.
 """
 
 import torch

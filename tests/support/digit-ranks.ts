@@ -10,7 +10,7 @@ import { trainRanks } from './train-ranks.ts'
 export const trainDigits = (size: number, input: TrainConfigInput, folder?: SeenFolder) =>
   trainRanks(
     size,
-    { batchSize: 15, bucketCapMb: 0.3, hashEvery: 2, seed: 3, ...input },
+    { batchSize: 15, bucketCapMb: 0.04, hashEvery: 2, seed: 3, ...input },
     () => new CpuRuntime(),
     () => folder && { folder: async () => folder },
   )

@@ -1,6 +1,7 @@
 import { task as digits } from '../../demos/digits/demo.ts'
 import { parseTrainConfig } from '../../demos/experiments.ts'
 import type { AnyRuntime } from '../../src/graph/memory/runtime.ts'
+import { mlp } from '../../src/nn/mlp.ts'
 import { Trainer } from '../../src/trainer/loop/trainer.ts'
 import type { CheckpointPlace } from '../../src/trainer/saves/run-checkpoint.ts'
 import type { TrainConfigInput } from '../../src/trainer/settings/config.ts'
@@ -8,19 +9,26 @@ import type { Task } from '../../src/trainer/settings/task.ts'
 import type { RunEvent, TrainerResult } from '../../src/trainer/watch/run-events.ts'
 import { meshOf, ringOf } from './process-ring.ts'
 
+/** The digits demo with 32 units in place of the MLP's 256: an eighth of the time, the same code. */
+export const smallDigits = {
+  ...digits,
+  model: (config, data) =>
+    config.model === 'mlp' ? mlp({ sizes: [784, 32, 10] }) : digits.model(config, data),
+} as typeof digits as unknown as Task
+
 export interface RankEnd {
   result?: TrainerResult
   reason?: unknown
   events: RunEvent[]
 }
 
-/** The built-in experiment on ranks of this process, each with a runtime of its own. */
+/** The small digits training on ranks of this process, each with its runtime. */
 export async function trainRanks(
   size: number,
   input: TrainConfigInput,
   open: (rank: number) => AnyRuntime,
   placeOf: (rank: number) => CheckpointPlace | undefined = () => undefined,
-  task: Task = digits as unknown as Task,
+  task: Task = smallDigits,
 ): Promise<RankEnd[]> {
   const config = parseTrainConfig({
     ...(task.meta === digits.meta && { data: 'images' }),

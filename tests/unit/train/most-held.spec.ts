@@ -39,7 +39,7 @@ describe('an exact run', () => {
     model: 'tanh-8-8',
     data: 'xor',
     batchSize: 24,
-    bucketCapMb: 0.3,
+    bucketCapMb: 0.04,
     exact: true,
     virtualWorkers: 4,
   } as const

@@ -7,7 +7,7 @@ import { serveDigits } from '../../support/served-digits.ts'
 import { lossesOf, resultsOf, resumedOf, trainRanks } from '../../support/train-ranks.ts'
 
 // The built-in training on the CPU: 36 samples in batches of 15, so that an epoch is 3 steps, the last one short.
-const settings = { batchSize: 15, bucketCapMb: 0.3, hashEvery: 2 } as const
+const settings = { batchSize: 15, bucketCapMb: 0.04, hashEvery: 2 } as const
 const perEpoch = 3
 beforeEach(() => serveDigits(36, (_, i) => (i * 7919) % 251))
 afterEach(() => vi.restoreAllMocks())

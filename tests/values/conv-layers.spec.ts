@@ -14,17 +14,16 @@ import { Parameter } from '../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { countElements, tensorType } from '../../src/util/shape.ts'
 import golden from '../golden/conv-layers.json'
-import { convRuns } from '../support/conv-models.ts'
-import { convRunTests, hold, shares } from '../support/conv-run-tests.ts'
+import { hold, shares } from '../support/conv-run-tests.ts'
 import { formulaUniform } from '../support/formula-data.ts'
 import type { GoldenResult } from '../support/golden.ts'
 import { type Seeded, seedCases, titleOf } from '../support/golden-seeds.ts'
-import { testRuntime } from '../support/run-op.ts'
+import { checkValuesRuntime, valuesRuntime } from '../support/run-op.ts'
 
 // Layers of convolution, pooling and batch normalization through the functions that users call, gradients by autograd, against
 // PyTorch (tests/golden/conv_layers.py): at most 8 times PyTorch's own float32 distance from float64.
 
-afterEach(async () => (await testRuntime()).gpu.check())
+afterEach(checkValuesRuntime)
 
 // biome-ignore lint/suspicious/noExplicitAny: options come from a file.
 type Options = any
@@ -73,7 +72,7 @@ describe('layers against PyTorch', () => {
           return { y, ...Object.fromEntries(gradients) }
         },
         { dy: tensorType(yShape) },
-        { runtime: await testRuntime() },
+        { runtime: await valuesRuntime() },
       )
       const dy = formulaUniform(example.dySeed ?? 2999, countElements(yShape), golden.bound)
       let results = await program.run({ dy })
@@ -90,6 +89,3 @@ describe('layers against PyTorch', () => {
     expect(shares.length).toBeGreaterThan(0)
   })
 })
-
-// tests/all/gpu/resnet-golden.spec.ts has the deep models.
-convRunTests(convRuns.filter(({ name }) => !name.startsWith('resnet')))

@@ -25,11 +25,11 @@ import {
   valuesOf,
 } from '../support/golden.ts'
 import { seedCases, titleOf } from '../support/golden-seeds.ts'
-import { testRuntime } from '../support/run-op.ts'
+import { checkValuesRuntime, valuesRuntime } from '../support/run-op.ts'
 
 // Max pooling with dilation, ceil mode and indices, and transposed convolutions' output padding, against PyTorch (tests/golden/pooling.py).
 
-afterEach(async () => (await testRuntime()).gpu.check())
+afterEach(checkValuesRuntime)
 
 interface Case extends GoldenCase {
   readonly op: 'maxPool1d' | 'maxPool2d' | 'convTranspose2d'
@@ -71,7 +71,7 @@ describe.each([false, true])('against PyTorch, naive: %s', (useNaiveKernels) => 
           }
         },
         { dy: typeOf(dy) },
-        { runtime: await testRuntime(), useNaiveKernels },
+        { runtime: await valuesRuntime(), useNaiveKernels },
       )
       const got = await program.run({ dy: floats(dy) })
       program.destroy()

@@ -1,31 +1,31 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import { compile } from '../../../src/graph/compile/compile.ts'
-import * as convolutions from '../../../src/graph/functions/convolution.ts'
-import * as losses from '../../../src/graph/functions/losses.ts'
-import { pad } from '../../../src/graph/functions/pad.ts'
-import * as pooling from '../../../src/graph/functions/pooling.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
+import * as convolutions from '../../src/graph/functions/convolution.ts'
+import * as losses from '../../src/graph/functions/losses.ts'
+import { pad } from '../../src/graph/functions/pad.ts'
+import * as pooling from '../../src/graph/functions/pooling.ts'
 import {
   packedRotaryEmbedding,
   rotaryEmbedding,
   rotaryTable,
-} from '../../../src/graph/functions/rotary.ts'
-import { cat } from '../../../src/graph/functions/shape.ts'
-import { Parameter } from '../../../src/graph/trace/parameter.ts'
-import type { Tensor } from '../../../src/graph/trace/tensor.ts'
-import { MultiheadAttention } from '../../../src/nn/attention.ts'
-import { Conv1d, Conv2d } from '../../../src/nn/convolution.ts'
-import type { Module } from '../../../src/nn/module.ts'
-import { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from '../../../src/nn/recurrent.ts'
-import { tensorType } from '../../../src/util/shape.ts'
-import text from '../../golden/forms.json?raw'
-import { formulaUniform } from '../../support/formula-data.ts'
-import { type Call, type CallCase, problemsOfCall } from '../../support/golden-call.ts'
-import { testRuntime } from '../../support/run-op.ts'
+} from '../../src/graph/functions/rotary.ts'
+import { cat } from '../../src/graph/functions/shape.ts'
+import { Parameter } from '../../src/graph/trace/parameter.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
+import { MultiheadAttention } from '../../src/nn/attention.ts'
+import { Conv1d, Conv2d } from '../../src/nn/convolution.ts'
+import type { Module } from '../../src/nn/module.ts'
+import { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from '../../src/nn/recurrent.ts'
+import { tensorType } from '../../src/util/shape.ts'
+import text from '../golden/forms.json?raw'
+import { formulaUniform } from '../support/formula-data.ts'
+import { type Call, type CallCase, problemsOfCall } from '../support/golden-call.ts'
+import { checkValuesRuntime, valuesRuntime } from '../support/run-op.ts'
 
 // Padding modes, and layers and losses of inputs without a batch axis, against PyTorch (tests/golden/forms.py); the packed form of
 // the rotary embedding against the plain one.
 
-afterEach(async () => (await testRuntime()).gpu.check())
+afterEach(checkValuesRuntime)
 
 /** The module with these tensors in place of its parameters. */
 const withWeights = <M extends Module>(module: M, weights: Record<string, Tensor>): M =>
@@ -77,7 +77,7 @@ const calls: Record<string, Call> = {
 describe('against PyTorch', () => {
   for (const golden of (JSON.parse(text) as { cases: CallCase[] }).cases) {
     test(golden.name, async () => {
-      expect(await problemsOfCall(golden, calls, { runtime: await testRuntime() })).toEqual([])
+      expect(await problemsOfCall(golden, calls, { runtime: await valuesRuntime() })).toEqual([])
     })
   }
 })
@@ -108,7 +108,7 @@ test.each([false, true])(
           return { y, gradient: qkv.grad! }
         },
         { table: tensorType([positions, width / 2, 2]), dy: tensorType(shape) },
-        { runtime: await testRuntime() },
+        { runtime: await valuesRuntime() },
       )
       const dy = formulaUniform(12, data.length, 1)
       const got = await program.run({ table: rotaryTable(width, positions), dy })

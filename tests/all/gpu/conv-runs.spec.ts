@@ -3,8 +3,8 @@ import { convRuns } from '../../support/conv-models.ts'
 import { convRunTests } from '../../support/conv-run-tests.ts'
 import { testRuntime } from '../../support/run-op.ts'
 
-// ResNets against PyTorch (tests/golden/conv_layers.py).
+// A CNN with batch normalization and ResNets against PyTorch (tests/golden/conv_layers.py).
 
 afterEach(async () => (await testRuntime()).gpu.check())
 
-convRunTests(convRuns.filter(({ name }) => name.startsWith('resnet')))
+convRunTests(convRuns)
