@@ -1,3 +1,5 @@
+import { halfBits, halfValue } from '../util/half.ts'
+
 /**
  * Tensors of dtype f16: two elements to a 32-bit word, the first in the low half, as `array<f16>` would have them.
  *
@@ -41,15 +43,7 @@ export const withNativeHalf = (wgsl: string): string =>
   wgsl.includes(loads.packed) ? `enable f16;\n\n${wgsl.replace(loads.packed, loads.native)}` : wgsl
 
 /** What storing a number as f16 makes of it; it is rounded to f32 before, as on a device. */
-export function roundHalf(value: number): number {
-  const x = Math.fround(value)
-  const size = Math.abs(x)
-  if (!(size < 65_520)) return size >= 65_520 ? Math.sign(x) * Number.POSITIVE_INFINITY : x
-  // Adding and taking away this number leaves what float64 keeps of it: 11 bits, or multiples of 2^-24.
-  const step = 2 ** (Math.max(Math.floor(Math.log2(size || 1)), -14) - 10)
-  const shift = step * 2 ** 52
-  return Math.sign(x) * (size + shift - shift)
-}
+export const roundHalf = (value: number): number => halfValue(halfBits(Math.fround(value)))
 
 /** What a reference computed as an op of these attrs stores it. */
 export const storedAs = (
@@ -58,13 +52,7 @@ export const storedAs = (
 ): Float64Array => (half ? values.map(roundHalf) : values)
 
 /** The floats in packed words. */
-export function unpackHalves(words: Uint32Array, count: number): Float32Array<ArrayBuffer> {
-  return Float32Array.from({ length: count }, (_, i) => {
-    const bits = (words[i >> 1] >>> ((i & 1) * 16)) & 0xffff
-    const sign = bits & 0x8000 ? -1 : 1
-    const exponent = (bits >> 10) & 31
-    const fraction = bits & 1023
-    if (exponent === 31) return fraction ? Number.NaN : sign * Number.POSITIVE_INFINITY
-    return sign * (exponent ? (1024 + fraction) * 2 ** (exponent - 25) : fraction * 2 ** -24)
-  })
-}
+export const unpackHalves = (words: Uint32Array, count: number): Float32Array<ArrayBuffer> =>
+  Float32Array.from({ length: count }, (_, i) =>
+    halfValue((words[i >> 1] >>> ((i & 1) * 16)) & 0xffff),
+  )

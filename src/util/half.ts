@@ -25,17 +25,18 @@ export function halfBits(value: number): number {
   return sign | ((magnitude - 0x38000000 + 0xfff + isOdd) >>> 13)
 }
 
+/** What one step of the fraction is worth, by exponent. */
+const steps = Float64Array.from({ length: 31 }, (_, exponent) => 2 ** (Math.max(exponent, 1) - 25))
+
 /** The number that 16 bits mean; exact. */
 export function halfValue(bits: number): number {
   const exponent = (bits >>> 10) & 31
   const fraction = bits & 1023
   const magnitude =
-    exponent === 0
-      ? fraction * 2 ** -24
-      : exponent === 31
-        ? fraction === 0
-          ? Number.POSITIVE_INFINITY
-          : Number.NaN
-        : (1024 + fraction) * 2 ** (exponent - 25)
+    exponent < 31
+      ? (exponent === 0 ? fraction : 1024 + fraction) * steps[exponent]
+      : fraction === 0
+        ? Number.POSITIVE_INFINITY
+        : Number.NaN
   return bits & 0x8000 ? -magnitude : magnitude
 }

@@ -17,6 +17,8 @@ const aligned = (bytes: number): number => Math.ceil(bytes / arenaAlignment) * a
 /** What the search may cost at most, in looks at another interval: some 100 ms. Counted, not timed, so that plans repeat. */
 const searchBudget = 30_000_000
 const mostRounds = 3000
+/** Bytes above the bound for which the search would not pay: a sixteenth, and at most 256 KiB. */
+const spareBytes = (boundBytes: number) => Math.min(boundBytes / 16, 2 ** 18)
 /** Equally good spots among which the search chooses. */
 const mostTurns = 4
 
@@ -25,7 +27,7 @@ const mostTurns = 4
  *
  * Intervals that live at the same time do not overlap in an arena; pairs of `apart` are not in one arena at all, since WebGPU forbids a
  * dispatch to read one part of a buffer and write another. No arena passes `largestBytes`.
- * Several greedy orders, then at most `largestRounds` of a seeded search from the best until nothing less is possible. The same program gets the same plan.
+ * Several greedy orders, then at most `largestRounds` of a seeded search from the best until it is close to what is possible. The same program gets the same plan.
  * source: greedy by size over offsets, Pisarchyk and Lee, arXiv 2001.03288; the arenas' colours and the search are ours.
  */
 export function packIntervals(
@@ -68,7 +70,8 @@ export function packIntervals(
     Math.floor(searchBudget / Math.max(1, intervals.length ** 2)),
   )
   const random = new RandomStream(0, intervals.length)
-  for (let round = 0; round < rounds && best.totalBytes > leastBytes; round++) {
+  const goalBytes = leastBytes + spareBytes(leastBytes)
+  for (let round = 0; round < rounds && best.totalBytes > goalBytes; round++) {
     const nextOrder = [...order]
     const nextTurns = turns.slice()
     // One change at a time: another place in the order, or another of several equally good spots.
