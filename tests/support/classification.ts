@@ -91,17 +91,17 @@ export function classifiersOf<Group extends CollectiveGroup>(
   )
 }
 
-/** Samples of one class lie around a corner of their own. */
+/** The middle of each class's samples. */
+const corners = Array.from({ length: classes }, (_, y) => uniform(12, y, features, -1, 1))
+
+/** Samples of one class lie around its corner. */
 export function samplesOf(first: number): {
   x: Float32Array<ArrayBuffer>
   y: Int32Array<ArrayBuffer>
 } {
   const y = Int32Array.from({ length: rows }, (_, row) => (first + row) % classes)
   const noise = uniform(11, first, rows * features, -1, 1)
-  const x = noise.map((value, at) => {
-    const corner = uniform(12, y[Math.floor(at / features)], features, -1, 1)
-    return value + corner[at % features]
-  })
+  const x = noise.map((value, at) => value + corners[y[Math.floor(at / features)]][at % features])
   return { x, y }
 }
 

@@ -4,7 +4,7 @@ import { Trace } from '../../support/simulation/trace.ts'
 
 // A share of the attacks, the same each time; tests/all/unit/fuzz/fuzz.spec.ts runs more, and `npm run fuzz` as many as you like.
 
-const seeds: Readonly<Record<string, number>> = { signaling: 15, frames: 60, files: 250, http: 3 }
+const seeds: Readonly<Record<string, number>> = { signaling: 10, frames: 40, files: 120, http: 2 }
 
 test.each(targets)('$name: the first seeds of $about', async (target) => {
   let fed = 0

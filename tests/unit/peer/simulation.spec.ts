@@ -17,16 +17,16 @@ import { Trace } from '../../support/simulation/trace.ts'
 const spec = 'tests/unit/peer/simulation.spec.ts'
 
 test.each([
-  ['1 to 6 ranks', 1, 250, smallWorlds],
+  ['1 to 6 ranks', 1, 100, smallWorlds],
   ['7 to 16 ranks', 1_000_001, 15, middleWorlds],
-  ['17 to 64 ranks', 2_000_001, 4, largeWorlds],
-  ['pipelines of 2 to 6 ranks', 4_000_001, 40, pipelineWorlds],
+  ['17 to 64 ranks', 2_000_001, 2, largeWorlds],
+  ['pipelines of 2 to 6 ranks', 4_000_001, 20, pipelineWorlds],
 ] as const)('%s: seeds from %i on, %i of them', async (_, first, count, bounds) => {
   for (const seed of seedsFrom(first, count)) await checkWorld(seed, bounds, spec)
 })
 
-test('groups that follow one another: 50 seeds', async () => {
-  for (const seed of seedsFrom(3_000_001, 50)) await checkSeed(seed, spec, simulateRejoining)
+test('groups that follow one another: 20 seeds', async () => {
+  for (const seed of seedsFrom(3_000_001, 20)) await checkSeed(seed, spec, simulateRejoining)
 })
 
 test.skipIf(isReplay)(

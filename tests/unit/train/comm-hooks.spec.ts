@@ -1,52 +1,31 @@
 import { expect, test } from 'vitest'
-import type { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import {
   allreduceHook,
-  bf16CompressHook,
-  bf16CompressWrapper,
   type CommHook,
   fp16CompressHook,
-  fp16CompressWrapper,
 } from '../../../src/ddp/hooks/comm-hooks.ts'
 import type { GradBucket } from '../../../src/ddp/hooks/grad-bucket.ts'
 import { Int8State, int8CompressHook } from '../../../src/ddp/hooks/int8-hook.ts'
 import { orthogonalize, PowerSgdState, powerSgdHook } from '../../../src/ddp/hooks/power-sgd.ts'
 import { addBrain, encodeBrain } from '../../../src/ddp/hooks/wire-numbers.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { uniform } from '../../../src/util/random.ts'
 import {
   classifiers,
-  classifiersOf,
   endAll,
   parametersOf,
   samplesOf,
   train,
 } from '../../support/classification.ts'
-import { meshOf } from '../../support/process-ring.ts'
+import {
+  band,
+  broken,
+  builtIn,
+  byteTests,
+  type Register,
+  runtime,
+} from '../../support/comm-hooks.ts'
 
-const runtime = new CpuRuntime()
 const steps = 40
-
-type Register = (ddp: DistributedDataParallel) => void
-const powerSgd = (rank = 4) =>
-  new PowerSgdState({ matrixApproximationRank: rank, startPowerSgdIter: 4 })
-const builtIn: Record<string, Register> = {
-  allreduce: (ddp) => ddp.registerCommHook(null, allreduceHook),
-  fp16: (ddp) => ddp.registerCommHook(null, fp16CompressHook),
-  bf16: (ddp) => ddp.registerCommHook(null, bf16CompressHook),
-  int8: (ddp) => ddp.registerCommHook(new Int8State(), int8CompressHook),
-  powerSgd: (ddp) => ddp.registerCommHook(powerSgd(), powerSgdHook),
-  'powerSgd in fp16': (ddp) => ddp.registerCommHook(powerSgd(), fp16CompressWrapper(powerSgdHook)),
-  'powerSgd in bf16': (ddp) => ddp.registerCommHook(powerSgd(), bf16CompressWrapper(powerSgdHook)),
-}
-
-/** A codec that loses what matters: all but the coarsest steps, and nothing is carried on. */
-const broken: CommHook<null> = (_, bucket) => {
-  for (const [i, value] of bucket.buffer().entries()) {
-    bucket.buffer()[i] = Math.round(value * 4) / 4
-  }
-  return allreduceHook(null, bucket)
-}
 
 /** As PyTorch's documentation has it: `tensor = bucket.buffer().div_(world_size)`, then `dist.all_reduce(tensor)`. */
 const asInPyTorch: CommHook<null> = (_, bucket) => {
@@ -64,28 +43,6 @@ async function runWith(register?: Register) {
   return { loss, parameters }
 }
 
-/** Bytes that the ranks send for gradients in the second step of a wider classifier. */
-async function gradientBytes(size: number, register?: Register): Promise<number> {
-  const options = { hidden: 512, bucketCapMb: 1 }
-  const groups = await meshOf(size)
-  // Where bytes count and hops do not: one shot sends more of them.
-  for (const group of groups) group.choice = { ...group.choice, oneShotMaxBytes: 0 }
-  const ranks = await classifiersOf(groups, runtime, register, options)
-  await train(ranks, 1)
-  const sent = () => ranks.reduce((sum, { group }) => sum + group.stats().payloadBytesSent, 0)
-  const before = sent()
-  await train(ranks, 1)
-  const bytes = sent() - before
-  const gathered = ranks[0].optimizer.buckets.reduce(
-    (sum, { wireElements }) => sum + 4 * wireElements,
-    0,
-  )
-  endAll(ranks)
-  return bytes - gathered * (size - 1)
-}
-
-/** How far a hook's loss may be from the plain one's. */
-const band = 0.15
 const plain = runWith(undefined)
 const isInBand = (loss: number, reference: number) => Math.abs(loss - reference) <= band * reference
 
@@ -116,45 +73,7 @@ test('the hook of the plain sum gives the bits of the plain run', async () => {
   expect((await runWith(builtIn.allreduce)).parameters).toEqual((await plain).parameters)
 })
 
-const thin = () => new PowerSgdState({ startPowerSgdIter: 0 })
-test.each<[string, number, number, Register]>([
-  // Without a hook the words of what ranks count go along with each chunk of the first bucket.
-  ['allreduce', 0.99, 1.01, builtIn.allreduce],
-  ['fp16', 0.49, 0.51, builtIn.fp16],
-  ['bf16', 0.49, 0.51, builtIn.bf16],
-  ['int8', 0.25, 0.285, builtIn.int8],
-  ['powerSgd', 0.1, 0.24, (ddp) => ddp.registerCommHook(thin(), powerSgdHook)],
-  [
-    'powerSgd in fp16',
-    0.05,
-    0.13,
-    (ddp) => ddp.registerCommHook(thin(), fp16CompressWrapper(powerSgdHook)),
-  ],
-])('%s sends from %d to %d of the bytes for gradients', async (_, least, most, register) => {
-  for (const size of [2, 3, 4, 5]) {
-    const share = (await gradientBytes(size, register)) / (await gradientBytes(size))
-    expect(share, `${size} ranks`).toBeGreaterThanOrEqual(least)
-    expect(share, `${size} ranks`).toBeLessThanOrEqual(most)
-  }
-})
-
-test('5 ranks: every hook is in the band of the plain run', async () => {
-  const end = async (register?: Register) => {
-    const ranks = await classifiersOf(await meshOf(5), runtime, register)
-    const loss = await train(ranks, 25)
-    const [first, ...others] = await parametersOf(ranks)
-    endAll(ranks)
-    for (const own of others) expect(own).toEqual(first)
-    return loss
-  }
-  const reference = await end()
-  for (const [name, register] of Object.entries(builtIn)) {
-    const loss = await end(register)
-    expect(Math.abs(loss - reference), `${name}: ${loss}`).toBeLessThanOrEqual(band * reference)
-  }
-  const lost = await end((ddp) => ddp.registerCommHook(null, broken))
-  expect(Math.abs(lost - reference), `broken: ${lost}`).toBeGreaterThan(band * reference)
-})
+byteTests([3])
 
 test.each(Object.entries(builtIn))(
   '%s: three ranks with uneven shares, clipped, as one',

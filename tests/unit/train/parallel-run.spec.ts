@@ -41,7 +41,7 @@ test('two sharded ranks clip by the norm of all gradients', async () => {
   const [sharded] = await trainDigits(2, { ...settings, clipNorm: 0.05, parallel: 'fsdp' })
   resultsOf([free, whole, sharded])
   const wanted = lossesOf(whole)
-  expect(Math.abs(lossesOf(free).at(-1)! - wanted.at(-1)!)).toBeGreaterThan(0.001)
+  expect(Math.abs(lossesOf(free).at(-1)! - wanted.at(-1)!)).toBeGreaterThan(0.0005)
   for (const [i, loss] of lossesOf(sharded).entries()) expect(loss).toBeCloseTo(wanted[i], 5)
 }, 60_000)
 

@@ -1,4 +1,4 @@
 import { collectiveMatrixInMemory } from '../../../support/collective-matrix-memory.ts'
 
 // tests/unit has the other sizes.
-collectiveMatrixInMemory([6, 7, 9])
+collectiveMatrixInMemory([4, 6, 7, 8, 9])
