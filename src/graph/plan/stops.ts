@@ -6,8 +6,8 @@
  *     wire      gather 2        gather 3
  *
  * A meeting begins as soon as its inputs are there. One whose inputs are parameters alone begins where the one before it ends, so that a
- * layer's parameters travel while the device computes the layer before. Any meeting ends right before its results are first read: sums of
- * gradients travel during the rest of backward.
+ * layer's parameters travel while the device computes the layer before, or where it ends itself if that is earlier. Any meeting ends right
+ * before its results are first read: sums of gradients travel during the rest of backward.
  */
 import { type MeetAttrs, meet, type Parts, partOf, partsOf } from '../../kernels/meet/meet.ts'
 import type { Op } from '../../kernels/op.ts'
@@ -141,8 +141,9 @@ function meetingStops(step: StoppedStep): (node: GraphNode, at: number) => Unlab
       isCompute ? computeEnd : ends[ends.length - 1],
     )
     const readsParameters = node.inputs.every((x) => storageOf(x).leaf?.kind === 'parameter')
-    const begin = !isCompute || isExchanged ? end : readsParameters ? prefetchFrom : madeBy(node)
     const finish = isExchanged ? end : latest
+    const ready = readsParameters ? Math.min(prefetchFrom, finish) : madeBy(node)
+    const begin = !isCompute || isExchanged ? end : ready
     if (readsParameters) prefetchFrom = finish
     return [
       { kind: 'begin', end: begin, meeting },

@@ -3,12 +3,14 @@ import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-par
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { checkpoint } from '../../../src/graph/functions/checkpoint.ts'
 import { crossEntropy } from '../../../src/graph/functions/losses.ts'
+import type { Prepared } from '../../../src/graph/plan/prepare.ts'
 import type { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { gpt } from '../../../src/nn/gpt.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
-import type { Module, StateDict } from '../../../src/nn/module.ts'
+import { type Module, Sequential, type StateDict } from '../../../src/nn/module.ts'
+import { LayerNorm } from '../../../src/nn/normalization.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
 import { clipGradNorm } from '../../../src/optim/clip.ts'
 import type { OptimizerStateDict } from '../../../src/optim/state-dict.ts'
@@ -278,6 +280,24 @@ test('a mesh has a group for each dimension, and refuses sizes that do not fit',
     wrong:
       'initDeviceMesh: the mesh [4] must have as many places as there are ranks, 6. Change it, or start 4 ranks.',
   })
+})
+
+test('parameters of the whole, first read after a sharded layer, are gathered before they are read', async () => {
+  const ended = await onRanks(2, async (processGroup) => {
+    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const model = new Sequential(new Linear(3, 4), new LayerNorm(4), new Linear(4, 2))
+    for (const at of [0, 2]) await fullyShard(model.at(at), { mesh })
+    await fullyShard(model, { mesh })
+    const types = { x: tensorType([2, 3]) }
+    const step = await compile(({ x }) => ({ y: model.forward(x) }), types, { device: 'cpu' })
+    // Programs on a GPU run through these.
+    const { stops } = step.prepared as Prepared
+    return stops.flatMap(({ kind, ...stop }) =>
+      'meeting' in stop ? `${kind} ${stop.meeting.number}` : [],
+    )
+  })
+  for (const stops of ended.map(resultOf))
+    expect(stops).toEqual(['begin 0', 'begin 1', 'end 1', 'begin 2', 'end 0', 'end 2'])
 })
 
 test('a checkpoint inside a sharded layer gathers its parameters once more', async () => {
