@@ -10,26 +10,34 @@ import { activeTrace } from '../trace/trace.ts'
 /**
  * Functions that look elements up by integer tensors, named as in torch.
  *
- * A kernel cannot stop at an index that is out of range: it gives NaN there (0 for integers), which the loss then shows. `embedding` checks
- * indices that a run is given.
+ * Runs check the indices that they are given, and refuse those out of range. A kernel cannot stop at one that the step computes: it gives
+ * NaN there (0 for integers; `oneHot` a row of zeros), which the loss then shows.
  */
 
+/** Has runs check the indices along an axis of `x`. */
+function boundIndices(of: string, x: Tensor, axis: number, index: Tensor): void {
+  activeTrace(of).bound({ of, what: 'index', index: index.value, end: x.shape[axis] })
+}
+
 /** Returns y with y[i][j] = x[index[i][j]][j] for dim 0, and so on. The gradient is summed in index order. */
-export const gather = (x: Tensor, dim: number, index: Tensor): Tensor =>
-  emit(gatherOp, [x, index], {
-    axis: resolveAxis('gather', mustBeTensor('gather', x, index).shape, dim),
-  })
+export function gather(x: Tensor, dim: number, index: Tensor): Tensor {
+  const axis = resolveAxis('gather', mustBeTensor('gather', x, index).shape, dim)
+  const y = emit(gatherOp, [x, index], { axis })
+  boundIndices('gather', x, axis, index)
+  return y
+}
 
 /**
  * Returns x with src[i][j] added at [index[i][j]][j] for dim 0, and so on, in order of i: the same bits in every run.
  *
  * cost: a search along the index for each element, or one invocation per line if lines are many and long.
  */
-export const scatterAdd = (x: Tensor, dim: number, index: Tensor, src: Tensor): Tensor =>
-  emit(scatterAddOp, [index, src, x], {
-    axis: resolveAxis('scatterAdd', mustBeTensor('scatterAdd', x, index, src).shape, dim),
-    shape: x.shape,
-  })
+export function scatterAdd(x: Tensor, dim: number, index: Tensor, src: Tensor): Tensor {
+  const axis = resolveAxis('scatterAdd', mustBeTensor('scatterAdd', x, index, src).shape, dim)
+  const y = emit(scatterAddOp, [index, src, x], { axis, shape: x.shape })
+  boundIndices('scatterAdd', x, axis, index)
+  return y
+}
 
 /** Returns slices of x along an axis, selected by a one-dimensional index. cost of the gradient: as embedding. */
 export function indexSelect(x: Tensor, dim: number, index: Tensor): Tensor {
@@ -41,12 +49,22 @@ export function indexSelect(x: Tensor, dim: number, index: Tensor): Tensor {
     )
   }
   const axis = resolveAxis('indexSelect', x.shape, dim)
-  return emit(indexSelectOp, [x, index], { axis, ignored: null })
+  const y = emit(indexSelectOp, [x, index], { axis, ignored: null })
+  boundIndices('indexSelect', x, axis, index)
+  return y
 }
 
 /** Returns rows of zeros with a 1 at the index, as f32 (integers in PyTorch). shape: index[..] -> [.., numClasses] */
-export const oneHot = (index: Tensor, numClasses: number): Tensor =>
-  emit(oneHotOp, [index], { classes: numClasses })
+export function oneHot(index: Tensor, numClasses: number): Tensor {
+  const y = emit(oneHotOp, [index], { classes: numClasses })
+  activeTrace('oneHot').bound({
+    of: 'oneHot',
+    what: 'class',
+    index: index.value,
+    end: numClasses,
+  })
+  return y
+}
 
 /**
  * Returns rows of a table. shape: index[..], weight[V, D] -> [.., D]
@@ -76,7 +94,6 @@ export function embedding(
       `embedding: paddingIdx must be a row of ${formatShape(weight.shape)}, got ${paddingIdx}. Rows count from 0.`,
     )
   }
-  const bound = { of: 'embedding', what: 'row', index: index.value, end: rows } as const
-  activeTrace('embedding').bounds.push(bound)
+  activeTrace('embedding').bound({ of: 'embedding', what: 'row', index: index.value, end: rows })
   return emit(indexSelectOp, [weight, index], { axis: 0, ignored })
 }

@@ -232,7 +232,7 @@ function boundClasses(
 ): void {
   const index = target.value
   const what = 'class'
-  activeTrace(of).bounds.push({ of, what, index, end: classes, ignored: ignoreIndex, count })
+  activeTrace(of).bound({ of, what, index, end: classes, ignored: ignoreIndex, count })
 }
 
 export interface ClassLossOptions extends LossOptions {

@@ -1,8 +1,9 @@
-import type { HostArray, Op, ScalarSlot } from '../../kernels/op.ts'
+import type { ScalarSlot } from '../../kernels/op.ts'
 import { countElements } from '../../util/shape.ts'
-import { type GivenInputs, roundStored, toHostArray } from '../memory/host-values.ts'
+import type { GivenInputs } from '../memory/host-values.ts'
+import { elementsOf, isOfInputs } from '../trace/host-elements.ts'
 import type { MeanOver } from '../trace/trace.ts'
-import { callOf, type GraphNode, type GraphValue, nodesBehind, storageOf } from '../trace/value.ts'
+import { storageOf } from '../trace/value.ts'
 
 /** How many there are in a full batch: samples, or class numbers. */
 export const mostOf = ({ rows, classes }: MeanOver): number =>
@@ -46,40 +47,4 @@ export function countIn(
   let used = 0
   for (let i = 0; i < end; i++) if (targets[i] !== classes.ignoreIndex) used++
   return used
-}
-
-/** Whether a value comes of a run's inputs alone, by ops without step scalars. */
-function isOfInputs(value: GraphValue): boolean {
-  const nodes = nodesBehind([value])
-  const leaves = [value, ...nodes.flatMap(({ inputs }) => inputs)].filter(({ node }) => !node)
-  return leaves.every(({ leaf }) => leaf?.kind === 'input') && !nodes.some(readsScalars)
-}
-
-const isSlot = (part: unknown): boolean =>
-  typeof part === 'object' &&
-  part !== null &&
-  ('slot' in part || Object.values(part).some((inner) => isSlot(inner)))
-
-const readsScalars = ({ attrs, op }: GraphNode): boolean =>
-  isSlot(attrs) || (op as Op).updates !== undefined
-
-/** The value's elements, from the inputs by the ops' references; undefined where an input is not on the host. */
-function elementsOf(value: GraphValue, inputs: GivenInputs): HostArray | undefined {
-  const known = new Map<GraphValue, HostArray>()
-  const read = (one: GraphValue): HostArray | undefined => {
-    const root = storageOf(one)
-    const given = root.leaf?.kind === 'input' ? inputs.get(root.leaf.name) : undefined
-    if (given) return given instanceof Float32Array ? toHostArray(given) : given
-    return known.get(root)
-  }
-  for (const node of nodesBehind([value])) {
-    if (node.op.isView) continue
-    const contents = node.inputs.map(read)
-    if (contents.includes(undefined)) return undefined
-    const results = node.op.reference(contents as HostArray[], callOf(node), [])
-    for (const [i, output] of node.outputs.entries()) {
-      known.set(output, roundStored(results[i], output.type))
-    }
-  }
-  return read(value)
 }

@@ -16,7 +16,7 @@ import type {
   StepMeetings,
   Tally,
 } from './exchange.ts'
-import type { IndexBound } from './index-bounds.ts'
+import { type IndexBound, isChecked } from './index-bounds.ts'
 import type { Parameter } from './parameter.ts'
 import { Region } from './region.ts'
 import { Alike } from './settings-check.ts'
@@ -271,7 +271,7 @@ export class Trace {
   /** Values that runs are refused for. */
   readonly checks: OutputCheck[] = []
   readonly accumulation: Accumulation | undefined
-  /** Indices that runs check where they are given on the host. */
+  /** Indices that runs check: those that `bound` has taken. */
   readonly bounds: IndexBound[] = []
   /** Losses that are means over what counts, and those of them that `backward` began from. */
   readonly means = new Map<GraphValue, MeanOver>()
@@ -373,6 +373,11 @@ export class Trace {
     return from && !sameDevice(from, to)
       ? this.emitJoint(transfer, [value], { from, to })[0]
       : value
+  }
+
+  /** Has runs check indices, where the host can. */
+  bound(indices: IndexBound): void {
+    if (isChecked(indices)) this.bounds.push(indices)
   }
 
   /** The slot with which `backward` begins. */
