@@ -169,10 +169,8 @@ export abstract class Module {
   }
 
   parameters(): Parameter[] {
-    return [...this.namedParameters()].map(([key, parameter]) => {
-      parameter.name = outerName(parameter.name, key)
-      return parameter
-    })
+    const all = this.#named().map(([, tensor]) => tensor)
+    return [...new Set(all.filter((tensor) => tensor instanceof Parameter))]
   }
 
   /** Every buffer with its key, shared ones once. */
@@ -186,10 +184,10 @@ export abstract class Module {
   }
 
   buffers(): ModuleBuffer[] {
-    return [...this.namedBuffers()].map(([key, buffer]) => {
-      buffer.name = outerName(buffer.name, key)
-      return buffer
-    })
+    const all = this.#named().map(([, tensor]) => tensor)
+    return [
+      ...new Set(all.filter((tensor): tensor is ModuleBuffer => !(tensor instanceof Parameter))),
+    ]
   }
 
   /**
@@ -203,7 +201,7 @@ export abstract class Module {
     const { nonBlocking = false } = checkOptions('to', options, { nonBlocking: true })
     const target = placedDevice(device)
     const moves: Promise<void>[] = []
-    for (const [, tensor] of this.#walk('')) {
+    for (const [, tensor] of this.#named()) {
       const move = tensor.moveToDevice(target)
       if (!move) continue
       if (nonBlocking) moves.push(move)
@@ -304,9 +302,16 @@ export abstract class Module {
 
   /** What the state dict holds, under all keys. */
   #state(): [key: string, tensor: StoredTensor][] {
-    return [...this.#walk('')].flatMap(([key, tensor, isPersistent]) =>
+    return this.#named().flatMap(([key, tensor, isPersistent]) =>
       isPersistent ? [[key, tensor]] : [],
     )
+  }
+
+  /** Everything that `#walk` finds, named by its keys for errors. */
+  #named(): [key: string, tensor: Parameter | ModuleBuffer, isPersistent: boolean][] {
+    const all = [...this.#walk('')]
+    for (const [key, tensor] of all) tensor.name = outerName(tensor.name, key)
+    return all
   }
 
   /** errors: `graph.misuse` for two tensors or modules of this one with one key. */

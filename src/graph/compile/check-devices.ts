@@ -13,7 +13,7 @@ export function checkDevices({ nodes }: Prepared, memory: Memory): void {
           : leaf?.kind === 'buffer'
             ? leaf.buffer
             : undefined
-      tensor?.requireOn(memory, `${op.name}: argument ${argument} ("${tensor.name || 'unnamed'}")`)
+      tensor?.requireOn(memory, `${op.name}: argument ${argument} (${tensor.title})`)
     })
   }
 }

@@ -11,8 +11,8 @@ import { runEagerly } from './eager.ts'
 function nameOf(value: GraphValue): string | undefined {
   const { leaf } = storageOf(value)
   if (leaf?.kind === 'input') return `input "${leaf.name}"`
-  if (leaf?.kind === 'parameter') return `parameter "${leaf.parameter.name}"`
-  if (leaf?.kind === 'buffer') return `buffer "${leaf.buffer.name}"`
+  if (leaf?.kind === 'parameter') return `parameter ${leaf.parameter.title}`
+  if (leaf?.kind === 'buffer') return `buffer ${leaf.buffer.title}`
   return undefined
 }
 

@@ -46,6 +46,6 @@ export function overtakes(node: GraphNode, use: EarlierUse, trace: Trace): Tabri
   })
   return new TabringError(
     'graph.misuse',
-    `compile: one of two ops changes buffer "${use.buffer.name}", and the schedule runs them in the wrong order: ${first} must come before ${second}. In forward, use a copy: buffer.add(0).`,
+    `compile: one of two ops changes buffer ${use.buffer.title}, and the schedule runs them in the wrong order: ${first} must come before ${second}. In forward, use a copy: buffer.add(0).`,
   )
 }

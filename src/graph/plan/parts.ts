@@ -16,7 +16,7 @@ import { type TransferAttrs, transfer } from '../../kernels/transfer/transfer.ts
 import { formatDevice, type PlacedDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { formatCall } from '../trace/format-call.ts'
-import { type GraphNode, type GraphValue, storageOf } from '../trace/value.ts'
+import { type GraphNode, type GraphValue, type StoredLeaf, storageOf } from '../trace/value.ts'
 import { inTaskOrder } from './in-task-order.ts'
 import type { Place } from './plan.ts'
 import type { TracedStep } from './prepare.ts'
@@ -129,6 +129,16 @@ function receivesLate(nodes: readonly GraphNode[]): GraphNode[] {
   return ordered
 }
 
+/** The parameter or buffer that a value is. */
+function storedIn(value: GraphValue): StoredLeaf | undefined {
+  const { leaf } = storageOf(value)
+  return leaf?.kind === 'parameter'
+    ? leaf.parameter
+    : leaf?.kind === 'buffer'
+      ? leaf.buffer
+      : undefined
+}
+
 class Places {
   readonly devices: PlacedDevice[] = []
   readonly #step: TracedStep
@@ -205,17 +215,27 @@ class Places {
   }
 
   #mixed(node: GraphNode): TabringError {
-    const places = node.inputs.map((value, at) => {
+    const placed = node.inputs.flatMap((value, at) => {
       const name = this.#nameOfValue(value)
-      const { leaf } = storageOf(value)
-      const which = leaf?.kind === 'parameter' ? ` ("${leaf.parameter.name}")` : ''
-      return name && `argument ${at}${which} is on ${name}`
+      const tensor = storedIn(value)
+      return name === undefined ? [] : [{ at, name, tensor, madeBy: value.node?.id ?? 0 }]
     })
+    const places = placed.map(
+      ({ at, name, tensor }) => `argument ${at}${tensor ? ` (${tensor.title})` : ''} is on ${name}`,
+    )
     const task = this.#step.trace.taskName(node)
     const where = task ? `, ${task}` : ''
+    // What flows moves to the layer that reads it, or to what was made last.
+    const target =
+      placed.find(({ tensor }) => tensor) ??
+      placed.reduce((last, one) => (one.madeBy > last.madeBy ? one : last))
+    const moved = placed.find(({ name, tensor }) => !tensor && name !== target.name)
+    const remedy = moved
+      ? `Move argument ${moved.at} there: x.to("${target.name}")`
+      : `Move both to one device: await module.to("${target.name}")`
     return new TabringError(
       'device.mismatch',
-      `${formatCall(node, this.#step.trace)}${where}: ${places.filter(Boolean).join(', ')}. Move one of them: x.to("${this.#nameOfValue(node.inputs[0]) ?? formatDevice(this.#step.trace.device)}").`,
+      `${formatCall(node, this.#step.trace)}${where}: ${places.join(', ')}. ${remedy}.`,
     )
   }
 

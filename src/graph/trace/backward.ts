@@ -94,7 +94,7 @@ function refuseMixedRanks(trace: Trace, parameters: readonly Parameter[]): void 
   const other = parameters.find(({ meanOver }) => averaged && meanOver !== averaged.meanOver)
   if (averaged && other)
     throw refuse(
-      `ranks average the gradient of "${averaged.name}", but not that of "${other.name}" with it. Call fullyShard or replicate on a module that has all parameters of the loss.`,
+      `ranks average the gradient of ${averaged.title}, but not that of ${other.title} with it. Call fullyShard or replicate on a module that has all parameters of the loss.`,
     )
   if (trace.accumulation)
     throw refuse(
@@ -115,7 +115,7 @@ function refuseOtherBeginnings(behind: readonly GraphNode[]): void {
     if (!other || group.size === 1) continue
     throw new TabringError(
       'graph.misuse',
-      `backward: the loss reads "${other.name}", which parallelizeModule was not called for, so that ranks may have different values of it. Give the whole model to one call of parallelizeModule, and name the layers to divide in its plan, as "layers.*.net1". For another model, such as a frozen teacher, call it with an empty plan.`,
+      `backward: the loss reads ${other.title}, which parallelizeModule was not called for, so that ranks may have different values of it. Give the whole model to one call of parallelizeModule, and name the layers to divide in its plan, as "layers.*.net1". For another model, such as a frozen teacher, call it with an empty plan.`,
     )
   }
 }

@@ -72,7 +72,7 @@ function elementwise(operands: readonly Operand[]): AfterOp {
     (sizeOf(one) === sizeOf(divided[0]) && repeats(one.value, one.shape.length - fromEnd))
   const whole = operands.find((one) => !isFree(one))?.value.leaf
   if (whole?.kind === 'parameter')
-    return `"${whole.parameter.name}" is not divided, but the other input is, by ColwiseParallel`
+    return `${whole.parameter.title} is not divided, but the other input is, by ColwiseParallel`
   if (!isAlike || !operands.every(isFree)) return notAlike
   return { axis: rank - fromEnd, span: first!.span }
 }

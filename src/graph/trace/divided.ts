@@ -159,7 +159,7 @@ export function refuseDivided(
     if (isDivided(parameter) || parameter.isShard || !divided.has(gradient)) continue
     throw misuse(
       'backward',
-      `"${parameter.name}" is not divided, but reads a part of a divided layer`,
+      `${parameter.title} is not divided, but reads a part of a divided layer`,
     )
   }
 }

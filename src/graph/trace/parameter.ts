@@ -57,7 +57,7 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
     if (this.exchange) {
       throw new TabringError(
         'graph.misuse',
-        `${by}: "${this.name}" is in DistributedDataParallel, which needs the whole on each rank. Call ${by} for a model that is not wrapped.`,
+        `${by}: ${this.title} is in DistributedDataParallel, which needs the whole on each rank. Call ${by} for a model that is not wrapped.`,
       )
     }
     this.#dividedBy = by
@@ -85,7 +85,7 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
     if (!this.#dividedBy) return
     throw new TabringError(
       'graph.misuse',
-      `"${this.name}" was divided over ranks by ${this.#dividedBy}, and the whole is freed. Use the parameter that the divided module has now, in programs compiled since. Layers that share a weight must be divided by one call of ${this.#dividedBy}.`,
+      `${this.title} was divided over ranks by ${this.#dividedBy}, and the whole is freed. Use the parameter that the divided module has now, in programs compiled since. Layers that share a weight must be divided by one call of ${this.#dividedBy}.`,
     )
   }
 

@@ -21,6 +21,7 @@ import { Pool, type StoredData } from '../memory/pool.ts'
 import { requireDevice } from '../memory/require-device.ts'
 import type { RankMessages } from './exchange.ts'
 import { Tensor } from './tensor.ts'
+import { activeTrace, isTracing } from './trace.ts'
 
 /** A place on the device: elements `start` and following of a pool. */
 export interface Home {
@@ -51,6 +52,10 @@ export const currentLayout = (): number => layoutGeneration
 export abstract class StoredTensor<Data extends StoredData = StoredData> extends Tensor {
   /** Its state-dict key, once it belongs to a module. */
   name = ''
+  /** Its name in quotes, for errors, or its shape where no module has named it. */
+  get title(): string {
+    return this.name ? `"${clipped(this.name)}"` : `a tensor ${formatShape(this.shape)}`
+  }
   /** Set when a step over ranks is compiled, and by fullyShard and replicate: those ranks, and which of them has what is saved. */
   holder: { readonly ranks: Pick<RankMessages, 'broadcast'>; readonly root: number } | undefined
   /** Gives its current contents where the host has them too; then `read` needs no device. */
@@ -72,9 +77,9 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     this.#host = data
   }
 
-  /** The device on which it is, or to which it was moved; undefined until a program or `to` decides. */
+  /** The device on which it is, or to which it was moved. Before a program or `to` decides: in a step that of the program, else undefined. */
   override get device(): PlacedDevice | undefined {
-    return this.#device
+    return this.#device ?? (isTracing() ? activeTrace('device').device : undefined)
   }
 
   /** Returns a new tensor with these contents. */
@@ -130,7 +135,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
 
   /** Returns its place in this memory, creating one if it has none. errors: `device.mismatch`. */
   place(memory: Memory): Home {
-    this.requireOn(memory, this.name || 'stored tensor')
+    this.requireOn(memory, this.title)
     if (!this.#home) {
       const pool = new Pool(this.name || 'stored tensor', this.count).allocate(memory)
       this.moveTo({ pool, start: 0 })
@@ -231,7 +236,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     if (this.isReleased) {
       throw new TabringError(
         'device.mismatch',
-        `${this.name || 'stored tensor'}: its contents are on ${formatDevice(this.#device!)}. Read it on that rank.`,
+        `${this.title}: its contents are on ${formatDevice(this.#device!)}. Read it on that rank.`,
       )
     }
     if (!this.#home) return this.#host.slice() as Data
@@ -244,11 +249,11 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
    * another kind of array.
    */
   assign(data: Data): void {
-    checkArray(clipped(this.name) || 'stored tensor', this.dtype, data)
+    checkArray(this.title, this.dtype, data)
     if (data.length !== this.count) {
       throw new ShapeError(
         'shape.mismatch',
-        `${this.name || 'stored tensor'}: expected ${this.count} elements for ${formatShape(this.value.type.shape)}, got ${data.length}. Load a file saved for this model.`,
+        `${this.title}: expected ${this.count} elements for ${formatShape(this.value.type.shape)}, got ${data.length}. Load a file saved for this model.`,
       )
     }
     if (this.isReleased) return

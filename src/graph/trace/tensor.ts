@@ -21,7 +21,7 @@ import {
   sliced,
   transposed,
 } from '../../kernels/view/views.ts'
-import { type DeviceSpec, type PlacedDevice, placedDevice } from '../../util/device.ts'
+import { type DeviceSpec, type PlacedDevice, placedDevice, sameDevice } from '../../util/device.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
 import { checkFlag } from '../../util/options.ts'
 import {
@@ -216,18 +216,24 @@ export abstract class Tensor {
   /**
    * Returns the same contents on a device, like torch.Tensor.to; gradients flow back to where this tensor is.
    *
-   * An input of the function, and what is made of inputs and constants alone, lies wherever it is read, and is returned itself.
+   * An input of the function, and what is made of inputs and constants alone, lies wherever it is read: nothing is copied.
    * cost: a copy out of one device, through the host, to the other. errors: `config.invalid` for an unknown device.
    */
   to(device: DeviceSpec): Tensor {
     const trace = activeTrace('to')
-    const moved = trace.transferred(this.value, placedDevice(device))
-    return moved === this.value ? this : new TracedTensor(moved)
+    const target = placedDevice(device)
+    const moved = trace.transferred(this.value, target)
+    const isThere = moved === this.value && this.device && sameDevice(this.device, target)
+    return isThere ? this : new TracedTensor(moved, target)
   }
 
-  /** The device on which it lies; undefined where that is yet open: for inputs, which lie wherever they are read. */
+  /**
+   * The device on which it lies. What lies wherever it is read, as inputs do, says the device to which it was moved, else that of the
+   * program.
+   */
   get device(): PlacedDevice | undefined {
-    return activeTrace('device').deviceOf(this.value)
+    const trace = activeTrace('device')
+    return trace.deviceOf(this.value) ?? trace.device
   }
 
   /** Returns the same contents as a constant: gradients do not flow through it. */
@@ -489,11 +495,23 @@ export abstract class Tensor {
 /** A tensor that an op computes, or an input of the compiled function. */
 export class TracedTensor extends Tensor {
   readonly value: GraphValue
-  constructor(value: GraphValue) {
+  /** Where it was moved, or what it is made of. */
+  readonly movedTo: PlacedDevice | undefined
+
+  constructor(value: GraphValue, movedTo?: PlacedDevice) {
     super()
     this.value = value
+    this.movedTo = movedTo
+  }
+
+  override get device(): PlacedDevice | undefined {
+    return activeTrace('device').deviceOf(this.value) ?? this.movedTo ?? super.device
   }
 }
+
+/** The device to which the first of a function's arguments was moved that was moved to one. */
+const movedWith = (args: readonly unknown[]): PlacedDevice | undefined =>
+  args.find((arg): arg is TracedTensor => arg instanceof TracedTensor && !!arg.movedTo)?.movedTo
 
 /** The value of a gradient that is given to a tensor. errors: `shape.mismatch`. */
 export function gradientFor(tensor: Tensor, gradient: Tensor): GraphValue {
@@ -527,7 +545,8 @@ export function emitAll<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tens
   const values = inputs.map(({ value }) => value)
   const trace = activeTrace(op.name)
   trace.divided.refuseOp(op as Op, values, attrs)
-  return trace.emit(op, values, attrs).map((value) => new TracedTensor(value))
+  const movedTo = movedWith(inputs)
+  return trace.emit(op, values, attrs).map((value) => new TracedTensor(value, movedTo))
 }
 
 /** The same contents under a value of its own, whose gradient is that of the uses of this one alone. cost: nothing. */
@@ -559,5 +578,5 @@ export function product(a: Tensor, b: Tensor, form: MatmulForm, bias?: Tensor): 
  */
 export function elementwise(fn: ScalarFunctionName, ...operands: Operand[]): Tensor {
   const read = operands.map((operand) => (operand instanceof Tensor ? operand.value : operand))
-  return new TracedTensor(emitElementwise(fn, read))
+  return new TracedTensor(emitElementwise(fn, read), movedWith(operands))
 }

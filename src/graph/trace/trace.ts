@@ -550,17 +550,17 @@ function refuseDivided(inputs: readonly GraphValue[], op: string, takesShards: b
   for (const value of inputs) {
     const { leaf } = storageOf(value)
     if (leaf?.kind !== 'parameter') continue
-    const { name, dividedBy, isShard } = leaf.parameter
+    const { title, dividedBy, isShard } = leaf.parameter
     if (dividedBy) {
       throw new TabringError(
         'graph.misuse',
-        `${op}: "${clipped(name)}" was divided over ranks by ${dividedBy}, but this reads the whole, which is freed. Read the module's property (this.weight) during forward, not a reference from before. Layers that share a weight must be divided by one call of ${dividedBy}.`,
+        `${op}: ${title} was divided over ranks by ${dividedBy}, but this reads the whole, which is freed. Read the module's property (this.weight) during forward, not a reference from before. Layers that share a weight must be divided by one call of ${dividedBy}.`,
       )
     }
     if (takesShards || !isShard) continue
     throw new TabringError(
       'graph.misuse',
-      `${op}: "${clipped(name)}" is sharded over ranks, and whole only in forward of the module that fullyShard was called for. Read it there, or call fullyShard for the module whose method reads it.`,
+      `${op}: ${title} is sharded over ranks, and whole only in forward of the module that fullyShard was called for. Read it there, or call fullyShard for the module whose method reads it.`,
     )
   }
 }

@@ -18,6 +18,8 @@ export interface DividedAxis {
 /** A Parameter or ModuleBuffer as values see it, which import no tensors: contents that outlive programs. */
 export interface StoredLeaf {
   readonly name: string
+  /** Its name in quotes, for errors, or its shape where it has none. */
+  readonly title: string
   readonly requiresGrad: boolean
   /** Whether this rank has a part of it, which ops take only gathered with the others'. */
   readonly isShard?: boolean

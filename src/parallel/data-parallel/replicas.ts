@@ -103,7 +103,7 @@ export function replicate(module: Module, devices: readonly DeviceSpec[]): Repli
   if (divided) {
     throw new TabringError(
       'graph.misuse',
-      `DataParallel: ranks have divided "${divided.name}", by fullyShard or parallelizeModule, so no device has the whole to copy. Use one of them.`,
+      `DataParallel: ranks have divided ${divided.title}, by fullyShard or parallelizeModule, so no device has the whole to copy. Use one of them.`,
     )
   }
   const forward = module.forward.bind(module) as (...args: unknown[]) => unknown

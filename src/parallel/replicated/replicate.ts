@@ -51,7 +51,7 @@ export async function replicate<M extends Module>(
   if (taken) {
     throw new TabringError(
       'graph.misuse',
-      `replicate: ranks share "${taken.name}" already. Call it once; for replicas of shards call fullyShard with a mesh of two dimensions.`,
+      `replicate: ranks share ${taken.title} already. Call it once; for replicas of shards call fullyShard with a mesh of two dimensions.`,
     )
   }
   const buffers = module.buffers()

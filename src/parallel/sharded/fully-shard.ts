@@ -84,7 +84,7 @@ export async function fullyShard<M extends Module>(
   if (taken) {
     throw new TabringError(
       'graph.misuse',
-      `fullyShard: ranks share "${taken.name}" already, by replicate or parallelizeModule. For replicas of shards call fullyShard alone, with a mesh of two dimensions.`,
+      `fullyShard: ranks share ${taken.title} already, by replicate or parallelizeModule. For replicas of shards call fullyShard alone, with a mesh of two dimensions.`,
     )
   }
   const buffers = module.buffers().filter(({ holder }) => !holder)

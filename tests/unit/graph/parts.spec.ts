@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../../src/graph/functions/losses.ts'
+import { matmul } from '../../../src/graph/functions/matmul.ts'
+import { cat } from '../../../src/graph/functions/shape.ts'
 import { isSplit, partsOf } from '../../../src/graph/plan/parts.ts'
 import {
   type InputTypes,
@@ -8,6 +10,7 @@ import {
   type TracedFunction,
   traceStep,
 } from '../../../src/graph/plan/prepare.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
@@ -118,8 +121,54 @@ test('an op whose inputs are on two devices is refused, with both', async () => 
       { x: types.x },
     ),
   ).toThrow(
-    /matmul.*argument 0 is on webgpu:0, argument 1 \("weight"\) is on webgpu:1.*Move one of them: x\.to\("webgpu:0"\)/,
+    /matmul.*argument 0 is on webgpu:0, argument 1 \("weight"\) is on webgpu:1.*\. Move argument 0 there: x\.to\("webgpu:1"\)/,
   )
+})
+
+test('an error for two devices moves what flows to what was made last, and parameters by their module', async () => {
+  const { first, last } = await layers('webgpu:1')
+  const errorOf = (fn: TracedFunction) => {
+    try {
+      partsFor(fn, { x: types.x })
+      return undefined
+    } catch (error) {
+      return (error as Error).message
+    }
+  }
+  const skipped = errorOf(({ x }) => {
+    const hidden = first.forward(x)
+    return { y: cat([hidden, last.forward(hidden.to('webgpu:1'))], 1) }
+  })
+  expect(skipped).toContain('cat(f32[6, 5], f32[6, 3]): argument 0 is on webgpu:0, argument 1 is')
+  expect(skipped).toContain('. Move argument 0 there: x.to("webgpu:1").')
+  const apart = errorOf(() => ({ y: matmul(last.weight, first.weight) }))
+  expect(apart).toContain('. Move both to one device: await module.to("webgpu:1").')
+  // A parameter of no module is described by its shape.
+  const own = new Parameter([6, 5], new Float32Array(30))
+  await own.moveToDevice({ type: 'webgpu', index: 1 })
+  expect(errorOf(({ x }) => ({ y: cat([first.forward(x), own], 1) }))).toContain(
+    'argument 1 (a tensor [6, 5]) is on webgpu:1. Move argument 0 there: x.to("webgpu:1").',
+  )
+})
+
+test('every tensor of a step has a device: where it lies, where it was moved, or that of the program', async () => {
+  const { first, last } = await layers('webgpu:1')
+  const unplaced = new Linear(4, 5)
+  const names: string[] = []
+  const note = (...tensors: Tensor[]) =>
+    names.push(...tensors.map(({ device }) => formatDevice(device!)))
+  partsFor(
+    ({ x }) => {
+      const hidden = first.forward(x)
+      note(x, x.to('webgpu:1'), x.to('webgpu:1').mul(2).sum(), x.to('webgpu:1').to('webgpu:0'))
+      note(hidden, hidden.to('webgpu:1'), first.weight, last.weight, unplaced.weight)
+      return { y: last.forward(hidden.to(last.weight.device!)) }
+    },
+    { x: types.x },
+  )
+  const [zero, one] = ['webgpu:0', 'webgpu:1']
+  expect(names).toEqual([zero, one, one, zero, zero, one, zero, one, zero])
+  expect(unplaced.weight.device).toBe(undefined)
 })
 
 test('what works on one device only is refused for several', async () => {
