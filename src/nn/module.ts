@@ -8,7 +8,13 @@ import { clipped } from '../util/clipped.ts'
 import { type DeviceSpec, placedDevice } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { isIterable, quoted } from '../util/kind-of.ts'
-import { checkArgument, checkChoice, checkFlag, checkOptions } from '../util/options.ts'
+import {
+  checkArgument,
+  checkChoice,
+  checkFlag,
+  checkOptions,
+  requireFlag,
+} from '../util/options.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 import {
   type BackwardHook,
@@ -45,12 +51,20 @@ export interface LoadResult {
  * Modules cannot see `#private` fields, which are therefore not part of the model; use TypeScript's `private`.
  */
 export abstract class Module {
-  /** Whether layers are in training mode (active dropout, batch statistics); fixed when a program is compiled. */
-  training = true
+  #training = true
   readonly #buffers = new Map<string, { buffer: ModuleBuffer; persistent: boolean }>()
   #hooks: ModuleHooks | undefined
 
   abstract forward(x: Tensor, ...others: unknown[]): Tensor
+
+  /** Whether layers are in training mode (active dropout, batch statistics); fixed when a program is compiled. */
+  get training(): boolean {
+    return this.#training
+  }
+  set training(training: boolean) {
+    requireFlag(this.constructor.name, 'training', training)
+    this.#training = training
+  }
 
   /**
    * Calls `hook(module, args)` before each call of `forward`; the hook may return replacements for the arguments.

@@ -3,6 +3,7 @@ import { TabringError } from '../util/errors.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
 import { checkOptions, type OptionNames } from '../util/options.ts'
 import { groupNames } from './settings.ts'
+import { settingKind } from './state-dict.ts'
 
 /** Checks of what optimizers are made of. */
 
@@ -26,6 +27,18 @@ export function checkGroup<T extends object>(
 ): void {
   checkOptions<object>(`${optimizer}, group`, group, { ...namesOf(defaults), ...groupNames })
   requireParameters(optimizer, group.params)
+}
+
+/** errors: `config.invalid` for a setting of another kind than its default: no number, no flag, or a list of another length. */
+export function checkKinds<T extends object>(optimizer: string, settings: T, defaults: T): void {
+  for (const [name, value] of Object.entries(defaults)) {
+    const own: unknown = Reflect.get(settings, name)
+    if (settingKind(own) === settingKind(value)) continue
+    throw new TabringError(
+      'config.invalid',
+      `${optimizer}: ${name} must be ${settingKind(value)}, got ${quoted(own)}. Change ${name}.`,
+    )
+  }
 }
 
 const classOf = (value: unknown): string =>

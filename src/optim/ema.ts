@@ -8,7 +8,7 @@ import { runningAverage } from '../kernels/average/average.ts'
 import type { Op } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
-import { checkArgument, checkOptions } from '../util/options.ts'
+import { checkArgument, checkOptions, isShare } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
 import {
   averagesByIndex,
@@ -38,6 +38,9 @@ const isAveraged = (averaged: readonly Parameter[] | Averaged): averaged is Aver
   isRecord(averaged) && typeof averaged.parameters === 'function'
 
 type Floats = Float32Array<ArrayBuffer>
+
+const checkDecay = (decay: number) =>
+  checkSetting('ExponentialMovingAverage', 'decay', decay, isShare(decay), 'between 0 and 1')
 
 /** The average of a bucket's parameters, and how many updates it holds. */
 interface Average {
@@ -71,7 +74,7 @@ export class ExponentialMovingAverage {
     const known = { decay: true, useBuffers: true } as const
     const where = 'ExponentialMovingAverage'
     const { decay = 0.999, useBuffers = false } = checkOptions(where, options, known)
-    checkSetting(where, 'decay', decay, decay >= 0 && decay <= 1, 'between 0 and 1')
+    checkDecay(decay)
     const isModel = isAveraged(averaged)
     const isKnown = isModel || Array.isArray(averaged)
     checkArgument(where, 'averaged', averaged, isKnown, 'a model, or a list of parameters')
@@ -91,6 +94,7 @@ export class ExponentialMovingAverage {
   update(): void {
     const trace = activeTrace('ema.update')
     trace.refusals.push(() => {
+      checkDecay(this.decay)
       if (!this.#isSwapped) return
       throw new TabringError(
         'graph.misuse',

@@ -15,7 +15,7 @@ import { invariant, TabringError } from '../util/errors.ts'
 import { isRecord } from '../util/kind-of.ts'
 import { checkRecord } from '../util/options.ts'
 import { countElements, formatShape, sameShape, tensorType } from '../util/shape.ts'
-import { checkGroup, checkSettingNames, requireList } from './check-params.ts'
+import { checkGroup, checkKinds, checkSettingNames, requireList } from './check-params.ts'
 import { Cohort } from './cohort.ts'
 import { alikeGroup } from './group-settings-check.ts'
 import { commonSteps, type LoadedState, tensorsOf, wholeState } from './loaded-state.ts'
@@ -44,7 +44,10 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   readonly paramGroups: ParamGroup<Settings>[]
   readonly defaults: Readonly<Settings>
   /** Steps begun so far; 1 during the first. Includes steps that a GradScaler skipped. Parameters that join later have their own count. */
-  stepCount = 0
+  get stepCount(): number {
+    return this.#stepCount
+  }
+  #stepCount = 0
   /** Whether the saved state of each parameter has PyTorch's `step`. */
   protected readonly savesStep: boolean = true
   readonly #cohorts = new Map<ParamGroup<Settings>, Cohort[]>()
@@ -60,6 +63,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     checkRecord(this.constructor.name, 'defaults', defaults)
     checkSettingNames(this.constructor.name, options, defaults)
     this.defaults = overlay(defaults, options)
+    checkKinds(this.constructor.name, this.defaults, defaults)
     requireList(this.constructor.name, params)
     const isGrouped = isRecord(params[0]) && 'params' in params[0]
     const groups = (isGrouped ? params : [{ params }]) as (Partial<Settings> & {
@@ -80,7 +84,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     for (const parameter of all) owners.set(parameter, this as unknown as Optimizer)
   }
 
-  /** Adds a group; programs compiled later update it too. errors: `graph.misuse` for a parameter that already is in a group. */
+  /** Adds a group. Programs compiled later update it too, earlier ones refuse to run. errors: `graph.misuse` for a parameter that already is in a group. */
   addParamGroup(group: Partial<Settings> & { readonly params: readonly Parameter[] }): void {
     const made = this.#makeGroup(group)
     const known = this.paramGroups.flatMap(({ params }) => params)
@@ -114,6 +118,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const trace = activeTrace('optimizer.step')
     const isUpdate = trace.accumulation?.part !== 'add'
     this.#refuseDivided()
+    this.#refuseChanges(trace)
     this.fillUnused(trace)
     const updated: Cohort[] = []
     for (const [at, group] of this.paramGroups.entries()) {
@@ -135,7 +140,6 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         }
         updated.push(cohort)
       }
-      this.#refuseChanges(group, trace)
       if (cohorts.length === 0) continue
       const name = `${this.constructor.name}, group ${at}`
       const settings = Object.keys(this.defaults)
@@ -145,7 +149,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     warnOfUnlisted(trace)
     if (!isUpdate) return
     trace.beforeStep.push(() => {
-      this.stepCount++
+      this.#stepCount++
       for (const cohort of updated) cohort.steps++
     })
   }
@@ -280,12 +284,12 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         saved.param_groups[at] as Record<string, SettingValue>,
       ),
     )
-    for (const group of groups) this.check(group as unknown as Settings)
+    for (const group of groups) this.#checkSettings(group as unknown as Settings)
     groups.forEach((group, at) => {
       Object.assign(this.paramGroups[at], group)
     })
     this.#loaded = loaded
-    this.stepCount = Math.max(0, ...[...loaded.values()].map(({ steps }) => steps))
+    this.#stepCount = Math.max(0, ...[...loaded.values()].map(({ steps }) => steps))
     for (const [cohort, steps] of cohorts) cohort.restart(steps)
     for (const bucket of this.buckets) {
       for (const [name, pool] of bucket.state) this.#fillState(bucket, name, pool)
@@ -330,24 +334,46 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     )
   }
 
-  /** Runs of the step being compiled are refused while the group's settings ask for another step. */
-  #refuseChanges(group: ParamGroup<Settings>, trace: Trace): void {
-    const compiled: Readonly<Settings> = { ...group }
+  /** Runs of the step being compiled are refused while the groups are others, or their settings wrong or those of another step. */
+  #refuseChanges(trace: Trace): void {
+    const known = this.paramGroups.map((group) => ({ group, compiled: { ...group } }))
+    const counts = known.map(({ group }) => group.params.length)
     trace.refusals.push(() => {
-      const name = this.fixedSetting(compiled, group)
-      if (name === undefined) return
-      const of = (settings: Readonly<Settings>) => String(Reflect.get(settings, name))
-      throw new TabringError(
-        'graph.misuse',
-        `run: the step was compiled with ${name} = ${of(compiled)} of ${this.constructor.name}, which is now ${of(group)}. Compile the step again: this setting decides its kernels and states.`,
-      )
+      const now = this.paramGroups.map(({ params }) => params.length)
+      const isKept = known.every(({ group }, at) => group === this.paramGroups[at])
+      if (!isKept || !sameShape(now, counts)) {
+        throw new TabringError(
+          'graph.misuse',
+          `run: the step was compiled with groups of ${formatShape(counts)} parameters of ${this.constructor.name}, and the groups have changed to ${formatShape(now)}. Compile the step again: it updates what was there.`,
+        )
+      }
+      for (const { group, compiled } of known) {
+        checkGroup(this.constructor.name, group, this.defaults)
+        this.#checkSettings(group)
+        this.#refuseOtherStep(compiled, group)
+      }
     })
+  }
+
+  #refuseOtherStep(compiled: Readonly<Settings>, group: ParamGroup<Settings>): void {
+    const name = this.fixedSetting(compiled, group)
+    if (name === undefined) return
+    const of = (settings: Readonly<Settings>) => String(Reflect.get(settings, name))
+    throw new TabringError(
+      'graph.misuse',
+      `run: the step was compiled with ${name} = ${of(compiled)} of ${this.constructor.name}, which is now ${of(group)}. Compile the step again: this setting decides its kernels and states.`,
+    )
+  }
+
+  #checkSettings(settings: Settings): void {
+    checkKinds(this.constructor.name, settings, this.defaults)
+    this.check(settings)
   }
 
   #makeGroup(group: Partial<Settings> & { readonly params: readonly Parameter[] }) {
     checkGroup(this.constructor.name, group, this.defaults)
     const made = overlay<Settings>(this.defaults, group) as ParamGroup<Settings>
-    this.check(made)
+    this.#checkSettings(made)
     return made
   }
 

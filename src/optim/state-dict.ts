@@ -110,8 +110,8 @@ export function groupFromDict(
     if (implementation.includes(key) || exact.includes(key)) continue
     const name = toCamel(key)
     if (settings.includes(name)) {
-      if (kindOf(value) !== kindOf(group[name])) {
-        refuse(`${optimizer} expects ${kindOf(group[name])} as "${key}", got ${quoted(value)}`)
+      if (settingKind(value) !== settingKind(group[name])) {
+        refuse(`${optimizer} expects ${settingKind(group[name])} as "${key}", got ${quoted(value)}`)
       }
     } else if (!fromSchedulers.includes(name)) {
       if (value) refuse(`${optimizer} has no setting "${key}", got ${quoted(value)}`)
@@ -128,7 +128,10 @@ export function groupFromDict(
   return taken
 }
 
-const kindOf = (value: unknown): string =>
-  Array.isArray(value)
-    ? `${value.length} ${value.every((one) => typeof one === 'number') ? 'numbers' : 'values'}`
-    : `a ${typeof value}`
+/** What a setting is: `a number`, `true or false`, `2 numbers`. What is not finite is no number. */
+export function settingKind(value: unknown): string {
+  if (Array.isArray(value))
+    return `${value.length} ${value.every(Number.isFinite) ? 'numbers' : 'values'}`
+  if (typeof value === 'boolean') return 'true or false'
+  return Number.isFinite(value) ? 'a number' : 'no number'
+}

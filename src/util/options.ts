@@ -122,6 +122,11 @@ export function checkFlag(where: string, name: string, value: boolean | undefine
   )
 }
 
+/** errors: as `checkFlag`, also for nothing. */
+export function requireFlag(where: string, name: string, value: boolean): void {
+  checkFlag(where, name, value ?? (String(value) as never))
+}
+
 /** The longest that a timer of the platform waits. units: ms. */
 export const longestTimeoutMs = 2 ** 31 - 1
 
@@ -135,7 +140,7 @@ export function checkTimeout(where: string, name: string, timeoutMs: number | un
 export const isNotNegative = (value: number): boolean => value >= 0 && Number.isFinite(value)
 
 /** Whether a number is a share: for `checkNumber`. */
-export const isShare = (value: number): boolean => value >= 0 && value <= 1
+export const isShare = (value: number): boolean => isNotNegative(value) && value <= 1
 
 /** Whether a number is whole and above 0: for `checkNumber`. */
 export const isCount = (value: number): boolean => Number.isInteger(value) && value > 0

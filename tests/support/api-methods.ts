@@ -1,9 +1,6 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { parseSync } from 'vite'
 import * as api from '../../src/index.ts'
 import { type Callable, call, called, isClass, otherArguments } from './api-arguments.ts'
-import { repository } from './repository.ts'
+import { classMembers } from './class-members.ts'
 
 /** What the spec of methods calls: every public method of the exported classes, on objects made with right arguments. */
 
@@ -18,42 +15,9 @@ export interface Method {
   readonly isTraced: boolean
 }
 
-interface Syntax {
-  readonly type: string
-  readonly start: number
-  readonly end: number
-  readonly accessibility?: string | null
-  readonly id?: { readonly name: string } | null
-  readonly key?: { readonly name?: string }
-  readonly body?: unknown
-}
-
 /** `Class.method` of all that the declarations leave out, or that subclasses alone may call. */
-export function hiddenMethods(): Set<string> {
-  const hidden = new Set<string>()
-  const folder = join(repository, 'src')
-  for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
-    if (!file.endsWith('.ts')) continue
-    const text = readFileSync(join(folder, file), 'utf8')
-    if (!/\b(protected|private) |@internal/.test(text)) continue
-    const walk = (node: unknown): void => {
-      if (Array.isArray(node)) for (const one of node) walk(one)
-      if (typeof node !== 'object' || node === null || !('type' in node)) return
-      const { type, id, body } = node as Syntax
-      if (type === 'ClassDeclaration' && id) {
-        const { start, body: members } = body as { start: number; body: Syntax[] }
-        for (const [at, member] of members.entries()) {
-          const before = text.slice(members[at - 1]?.end ?? start, member.start)
-          const isHidden = member.accessibility && member.accessibility !== 'public'
-          if (isHidden || before.includes('@internal')) hidden.add(`${id.name}.${member.key?.name}`)
-        }
-      }
-      if ('declaration' in node) walk(node.declaration)
-    }
-    walk(parseSync(file, text).program.body)
-  }
-  return hidden
-}
+export const hiddenMethods = (): Set<string> =>
+  new Set(classMembers().flatMap(({ owner, key, isHidden }) => (isHidden ? `${owner}.${key}` : [])))
 
 const ofGraph = 'takes parts of the graph, which only modules of the library have'
 const needsPipe = 'takes a pipe, which is made later'
@@ -115,7 +79,7 @@ const isTraced = (owner: string, key: string): boolean =>
   /^(forward|withState|withIndices|scale|unscale|swap)$/.test(key) ||
   /^(GradScaler|ExponentialMovingAverage|Optimizer)\.(step|update)$/.test(`${owner}.${key}`)
 
-const prototypesOf = (value: Callable): object[] => {
+export const prototypesOf = (value: Callable): object[] => {
   const chain: object[] = []
   for (
     let one = (value as unknown as { prototype: object }).prototype;
@@ -125,6 +89,10 @@ const prototypesOf = (value: Callable): object[] => {
     chain.push(one)
   return chain
 }
+
+/** What makes an object of an exported class. */
+export const makerOf = (name: string, value: Callable): (() => object) =>
+  makers[name.replace(/^distributed\./, '')] ?? (() => call(value, otherArguments(name)) as object)
 
 export const methodsWithArguments: readonly string[] = Object.keys(right)
 
@@ -137,8 +105,7 @@ export function publicMethods(
   const methods: Method[] = []
   for (const [name, value] of called) {
     if (!isClass(value) || Object.hasOwn(leftOutMethods, name)) continue
-    const own = name.replace(/^distributed\./, '')
-    const make = makers[own] ?? (() => call(value, otherArguments(name)) as object)
+    const make = makerOf(name, value)
     const chain = prototypesOf(value)
     for (const prototype of chain) {
       for (const [key, { value: method }] of Object.entries(

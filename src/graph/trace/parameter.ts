@@ -1,5 +1,5 @@
 import { TabringError } from '../../util/errors.ts'
-import { checkFlag } from '../../util/options.ts'
+import { checkFlag, requireFlag } from '../../util/options.ts'
 import { type Shape, tensorType } from '../../util/shape.ts'
 import type { Memory } from '../memory/memory-device.ts'
 import type { GradientExchange, RankGroup } from './exchange.ts'
@@ -43,6 +43,7 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
     return this.#requiresGrad
   }
   override set requiresGrad(requiresGrad: boolean) {
+    requireFlag('Parameter', 'requiresGrad', requiresGrad)
     this.#requiresGrad = requiresGrad
   }
 

@@ -10,7 +10,7 @@ export abstract class TimedStore {
   }
 
   set timeoutMs(value: number) {
-    checkTimeout('store', value)
+    checkTimeout('store', value ?? Number.NaN)
     this.waitMs = value
   }
 }

@@ -82,6 +82,30 @@ describe.each(cases)('%s', (_, make, compiled, changed, text) => {
     }))
 })
 
+test('a step refuses to run when the groups are others than those it was compiled with', async () => {
+  const changes: ((optimizer: SGD) => void)[] = [
+    (optimizer) => optimizer.addParamGroup({ params: [parameter()] }),
+    (optimizer) => optimizer.paramGroups.splice(0, 1, { ...optimizer.paramGroups[0] }),
+    (optimizer) => (optimizer.paramGroups[0].params as Parameter[]).push(parameter()),
+  ]
+  for (const change of changes) {
+    const one = parameter()
+    const optimizer = new SGD([one])
+    const step = await stepOf(optimizer, one)
+    change(optimizer)
+    await expect(step.run({})).rejects.toThrow(/^run: .* and the groups have changed .* again/)
+    expect([...(await one.read())]).toEqual([4])
+  }
+})
+
+test('a step refuses to run when a group has a setting that nothing reads', async () => {
+  const one = parameter()
+  const optimizer = new SGD([one])
+  const step = await stepOf(optimizer, one)
+  Object.assign(optimizer.paramGroups[0], { learningRate: 1 })
+  await expect(step.run({})).rejects.toThrow(/^SGD, group: .* got "learningRate"/)
+})
+
 test('a schedule that begins to cycle a momentum of 0 is refused too', async () => {
   const one = parameter()
   const optimizer = new SGD([one], { lr: 0.1 })
