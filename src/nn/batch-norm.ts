@@ -69,6 +69,7 @@ export abstract class BatchNorm extends Module {
         'numBatchesTracked',
         new ModuleBuffer([], Int32Array.of(0)),
       )
+      this.numBatchesTracked.absent = Int32Array.of(0)
     }
     this.eps = eps
     this.momentum = momentum

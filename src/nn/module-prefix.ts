@@ -39,21 +39,28 @@ export function stripModulePrefix<T>(stateDict: Readonly<Record<string, T>>): Re
 }
 
 /**
- * Returns the state dict with the keys of a model, `own`, where one `module.` more or less is all that tells a key from one of them.
+ * Returns the state dict with the keys of a model, `own`, where wrappers alone tell a key from one of them.
  *
- * A key of the model stays as it is, also in a model that has a property called `module`; one that fits neither way stays too.
+ * A key of the model stays as it is, also in a model that has a property called `module`. Any number of `module.` in front, and the
+ * `_orig_mod.` of `torch.compile` anywhere, may be there or not. A key that fits neither way stays too.
  */
 export function fitModulePrefix<T>(
   stateDict: Readonly<Record<string, T>>,
   own: ReadonlySet<string>,
 ): Record<string, T> {
+  const wanted = new Map([...own].map((key) => [withoutWrappers(key), key]))
+  const taken = new Set(Object.keys(stateDict))
   const fitting = (key: string): string => {
-    if (own.has(key)) return key
-    const other = [withoutPrefix(key), `${prefix}${key}`].find((name) => own.has(name))
-    return other === undefined || other in stateDict ? key : other
+    const other = own.has(key) ? undefined : wanted.get(withoutWrappers(key))
+    if (other === undefined || taken.has(other)) return key
+    taken.add(other)
+    return other
   }
   return Object.fromEntries(Object.entries(stateDict).map(([key, value]) => [fitting(key), value]))
 }
+
+const withoutWrappers = (key: string): string =>
+  key.replace(/(?<=^|\.)_orig_mod\./g, '').replace(/^(?:module\.)+/, '')
 
 const withoutPrefix = (key: string): string =>
   key.startsWith(prefix) && key.length > prefix.length ? key.slice(prefix.length) : key

@@ -32,7 +32,10 @@ export type StateDict = Record<string, { shape: Shape; data: StoredData }>
 export interface LoadOptions {
   /** Whether a missing or an unknown key is an error; default true. */
   strict?: boolean
-  /** `auto` adds or removes a leading `module.` where that matches a key of this module; default `exact`: keys as they are. */
+  /**
+   * `auto` (the default) adds or removes what wrappers put into keys, where that gives a key of this module: any number of leading `module.`
+   * (`DistributedDataParallel`, `DataParallel`), and `_orig_mod.` (`torch.compile`). `exact`: keys as they are, as in PyTorch.
+   */
   prefix?: 'exact' | 'auto'
 }
 
@@ -257,14 +260,16 @@ export abstract class Module {
    * Loads contents and returns the keys that did not match. Numbers may have any type, as in PyTorch, including F16 and BF16 from
    * `readSafetensors`.
    *
-   * A shared tensor needs only one of its keys; if several are present, the last one wins, as in PyTorch. `prefix: 'auto'` loads the state
-   * of a bare model into a wrapped one and vice versa; unknown keys are reported unchanged.
-   * errors: `shape.mismatch`, naming missing and unknown keys if `strict`, or a tensor of the wrong shape; `data.malformed` for integers
-   * that do not fit into 32 bits. Then nothing changes.
+   * A shared tensor needs only one of its keys; if several are present, the last one wins, as in PyTorch. The state of a wrapped model loads
+   * into a bare one and vice versa; unknown keys are reported unchanged. Files of before PyTorch 0.4.1 load as there: a layer's missing
+   * `num_batches_tracked` becomes 0, and a number may have shape [1].
+   * errors: `shape.mismatch`, naming missing and unknown keys if `strict`, or a tensor of the wrong shape; `data.malformed` for another
+   * number of elements than the shape has, and for integers that do not fit into 32 bits. Then nothing changes.
    */
   loadStateDict(given: LoadableState, options: LoadOptions = {}): LoadResult {
     const known = { strict: true, prefix: true } as const
-    const { strict = true, prefix = 'exact' } = checkOptions('loadStateDict', options, known)
+    const { strict = true, prefix = 'auto' } = checkOptions('loadStateDict', options, known)
+    checkFlag('loadStateDict', 'strict', strict)
     checkChoice('loadStateDict', 'prefix', prefix, ['exact', 'auto'])
     const own = this.#state()
     const keys = new Set(own.map(([key]) => key))
@@ -273,7 +278,8 @@ export abstract class Module {
     requireTensors(keys, state)
     const isThere = ([key]: readonly [string, unknown]) => Object.hasOwn(state, key)
     const covered = new Set(own.filter(isThere).map(([, tensor]) => tensor))
-    const missingKeys = own.filter(([, tensor]) => !covered.has(tensor)).map(([key]) => key)
+    const missing = own.filter(([, tensor]) => !covered.has(tensor))
+    const missingKeys = missing.filter(([, { absent }]) => !absent).map(([key]) => key)
     const unexpectedKeys = Object.keys(state).filter((key) => !keys.has(key))
     if (strict && (missingKeys.length || unexpectedKeys.length)) {
       throw new ShapeError(
@@ -284,7 +290,8 @@ export abstract class Module {
     const found = own.filter(isThere)
     for (const [key, tensor] of found) {
       const { shape } = state[key]
-      if (sameShape(shape, tensor.stateShape)) continue
+      const isNumber = tensor.stateShape.length === 0 && sameShape(shape, [1])
+      if (isNumber || sameShape(shape, tensor.stateShape)) continue
       throw new ShapeError(
         'shape.mismatch',
         `loadStateDict: "${clipped(key)}" must be ${formatShape(tensor.stateShape)}, got ${formatShape(shape)}. Load a file saved for this model.`,
@@ -296,6 +303,9 @@ export abstract class Module {
     found.forEach(([, tensor], i) => {
       tensor.assign(tensor.partOf(values[i]))
     })
+    const layers = new Set(found.map(([key]) => layerOf(key)))
+    for (const [key, tensor] of missing)
+      if (tensor.absent && layers.has(layerOf(key))) tensor.assign(tensor.absent)
     return { missingKeys, unexpectedKeys }
   }
 
@@ -352,6 +362,8 @@ export abstract class Module {
     }
   }
 }
+
+const layerOf = (key: string): string => key.slice(0, key.lastIndexOf('.') + 1)
 
 /** Modules by position, which is their key: the common base of Sequential and ModuleList. */
 export abstract class ModuleSequence<M extends Module = Module> extends Module {

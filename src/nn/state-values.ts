@@ -3,7 +3,7 @@ import { unpackHalves } from '../kernels/half.ts'
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { quoted } from '../util/kind-of.ts'
-import type { Shape } from '../util/shape.ts'
+import { countElements, formatShape, type Shape } from '../util/shape.ts'
 
 /** Input of `loadStateDict`: entries of a state dict, or tensors from `readSafetensors`. */
 export type LoadableState = Readonly<Record<string, LoadableTensor>>
@@ -41,6 +41,9 @@ export function requireTensors(keys: Iterable<string>, state: unknown): void {
       throw refuse(`a shape of whole numbers for "${clipped(key)}"`, shape)
     if (!ArrayBuffer.isView(data) || data instanceof DataView)
       throw refuse(`a typed array for "${clipped(key)}"`, data)
+    const count = countElements(shape)
+    if (data.length !== count)
+      throw refuse(`${count} elements of ${formatShape(shape)} for "${clipped(key)}"`, data)
   }
 }
 

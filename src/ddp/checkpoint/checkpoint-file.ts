@@ -176,9 +176,7 @@ export async function unpackAt<Values extends SavedState>(
   await whenReady(parts)
   const differences = run ? takeConditions(run, parts) : []
   for (const [name, part] of Object.entries(parts)) {
-    const state = states[name] as never
-    if (part instanceof Module) part.loadStateDict(state, { prefix: 'auto' })
-    else await part.loadStateDict(state)
+    await part.loadStateDict(states[name] as never)
   }
   if (strict) {
     const isAsMany = randomByRank?.length === size

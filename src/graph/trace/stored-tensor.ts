@@ -58,6 +58,8 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   }
   /** Set when a step over ranks is compiled, and by fullyShard and replicate: those ranks, and which of them has what is saved. */
   holder: { readonly ranks: Pick<RankMessages, 'broadcast'>; readonly root: number } | undefined
+  /** What it holds after its layer was loaded from a state that lacks it; undefined: that is an error. */
+  absent: Data | undefined
   /** Gives its current contents where the host has them too; then `read` needs no device. */
   mirror: (() => StoredData | undefined) | undefined
   #home: Home | undefined

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { loadModel, writeStateDict } from '../../../src/ddp/checkpoint/model-file.ts'
 import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
@@ -6,6 +7,11 @@ import { Linear } from '../../../src/nn/layers.ts'
 import { Module, Sequential } from '../../../src/nn/module.ts'
 import { addModulePrefix, stripModulePrefix } from '../../../src/nn/module-prefix.ts'
 import { ringOf } from '../../support/process-ring.ts'
+
+const numbers = (...values: number[]) => ({
+  shape: [values.length],
+  data: Float32Array.from(values),
+})
 
 const bare = () => new Sequential(new Linear(2, 3), new BatchNorm1d(3))
 const wrapped = async () => {
@@ -58,11 +64,12 @@ test('two keys that would become one are refused', () => {
   )
 })
 
-test("prefix: 'auto' loads a bare state into a wrapped model and the other way round", async () => {
+test('a bare state loads into a wrapped model, and the other way round', async () => {
   const state = await bare().stateDict()
   const ddp = await wrapped()
-  expect(() => ddp.loadStateDict(state)).toThrow(/missing \[module\.0\.weight/)
-  expect(ddp.loadStateDict(state, { prefix: 'auto' })).toEqual({
+  const exact = { prefix: 'exact' } as const
+  expect(() => ddp.loadStateDict(state, exact)).toThrow(/missing \[module\.0\.weight/)
+  expect(ddp.loadStateDict(state)).toEqual({
     missingKeys: [],
     unexpectedKeys: [],
   })
@@ -71,12 +78,36 @@ test("prefix: 'auto' loads a bare state into a wrapped model and the other way r
 
   const other = await (await wrapped()).stateDict()
   const model = bare()
-  expect(() => model.loadStateDict(other)).toThrow(/unknown \[module\.0\.weight/)
-  model.loadStateDict(other, { prefix: 'auto' })
+  expect(() => model.loadStateDict(other, exact)).toThrow(/unknown \[module\.0\.weight/)
+  model.loadStateDict(other)
   expect(addModulePrefix(await model.stateDict())).toEqual(other)
   // Keys that fit are taken as they are.
   model.loadStateDict(state, { prefix: 'auto' })
   expect(await model.stateDict()).toEqual(state)
+})
+
+const renamed = <T>(state: Record<string, T>, name: (key: string) => string) =>
+  Object.fromEntries(Object.entries(state).map(([key, value]) => [name(key), value]))
+
+test.each([
+  ['module.', (key: string) => `module.${key}`],
+  ['module.module.', (key: string) => `module.module.${key}`],
+  ['_orig_mod.', (key: string) => `_orig_mod.${key}`],
+  ['module._orig_mod.', (key: string) => `module._orig_mod.${key}`],
+  ['a compiled layer', (key: string) => key.replace('.', '._orig_mod.')],
+])('%s in keys is what a wrapper put there when a model has none', async (_, name) => {
+  const saved = { ...(await bare().stateDict()), '1.bias': numbers(5, 6, 7) }
+  const model = bare()
+  model.loadStateDict(renamed(saved, name))
+  expect((await model.stateDict())['1.bias']).toEqual(numbers(5, 6, 7))
+  model.loadStateDict(renamed(renamed(saved, name), (key) => `module.${key}`))
+  const file = writeStateDict(renamed(await model.stateDict(), name))
+  expect(loadModel(bare(), file)).toEqual({ missingKeys: [], unexpectedKeys: [] })
+})
+
+test('the second key of one parameter is unknown when wrappers alone tell them apart', async () => {
+  const state = { ...(await bare().stateDict()), 'module.1.bias': numbers(5, 6, 7) }
+  expect(() => bare().loadStateDict(state)).toThrow('unknown [module.1.bias]')
 })
 
 test('a model of its own property called module keeps its keys', async () => {

@@ -268,3 +268,55 @@ describe('the table that a GPT shares with its output layer', () => {
     expect(copy.parameters()).toHaveLength(16)
   })
 })
+
+// As torch 1.13 loads them.
+describe('batch normalizations of old files', () => {
+  const floats = (...values: number[]) => ({
+    shape: [values.length],
+    data: Float32Array.from(values),
+  })
+  const old = {
+    weight: floats(1, 2),
+    bias: floats(0, 1),
+    running_mean: floats(5, 6),
+    running_var: floats(7, 8),
+  }
+  const counted = (shape: number[], count: number) => ({
+    ...old,
+    num_batches_tracked: { shape, data: Int32Array.of(count) },
+  })
+  const countOf = async (layer: Module) => [
+    ...(await layer.stateDict())['num_batches_tracked'].data,
+  ]
+
+  test('begin at 0 when the file has no count, and keep it when the layer is not in the file', async () => {
+    const layer = new BatchNorm1d(2)
+    layer.loadStateDict(counted([], 9))
+    layer.loadStateDict({}, { strict: false })
+    expect(await countOf(layer)).toEqual([9])
+    expect(layer.loadStateDict(old)).toEqual({ missingKeys: [], unexpectedKeys: [] })
+    expect(await countOf(layer)).toEqual([0])
+    expect((await layer.stateDict())['running_mean'].data).toEqual(old.running_mean.data)
+  })
+
+  test('take a count of shape [1], and no longer one', async () => {
+    const layer = new BatchNorm1d(2)
+    layer.loadStateDict(counted([1], 9))
+    expect(await countOf(layer)).toEqual([9])
+    const two = {
+      ...old,
+      num_batches_tracked: { shape: [2], data: Int32Array.of(1, 2) },
+    }
+    expect(() => layer.loadStateDict(two)).toThrow('"num_batches_tracked" must be []')
+  })
+})
+
+test('a state whose last tensor has too few elements changes no tensor before it', async () => {
+  const model = new Linear(2, 2)
+  const before = await model.stateDict()
+  const state = { weight: ones(2, 2), bias: { shape: [2], data: Float32Array.of(1) } }
+  expect(() => model.loadStateDict(state)).toThrow(
+    'loadStateDict: expected 2 elements of [2] for "bias", got Float32Array of 1',
+  )
+  expect(await model.stateDict()).toEqual(before)
+})
