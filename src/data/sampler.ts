@@ -82,6 +82,8 @@ function requireInteger(name: string, value: number, minimum: number, below: num
     )
 }
 
+const requireEpoch = (epoch: number) => requireInteger('epoch', epoch, 0, 2 ** 32)
+
 /**
  * Gives one rank its indices of a data set for an epoch, like `torch.utils.data.DistributedSampler`.
  *
@@ -148,7 +150,7 @@ export class DistributedSampler implements Iterable<number> {
 
   /** Sets the epoch, which determines the order of later iterations; must be the same on every rank. */
   setEpoch(epoch: number): void {
-    requireInteger('epoch', epoch, 0, 2 ** 32)
+    requireEpoch(epoch)
     this.#chosenEpoch = epoch
   }
 
@@ -159,6 +161,11 @@ export class DistributedSampler implements Iterable<number> {
 
   /** Resumes in the epoch of a saved state. errors: `config.invalid` for a state with another seed, which would give another order. */
   loadStateDict(state: { epoch: number | null; seed: number }): void {
+    this.prepareLoad(state)()
+  }
+
+  /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
+  prepareLoad(state: { epoch: number | null; seed: number }): () => void {
     checkRecord('DistributedSampler', 'state', state)
     const { epoch, seed } = state
     if (seed !== this.seed)
@@ -166,8 +173,10 @@ export class DistributedSampler implements Iterable<number> {
         'config.invalid',
         `DistributedSampler: the state's seed must be ${this.seed}, got ${quoted(seed)}. Create the sampler with the seed of the saved run.`,
       )
-    if (epoch === null) this.#chosenEpoch = undefined
-    else this.setEpoch(epoch)
+    if (epoch !== null) requireEpoch(epoch)
+    return () => {
+      this.#chosenEpoch = epoch ?? undefined
+    }
   }
 
   /** Number of indices per rank and epoch: PyTorch's `len(sampler)`. */
@@ -177,7 +186,7 @@ export class DistributedSampler implements Iterable<number> {
 
   /** Returns this rank's indices of an epoch, by default the one that was set. shape: [numSamples]. */
   indices(epoch = this.epoch): Uint32Array<ArrayBuffer> {
-    requireInteger('epoch', epoch, 0, 2 ** 32)
+    requireEpoch(epoch)
     const length = this.#datasetLength
     const order = this.shuffle
       ? permutation(this.seed, epoch, length)

@@ -282,13 +282,13 @@ export class Gpt extends Module {
   }
 
   /**
-   * Loads a state dict, as Module.loadStateDict. Keys may omit the prefix `transformer.`, as in published files of the body alone. The
-   * constant attention masks in GPT-2 files are ignored.
+   * @internal As of any module. Keys may omit the prefix `transformer.`, as in published files of the body alone. The constant attention masks
+   * in GPT-2 files are ignored.
    */
-  override loadStateDict(state: LoadableState, options: LoadOptions = {}): LoadResult {
+  override prepareLoad(state: LoadableState, options: LoadOptions = {}): () => LoadResult {
     checkRecord('loadStateDict', 'state', state)
     const own = Object.entries(state).filter(([key]) => !constantMask.test(key))
-    return super.loadStateDict(
+    return super.prepareLoad(
       Object.fromEntries(
         own.map(([key, tensor]) => [key.replace(ofBody, 'transformer.$&'), tensor]),
       ),

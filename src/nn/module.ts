@@ -267,6 +267,11 @@ export abstract class Module {
    * number of elements than the shape has, and for integers that do not fit into 32 bits. Then nothing changes.
    */
   loadStateDict(given: LoadableState, options: LoadOptions = {}): LoadResult {
+    return this.prepareLoad(given, options)()
+  }
+
+  /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
+  prepareLoad(given: LoadableState, options: LoadOptions = {}): () => LoadResult {
     const known = { strict: true, prefix: true } as const
     const { strict = true, prefix = 'auto' } = checkOptions('loadStateDict', options, known)
     checkFlag('loadStateDict', 'strict', strict)
@@ -300,13 +305,15 @@ export abstract class Module {
     const values = found.map(([key, tensor]) =>
       stateValues(key, state[key], tensor.dtype === 'i32' ? 'i32' : 'f32'),
     )
-    found.forEach(([, tensor], i) => {
-      tensor.assign(tensor.partOf(values[i]))
-    })
     const layers = new Set(found.map(([key]) => layerOf(key)))
-    for (const [key, tensor] of missing)
-      if (tensor.absent && layers.has(layerOf(key))) tensor.assign(tensor.absent)
-    return { missingKeys, unexpectedKeys }
+    return () => {
+      found.forEach(([, tensor], i) => {
+        tensor.assign(tensor.partOf(values[i]))
+      })
+      for (const [key, tensor] of missing)
+        if (tensor.absent && layers.has(layerOf(key))) tensor.assign(tensor.absent)
+      return { missingKeys, unexpectedKeys }
+    }
   }
 
   /**

@@ -221,6 +221,11 @@ export class ExponentialMovingAverage {
    * errors: `data.malformed` for a wrong shape or an unknown tensor; then nothing changes. `graph.misuse` while swapped.
    */
   loadStateDict(state: EmaState): void {
+    this.prepareLoad(state)()
+  }
+
+  /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
+  prepareLoad(state: EmaState): () => void {
     if (this.#isSwapped) {
       throw new TabringError(
         'graph.misuse',
@@ -231,14 +236,17 @@ export class ExponentialMovingAverage {
       throw malformed(`expected num_updates and average, got ${quoted(state)}.`)
     const loaded = averagesByIndex(state.average, [...this.#positions.keys()])
     const loadedBuffers = averagesByIndex(state.buffers ?? {}, this.#buffers)
-    this.#updates = state.num_updates
-    this.#loaded = loaded
-    this.#loadedBuffers = loadedBuffers
-    for (const [bucket, average] of this.#averages) this.#fill(bucket, average)
-    this.#buffers.forEach((buffer, i) => {
-      const average = this.#bufferAverages.get(buffer)
-      if (average) this.#fillBuffer(i, average)
-    })
+    for (const bucket of this.#averages.keys()) this.#loadedOf(bucket, loaded)
+    return () => {
+      this.#updates = state.num_updates
+      this.#loaded = loaded
+      this.#loadedBuffers = loadedBuffers
+      for (const [bucket, average] of this.#averages) this.#fill(bucket, average)
+      this.#buffers.forEach((buffer, i) => {
+        const average = this.#bufferAverages.get(buffer)
+        if (average) this.#fillBuffer(i, average)
+      })
+    }
   }
 
   #averageOf(bucket: Bucket): Average {
@@ -269,21 +277,25 @@ export class ExponentialMovingAverage {
     if (saved) average.pool.write(saved)
   }
 
-  /** Takes over what was loaded for a bucket. errors: `graph.misuse` where that is a part of it. */
+  /** Takes over what was loaded for a bucket. errors: those of `#loadedOf`. */
   #fill(bucket: Bucket, average: Average): void {
-    const saved = bucket.parameters.map((parameter) =>
-      this.#loaded.get(this.#positions.get(parameter)!),
-    )
-    const missing = saved.indexOf(undefined)
-    if (missing < 0) average.updates = this.#updates
-    else if (saved.some((entry) => entry)) {
-      throw new TabringError(
-        'graph.misuse',
-        `ema.loadStateDict: the state has averages of only some parameters that the step updates together, none of "${bucket.parameters[missing].name}". Load the optimizer's state too, before compiling.`,
-      )
-    } else average.updates = 0
+    const saved = this.#loadedOf(bucket, this.#loaded)
+    average.updates = saved.length > 0 ? this.#updates : 0
     saved.forEach((entry, i) => {
-      if (entry) average.pool.write(entry, bucket.starts[i])
+      average.pool.write(entry, bucket.starts[i])
     })
+  }
+
+  /** The averages of a bucket's parameters, or none. errors: `graph.misuse` where only some are loaded. */
+  #loadedOf({ parameters }: Bucket, loaded: ReadonlyMap<number, Floats>): Floats[] {
+    const saved = parameters.flatMap(
+      (parameter) => loaded.get(this.#positions.get(parameter)!) ?? [],
+    )
+    if (saved.length === 0 || saved.length === parameters.length) return saved
+    const missing = parameters.find((parameter) => !loaded.has(this.#positions.get(parameter)!))
+    throw new TabringError(
+      'graph.misuse',
+      `ema.loadStateDict: the state has averages of only some parameters that the step updates together, none of "${missing!.name}". Load the optimizer's state too, before compiling.`,
+    )
   }
 }

@@ -184,6 +184,11 @@ export class GradScaler {
 
   /** Loads a saved state. errors: `data.malformed` for a state with a missing key. */
   loadStateDict(state: GradScalerState): void {
+    this.prepareLoad(state)()
+  }
+
+  /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
+  prepareLoad(state: GradScalerState): () => void {
     for (const key of stateKeys) {
       if (typeof state?.[key] === 'number') continue
       throw new TabringError(
@@ -191,11 +196,13 @@ export class GradScaler {
         `loadStateDict: GradScaler expected a number as "${key}", got ${quoted(state?.[key])}. Load the result of scaler.stateDict().`,
       )
     }
-    this.#options.growthFactor = state.growth_factor
-    this.#options.backoffFactor = state.backoff_factor
-    this.#options.growthInterval = state.growth_interval
-    this.#kept = Float32Array.of(state.scale, state._growth_tracker)
-    for (const pool of this.#pools.values()) pool.write(this.#kept)
+    return () => {
+      this.#options.growthFactor = state.growth_factor
+      this.#options.backoffFactor = state.backoff_factor
+      this.#options.growthInterval = state.growth_interval
+      this.#kept = Float32Array.of(state.scale, state._growth_tracker)
+      for (const pool of this.#pools.values()) pool.write(this.#kept)
+    }
   }
 
   #state(device: PlacedDevice | undefined, trace: Trace): GraphValue {

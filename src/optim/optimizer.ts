@@ -243,6 +243,11 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
    * compiled step updates parameters together that have different step counts in the saved run: then load before compiling.
    */
   loadStateDict(saved: OptimizerStateDict): void {
+    this.prepareLoad(saved)()
+  }
+
+  /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
+  prepareLoad(saved: OptimizerStateDict): () => void {
     const counts = this.paramGroups.map(({ params }) => params.length)
     requireState(this.constructor.name, saved, counts)
     const loaded = new Map<Parameter, LoadedState>()
@@ -285,14 +290,16 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       ),
     )
     for (const group of groups) this.#checkSettings(group as unknown as Settings)
-    groups.forEach((group, at) => {
-      Object.assign(this.paramGroups[at], group)
-    })
-    this.#loaded = loaded
-    this.#stepCount = Math.max(0, ...[...loaded.values()].map(({ steps }) => steps))
-    for (const [cohort, steps] of cohorts) cohort.restart(steps)
-    for (const bucket of this.buckets) {
-      for (const [name, pool] of bucket.state) this.#fillState(bucket, name, pool)
+    return () => {
+      groups.forEach((group, at) => {
+        Object.assign(this.paramGroups[at], group)
+      })
+      this.#loaded = loaded
+      this.#stepCount = Math.max(0, ...[...loaded.values()].map(({ steps }) => steps))
+      for (const [cohort, steps] of cohorts) cohort.restart(steps)
+      for (const bucket of this.buckets) {
+        for (const [name, pool] of bucket.state) this.#fillState(bucket, name, pool)
+      }
     }
   }
 

@@ -1,6 +1,7 @@
 import { DataError } from '../../util/errors.ts'
 import { kindOf, quoted } from '../../util/kind-of.ts'
 import { checkOptions, type OptionNames } from '../../util/options.ts'
+import { preparedLoads } from '../../util/prepared-loads.ts'
 import { permutation } from '../../util/random.ts'
 import { switchValue } from '../../util/switches.ts'
 import { type Batch, defaultCollate, type FieldDTypes } from '../collate.ts'
@@ -187,13 +188,25 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
    * sampler.
    */
   loadStateDict(state: DataLoaderState): void {
+    this.prepareLoad(state)()
+  }
+
+  /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
+  prepareLoad(state: DataLoaderState): () => void {
     requireSameBatches(this.#settings, state)
     requireWhole("the state's epoch", state.epoch, 0)
     requireWhole("the state's batches", state.batches, 0)
-    if (state.sampler !== undefined) this.#sampler?.loadStateDict?.(state.sampler as never)
-    this.#loop = undefined
-    this.#epoch = state.epoch
-    this.#done = { epoch: state.epoch, batches: state.batches }
+    const sampler = this.#sampler
+    const loads =
+      state.sampler !== undefined && sampler?.loadStateDict
+        ? preparedLoads([[sampler as Required<Sampler>, state.sampler]])
+        : []
+    return () => {
+      for (const load of loads) load()
+      this.#loop = undefined
+      this.#epoch = state.epoch
+      this.#done = { epoch: state.epoch, batches: state.batches }
+    }
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<B, void, void> {

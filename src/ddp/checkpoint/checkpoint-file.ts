@@ -5,6 +5,7 @@ import { Module } from '../../nn/module.ts'
 import { clipped } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
 import { checkOptions, checkRecord } from '../../util/options.ts'
+import { preparedLoads } from '../../util/prepared-loads.ts'
 import { readConditions, takeConditions } from '../data-parallel/run-conditions.ts'
 
 /** Anything with a state that can be saved and loaded: modules, optimizers, schedulers, samplers, data loaders. */
@@ -131,6 +132,8 @@ export interface UnpackOptions {
  * Dropout masks continue where they were: the number of runs that drew some is part of the random state. A wrapped model adopts the saved
  * run's bucket size unless it was given one; `onDifferences` reports what will differ. It waits for parts whose state loads asynchronously. A
  * model accepts keys with and without the prefix `module.`.
+ *
+ * All parts load, or none: their states are checked before the first changes. Only parts of your own classes cannot be checked; they load first.
  * errors: `data.malformed` if the file holds other parts; those of the parts.
  */
 export const unpackCheckpoint = <Values extends SavedState = SavedState>(
@@ -146,12 +149,20 @@ interface Place {
 }
 
 /** As `unpackCheckpoint`, by one of several ranks. */
-export async function unpackAt<Values extends SavedState>(
+export const unpackAt = async <Values extends SavedState>(
+  file: Uint8Array<ArrayBuffer>,
+  parts: Parts,
+  options: UnpackOptions,
+  place: Place,
+): Promise<Values> => (await prepareAt<Values>(file, parts, options, place))()
+
+/** What `unpackCheckpoint` checks, on one of several ranks; what it returns does the rest. */
+export async function prepareAt<Values extends SavedState>(
   file: Uint8Array<ArrayBuffer>,
   parts: Parts,
   options: UnpackOptions,
   { rank, size }: Place,
-): Promise<Values> {
+): Promise<() => Promise<Values>> {
   const { strict = true, onDifferences = warnOf(parts) } = checkOptions('loadCheckpoint', options, {
     strict: true,
     onDifferences: true,
@@ -174,23 +185,24 @@ export async function unpackAt<Values extends SavedState>(
     )
   }
   await whenReady(parts)
-  const differences = run ? takeConditions(run, parts) : []
-  for (const [name, part] of Object.entries(parts)) {
-    await part.loadStateDict(states[name] as never)
+  const loads = preparedLoads(Object.entries(parts).map(([name, part]) => [part, states[name]]))
+  return async () => {
+    for (const load of loads) await load()
+    const differences = run ? takeConditions(run, parts) : []
+    if (strict) {
+      const isAsMany = randomByRank?.length === size
+      setRngState(isAsMany ? randomByRank[rank] : random)
+      if (randomByRank && !isAsMany)
+        differences.push(
+          `random states of ${randomByRank.length} ranks that were seeded separately, now rank 0's on all ${size}`,
+        )
+    }
+    // A load of weights alone continues no run.
+    const isContinued = strict || Object.values(parts).some((part) => !(part instanceof Module))
+    if (isContinued && differences.length > 0) onDifferences(differences)
+    const values = Object.entries(states).filter(([name]) => !saved.includes(name))
+    return Object.fromEntries(values) as Values
   }
-  if (strict) {
-    const isAsMany = randomByRank?.length === size
-    setRngState(isAsMany ? randomByRank[rank] : random)
-    if (randomByRank && !isAsMany)
-      differences.push(
-        `random states of ${randomByRank.length} ranks that were seeded separately, now rank 0's on all ${size}`,
-      )
-  }
-  // A load of weights alone continues no run.
-  const isContinued = strict || Object.values(parts).some((part) => !(part instanceof Module))
-  if (isContinued && differences.length > 0) onDifferences(differences)
-  const values = Object.entries(states).filter(([name]) => !saved.includes(name))
-  return Object.fromEntries(values) as Values
 }
 
 /** This rank among those of a wrapped model; alone where none is. */

@@ -17,9 +17,9 @@ import {
   type CheckpointState,
   isRngState,
   type Parts,
+  prepareAt,
   readState,
   type UnpackOptions,
-  unpackAt,
   whenReady,
 } from './checkpoint-file.ts'
 import { offeredFolder } from './launcher-folder.ts'
@@ -100,7 +100,7 @@ export async function saveCheckpoint(
  *
  * All ranks call it. Rank 0 reads the file and sends it to the others, so the number of ranks may differ from the saved run. Sums are then
  * added in another order, and the numbers are close to those of the saved run, not equal. Load before the step is compiled; see
- * `unpackCheckpoint`.
+ * `unpackCheckpoint`. All parts of all ranks load, or none.
  * errors, the same on all ranks: `data.missing` for a file that does not exist, `data.checksum` for one that has changed; those of
  * unpackCheckpoint; `peer.*`.
  */
@@ -126,7 +126,14 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
   const file = await readTogether(group, async () =>
     getCheckpoint(placed.folder ?? (await defaultFolder()), which),
   )
-  return file && unpackAt<Values>(file, parts, { strict, onDifferences }, group ?? alone)
+  if (!file) return undefined
+  let load!: () => Promise<Values>
+  // A part that cannot load on one rank loads on none.
+  await together(group, async () => {
+    load = await prepareAt<Values>(file, parts, { strict, onDifferences }, group ?? alone)
+    return ''
+  })
+  return load()
 }
 
 const alone = { rank: 0, size: 1 }

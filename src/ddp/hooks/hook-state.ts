@@ -2,6 +2,8 @@ import type { Parameter } from '../../graph/trace/parameter.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { clipped } from '../../util/clipped.ts'
 import { DataError, TabringError } from '../../util/errors.ts'
+import { isRecord } from '../../util/kind-of.ts'
+import { isCount } from '../../util/options.ts'
 import type { GradBucket } from './grad-bucket.ts'
 
 /** State of a communication hook, over all ranks. */
@@ -36,7 +38,7 @@ export abstract class HookState {
     this.#model = model
     const loaded = this.#loaded
     this.#loaded = undefined
-    if (loaded) this.#take(loaded, model)
+    if (loaded) this.#loading(loaded, model)()
   }
 
   /**
@@ -57,11 +59,25 @@ export abstract class HookState {
 
   /**
    * Restores what `stateDict` returned, before or after `registerCommHook`. With another number of ranks it drops unsent gradients, and logs
-   * that once.
+   * that once. errors: `data.malformed` for the state of another hook or, once registered, of another model; then nothing changes.
    */
   loadStateDict(state: HookStateDict): void {
-    if (this.#model) this.#take(state, this.#model)
-    else this.#loaded = state
+    this.prepareLoad(state)()
+  }
+
+  /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
+  prepareLoad(state: HookStateDict): () => void {
+    const isState =
+      isRecord(state) &&
+      isCount(state.worldSize) &&
+      isRecord(state.errors) &&
+      Object.values(state.errors).every((own) => own instanceof Float32Array)
+    if (!isState) throw this.#foreign()
+    if (this.#model) return this.#loading(state, this.#model)
+    if (!this.ownLoading(state, [])) throw this.#foreign()
+    return () => {
+      this.#loaded = state
+    }
   }
 
   /** What else a hook keeps, the same on all ranks. */
@@ -70,8 +86,12 @@ export abstract class HookState {
   ): Readonly<Record<string, HookStateDict[string]>> {
     return {}
   }
-  protected takeOwnState(_state: HookStateDict, _parameters: readonly Parameter[]): void {
-    // Hooks that keep nothing else.
+  /** Checks that; what it returns loads it, and undefined says that it is another hook's. */
+  protected ownLoading(
+    _state: HookStateDict,
+    _parameters: readonly Parameter[],
+  ): (() => void) | undefined {
+    return () => undefined
   }
 
   /** @internal Adds what earlier steps lost to a bucket's gradients. */
@@ -107,27 +127,37 @@ export abstract class HookState {
     )
   }
 
-  #take(state: HookStateDict, { group, parameters }: Model): void {
-    this.errors.clear()
-    this.takeOwnState(state, parameters)
-    if (state.worldSize !== group.size) {
-      if (group.rank > 0 || Object.keys(state.errors).length === 0) return
-      console.warn(
-        `tabring ${this.constructor.name}: dropped the unsent gradients of ${state.worldSize} ranks, because there are ${group.size} ranks now.`,
-      )
-      return
-    }
-    for (const [place, parameter] of parameters.entries()) {
+  #foreign(): DataError {
+    return new DataError(
+      'data.malformed',
+      `${this.constructor.name}: this is the state of another hook. Load the state that its own stateDict() returned.`,
+    )
+  }
+
+  #loading(state: HookStateDict, { group, parameters }: Model): () => void {
+    const loadOwn = this.ownLoading(state, parameters)
+    if (!loadOwn) throw this.#foreign()
+    const isSameSize = state.worldSize === group.size
+    const errors = parameters.flatMap((parameter, place) => {
       const all = state.errors[place]
       const { count, name } = parameter
-      if (!all) continue
+      if (!all || !isSameSize) return []
       if (all.length !== group.size * count) {
         throw new DataError(
           'data.malformed',
           `${this.constructor.name}: expected ${group.size} x ${count} numbers for "${clipped(name)}", got ${all.length}. Load the state of the same model.`,
         )
       }
-      this.errors.set(parameter, all.slice(group.rank * count, (group.rank + 1) * count))
+      return [[parameter, all.slice(group.rank * count, (group.rank + 1) * count)] as const]
+    })
+    return () => {
+      loadOwn()
+      this.errors.clear()
+      for (const [parameter, own] of errors) this.errors.set(parameter, own)
+      if (isSameSize || group.rank > 0 || Object.keys(state.errors).length === 0) return
+      console.warn(
+        `tabring ${this.constructor.name}: dropped the unsent gradients of ${state.worldSize} ranks, because there are ${group.size} ranks now.`,
+      )
     }
   }
 }

@@ -1,5 +1,5 @@
 import type { Parameter } from '../../graph/trace/parameter.ts'
-import { DataError } from '../../util/errors.ts'
+import { isRecord } from '../../util/kind-of.ts'
 import { checkFlag, checkNumber, checkOptions, isCount, isNotNegative } from '../../util/options.ts'
 import { uniform } from '../../util/random.ts'
 import type { CommHook } from './comm-hooks.ts'
@@ -23,6 +23,8 @@ export interface PowerSgdOptions {
   /** Seed of the first factors; the same on all ranks. Default 0. */
   randomSeed?: number
 }
+
+const isWhole = (value: number) => Number.isInteger(value) && value >= 0
 
 /** State of `powerSgdHook` on this rank. Use one per model, and save it in checkpoints. */
 export class PowerSgdState extends HookState {
@@ -50,7 +52,6 @@ export class PowerSgdState extends HookState {
       orthogonalizationEpsilon: true,
       randomSeed: true,
     })
-    const isWhole = (value: number) => Number.isInteger(value) && value >= 0
     const whole = 'a whole number of 0 or more'
     const { matrixApproximationRank, orthogonalizationEpsilon: epsilon } = options
     checkNumber(name, 'matrixApproximationRank', matrixApproximationRank, isCount, 'whole, above 0')
@@ -78,20 +79,23 @@ export class PowerSgdState extends HookState {
     return { iter: this.iter, factors }
   }
 
-  protected override takeOwnState(
+  protected override ownLoading(
     { iter, factors }: HookStateDict,
     parameters: readonly Parameter[],
-  ): void {
-    if (typeof iter !== 'number' || typeof factors !== 'object') {
-      throw new DataError(
-        'data.malformed',
-        'PowerSgdState: this is the state of another hook. Load the state that its own stateDict() returned.',
-      )
-    }
-    this.iter = iter
-    this.factors.clear()
-    for (const [place, parameter] of parameters.entries()) {
-      if (factors[place]) this.factors.set(parameter, factors[place].slice())
+  ): (() => void) | undefined {
+    const isOwn =
+      typeof iter === 'number' &&
+      isWhole(iter) &&
+      isRecord(factors) &&
+      Object.values(factors).every((factor) => factor instanceof Float32Array)
+    if (!isOwn) return undefined
+    const own = parameters.flatMap((parameter, place) =>
+      factors[place] ? [[parameter, factors[place].slice()] as const] : [],
+    )
+    return () => {
+      this.iter = iter
+      this.factors.clear()
+      for (const [parameter, factor] of own) this.factors.set(parameter, factor)
     }
   }
 }

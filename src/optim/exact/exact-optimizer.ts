@@ -177,6 +177,11 @@ export class ExactOptimizer {
    * errors: `data.malformed` for a state of other parameters, or of another optimizer.
    */
   loadStateDict(saved: OptimizerStateDict): void {
+    this.prepareLoad(saved)()
+  }
+
+  /** Checks a state as `loadStateDict` does; what it returns loads it. */
+  prepareLoad(saved: OptimizerStateDict): () => void {
     requireState('exact training', saved, [this.#parameters.length])
     const {
       state,
@@ -199,23 +204,29 @@ export class ExactOptimizer {
       Number.isSafeInteger(steps) && Number(steps) >= 0 && Number(steps) <= mostSteps
     if (typeof steps !== 'number' || !isCounted || !isOfBlocks)
       throw refuse(`expected exact_steps and exact_exponents of ${blocks} blocks`)
-    this.#updated.clear()
-    for (const [i, { name, count }] of this.#parameters.entries()) {
-      const entry = state[i]
-      if (entry) this.#updated.add(i)
-      for (const [at, key] of names.entries()) {
-        const tensor = entry?.[key]
-        if (entry && (typeof tensor !== 'object' || tensor?.data.length !== count))
+    const contents = this.#parameters.map(({ name, count }, i) =>
+      names.map((key) => {
+        const tensor = state[i]?.[key]
+        if (state[i] && (typeof tensor !== 'object' || tensor?.data.length !== count))
           throw refuse(`${key} of "${clipped(name)}" must have ${count} elements`)
-        this.#states[i][at].fill(0)
-        if (typeof tensor === 'object' && tensor) this.#states[i][at].set(tensor.data)
+        return typeof tensor === 'object' ? tensor?.data : undefined
+      }),
+    )
+    return () => {
+      this.#updated.clear()
+      for (const [i, own] of contents.entries()) {
+        if (state[i]) this.#updated.add(i)
+        for (const [at, data] of own.entries()) {
+          if (data) this.#states[i][at].set(data)
+          else this.#states[i][at].fill(0)
+        }
       }
+      this.exponents = exponents.length > 0 ? Int32Array.from(exponents) : undefined
+      this.#isRead = false
+      this.#steps = 0
+      this.#powers = [1, 1]
+      while (this.#steps < steps) this.begin()
     }
-    this.exponents = exponents.length > 0 ? Int32Array.from(exponents) : undefined
-    this.#isRead = false
-    this.#steps = 0
-    this.#powers = [1, 1]
-    while (this.#steps < steps) this.begin()
   }
 }
 

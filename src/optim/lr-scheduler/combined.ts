@@ -1,5 +1,6 @@
 import { isRecord } from '../../util/kind-of.ts'
 import { checkList } from '../../util/options.ts'
+import { preparedLoads } from '../../util/prepared-loads.ts'
 import {
   type AnyScheduler,
   checkOptimizer,
@@ -79,10 +80,20 @@ export class SequentialLR implements AnyScheduler {
   }
 
   loadStateDict(state: SchedulerState): void {
-    loadAll('SequentialLR', this, this.#schedulers, state)
-    this.#milestones = [...(state['_milestones'] as number[])]
-    this.#lastEpoch = state['last_epoch'] as number
-    this.#lastLr = [...(state['_last_lr'] as number[])]
+    this.prepareLoad(state)()
+  }
+
+  /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
+  prepareLoad(state: SchedulerState): () => void {
+    const loads = loadsOf('SequentialLR', this, this.#schedulers, state)
+    const milestones = [...(state['_milestones'] as number[])]
+    const lastLr = [...(state['_last_lr'] as number[])]
+    return () => {
+      for (const load of loads) load()
+      this.#milestones = milestones
+      this.#lastEpoch = state['last_epoch'] as number
+      this.#lastLr = lastLr
+    }
   }
 }
 
@@ -120,18 +131,27 @@ export class ChainedScheduler implements AnyScheduler {
   }
 
   loadStateDict(state: SchedulerState): void {
-    loadAll('ChainedScheduler', this, this.#schedulers, state)
-    this.#lastLr = [...(state['_last_lr'] as number[])]
+    this.prepareLoad(state)()
+  }
+
+  /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
+  prepareLoad(state: SchedulerState): () => void {
+    const loads = loadsOf('ChainedScheduler', this, this.#schedulers, state)
+    const lastLr = [...(state['_last_lr'] as number[])]
+    return () => {
+      for (const load of loads) load()
+      this.#lastLr = lastLr
+    }
   }
 }
 
-/** Loads the states of all parts, or of none. errors: `data.malformed`. */
-function loadAll(
+/** Checks the states of all parts, and returns what loads them. errors: `data.malformed`. */
+function loadsOf(
   name: string,
   whole: AnyScheduler,
   schedulers: readonly AnyScheduler[],
   state: SchedulerState,
-): void {
+): (() => unknown)[] {
   const own = whole.stateDict()
   // Each part checks its own.
   const parts = (all: unknown) => (Array.isArray(all) ? all.map(() => ({})) : all)
@@ -142,15 +162,6 @@ function loadAll(
       : state,
     { ...own, _schedulers: parts(own['_schedulers']) },
   )
-  const before = schedulers.map((scheduler) => scheduler.stateDict())
-  try {
-    schedulers.forEach((scheduler, i) => {
-      scheduler.loadStateDict((state['_schedulers'] as SchedulerState[])[i])
-    })
-  } catch (error) {
-    schedulers.forEach((scheduler, i) => {
-      scheduler.loadStateDict(before[i])
-    })
-    throw error
-  }
+  const states = state['_schedulers'] as SchedulerState[]
+  return preparedLoads(schedulers.map((scheduler, i) => [scheduler, states[i]]))
 }

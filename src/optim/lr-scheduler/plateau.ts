@@ -118,23 +118,29 @@ export class ReduceLROnPlateau {
 
   /** Loads a saved state. errors: `data.malformed` for another kind of scheduler or another number of groups; then nothing changes. */
   loadStateDict(state: SchedulerState): void {
-    checkState('ReduceLROnPlateau', state, this.stateDict())
-    const saved = structuredClone(state)
-    this.#options = {
-      mode: saved['mode'] as 'min' | 'max',
-      factor: saved['factor'] as number,
-      patience: saved['patience'] as number,
-      threshold: saved['threshold'] as number,
-      thresholdMode: saved['threshold_mode'] as 'rel' | 'abs',
-      cooldown: saved['cooldown'] as number,
-      minLrs: saved['min_lrs'] as number[],
-      eps: saved['eps'] as number,
+    this.prepareLoad(state)()
+  }
+
+  /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
+  prepareLoad(state: SchedulerState): () => void {
+    const saved = structuredClone(checkState('ReduceLROnPlateau', state, this.stateDict()))
+    return () => {
+      this.#options = {
+        mode: saved['mode'] as 'min' | 'max',
+        factor: saved['factor'] as number,
+        patience: saved['patience'] as number,
+        threshold: saved['threshold'] as number,
+        thresholdMode: saved['threshold_mode'] as 'rel' | 'abs',
+        cooldown: saved['cooldown'] as number,
+        minLrs: saved['min_lrs'] as number[],
+        eps: saved['eps'] as number,
+      }
+      this.#best = saved['best'] as number | null
+      this.#badEpochs = saved['num_bad_epochs'] as number
+      this.#cooldownLeft = saved['cooldown_counter'] as number
+      this.#lastEpoch = saved['last_epoch'] as number
+      this.#lastLr = saved['_last_lr'] as number[]
     }
-    this.#best = saved['best'] as number | null
-    this.#badEpochs = saved['num_bad_epochs'] as number
-    this.#cooldownLeft = saved['cooldown_counter'] as number
-    this.#lastEpoch = saved['last_epoch'] as number
-    this.#lastLr = saved['_last_lr'] as number[]
   }
 
   #isBetter(metric: number): boolean {

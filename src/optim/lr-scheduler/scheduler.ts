@@ -91,10 +91,16 @@ export abstract class LRScheduler implements AnyScheduler {
    * errors: `data.malformed` for another kind of scheduler or another number of groups; then nothing changes.
    */
   loadStateDict(state: SchedulerState): void {
-    checkState(this.constructor.name, state, this.stateDict())
-    const own = this as unknown as Record<string, unknown>
-    for (const [field, key] of Object.entries(this.fields()))
-      own[field] = structuredClone(state[key])
+    this.prepareLoad(state)()
+  }
+
+  /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
+  prepareLoad(state: SchedulerState): () => void {
+    const saved = structuredClone(checkState(this.constructor.name, state, this.stateDict()))
+    return () => {
+      const own = this as unknown as Record<string, unknown>
+      for (const [field, key] of Object.entries(this.fields())) own[field] = saved[key]
+    }
   }
 
   /** Sets the learning rates of the groups. */

@@ -1,0 +1,155 @@
+import { expect, test } from 'vitest'
+import {
+  DataLoader,
+  DistributedSampler,
+  ExponentialMovingAverage,
+  GradScaler,
+  getRngState,
+  hostTensor,
+  Linear,
+  type LoadableState,
+  load,
+  loadCheckpoint,
+  lrScheduler,
+  packCheckpoint,
+  type SavedState,
+  SGD,
+  type Stateful,
+  save,
+  saveCheckpoint,
+  TabringError,
+  TensorDataset,
+  unpackCheckpoint,
+} from '../../../src/index.ts'
+import { seenFolder } from '../../support/checkpoint-folders.ts'
+import { ringOf } from '../../support/process-ring.ts'
+
+// A load that fails changes no part.
+
+/** One of every kind of part, whose numbers differ from those of another `lr`. */
+function partsOf(lr: number) {
+  const model = new Linear(2, 2)
+  const optimizer = new SGD(model.parameters(), { lr, momentum: 0.5 })
+  const samples = new TensorDataset({ x: hostTensor([4, 1], new Float32Array(4)) })
+  const sampler = new DistributedSampler(samples, { numReplicas: 2, rank: 0 })
+  sampler.setEpoch(8 * lr)
+  const loader = new DataLoader(samples)
+  loader.setEpoch(8 * lr)
+  const exponential = new lrScheduler.ExponentialLR(optimizer, { gamma: lr })
+  const scheduler = new lrScheduler.SequentialLR(optimizer, [exponential], [])
+  const plateau = new lrScheduler.ReduceLROnPlateau(optimizer, { factor: lr })
+  const scaler = new GradScaler({ initScale: lr })
+  const ema = new ExponentialMovingAverage(model.parameters())
+  return { model, optimizer, sampler, loader, scheduler, plateau, scaler, ema }
+}
+
+type Parts = ReturnType<typeof partsOf>
+
+const statesOf = async (parts: Parts) =>
+  Object.fromEntries(
+    await Promise.all(
+      Object.entries(parts).map(async ([name, part]) => [name, await part.stateDict()]),
+    ),
+  )
+
+/** What is wrong with each part's state in a file. */
+const damage: Record<keyof Parts, (state: never) => void> = {
+  model: (state: { bias: SavedState }) => {
+    state.bias = { shape: [1], data: Float32Array.of(1) }
+  },
+  optimizer: (state: { param_groups: unknown[] }) => {
+    state.param_groups = []
+  },
+  sampler: (state: { epoch: number }) => {
+    state.epoch = -1
+  },
+  loader: (state: { batches: number }) => {
+    state.batches = -1
+  },
+  scheduler: (state: { _schedulers: SavedState[] }) => {
+    state._schedulers = [{}]
+  },
+  plateau: (state: { best: string }) => {
+    state.best = 'none'
+  },
+  scaler: (state: { scale: string }) => {
+    state.scale = 'large'
+  },
+  ema: (state: { num_updates: number }) => {
+    state.num_updates = -1
+  },
+}
+
+/** The file of a run, with one of its states changed. */
+async function damaged(name: keyof Parts): Promise<Uint8Array<ArrayBuffer>> {
+  const states = load(await packCheckpoint({ ...partsOf(0.5), epoch: 3 }))
+  damage[name](states[name] as never)
+  return save(states)
+}
+
+test('the parts of a whole file all change', async () => {
+  const [file, expected] = [await packCheckpoint(partsOf(0.5)), await statesOf(partsOf(0.5))]
+  const parts = partsOf(0.25)
+  await unpackCheckpoint(file, parts)
+  const { model: _, ...others } = await statesOf(parts)
+  expect(expected).toMatchObject(others)
+})
+
+test.each(Object.keys(damage) as (keyof Parts)[])(
+  'no part changes when the state of %s is wrong',
+  async (name) => {
+    const parts = partsOf(0.25)
+    const [before, random] = [await statesOf(parts), getRngState()]
+    const loading = unpackCheckpoint(await damaged(name), parts)
+    await expect(loading).rejects.toBeInstanceOf(TabringError)
+    expect(await statesOf(parts)).toEqual(before)
+    expect(getRngState()).toEqual({ ...random, nextStream: expect.any(Number) })
+  },
+)
+
+test('no part changes when one of a user, which cannot be checked, fails', async () => {
+  const failing = (): Stateful => ({
+    stateDict: () => ({}),
+    loadStateDict() {
+      throw new Error('of the user')
+    },
+  })
+  const file = await packCheckpoint({ ...partsOf(0.5), last: failing() })
+  const parts = partsOf(0.25)
+  const before = await statesOf(parts)
+  const loading = unpackCheckpoint(file, { ...parts, last: failing() })
+  await expect(loading).rejects.toThrow('of the user')
+  expect(await statesOf(parts)).toEqual(before)
+})
+
+test('a loadStateDict of a user is the one that loads', async () => {
+  class Renamed extends Linear {
+    override loadStateDict(state: LoadableState) {
+      return super.loadStateDict({ weight: state['weight'], bias: state['shift'] })
+    }
+  }
+  const model = new Renamed(1, 1)
+  const { weight, bias } = await model.stateDict()
+  const old = { stateDict: () => ({ weight, shift: bias }), loadStateDict: () => undefined }
+  await unpackCheckpoint(await packCheckpoint({ model: old }), { model })
+  expect((await model.stateDict())['bias']).toEqual(bias)
+})
+
+test('no rank loads when one of them cannot', async () => {
+  const groups = await ringOf(2)
+  const folder = seenFolder()
+  await saveCheckpoint({ model: new Linear(2, 2) }, { folder })
+  const models = [new Linear(2, 2), new Linear(2, 3)]
+  const before = await models[0].stateDict()
+  const loads = models.map((model, i) =>
+    loadCheckpoint({ model }, { folder, processGroup: groups[i] }),
+  )
+  const reason = '"weight" must be [3, 2], got [2, 2]'
+  const ends = await Promise.allSettled(loads)
+  expect(ends.map((end) => end.status === 'rejected' && end.reason.message)).toEqual([
+    expect.stringContaining(`rank 1: loadStateDict: ${reason}`),
+    expect.stringContaining(`loadStateDict: ${reason}`),
+  ])
+  expect(await models[0].stateDict()).toEqual(before)
+  for (const group of groups) group.destroy()
+})
