@@ -8,6 +8,7 @@ import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import { emit, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
 import { activeTrace } from '../trace/trace.ts'
+import { mustCount } from './linear.ts'
 
 /** Running statistics of a batch normalization; the op updates them on the device. */
 export interface RunningStatistics {
@@ -50,6 +51,7 @@ export function batchNorm(
   mustBeTensor('batchNorm', x, weight, bias)
   checkOptions('batchNorm', options, known)
   const { running, training = false, momentum = 0.1, eps = 1e-5, count } = options
+  mustCount('batchNorm', count)
   const attrs = { eps, epilogue: [], ...(x.dtype === 'f16' && { half: true }) }
   const parameters = [toFloat(weight), toFloat(bias)]
   const own = { ...attrs, count: count ?? null }

@@ -1,5 +1,6 @@
 import type { ScalarSlot } from '../../kernels/op.ts'
 import { topKCorrect as topKCorrectOp } from '../../kernels/top-k/top-k.ts'
+import { isRecord } from '../../util/kind-of.ts'
 import { checkArgument, checkOptions } from '../../util/options.ts'
 import { elementwise, emit, given, mustBeTensor, product, type Tensor } from '../trace/tensor.ts'
 import { mustBeFloat } from '../trace/tensor-arguments.ts'
@@ -26,6 +27,16 @@ export interface SampleCount {
   count?: ScalarSlot
 }
 
+/** errors: a TypeError, naming `where`, for a count that is given and that no run can set. */
+export const mustCount = (where: string, count: ScalarSlot | undefined): void =>
+  checkArgument(
+    where,
+    'count',
+    count,
+    count === undefined || (isRecord(count) && Number.isInteger(count.slot)),
+    'sampleCount() or stepScalar(name), whose value run() takes',
+  )
+
 /** Returns the number of rows whose target is among the k largest logits. shape: logits[R, C], target[R] -> [] */
 export function topKCorrect(
   logits: Tensor,
@@ -34,6 +45,7 @@ export function topKCorrect(
   options: SampleCount = {},
 ): Tensor {
   const { count } = checkOptions('topKCorrect', options, { count: true })
+  mustCount('topKCorrect', count)
   return emit(topKCorrectOp, [logits, target], { k, count: count ?? null })
 }
 
@@ -64,6 +76,7 @@ export function ofRows<T>(
   const trace = activeTrace('sampleCount')
   const { scalars } = trace
   const all = sampleCount()
+  scalars.countsAmong(all, first + rows)
   const counted = () => Math.min(rows, Math.max(0, scalars.value(all) - first))
   const outer = trace.countOfPart
   trace.countOfPart = scalars.add(counted)

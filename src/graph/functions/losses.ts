@@ -16,6 +16,7 @@ import {
   type Tensor,
 } from '../trace/tensor.ts'
 import { activeTrace, type MeanOver } from '../trace/trace.ts'
+import { mustCount } from './linear.ts'
 import { arange } from './shape.ts'
 
 /** How a loss reduces the losses of elements or rows. Losses are named as in torch.nn.functional. */
@@ -38,6 +39,7 @@ const ignoredClass = -100
 /** The losses of the first `count` samples, and 0 for the others. */
 function counted(losses: Tensor, count: ScalarSlot): Tensor {
   const [rows = 1, ...others] = losses.shape
+  activeTrace('a loss').scalars.countsAmong(count, rows)
   const isCounted = elementwise('lt', arange(rows).reshape([rows, ...others.map(() => 1)]), count)
   return elementwise('where', isCounted, losses, 0)
 }
@@ -71,7 +73,7 @@ export const plainOptions = { reduction: true, count: true } as const
 const reductions: readonly Reduction[] = ['none', 'sum', 'mean']
 
 /** errors: `config.invalid` for an option that the loss does not have, or another reduction. */
-export function checkLoss<T extends { readonly reduction?: string }>(
+export function checkLoss<T extends Pick<LossOptions, 'count'> & { readonly reduction?: string }>(
   where: string,
   options: T,
   known: OptionNames<T>,
@@ -79,6 +81,7 @@ export function checkLoss<T extends { readonly reduction?: string }>(
 ): T {
   checkOptions(where, options, known)
   checkChoice(where, 'reduction', options.reduction, choices)
+  mustCount(where, options.count)
   return options
 }
 
@@ -372,6 +375,7 @@ export function accuracy(
 ): Tensor[] {
   const { topk = [1], count } = checkOptions('accuracy', options, { topk: true, count: true })
   mustBeTensor('accuracy', output, target)
+  mustCount('accuracy', count)
   const [rows, classes] = output.shape
   const all = count && countedRows(rows, count)
   return [topk].flat().map((k) => {

@@ -5,6 +5,7 @@ import type { ScalarSlot } from '../../kernels/op.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape } from '../../util/shape.ts'
 import { emit, type Tensor, toFloat } from '../trace/tensor.ts'
+import { activeTrace } from '../trace/trace.ts'
 import type { RunningStatistics } from './batch-norm.ts'
 import { arange, cat } from './shape.ts'
 
@@ -50,6 +51,7 @@ export function syncBatchNorm(
   const L = rest.reduce((product, d) => product * d, 1)
   const flat = toFloat(x).reshape([N, C, L])
   const perChannel = (values: Tensor) => values.reshape([1, C, 1])
+  activeTrace('SyncBatchNorm').scalars.countsAmong(count, N)
   const rows = emit(fromScalar, [], { slot: count }).clamp(0, N)
   const counts = arange(N).lt(rows).reshape([N, 1, 1])
   const own = rows.mul(L)

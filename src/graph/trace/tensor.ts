@@ -545,6 +545,8 @@ export function emitAll<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tens
   const values = inputs.map(({ value }) => value)
   const trace = activeTrace(op.name)
   trace.divided.refuseOp(op as Op, values, attrs)
+  const { count } = attrs as { readonly count?: ScalarSlot | null }
+  if (count) trace.scalars.countsAmong(count, values[0].type.shape[0])
   const movedTo = movedWith(inputs)
   return trace.emit(op, values, attrs).map((value) => new TracedTensor(value, movedTo))
 }

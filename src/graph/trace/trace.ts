@@ -5,6 +5,8 @@ import { type TransferAttrs, transfer } from '../../kernels/transfer/transfer.ts
 import { clipped } from '../../util/clipped.ts'
 import { formatDevice, type PlacedDevice, placedDevice, sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
+import { checkRecord } from '../../util/options.ts'
 import type { GivenInputs, HostData } from '../memory/host-values.ts'
 import type { Pool } from '../memory/pool.ts'
 import type { Bucket } from './bucket.ts'
@@ -33,6 +35,8 @@ export interface NamedScalar {
   wasSet: boolean
   /** For integers: values are below it. */
   readonly limit?: number
+  /** Where it says how many samples count: the most that it is asked about. */
+  rows?: number
 }
 
 /** The step's scalars: one f32 each, written as one block before every run. */
@@ -97,32 +101,50 @@ export class ScalarBlock {
     return first
   }
 
-  /** Takes what a run gives by name; the others get their initial values. errors: `graph.misuse` for an unknown name. */
+  /** Notes that a slot says how many of `rows` samples count. */
+  countsAmong({ slot }: ScalarSlot, rows: number): void {
+    for (const entry of this.#named.values())
+      if (entry.slot.slot === slot) entry.rows = Math.max(entry.rows ?? 0, rows)
+  }
+
+  /**
+   * Takes what a run gives by name; the others get their initial values. errors: `graph.misuse` for an unknown name, and for a value that the
+   * scalar cannot have.
+   */
   begin(given: Readonly<Record<string, number>>): void {
+    this.check(given)
     for (const entry of this.#named.values()) {
       entry.value = entry.initial
       entry.wasSet = false
     }
-    for (const name in given) {
-      Object.assign(this.#checked(name, given[name]), { value: given[name], wasSet: true })
+    for (const [name, value] of Object.entries(given)) {
+      if (value !== undefined) Object.assign(this.#entry(name), { value, wasSet: true })
     }
   }
 
   /** Takes nothing. errors: those of `begin`. */
   check(given: Readonly<Record<string, number>>): void {
-    for (const name in given) this.#checked(name, given[name])
+    checkRecord('run', 'scalars', given)
+    for (const [name, value] of Object.entries(given))
+      if (value !== undefined) this.#check(name, value)
   }
 
-  #checked(name: string, value: number): NamedScalar {
-    const entry = this.#entry(name)
-    const { limit } = entry
-    if (limit !== undefined && !(Number.isInteger(value) && value >= 0 && value < limit)) {
-      throw new TabringError(
+  #check(name: string, value: number): void {
+    const { limit, rows } = this.#entry(name)
+    const refuse = (expected: string, remedy: string) =>
+      new TabringError(
         'graph.misuse',
-        `run: step scalar "${clipped(name)}" must be an integer from 0 to ${limit - 1}, got ${value}. Choose one in that range.`,
+        `run: step scalar "${clipped(name)}" must be ${expected}, got ${quoted(value)}. ${remedy}`,
       )
+    if (typeof value !== 'number') throw refuse('a number', 'Write { name: number }.')
+    if (rows !== undefined && !(Number.isInteger(value) && value >= 0 && value <= rows))
+      throw refuse(
+        `a whole number of samples from 0 to ${rows}`,
+        'Pass batchSizeOf(batch), or leave it out for a full batch.',
+      )
+    if (limit !== undefined && !(Number.isInteger(value) && value >= 0 && value < limit)) {
+      throw refuse(`an integer from 0 to ${limit - 1}`, 'Choose one in that range.')
     }
-    return entry
   }
 
   #entry(name: string): NamedScalar {

@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
+import { sampleCount, stepScalar } from '../../../src/graph/functions/linear.ts'
+import { crossEntropy, mseLoss } from '../../../src/graph/functions/losses.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { copyInputs, type RunInputs } from '../../../src/graph/plan/step-program.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
@@ -56,6 +58,50 @@ test('a run names dropLast and padBatch when a batch has whole rows, but too few
   for (const count of [0, 5, 15])
     await expect(step.run({ x: new Float32Array(count) })).rejects.toThrow('Pass what the program')
   await expect(step.run(undefined as never)).rejects.toThrow('run: inputs must be an object')
+})
+
+const counting = await compile(
+  ({ x, y }) => ({
+    loss: crossEntropy(x, y, { count: sampleCount() }),
+    rows: mseLoss(x, x, { count: stepScalar('rows') }).mul(stepScalar('factor', 1)),
+  }),
+  { x: tensorType([2, 3]), y: tensorType([2], 'i32') },
+  { runtime: new CpuRuntime() },
+)
+const twoRows = { x: new Float32Array(6), y: new Int32Array(2) }
+
+test.each(['count', 'rows'])(
+  '%s of a run is a whole number of the rows that there are',
+  async (name) => {
+    for (const value of [-1, 0.5, 3, 100, Number.NaN, Number.POSITIVE_INFINITY, '1', null]) {
+      await expect(counting.run(twoRows, { [name]: value as number })).rejects.toMatchObject({
+        code: 'graph.misuse',
+        message: expect.stringMatching(
+          `run: step scalar "${name}" must be a (number|whole number of samples from 0 to 2), got `,
+        ),
+      })
+    }
+    for (const value of [0, 1, 2]) await counting.run(twoRows, { [name]: value })
+  },
+)
+
+test('a step scalar that is undefined is one that a run does not give', async () => {
+  const whole = await counting.run(twoRows)
+  expect(
+    await counting.run(twoRows, { count: undefined as never, factor: undefined as never }),
+  ).toEqual(whole)
+  await expect(counting.run(twoRows, { factor: 'two' as never })).rejects.toThrow(
+    'run: step scalar "factor" must be a number, got "two"',
+  )
+})
+
+test('a loss takes a step scalar as its count, and no number', async () => {
+  const refused = compile(
+    ({ x, y }) => ({ loss: crossEntropy(x, y, { count: 2 as never }) }),
+    { x: tensorType([2, 3]), y: tensorType([2], 'i32') },
+    { runtime: new CpuRuntime() },
+  )
+  await expect(refused).rejects.toThrow('crossEntropy: count must be sampleCount() or stepScalar')
 })
 
 test('compile names tensorType when an input is given by its shape', async () => {
