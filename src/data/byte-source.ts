@@ -1,6 +1,6 @@
 import { isRecord } from '../util/kind-of.ts'
 import { checkArgument, checkText } from '../util/options.ts'
-import { addressOf, type FileSource, readFile } from './folder.ts'
+import { addressOf, type FileSource, readFile, unreadable } from './folder.ts'
 
 /** A file: an address (URL or string), a picked, dropped or downloaded file, or its bytes. */
 export type ByteSource = string | URL | FileSource | Uint8Array<ArrayBuffer>
@@ -11,17 +11,44 @@ export interface NamedBytes {
   readonly bytes: Uint8Array<ArrayBuffer>
 }
 
+/** A file of which parts are read: what is not read of a picked file never takes memory. */
+export interface OpenFile {
+  /** What to call it in errors. */
+  readonly name: string
+  readonly sizeBytes: number
+  /** Returns the bytes from `begin` to before `end`, fewer at the file's end. They may be a view of the source's. */
+  read(begin: number, end: number): Promise<Uint8Array<ArrayBuffer>>
+}
+
 const isSource = (source: unknown): boolean =>
   isRecord(source) && (source instanceof Blob || 'getFile' in source || 'url' in source)
 
 /** `name` is for sources that have none of their own. errors: `data.missing` when it cannot be read. */
-export async function readBytes(source: ByteSource, name: string): Promise<NamedBytes> {
-  if (source instanceof Uint8Array) return { name, bytes: source }
+export async function openFile(source: ByteSource, name: string): Promise<OpenFile> {
+  if (source instanceof Uint8Array)
+    return {
+      name,
+      sizeBytes: source.length,
+      read: async (begin, end) => source.subarray(begin, end),
+    }
   checkText('readBytes', 'name', name)
   const isAddress = typeof source === 'string' || source instanceof URL
   const file = isAddress ? { url: addressOf(name, source).href } : source
   checkArgument(name, 'the file', file, isSource(file), 'an address, a file or its bytes')
   const path = 'url' in file ? file.url : 'name' in file ? String(file.name) : name
   const blob = await readFile({ path, source: file })
-  return { name: path, bytes: new Uint8Array(await blob.arrayBuffer()) }
+  const read = async (begin: number, end: number) => {
+    try {
+      return new Uint8Array(await blob.slice(begin, end).arrayBuffer())
+    } catch (thrown) {
+      throw unreadable(path, thrown)
+    }
+  }
+  return { name: path, sizeBytes: blob.size, read }
+}
+
+/** As `openFile`, all of its bytes. */
+export async function readBytes(source: ByteSource, name: string): Promise<NamedBytes> {
+  const file = await openFile(source, name)
+  return { name: file.name, bytes: await file.read(0, file.sizeBytes) }
 }

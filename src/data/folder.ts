@@ -28,13 +28,17 @@ export async function readFile({ path, source }: FolderFile): Promise<Blob> {
     if (response.ok) return await response.blob()
     throw new Error(`status ${response.status} from ${source.url}`)
   } catch (thrown) {
-    throw new DataError(
-      'data.missing',
-      `${clippedName(path)}: cannot read the file (${clippedName(messageOf(thrown))}). Choose the folder again, or check the address.`,
-      { cause: thrown },
-    )
+    throw unreadable(path, thrown)
   }
 }
+
+/** The error for a file of which `thrown` is why it cannot be read. */
+export const unreadable = (path: string, thrown: unknown) =>
+  new DataError(
+    'data.missing',
+    `${clippedName(path)}: cannot read the file (${clippedName(messageOf(thrown))}). Choose the folder again, or check the address.`,
+    { cause: thrown },
+  )
 
 /** An address, which may be relative to the page's. errors: `config.invalid` for what is none. */
 export function addressOf(where: string, address: string | URL): URL {

@@ -1,7 +1,8 @@
 import { clippedName } from '../util/clipped.ts'
-import { DataError, messageOf } from '../util/errors.ts'
+import { DataError } from '../util/errors.ts'
 import { checkText } from '../util/options.ts'
 import { type ByteSource, readBytes } from './byte-source.ts'
+import { joined, mostUnpacked, unpackedParts } from './unpack.ts'
 
 /**
  * The IDX format of the MNIST files, plain or compressed with gzip.
@@ -117,9 +118,6 @@ function parseElements(
   return { shape, data }
 }
 
-/** What `gunzipIfCompressed` unpacks at most, by default. */
-const mostUnpacked = 2 ** 30
-
 /**
  * Returns an IDX file uncompressed when its bytes begin with gzip's magic number, else as it is. Unpacks no more than the file's own header
  * says, and of another file the first bytes only: 1 MB of gzip may hold 1 GB.
@@ -132,31 +130,24 @@ export async function gunzipIfCompressed(
   mostBytes = mostUnpacked,
 ): Promise<Uint8Array<ArrayBuffer>> {
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes
-  const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip')).getReader()
   const parts: Uint8Array<ArrayBuffer>[] = []
   let length = 0
   let size: number | undefined
-  try {
-    for (;;) {
-      const { done, value } = await reader.read().catch((thrown: unknown) => {
-        throw new DataError(
-          'data.malformed',
-          `${name}: the gzip stream is truncated or damaged after ${bytes.length} bytes. Check the file, or fetch it again.`,
-          { cause: messageOf(thrown) },
-        )
-      })
-      if (done) break
-      parts.push(value)
-      length += value.length
-      size ??= sizeOf(await joined(parts))
-      if (size === 0) break
-      if (size !== undefined && size > mostBytes)
-        throw refuse(name, `at most ${mostBytes} bytes without gzip`, `a header of ${size}`)
-      if (length > (size ?? mostBytes))
-        throw refuse(name, `${size ?? mostBytes} bytes without gzip, as its header says`, 'more')
-    }
-  } finally {
-    reader.cancel().catch(() => undefined)
+  const damaged = (cause: unknown) =>
+    new DataError(
+      'data.malformed',
+      `${name}: the gzip stream is truncated or damaged after ${bytes.length} bytes. Check the file, or fetch it again.`,
+      { cause },
+    )
+  for await (const part of unpackedParts([bytes], 'gzip', damaged)) {
+    parts.push(part)
+    length += part.length
+    size ??= sizeOf(joined(parts))
+    if (size === 0) break
+    if (size !== undefined && size > mostBytes)
+      throw refuse(name, `at most ${mostBytes} bytes without gzip`, `a header of ${size}`)
+    if (length > (size ?? mostBytes))
+      throw refuse(name, `${size ?? mostBytes} bytes without gzip, as its header says`, 'more')
   }
   return joined(parts)
 }
@@ -177,9 +168,6 @@ function sizeOf(head: Uint8Array): number | undefined {
 /** Beyond 2^53 the product is inexact, but then far from any file's size. */
 const elementsOf = (shape: readonly number[]): number =>
   shape.includes(0) ? 0 : shape.reduce((product, dim) => product * dim, 1)
-
-const joined = async (parts: readonly Uint8Array<ArrayBuffer>[]) =>
-  new Uint8Array(await new Blob([...parts]).arrayBuffer())
 
 /** Returns the unsigned bytes in an IDX file of `rank` dimensions, plain or gzip. errors: as `gunzipIfCompressed` and `parseIdxBytes`. */
 export async function readIdxBytes(

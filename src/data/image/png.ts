@@ -1,5 +1,6 @@
 import { type DecodedPng, decode } from 'fast-png'
 import { DataError, messageOf } from '../../util/errors.ts'
+import { unpackedParts } from '../unpack.ts'
 import type { PixelImage } from './pixels.ts'
 
 /** Where they stand in every file: the header comes first. */
@@ -38,25 +39,20 @@ export async function refusePngBomb(bytes: Uint8Array<ArrayBuffer>, name: string
   checkSize(bytes, name)
   const packed = packedPixels(bytes)
   if (packed.reduce((sum, { length }) => sum + length, 0) <= fewPackedBytes) return
-  const reader = new Blob(packed)
-    .stream()
-    .pipeThrough(new DecompressionStream('deflate'))
-    .getReader()
   const wanted = unpackedBytes(bytes)
   let length = 0
+  const damaged = (thrown: unknown) =>
+    refusal(bytes, name, `does not unpack (${messageOf(thrown)})`, thrown)
   try {
-    for (;;) {
-      const { done, value } = await reader.read()
-      if (done) return
-      length += value.length
+    for await (const part of unpackedParts(packed, 'deflate', damaged)) {
+      length += part.length
       if (length > wanted + spareBytes) break
     }
+    if (length <= wanted + spareBytes) return
   } catch (thrown) {
     // What follows the pixels is no matter.
     if (length >= wanted) return
-    throw refusal(bytes, name, `does not unpack (${messageOf(thrown)})`, thrown)
-  } finally {
-    reader.cancel().catch(() => undefined)
+    throw thrown
   }
   throw refusal(bytes, name, `holds more than the ${wanted} bytes of its pixels`)
 }

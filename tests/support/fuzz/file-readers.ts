@@ -20,6 +20,7 @@ import { decodeImage } from '../../../src/data/image/decode.ts'
 import { forgetOrientation } from '../../../src/data/image/orientation.ts'
 import { readSafetensors, writeSafetensors } from '../../../src/data/safetensors.ts'
 import { CharTokenizer } from '../../../src/data/text.ts'
+import { ZipArchive } from '../../../src/data/zip.ts'
 import { packCheckpoint, unpackCheckpoint } from '../../../src/ddp/checkpoint/checkpoint-file.ts'
 import { loadModel, saveModel } from '../../../src/ddp/checkpoint/model-file.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
@@ -35,6 +36,7 @@ import { RunLog, readRunLog } from '../../../src/trainer/watch/run-log.ts'
 import { rememberRuns } from '../../../src/ui/run/run-memory.ts'
 import { launcherSwitches } from '../../../src/util/switches.ts'
 import golden from '../../golden/decode.json' with { type: 'json' }
+import zips from '../../golden/zip.json' with { type: 'json' }
 import { idxFile, smallFolder } from '../idx-files.ts'
 import { infoOf } from '../member-info.ts'
 import { comparing } from '../page-states.ts'
@@ -317,6 +319,15 @@ export const fileReaders: readonly FileReader[] = [
       const tokens = bytePairs.encode(text, { allowedSpecial: 'all' })
       if (bytePairs.decode(tokens) !== text) throw new Error('another text came back')
       return bytePairs.encode(text)
+    },
+  },
+  {
+    name: 'zip archive',
+    form: 'bytes',
+    seeds: () => Object.values(zips.files).map(fromBase64),
+    async read(bytes) {
+      const archive = await ZipArchive.open(bytes)
+      return Promise.all([...archive.entries.keys()].map((name) => archive.read(name)))
     },
   },
   {
