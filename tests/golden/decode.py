@@ -110,6 +110,17 @@ def main():
                 cases.append(case(f"{kind}, {depth} bits{', interlaced' if interlaced else ''}", file))
     cases.append(case("RGB with a transparent colour", png(900, 5, 4, 8, 2, extra=[(b"tRNS", bytes(6))])))
     cases.append(case("a gamma of 1", png(901, 5, 4, 8, 6, extra=[(b"gAMA", struct.pack(">I", 100000))])))
+    for colour, kind in [(0, "grey"), (2, "RGB"), (4, "grey with alpha"), (6, "RGB with alpha")]:
+        for depth in [8, 16] if colour else [8]:
+            extra = [(b"PLTE", bytes([200, 0, 0, 0, 200, 91])), (b"hIST", bytes(4)), (b"tRNS", bytes(6))]
+            cases.append(case(f"{kind}, {depth} bits, with a palette", png(910 + colour + depth, 5, 4, depth, colour, extra=extra)))
+    extra = [(b"PLTE", bytes(range(12))), (b"tRNS", bytes(7)), (b"tEXt", b"no end of its name")]
+    cases.append(case("RGB with chunks that are malformed", png(940, 5, 4, 8, 2, extra=extra[1:])))
+    cases.append(case("more transparency than palette", png(941, 5, 4, 2, 3, extra=extra[:2])))
+    frames = [Image.open(io.BytesIO(png(950 + i, 5, 4, 8, 2))) for i in range(2)]
+    moving = io.BytesIO()
+    frames[0].save(moving, "PNG", save_all=True, append_images=frames[1:])
+    cases.append(case("an animation's first picture", moving.getvalue()))
     exif = Image.Exif()
     exif[0x0112] = 6
     cases.append(case("a rotation", png(902, 5, 4, 8, 6, extra=[(b"eXIf", exif.tobytes()[6:])])))

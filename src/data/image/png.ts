@@ -1,6 +1,6 @@
 import { type DecodedPng, decode } from 'fast-png'
 import { DataError, messageOf } from '../../util/errors.ts'
-import { unpackedParts } from '../unpack.ts'
+import { joined, unpackedParts } from '../unpack.ts'
 import type { PixelImage } from './pixels.ts'
 
 /** Where they stand in every file: the header comes first. */
@@ -125,15 +125,11 @@ function unpackedBytes(bytes: Uint8Array<ArrayBuffer>): number {
   }, 0)
 }
 
-/** The file without its colour profile, which nothing here looks at and fast-png would unpack. */
-function withoutProfile(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
-  const profile = chunksOf(bytes).find(({ name }) => name === 'iCCP')?.whole
-  if (!profile) return bytes
-  const at = profile.byteOffset - bytes.byteOffset
-  const out = new Uint8Array(bytes.length - profile.length)
-  out.set(bytes.subarray(0, at))
-  out.set(bytes.subarray(at + profile.length), at)
-  return withoutProfile(out)
+/** The file with the chunks that its pixels come from: fast-png would unpack a colour profile, and use a palette that is a suggestion. */
+function withoutExtras(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+  const needed = ['IHDR', 'IDAT', 'IEND', ...(bytes[colourAt] === ofPalette ? ['PLTE'] : [])]
+  const kept = chunksOf(bytes).filter(({ name }) => needed.includes(name))
+  return joined([bytes.subarray(0, signature.length), ...kept.map(({ whole }) => whole)])
 }
 
 /**
@@ -150,7 +146,7 @@ export function decodePng(bytes: Uint8Array<ArrayBuffer>, name: string): PixelIm
   if (packed * mostUnpacked < unpackedBytes(bytes))
     throw refuse(`does not decode (too little data for ${width} x ${height} pixels)`)
   try {
-    const image = decode(withoutProfile(bytes), { checkCrc: true })
+    const image = decode(withoutExtras(bytes), { checkCrc: true })
     if (bytes[colourAt] === ofPalette && !image.palette) throw new Error('no palette')
     return { height, width, channels: 3, data: toRgb(image) }
   } catch (thrown) {
