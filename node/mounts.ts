@@ -19,21 +19,26 @@ export interface MountedFiles {
   readonly isOffered: (name: string) => boolean
 }
 
+/** What links may add to a listing: folders that link to each other could fill it without end. units: files. */
+const mostLinked = 1_000_000
+
 /** A listing may be of many files: it is read again this long after its end at the earliest. */
 const listingMs = 1000
 
 /**
  * A handler that serves the files of data folders, read-only and as the bytes they are: a `.gz` file stays compressed
- * (sirv would declare it as an encoding and the browser unpack it), nothing outside the folder even by links. One range of bytes
- * is served where it is asked for, so that a download can continue where it ended. Names that begin with a dot are hidden: neither served nor listed.
+ * (sirv would declare it as an encoding and the browser unpack it). Links are followed within the folder; one that leads nowhere, out of
+ * it, to a hidden file or in a circle is left out, which `warn` says once. One range of bytes is served where it is asked for, so that a download
+ * can continue where it ended. Names that begin with a dot are hidden: neither served nor listed.
  *
- * A folder's address, which ends in `/`, is answered with the JSON array of the paths of all files below it. Each mount reads one folder at a
- * time, and no folder but its own where it offers only some files.
+ * A folder's address, which ends in `/`, is answered with the JSON array of the paths of all files below it, and of folders without files,
+ * which end in `/`. Each mount reads one folder at a time, and no folder but its own where it offers only some files.
  * A path under a prefix that is neither is answered with 404; every other path goes to `next`.
  * errors: `config.invalid` for a prefix of another form.
  */
 export function serveMounts(
   mounts: Mounts,
+  warn: (line: string) => void = console.warn,
 ): (request: IncomingMessage, response: ServerResponse, next: () => void) => void {
   for (const prefix of Object.keys(mounts)) {
     if (!/^\/(.*\/)?$/.test(prefix)) {
@@ -43,11 +48,10 @@ export function serveMounts(
       )
     }
   }
-  const offers = Object.entries(mounts).map(([prefix, mount]) => ({
-    prefix,
-    mount,
-    listing: listingsOf(mount),
-  }))
+  const offers = Object.entries(mounts).map(([prefix, mount]) => {
+    const sayLeftOut = leftOutLines(prefix, folderOf(mount), warn)
+    return { prefix, mount, sayLeftOut, listing: listingsOf(mount, sayLeftOut) }
+  })
   return (request, response, next) => {
     const path = pathOf(request)
     const offer = offers.find(({ prefix }) => path?.startsWith(prefix))
@@ -64,7 +68,7 @@ export function serveMounts(
       return
     }
     const answer = async () => {
-      const { prefix, mount, listing } = offer
+      const { prefix, mount, listing, sayLeftOut } = offer
       const name = path.slice(prefix.length)
       if (name === '' || name.endsWith('/')) {
         const body = await listing(name)
@@ -76,7 +80,7 @@ export function serveMounts(
         response.end(request.method === 'HEAD' ? undefined : body)
         return
       }
-      const file = isServed(mount, name) ? await find(folderOf(mount), name) : null
+      const file = isServed(mount, name) ? await find(folderOf(mount), name, sayLeftOut) : null
       if (file) sendFile(request, response, file)
       else refuse(404, `no file ${path}`)
     }
@@ -130,9 +134,34 @@ function sendFile(request: IncomingMessage, response: ServerResponse, file: Foun
   pipeline(createReadStream(path, { start, end }), response, () => undefined)
 }
 
+/** More paths are not said: strangers can ask for many. */
+const mostSaid = 1000
+
+/** Says which paths below a mount are left out, each once. */
+function leftOutLines(prefix: string, folder: string, warn: (line: string) => void) {
+  const said = new Set<string>()
+  return (paths: readonly string[]) => {
+    const fresh = said.size < mostSaid ? paths.filter((path) => !said.has(path)) : []
+    for (const path of fresh) said.add(path)
+    if (fresh.length === 0) return
+    const shown = fresh.slice(0, 5).map((path) => clipped(path))
+    const more = fresh.length - shown.length
+    warn(
+      `${prefix}: links that lead nowhere, out of ${folder}, to hidden files or in a circle are left out: ${shown.join(', ')}${more > 0 ? ` and ${more} more` : ''}. Put the files themselves there, or name a folder that holds both.`,
+    )
+  }
+}
+
 /** Reads the listings of a mount's folders. errors: rejects where the folder `name` is not offered. */
-function listingsOf(mount: string | MountedFiles): (name: string) => Promise<Buffer> {
-  const listed = sharedReads((path) => listFiles(path, mount), listingMs)
+function listingsOf(
+  mount: string | MountedFiles,
+  sayLeftOut: (paths: readonly string[]) => void,
+): (name: string) => Promise<Buffer> {
+  const listed = sharedReads(async (path) => {
+    const { names, leftOut } = await listFiles(path, mount)
+    sayLeftOut(leftOut)
+    return Buffer.from(JSON.stringify(names))
+  }, listingMs)
   return async (name) => {
     const isOffered = typeof mount === 'string' ? !isHidden(name) : name === ''
     // By its real path a folder has one key, whatever name asks for it.
@@ -142,18 +171,56 @@ function listingsOf(mount: string | MountedFiles): (name: string) => Promise<Buf
   }
 }
 
-/** Paths of the files below a folder that the mount offers, in order, as JSON; links are not followed. */
-async function listFiles(path: string, mount: string | MountedFiles): Promise<Buffer> {
-  const entries = await readdir(path, {
-    recursive: typeof mount === 'string',
-    withFileTypes: true,
-  })
-  const names = entries
-    .filter((entry) => entry.isFile())
-    .map((entry) => relative(path, join(entry.parentPath, entry.name)).split(sep).join('/'))
-    .filter((name) => isServed(mount, name))
-  return Buffer.from(JSON.stringify(names.sort()))
+interface Listed {
+  /** In order; those of folders without files end in `/`. */
+  readonly names: readonly string[]
+  /** Links that are not followed: below the mount's folder. */
+  readonly leftOut: readonly string[]
 }
+
+/** The paths below the real folder `top` that the mount offers. */
+async function listFiles(top: string, mount: string | MountedFiles): Promise<Listed> {
+  const root = await realpath(folderOf(mount))
+  const files: string[] = []
+  const folders: string[] = []
+  const leftOut: string[] = []
+  let linked = 0
+  /** `from`: the real folders in which the links lie that led here. */
+  const walk = async (folder: string, prefix: string, from: readonly string[]): Promise<void> => {
+    const recursive = typeof mount === 'string'
+    for (const entry of await readdir(folder, { recursive, withFileTypes: true })) {
+      const path = join(entry.parentPath, entry.name)
+      const name = prefix + relative(folder, path).split(sep).join('/')
+      if (!isServed(mount, name)) continue
+      if (from.length > 0) linked++
+      if (entry.isFile()) files.push(name)
+      else if (entry.isDirectory()) folders.push(name)
+      else if (entry.isSymbolicLink()) {
+        const target = await realpath(path).catch(() => undefined)
+        const found = await stat(target ?? path).catch(() => undefined)
+        const links = [...from, entry.parentPath]
+        const isFolder = recursive && found?.isDirectory()
+        if (isFolder) folders.push(name)
+        const isCircle = isFolder && links.some((link) => isWithin(link, target!))
+        if (!target || !isVisible(root, target) || isCircle || linked > mostLinked)
+          leftOut.push(path)
+        else if (isFolder) await walk(target, `${name}/`, links)
+        else if (found?.isFile()) files.push(name)
+      }
+    }
+  }
+  await walk(top, '', [])
+  const filled = new Set(files.flatMap((name) => foldersOf(name)))
+  const empty = folders.filter((name) => !filled.has(name)).map((name) => `${name}/`)
+  return {
+    names: [...files, ...empty].sort(),
+    leftOut: leftOut.map((path) => relative(root, path).split(sep).join('/')).sort(),
+  }
+}
+
+/** `a` and `a/b` of `a/b/c`. */
+const foldersOf = (name: string): string[] =>
+  [...name.matchAll(/\//g)].map(({ index }) => name.slice(0, index))
 
 /** The decoded path of a request's URL; null when it is garbled. */
 function pathOf(request: IncomingMessage): string | null {
@@ -170,18 +237,30 @@ interface FoundFile {
   readonly changedMs: number
 }
 
+/** Whether a real path is a real folder, or is in it. */
+const isWithin = (path: string, folder: string): boolean =>
+  path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep)
+
+/** Whether a real path is in the real folder `root`, and not hidden there. */
+const isVisible = (root: string, path: string): boolean =>
+  isWithin(path, root) && !isHidden(path.slice(root.length))
+
 /** The real path of `name` in `folder`; null where it leads out of it, or to a hidden file. */
 async function inside(folder: string, name: string): Promise<string | null> {
   if (name.includes('\0')) return null
   const root = await realpath(resolve(folder))
   const path = await realpath(resolve(root, `.${sep}${name}`))
-  const below = root.endsWith(sep) ? root : root + sep
-  const isBelow = path.startsWith(below) && !isHidden(path.slice(below.length))
-  return path === root || isBelow ? path : null
+  return isVisible(root, path) ? path : null
 }
 
-async function find(folder: string, name: string): Promise<FoundFile | null> {
+async function find(
+  folder: string,
+  name: string,
+  sayLeftOut: (paths: readonly string[]) => void,
+): Promise<FoundFile | null> {
   const path = await inside(folder, name)
+  // Without dots, only a link leads elsewhere.
+  if (path === null && name.split('/').every((part) => !/^\.*$/.test(part))) sayLeftOut([name])
   if (path === null) return null
   const found = await stat(path)
   if (!found.isFile()) return null

@@ -34,6 +34,7 @@ export {
 export {
   type FileSource,
   type FolderFile,
+  type FolderListing,
   listDirectory,
   listDropped,
   listEntries,

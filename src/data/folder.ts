@@ -16,6 +16,12 @@ export interface FolderFile {
   readonly source: FileSource
 }
 
+/** Files in order of their paths, and the paths of folders in which there is no file. */
+export type FolderListing = FolderFile[] & { readonly emptyFolders?: readonly string[] }
+
+const listingOf = (files: FolderFile[], emptyFolders: readonly string[]): FolderListing =>
+  Object.assign(files.sort(byPath), emptyFolders.length > 0 && { emptyFolders })
+
 /** The same order everywhere: by UTF-16 code units, which no language setting changes. */
 const byPath = (a: FolderFile, b: FolderFile) => (a.path < b.path ? -1 : a.path > b.path ? 1 : 0)
 
@@ -52,14 +58,18 @@ export function addressOf(where: string, address: string | URL): URL {
 }
 
 /** Returns all files below a folder that the user picked (`showDirectoryPicker`) or that is in the origin private file system. */
-export async function listDirectory(directory: FileSystemDirectoryHandle): Promise<FolderFile[]> {
+export async function listDirectory(directory: FileSystemDirectoryHandle): Promise<FolderListing> {
   const files: FolderFile[] = []
-  const walk = async (folder: FileSystemDirectoryHandle, prefix: string): Promise<void> => {
+  const empty: string[] = []
+  const walk = async (folder: FileSystemDirectoryHandle, path: string): Promise<void> => {
+    let isEmpty = true
     for await (const [name, handle] of folder.entries()) {
-      if (handle.kind === 'directory')
-        await walk(handle as FileSystemDirectoryHandle, `${prefix}${name}/`)
-      else files.push({ path: `${prefix}${name}`, source: handle as FileSystemFileHandle })
+      isEmpty = false
+      const own = joinedPath(path, name)
+      if (handle.kind === 'directory') await walk(handle as FileSystemDirectoryHandle, own)
+      else files.push({ path: own, source: handle as FileSystemFileHandle })
     }
+    if (isEmpty && path !== '') empty.push(path)
   }
   const isFolder = typeof directory?.entries === 'function'
   checkArgument(
@@ -70,15 +80,17 @@ export async function listDirectory(directory: FileSystemDirectoryHandle): Promi
     'what showDirectoryPicker() gives',
   )
   await walk(directory, '')
-  return files.sort(byPath)
+  return listingOf(files, empty)
 }
+
+const joinedPath = (folder: string, name: string) => (folder === '' ? name : `${folder}/${name}`)
 
 /**
  * Returns all dropped files, including those inside folders. Call it synchronously in the drop event: later the items are gone.
  *
  * A single dropped folder is the root: its name is not part of the paths.
  */
-export function listDropped(items: DataTransferItemList): Promise<FolderFile[]> {
+export function listDropped(items: DataTransferItemList): Promise<FolderListing> {
   const isList = isIterable(items) && [...items].every((item) => isRecord(item) && 'kind' in item)
   checkArgument('listDropped', 'items', items, isList, 'event.dataTransfer.items')
   const entries = [...items]
@@ -89,29 +101,28 @@ export function listDropped(items: DataTransferItemList): Promise<FolderFile[]> 
 }
 
 /** Returns all files of file system entries, like `listDropped`. */
-export async function listEntries(entries: readonly FileSystemEntry[]): Promise<FolderFile[]> {
+export async function listEntries(entries: readonly FileSystemEntry[]): Promise<FolderListing> {
   const files: FolderFile[] = []
-  const walk = async (entry: FileSystemEntry, prefix: string): Promise<void> => {
+  const empty: string[] = []
+  const walk = async (entry: FileSystemEntry, path: string): Promise<void> => {
     if (entry.isFile) {
       const source = await new Promise<File>((resolve, reject) => {
         ;(entry as FileSystemFileEntry).file(resolve, reject)
       })
-      files.push({ path: `${prefix}${entry.name}`, source })
+      files.push({ path, source })
       return
     }
-    for (const child of await childrenOf(entry as FileSystemDirectoryEntry))
-      await walk(child, `${prefix}${entry.name}/`)
+    const children = await childrenOf(entry as FileSystemDirectoryEntry)
+    if (children.length === 0 && path !== '') empty.push(path)
+    for (const child of children) await walk(child, joinedPath(path, child.name))
   }
   const isEntry = (entry: unknown) =>
     isRecord(entry) && ('isFile' in entry || 'isDirectory' in entry)
   checkList('listEntries', 'entries', entries, isEntry, 'file system entries')
   const [only] = entries
-  if (entries.length === 1 && only.isDirectory) {
-    for (const child of await childrenOf(only as FileSystemDirectoryEntry)) await walk(child, '')
-  } else {
-    for (const entry of entries) await walk(entry, '')
-  }
-  return files.sort(byPath)
+  if (entries.length === 1 && only.isDirectory) await walk(only, '')
+  else for (const entry of entries) await walk(entry, entry.name)
+  return listingOf(files, empty)
 }
 
 /** Browsers give a folder's entries in portions (of 100 in Chromium); an empty one is the end. */
@@ -128,12 +139,13 @@ async function childrenOf(directory: FileSystemDirectoryEntry): Promise<FileSyst
 }
 
 /**
- * Returns the files of a served folder from its listing: a JSON array of paths relative to the listing's own address.
+ * Returns the files of a served folder from its listing: a JSON array of paths relative to the listing's own address. A folder
+ * without files is a path that ends in `/`.
  *
  * `npm start` answers a data folder's address (ending in `/`) with its listing; any other server can store one as a file.
  * errors: `data.missing` if it does not exist; `data.malformed` if it is not an array of relative paths.
  */
-export async function listServed(listingUrl: string | URL): Promise<FolderFile[]> {
+export async function listServed(listingUrl: string | URL): Promise<FolderListing> {
   const base = addressOf('listServed', listingUrl)
   const file = clippedName(base.href)
   const response = await fetch(base)
@@ -154,16 +166,22 @@ export async function listServed(listingUrl: string | URL): Promise<FolderFile[]
       'data.malformed',
       `${file}: expected a JSON array of relative paths, got ${clipped(text)}. Write the listing again.`,
     )
-  return (paths as string[])
+  const isFolder = (path: string) => path.endsWith('/')
+  const files = (paths as string[])
+    .filter((path) => !isFolder(path))
     .map((path) => ({
       path,
       source: { url: new URL(path.split('/').map(encodeURIComponent).join('/'), base).href },
     }))
-    .sort(byPath)
+  const empty = (paths as string[]).filter(isFolder).map((path) => path.slice(0, -1))
+  return listingOf(files, empty)
 }
 
 /** No address can be made of half a character. */
 const isInside = (path: string): boolean =>
   path !== '' &&
   !/\p{Cs}/u.test(path) &&
-  !path.split('/').some((part) => part === '' || part === '.' || part === '..')
+  !path
+    .replace(/\/$/, '')
+    .split('/')
+    .some((part) => part === '' || part === '.' || part === '..')

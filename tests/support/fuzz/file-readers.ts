@@ -393,7 +393,7 @@ export const fileReaders: readonly FileReader[] = [
   {
     name: 'listing of a folder',
     form: 'json',
-    seeds: () => ['["a/1.png","a/2.png","b/ü 3.png"]', '[]'],
+    seeds: () => ['["a/1.png","a/2.png","b/ü 3.png","c/"]', '[]'],
     read: (bytes) => servedAs(bytes, () => listServed('http://localhost/data/')),
   },
   {
