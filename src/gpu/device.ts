@@ -8,6 +8,21 @@ import { fixedSwitch, switchValue } from '../util/switches.ts'
 import { visibleNumbers } from '../util/visible-devices.ts'
 import { isSoftware, listAdapters, nameOf } from './adapters.ts'
 
+/** Names of WebGPU, for programs whose TypeScript has none of its types; they add nothing to the types where there are some. */
+declare global {
+  interface GPUAdapter {}
+  interface GPUAdapterInfo {}
+  interface GPUBindGroupEntry {}
+  interface GPUBindGroupLayout {}
+  interface GPUBuffer {}
+  interface GPUCommandEncoder {}
+  interface GPUComputePassDescriptor {}
+  interface GPUComputePipeline {}
+  interface GPUDevice {}
+  interface GPUQueue {}
+  interface GPUSupportedLimits {}
+}
+
 /** Counts of objects created and commands sent since the device was opened. A recorded step must not create any objects. */
 export interface GpuCounters {
   buffers: number
@@ -139,7 +154,7 @@ export class Gpu {
    * Returns a new buffer of `sizeBytes` (rounded up to 4, at least 4), counted and labelled. errors: `gpu.limit`, also where it would pass
    * the switch `memoryCap`.
    */
-  createBuffer(label: string, sizeBytes: number, usage: GPUBufferUsageFlags): GPUBuffer {
+  createBuffer(label: string, sizeBytes: number, usage: number): GPUBuffer {
     const size = Math.max(4, Math.ceil(sizeBytes / 4) * 4)
     const limit =
       usage & GPUBufferUsage.STORAGE
@@ -245,14 +260,14 @@ export async function findAdapters(most?: number): Promise<FoundAdapter[]> {
 /** A room takes so much of each member's facts; some drivers write long stories. */
 const short = (text: string): string => text.slice(0, longestFact)
 
-export const factsOf = ({ info, features }: GPUAdapter): AdapterFacts => ({
-  vendor: short(info.vendor),
-  architecture: short(info.architecture),
-  description: short(info.description),
-  isSoftware: isSoftware(info),
-  hasF16: features.has('shader-f16'),
-  hasSubgroups: features.has('subgroups'),
-  hasTimestamps: features.has('timestamp-query'),
+export const factsOf = (adapter: GPUAdapter): AdapterFacts => ({
+  vendor: short(adapter.info.vendor),
+  architecture: short(adapter.info.architecture),
+  description: short(adapter.info.description),
+  isSoftware: isSoftware(adapter.info),
+  hasF16: adapter.features.has('shader-f16'),
+  hasSubgroups: adapter.features.has('subgroups'),
+  hasTimestamps: adapter.features.has('timestamp-query'),
 })
 
 function describe({ facts, limits, device }: Gpu): string {

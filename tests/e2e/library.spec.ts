@@ -34,6 +34,21 @@ test('its types are enough for a strict program', async () => {
   expect(told.stdout).toBe('')
 })
 
+// Its lib has no WebGPU, and its arrays have no type parameter.
+test('its types name nothing that TypeScript 5.6 lacks', async () => {
+  const names = await readdir(join(installed, 'dist-lib'), { recursive: true })
+  const files = names.filter((name) => name.endsWith('.d.ts'))
+  const texts = await Promise.all(
+    files.map((name) => readFile(join(installed, 'dist-lib', name), 'utf8')),
+  )
+  const text = texts.join('\n')
+  expect(text.match(/\w+Array<ArrayBuffer(Like)?>|ArrayBufferView<.*/g)).toBeNull()
+  const used = new Set(text.match(/\bGPU[A-Z]\w+/g))
+  const brought = [...text.matchAll(/interface (GPU\w+) \{\s*\}/g)].map(([, name]) => name)
+  expect(used).toContain('GPUDevice')
+  expect([...used].filter((name) => !brought.includes(name))).toEqual([])
+})
+
 test('each package whose code is in it has its notice there', async () => {
   const folder = join(installed, 'dist-lib')
   const names = await readdir(folder, { recursive: true })
