@@ -17,7 +17,12 @@ export interface CheckOptions {
 
 /** What `tsc --showConfig` prints of a tsconfig.json, as far as it matters here. */
 interface Config {
-  compilerOptions?: { checkJs?: boolean; target?: string; paths?: Record<string, string[]> }
+  compilerOptions?: {
+    checkJs?: boolean
+    target?: string
+    useDefineForClassFields?: boolean
+    paths?: Record<string, string[]>
+  }
   files?: string[]
   references?: { path: string }[]
 }
@@ -26,7 +31,7 @@ interface Config {
 const mostLines = 20
 
 /**
- * Whatever the project builds otherwise, here nothing is written, and Vite resolves imports. Names that are not used are no reason not to run.
+ * Whatever the project builds otherwise, here nothing is written, and Vite resolves imports and builds an ES module for new browsers. Names that are not used are no reason not to run.
  */
 const forced = {
   noEmit: true,
@@ -38,6 +43,7 @@ const forced = {
   emitDeclarationOnly: false,
   isolatedDeclarations: false,
   skipLibCheck: true,
+  target: 'ESNext',
   module: 'ESNext',
   moduleResolution: 'bundler',
   allowImportingTsExtensions: true,
@@ -144,11 +150,18 @@ async function configOf(module: string, nearest: string, run: Run): Promise<Foun
   return first
 }
 
+/** Of a configuration whose class fields are assigned, as Vite does it too, unless it says otherwise. */
+const oldTarget = /^es(3|5|6|201\d|202[01])$/i
+
 /** The configuration of one check: the project's own, or strict and as a tab runs it. */
 function ownConfig(module: string, found: FoundConfig | null): object {
   const { path, config } = found ?? { path: module, config: {} as Config }
   const base = dirname(path)
-  const { target, paths = {} } = config.compilerOptions ?? {}
+  const {
+    target = '',
+    paths = {},
+    useDefineForClassFields = !oldTarget.test(target),
+  } = config.compilerOptions ?? {}
   const isInstalled = findPackage(module, 'tabring') !== null || 'tabring' in paths
   const absolute = Object.entries(paths).map(([name, places]) => [
     name,
@@ -169,8 +182,8 @@ function ownConfig(module: string, found: FoundConfig | null): object {
     references: [],
     compilerOptions: {
       ...(found ? {} : defaults),
-      ...(target === undefined && { target: 'ESNext' }),
       ...forced,
+      useDefineForClassFields,
       // Its default is the folder of this very file.
       rootDir: parse(module).root,
       ...(!isInstalled && {

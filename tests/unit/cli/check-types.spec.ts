@@ -151,6 +151,17 @@ describe('with a tsconfig.json', () => {
     expect(await readdir(folder)).not.toContain('built')
   })
 
+  test('a module passes that awaits at its top level when tsc --init has written the configuration', async () => {
+    await write({
+      'tsconfig.json': {
+        compilerOptions: { target: 'es2016', module: 'commonjs', esModuleInterop: true },
+      },
+      'train.ts':
+        'class Half {\n  readonly half = this.whole / 2\n  constructor(private readonly whole: number) {}\n}\nexport const { half } = await Promise.resolve(new Half(2))',
+    })
+    expect(await check('train.ts')).toEqual(right)
+  })
+
   test('one that refers to others: that with the module decides', async () => {
     await write({
       'tsconfig.json': { files: [], references: [{ path: './node.json' }, { path: './app' }] },
