@@ -1,11 +1,12 @@
 import { existsSync, statSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { dirname, join, relative, resolve, sep } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
 import type { Plugin } from 'vite'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { importTool } from './import-tool.ts'
+import { nearestUp } from './nearest-up.ts'
 import { library, rankPage } from './own-files.ts'
 
 export interface BuiltProgram {
@@ -64,6 +65,17 @@ export function findModule(module: string, folder: string = process.cwd()): stri
 }
 
 /**
+ * Gives a folder the other name `link`, since Vite takes a `#` or `?` in a path for the end of a file's name. Packages above the
+ * folder are found there too.
+ */
+async function linkFolder(folder: string, link: string): Promise<void> {
+  // A junction needs no rights on Windows.
+  await symlink(folder, link, 'junction')
+  const packages = nearestUp(dirname(folder), 'node_modules')
+  if (packages) await symlink(packages, join(dirname(link), 'node_modules'), 'junction')
+}
+
+/**
  * Builds the page that runs the module at `path`, into a temporary folder.
  *
  * A build, not Vite's dev server: that one reloads a page when it comes upon a package late, in the middle of a run, and serves
@@ -78,18 +90,26 @@ export async function buildProgram(
   const logger = createLogger('warn')
   // What it says comes with the exception.
   logger.error = () => undefined
-  const root = await mkdtemp(join(tmpdir(), 'tabring-run-'))
-  const remove = () => rm(root, { recursive: true, force: true })
+  const temporary = await mkdtemp(join(tmpdir(), 'tabring-run-'))
+  const root = join(temporary, 'pages')
+  const remove = () => rm(temporary, { recursive: true, force: true })
+  const link = join(temporary, 'source')
+  const linked = /^.*[#?][^/\\]*(?=[/\\])/.exec(path)?.[0]
   try {
+    if (linked !== undefined) await linkFolder(linked, link)
+    const plain = (name: string) =>
+      linked !== undefined && `${name}${sep}`.startsWith(linked + sep)
+        ? link + name.slice(linked.length)
+        : name
     await build({
-      root: folder,
+      root: plain(folder),
       configFile: false,
       logLevel: 'warn',
       customLogger: logger,
       base: './',
       publicDir: false,
-      plugins: [programPlugin(path), libraryPlugin()],
-      resolve: { tsconfigPaths: true },
+      plugins: [programPlugin(plain(path)), libraryPlugin()],
+      resolve: { tsconfigPaths: true, preserveSymlinks: linked !== undefined },
       worker: {
         format: 'es',
         plugins: () => [libraryPlugin()],
@@ -120,7 +140,9 @@ export async function buildProgram(
     const words = process.stderr.isTTY
       ? messageOf(thrown)
       : stripVTControlCharacters(messageOf(thrown))
-    throw new TabringError('config.invalid', `module: build failed: ${words.trim()}`, {
+    const [before, after] = [link, linked ?? link].map((name) => relative(process.cwd(), name))
+    const told = words.replaceAll(before, after || '.')
+    throw new TabringError('config.invalid', `module: build failed: ${told.trim()}`, {
       cause: thrown,
     })
   }

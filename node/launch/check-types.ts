@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join, parse, resolve, sep } from 'node:path'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { nearestUp } from './nearest-up.ts'
 import { library, libraryTypes } from './own-files.ts'
 
 export interface CheckOptions {
@@ -86,14 +87,6 @@ export async function checkTypes(path: string, options: CheckOptions): Promise<v
     else if (total === 0) note(`types are not checked: tsc ended with exit code ${code}`)
   } finally {
     await rm(parent, { recursive: true, force: true })
-  }
-}
-
-/** The path of `name` in `folder` or in the nearest folder above that has it. */
-function nearestUp(folder: string, name: string): string | null {
-  for (let at = folder; ; at = dirname(at)) {
-    if (existsSync(join(at, name))) return join(at, name)
-    if (at === dirname(at)) return null
   }
 }
 

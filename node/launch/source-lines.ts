@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import { SourceMap } from 'node:module'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 
@@ -38,7 +38,9 @@ export function sourceLines(root: string, folder: string): (text: string) => str
     const file = fileOf(root, path)
     const entry = mapOf(file)?.findEntry(Number(line) - 1, Number(column) - 1)
     if (!entry || !('originalSource' in entry)) return text
-    const source = resolve(dirname(file), entry.originalSource)
+    const built = resolve(dirname(file), entry.originalSource)
+    // The folder may have been linked for the build.
+    const source = existsSync(built) ? realpathSync(built) : built
     const near = relative(folder, source)
     const name = near.startsWith(`..${sep}..`) ? source : near
     return `${name}:${entry.originalLine + 1}:${entry.originalColumn + 1}`

@@ -1,0 +1,49 @@
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { buildProgram } from '../../../node/launch/build-program.ts'
+
+// What `tabring run` builds of a module, without a browser.
+
+let folder: string
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'tabring-build-'))
+})
+afterEach(() => rm(folder, { recursive: true }))
+
+test.each(['C#', 'why?'])(
+  'a module finds its files and workers when its folder is named %s',
+  async (name) => {
+    const project = join(folder, name)
+    await mkdir(join(project, 'below'), { recursive: true })
+    const files = {
+      'table.csv': 'a,b',
+      'worker.ts': "postMessage('from the worker')",
+      'below/train.ts': [
+        "import text from '../table.csv?raw'",
+        "new Worker(new URL('../worker.ts', import.meta.url), { type: 'module' })",
+        "export default [text, new URL('../table.csv', import.meta.url).href]",
+      ].join('\n'),
+      'below/wrong.ts': "import './missing.ts'",
+    }
+    for (const [file, text] of Object.entries(files)) await writeFile(join(project, file), text)
+    const built = await buildProgram(join(project, 'below', 'train.ts'), project)
+    try {
+      const assets = await readdir(join(built.root, 'assets'))
+      const texts = await Promise.all(
+        assets
+          .filter((asset) => asset.endsWith('.js'))
+          .map((asset) => readFile(join(built.root, 'assets', asset), 'utf8')),
+      )
+      expect(texts.join()).toContain('from the worker')
+      expect(texts.join()).toContain('"a,b"')
+      expect(texts.join()).toContain('data:text/csv')
+    } finally {
+      await built.remove()
+    }
+    await expect(buildProgram(join(project, 'below', 'wrong.ts'), project)).rejects.toThrow(
+      join(name, 'below', 'wrong.ts'),
+    )
+  },
+)
