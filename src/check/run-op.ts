@@ -1,10 +1,9 @@
 import type { Runtime } from '../graph/memory/runtime.ts'
-import { lowerCall } from '../kernels/choose.ts'
 import type { HostArray, Op, OpCall, Variant } from '../kernels/op.ts'
 import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
 
 /** Where single ops run. */
-export type OpDevice = Pick<Runtime, 'gpu' | 'pipelines' | 'limits'>
+export type OpDevice = Pick<Runtime, 'gpu' | 'pipelines'>
 
 const guardBytes = 256
 /** A bit pattern that is a NaN as f32 and unlikely as an integer. */
@@ -48,7 +47,7 @@ const toWords = (values: HostArray, type: TensorType): Uint32Array<ArrayBuffer> 
  * Every tensor sits between guard words inside its buffer; outputs start as a marker pattern, so a missing or stray write shows.
  */
 export async function runOp<A>(
-  { gpu, pipelines, limits }: OpDevice,
+  { gpu, pipelines }: OpDevice,
   op: Op<A>,
   variant: Variant<A>,
   call: OpCall<A>,
@@ -56,7 +55,7 @@ export async function runOp<A>(
   scalars: readonly number[] = [],
 ): Promise<OpRun> {
   const { device } = gpu
-  const lowering = lowerCall(variant, call, limits)
+  const lowering = variant.lower(call)
   const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST
   const make = (type: TensorType, contents?: Uint32Array) => {
     const count = countElements(type.shape) === 0 ? 0 : bytesOf(type) / 4

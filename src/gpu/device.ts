@@ -215,7 +215,7 @@ export class Gpu {
   }
 }
 
-const wantedFeatures = ['timestamp-query', 'subgroups', 'shader-f16'] as const
+const wantedFeatures = ['timestamp-query', 'subgroups'] as const
 const wantedLimits = [
   'maxBufferSize',
   'maxStorageBufferBindingSize',

@@ -1,5 +1,4 @@
-import { withNativeHalf } from './half.ts'
-import type { KernelLimits, Lowering, Op, OpCall, OpKernels, Variant } from './op.ts'
+import type { KernelLimits, Op, OpCall, OpKernels, Variant } from './op.ts'
 
 /** JSON with the keys of every object in order, so that equal attrs make equal texts; infinities and NaN by name, not as null. */
 const stable = (value: unknown): string =>
@@ -25,17 +24,6 @@ const canRun = <A>(variant: Variant<A>, call: OpCall<A>, limits: KernelLimits): 
 /** The variants that can run a call here, in the op's order, `naive` first. */
 export const applicable = <A>(op: Op<A>, call: OpCall<A>, limits: KernelLimits): Variant<A>[] =>
   op.variants.filter((variant) => canRun(variant, call, limits))
-
-/** A variant's kernels as this adapter takes them: with loads of f16 by its own instructions, where it has them. */
-export function lowerCall<A>(variant: Variant<A>, call: OpCall<A>, limits: KernelLimits): Lowering {
-  const lowering = variant.lower(call)
-  if (!limits.hasF16) return lowering
-  const dispatches = lowering.dispatches.map((dispatch) => ({
-    ...dispatch,
-    wgsl: withNativeHalf(dispatch.wgsl),
-  }))
-  return { ...lowering, dispatches }
-}
 
 /**
  * Returns the variant that a call uses: the table's entry, else the op's own preference, else the first that can run

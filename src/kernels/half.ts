@@ -4,16 +4,10 @@ import { halfBits, halfValue } from '../util/half.ts'
  * Tensors of dtype f16: two elements to a 32-bit word, the first in the low half, as `array<f16>` would have them.
  *
  * Kernels bind them as `u32` (or `vec2<u32>` for 4 neighbours), compute in f32 and convert at loads and stores by the
- * functions below. `dispatch` puts them in front of a shader that names one.
+ * functions below, which need no `shader-f16`. `dispatch` puts them in front of a shader that names one.
  */
-const loads = {
-  /** For every adapter. */
-  packed: `fn half_of(word: u32, i: u32) -> f32 { return unpack2x16float(word >> ((i & 1u) * 16u)).x; }
-fn halves_of(words: vec2<u32>) -> vec4<f32> { return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y)); }`,
-  /** Where shaders know f16 themselves. */
-  native: `fn half_of(word: u32, i: u32) -> f32 { return f32(bitcast<vec2<f16>>(word)[i & 1u]); }
-fn halves_of(words: vec2<u32>) -> vec4<f32> { return vec4<f32>(bitcast<vec4<f16>>(words)); }`,
-}
+const loads = `fn half_of(word: u32, i: u32) -> f32 { return unpack2x16float(word >> ((i & 1u) * 16u)).x; }
+fn halves_of(words: vec2<u32>) -> vec4<f32> { return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y)); }`
 
 /**
  * Rounds to nearest, ties to even, too large to infinity, by integers: WGSL's own conversions leave the direction open and
@@ -34,13 +28,9 @@ fn round_half(x: f32) -> f32 { return unpack2x16float(half_bits(x)).x; }`
 /** The functions that a shader's body needs, as text in front of it. */
 export const halfFunctions = (body: string): string =>
   [
-    /\bhal(?:f|ves)_of\(/.test(body) ? `${loads.packed}\n\n` : '',
+    /\bhal(?:f|ves)_of\(/.test(body) ? `${loads}\n\n` : '',
     /\b(?:pack|round)_half\(/.test(body) ? `${stores}\n\n` : '',
   ].join('')
-
-/** The shader with loads of f16 by the adapter's own instructions, where it has `shader-f16`. */
-export const withNativeHalf = (wgsl: string): string =>
-  wgsl.includes(loads.packed) ? `enable f16;\n\n${wgsl.replace(loads.packed, loads.native)}` : wgsl
 
 /** What storing a number as f16 makes of it; it is rounded to f32 before, as on a device. */
 export const roundHalf = (value: number): number => halfValue(halfBits(Math.fround(value)))

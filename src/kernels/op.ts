@@ -59,8 +59,6 @@ export interface KernelLimits {
   readonly maxBufferBytes?: number
   /** Whether the adapter computes on the CPU, where other tile sizes are faster; absent if unknown. */
   readonly isSoftware?: boolean
-  /** Whether shaders may compute in f16. */
-  readonly hasF16?: boolean
   /** Lanes per subgroup, if shaders may use subgroups. */
   readonly subgroupSizes?: { readonly smallest: number; readonly largest: number }
 }

@@ -1,4 +1,4 @@
-import { applicable, lowerCall, type VariantTable, variantKey } from './choose.ts'
+import { applicable, type VariantTable, variantKey } from './choose.ts'
 import type { KernelLimits, Lowering, Op, OpCall, Variant } from './op.ts'
 
 // The autotuner: times the variants of each call on the adapter at hand and keeps the winners. It knows no GPU: timing
@@ -108,7 +108,7 @@ export async function tune(options: TuneOptions): Promise<VariantTable> {
   for (const [key, target] of distinct) {
     const { op, call } = target
     const all = applicable(op, call, limits)
-    const lowerings = new Map(all.map((variant) => [variant, lowerCall(variant, call, limits)]))
+    const lowerings = new Map(all.map((variant) => [variant, variant.lower(call)]))
     const hasWork = [...lowerings.values()].every(({ dispatches }) => dispatches.length > 0)
     if (all.length > 1 && hasWork) {
       const named = [...lowerings].map(([{ name }, lowering]) => [name, lowering] as const)

@@ -1,6 +1,6 @@
 import type { Runtime } from '../graph/memory/runtime.ts'
 import { prepareLowering, repeatsFor } from '../graph/tune/prepare-lowering.ts'
-import { applicable, lowerCall } from '../kernels/choose.ts'
+import { applicable } from '../kernels/choose.ts'
 import { flopsOf, type MatmulForm, matmul } from '../kernels/matmul/matmul.ts'
 import { kernels } from '../kernels/matmul/variants.ts'
 import type { OpCall } from '../kernels/op.ts'
@@ -95,7 +95,7 @@ export async function timeMatmul(
       signal?.throwIfAborted()
       onVariant?.(name)
       const start = performance.now()
-      const lowering = lowerCall(variant, call, limits)
+      const lowering = variant.lower(call)
       const prepared = await prepareLowering(runtime, lowering, call as OpCall, [a, b])
       const entry = { name, prepared, times: 1, firstMs: 0, ms: [] as number[] }
       timed.push(entry)

@@ -1,6 +1,6 @@
 import type { Runtime } from '../graph/memory/runtime.ts'
 import { prepareLowering } from '../graph/tune/prepare-lowering.ts'
-import { chooseVariant, lowerCall } from '../kernels/choose.ts'
+import { chooseVariant } from '../kernels/choose.ts'
 import { plain } from '../kernels/matmul/problem.ts'
 import { kernels } from '../kernels/matmul/variants.ts'
 import type { OpCall } from '../kernels/op.ts'
@@ -22,7 +22,7 @@ export async function ownProduct(
   const variant =
     kernels.variants.find(({ name }) => name === variantName) ??
     chooseVariant(kernels, call, limits, variants, false)
-  const lowering = lowerCall(variant, call, limits)
+  const lowering = variant.lower(call)
   const prepared = await prepareLowering(runtime, lowering, call as OpCall, [a, b])
   return {
     variant: variant.name,

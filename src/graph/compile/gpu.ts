@@ -132,7 +132,7 @@ export const gpu = {
   getDeviceName: async (spec?: DeviceSpec): Promise<string> =>
     (await getDeviceProperties(spec)).name,
   getDeviceProperties,
-  /** Returns whether shaders compute in float16 on the device; otherwise float16 is only a storage format. errors: `gpu.unavailable`. */
+  /** Returns whether shaders know float16 on the device. Tabring stores float16 and computes in float32 on all of them. errors: `gpu.unavailable`. */
   isFloat16Supported: async (spec?: DeviceSpec): Promise<boolean> =>
     (await getDeviceProperties(spec)).hasF16,
   currentDevice,

@@ -33,7 +33,6 @@ export class Runtime {
       maxBindings: gpu.limits.maxStorageBuffersPerShaderStage,
       maxBufferBytes: Math.min(gpu.limits.maxBufferSize, gpu.limits.maxStorageBufferBindingSize),
       isSoftware: gpu.facts.isSoftware,
-      hasF16: gpu.device.features.has('shader-f16'),
       ...(gpu.device.features.has('subgroups') && { subgroupSizes: subgroupSizesOf(gpu) }),
     }
   }

@@ -1,4 +1,4 @@
-import { applicable, chooseVariant, lowerCall, variantKey } from '../../kernels/choose.ts'
+import { applicable, chooseVariant, variantKey } from '../../kernels/choose.ts'
 import type { KernelLimits, Lowering, Op, OpCall, Variant } from '../../kernels/op.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
@@ -57,7 +57,7 @@ export function lowerNodes(
       const variant =
         forced(node.op, call, limits) ??
         chooseVariant(node.op, call, limits, variants, useNaiveKernels)
-      one = { name: variant.name, lowering: lowerCall(variant, call, limits) }
+      one = { name: variant.name, lowering: variant.lower(call) }
       known.set(key, one)
     }
     const { name, lowering } = one

@@ -17,7 +17,7 @@ export interface AutocastOptions {
  * float16 only: activations take half the memory. Sums use float32. Norms read float16 and return float32; reductions, softmax and losses
  * get and return float32. Parameters and their gradients stay float32: a layer rounds a copy of its weight, once in forward and once in
  * backward. Call `backward` outside, with a `GradScaler`, because gradients below 6e-8 are 0 in float16.
- * numerics: the same on every adapter, with or without `shader-f16`; the bias is added in float32.
+ * numerics: the same on every adapter; the bias is added in float32.
  */
 export function autocast<T>(options: AutocastOptions, body: () => T): T {
   const { enabled = true, dtype } = checkOptions('autocast', options, {
