@@ -3,6 +3,7 @@ import { playwright } from '@vitest/browser-playwright'
 import { defineConfig } from 'vitest/config'
 import { browserFlags, findBrowser } from './node/chromium.ts'
 import { isolationHeaders } from './node/headers.ts'
+import { firefox } from './tests/support/firefox-provider.ts'
 import viteConfig from './vite.config.ts'
 
 /**
@@ -29,8 +30,11 @@ function browserPath(): string | undefined {
   }
 }
 
-/** Tests count on the software adapter, which all machines have; `TABRING_ADAPTER=gpu` looks at the machine's own instead. */
+/** Tests count on the software adapter, which all machines have; `TABRING_ADAPTER=gpu` takes the machine's own instead. */
 const adapter = process.env.TABRING_ADAPTER === 'gpu' ? 'auto' : 'software'
+
+/** `TABRING_ADAPTER=lavapipe`: Mesa's software adapter, in Firefox; Chromium's Dawn refuses it (Mesa 22.3). */
+const isLavapipe = process.env.TABRING_ADAPTER === 'lavapipe'
 
 /** Specs that run inside a real page: they call WebGPU, WebRTC and SharedWorker themselves. */
 const gpu = {
@@ -55,18 +59,27 @@ const gpu = {
       fileParallelism: false,
       headless: true,
       screenshotFailures: false,
-      provider: playwright({
-        launchOptions: {
-          executablePath: browserPath(),
-          // A spec that counts the heap's bytes collects garbage first.
-          args: [
-            ...browserFlags(adapter),
-            '--js-flags=--expose-gc',
-            '--enable-precise-memory-info',
-          ],
-        },
-      }),
-      instances: [{ browser: 'chromium' as const }],
+      ...(isLavapipe
+        ? {
+            provider: firefox('/usr/bin/firefox-esr', {
+              VK_DRIVER_FILES: '/usr/share/vulkan/icd.d/lvp_icd.x86_64.json',
+            }),
+            instances: [{ browser: 'firefox' as const }],
+          }
+        : {
+            provider: playwright({
+              launchOptions: {
+                executablePath: browserPath(),
+                // A spec that counts the heap's bytes collects garbage first.
+                args: [
+                  ...browserFlags(adapter),
+                  '--js-flags=--expose-gc',
+                  '--enable-precise-memory-info',
+                ],
+              },
+            }),
+            instances: [{ browser: 'chromium' as const }],
+          }),
     },
   },
 }
