@@ -2,6 +2,7 @@ import { Command } from 'commander'
 import type { Browser } from 'playwright'
 import { parseTrainConfig } from '../demos/experiments.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
+import { chromiumTabs } from '../node/chromium-tabs.ts'
 import { trainInTabs } from '../node/train/tabs.ts'
 import { openTrainingHost } from '../node/training-host.ts'
 import type { TrainConfig } from '../src/trainer/settings/config.ts'
@@ -122,7 +123,7 @@ async function stepMs(
 ): Promise<number> {
   const times: number[] = []
   await trainInTabs({
-    browser,
+    browser: chromiumTabs(browser),
     url,
     worldSize: tabs,
     config,

@@ -1,5 +1,7 @@
-import type { Browser } from 'playwright'
+import { createServer } from 'node:http'
 import { messageOf } from '../src/util/errors.ts'
+import { listen } from './listen.ts'
+import type { TabBrowser } from './tab.ts'
 
 /** The browser shows its WebGPU adapters to no page for so long: then it has none. */
 const probeTimeoutMs = 20_000
@@ -26,49 +28,30 @@ interface Probed {
 }
 
 /** Which WebGPU adapter a page of this browser gets. */
-export async function probeAdapter(browser: Browser): Promise<FoundAdapter> {
+export async function probeAdapter(browser: TabBrowser): Promise<FoundAdapter> {
   const { adapters, answer } = await probe(browser)
   const first = adapters.at(0)
   return { kind: !first ? 'none' : first.isSoftware ? 'software' : 'gpu', answer }
 }
 
 /** All that differ; none where the browser does not answer. */
-export async function probeAdapters(browser: Browser): Promise<readonly ProbedAdapter[]> {
+export async function probeAdapters(browser: TabBrowser): Promise<readonly ProbedAdapter[]> {
   return (await probe(browser)).adapters
 }
 
-async function probe(browser: Browser): Promise<Probed> {
-  const page = await browser.newPage()
-  page.setDefaultTimeout(probeTimeoutMs)
+async function probe(browser: TabBrowser): Promise<Probed> {
+  // WebGPU exists in secure contexts only; localhost is one, about:blank is not.
+  const server = createServer((_, response) => {
+    response.setHeader('Content-Type', 'text/html')
+    response.end('<title>adapters</title>')
+  })
+  const port = await listen(server, { wanted: 0, last: 0, address: '127.0.0.1' })
+  const origin = `http://localhost:${port}`
+  let timer: NodeJS.Timeout | undefined
   try {
-    // WebGPU exists in secure contexts only; localhost is one, about:blank is not. Nothing is really fetched.
-    await page.route('**/*', (route) =>
-      route.fulfill({ contentType: 'text/html', body: '<title>adapters</title>' }),
-    )
-    await page.goto('http://localhost/adapters')
-    const asking = page.evaluate(async () => {
-      if (!navigator.gpu) return { adapters: [], answer: 'navigator.gpu is missing' }
-      const requests: GPURequestAdapterOptions[] = [
-        { powerPreference: 'high-performance' },
-        { powerPreference: 'low-power' },
-        { forceFallbackAdapter: true },
-      ]
-      const adapters: { name: string; isSoftware: boolean }[] = []
-      for (const request of requests) {
-        // Twice, as pages do (listAdapters).
-        const adapter =
-          (await navigator.gpu.requestAdapter(request)) ??
-          (await navigator.gpu.requestAdapter(request))
-        if (!adapter) continue
-        const { vendor, architecture, device, description, isFallbackAdapter } = adapter.info
-        const name = [vendor, architecture, device, description].filter(Boolean).join(' ')
-        const isSoftware = isFallbackAdapter === true || architecture === 'swiftshader'
-        if (adapters.some((one) => one.name === name && one.isSoftware === isSoftware)) continue
-        adapters.push({ name, isSoftware })
-      }
-      return { adapters, answer: adapters.at(0)?.name ?? 'requestAdapter() returned null' }
-    })
-    let timer: NodeJS.Timeout | undefined
+    const tab = await browser.openTab({ origin })
+    await tab.load(origin, probeTimeoutMs)
+    const asking = tab.evaluate(askForAdapters, null)
     const silence = new Promise<Probed>((resolve) => {
       const answer = `requestAdapter() did not answer within ${probeTimeoutMs / 1000} s`
       timer = setTimeout(() => resolve({ adapters: [], answer }), probeTimeoutMs)
@@ -77,13 +60,36 @@ async function probe(browser: Browser): Promise<Probed> {
       adapters: [],
       answer: `requestAdapter() failed: ${messageOf(thrown).split('\n')[0]}`,
     })
-    try {
-      return await Promise.race([asking.catch(broken), silence])
-    } finally {
-      clearTimeout(timer)
-    }
-  } finally {
+    const probed = await Promise.race([asking.catch(broken), silence])
     // A browser whose GPU process crashes may take the page with it; the answer counts, not the goodbye.
-    await page.close().catch(() => undefined)
+    await tab.close().catch(() => undefined)
+    return probed
+  } finally {
+    clearTimeout(timer)
+    server.close()
+    server.closeAllConnections()
   }
+}
+
+/** Runs in a page. */
+async function askForAdapters(): Promise<Probed> {
+  if (!navigator.gpu) return { adapters: [], answer: 'navigator.gpu is missing' }
+  const requests: GPURequestAdapterOptions[] = [
+    { powerPreference: 'high-performance' },
+    { powerPreference: 'low-power' },
+    { forceFallbackAdapter: true },
+  ]
+  const adapters: { name: string; isSoftware: boolean }[] = []
+  for (const request of requests) {
+    // Twice, as pages do (listAdapters).
+    const adapter =
+      (await navigator.gpu.requestAdapter(request)) ?? (await navigator.gpu.requestAdapter(request))
+    if (!adapter) continue
+    const { vendor, architecture, device, description, isFallbackAdapter } = adapter.info
+    const name = [vendor, architecture, device, description].filter(Boolean).join(' ')
+    const isSoftware = isFallbackAdapter === true || architecture === 'swiftshader'
+    if (adapters.some((one) => one.name === name && one.isSoftware === isSoftware)) continue
+    adapters.push({ name, isSoftware })
+  }
+  return { adapters, answer: adapters.at(0)?.name ?? 'requestAdapter() returned null' }
 }

@@ -1,33 +1,52 @@
-import type { Browser, BrowserContext, Page } from 'playwright'
-import { iceWithoutRoutePermissions } from './chromium.ts'
-
-/** A browser context such as a machine of its own would have: no shared storage, no shared worker. With `origin` the permissions are its alone. */
-export async function ownContext(browser: Browser, origin?: string): Promise<BrowserContext> {
-  const context = await browser.newContext()
-  await context.grantPermissions(iceWithoutRoutePermissions, origin === undefined ? {} : { origin })
-  return context
+/** What a launcher needs of a browser, whichever it is. */
+export interface TabBrowser {
+  /** Opens a blank tab, as on a machine of its own: no shared storage, no shared worker. */
+  openTab(settings: TabSettings): Promise<Tab>
+  /** Calls `listener` when the browser has gone with all its tabs. Returns what undoes that. */
+  onGone(listener: () => void): () => void
+  /** Ends the browser, and removes what it kept on the disk. */
+  close(): Promise<void>
 }
 
-/** What is told of a browser that has gone with all its tabs. */
-export const browserGone = 'browser: it crashed or was closed before the run ended. Start again.'
+export interface Tab {
+  /** Returns the status of the page's answer, as soon as that comes. errors: the browser's reason, without the address. */
+  load(url: string, timeoutMs: number): Promise<number>
+  /** Calls a function in the page, with one value of JSON, and returns its result, likewise. */
+  evaluate<Given, Result>(run: (given: Given) => Result, given: Given): Promise<Awaited<Result>>
+  close(): Promise<void>
+}
 
-/** What may end a rank's tab before the rank has ended; called whenever it happens, at the end too. */
-export interface TabLosses {
+export interface TabSettings extends Partial<TabEvents> {
+  /** Whose pages get permissions and constants, but not what they embed or open. */
+  readonly origin: string
+  /** Globals of the page, by name: there before its scripts. */
+  readonly constants?: Readonly<Record<string, unknown>>
+  /** Globals of the page, by name, that call this program: values of JSON come and go. */
+  readonly functions?: Readonly<Record<string, (...words: never[]) => unknown>>
+}
+
+/** What may happen to a tab, whenever it happens: at the end too. `text`: for people. */
+export interface TabEvents {
   onCrash(text: string): void
   /** A moment later: if the browser has ended with all its tabs, that is known first. */
   onClose(text: string): void
   /** An error that nobody caught. */
   onError(error: Error): void
+  /** Another page is there. */
+  onPage(url: string): void
+  /** `type`: as in Playwright. */
+  onConsole(type: string, text: string): void
 }
+
+/** What is told of a browser that has gone with all its tabs. */
+export const browserGone = 'browser: it crashed or was closed before the run ended. Start again.'
+
+export const tabCrashed = 'its tab crashed. Is the machine out of memory?'
 
 /** A browser that ends tells so some milliseconds after the ends of its tabs. */
 const closeGraceMs = 200
 
-/** Tells of the end of a tab that was to live until its rank has ended. */
-export function watchTab(page: Page, { onCrash, onClose, onError }: TabLosses): void {
-  page.on('crash', () => onCrash('its tab crashed. Is the machine out of memory?'))
-  page.on('close', () =>
-    setTimeout(() => onClose('its tab was closed before the run ended.'), closeGraceMs),
-  )
-  page.on('pageerror', onError)
+/** Tells `events` that the tab is closed. */
+export function tellClosed({ onClose }: Partial<TabEvents>): void {
+  setTimeout(() => onClose?.('its tab was closed before the run ended.'), closeGraceMs)
 }

@@ -1,16 +1,17 @@
 import { createReadStream } from 'node:fs'
 import { stat, writeFile } from 'node:fs/promises'
-import type { ServerResponse } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { resolve } from 'node:path'
 import { pipeline } from 'node:stream'
 import { metaOf } from '../demos/experiments.ts'
 import { newRoomLink, RoomSecret } from '../src/peer/room/secret.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { exportTrace, type TraceEvent } from '../src/util/spans.ts'
-import { findBrowser } from './chromium.ts'
+import { chosenBrowser } from './browser-choice.ts'
 import { checkDataFolder, checkGivenFile, idxMount } from './data-folder.ts'
 import { closeSoon } from './interrupt.ts'
 import { dataMount } from './mounts.ts'
+import { browserStarter, cpuNote } from './open-browser.ts'
 import { failsAgain, Restarts } from './restarts.ts'
 import { runCommand } from './run-command.ts'
 import { serve } from './serve.ts'
@@ -21,7 +22,6 @@ import { makeReporter, type Reporter } from './train/report.ts'
 import { RunLogOut } from './train/run-log-out.ts'
 import { oneLine } from './train/tab-group.ts'
 import { type TabsOptions, trainInTabs } from './train/tabs.ts'
-import { cpuNote, launchForTraining } from './training-browser.ts'
 import { secretPrefix } from './writable-folders.ts'
 
 /**
@@ -33,6 +33,8 @@ import { secretPrefix } from './writable-folders.ts'
 
 /** Where the maker's tab finds what `--data-file` names: on the page's own server, which is this machine's alone. */
 const givenRoute = secretPrefix('given')
+/** Where rank 0's tab sends the trained weights. */
+const saveRoute = secretPrefix('out')
 
 async function train(
   options: TrainOptions,
@@ -44,7 +46,7 @@ async function train(
   try {
     if (dataFolder !== undefined) await checkDataFolder(resolve(dataFolder))
     if (givenFile !== undefined) await checkGivenFile(resolve(givenFile))
-    findBrowser()
+    const startBrowser = await browserStarter(chosenBrowser(options.browser))
     const out = outFile === undefined ? null : await OutFile.open(outFile)
     if (out) toClose.push(() => out.discard())
     const checkpoints = options.checkpoints && (await openCheckpoints(options.checkpoints))
@@ -63,6 +65,10 @@ async function train(
       writable: checkpoints?.writable,
       extraRoutes: {
         ...checkpoints?.routes,
+        ...(out && {
+          [saveRoute]: (request: IncomingMessage, response: ServerResponse) =>
+            void out.receive(request, response),
+        }),
         ...(givenFile !== undefined && {
           [givenRoute]: (_: unknown, response: ServerResponse) => {
             response.writeHead(200, { 'Content-Type': 'application/octet-stream' })
@@ -96,7 +102,7 @@ async function train(
       const room = newRoomLink()
       const secret = await RoomSecret.derive(room)
       ownRooms.set(secret.room, secret.authKey)
-      const browser = await launchForTraining(
+      const browser = await startBrowser(
         options.adapter,
         { device: options.device, isHeaded, timesKernels },
         (line) => reporter.note(line),
@@ -113,7 +119,7 @@ async function train(
           room,
           isRelayed,
           timeoutMs: options.timeoutMs,
-          saveTo: out?.temporaryPath,
+          saveTo: out ? saveRoute : undefined,
           given: givenFile === undefined ? undefined : givenRoute,
           signal,
           onEvent: (event) => {

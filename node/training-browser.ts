@@ -3,9 +3,7 @@ import type { DeviceType } from '../src/util/device.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { type FoundAdapter, noGpuNote, probeAdapter } from './adapter.ts'
 import { type AdapterChoice, browserFlags, findBrowser } from './chromium.ts'
-
-/** For whoever computes without a GPU. */
-export const cpuNote = 'computing on the CPU with the reference implementation, which is slow'
+import { chromiumTabs } from './chromium-tabs.ts'
 
 export interface LaunchOptions {
   /** What the tabs compute on; default `webgpu`. */
@@ -13,13 +11,14 @@ export interface LaunchOptions {
   readonly isHeaded: boolean
   /** Whether somebody looks at the times of single kernels. */
   readonly timesKernels: boolean
+  /** Of the browser's executable; default: that of `findBrowser`. */
+  readonly path?: string
 }
 
 async function launch(
   adapter: AdapterChoice,
-  { isHeaded, timesKernels }: LaunchOptions,
+  { isHeaded, timesKernels, path: executablePath = findBrowser() }: LaunchOptions,
 ): Promise<Browser> {
-  const executablePath = findBrowser()
   try {
     return await chromium.launch({
       executablePath,
@@ -62,7 +61,7 @@ export async function launchForTraining(
   const browser = await launch('auto', options)
   let found: FoundAdapter
   try {
-    found = await probeAdapter(browser)
+    found = await probeAdapter(chromiumTabs(browser))
   } catch (thrown) {
     await browser.close()
     throw thrown

@@ -2,6 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseTrainConfig } from '../demos/experiments.ts'
+import { chromiumTabs } from '../node/chromium-tabs.ts'
 import { checkDataFolder } from '../node/data-folder.ts'
 import { dataMount } from '../node/mounts.ts'
 import { runCommand } from '../node/run-command.ts'
@@ -82,7 +83,7 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
   const weights = join(folder, 'weights.safetensors')
   try {
     const [{ result }] = await trainInTabs({
-      browser: host.browser,
+      browser: chromiumTabs(host.browser),
       url: host.served.localUrl,
       worldSize: 1,
       config,

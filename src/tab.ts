@@ -2,7 +2,7 @@ import { experiments } from '../demos/experiments.ts'
 import { startWorker } from '../demos/start-worker.ts'
 import { type TransportChoice, transportChoices } from './peer/room/messages.ts'
 import { newRoomLink, parseFragment } from './peer/room/secret.ts'
-import { DataError, endFactsOf } from './util/errors.ts'
+import { DataError, endFactsOf, TabringError } from './util/errors.ts'
 import { isTracing } from './util/spans.ts'
 import { switchValue } from './util/switches.ts'
 import type { RunEvent } from './worker/api.ts'
@@ -11,10 +11,12 @@ import { bytesSentIn, RoomMember, type RunEnd } from './worker/page/member.ts'
 /**
  * The page of a headless rank: it does what its address says and reports to the launcher that opened it.
  *
- * `?role=host|join&ranks=N&transport=…&config={…}&checkpoints={…}&given=…&launcher={…}#key=…`. The maker starts as soon as `ranks` members are in the room.
+ * `?role=host|join&ranks=N&transport=…&config={…}&checkpoints={…}&given=…&save=…&launcher={…}#key=…`. The maker starts as soon as `ranks` members are in the room.
  */
 declare global {
   interface Window {
+    /** Others can join the room from now on. */
+    __tabringRoom?: () => void
     __tabringMember?: (id: string) => void
     __tabringEvent?: (json: string) => void
     __tabringDone?: (json: string) => void
@@ -48,7 +50,8 @@ async function finished(end: RunEnd): Promise<void> {
     if (endFactsOf(end.error).leftOut) member.close()
     return
   }
-  if (end.rank === 0 && parameters.has('save')) await offerDownload()
+  const address = parameters.get('save')
+  if (end.rank === 0 && address !== null) await sendParameters(address)
   if (isTracing()) window.__tabringTrace?.(JSON.stringify(await member.compute.traceEvents()))
   done({
     ok: true,
@@ -59,12 +62,15 @@ async function finished(end: RunEnd): Promise<void> {
   })
 }
 
-/** Gives the trained parameters to whoever catches downloads. */
-async function offerDownload(): Promise<void> {
-  const anchor = document.createElement('a')
-  anchor.href = await member.compute.exportParameters()
-  anchor.download = 'model.safetensors'
-  anchor.click()
+/** Sends the trained parameters to whoever opened this tab. */
+async function sendParameters(address: string): Promise<void> {
+  const file = await fetch(await member.compute.exportParameters())
+  const answer = await fetch(new URL(address, location.href), {
+    method: 'PUT',
+    body: await file.blob(),
+  })
+  if (answer.ok) return
+  throw new TabringError('file.unwritable', await answer.text())
 }
 
 let hasStarted = false
@@ -77,13 +83,14 @@ const member = new RoomMember({
   mode: isMaker ? 'create' : 'join',
   checkpoints: JSON.parse(parameters.get('checkpoints') ?? '{}'),
   onLobby: ({ members }) => {
+    window.__tabringRoom?.()
     if (!isMaker || hasStarted || members.length < ranks) return
     hasStarted = true
     member.start(config)
   },
   onAssigned: ({ rank, members }) => window.__tabringMember?.(members[rank].id),
   onEvent: report,
-  onEnd: finished,
+  onEnd: (end) => void finished(end).catch((thrown) => failed(thrown, end.rank)),
   onDead: (error) => failed(error, null),
   onServerLost: (error) => failed(error, null),
   onRefused: (error) => failed(error, null),

@@ -2,6 +2,7 @@ import { rm } from 'node:fs/promises'
 import { setTimeout as pass } from 'node:timers/promises'
 import type { Browser, Page } from 'playwright'
 import type { CheckpointFolder } from '../../node/checkpoint-folder.ts'
+import { chromiumTabs } from '../../node/chromium-tabs.ts'
 import { Restarts } from '../../node/restarts.ts'
 import { trainInTabs } from '../../node/train/tabs.ts'
 import type { TrainConfig } from '../../src/trainer/settings/config.ts'
@@ -77,7 +78,7 @@ export async function live({ browser, config, deaths, note, ...life }: Life): Pr
       const lostBefore = lost
       try {
         await trainInTabs({
-          browser,
+          browser: chromiumTabs(browser),
           url,
           worldSize: tabs,
           config: standing.saved > 0 ? { ...config, resume: 'latest' } : config,

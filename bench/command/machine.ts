@@ -1,6 +1,7 @@
 import { availableParallelism, cpus, loadavg } from 'node:os'
 import type { Browser } from 'playwright'
 import { probeAdapter } from '../../node/adapter.ts'
+import { chromiumTabs } from '../../node/chromium-tabs.ts'
 
 /** The day of the measurement, for headings and names of files. */
 export const today = (): string => new Date().toISOString().slice(0, 10)
@@ -10,7 +11,7 @@ export const loadNow = (): string => loadavg()[0].toFixed(1)
 
 /** What a browser computes on, for headings. */
 export async function adapterWords(browser: Browser): Promise<string> {
-  const { kind, answer } = await probeAdapter(browser)
+  const { kind, answer } = await probeAdapter(chromiumTabs(browser))
   return kind === 'software' ? `**software adapter** (${answer})` : answer
 }
 

@@ -1,8 +1,8 @@
 import { availableParallelism } from 'node:os'
-import type { Browser } from 'playwright'
 import { TabringError } from '../../src/util/errors.ts'
 import { visibleNumbers } from '../../src/util/visible-devices.ts'
 import { type ProbedAdapter, probeAdapters } from '../adapter.ts'
+import type { TabBrowser } from '../tab.ts'
 import type { TabChoice } from './flags.ts'
 
 /** How many of `adapters` are GPUs, each as many times as the switch `logicalDevices` says, that `visibleDevices` leaves visible. */
@@ -30,7 +30,7 @@ export interface VisibleDevices {
  */
 export async function countTabs(
   tabs: number | TabChoice,
-  openBrowser: () => Promise<Browser>,
+  openBrowser: () => Promise<TabBrowser>,
   { maxTabs = Number.POSITIVE_INFINITY, ...visible }: { maxTabs?: number } & VisibleDevices,
 ): Promise<number> {
   if (typeof tabs === 'number') return tabs

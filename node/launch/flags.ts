@@ -3,6 +3,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import { defaultMasterPort } from '../../src/distributed/rendezvous/slurm.ts'
 import { limits } from '../../src/peer/room/messages.ts'
 import { clipped } from '../../src/util/clipped.ts'
+import { browserHelp } from '../browser-choice.ts'
 import { addIceFlags, type IceFlags } from '../ice/ice-flags.ts'
 import { wholeNumber } from '../parse-number.ts'
 import { type RankRange, rankRange } from '../rank-range.ts'
@@ -177,6 +178,7 @@ export interface Flags extends IceFlags {
   adapter: 'auto' | 'software'
   visibleDevices?: string
   memoryCap?: string
+  browser?: string
   headed?: boolean
   data?: string
   checkpointDir?: string
@@ -282,6 +284,7 @@ export function addFlags(command: Command): Command {
     .optionsGroup('Module:')
     .option('--no-check', 'run the module even if its types are wrong: they are not checked')
     .optionsGroup('Browser:')
+    .option('--browser <which>', browserHelp)
     .addOption(
       new Option(
         '--device <which>',

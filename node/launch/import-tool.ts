@@ -11,15 +11,17 @@ const isMissing = (thrown: unknown): boolean =>
   (thrown as NodeJS.ErrnoException).code === 'ERR_MODULE_NOT_FOUND'
 
 /** errors: `config.invalid` where tools are not installed, with all that are missing and the command that installs them. */
-export async function requireTools(from: Load = load): Promise<void> {
+export async function requireTools(
+  names: readonly (keyof typeof tools)[],
+  from: Load = load,
+): Promise<void> {
   const isThere = (name: string) =>
     from(name).then(
       () => true,
       (thrown) => !isMissing(thrown),
     )
-  const names = Object.values(tools)
   const found = await Promise.all(names.map(isThere))
-  const missing = names.filter((_, n) => !found[n])
+  const missing = names.filter((_, n) => !found[n]) as string[]
   if (missing.length === 0) return
   const hasCore = missing.includes('playwright') && (await isThere('playwright-core'))
   const listed =

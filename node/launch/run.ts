@@ -2,22 +2,25 @@ import { randomBytes } from 'node:crypto'
 import { mkdtemp, stat } from 'node:fs/promises'
 import { homedir, hostname, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import type { Browser } from 'playwright'
 import type { InjectedEnvironment, RankVariables } from '../../src/distributed/rendezvous/env.ts'
 import { signalPath } from '../../src/peer/room/messages.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { parsed } from '../../src/util/switches.ts'
+import { chosenBrowser } from '../browser-choice.ts'
 import { lanAddresses } from '../certificate.ts'
 import { CheckpointFolder } from '../checkpoint-folder.ts'
 import { closeSoon, Interrupt } from '../interrupt.ts'
 import { PortTaken } from '../listen.ts'
 import { dataMount } from '../mounts.ts'
+import { browserStarter, cpuNote, type StartBrowser } from '../open-browser.ts'
 import { Restarts } from '../restarts.ts'
 import type { Served } from '../serve.ts'
+import type { TabBrowser } from '../tab.ts'
 import { buildProgram, findModule } from './build-program.ts'
 import { checkTypes } from './check-types.ts'
 import type { Failure, Part } from './crew/messages.ts'
 import { countTabs } from './devices.ts'
+import { runElasticTabs } from './elastic/elastic-tabs.ts'
 import type { Outcome } from './failure-text.ts'
 import { importTool, requireTools } from './import-tool.ts'
 import { LogFiles } from './log-files.ts'
@@ -28,7 +31,7 @@ import type { Screen } from './screen.ts'
 import { servePages } from './serve-pages.ts'
 import { slurmVariables } from './slurm-job.ts'
 import { sourceLines } from './source-lines.ts'
-import type { TabsOptions } from './tabs.ts'
+import { runTabs, type TabsOptions } from './tabs.ts'
 
 /** Of a failure's text, stack included. units: characters. */
 const failureChars = 16_000
@@ -61,15 +64,12 @@ export async function launch(
   const checkpoints = checkpointDir === undefined ? null : new CheckpointFolder(checkpointDir)
   // Which launcher has rank 0 may not be known yet: then that one finds out at the start.
   if (plan.index === 0) await checkpoints?.prove()
-  await requireTools()
-  await importTool('playwright')
-  // These import Playwright.
-  const [{ findBrowser }, { runTabs }, { runElasticTabs }] = await Promise.all([
-    import('../chromium.ts'),
-    import('./tabs.ts'),
-    import('./elastic/elastic-tabs.ts'),
-  ])
-  findBrowser()
+  const choice = chosenBrowser(options.browser)
+  // What drives Firefox is ours.
+  const tools = choice.kind === 'firefox' ? (['vite'] as const) : (['vite', 'playwright'] as const)
+  await requireTools(tools)
+  for (const tool of tools) await importTool(tool)
+  const startBrowser = await browserStarter(choice)
 
   const toClose: (() => Promise<unknown>)[] = []
   let crew: Crew | null = null
@@ -83,7 +83,7 @@ export async function launch(
     toClose.push(() => built.remove())
     await types?.done
     signal.throwIfAborted()
-    const browsers = new Browsers(options, (line) => screen.note(line))
+    const browsers = new Browsers(startBrowser, options, (line) => screen.note(line))
     toClose.push(() => browsers.close())
 
     const tabs = await countTabs(plan.tabs, () => browsers.fresh(false), {
@@ -248,23 +248,23 @@ async function findFolder(path: string): Promise<string> {
 
 /** One browser after another: each start of the ranks gets its own, as torchrun starts processes anew. */
 class Browsers {
-  #browser: Browser | null = null
+  #browser: TabBrowser | null = null
   #isUsed = false
 
   constructor(
+    private readonly start: StartBrowser,
     private readonly options: LaunchOptions,
     private readonly note: (line: string) => void,
   ) {}
 
   /** The one that is open already, if no rank has run in it; else a new one. errors: `browser.missing`. */
-  async fresh(forRanks = true): Promise<Browser> {
+  async fresh(forRanks = true): Promise<TabBrowser> {
     if (this.#isUsed) await this.close()
     this.#isUsed = forRanks
     if (this.#browser) return this.#browser
     const { device, adapter, headed, debug } = this.options
-    const { cpuNote, launchForTraining } = await import('../training-browser.ts')
     if (device === 'cpu') this.note(cpuNote)
-    this.#browser = await launchForTraining(
+    this.#browser = await this.start(
       adapter,
       { device, isHeaded: headed ?? false, timesKernels: Number(debug ?? 0) >= 2 },
       this.note,

@@ -1,4 +1,3 @@
-import type { Browser, BrowserContext, ConsoleMessage, Page } from 'playwright'
 import {
   type GroupEnds,
   groupEndsName,
@@ -9,7 +8,7 @@ import { endName, type RankEnd } from '../../src/distributed/launcher/rank-end.t
 import { type InjectedEnvironment, injectedName } from '../../src/distributed/rendezvous/env.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
-import { browserGone, ownContext, watchTab } from '../tab.ts'
+import { browserGone, type Tab, type TabBrowser } from '../tab.ts'
 import type { StreamName } from './log-files.ts'
 
 /** One tab to open. */
@@ -30,7 +29,7 @@ export interface TabFailure {
 }
 
 export interface TabsOptions {
-  browser: Browser
+  browser: TabBrowser
   /** The server's address, with its final slash; `rank.html` is there. */
   url: string
   tabs: readonly RankTab[]
@@ -64,7 +63,7 @@ const pageTimeoutMs = 60_000
 const graceMs = 200
 
 /**
- * Opens one tab a rank, each in its own browser context, as if on its own machine.
+ * Opens one tab a rank, each as if on its own machine.
  *
  * A rank that ends well stays open until the last has ended: what it has sent may still be under way. One that fails is closed at once.
  */
@@ -87,7 +86,7 @@ export function openTabs(options: TabsOptions): OpenTabs {
   }
   const first = tabs.map(add)
   const untilEnded = async () => {
-    browser.once('disconnected', onDisconnected)
+    const unwatch = browser.onGone(onDisconnected)
     stop.addEventListener('abort', abandon)
     try {
       await Promise.all(first.map((run) => run.prepare()))
@@ -97,7 +96,7 @@ export function openTabs(options: TabsOptions): OpenTabs {
       // Playwright throws out of band when a page is closed while it is being set up (seen in 1.65).
       await Promise.all(runs.map((run) => run.prepare()))
     } finally {
-      browser.off('disconnected', onDisconnected)
+      unwatch()
       stop.removeEventListener('abort', abandon)
       await Promise.all(runs.map((run) => run.close()))
     }
@@ -125,8 +124,7 @@ export class TabRun {
   readonly ended: Promise<void>
   hasEnded = false
   #end!: () => void
-  #context: BrowserContext | null = null
-  #page: Page | null = null
+  #opened: Tab | null = null
   #prepared: Promise<void> | undefined
   #closing: Promise<void> | undefined
   readonly #options: TabsOptions
@@ -158,7 +156,7 @@ export class TabRun {
       >
       listener?.(told)
     }
-    this.#page?.evaluate(take, [groupEndsName, words] as const).catch(() => undefined)
+    this.#opened?.evaluate(take, [groupEndsName, words] as const).catch(() => undefined)
   }
 
   /** Opens the tab; nothing is loaded yet. May be called again. */
@@ -170,7 +168,7 @@ export class TabRun {
   async #prepare(): Promise<void> {
     if (this.hasEnded) return
     try {
-      this.#page = await this.#open()
+      this.#opened = await this.#open()
     } catch (thrown) {
       this.#failToOpen(thrown)
     }
@@ -178,15 +176,12 @@ export class TabRun {
 
   /** Loads the page, which runs the program. */
   async load(): Promise<void> {
-    if (this.hasEnded || !this.#page) return
+    if (this.hasEnded || !this.#opened) return
     const { url, switches } = this.#options
     const query = new URLSearchParams()
     if (Object.keys(switches).length > 0) query.set(launcherParameter, JSON.stringify(switches))
     try {
-      await this.#page.goto(`${url}rank.html?${query}`, {
-        waitUntil: 'commit',
-        timeout: pageTimeoutMs,
-      })
+      await this.#opened.load(`${url}rank.html?${query}`, pageTimeoutMs)
     } catch (thrown) {
       this.#failToOpen(thrown)
     }
@@ -202,60 +197,47 @@ export class TabRun {
   close(): Promise<void> {
     this.hasEnded = true
     // Gone already with a browser that has exited.
-    this.#closing ??= this.#context?.close().catch(() => undefined)
+    this.#closing ??= this.#opened?.close().catch(() => undefined)
     return this.#closing ?? Promise.resolve()
   }
 
-  async #open(): Promise<Page> {
+  #open(): Promise<Tab> {
     const { browser, url, onProgress, onNextGroup, onTrained } = this.#options
-    const { environment } = this.#tab
-    // The room's key and the permissions are this page's own, not those of what it may embed or open.
-    const { origin } = new URL(url)
-    const context = await ownContext(browser, origin)
-    this.#context = context
-    await context.addInitScript(
-      ([name, value, own]) => {
-        if (window !== window.top || location.origin !== own) return
-        Object.defineProperty(globalThis, name, { value })
+    const functions: Record<string, (...words: never[]) => unknown> = {
+      [progressName]: (json: string) => {
+        if (!this.hasEnded) onProgress(this.rank, JSON.parse(json))
       },
-      [injectedName, environment, origin] as const,
-    )
-    const page = await context.newPage()
-    watchTab(page, {
+      [endName]: (json: string) => this.#take(JSON.parse(json)),
+    }
+    if (onNextGroup)
+      functions[nextGroupName] = async (isDone?: boolean) => {
+        if (isDone) onTrained?.(this)
+        return isDone ? '' : JSON.stringify(await onNextGroup(this))
+      }
+    let hasCome = false
+    return browser.openTab({
+      // The room's key is this page's own, not that of what it may embed or open.
+      origin: new URL(url).origin,
+      constants: { [injectedName]: this.#tab.environment },
+      functions,
       onCrash: (text) => this.fail('worker.dead', text),
       onClose: (text) => this.fail('worker.dead', text),
       onError: (error) => this.#failSoon('', error.stack || messageOf(error)),
+      onPage: (address) => {
+        if (hasCome)
+          this.fail(
+            'worker.dead',
+            `its page was replaced by ${address.split('?')[0]} before the run ended. A program must not navigate or reload.`,
+          )
+        hasCome = true
+      },
+      onConsole: (type, text) => {
+        if (silent.has(type)) return
+        // As a terminal has it: a line ends once.
+        const stream = toStderr.has(type) ? 'stderr' : 'stdout'
+        this.#options.onSay(this.rank, stream, text.replace(/\n$/, ''))
+      },
     })
-    let hasCome = false
-    page.on('framenavigated', (frame) => {
-      if (frame !== page.mainFrame()) return
-      if (hasCome) {
-        this.fail(
-          'worker.dead',
-          `its page was replaced by ${frame.url().split('?')[0]} before the run ended. A program must not navigate or reload.`,
-        )
-      }
-      hasCome = true
-    })
-    page.on('console', (message) => this.#say(message))
-    await page.exposeFunction(progressName, (json: string) => {
-      if (!this.hasEnded) onProgress(this.rank, JSON.parse(json))
-    })
-    if (onNextGroup)
-      await page.exposeFunction(nextGroupName, async (isDone?: boolean) => {
-        if (isDone) onTrained?.(this)
-        return isDone ? '' : JSON.stringify(await onNextGroup(this))
-      })
-    await page.exposeFunction(endName, (json: string) => this.#take(JSON.parse(json)))
-    return page
-  }
-
-  #say(message: ConsoleMessage): void {
-    const type = message.type()
-    if (silent.has(type)) return
-    // As a terminal has it: a line ends once.
-    const text = message.text().replace(/\n$/, '')
-    this.#options.onSay(this.rank, toStderr.has(type) ? 'stderr' : 'stdout', text)
   }
 
   #take(end: RankEnd): void {

@@ -3,6 +3,7 @@ import { GpuError } from '../../src/util/errors.ts'
 import { checkChoice } from '../../src/util/options.ts'
 import { type FoundAdapter, noGpuNote, probeAdapter } from '../adapter.ts'
 import { type AdapterChoice, browserFlags, findBrowser } from '../chromium.ts'
+import { chromiumTabs } from '../chromium-tabs.ts'
 
 /**
  * WebGPU adapter on which the pages of a test compute. `auto`: the machine's GPU, or else the software adapter, which runs on the CPU of any
@@ -43,7 +44,7 @@ export async function launchForRanks(
     const args = [...all.filter((flag) => !ignored.includes(flag)), ...(given.args ?? [])]
     const browser = await chromium.launch({ ...given, executablePath, args })
     try {
-      const found = await probeAdapter(browser)
+      const found = await probeAdapter(chromiumTabs(browser))
       if (flags === 'software' ? found.kind !== 'none' : found.kind === 'gpu') {
         if (attempts.length > 0) note(noGpuNote)
         return browser

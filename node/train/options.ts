@@ -15,6 +15,7 @@ import { clipped } from '../../src/util/clipped.ts'
 import type { DeviceType } from '../../src/util/device.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/util/switches.ts'
+import { browserHelp } from '../browser-choice.ts'
 import type { AdapterChoice } from '../chromium.ts'
 import { cpuSwitch, usageProblem, withDashes } from '../command-line.ts'
 import { addIceFlags, iceOptionsOf } from '../ice/ice-flags.ts'
@@ -51,6 +52,8 @@ export interface TrainOptions {
   isJson: boolean
   /** Visible browser windows. */
   isHeaded: boolean
+  /** A kind or a path; absent: what `TABRING_BROWSER` names, or Chromium. */
+  browser?: string
   adapter: AdapterChoice
   /** The longest silence of a rank that is borne. */
   timeoutMs: number
@@ -246,6 +249,7 @@ function defineCommand(): Command {
         'webgpu, or cpu: the slow reference implementation, without a GPU (default: webgpu)',
       ).choices(['cpu', 'webgpu']),
     )
+    .option('--browser <which>', browserHelp)
     .addOption(
       new Option('--adapter <which>', 'auto uses a GPU if there is one')
         .choices(['auto', 'software'])
@@ -318,6 +322,7 @@ export function parseOptions(
     json,
     headed,
     device,
+    browser,
     adapter,
     timeout,
     debug,
@@ -397,6 +402,7 @@ export function parseOptions(
       outFile: out,
       isJson: json ?? false,
       isHeaded: headed ?? false,
+      browser,
       adapter,
       device: parsed('cpu', switches.cpu) ? 'cpu' : 'webgpu',
       timeoutMs: timeout * 1000,

@@ -1,5 +1,6 @@
 import { constants } from 'node:fs'
-import { access, open, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
+import { access, open, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { basename, dirname, join, resolve } from 'node:path'
 import { readSafetensors } from '../../src/data/safetensors.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
@@ -15,7 +16,7 @@ function unwritable(option: string, path: string, got: string, cause?: unknown):
 /**
  * The place of a result file that appears whole or not at all.
  *
- * `open` proves before the run that the file can be written, by making the temporary file beside it; `commit` checks what
+ * `open` proves before the run that the file can be written, by making the temporary file beside it; `receive` writes it; `commit` checks what
  * was written there and renames it; `discard` takes the temporary file away. An existing file stays as it is until `commit`.
  */
 export class OutFile {
@@ -51,6 +52,18 @@ export class OutFile {
       )
     }
     return new OutFile(option, target, temporaryPath)
+  }
+
+  /** Writes there what a tab sends, and answers it: 204, or 507 with the reason. */
+  async receive(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      await writeFile(this.temporaryPath, request.iterator({ destroyOnReturn: false }))
+      response.writeHead(204).end()
+    } catch (thrown) {
+      const { message } = unwritable(this.option, this.path, messageOf(thrown))
+      response.writeHead(507, { 'Content-Type': 'text/plain' }).end(message)
+      request.resume()
+    }
   }
 
   /** Puts the file in place. errors: `check`'s, as a rule `data.malformed` when it is no whole safetensors file; `file.unwritable`. */

@@ -1,4 +1,3 @@
-import type { Browser, Download, Page } from 'playwright'
 import { meshLimit } from '../../src/peer/room/edges.ts'
 import { formatFragment, newRoomLink, type RoomLink } from '../../src/peer/room/secret.ts'
 import { isElasticWith, type TrainConfig } from '../../src/trainer/settings/config.ts'
@@ -8,11 +7,11 @@ import type { CheckpointAddress } from '../../src/worker/api.ts'
 import { LeastRanks } from '../least-ranks.ts'
 import type { RankRange } from '../rank-range.ts'
 import { Restarts } from '../restarts.ts'
-import { browserGone, ownContext, watchTab } from '../tab.ts'
+import { browserGone, type Tab, type TabBrowser } from '../tab.ts'
 import { type RankResult, type TabEvent, TabGroup } from './tab-group.ts'
 
 export interface TabsOptions {
-  browser: Browser
+  browser: TabBrowser
   /** The server's address, with its final slash; `tab.html` is there. */
   url: string
   /** The ranks that begin the run. */
@@ -28,7 +27,7 @@ export interface TabsOptions {
   timeoutMs: number
   /** For tabs that are opened in place of lost ones, where the run is elastic; default: 3. */
   restarts?: Restarts
-  /** Where rank 0's trained weights go; absent: nowhere. */
+  /** The address to which rank 0 sends its trained weights, as PUT; absent: they go nowhere. */
   saveTo?: string
   /** Whether links that WebRTC does not bring about go through the server. */
   isRelayed?: boolean
@@ -49,16 +48,14 @@ export interface TabsOptions {
 }
 
 const pageTimeoutMs = 30_000
-/** How long rank 0 may take to hand over the weights after it has reported its end. */
-const downloadTimeoutMs = 30_000
 
 /**
  * Opens one tab a rank in `browser`, joins them in one room, and returns their results in rank order.
  *
  * The first tab makes the room (`role=host`) and gets the settings; the others join as soon as the room is there. Each tab has
- * a browser context of its own, as tabs on different machines would: no shared storage, no shared worker.
- * Contract with the page: see `tabAddress`; it calls `__tabringMember`, `__tabringEvent` and `__tabringDone`, and with `save=1` rank 0 offers
- * its weights as a download before or after it calls `__tabringDone`. It has `__tabringContinueWithout`.
+ * storage of its own, as tabs on different machines would.
+ * Contract with the page: see `tabAddress`; it calls `__tabringRoom` when its room is there, `__tabringMember`, `__tabringEvent` and
+ * `__tabringDone`, before which rank 0 sends its weights to the address `save`. It has `__tabringContinueWithout`.
  * An elastic run continues without a tab that is lost once it has begun, and another tab joins it in its place.
  * errors: `config.invalid` for a range beyond `meshLimit`; one line that names the rank: what the tab reported, a crash, an uncaught error,
  * silence; or the signal's reason.
@@ -76,7 +73,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
     )
   const fragment = formatFragment(options.room ?? newRoomLink())
   /** By tab, once it is there. */
-  const pages: Page[] = []
+  const pages: Tab[] = []
   const count = () => leastRanks.count(group.ranks, group.coming)
   const group = new TabGroup({
     worldSize,
@@ -88,7 +85,8 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
     onGone: (tab) => void pages[tab]?.close().catch(() => undefined),
     onUndecided: (tab, text) => {
       if (text !== null) onNotice(text)
-      else pages[tab]?.evaluate(() => window.__tabringContinueWithout?.()).catch(() => undefined)
+      else
+        pages[tab]?.evaluate(() => window.__tabringContinueWithout?.(), null).catch(() => undefined)
     },
     onStepsLost: onNotice,
     hasOneModel: config.strategy !== 'alone',
@@ -105,7 +103,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   /** Opens another tab, which joins the run. */
   const join = () => {
     const tab = group.add()
-    const preparing = preparePage(options, tab, group, downloads)
+    const preparing = prepareTab(options, tab, group)
     prepared = Promise.allSettled([prepared, preparing])
     preparing
       .then((page) => {
@@ -128,28 +126,31 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   const onAbort = () => group.failAll(signal.reason)
   const onDisconnected = () => group.failAll(new TabringError('peer.lost', browserGone))
   signal.addEventListener('abort', onAbort)
-  browser.on('disconnected', onDisconnected)
-  const downloads = new Downloads()
-  const preparing = prepareTabs(options, group, downloads)
+  const unwatch = browser.onGone(onDisconnected)
+  let onRoom!: () => void
+  const room = new Promise<void>((resolve) => {
+    onRoom = resolve
+  })
+  const preparing = Promise.all(
+    Array.from({ length: worldSize }, (_, tab) => prepareTab(options, tab, group, onRoom)),
+  )
   let prepared: Promise<unknown> = preparing
   try {
     signal.throwIfAborted()
     preparing
       .then((first) => {
         pages.splice(0, first.length, ...first)
-        return openTabs(first, fragment, options, group)
+        return openTabs(first, fragment, options, group, room)
       })
       .catch((thrown) => group.failAll(thrown))
-    const results = await group.finished
-    if (options.saveTo !== undefined) await save(downloads, options.saveTo, signal)
-    return results
+    return await group.finished
   } finally {
     // Playwright throws out of band when a page is closed while it is being set up (seen in 1.65).
     await prepared.catch(() => undefined)
     leastRanks.stop()
     group.stop()
     signal.removeEventListener('abort', onAbort)
-    browser.off('disconnected', onDisconnected)
+    unwatch()
   }
 }
 
@@ -175,135 +176,66 @@ export function tabAddress(
   const query = new URLSearchParams({ role, ranks: String(worldSize), transport })
   if (role === 'host') query.set('config', JSON.stringify(config))
   if (role === 'host' && given !== undefined) query.set('given', given)
-  if (saveTo !== undefined) query.set('save', '1')
+  if (saveTo !== undefined) query.set('save', saveTo)
   // Any rank's tab may become rank 0.
   if (checkpoints) query.set('checkpoints', JSON.stringify(checkpoints))
   if (Object.keys(switches).length > 0) query.set(launcherParameter, JSON.stringify(switches))
   return `${url}tab.html?${query}${fragment}`
 }
 
-/** Gives every tab its context and page functions; nothing is loaded yet. */
-function prepareTabs(options: TabsOptions, group: TabGroup, downloads: Downloads) {
-  return Promise.all(
-    Array.from({ length: options.worldSize }, (_, tab) =>
-      preparePage(options, tab, group, downloads),
-    ),
-  )
-}
-
 /** Loads the maker's page, and the joiners' as soon as its room is there. */
 async function openTabs(
-  pages: Page[],
+  tabs: Tab[],
   fragment: string,
   options: TabsOptions,
   group: TabGroup,
+  room: Promise<void>,
 ): Promise<void> {
   const address = (role: 'host' | 'join') => tabAddress(options.url, fragment, role, options)
-  const [maker, ...joiners] = pages
-  const roomIsThere = seesRoom(maker)
+  const [maker, ...joiners] = tabs
   await openPage(maker, address('host'), 0, group)
   if (joiners.length === 0) return
-  await Promise.race([roomIsThere, group.firstWord, group.finished])
-  await Promise.all(joiners.map((page, i) => openPage(page, address('join'), i + 1, group)))
+  await Promise.race([room, group.firstWord, group.finished])
+  await Promise.all(joiners.map((tab, i) => openPage(tab, address('join'), i + 1, group)))
 }
 
-/** Weights may be offered before anyone waits for them. */
-class Downloads {
-  readonly first: Promise<Download>
-  readonly add: (download: Download) => void
-  constructor() {
-    let add!: (download: Download) => void
-    this.first = new Promise((resolve) => {
-      add = resolve
-    })
-    this.add = add
-  }
-}
-
-async function preparePage(
-  { browser, switches = {}, onLine, onTrace }: TabsOptions,
+/** Opens a tab with its page functions; nothing is loaded yet. */
+function prepareTab(
+  { browser, url, switches = {}, onLine, onTrace }: TabsOptions,
   tab: number,
   group: TabGroup,
-  downloads: Downloads,
-): Promise<Page> {
-  const page = await (await ownContext(browser)).newPage()
+  onRoom: () => void = () => undefined,
+): Promise<Tab> {
   const lose = (text: string) => group.lose(tab, text)
   const loseUnlessDone = (text: string) => {
     if (!group.isDone(tab)) lose(text)
   }
-  watchTab(page, {
+  const hasSwitches = Object.keys(switches).length > 0
+  return browser.openTab({
+    origin: new URL(url).origin,
+    functions: {
+      __tabringRoom: onRoom,
+      __tabringMember: (id: string) => group.isMember(tab, id),
+      __tabringEvent: (words: unknown) => group.event(tab, words),
+      __tabringDone: (words: unknown) => group.done(tab, words),
+      ...(onTrace && { __tabringTrace: onTrace }),
+    },
     onCrash: lose,
     onClose: loseUnlessDone,
     onError: (error) => loseUnlessDone(`uncaught error in its page: ${messageOf(error)}`),
+    onConsole: (_, text) => {
+      if (hasSwitches && text.startsWith('tabring')) onLine?.(`${group.nameOf(tab)}: ${text}`)
+    },
   })
-  if (onLine && Object.keys(switches).length > 0) {
-    page.on('console', (message) => {
-      const text = message.text()
-      if (text.startsWith('tabring')) onLine(`${group.nameOf(tab)}: ${text}`)
-    })
-  }
-  page.on('download', (download) => downloads.add(download))
-  await page.exposeFunction('__tabringMember', (id: string) => group.isMember(tab, id))
-  await page.exposeFunction('__tabringEvent', (words: unknown) => group.event(tab, words))
-  if (onTrace) await page.exposeFunction('__tabringTrace', onTrace)
-  await page.exposeFunction('__tabringDone', (words: unknown) => group.done(tab, words))
-  return page
 }
 
-async function openPage(page: Page, address: string, tab: number, group: TabGroup): Promise<void> {
+async function openPage(page: Tab, address: string, tab: number, group: TabGroup): Promise<void> {
   try {
-    const response = await page.goto(address, { timeout: pageTimeoutMs })
-    if (response && !response.ok())
-      group.fail(
-        tab,
-        'worker.dead',
-        `could not load the page tab.html, got status ${response.status()}.`,
-      )
+    const status = await page.load(address, pageTimeoutMs)
+    if (status >= 400)
+      group.fail(tab, 'worker.dead', `could not load the page tab.html, got status ${status}.`)
   } catch (thrown) {
-    // The address holds the room's secret, so of Playwright's message only the reason is told. A tab that crashed
-    // or was closed meanwhile has been reported already and goes before this.
-    const reason = /net::\w+/.exec(messageOf(thrown))?.[0] ?? 'no page in time'
-    group.fail(tab, 'peer.lost', `could not load the page tab.html: ${reason}.`)
-  }
-}
-
-/**
- * Resolves when the signaling server has welcomed the page's member: from then on others can join its room.
- *
- * Read off the page's own socket, so the page needs no word for it.
- */
-function seesRoom(page: Page): Promise<void> {
-  return new Promise((resolve) => {
-    page.on('websocket', (socket) => {
-      socket.on('framereceived', ({ payload }) => {
-        if (String(payload).includes('"welcome"')) resolve()
-      })
-    })
-  })
-}
-
-async function save(downloads: Downloads, path: string, signal: AbortSignal): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  let onAbort: () => void = () => undefined
-  const end = new Promise<never>((_, reject) => {
-    onAbort = () => reject(signal.reason)
-    signal.addEventListener('abort', onAbort)
-    timer = setTimeout(
-      () =>
-        reject(
-          new TabringError(
-            'file.unwritable',
-            `rank 0: its weights did not arrive within ${downloadTimeoutMs / 1000} s of the end. Run again.`,
-          ),
-        ),
-      downloadTimeoutMs,
-    )
-  })
-  try {
-    const download = await Promise.race([downloads.first, end])
-    await Promise.race([download.saveAs(path), end])
-  } finally {
-    clearTimeout(timer)
-    signal.removeEventListener('abort', onAbort)
+    // A tab that crashed or was closed meanwhile has been reported already and goes before this.
+    group.fail(tab, 'peer.lost', `could not load the page tab.html: ${messageOf(thrown)}.`)
   }
 }

@@ -1,6 +1,6 @@
 import type { Browser, Page } from 'playwright'
+import { chromiumTabs, ownContext } from '../../node/chromium-tabs.ts'
 import { dataMount } from '../../node/mounts.ts'
-import { ownContext } from '../../node/tab.ts'
 import type { TrainOptions } from '../../node/train/options.ts'
 import { tabAddress, trainInTabs } from '../../node/train/tabs.ts'
 import { launchForTraining } from '../../node/training-browser.ts'
@@ -101,7 +101,7 @@ export class Room {
   async train(world: World, signal: AbortSignal): Promise<void> {
     const { config, timeoutMs } = this.#options
     const running = trainInTabs({
-      browser: this.#browser,
+      browser: chromiumTabs(this.#browser),
       url: this.#url,
       worldSize: world.tabs,
       room: this.#link,

@@ -3,6 +3,7 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Browser } from 'playwright'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { chromiumTabs } from '../../../node/chromium-tabs.ts'
 import { type BuiltProgram, buildProgram } from '../../../node/launch/build-program.ts'
 import { countTabs } from '../../../node/launch/devices.ts'
 import type { TabChoice } from '../../../node/launch/flags.ts'
@@ -112,7 +113,7 @@ async function run(
   const up = new Set<number>()
   const control = stop ?? new AbortController()
   await runTabs({
-    browser,
+    browser: chromiumTabs(browser),
     url: served.localUrl,
     tabs: modes.map(
       (mode, rank): RankTab => ({
@@ -231,7 +232,7 @@ test('a run that ends well: every word on its stream, progress from the page and
 
 test('how many tabs auto, cpu and gpu are, where the only adapter is software', async () => {
   const count = (tabs: TabChoice, maxTabs?: number) =>
-    countTabs(tabs, async () => browser, { maxTabs, visibleDevices: null })
+    countTabs(tabs, async () => chromiumTabs(browser), { maxTabs, visibleDevices: null })
   expect(await count('cpu')).toBe(availableParallelism())
   expect(await count('auto')).toBe(availableParallelism())
   expect(await count('auto', 1)).toBe(1)

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import type { Browser } from 'playwright'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
+import { chromiumTabs } from '../../../node/chromium-tabs.ts'
 import { OutFile } from '../../../node/train/out-file.ts'
 import type { TabEvent } from '../../../node/train/tab-group.ts'
 import { type TabsOptions, trainInTabs } from '../../../node/train/tabs.ts'
@@ -30,6 +31,7 @@ let server: Server
 let url: string
 let browser: Browser
 let folder: string
+let out: OutFile | undefined
 
 const weights = writeSafetensors([['w', { dtype: 'F32', shape: [2], data: Float32Array.of(1, 2) }]])
 
@@ -41,7 +43,8 @@ beforeAll(async () => {
     else if (path === '/act') {
       asking.push(response)
       if (asking.length === worldSize) for (const one of asking) one.end(JSON.stringify(act))
-    } else if (path === '/tab.html') response.setHeader('Content-Type', 'text/html').end(page)
+    } else if (path === '/out') out?.receive(request, response)
+    else if (path === '/tab.html') response.setHeader('Content-Type', 'text/html').end(page)
     else response.writeHead(404).end()
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -65,7 +68,7 @@ async function run(next: Act, changes: Partial<TabsOptions> = {}) {
   if (!browser?.isConnected()) browser = await launchBrowser()
   const events: TabEvent[] = []
   const training = trainInTabs({
-    browser,
+    browser: chromiumTabs(browser),
     url,
     worldSize,
     config: parseTrainConfig({ steps: 3, elastic: false }),
@@ -83,10 +86,10 @@ async function run(next: Act, changes: Partial<TabsOptions> = {}) {
 }
 
 test('results come in rank order and rank 0 hands over its weights', async () => {
-  const out = await OutFile.open(join(folder, 'model.safetensors'))
+  out = await OutFile.open(join(folder, 'model.safetensors'))
   const { results, events, message } = await run(
     { kind: 'train' },
-    { saveTo: out.temporaryPath, worldSize: 3 },
+    { saveTo: '/out', worldSize: 3 },
   )
   expect(message).toBe('')
   expect(results.map(({ rank, bytesSent }) => [rank, bytesSent])).toEqual([
@@ -100,11 +103,8 @@ test('results come in rank order and rank 0 hands over its weights', async () =>
 }, 120_000)
 
 test('weights that are cut short are not put in place', async () => {
-  const out = await OutFile.open(join(folder, 'cut.safetensors'))
-  await run(
-    { kind: 'train', file: [...weights.slice(0, -1)] },
-    { saveTo: out.temporaryPath, worldSize: 1 },
-  )
+  out = await OutFile.open(join(folder, 'cut.safetensors'))
+  await run({ kind: 'train', file: [...weights.slice(0, -1)] }, { saveTo: '/out', worldSize: 1 })
   await expect(out.commit()).rejects.toMatchObject({ code: 'data.malformed' })
   await out.discard()
   expect((await readdir(folder)).filter((name) => name.includes('cut'))).toEqual([])

@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest'
-import { hasVulkanGpu, installedPaths } from '../../../node/chromium.ts'
+import { installedPaths } from '../../../node/browser-choice.ts'
+import { hasVulkanGpu } from '../../../node/vulkan.ts'
 
 test('Windows: system folders come from the environment, and Chrome may be installed for one user', () => {
-  const paths = installedPaths('win32', {
+  const paths = installedPaths('chromium', 'win32', {
     ProgramFiles: 'D:\\Programme',
     'ProgramFiles(x86)': 'D:\\Programme (x86)',
     LOCALAPPDATA: 'C:\\Users\\ada\\AppData\\Local',
@@ -20,10 +21,10 @@ test('Windows: system folders come from the environment, and Chrome may be insta
 })
 
 test('an environment without those folders leaves the usual ones, each once', () => {
-  const paths = installedPaths('win32', { ProgramFiles: 'C:\\Program Files' })
+  const paths = installedPaths('chromium', 'win32', { ProgramFiles: 'C:\\Program Files' })
   expect(paths).toHaveLength(4)
   expect(new Set(paths).size).toBe(4)
-  expect(installedPaths('plan9', {})).toEqual([])
+  expect(installedPaths('chromium', 'plan9', {})).toEqual([])
 })
 
 test('hasVulkanGpu needs a device and a driver for it', () => {

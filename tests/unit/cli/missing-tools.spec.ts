@@ -7,6 +7,8 @@ import { requireTools } from '../../../node/launch/import-tool.ts'
 
 // What the command says before it does anything.
 
+const both = ['vite', 'playwright'] as const
+
 const root = join(import.meta.dirname, '../../..')
 
 const installed =
@@ -27,11 +29,12 @@ test.each([
     'package playwright is not installed. playwright-core is installed, but playwright itself is needed. Run: npm install --save-dev playwright',
   ],
 ])('with %s the packages that are missing are named at once', async (names, text) => {
-  await expect(requireTools(installed(...names))).rejects.toThrow(`launcher: the ${text}`)
+  await expect(requireTools(both, installed(...names))).rejects.toThrow(`launcher: the ${text}`)
 })
 
-test('with all packages nothing is said', async () => {
-  await requireTools(installed('vite', 'playwright'))
+test('with all packages nothing is said, and Firefox needs no Playwright', async () => {
+  await requireTools(both, installed('vite', 'playwright'))
+  await requireTools(['vite'], installed('vite'))
 })
 
 test('--version prints the version of the package', async () => {

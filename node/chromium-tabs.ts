@@ -1,0 +1,69 @@
+import type { Browser, BrowserContext, Page } from 'playwright'
+import { messageOf } from '../src/util/errors.ts'
+import { iceWithoutRoutePermissions } from './chromium.ts'
+import { type Tab, type TabBrowser, type TabSettings, tabCrashed, tellClosed } from './tab.ts'
+
+/** A browser context such as a machine of its own would have: no shared storage, no shared worker. With `origin` the permissions are its alone. */
+export async function ownContext(browser: Browser, origin?: string): Promise<BrowserContext> {
+  const context = await browser.newContext()
+  await context.grantPermissions(iceWithoutRoutePermissions, origin === undefined ? {} : { origin })
+  return context
+}
+
+/** Playwright's Chromium as launchers need it. */
+export const chromiumTabs = (browser: Browser): TabBrowser => ({
+  openTab: (settings) => openTab(browser, settings),
+  onGone(listener) {
+    browser.once('disconnected', listener)
+    return () => browser.off('disconnected', listener)
+  },
+  close: () => browser.close(),
+})
+
+async function openTab(browser: Browser, settings: TabSettings): Promise<Tab> {
+  const { origin, constants, functions = {}, onCrash, onError, onPage, onConsole } = settings
+  const context = await ownContext(browser, origin)
+  const close = () => context.close()
+  try {
+    if (constants)
+      await context.addInitScript(
+        ([own, values]) => {
+          if (window !== window.top || location.origin !== own) return
+          for (const [name, value] of Object.entries(values))
+            Object.defineProperty(globalThis, name, { value })
+        },
+        [origin, constants] as const,
+      )
+    const page = await context.newPage()
+    page.on('crash', () => onCrash?.(tabCrashed))
+    page.on('close', () => tellClosed(settings))
+    page.on('pageerror', (error) => onError?.(error))
+    page.on('framenavigated', (frame) => {
+      if (frame === page.mainFrame()) onPage?.(frame.url())
+    })
+    page.on('console', (message) => onConsole?.(message.type(), message.text()))
+    for (const [name, run] of Object.entries(functions)) await page.exposeFunction(name, run)
+    return {
+      load: (url, timeoutMs) => load(page, url, timeoutMs),
+      evaluate: (run, given) =>
+        page.evaluate(run as (given: unknown) => unknown, given) as Promise<never>,
+      close,
+    }
+  } catch (thrown) {
+    await close().catch(() => undefined)
+    throw thrown
+  }
+}
+
+async function load(page: Page, url: string, timeout: number): Promise<number> {
+  try {
+    const response = await page.goto(url, { waitUntil: 'commit', timeout })
+    return response?.status() ?? 0
+  } catch (thrown) {
+    // Playwright's words have the address in them, which may hold a room's secret.
+    const text = messageOf(thrown)
+    throw new Error(
+      /net::\w+|Timeout \d+ms/.exec(text)?.[0] ?? text.split('\n')[0].split(' at ')[0],
+    )
+  }
+}

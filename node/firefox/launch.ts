@@ -1,0 +1,65 @@
+import { GpuError, messageOf, TabringError } from '../../src/util/errors.ts'
+import { noGpuNote, probeAdapter } from '../adapter.ts'
+import type { AdapterChoice } from '../chromium.ts'
+import type { LaunchOptions } from '../training-browser.ts'
+import { lavapipeOnly } from '../vulkan.ts'
+import { Bidi } from './bidi.ts'
+import { startFirefox } from './process.ts'
+import { FirefoxTabs } from './tabs.ts'
+
+const lavapipe =
+  'On Linux install a Vulkan driver: with lavapipe (apt-get install mesa-vulkan-drivers) the CPU stands in for a GPU.'
+
+/**
+ * Returns a Firefox that can compute: with the machine's GPU, or, for `software` and where there is no GPU, with the software adapter,
+ * which `note` is then told. For the device `cpu` any will do.
+ *
+ * errors: `browser.missing` where it does not start; `gpu.unavailable` where it has no adapter.
+ */
+export async function launchFirefox(
+  path: string,
+  adapter: AdapterChoice,
+  { device, isHeaded }: LaunchOptions,
+  note: (line: string) => void,
+): Promise<FirefoxTabs> {
+  const environment = adapter === 'software' ? { ...process.env, ...softwareOnly() } : process.env
+  const browser = await start(path, isHeaded, environment)
+  if (device === 'cpu') return browser
+  try {
+    const { kind, answer } = await probeAdapter(browser)
+    if (kind === 'none')
+      throw new GpuError(
+        'gpu.unavailable',
+        `browser: ${path} has no WebGPU adapter: ${answer}. Use Firefox 141 or later. ${lavapipe}`,
+      )
+    if (kind === 'software' && adapter === 'auto') note(noGpuNote)
+    return browser
+  } catch (thrown) {
+    await browser.close()
+    throw thrown
+  }
+}
+
+async function start(path: string, isHeaded: boolean, environment: NodeJS.ProcessEnv) {
+  let running: Awaited<ReturnType<typeof startFirefox>> | undefined
+  try {
+    running = await startFirefox(path, { isHeaded, environment })
+    return new FirefoxTabs(await Bidi.connect(running.address), running)
+  } catch (thrown) {
+    await running?.close()
+    throw new TabringError(
+      'browser.missing',
+      `browser: ${path} did not start: ${messageOf(thrown).split('\n')[0]} Pass the path of another Firefox as --browser or TABRING_BROWSER.`,
+      { cause: thrown },
+    )
+  }
+}
+
+/** What makes Firefox compute on the CPU. errors: `gpu.unavailable`. */
+function softwareOnly(): NodeJS.ProcessEnv {
+  // Elsewhere the system has a software adapter, but a page gets it only where it asks for that.
+  if (process.platform !== 'linux') return {}
+  const found = lavapipeOnly()
+  if (found) return found
+  throw new GpuError('gpu.unavailable', `browser: no software adapter for Firefox. ${lavapipe}`)
+}
