@@ -75,7 +75,7 @@ export async function startFirefox(
     child.once('error', () => resolve())
   })
   const group = child.pid === undefined ? '0' : groupOf(child.pid)
-  const watcher = spawn(process.execPath, ['-e', guard, group, profile], {
+  const watcher = spawn(process.execPath, ['-e', guard, '--', group, profile], {
     stdio: ['pipe', 'ignore', 'ignore'],
     detached: true,
   })
