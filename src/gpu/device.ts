@@ -33,6 +33,13 @@ export interface GpuCounters {
   bytesUploaded: number
 }
 
+/**
+ * Whether this browser notices finished work every 100 ms only, and when something is submitted: Firefox does (bug 1870699; seen with 153.8 on 2026-11-28).
+ *
+ * When to delete: once no supported Firefox polls.
+ */
+const seesWorkLate = () => /\bFirefox\//.test(globalThis.navigator?.userAgent ?? '')
+
 /** units: characters. */
 const longestFact = 80
 
@@ -79,6 +86,7 @@ export class Gpu {
    * ...`.
    */
   readonly lost: Promise<string>
+  readonly #seesWorkLate = seesWorkLate()
   #firstError: GpuError | undefined
   #usedBytes = 0
   /** How waits that are under way end early. */
@@ -120,6 +128,7 @@ export class Gpu {
    * Racing against one long-lived promise instead would leak a little memory on each wait.
    */
   async wait(work: Promise<unknown>): Promise<void> {
+    const nudging = this.#nudge()
     let reject: (error: GpuError) => void = () => undefined
     try {
       await new Promise((resolve, rejectWait) => {
@@ -133,8 +142,17 @@ export class Gpu {
       throw error
     } finally {
       this.#waiting.delete(reject)
+      clearInterval(nudging)
     }
     this.check()
+  }
+
+  /** Makes such a browser notice finished work by submitting nothing, now and again until the returned timer ends. */
+  #nudge(): ReturnType<typeof setInterval> | undefined {
+    if (!this.#seesWorkLate) return undefined
+    const nudge = () => this.queue.submit([])
+    nudge()
+    return setInterval(nudge, 1)
   }
 
   get limits(): GPUSupportedLimits {
