@@ -8,7 +8,7 @@ import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import { emit, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
 import { activeTrace } from '../trace/trace.ts'
-import { mustCount } from './linear.ts'
+import { mustCount } from './sample-count.ts'
 
 /** Running statistics of a batch normalization; the op updates them on the device. */
 export interface RunningStatistics {

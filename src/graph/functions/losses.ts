@@ -16,7 +16,7 @@ import {
   type Tensor,
 } from '../trace/tensor.ts'
 import { activeTrace, type MeanOver } from '../trace/trace.ts'
-import { mustCount } from './linear.ts'
+import { mustCount } from './sample-count.ts'
 import { arange } from './shape.ts'
 
 /** How a loss reduces the losses of elements or rows. Losses are named as in torch.nn.functional. */
