@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { parseTrainConfig } from '../../demos/experiments.ts'
-import { startWorker } from '../../demos/start-worker.ts'
-import { startCompute } from '../../src/worker/page/client.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
+import { startWorker } from '../../../demos/start-worker.ts'
+import { startCompute } from '../../../src/worker/page/client.ts'
 
 const membership = { epoch: 1, rank: 0, worldSize: 1 }
 

@@ -1,28 +1,28 @@
 import { describe, expect, test } from 'vitest'
-import { batchShares } from '../../src/data/shares.ts'
-import { DistributedDataParallel } from '../../src/ddp/data-parallel/data-parallel.ts'
-import { compile } from '../../src/graph/compile/compile.ts'
-import { crossEntropy } from '../../src/graph/functions/losses.ts'
-import type { Tensor } from '../../src/graph/trace/tensor.ts'
-import { type Gpt, gpt } from '../../src/nn/gpt.ts'
-import { manualSeed } from '../../src/nn/init.ts'
-import type { Module } from '../../src/nn/module.ts'
-import { SGD } from '../../src/optim/sgd.ts'
-import { initDeviceMesh } from '../../src/parallel/mesh/device-mesh.ts'
-import { fullyShard } from '../../src/parallel/sharded/fully-shard.ts'
-import type { ProcessGroup } from '../../src/peer/group/group.ts'
-import { tensorType } from '../../src/util/shape.ts'
-import { byName } from '../support/ddp-ranks.ts'
+import { batchShares } from '../../../src/data/shares.ts'
+import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { crossEntropy } from '../../../src/graph/functions/losses.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
+import { type Gpt, gpt } from '../../../src/nn/gpt.ts'
+import { manualSeed } from '../../../src/nn/init.ts'
+import type { Module } from '../../../src/nn/module.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { initDeviceMesh } from '../../../src/parallel/mesh/device-mesh.ts'
+import { fullyShard } from '../../../src/parallel/sharded/fully-shard.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { byName } from '../../support/ddp-ranks.ts'
 import {
   batchOf,
   goldenModel,
   goldenOptimizer,
   stepTypes,
   trainingStep,
-} from '../support/formula-model.ts'
-import { meshOf } from '../support/process-ring.ts'
-import { testRuntime } from '../support/run-op.ts'
-import { expectGolden } from '../support/trajectory-tests.ts'
+} from '../../support/formula-model.ts'
+import { meshOf } from '../../support/process-ring.ts'
+import { testRuntime } from '../../support/run-op.ts'
+import { expectGolden } from '../../support/trajectory-tests.ts'
 
 /** All parameters as raw words. */
 async function bitsOf(model: Module): Promise<string> {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { opfsFileStore } from '../../src/data/file-store.ts'
+import { opfsFileStore } from '../../../src/data/file-store.ts'
 
 test('a folder that another tab holds for 10 s is refused, and taken once it is free', async () => {
   const root = `lock-${Date.now()}`

@@ -1,7 +1,7 @@
 import { test } from 'vitest'
-import { openGpu } from '../../src/gpu/device.ts'
-import { Runtime } from '../../src/graph/memory/runtime.ts'
-import { checkResume } from '../support/resume-run.ts'
+import { openGpu } from '../../../src/gpu/device.ts'
+import { Runtime } from '../../../src/graph/memory/runtime.ts'
+import { checkResume } from '../../support/resume-run.ts'
 
 test.each([
   ['adamw', 0],
