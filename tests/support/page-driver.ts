@@ -1,10 +1,12 @@
 import { mkdirSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright'
 import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { ensureBuilt } from '../../node/build.ts'
 import { iceWithoutRoutePermissions } from '../../node/chromium.ts'
 import { type Served, type ServeOptions, serve } from '../../node/serve.ts'
+import { readSafetensors } from '../../src/data/safetensors.ts'
 import { launchBrowser } from './launch-browser.ts'
 import { repository } from './repository.ts'
 
@@ -223,3 +225,14 @@ export const dropOn = (
       type,
     },
   )
+
+/** Presses *Download weights*; returns the file's name, its tensors and the run's record. */
+export async function downloadWeights(page: Page) {
+  const downloaded = page.waitForEvent('download')
+  await page.getByRole('button', { name: 'Download weights' }).click()
+  const download = await downloaded
+  const bytes = new Uint8Array(await readFile(await download.path()))
+  const { tensors, metadata } = readSafetensors(bytes)
+  const record = JSON.parse(metadata['tabring.record'])
+  return { name: download.suggestedFilename(), tensors, record }
+}

@@ -5,7 +5,15 @@ import { ensureBuilt } from '../../../node/build.ts'
 import { lanAddresses, ownCertificate } from '../../../node/certificate.ts'
 import { serve } from '../../../node/serve.ts'
 import { smallFolder } from '../../support/idx-files.ts'
-import { button, invite, members, see, seeMembers } from '../../support/page-driver.ts'
+import {
+  button,
+  downloadWeights,
+  invite,
+  members,
+  see,
+  seeMembers,
+  seeRun,
+} from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 
 // tests/e2e/page.spec.ts has the rest.
@@ -13,8 +21,50 @@ import { driveRooms } from '../../support/page-rooms.ts'
 const { served, openContext, openTab, openRoom, openBlocked, actOn, picture, inFolder } =
   driveRooms()
 
+/** What the reading "State hash" says. */
+const stateHash = async (page: Page) => {
+  const reading = page.locator('.readout').filter({ hasText: 'State hash' })
+  const [value, note] = await Promise.all(
+    ['.value', '.note'].map((part) => reading.locator(part).innerText()),
+  )
+  return { value, note }
+}
+
 // Three software adapters on two cores take their time.
 describe('a room', { timeout: 240_000 }, () => {
+  it('tabs that share nothing but the network train over WebRTC, and with exact show the same state; the link carries the choice', async () => {
+    const pages = await openRoom(2, '?transport=webrtc&steps=6&model=cnn&exact=true', false)
+    expect(await invite(pages[0])).toContain('/?transport=webrtc#key=')
+    await button(pages[0], 'Start').click()
+    await Promise.all(pages.map((page) => see(page, 'Finished', 110_000)))
+    const hashes = await Promise.all(
+      pages.map((page) => page.getByTestId('param-hash').textContent()),
+    )
+    expect(new Set(hashes).size).toBe(1)
+    const states = await Promise.all(pages.map(stateHash))
+    expect(states[0].value).toMatch(/^[0-9a-f]{8}$/)
+    expect(states[0].note).toBe('before step 6, the same on all ranks')
+    expect(states[1]).toEqual(states[0])
+    expect(await pages[1].locator('#ring').textContent()).toContain('WebRTC data channels')
+    expect(await pages[1].locator('#summary').textContent()).toMatch(/[\d.]+ [KM]iB/)
+  })
+
+  it('trains again over the links that it measured once, to the same bits', async () => {
+    const pages = await openRoom(2, '?epochs=1&steps=12&seed=3')
+    const [maker, second] = pages
+    await button(maker, 'Start').click()
+    await Promise.all(pages.map((page) => see(page, 'Finished', 90_000)))
+    const hash = await maker.getByTestId('param-hash').textContent()
+    const { record } = await downloadWeights(maker)
+    await button(maker, 'Start again').click()
+    await maker.locator('#summary').getByText('Run 2').waitFor({ timeout: 90_000 })
+    await seeRun(second, 2)
+    await see(second, 'Finished', 90_000)
+    // Another rate might have given other buckets, and so other sums.
+    expect((await downloadWeights(maker)).record.links).toEqual(record.links)
+    expect(await maker.getByTestId('param-hash').textContent()).toBe(hash)
+  })
+
   it('falls back to the server where WebRTC brings no connection about, and shows which way a link goes', async () => {
     const relaying = await serve({
       root: await ensureBuilt(),

@@ -1,7 +1,7 @@
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
-import { noViolations, violationsByColours } from '../support/axe.ts'
-import { button, drivePages, photograph, see, seeRun } from '../support/page-driver.ts'
+import { noViolations, violationsByColours } from '../../support/axe.ts'
+import { button, drivePages, photograph, see, seeRun } from '../../support/page-driver.ts'
 
 // tests/all/e2e/demos.spec.ts has the other demos, and this one on several ranks.
 
