@@ -3,9 +3,20 @@ import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkOptions, checkText } from '../util/options.ts'
+import {
+  areDistinctNumbers,
+  type CsvNumbers,
+  decimal,
+  gotOf,
+  isMissing,
+  missingRemedy,
+  plainNumber,
+  remedyFor,
+  withoutEnd,
+} from './csv-numbers.ts'
 import { TensorDataset } from './datasets.ts'
 
-export interface CsvOptions {
+export interface CsvOptions extends CsvNumbers {
   /** Default: the one of `,` `;` tab `|` that fits. */
   delimiter?: string
   /** Whether the first record contains the column names. Default true; otherwise they are 0, 1, ... */
@@ -29,11 +40,7 @@ const refuse = (
   remedy = 'Correct the file, or choose other columns.',
 ) => new DataError('data.malformed', `${where}: expected ${expected}, got ${got}. ${remedy}`)
 
-// No expression here tries a text in more ways than it has characters: files come from strangers.
-
-/** A decimal number as spreadsheets and Python write it; JavaScript's `0x10` and `0b11` are texts. */
-const decimal = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i
-const partsOfDecimal = /^([+-]?)(\d*)(?:\.(\d*))?(?:e([+-]?\d+))?$/i
+const isNothing = (value: string) => value === ''
 
 /** A text table. Lines count from 1 as in editors, including the header and empty lines. */
 export class CsvTable {
@@ -46,13 +53,16 @@ export class CsvTable {
   /** Line on which each record starts. shape: [records] */
   readonly lines: readonly number[]
   readonly #places: ReadonlyMap<string, number>
+  readonly #numbers: CsvNumbers
 
   constructor(
     name: string,
     columns: readonly string[],
     records: readonly (readonly string[])[],
     lines: readonly number[],
+    numbers: CsvNumbers = {},
   ) {
+    checkOptions('CsvTable', numbers, { decimal: true, thousands: true, missing: true })
     checkText('CsvTable', 'name', name)
     checkList('CsvTable', 'columns', columns, isText, 'texts')
     const areRows = Array.isArray(records) && (records.length === 0 || Array.isArray(records[0]))
@@ -62,6 +72,7 @@ export class CsvTable {
     this.columns = columns
     this.records = records
     this.lines = lines
+    this.#numbers = numbers
     this.#places = new Map(columns.map((column, at) => [column, at]))
   }
 
@@ -74,16 +85,24 @@ export class CsvTable {
   }
 
   /**
-   * Returns the numbers of a column. errors: `data.malformed`, naming line and column of a value that is not a decimal number or does not
-   * fit into f32.
+   * Returns the numbers of a column. errors: `data.malformed`, naming line and column of a value that is missing, is not a decimal number
+   * or does not fit into f32.
    */
   numbers(column: string): Float32Array<ArrayBuffer> {
-    return Float32Array.from(this.#values(column, 'a number'), (text, row) => {
+    const { missing } = this.#numbers
+    return Float32Array.from(this.texts(column), (text, row) => {
       const where = () => this.#where(column, row)
-      if (!decimal.test(text)) throw refuse(where(), 'a decimal number', `"${clipped(text)}"`)
-      if (!Number.isFinite(Math.fround(Number(text))))
-        throw refuse(where(), 'a number that fits into f32 (up to 3.4e38)', clipped(text))
-      return Number(text)
+      const value = text.trim()
+      if (isMissing(value)) {
+        if (typeof missing === 'number') return missing
+        throw refuse(where(), 'a number', gotOf(value), missingRemedy)
+      }
+      const number = plainNumber(value, this.#numbers)
+      if (!decimal.test(number))
+        throw refuse(where(), 'a decimal number', gotOf(value), remedyFor(value, this.#numbers))
+      if (!Number.isFinite(Math.fround(Number(number))))
+        throw refuse(where(), 'a number that fits into f32 (up to 3.4e38)', clipped(value))
+      return Number(number)
     })
   }
 
@@ -92,10 +111,10 @@ export class CsvTable {
    *
    * order: by number if all are numbers that f64 distinguishes (then 1 and 1.0 are one class), otherwise by UTF-16 code units. The latter
    * includes whole numbers beyond 2^53 - 1, such as identifiers, and numbers too large for f64. Spaces around a value are ignored.
-   * errors: `data.malformed`, naming line and column of an empty value.
+   * errors: `data.malformed`, naming line and column of an empty value, and of `NA` and its like where all others are numbers.
    */
   classes(column: string): string[] {
-    return classify(this.#values(column, 'a class')).classes
+    return this.#classify(column).classes
   }
 
   /**
@@ -121,7 +140,7 @@ export class CsvTable {
     })
     const tensors = { x: { shape: [count, chosen.length], data: x } }
     if (label !== undefined) {
-      const data = classify(this.#values(label, 'a class')).targets
+      const data = this.#classify(label).targets
       return new TensorDataset({ ...tensors, y: { shape: [count], data } })
     }
     if (target !== undefined)
@@ -132,13 +151,31 @@ export class CsvTable {
     return new TensorDataset(tensors)
   }
 
-  /** A column's texts without the spaces around them, none of them empty. */
-  #values(column: string, expected: string): string[] {
-    return this.texts(column).map((text, row) => {
-      const value = text.trim()
-      if (value === '') throw refuse(this.#where(column, row), expected, 'nothing')
-      return value
-    })
+  /** Numbers the distinct values of a column from 0; a class is written as it is where it comes first. */
+  #classify(column: string): { classes: string[]; targets: Int32Array<ArrayBuffer> } {
+    const values = this.texts(column).map((text) => text.trim())
+    const present = values.filter((value) => !isMissing(value))
+    const numbers = new Map(
+      [...new Set(present)].map((value) => [value, plainNumber(value, this.#numbers)]),
+    )
+    const areNumbers = numbers.size > 0 && areDistinctNumbers(numbers.values())
+    const lacking = values.findIndex(areNumbers ? isMissing : isNothing)
+    if (lacking >= 0)
+      throw refuse(
+        this.#where(column, lacking),
+        'a class',
+        gotOf(values[lacking]),
+        'Correct the file, pass missing: "skip" to leave out such records, or choose other columns.',
+      )
+    const key = (value: string) => (areNumbers ? Number(numbers.get(value)) : value)
+    const written = new Map<string | number, string>()
+    for (const value of values) if (!written.has(key(value))) written.set(key(value), value)
+    const keys = [...written.keys()].sort((a, b) => (a < b ? -1 : a > b ? 1 : 0))
+    const number = new Map(keys.map((one, i) => [one, i]))
+    return {
+      classes: keys.map((one) => written.get(one)!),
+      targets: Int32Array.from(values, (value) => number.get(key(value))!),
+    }
   }
 
   #where(column: string, row: number): string {
@@ -146,59 +183,11 @@ export class CsvTable {
   }
 }
 
-/** `text` without those of `characters` that end it. */
-function withoutEnd(text: string, characters: string): string {
-  let end = text.length
-  while (end > 0 && characters.includes(text[end - 1])) end--
-  return text.slice(0, end)
-}
-
-/** A decimal number without what spellings differ in: its digits from the first to the last that is not 0, times a power of ten. */
-function exactly(text: string): string {
-  const [, sign, whole, fraction = '', exponent = '0'] = partsOfDecimal.exec(text)!
-  const digits = (whole + fraction).replace(/^0+/, '')
-  const significant = withoutEnd(digits, '0')
-  if (significant === '') return '0'
-  const power = BigInt(exponent) + BigInt(digits.length - significant.length - fraction.length)
-  return `${sign === '-' ? '-' : ''}${significant}e${power}`
-}
-
-/** Whether values are decimal numbers of which no two that differ are the same number in f64. */
-function areDistinctNumbers(values: Iterable<string>): boolean {
-  const spelt = new Map<number, string>()
-  for (const text of values) {
-    const value = Number(text)
-    const isExact =
-      Number.isFinite(value) && (!Number.isInteger(value) || Number.isSafeInteger(value))
-    if (!decimal.test(text) || !isExact) return false
-    const exact = exactly(text)
-    if ((spelt.get(value) ?? exact) !== exact) return false
-    spelt.set(value, exact)
-  }
-  return true
-}
-
-/** Numbers the distinct values from 0; a class is written as it is where it comes first. */
-function classify(values: readonly string[]): {
-  classes: string[]
-  targets: Int32Array<ArrayBuffer>
-} {
-  const areNumbers = areDistinctNumbers(new Set(values))
-  const key = (value: string) => (areNumbers ? Number(value) : value)
-  const written = new Map<string | number, string>()
-  for (const value of values) if (!written.has(key(value))) written.set(key(value), value)
-  const keys = [...written.keys()].sort((a, b) => (a < b ? -1 : a > b ? 1 : 0))
-  const number = new Map(keys.map((one, i) => [one, i]))
-  return {
-    classes: keys.map((one) => written.get(one)!),
-    targets: Int32Array.from(values, (value) => number.get(key(value))!),
-  }
-}
-
 /**
  * Parses comma-separated values (RFC 4180: quotes, doubled quotes, line breaks in quotes; any common delimiter).
  *
- * `name` is the file's name in errors. Empty lines are skipped, as in pandas. In a table with one column only those before the header and
+ * `name` is the file's name in errors. Line ends may be mixed, and a first line such as `sep=;`, as Excel writes it, is the delimiter. Empty
+ * lines are skipped, as in pandas. In a table with one column only those before the header and
  * at the end are skipped; any other is a missing value.
  * errors: `data.malformed`, naming the line, for bytes that are not UTF-8, an unclosed quote, a record with a different number of fields
  * than the first, repeated column names, or no record at all; `config.invalid` for an unknown option.
@@ -209,36 +198,41 @@ export async function readCsv(
   options: CsvOptions = {},
 ): Promise<CsvTable> {
   checkText('readCsv', 'name', name)
-  checkOptions('readCsv', options, { delimiter: true, header: true })
+  checkCsvOptions(options)
   const file = clippedName(name)
-  const { delimiter = '', header = true } = options
-  const text = typeof source === 'string' ? source : await decodeText(source, file)
-  // An empty line at the end would count as a record in Papa's guess of the delimiter.
+  const { header = true, decimal, thousands, missing } = options
+  const whole = typeof source === 'string' ? source : await decodeText(source, file)
+  const named = /^\ufeff?sep=([^\r\n"])(\r\n?|\n|$)/i.exec(whole)
+  const rest = whole.slice(named?.[0].length ?? 0)
+  const delimiter = options.delimiter || named?.[1] || delimiterOf(rest)
+  const text = withLineFeeds(rest, delimiter)
+  // An empty line at the end would be a record.
   const { data, errors } = Papa.parse<string[]>(withoutEnd(text, '\r\n'), {
     delimiter,
+    newline: '\n',
     // Papa drops nothing, so that lines can be counted.
     skipEmptyLines: false,
   })
-  const lineBreak = text.includes('\n') ? '\n' : '\r'
-  const breaksIn = (part: string) => part.split(lineBreak).length - 1
+  const firstLine = named ? 2 : 1
+  const breaksIn = (part: string) => part.match(/\r\n?|\n/g)?.length ?? 0
   const wrong = errors.find(({ type }) => type === 'Quotes')
   if (wrong) {
-    const line = 1 + breaksIn(text.slice(0, wrong.index))
+    const line = firstLine + breaksIn(text.slice(0, wrong.index))
     throw refuse(`${file}, line ${line}`, 'closed quotes', wrong.message)
   }
-  let line = 1
-  const all = data.map((fields) => {
+  let line = firstLine
+  const lines = data.map((fields) => {
     const record = { fields, line }
     line += 1 + fields.reduce((sum, field) => sum + breaksIn(field), 0)
     return record
   })
   const isEmpty = ({ fields }: { fields: readonly string[] }) =>
     fields.length === 1 && fields[0].trim() === ''
-  const begin = all.findIndex((record) => !isEmpty(record))
+  const begin = lines.findIndex((record) => !isEmpty(record))
   if (begin < 0) throw refuse(file, 'one record or more', 'an empty file')
-  const first = all[begin]
+  const first = lines[begin]
   const width = first.fields.length
-  const kept = all.slice(begin).filter((record) => width === 1 || !isEmpty(record))
+  const kept = lines.slice(begin).filter((record) => width === 1 || !isEmpty(record))
   const odd = kept.find(({ fields }) => fields.length !== width)
   if (odd)
     throw refuse(
@@ -257,13 +251,85 @@ export async function readCsv(
       `"${clipped(repeated)}" more than once`,
       'Rename one, or read it with header: false.',
     )
-  const records = header ? kept.slice(1) : kept
+  const all = header ? kept.slice(1) : kept
+  const isWhole = ({ fields }: { fields: readonly string[] }) =>
+    !fields.some((field) => isMissing(field.trim()))
+  const records = missing === 'skip' ? all.filter(isWhole) : all
   return new CsvTable(
     name,
     columns,
     records.map(({ fields }) => fields),
     records.map((record) => record.line),
+    { decimal, thousands, missing },
   )
+}
+
+function checkCsvOptions(options: CsvOptions): void {
+  checkOptions('readCsv', options, {
+    delimiter: true,
+    header: true,
+    decimal: true,
+    thousands: true,
+    missing: true,
+  })
+  const { decimal: mark = '.', thousands, missing } = options
+  const isMark = (one: unknown) => isText(one) && /^[^\d+\-\r\n]$/.test(one)
+  checkArgument('readCsv', 'decimal', mark, mark === '.' || mark === ',', '"." or ","')
+  if (thousands !== undefined)
+    checkArgument(
+      'readCsv',
+      'thousands',
+      thousands,
+      isMark(thousands) && thousands !== mark,
+      'one character, no digit and not the decimal mark',
+    )
+  if (missing !== undefined)
+    checkArgument(
+      'readCsv',
+      'missing',
+      missing,
+      typeof missing === 'number' || missing === 'skip',
+      'a number or "skip"',
+    )
+}
+
+/** The delimiter that fits the first records. */
+function delimiterOf(text: string): string {
+  // A comma alone if there is one column.
+  const head = withoutEnd(text.slice(0, 2 ** 20).replace(/\r\n?/g, '\n'), '\n')
+  return Papa.parse(head, { newline: '\n', preview: 1 }).meta.delimiter
+}
+
+/** `text` with line feeds alone between its records: files that were joined on two systems have several line ends. What is in quotes stays. */
+function withLineFeeds(text: string, delimiter: string): string {
+  if (!text.includes('\r')) return text
+  const parts: string[] = []
+  let from = 0
+  let isFieldStart = true
+  for (let at = 0; at < text.length; ) {
+    const here = text[at]
+    if (here === '"' && isFieldStart) {
+      at = quoteEnd(text, at)
+      isFieldStart = false
+    } else if (here === '\r') {
+      parts.push(text.slice(from, at))
+      at += text[at + 1] === '\n' ? 2 : 1
+      from = at
+      isFieldStart = true
+    } else {
+      const isDelimiter = text.startsWith(delimiter, at)
+      isFieldStart = isDelimiter || here === '\n'
+      at += isDelimiter ? delimiter.length : 1
+    }
+  }
+  return [...parts, text.slice(from)].join('\n')
+}
+
+/** Where the text goes on after the quotes that open at `at`; doubled ones do not close them. */
+function quoteEnd(text: string, at: number): number {
+  for (let end = text.indexOf('"', at + 1); end >= 0; end = text.indexOf('"', end + 2))
+    if (text[end + 1] !== '"') return end + 1
+  return text.length
 }
 
 async function decodeText(blob: Blob, name: string): Promise<string> {

@@ -11,7 +11,7 @@ import {
   putCheckpoint,
   removeCheckpoint,
 } from '../../../src/data/checkpoint-folder.ts'
-import { readCsv } from '../../../src/data/csv.ts'
+import { type CsvOptions, readCsv } from '../../../src/data/csv.ts'
 import { loadIdxFolder } from '../../../src/data/dataset.ts'
 import { listServed } from '../../../src/data/folder.ts'
 import { readIdx } from '../../../src/data/idx.ts'
@@ -201,12 +201,18 @@ export const fileReaders: readonly FileReader[] = [
       csvText.replaceAll('\n', '\r\n'),
       '1\t2\n3\t4\n',
       'a\n1\n2\n',
+      'sep=;\r\na;b\n1,5;"2.000,5"\r\nNA;3\r4;5',
     ],
     async read(bytes, draw) {
       const table = await readCsv(
         new Blob([bytes]),
         'a.csv',
-        draw.isOneIn(4) ? { header: false } : {},
+        draw.pick<CsvOptions>([
+          {},
+          { header: false },
+          { decimal: ',', thousands: '.', missing: 0 },
+          { missing: 'skip' },
+        ]),
       )
       const label = draw.pick(table.columns)
       table.classes(label)

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type CsvTable, readCsv } from '../../../src/data/csv.ts'
+import { type CsvOptions, type CsvTable, readCsv } from '../../../src/data/csv.ts'
 import { DataError } from '../../../src/util/errors.ts'
 
 const iris = `sepal, petal,species
@@ -102,6 +102,109 @@ test('lines count as in an editor, whatever is between the records', async () =>
   }
 })
 
+test.each([
+  ['a header in CRLF over rows in LF', 'x,y\r\n1,2\n3,4\n'],
+  ['one LF in CRLF', 'x,y\r\n1,2\n3,4\r\n'],
+  ['a header in LF over rows in CRLF', 'x,y\n1,2\r\n3,4\r\n'],
+  ['a header in CR over rows in LF', 'x,y\r1,2\n3,4\n'],
+  ['quotes before CRLF among LF', '"x",y\n1,"2"\r\n3,4\n'],
+])('records have mixed line ends: %s', async (_, text) => {
+  const table = await readCsv(text, 'mixed.csv')
+  expect([table.numbers('x'), table.numbers('y')]).toEqual([
+    Float32Array.of(1, 3),
+    Float32Array.of(2, 4),
+  ])
+  expect(table.lines).toEqual([2, 3])
+})
+
+test('line ends within quotes stay as they are, whatever ends the records', async () => {
+  const table = await readCsv('a,b\r\n"1\r\n2",x\n"3\r""4\n",y\r\n5,"z"\n', 'quotes.csv')
+  expect(table.texts('a')).toEqual(['1\r\n2', '3\r"4\n', '5'])
+  expect(table.lines).toEqual([2, 4, 7])
+})
+
+test.each([';', '\t', ','])('a first line sep=%s of Excel is the delimiter', async (delimiter) => {
+  const rows = [`sep=${delimiter}`, `a${delimiter}b`, `1${delimiter}"2"`]
+  for (const text of [rows.join('\r\n'), `\ufeff${rows.join('\n')}`]) {
+    const table = await readCsv(text, 'excel.csv')
+    expect(table.columns).toEqual(['a', 'b'])
+    expect(table.numbers('b')).toEqual(Float32Array.of(2))
+    expect(table.lines).toEqual([3])
+  }
+})
+
+describe('numbers as the options say', () => {
+  const numbers = async (text: string, options: CsvOptions) =>
+    (await readCsv(`x;y\n${text};a\n`, 'n.csv', { delimiter: ';', ...options })).numbers('x')[0]
+
+  test.each<[string, CsvOptions, number]>([
+    ['-1,5', { decimal: ',' }, -1.5],
+    [',5e3', { decimal: ',' }, 500],
+    ['1.234.567,25', { decimal: ',', thousands: '.' }, 1_234_567.25],
+    ['1,234', { thousands: ',' }, 1234],
+    ['+12,345.5', { thousands: ',' }, 12_345.5],
+    ['1 234,5', { decimal: ',', thousands: ' ' }, 1234.5],
+    ['7', { decimal: ',', thousands: '.' }, 7],
+    ['NA', { missing: -1 }, -1],
+    ['', { missing: 0 }, 0],
+    ['null', { missing: Number.NaN }, Number.NaN],
+  ])('%s', async (text, options, wanted) => {
+    expect(await numbers(text, options)).toBe(Math.fround(wanted))
+  })
+
+  test.each<[string, CsvOptions, string]>([
+    ['1,5', {}, 'got "1,5". Pass decimal: "," as the file means it, or correct the file.'],
+    [
+      '1,234',
+      {},
+      'got "1,234". Pass decimal: "," or thousands: "," as the file means it, or correct the file.',
+    ],
+    ['1.234,5', {}, 'got "1.234,5". Pass decimal: "," and thousands: "." as'],
+    ["1'234.5", {}, `Pass thousands: "'" as`],
+    ['1.5', { decimal: ',' }, 'got "1.5". Pass decimal: "." as'],
+    ['1.2345', { decimal: ',', thousands: '.' }, 'Pass decimal: "." as'],
+    ['12,34', { thousands: ',' }, 'got "12,34". Pass decimal: "," as'],
+    ['1,', { thousands: ',' }, 'got "1,". Pass decimal: "," as'],
+    ['NA', {}, 'expected a number, got "NA". Correct the file, pass missing: 0 for'],
+    ['', {}, 'expected a number, got nothing. Correct the file, pass missing: 0 for'],
+  ])('%s is refused with %j, by line, column and option', async (text, options, wanted) => {
+    const refused = numbers(text, options)
+    await expect(refused).rejects.toThrow('n.csv, line 2, column "x": expected a')
+    await expect(refused).rejects.toThrow(wanted)
+  })
+
+  test('records with missing values are left out with missing: "skip"', async () => {
+    const text = 'x,y\n1,a\nNA,b\n3,\n,c\n5,d\n'
+    const table = await readCsv(text, 'n.csv', { missing: 'skip' })
+    expect(table.numbers('x')).toEqual(Float32Array.of(1, 5))
+    expect(table.classes('y')).toEqual(['a', 'd'])
+    expect(table.lines).toEqual([2, 6])
+  })
+
+  test('a missing class among numbers is an error, and a text among texts', async () => {
+    const numbered = await readCsv('x,y\n1,0\n1,1\n1,NA\n', 'n.csv')
+    expect(() => numbered.classes('y')).toThrow(
+      'n.csv, line 4, column "y": expected a class, got "NA". Correct the file, pass missing: "skip"',
+    )
+    const countries = await readCsv('x,y\n1,DE\n1,NA\n', 'n.csv')
+    expect(countries.classes('y')).toEqual(['DE', 'NA'])
+  })
+
+  test('classes are numbers in the marks of the file', async () => {
+    const table = await readCsv('x;y\n1;10\n1;9,5\n1;9,50\n', 'n.csv', { decimal: ',' })
+    expect(table.classes('y')).toEqual(['9,5', '10'])
+  })
+
+  test.each([{ decimal: ';' }, { thousands: '' }, { thousands: '.' }, { missing: 'drop' }])(
+    'readCsv refuses %j',
+    async (options) => {
+      await expect(readCsv('a\n1\n', 'n.csv', options as CsvOptions)).rejects.toMatchObject({
+        code: 'config.invalid',
+      })
+    },
+  )
+})
+
 describe('malformed', () => {
   const all = (table: CsvTable) => table.dataset()
   const cases: Record<
@@ -165,6 +268,9 @@ describe('malformed', () => {
 describe('hostile text of 1 MB reads in time that grows with its length', () => {
   const ofLength = (name: string, make: (n: number) => string) => [name, make] as const
   test.each([
+    ofLength('mixed line ends', (n) => `a\n${'1\r\n2\r'.repeat(n / 5)}`),
+    ofLength('quotes that never close', (n) => `a\r\n${'"'.repeat(n + 1)}`),
+    ofLength('groups of digits', (n) => `a\n${"1'234".repeat(n / 5)}`),
     ofLength('line ends before more text', (n) => `a\n1${'\n'.repeat(n)}x`),
     ofLength('digits before a letter', (n) => `a\n${'1'.repeat(n)}x`),
     ofLength('zeros before another digit', (n) => `a\n0.${'0'.repeat(n)}1`),
