@@ -1,5 +1,4 @@
 import type { ScalarSlot } from '../../kernels/op.ts'
-import { isRecord } from '../../util/kind-of.ts'
 import { checkArgument } from '../../util/options.ts'
 import { activeTrace } from '../trace/trace.ts'
 
@@ -7,16 +6,6 @@ import { activeTrace } from '../trace/trace.ts'
 export interface SampleCount {
   count?: ScalarSlot
 }
-
-/** errors: a TypeError, naming `where`, for a count that is given and that no run can set. */
-export const mustCount = (where: string, count: ScalarSlot | undefined): void =>
-  checkArgument(
-    where,
-    'count',
-    count,
-    count === undefined || (isRecord(count) && Number.isInteger(count.slot)),
-    'sampleCount() or stepScalar(name), whose value run() takes',
-  )
 
 /** Returns a named number that each run of the compiled function can set; default `initial`. */
 export function stepScalar(name: string, initial = 0): ScalarSlot {

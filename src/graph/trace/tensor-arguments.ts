@@ -1,5 +1,7 @@
+import type { ScalarSlot } from '../../kernels/op.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
-import { quoted } from '../../util/kind-of.ts'
+import { isRecord, quoted } from '../../util/kind-of.ts'
+import { checkArgument } from '../../util/options.ts'
 import { type DType, formatShape, type Shape } from '../../util/shape.ts'
 
 /** What functions of tensors ask of their arguments, in one wording. */
@@ -59,3 +61,13 @@ export function mustBeTensors(
     `${op}: input ${i} must be a Tensor, got ${quoted(inputs[i])}. Inside compile() pass a tensor; arrays are inputs of a run: step = await compile(({ x }) => ({ y: model.forward(x) }), { x: tensorType([1, 4]) }), then step.run({ x: array }).`,
   )
 }
+
+/** errors: a TypeError, naming `where`, for a count that is given and that no run can set. */
+export const mustCount = (where: string, count: ScalarSlot | undefined): void =>
+  checkArgument(
+    where,
+    'count',
+    count,
+    count === undefined || (isRecord(count) && Number.isInteger(count.slot)),
+    'sampleCount() or stepScalar(name), whose value run() takes',
+  )
