@@ -14,12 +14,13 @@ export function allToAll<O extends DistributedOptions>(
 ): DistributedResult<O> {
   const where = 'allToAll'
   checkPlain(where, options)
-  return begin(where, options, async (group) => {
+  return begin(where, options, async (group, free) => {
     checkCount(where, 'inputTensorList', inputTensorList, group.size)
     const form = formOf(where, inputTensorList[0]!)
     checkTensorList(where, 'inputTensorList', inputTensorList, group, form)
     checkTensorList(where, 'outputTensorList', outputTensorList, group, form)
     const turn = group.reserve()
+    await free(inputTensorList, outputTensorList)
     const input = await joined(inputTensorList)
     const output = sameType(input, input.length)
     await group.allToAll(input, output, turn)
@@ -43,12 +44,13 @@ export function allToAllSingle<O extends DistributedOptions>(
 ): DistributedResult<O> {
   const where = 'allToAllSingle'
   checkPlain(where, options)
-  return begin(where, options, async (group) => {
+  return begin(where, options, async (group, free) => {
     const { type } = formOf(where, input)
     checkTensor(where, 'output', output, { type, length: lengthOf(output) })
     const sent = partsOf(where, 'input', input, inputSplitSizes, group)
     const taken = partsOf(where, 'output', output, outputSplitSizes, group)
     const turn = group.reserve()
+    await free([input], [output])
     const from = await arrayOf(input)
     const slot = await agree(where, group, sent, taken, turn)
     const all = await exchangeSlots(group, from, sent, slot, secondHalf(turn))

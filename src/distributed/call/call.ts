@@ -1,10 +1,13 @@
+import { StoredTensor } from '../../graph/trace/stored-tensor.ts'
 import { isTracing } from '../../graph/trace/trace.ts'
-import type { ReduceOp as Op } from '../../peer/collective/element.ts'
+import { callsBefore, noteCall } from '../../peer/collective/arrays-in-use.ts'
+import { elementsOf, type ReduceOp as Op } from '../../peer/collective/element.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { checkChoice, checkOptions, type OptionNames } from '../../util/options.ts'
 import { type GroupArgument, groupOf } from '../group/group-of.ts'
+import type { Contents } from './contents.ts'
 import { Work } from './work.ts'
 
 /** How a reduction combines elements: torch.distributed.ReduceOp. */
@@ -46,16 +49,37 @@ export type DistributedResult<Options extends DistributedOptions> = Options exte
 const names: OptionNames<DistributedOptions> = { group: true, asyncOp: true }
 const reduceNames: OptionNames<ReduceOptions> = { ...names, op: true }
 
+/** Waits until earlier calls have ended that use the same tensors; later ones wait for this call. Call it once, at once after taking the turn. */
+export type Free = (reads: readonly Contents[], writes: readonly Contents[]) => Promise<void>
+
+/** What holds the contents: the tensor, or the array in which they are. */
+const elements = (contents: Contents): object =>
+  contents instanceof StoredTensor ? contents : elementsOf(contents)
+
 /** Begins a call: the promise, or with `asyncOp` the work. A rank outside of the group has nothing to do. */
 export function begin<Options extends DistributedOptions>(
   where: string,
   options: Options,
-  run: (group: CollectiveGroup) => Promise<void>,
+  run: (group: CollectiveGroup, free: Free) => Promise<void>,
 ): DistributedResult<Options> {
   refuseInTrace(where)
   const promise = (async () => {
     const group = groupOf(where, options.group)
-    if (group) await run(group)
+    if (!group) return
+    let end!: () => void
+    const over = new Promise<void>((resolve) => {
+      end = resolve
+    })
+    try {
+      await run(group, async (reads, writes) => {
+        const uses = { reads: reads.map(elements), writes: writes.map(elements) }
+        const before = callsBefore(uses)
+        noteCall(uses, over)
+        await Promise.all(before)
+      })
+    } finally {
+      end()
+    }
   })()
   return (options.asyncOp ? new Work(promise) : promise) as DistributedResult<Options>
 }

@@ -40,10 +40,11 @@ export function allReduce<O extends ReduceOptions>(
 ): DistributedResult<O> {
   checkReduce('allReduce', options)
   const { op = 'sum' } = options
-  return begin('allReduce', options, (group) => {
+  return begin('allReduce', options, async (group, free) => {
     formOf('allReduce', tensor)
     const turn = group.reserve()
-    return inPlace(tensor, (array) => group.allReduce(array, { op, ...turn }))
+    await free([], [tensor])
+    await inPlace(tensor, (array) => group.allReduce(array, { op, ...turn }))
   })
 }
 
@@ -55,11 +56,12 @@ export function reduce<O extends ReduceOptions>(
 ): DistributedResult<O> {
   checkReduce('reduce', options)
   const { op = 'sum' } = options
-  return begin('reduce', options, (group) => {
+  return begin('reduce', options, async (group, free) => {
     formOf('reduce', tensor)
     const place = placeOf('reduce', group, dst)
     const turn = group.reserve()
-    return inPlace(tensor, (array) => group.reduce(array, place, { op, ...turn }))
+    await free([], [tensor])
+    await inPlace(tensor, (array) => group.reduce(array, place, { op, ...turn }))
   })
 }
 
@@ -72,9 +74,10 @@ export function reduceScatter<O extends ReduceOptions>(
   const where = 'reduceScatter'
   checkReduce(where, options)
   const { op = 'sum' } = options
-  return begin(where, options, async (group) => {
+  return begin(where, options, async (group, free) => {
     checkTensorList(where, 'inputList', inputList, group, formOf(where, output))
     const turn = group.reserve()
+    await free(inputList, [output])
     await ownShare(group, await joined(inputList), output, { op, ...turn })
   })
 }
@@ -88,9 +91,10 @@ export function reduceScatterTensor<O extends ReduceOptions>(
   const where = 'reduceScatterTensor'
   checkReduce(where, options)
   const { op = 'sum' } = options
-  return begin(where, options, async (group) => {
+  return begin(where, options, async (group, free) => {
     checkTensor(where, 'input', input, formOf(where, output, lengthOf(output) * group.size))
     const turn = group.reserve()
+    await free([input], [output])
     await ownShare(group, (await arrayOf(input)).slice(), output, { op, ...turn })
   })
 }
@@ -116,11 +120,12 @@ export function broadcast<O extends DistributedOptions>(
   options: O = {} as O,
 ): DistributedResult<O> {
   checkPlain('broadcast', options)
-  return begin('broadcast', options, (group) => {
+  return begin('broadcast', options, async (group, free) => {
     formOf('broadcast', tensor)
     const place = placeOf('broadcast', group, src)
     const turn = group.reserve()
-    return inPlace(tensor, (array) => group.broadcast(array, place, turn))
+    await free([], [tensor])
+    await inPlace(tensor, (array) => group.broadcast(array, place, turn))
   })
 }
 
@@ -133,13 +138,14 @@ export function gather<O extends DistributedOptions>(
 ): DistributedResult<O> {
   const where = 'gather'
   checkPlain(where, options)
-  return begin(where, options, async (group) => {
+  return begin(where, options, async (group, free) => {
     const form = formOf(where, tensor)
     const place = placeOf(where, group, dst)
     checkRootList(where, 'gatherList', gatherList, group, dst)
     const list = group.rank === place ? gatherList! : undefined
     if (list) checkTensorList(where, 'gatherList', list, group, form)
     const turn = group.reserve()
+    await free([tensor], list ?? [])
     const input = await arrayOf(tensor)
     const output = list && sameType(input, input.length * list.length)
     await group.gather(input, output, place, turn)
@@ -156,13 +162,14 @@ export function scatter<O extends DistributedOptions>(
 ): DistributedResult<O> {
   const where = 'scatter'
   checkPlain(where, options)
-  return begin(where, options, async (group) => {
+  return begin(where, options, async (group, free) => {
     const form = formOf(where, tensor)
     const place = placeOf(where, group, src)
     checkRootList(where, 'scatterList', scatterList, group, src)
     const list = group.rank === place ? scatterList! : undefined
     if (list) checkTensorList(where, 'scatterList', list, group, form)
     const turn = group.reserve()
+    await free(list ?? [], [tensor])
     const input = list && (await joined(list))
     await inPlace(tensor, (array) => group.scatter(input, array, place, turn))
   })
@@ -178,9 +185,10 @@ export function allGather<O extends DistributedOptions>(
 ): DistributedResult<O> {
   const where = 'allGather'
   checkPlain(where, options)
-  return begin(where, options, async (group) => {
+  return begin(where, options, async (group, free) => {
     checkTensorList(where, 'tensorList', tensorList, group, formOf(where, tensor))
     const turn = group.reserve()
+    await free([tensor], tensorList)
     spread(await group.allGatherConcat(await arrayOf(tensor), turn), tensorList)
   })
 }
@@ -193,9 +201,10 @@ export function allGatherIntoTensor<O extends DistributedOptions>(
 ): DistributedResult<O> {
   const where = 'allGatherIntoTensor'
   checkPlain(where, options)
-  return begin(where, options, async (group) => {
+  return begin(where, options, async (group, free) => {
     checkTensor(where, 'output', output, formOf(where, input, lengthOf(input) * group.size))
     const turn = group.reserve()
+    await free([input], [output])
     putBack(output, await group.allGatherConcat(await arrayOf(input), turn))
   })
 }

@@ -5,7 +5,7 @@ import { ArgumentTypeError, PeerError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { checkNumber, checkOptions, type OptionNames } from '../../util/options.ts'
 import { placeOf } from '../group/place-of.ts'
-import { begin, type GroupOptions } from './call.ts'
+import { begin, type Free, type GroupOptions } from './call.ts'
 import { arrayOf, type Contents } from './contents.ts'
 import { formOf, inPlace } from './tensor-lists.ts'
 import type { Work } from './work.ts'
@@ -54,11 +54,12 @@ function transfer(
   checkOptions(where, options, pairNames)
   const { group, tag = 0 } = options
   checkNumber(where, 'tag', tag, isTag, `a whole number from 0 to ${lastExplicitBucket}`)
-  const run = async (members: CollectiveGroup) => {
+  const run = async (members: CollectiveGroup, free: Free) => {
     formOf(where, tensor)
     const place = placeOf(where, members, peer)
     const side = where.endsWith('send') ? 'send' : 'receive'
     const message = { tag, sequence: members.reserveMessage(side, place, tag) }
+    await (side === 'send' ? free([tensor], []) : free([], [tensor]))
     if (side === 'send') await members.send(await arrayOf(tensor), place, message)
     else await inPlace(tensor, (array) => members.recv(array, place, message))
   }

@@ -22,6 +22,7 @@ import {
   lastExplicitBucket,
   monitorTag,
 } from '../collective/announcement.ts'
+import { callsBefore, noteCall, share, type Uses } from '../collective/arrays-in-use.ts'
 import type { CollectiveOptions, GroupPlace, Launch } from '../collective/collectives.ts'
 import {
   type CollectiveArray,
@@ -68,7 +69,8 @@ export const secondHalf = ({ sequence }: Turn): Turn => ({ sequence, bucket: cou
 /**
  * One rank's view of a process group: its collectives with the other ranks.
  *
- * Collectives run in the background, and many may be in flight at once. Their arrays belong to the group until the promise settles.
+ * Collectives run in the background, and many may be in flight at once. Their arrays belong to the group until the promise settles; a
+ * later call with the same array waits for that.
  * Elements are float32, int32, uint32, uint8, or float16 (a Float16Array or its `Float16Bits`).
  *
  * Any failure (timeout, lost rank, bad frame, disagreement, `abort`) ends the epoch: it rejects every pending and later collective of all
@@ -162,12 +164,12 @@ export class CollectiveGroup {
    * errors: `peer.*`, see the class.
    */
   reduceScatter(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
-    return this.begin('reduceScatter', { buffer: elementsOf(buffer) }, options)
+    return this.inPlace('reduceScatter', elementsOf(buffer), options)
   }
 
   /** Fills `buffer` on every rank with the chunks of all ranks. cost: ring N-1 steps, direct 1; (N-1)/N of the bytes sent. errors: `peer.*`. */
   allGather(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
-    return this.begin('allGather', { buffer: elementsOf(buffer) }, options)
+    return this.inPlace('allGather', elementsOf(buffer), options)
   }
 
   /**
@@ -177,7 +179,7 @@ export class CollectiveGroup {
    * steps, 2 of them between machines. order: chunk c sums rank c+1, c+2, ..., c; hierarchical as in docs/how-it-works/collectives.md. errors: `peer.*`.
    */
   allReduce(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
-    return this.begin('allReduce', { buffer: elementsOf(buffer) }, options)
+    return this.inPlace('allReduce', elementsOf(buffer), options)
   }
 
   /** Resolves when every rank has called it. cost: ring N-1 steps of 4 bytes, direct 1. errors: `peer.*`. */
@@ -195,7 +197,7 @@ export class CollectiveGroup {
    * errors: `peer.*`.
    */
   broadcast(buffer: CollectiveArray, root: number, options: CollectiveOptions = {}): Promise<void> {
-    return this.begin('broadcast', { buffer: elementsOf(buffer), root }, options)
+    return this.inPlace('broadcast', elementsOf(buffer), options, root)
   }
 
   /**
@@ -204,7 +206,7 @@ export class CollectiveGroup {
    * cost: that of `broadcast`, in the other direction. order: rank root+1, root+2, ..., root. errors: `peer.*`.
    */
   reduce(buffer: CollectiveArray, root: number, options: CollectiveOptions = {}): Promise<void> {
-    return this.begin('reduce', { buffer: elementsOf(buffer), root }, options)
+    return this.inPlace('reduce', elementsOf(buffer), options, root)
   }
 
   /**
@@ -222,13 +224,16 @@ export class CollectiveGroup {
     const { length } = input
     const isRoot = this.rank === root
     this.expect('gather', output?.length ?? 0, isRoot ? length * this.size : 0, 'output')
-    if (!this.isFullyLinked && this.size > 1) {
-      const all = await this.allGatherConcat(input, { label: 'gather', ...options })
-      output?.set(all)
-      return
-    }
-    output?.set(input, length * this.rank)
-    await this.begin('gather', { input, buffer: output ?? input, length, root }, options)
+    const uses = { reads: [input], writes: output ? [output] : [] }
+    await this.inTurn(uses, options, async (own) => {
+      if (!this.isFullyLinked && this.size > 1) {
+        const all = await this.gatherAll(input, { label: 'gather', ...own })
+        output?.set(all)
+        return
+      }
+      output?.set(input, length * this.rank)
+      await this.begin('gather', { input, buffer: output ?? input, length, root }, own)
+    })
   }
 
   /**
@@ -242,29 +247,42 @@ export class CollectiveGroup {
     root: number,
     options: CollectiveOptions = {},
   ): Promise<void> {
-    const [input, output] = [given && elementsOf(given), elementsOf(into)]
+    const [source, output] = [given && elementsOf(given), elementsOf(into)]
     const { length } = output
     const isRoot = this.rank === root
-    this.expect('scatter', input?.length ?? 0, isRoot ? length * this.size : 0, 'input')
+    this.expect('scatter', source?.length ?? 0, isRoot ? length * this.size : 0, 'input')
     const ownPart = (all: ElementArray) =>
       output.set(all.subarray(length * this.rank, length * (this.rank + 1)))
-    if (!this.isFullyLinked && this.size > 1) {
-      const all = input?.slice() ?? sameType(output, length * this.size)
-      await this.broadcast(all, root, { label: 'scatter', ...options })
-      ownPart(all)
-      return
-    }
-    if (input) ownPart(input)
-    const parts = { buffer: output, length, root, ...(input && { input }) }
-    await this.begin('scatter', parts, options)
+    const uses = { reads: source ? [source] : [], writes: [output] }
+    await this.inTurn(uses, options, async (own) => {
+      // What this rank takes must not change what the others are sent.
+      const input = source && share(source, output) ? source.slice() : source
+      if (!this.isFullyLinked && this.size > 1) {
+        const all = input?.slice() ?? sameType(output, length * this.size)
+        await this.broadcast(all, root, { label: 'scatter', ...own })
+        ownPart(all)
+        return
+      }
+      if (input) ownPart(input)
+      const parts = { buffer: output, length, root, ...(input && { input }) }
+      await this.begin('scatter', parts, own)
+    })
   }
 
   // Everyone with everyone
 
   /** Returns every rank's `input`, in rank order, as a new array. shape: [L] -> [N * L]. cost: that of `allGather`. errors: `peer.*`. */
-  async allGatherConcat<A extends CollectiveArray>(
+  allGatherConcat<A extends CollectiveArray>(
     input: A,
     options: CollectiveOptions = {},
+  ): Promise<A> {
+    const uses = { reads: [elementsOf(input)], writes: [] }
+    return this.inTurn(uses, options, (own) => this.gatherAll(input, own))
+  }
+
+  private async gatherAll<A extends CollectiveArray>(
+    input: A,
+    options: CollectiveOptions,
   ): Promise<A> {
     const all = sameType(input, input.length * this.size)
     const buffer = elementsOf(all)
@@ -284,33 +302,36 @@ export class CollectiveGroup {
     into: CollectiveArray,
     options: CollectiveOptions = {},
   ): Promise<void> {
-    const [input, output] = [elementsOf(given), elementsOf(into)]
+    const [source, output] = [elementsOf(given), elementsOf(into)]
     const { rank, size } = this
-    const length = input.length / size
-    this.expect('allToAll', input.length, Math.floor(length) * size, 'input')
-    this.expect('allToAll', output.length, input.length, 'output')
+    const length = source.length / size
+    this.expect('allToAll', source.length, Math.floor(length) * size, 'input')
+    this.expect('allToAll', output.length, source.length, 'output')
     const partOf = (all: ElementArray, index: number) =>
       all.subarray(index * length, (index + 1) * length)
-    if (!this.isFullyLinked && size > 1) {
-      const all = await this.allGatherConcat(input, { label: 'allToAll', ...options })
-      for (let from = 0; from < size; from++)
-        output.set(partOf(all, from * size + rank), from * length)
-      return
-    }
-    output.set(partOf(input, rank), rank * length)
-    await this.begin('allToAll', { input, buffer: output, length }, options)
+    await this.inTurn({ reads: [source], writes: [output] }, options, async (own) => {
+      const input = share(source, output) ? source.slice() : source
+      if (!this.isFullyLinked && size > 1) {
+        const all = await this.gatherAll(input, { label: 'allToAll', ...own })
+        for (let from = 0; from < size; from++)
+          output.set(partOf(all, from * size + rank), from * length)
+        return
+      }
+      output.set(partOf(input, rank), rank * length)
+      await this.begin('allToAll', { input, buffer: output, length }, own)
+    })
   }
 
   // Messages between two
 
   /** Sends `buffer` to a rank of the group. Resolves when the link has taken it and that rank has called `recv`. errors: `peer.*`. */
   send(buffer: CollectiveArray, to: number, options: MessageOptions = {}): Promise<void> {
-    return this.message('send', elementsOf(buffer), to, options)
+    return this.messageInTurn('send', elementsOf(buffer), to, options)
   }
 
   /** Receives the next message of a rank of the group into `buffer`, in the order sent. errors: `peer.*`; `peer.mismatch` if length or type differ. */
   recv(buffer: CollectiveArray, from: number, options: MessageOptions = {}): Promise<void> {
-    return this.message('receive', elementsOf(buffer), from, options)
+    return this.messageInTurn('receive', elementsOf(buffer), from, options)
   }
 
   /** @internal A word of `monitoredBarrier`, which meets no caller's message. */
@@ -330,6 +351,20 @@ export class CollectiveGroup {
     const sequence = this.messages.get(key) ?? 0
     this.messages.set(key, sequence + 1)
     return sequence
+  }
+
+  /** As `message`, when no earlier call uses the array. A caller that has a number has waited. */
+  private messageInTurn(
+    side: 'send' | 'receive',
+    buffer: ElementArray,
+    peer: number,
+    options: MessageOptions,
+  ): Promise<void> {
+    const { tag = 0, sequence } = options
+    if (sequence !== undefined || !isTag(tag)) return this.message(side, buffer, peer, options)
+    const uses = side === 'send' ? { reads: [buffer], writes: [] } : { reads: [], writes: [buffer] }
+    const reserved = () => ({ ...options, sequence: this.reserveMessage(side, peer, tag) })
+    return this.whenFree(uses, options, reserved, (own) => this.message(side, buffer, peer, own))
   }
 
   private message(
@@ -467,6 +502,45 @@ export class CollectiveGroup {
     const sequence = this.sequencesCounted
     this.sequencesCounted = (this.sequencesCounted + 1) >>> 0
     return sequence
+  }
+
+  private inPlace(
+    operation: Collective,
+    buffer: ElementArray,
+    options: CollectiveOptions,
+    root?: number,
+  ): Promise<void> {
+    const isRead = operation === 'broadcast' && root === this.rank
+    const uses = isRead ? { reads: [buffer], writes: [] } : { reads: [], writes: [buffer] }
+    const work = (own: CollectiveOptions) =>
+      this.begin(operation, { buffer, ...(root !== undefined && { root }) }, own)
+    return this.inTurn(uses, options, work)
+  }
+
+  /** Runs `work` when no earlier call uses its arrays. A caller that has reserved its turn has waited. */
+  private inTurn<T>(
+    uses: Uses,
+    options: CollectiveOptions,
+    work: (options: CollectiveOptions) => Promise<T>,
+  ): Promise<T> {
+    const { sequence, bucket = 0 } = options
+    if (bucket > lastExplicitBucket) return work(options)
+    const reserved = () => (sequence === undefined ? { ...options, ...this.reserve() } : options)
+    return this.whenFree(uses, options, reserved, work)
+  }
+
+  /** Runs `work` at once, or, with its place among all calls taken now, when the earlier calls that use its arrays are over. */
+  private whenFree<Options, T>(
+    uses: Uses,
+    options: Options,
+    reserved: () => Options,
+    work: (options: Options) => Promise<T>,
+  ): Promise<T> {
+    const before = callsBefore(uses)
+    const own = before.length > 0 ? reserved() : options
+    const over = before.length > 0 ? Promise.allSettled(before).then(() => work(own)) : work(own)
+    noteCall(uses, over)
+    return over
   }
 
   private begin(
