@@ -68,9 +68,13 @@ class LentPage {
     this.page.disconnect(key)
   }
 
-  async openStore(room: string): Promise<MessagePort | null> {
-    const port = await this.page.openStore(room)
-    return port && Comlink.transfer(port, [port])
+  async openStore(room: string): Promise<MessagePort | Failure | null> {
+    try {
+      const port = await this.page.openStore(room)
+      return port && Comlink.transfer(port, [port])
+    } catch (thrown) {
+      return failureOf(thrown)
+    }
   }
 
   /** `lock`: what the worker holds as long as it lives. */
@@ -108,9 +112,7 @@ export function overLentPage(port: MessagePort): LinkMaker {
   return {
     place: (asksBrowser) => remote.place(asksBrowser),
     async openPort(request, ongone) {
-      const answer = await remote.openPort(request, Comlink.proxy(ongone))
-      if (answer instanceof MessagePort) return answer
-      throw new PeerError(answer.code, answer.text)
+      return portOf(await remote.openPort(request, Comlink.proxy(ongone)))
     },
     async connect(request, onSignal) {
       let link: Link | undefined
@@ -130,7 +132,10 @@ export function overLentPage(port: MessagePort): LinkMaker {
     disconnect: (key) => {
       remote.disconnect(key).catch(() => undefined)
     },
-    openStore: (room) => remote.openStore(room),
+    async openStore(room) {
+      const answer = await remote.openStore(room)
+      return answer && portOf(answer)
+    },
     close() {
       if (isClosed) return
       isClosed = true
@@ -141,6 +146,11 @@ export function overLentPage(port: MessagePort): LinkMaker {
       void held.then((release) => release())
     },
   }
+}
+
+function portOf(answer: MessagePort | Failure): MessagePort {
+  if (answer instanceof MessagePort) return answer
+  throw new PeerError(answer.code, answer.text)
 }
 
 function failureOf(thrown: unknown): Failure {

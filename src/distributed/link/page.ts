@@ -1,6 +1,8 @@
 import type { Link } from '../../peer/link/link.ts'
 import { LanedConnection } from '../../peer/tab/laned-connection.ts'
 import { type LocalPorts, openLocalPorts } from '../../peer/tab/local-ports.ts'
+import { systemEnv } from '../../util/env.ts'
+import { PeerError } from '../../util/errors.ts'
 import { env } from '../rendezvous/env.ts'
 import type { Place } from '../rendezvous/plan-links.ts'
 import { pagePair, pageTag } from './page-pairs.ts'
@@ -43,6 +45,7 @@ export class OwnPage {
   private readonly connections = new Map<string, LanedConnection>()
   private readonly pairs: { release(): void }[] = []
   private isClosed = false
+  private isUnloaded = false
 
   /** `asksBrowser`: whether to look for what joins the browser's tabs. */
   async place(asksBrowser: boolean): Promise<Omit<Place, 'hasRelay'>> {
@@ -105,9 +108,15 @@ export class OwnPage {
     this.connections.delete(key)
   }
 
-  /** A port to a store that the browser's tabs share; null where they share none. */
+  /** A port to a store that the browser's tabs share; null where they share none. errors: `config.invalid` for a script that is missing. */
   async openStore(room: string): Promise<MessagePort | null> {
-    return (await this.localPorts())?.openStore(room) ?? null
+    const ports = await this.localPorts()
+    if (!ports && this.isUnloaded)
+      throw new PeerError(
+        'config.invalid',
+        `initProcessGroup: the file of the SharedWorker, assets/shared-worker-….js beside ${import.meta.url}, could not be loaded. Copy the library's folder dist-lib/assets beside the bundle, which esbuild does not, or use wss:// or opfs:.`,
+      )
+    return ports?.openStore(room) ?? null
   }
 
   /** Ends all that was made here. */
@@ -120,7 +129,9 @@ export class OwnPage {
   }
 
   private localPorts(): Promise<LocalPorts | null> {
-    this.ports ??= openLocalPorts()
+    this.ports ??= openLocalPorts(systemEnv, () => {
+      this.isUnloaded = true
+    })
     return this.ports
   }
 }

@@ -35,8 +35,15 @@ export interface LocalPorts {
   close(): void
 }
 
-/** Connects to the browser's broker; null where SharedWorker is missing (some mobile browsers) or does not start. */
-export async function openLocalPorts(env: Env = systemEnv): Promise<LocalPorts | null> {
+/**
+ * Connects to the browser's broker; null where SharedWorker is missing (some mobile browsers) or does not start.
+ *
+ * `onUnloaded`: called before that when the browser could not load its script.
+ */
+export async function openLocalPorts(
+  env: Env = systemEnv,
+  onUnloaded: () => void = () => undefined,
+): Promise<LocalPorts | null> {
   if (typeof SharedWorker === 'undefined') return null
   let worker: SharedWorker
   try {
@@ -48,6 +55,13 @@ export async function openLocalPorts(env: Env = systemEnv): Promise<LocalPorts |
     return null // blocked by the browser's settings: such a tab uses WebRTC
   }
   const { port } = worker
+  // From the start: the answer may come while the lock is awaited.
+  const failed = new Promise<null>((resolve) => {
+    worker.onerror = () => {
+      onUnloaded()
+      resolve(null)
+    }
+  })
   const waiting = new Map<string, (port: MessagePort) => void>()
   const ask = (request: BrokerRequest) => port.postMessage(request)
 
@@ -60,10 +74,10 @@ export async function openLocalPorts(env: Env = systemEnv): Promise<LocalPorts |
   }
   const hostTag = await new Promise<string | null>((resolve) => {
     const cancel = env.after(brokerTimeoutMs, () => resolve(null))
-    worker.onerror = () => {
+    failed.then(() => {
       cancel()
       resolve(null)
-    }
+    })
     port.onmessage = ({ data }: MessageEvent<BrokerReply>) => {
       if (data.type === 'tag') {
         cancel()

@@ -1,0 +1,41 @@
+import { afterEach, expect, test, vi } from 'vitest'
+import { initProcessGroup } from '../../../src/distributed/index.ts'
+import { lendPage } from '../../../src/distributed/link/lend-page.ts'
+import { linkMaker } from '../../../src/distributed/link/link-maker.ts'
+
+afterEach(() => {
+  vi.unstubAllGlobals()
+})
+
+/** A browser where the file of a SharedWorker answers 404. */
+function withoutFile(): void {
+  vi.stubGlobal('navigator', {})
+  vi.stubGlobal(
+    'SharedWorker',
+    class {
+      readonly port = { postMessage: () => undefined, close: () => undefined }
+      onerror?: () => void
+      constructor() {
+        queueMicrotask(() => this.onerror?.())
+      }
+    },
+  )
+}
+
+const init = () => initProcessGroup({ initMethod: 'broadcast:x', worldSize: 1 })
+
+test('a missing file of the shared worker is named, and a browser without shared workers is said', async () => {
+  await expect(init()).rejects.toThrow('needs a page in a browser with SharedWorker')
+  withoutFile()
+  await expect(init()).rejects.toMatchObject({
+    code: 'config.invalid',
+    message: expect.stringMatching(/assets\/shared-worker-….js beside file:.+ could not be loaded/),
+  })
+})
+
+test('a worker hears of the file that its page lacks', async () => {
+  withoutFile()
+  const maker = linkMaker(lendPage())
+  await expect(maker.openStore('x')).rejects.toThrow('assets/shared-worker-….js beside')
+  maker.close()
+})
