@@ -2,6 +2,7 @@ import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { isIterable, isRecord, isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkText } from '../util/options.ts'
+import type { OpenFile } from './byte-source.ts'
 
 /**
  * The safetensors file format, written and read.
@@ -14,7 +15,7 @@ import { checkArgument, checkList, checkText } from '../util/options.ts'
  * source: the format section of huggingface/safetensors' README.
  */
 
-const elementArrays = {
+export const elementArrays = {
   F64: Float64Array,
   F32: Float32Array,
   /** Raw bits; JavaScript of today has no array for it everywhere. */
@@ -170,6 +171,50 @@ function parseEntry(name: string, value: unknown, where: string): HeaderEntry {
   return { name, dtype: dtype as SafetensorsDtype, shape, begin, end }
 }
 
+/** Where the tensors' bytes begin. `first`: the file's first 8 bytes. */
+function dataBegin(first: Uint8Array, fileBytes: number, where: string): number {
+  if (fileBytes < lengthBytes)
+    throw malformed(where, `${lengthBytes} bytes of header length`, `${fileBytes} (truncated)`)
+  const headerBytes = Number(new DataView(first.buffer, first.byteOffset).getBigUint64(0, true))
+  if (headerBytes > maxHeaderBytes)
+    throw malformed(where, `a header of at most ${maxHeaderBytes} bytes`, `${headerBytes}`)
+  const remainingBytes = fileBytes - lengthBytes
+  if (headerBytes > remainingBytes)
+    throw malformed(where, `${headerBytes} bytes of header`, `${remainingBytes} (truncated)`)
+  return lengthBytes + headerBytes
+}
+
+/** What a header says of a file with `dataBytes` of tensors: they fill those bytes without hole or overlap, in this order. */
+function parseHead(
+  header: Uint8Array,
+  dataBytes: number,
+  where: string,
+): { entries: HeaderEntry[]; metadata: Record<string, string> } {
+  const { [metadataKey]: metadata = {}, ...named } = parseHeader(header, where)
+  if (!isRecord(metadata) || !Object.values(metadata).every((value) => typeof value === 'string'))
+    throw malformed(where, `${metadataKey} of text to text`, quoted(metadata))
+  const entries = Object.entries(named)
+    .map(([name, value]) => parseEntry(name, value, where))
+    .sort((a, b) => a.begin - b.begin || a.end - b.end)
+  let filled = 0
+  for (const { name, begin, end } of entries) {
+    const at = `${where}: "${clipped(name)}"`
+    if (begin !== filled)
+      throw malformed(at, `data from byte ${filled} on (no hole, no overlap)`, `byte ${begin}`)
+    if (end > dataBytes)
+      throw malformed(at, `data up to byte ${end}`, `${dataBytes} bytes (truncated)`)
+    filled = end
+  }
+  if (dataBytes !== filled)
+    throw malformed(where, `the file's end after ${filled} bytes of data`, `${dataBytes} bytes`)
+  return { entries, metadata: { ...(metadata as Record<string, string>) } }
+}
+
+const tensorOf = ({ name, dtype, shape }: HeaderEntry, bytes: Uint8Array): [string, SafeTensor] => [
+  name,
+  { dtype, shape, data: new elementArrays[dtype](new Uint8Array(bytes).buffer) } as SafeTensor,
+]
+
 /**
  * Returns the tensors of a safetensors file; `name` is the file's name in errors.
  *
@@ -181,54 +226,23 @@ export function readSafetensors(file: Uint8Array, name = 'safetensors'): Safeten
   checkText('readSafetensors', 'name', name)
   const where = clippedName(name)
   checkArgument(where, 'the file', file, file instanceof Uint8Array, 'its bytes, a Uint8Array')
-  if (file.length < lengthBytes)
-    throw malformed(where, `${lengthBytes} bytes of header length`, `${file.length} (truncated)`)
-  const view = new DataView(file.buffer, file.byteOffset, file.byteLength)
-  const headerBytes = Number(view.getBigUint64(0, true))
-  if (headerBytes > maxHeaderBytes)
-    throw malformed(where, `a header of at most ${maxHeaderBytes} bytes`, `${headerBytes}`)
-  const dataBegin = lengthBytes + headerBytes
-  if (dataBegin > file.length)
-    throw malformed(
-      where,
-      `${headerBytes} bytes of header`,
-      `${file.length - lengthBytes} (truncated)`,
-    )
-  const { [metadataKey]: metadata = {}, ...named } = parseHeader(
-    file.subarray(lengthBytes, dataBegin),
-    where,
-  )
-  if (!isRecord(metadata) || !Object.values(metadata).every((value) => typeof value === 'string'))
-    throw malformed(where, `${metadataKey} of text to text`, quoted(metadata))
-  const entries = Object.entries(named)
-    .map(([name, value]) => parseEntry(name, value, where))
-    .sort((a, b) => a.begin - b.begin || a.end - b.end)
+  const data = file.subarray(dataBegin(file, file.length, where))
+  const header = file.subarray(lengthBytes, file.length - data.length)
+  const { entries, metadata } = parseHead(header, data.length, where)
+  const tensors = entries.map((entry) => tensorOf(entry, data.subarray(entry.begin, entry.end)))
+  return { tensors: new Map(tensors), metadata }
+}
 
-  let filled = 0
+/** As `readSafetensors`, tensor by tensor. */
+export async function readOpenSafetensors(file: OpenFile): Promise<SafetensorsFile> {
+  const where = clippedName(file.name)
+  const dataAt = dataBegin(await file.read(0, lengthBytes), file.sizeBytes, where)
+  const header = await file.read(lengthBytes, dataAt)
+  const { entries, metadata } = parseHead(header, file.sizeBytes - dataAt, where)
   const tensors = new Map<string, SafeTensor>()
-  for (const { name, dtype, shape, begin, end } of entries) {
-    if (begin !== filled)
-      throw malformed(
-        `${where}: "${clipped(name)}"`,
-        `data from byte ${filled} on (no hole, no overlap)`,
-        `byte ${begin}`,
-      )
-    if (dataBegin + end > file.length)
-      throw malformed(
-        `${where}: "${clipped(name)}"`,
-        `data up to byte ${end}`,
-        `${file.length - dataBegin} bytes (truncated)`,
-      )
-    const copy = new Uint8Array(file.subarray(dataBegin + begin, dataBegin + end)).buffer
-    const data = new elementArrays[dtype](copy)
-    tensors.set(name, { dtype, shape, data } as SafeTensor)
-    filled = end
+  for (const entry of entries) {
+    const bytes = await file.read(dataAt + entry.begin, dataAt + entry.end)
+    tensors.set(...tensorOf(entry, bytes))
   }
-  if (dataBegin + filled !== file.length)
-    throw malformed(
-      where,
-      `the file's end after ${filled} bytes of data`,
-      `${file.length - dataBegin} bytes`,
-    )
-  return { tensors, metadata: { ...(metadata as Record<string, string>) } }
+  return { tensors, metadata }
 }

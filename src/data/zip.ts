@@ -79,7 +79,7 @@ export class ZipArchive {
    * errors: `data.missing` when it cannot be read; `data.malformed` when it is no archive, is truncated or in several parts, has two
    * entries of one name, entries that overlap, are encrypted or packed in another way than deflate.
    */
-  static async open(source: ByteSource, name = 'ZIP archive'): Promise<ZipArchive> {
+  static async open(source: ByteSource | OpenFile, name = 'ZIP archive'): Promise<ZipArchive> {
     const opened = await openFile(source, name)
     const file = { ...opened, name: clippedName(opened.name) }
     return new ZipArchive(file, parseDirectory(await readDirectory(file), file))

@@ -1,0 +1,59 @@
+import { clipped } from '../../util/clipped.ts'
+import { DataError } from '../../util/errors.ts'
+import { type ByteSource, openFile } from '../byte-source.ts'
+import { readOpenSafetensors, type SafeTensor } from '../safetensors.ts'
+import { Dict, Refused } from './pickle-reader.ts'
+import { readValue } from './read-torch.ts'
+import { StoredTensor } from './tensors.ts'
+import { beginBytes, isTorchFile, openTorch } from './torch-file.ts'
+
+/** Where training scripts put the model's state dict beside the optimizer's. */
+const usualKeys = [
+  'state_dict',
+  'model_state_dict',
+  'model_state',
+  'model',
+  'net',
+  'weights',
+  'params',
+]
+
+/**
+ * Returns the tensors of a file by key, of safetensors or of torch.save, whichever its bytes are. Its elements are read tensor by tensor.
+ *
+ * A checkpoint of torch.save may hold the state dict under a usual key, or as its only part that is one.
+ * errors: `data.missing`; `data.malformed` as `readTorch` and `readSafetensors`, and for a file without a state dict or with several,
+ * naming its keys.
+ */
+export async function readStateDict(
+  source: ByteSource,
+  name: string,
+): Promise<Record<string, SafeTensor>> {
+  const file = await openFile(source, name)
+  if (!isTorchFile(await file.read(0, beginBytes)))
+    return Object.fromEntries((await readOpenSafetensors(file)).tensors)
+  const torch = await openTorch(file)
+  return (await readValue(torch, stateIn(torch.value, torch.name))) as Record<string, SafeTensor>
+}
+
+const isState = (value: unknown): boolean =>
+  value instanceof Dict && [...value.entries.values()].some((one) => one instanceof StoredTensor)
+
+function stateIn(value: unknown, where: string): unknown {
+  // Reading it names the class.
+  if (value instanceof Refused) return value
+  const parts = value instanceof Dict ? [...value.entries] : []
+  const states = parts.filter(([, part]) => isState(part))
+  const usual = states.filter(([key]) => usualKeys.includes(String(key)))
+  if (usual.length === 1) return usual[0][1]
+  if (value instanceof Dict && (isState(value) || value.entries.size === 0)) return value
+  if (states.length === 1) return states[0][1]
+  const shown = parts.map(([key, part]) =>
+    part instanceof Refused ? `${String(key)} (an object of class ${part.name})` : String(key),
+  )
+  const got = value instanceof Dict ? `the keys ${shown.join(', ')}` : 'another value'
+  throw new DataError(
+    'data.malformed',
+    `${where}: expected ${states.length > 1 ? 'one state dict' : 'a state dict'}, or one under a key such as ${usualKeys.slice(0, 3).join(', ')}, got ${clipped(got, 300)}. Save the model's state_dict(), or read the file with readTorch and give one part to model.loadStateDict.`,
+  )
+}

@@ -1,0 +1,180 @@
+import { clipped, clippedName } from '../../util/clipped.ts'
+import { DataError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
+import { elementArrays, type SafetensorsDtype } from '../safetensors.ts'
+import { writeZip } from '../zip.ts'
+import { mostDepth, type TorchValue } from './read-torch.ts'
+import { storageTypes, stridesOf } from './tensors.ts'
+
+/**
+ * Returns the bytes of a file that torch.load reads, of PyTorch 1.6 and later, also with `weights_only=True`. Equal values give equal bytes.
+ *
+ * Objects become dicts, arrays lists, and whole numbers ints. Tensors are `{ dtype, shape, data }`; those with one array share their storage.
+ * errors: `data.malformed`, naming the path, for values that are none of these, and for U16, U32 and U64, which PyTorch 1 has not.
+ */
+export function writeTorch(value: TorchValue): Uint8Array<ArrayBuffer> {
+  const pickle = new Pickle()
+  pickle.put(value, [])
+  const text = (line: string) => new TextEncoder().encode(line)
+  return writeZip([
+    ['archive/data.pkl', pickle.end()],
+    ['archive/byteorder', text('little')],
+    ...[...pickle.storages.keys()].map(
+      (data, key) =>
+        [
+          `archive/data/${key}`,
+          new Uint8Array(data.buffer, data.byteOffset, data.byteLength),
+        ] as const,
+    ),
+    ['archive/version', text('3\n')],
+  ])
+}
+
+const storageNames = new Map(
+  Object.entries(storageTypes).flatMap(([name, { dtype }]) =>
+    dtype && name !== 'UntypedStorage' ? [[dtype, name] as const] : [],
+  ),
+)
+
+interface Tensor {
+  readonly dtype: SafetensorsDtype
+  readonly shape: readonly number[]
+  readonly data: ArrayBufferView & { readonly length: number }
+}
+
+const isTensor = (value: object): value is Tensor =>
+  'data' in value && ArrayBuffer.isView(value.data) && 'shape' in value && 'dtype' in value
+
+/** A pickle in the making, of protocol 2 and of those opcodes that PyTorch's restricted reader knows. */
+class Pickle {
+  /** Arrays of the tensors, in the order of their keys. */
+  readonly storages = new Map<ArrayBufferView, number>()
+  #bytes = new Uint8Array(1024)
+  #length = 0
+
+  constructor() {
+    this.#op('\x80\x02')
+  }
+
+  /** Returns the whole. */
+  end(): Uint8Array {
+    this.#op('.')
+    return this.#bytes.subarray(0, this.#length)
+  }
+
+  put(value: unknown, path: readonly string[]): void {
+    if (path.length > mostDepth)
+      throw refuse([], `at most ${mostDepth} levels`, 'more, or an object in itself')
+    if (value === null) this.#op('N')
+    else if (typeof value === 'boolean') this.#op(value ? '\x88' : '\x89')
+    else if (typeof value === 'string') this.#text(value)
+    else if (typeof value === 'bigint') this.#int(value, path)
+    else if (Number.isSafeInteger(value) && !Object.is(value, -0))
+      this.#int(BigInt(value as number), path)
+    else if (typeof value === 'number') this.#add('G', 8, (view) => view.setFloat64(0, value))
+    else if (typeof value !== 'object')
+      throw refuse(path, 'a plain value or a tensor', quoted(value))
+    else if (value instanceof Uint8Array) this.#encoded(value)
+    else if (Array.isArray(value)) this.#list(value, path)
+    else if (isTensor(value)) this.#tensor(value, path)
+    else this.#dict(value, path)
+  }
+
+  #list(items: readonly unknown[], path: readonly string[]): void {
+    this.#op('](')
+    for (const [i, item] of items.entries()) this.put(item, [...path, String(i)])
+    this.#op('e')
+  }
+
+  #dict(record: object, path: readonly string[]): void {
+    const prototype = Object.getPrototypeOf(record)
+    if (prototype !== Object.prototype && prototype !== null)
+      throw refuse(path, 'a plain object', quoted(record))
+    this.#op('}(')
+    for (const [key, item] of Object.entries(record)) {
+      if (item === undefined) continue
+      this.#text(key)
+      this.put(item, [...path, key])
+    }
+    this.#op('u')
+  }
+
+  #tensor({ dtype, shape, data }: Tensor, path: readonly string[]): void {
+    const storage = storageNames.get(dtype)
+    if (!storage)
+      throw refuse(path, `a dtype among ${[...storageNames.keys()].join(' ')}`, quoted(dtype))
+    const length = shape.reduce((product, dim) => product * dim, 1)
+    if (!(data instanceof elementArrays[dtype]) || data.length !== length)
+      throw refuse(path, `${length} elements of ${dtype} for [${shape}]`, quoted(data))
+    const key = this.storages.get(data) ?? this.storages.size
+    this.storages.set(data, key)
+    this.#op('ctorch._utils\n_rebuild_tensor_v2\n((')
+    this.#text('storage')
+    this.#op(`ctorch\n${storage}\n`)
+    this.#text(String(key))
+    this.#text('cpu')
+    this.#int(BigInt(length), path)
+    this.#op('tQK\0')
+    for (const sizes of [shape, stridesOf(shape)]) {
+      this.#op('(')
+      for (const size of sizes) this.#int(BigInt(size), path)
+      this.#op('t')
+    }
+    this.#op('\x89ccollections\nOrderedDict\n)RtR')
+  }
+
+  /** Bytes as text: protocol 2 knows no others. */
+  #encoded(bytes: Uint8Array): void {
+    this.#op('c_codecs\nencode\n(')
+    this.#text(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''))
+    this.#text('latin1')
+    this.#op('tR')
+  }
+
+  #int(value: bigint, path: readonly string[]): void {
+    if (BigInt.asIntN(32, value) === value) {
+      this.#add('J', 4, (view) => view.setInt32(0, Number(value), true))
+      return
+    }
+    let length = 8
+    while (BigInt.asIntN(8 * length, value) !== value) length += 8
+    if (length > 255) throw refuse(path, 'whole numbers of at most 248 bytes', 'a longer one')
+    this.#add('\x8a', 1 + length, (view) => {
+      view.setUint8(0, length)
+      for (let i = 0; i < length; i++)
+        view.setUint8(1 + i, Number(BigInt.asUintN(8, value >> BigInt(8 * i))))
+    })
+  }
+
+  #text(text: string): void {
+    const bytes = new TextEncoder().encode(text)
+    this.#add('X', 4 + bytes.length, (view) => {
+      view.setUint32(0, bytes.length, true)
+      new Uint8Array(view.buffer, view.byteOffset + 4, bytes.length).set(bytes)
+    })
+  }
+
+  /** Opcodes one after the other, with the names of classes. */
+  #op(codes: string): void {
+    this.#add(codes, 0, () => undefined)
+  }
+
+  /** Opcodes, then an argument of `length` bytes. */
+  #add(codes: string, length: number, write: (view: DataView) => void): void {
+    const begin = this.#length + codes.length
+    if (begin + length > this.#bytes.length) {
+      const larger = new Uint8Array(2 * (begin + length))
+      larger.set(this.#bytes)
+      this.#bytes = larger
+    }
+    for (let i = 0; i < codes.length; i++) this.#bytes[this.#length + i] = codes.charCodeAt(i)
+    write(new DataView(this.#bytes.buffer, begin, length))
+    this.#length = begin + length
+  }
+}
+
+const refuse = (path: readonly string[], expected: string, got: string): DataError =>
+  new DataError(
+    'data.malformed',
+    `writeTorch: ${clippedName(path.join('.')) || 'the value'}: expected ${expected}, got ${clipped(got)}. Convert it to plain values and tensors first.`,
+  )
