@@ -12,12 +12,18 @@ export interface LoadedState {
 }
 
 /** The tensors of a saved entry, without its numbers. */
-export function tensorsOf(entry: StateEntry): Record<string, StateTensor> {
+export function tensorsOf({ step: _, ...entry }: StateEntry): Record<string, StateTensor> {
   const tensors: Record<string, StateTensor> = {}
   for (const [name, value] of Object.entries(entry)) {
     if (value !== null && typeof value === 'object') tensors[name] = value
   }
   return tensors
+}
+
+/** The updates that a saved entry counts, if it does: PyTorch 1.13 and later count in a tensor. */
+export function stepsIn({ step }: StateEntry): number | undefined {
+  if (typeof step === 'number') return step
+  return step?.data.length === 1 ? step.data[0] : undefined
 }
 
 /** The steps that all these parameters have made in a loaded state. errors: `graph.misuse` where they differ. */

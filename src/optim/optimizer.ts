@@ -18,7 +18,7 @@ import { countElements, formatShape, sameShape, tensorType } from '../util/shape
 import { checkGroup, checkKinds, checkSettingNames, requireList } from './check-params.ts'
 import { Cohort } from './cohort.ts'
 import { alikeGroup } from './group-settings-check.ts'
-import { commonSteps, type LoadedState, tensorsOf, wholeState } from './loaded-state.ts'
+import { commonSteps, type LoadedState, stepsIn, tensorsOf, wholeState } from './loaded-state.ts'
 import { noGradient, owners } from './parameter-buckets.ts'
 import { replicaBucketBytes, sumOverReplicas } from './replicas.ts'
 import { type CommonSettings, overlay, type ParamGroup, type Params } from './settings.ts'
@@ -274,7 +274,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
           ] as const
         })
         loaded.set(parameter, {
-          steps: typeof entry['step'] === 'number' ? entry['step'] : isBegun ? 1 : 0,
+          steps: stepsIn(entry) ?? (isBegun ? 1 : 0),
           tensors: Object.fromEntries(parts),
         })
       })

@@ -2,6 +2,7 @@ import type { Parameter } from '../../graph/trace/parameter.ts'
 import { blocksOf } from '../../kernels/encode/encode.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
+import { stepsIn } from '../loaded-state.ts'
 import {
   type OptimizerStateDict,
   requireState,
@@ -193,7 +194,7 @@ export class ExactOptimizer {
         'data.malformed',
         `loadStateDict: ${problem}. Load the state of the same model and optimizer.`,
       )
-    const stepsOf = Object.values(state).map(({ step }) => (typeof step === 'number' ? step : 1))
+    const stepsOf = Object.values(state).map((entry) => stepsIn(entry) ?? 1)
     const { exact_steps: steps = Math.max(0, ...stepsOf), exact_exponents: exponents = [] } = group
     const blocks = this.#parameters.reduce((sum, { count }) => sum + blocksOf(count), 0)
     const isOfBlocks =
