@@ -104,6 +104,8 @@ export {
 } from './data/saved-tree.ts'
 export { type BatchShare, batchShares } from './data/shares.ts'
 export { CharTokenizer, TokenDataset, type Tokenizer } from './data/text.ts'
+export { readTorch, type TorchValue } from './data/torch/read-torch.ts'
+export { writeTorch } from './data/torch/write-torch.ts'
 export {
   type CheckpointOptions,
   type LoadCheckpointOptions,

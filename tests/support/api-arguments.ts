@@ -266,6 +266,8 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   DataLoader: () => [dataset(), {}],
   writeSafetensors: () => [[], {}],
   readSafetensors: () => [api.writeSafetensors([]), 'file'],
+  readTorch: () => [api.writeTorch(null), 'file'],
+  writeTorch: () => [null],
   DistributedSampler: () => [dataset(), { numReplicas: 2, rank: 0 }],
   hostTensor: () => [[2], Float32Array.of(1, 2)],
   load: () => [api.save({}), 'file'],

@@ -4,7 +4,7 @@ import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { type DataSplits, fillBatch } from '../../../src/data/dataset.ts'
 import { TensorDataset } from '../../../src/data/datasets.ts'
 import { makeDigits } from '../../../src/data/digits.ts'
-import { loadModel } from '../../../src/ddp/checkpoint/model-file.ts'
+import { readSafetensors } from '../../../src/data/safetensors.ts'
 import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import { evaluate } from '../../../src/ddp/metrics/evaluate-dataset.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
@@ -36,7 +36,7 @@ const makers = {
   },
   cnn: () => {
     const model = models.cnn.make()
-    loadModel(model, trained)
+    model.loadStateDict(Object.fromEntries(readSafetensors(trained).tensors))
     return model
   },
 } satisfies Partial<Record<keyof typeof models, () => Module>>

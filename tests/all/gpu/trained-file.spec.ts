@@ -17,7 +17,7 @@ const file = new Uint8Array(await (await fetch(fileUrl)).arrayBuffer())
 test('weights that were trained and saved here give the logits that PyTorch computes from the file', async () => {
   expect([...readSafetensors(file).tensors.keys()]).toEqual(torch.keys)
   const model = models.cnn.make()
-  loadModel(model, file)
+  await loadModel(model, file)
   const { first, count } = goldenEvaluation
   const { x } = batchOf(first, count)
   const forward = await compile(

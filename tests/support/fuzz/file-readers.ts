@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { crc32, deflateSync, gzipSync } from 'node:zlib'
 import { readIdxFile } from '../../../demos/digits/idx-files.ts'
 import { packIdx, unpackIdx } from '../../../demos/digits/idx-pack.ts'
@@ -20,7 +21,9 @@ import { decodeImage } from '../../../src/data/image/decode.ts'
 import { forgetOrientation } from '../../../src/data/image/orientation.ts'
 import { readSafetensors, writeSafetensors } from '../../../src/data/safetensors.ts'
 import { CharTokenizer } from '../../../src/data/text.ts'
-import { ZipArchive } from '../../../src/data/zip.ts'
+import { readTorch } from '../../../src/data/torch/read-torch.ts'
+import { writeTorch } from '../../../src/data/torch/write-torch.ts'
+import { writeZip, ZipArchive } from '../../../src/data/zip.ts'
 import { packCheckpoint, unpackCheckpoint } from '../../../src/ddp/checkpoint/checkpoint-file.ts'
 import { loadModel, saveModel } from '../../../src/ddp/checkpoint/model-file.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
@@ -42,7 +45,7 @@ import { infoOf } from '../member-info.ts'
 import { comparing } from '../page-states.ts'
 import type { Draw } from '../simulation/draw.ts'
 import { checkDraft, draftFromQuery, recallRuns } from '../ui-with-experiments.ts'
-import { mutatedJson } from './mutate.ts'
+import { mutatedBytes, mutatedJson } from './mutate.ts'
 
 type Bytes = Uint8Array<ArrayBuffer>
 
@@ -133,6 +136,29 @@ function withOtherState(bytes: Bytes, draw: Draw): Bytes {
   const { tensors, metadata } = readSafetensors(bytes)
   const state = mutatedJson(JSON.parse(metadata.tabring!), draw)
   return writeSafetensors(tensors, { tabring: state })
+}
+
+const torchFile = (name: string) =>
+  new Uint8Array(readFileSync(new URL(`../../golden/torch-files/${name}`, import.meta.url)))
+const torchArchive = await ZipArchive.open(torchFile('tensors.pt'))
+const torchStorages = await Promise.all(
+  [...torchArchive.entries.keys()]
+    .filter((name) => !name.endsWith('.pkl'))
+    .map(async (name) => [name, await torchArchive.read(name)] as const),
+)
+const pickleOf = async (file: Bytes) => {
+  const archive = await ZipArchive.open(file)
+  return archive.read([...archive.entries.keys()].find((name) => name.endsWith('.pkl'))!)
+}
+/** Opcodes in any order, over a stack that has something of each kind. */
+function opcodeSoup(draw: Draw): Bytes {
+  const begin = Buffer.from(
+    '\x80\x02ccollections\nOrderedDict\nq\x00ctorch._utils\n_rebuild_tensor_v2\nq\x01](}X\x01\0\0\0aK\x01',
+    'latin1',
+  )
+  const ops = '()0122]}aeustRb\x81\x85\x86\x87\x8f\x90\x91\x92\x93\x94NK\x01h\x00h\x01q\x02h\x02Q.'
+  const soup = Array.from({ length: draw.whole(1, 60) }, () => draw.pick([...ops]))
+  return new Uint8Array(Buffer.concat([begin, Buffer.from(`${soup.join('')}.`, 'latin1')]))
 }
 
 const parts = () => {
@@ -334,6 +360,32 @@ export const fileReaders: readonly FileReader[] = [
     async read(bytes) {
       const archive = await ZipArchive.open(bytes)
       return Promise.all([...archive.entries.keys()].map((name) => archive.read(name)))
+    },
+  },
+  {
+    name: 'file of torch.save',
+    form: 'bytes',
+    seeds: () => [
+      ...['tensors-legacy.pt', 'values-legacy.pt', 'tensors.pt', 'program.pt'].map(torchFile),
+      writeTorch({ a: { dtype: 'F32', shape: [2], data: new Float32Array(2) } }),
+    ],
+    read: (bytes, draw) =>
+      draw.isOneIn(2) ? readTorch(bytes) : readTorch(new File([bytes], 'a.pth')),
+  },
+  {
+    name: 'pickle of torch.save',
+    form: 'bytes',
+    codes: /^(data|config|shape)\./,
+    seeds: () =>
+      Promise.all(
+        ['tensors.pt', 'values-2.pt', 'values-5.pt', 'checkpoint-with-args.pth'].map((name) =>
+          pickleOf(torchFile(name)),
+        ),
+      ),
+    mutate: (bytes, draw) => (draw.isOneIn(2) ? mutatedBytes(bytes, draw) : opcodeSoup(draw)),
+    read(bytes, draw) {
+      const file = writeZip([['tensors/data.pkl', bytes], ...torchStorages])
+      return draw.isOneIn(2) ? readTorch(file) : loadModel(parts().model, file, { strict: false })
     },
   },
   {

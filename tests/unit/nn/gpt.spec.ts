@@ -61,7 +61,7 @@ describe("state-dict keys are PyTorch's", () => {
       { dtype: 'F32', shape: [1, 1, 8, 8], data: new Float32Array(64) },
     ])
     const other = models.gpt(small)
-    const loaded = loadModel(other, writeSafetensors([...published, ...masks]))
+    const loaded = await loadModel(other, writeSafetensors([...published, ...masks]))
     expect(loaded).toEqual({ missingKeys: [], unexpectedKeys: [] })
     expect(await other.stateDict()).toEqual(state)
   })
