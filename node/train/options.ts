@@ -213,7 +213,10 @@ function defineCommand(): Command {
       8,
     )
     .option('--seed <n>', 'seed of the parameters and of the order of samples', wholeNumber(0), 0)
-    .option('--out <file>', 'write the trained weights to this file, as .safetensors')
+    .option(
+      '--out <file>',
+      'write the trained weights to this file: .pt or .pth for torch.load, else .safetensors',
+    )
     .option(
       '--checkpoint-dir <dir>',
       "save checkpoints in this folder: at each epoch's end, and as --checkpoint-every says",

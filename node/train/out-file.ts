@@ -3,6 +3,7 @@ import { access, open, readFile, realpath, rename, rm, stat, writeFile } from 'n
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { basename, dirname, join, resolve } from 'node:path'
 import { readSafetensors } from '../../src/data/safetensors.ts'
+import { writeTorch } from '../../src/data/torch/write-torch.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 
 function unwritable(option: string, path: string, got: string, cause?: unknown): TabringError {
@@ -11,6 +12,12 @@ function unwritable(option: string, path: string, got: string, cause?: unknown):
     `${option}: cannot write ${path}: ${got}. Choose another path.`,
     { cause },
   )
+}
+
+/** Checks the weights, and returns them as torch.load reads them where the file's name asks for that. */
+function weightsOf(bytes: Buffer, name: string): Uint8Array | undefined {
+  const { tensors } = readSafetensors(bytes, name)
+  return /\.pth?$/i.test(name) ? writeTorch(Object.fromEntries(tensors)) : undefined
 }
 
 /**
@@ -66,10 +73,14 @@ export class OutFile {
     }
   }
 
-  /** Puts the file in place. errors: `check`'s, as a rule `data.malformed` when it is no whole safetensors file; `file.unwritable`. */
-  async commit(check: (bytes: Buffer, name: string) => unknown = readSafetensors): Promise<void> {
-    check(await readFile(this.temporaryPath), basename(this.path))
+  /**
+   * Puts the file in place, or instead the bytes that `check` returns. errors: `check`'s, as a rule `data.malformed` when it is no whole
+   * safetensors file; `file.unwritable`.
+   */
+  async commit(check: (bytes: Buffer, name: string) => unknown = weightsOf): Promise<void> {
+    const other = check(await readFile(this.temporaryPath), basename(this.path))
     try {
+      if (other instanceof Uint8Array) await writeFile(this.temporaryPath, other)
       await rename(this.temporaryPath, this.path)
     } catch (thrown) {
       throw unwritable(this.option, this.path, messageOf(thrown), thrown)

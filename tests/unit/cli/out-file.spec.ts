@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { OutFile } from '../../../node/train/out-file.ts'
 import { writeSafetensors } from '../../../src/data/safetensors.ts'
+import { readTorch } from '../../../src/data/torch/read-torch.ts'
 
 const whole = writeSafetensors([['a', { dtype: 'U8', shape: [3], data: Uint8Array.of(1, 2, 3) }]])
 
@@ -23,6 +24,15 @@ test('the file appears at commit, and an old one stays until then', async () => 
   await out.discard()
   expect(new Uint8Array(await readFile(path))).toEqual(whole)
   expect(await readdir(folder)).toEqual(['w'])
+})
+
+test('the ending .pth makes it a file of PyTorch', async () => {
+  const out = await OutFile.open(join(folder, 'w.pth'))
+  await writeFile(out.temporaryPath, whole)
+  await out.commit()
+  expect(await readTorch(new Uint8Array(await readFile(out.path)))).toEqual({
+    a: { dtype: 'U8', shape: [3], data: Uint8Array.of(1, 2, 3) },
+  })
 })
 
 test('through a link the file itself is replaced, not the link', async () => {
