@@ -12,7 +12,8 @@ var<workgroup> partial: array<vec2<f32>, THREADS>;
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let c = group.x;
+  let c = group.y * GROUPS_X + group.x;
+  if (c >= C) { return; }
   let center = mean[c];
   var sums = vec2(0.0);
   for (var i = lane; i < M; i += THREADS) {

@@ -16,8 +16,11 @@ import type { NormSizes } from './batch-norm.ref.ts'
 import gradSumsWgsl from './grad-sums.wgsl?raw'
 import statisticsWgsl from './statistics.wgsl?raw'
 
-/** Invocations of a channel's workgroup: more where a channel is long. */
-const threadsFor = ({ M }: NormSizes): number => (M >= 8192 ? 256 : 64)
+/** Invocations of a channel's workgroup: more where a channel is long, fewer where very many are short. */
+const threadsFor = ({ C, M }: NormSizes): number => {
+  if (M >= 8192) return 256
+  return C > 65_535 ? Math.min(64, 2 ** Math.ceil(Math.log2(Math.max(1, M)))) : 64
+}
 
 /** How the elementwise kernels share elements out: one invocation takes so many neighbours of one channel's plane. */
 export const stripOf = ({ L }: NormSizes): number => [8, 4, 2].find((n) => L % n === 0) ?? 1
@@ -37,6 +40,7 @@ export function statistics(
   keep: string,
 ): Dispatch {
   const { N, C, L, M } = sizes
+  const groups = linearGroups(C)
   return dispatch({
     label: `batchNorm statistics ${C}x${M}`,
     bindings: [
@@ -46,13 +50,13 @@ export function statistics(
       ...bindings,
       ...countBinding(count),
     ],
-    constants: { R: N, C, L, THREADS: threads ?? threadsFor(sizes) },
+    constants: { R: N, C, L, THREADS: threads ?? threadsFor(sizes), GROUPS_X: groups[0] },
     body: [
       countedRowsWgsl(count),
       `fn keep(c: u32, mean_now: f32, variance_now: f32, count: u32) {\n${keep}\n}\n`,
       statisticsWgsl,
     ].join('\n'),
-    groups: [C, 1, 1],
+    groups,
   })
 }
 
@@ -64,6 +68,7 @@ export function gradSums(
   threads: number | undefined,
 ): Dispatch {
   const { C, L, M } = sizes
+  const groups = linearGroups(C)
   return dispatch({
     label: `batchNormGrad sums ${C}x${M}`,
     bindings: [
@@ -74,9 +79,12 @@ export function gradSums(
       writes('dweight', { out: 1 }),
       writes('dbias', { out: 2 }),
     ],
-    constants: { C, L, M, THREADS: threads ?? threadsFor(sizes), EPS: { f32: eps } },
+    constants: {
+      ...{ C, L, M, THREADS: threads ?? threadsFor(sizes), GROUPS_X: groups[0] },
+      EPS: { f32: eps },
+    },
     body: gradSumsWgsl,
-    groups: [C, 1, 1],
+    groups,
   })
 }
 

@@ -27,7 +27,8 @@ fn total(lane: u32, value: vec2<f32>) -> vec2<f32> {
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let c = group.x;
+  let c = group.y * GROUPS_X + group.x;
+  if (c >= C) { return; }
   let count = counted_rows() * L;
   let divisor = f32(max(count, 1u));
   var sum = 0.0;

@@ -77,12 +77,13 @@ export const conv2dGradWeight: Op<ConvGradWeightAttrs> = defineOp<ConvGradWeight
           body: [floatFunction('dy', dy), floatFunction('x', x), naiveWgsl].join('\n\n'),
           groups,
         })
+        const sumGroups = linearGroups(ceilDiv(O, 64))
         const sums = dispatch({
           label: `row sums ${O} naive`,
           bindings: [readsFloats('dy', { in: 0 }, dy), writes('db', { out: 1 })],
-          constants: { N, O, PLANE: OH * OW },
+          constants: { N, O, PLANE: OH * OW, GROUPS_X: sumGroups[0] },
           body: `${floatFunction('dy', dy)}\n\n${rowSumsWgsl}`,
-          groups: [ceilDiv(O, 64), 1, 1],
+          groups: sumGroups,
         })
         return { dispatches: call.attrs.rowSums ? [weights, sums] : [weights] }
       },

@@ -6,8 +6,8 @@
 // Numerics: one f32 accumulator per image, then over images: two levels keep long sums exact enough.
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-  let o = id.x;
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+  let o = (group.y * GROUPS_X + group.x) * 64u + local;
   if (o >= O) { return; }
   var sum = 0.0;
   for (var n = 0u; n < N; n++) {
