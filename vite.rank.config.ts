@@ -1,18 +1,21 @@
 import { join } from 'node:path'
 import { defineConfig } from 'vite'
 
-/** The page of a launched rank as the package has it; `tabring run` builds it around the user's module. */
+/** The page of a launched rank, and its console, as the package has them; `tabring run` builds the page around the user's module. */
 export default defineConfig({
   publicDir: false,
   build: {
     target: 'es2023',
     outDir: join('dist-lib', 'launch'),
     emptyOutDir: false,
+    license: { fileName: 'rank-licenses.md' },
     minify: false,
     lib: {
-      entry: join(import.meta.dirname, 'src', 'rank.ts'),
+      entry: {
+        rank: join(import.meta.dirname, 'src', 'rank.ts'),
+        console: join(import.meta.dirname, 'src', 'rank-console.ts'),
+      },
       formats: ['es'],
-      fileName: 'rank',
     },
     rolldownOptions: {
       // The user's module, which is known when a run is built.

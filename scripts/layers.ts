@@ -615,6 +615,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/bench-tables.ts',
   ],
   'src/rank.ts': ['src/distributed/launcher', 'src/distributed/rendezvous'],
+  'src/rank-console.ts': ['src/distributed/launcher'],
   node: [
     'src/util',
     'src/peer/room',
@@ -681,6 +682,7 @@ export const packages: Record<string, readonly string[]> = {
   'src/peer/room': ['valibot'],
   'src/peer/crew': ['valibot'],
   'src/peer/tab': ['simple-peer', 'valibot'],
+  'src/distributed/launcher': ['node-inspect-extracted'],
   'src/distributed/link': ['comlink'],
   'src/distributed/spawn': ['comlink', 'devalue'],
   'src/distributed/call': ['devalue'],

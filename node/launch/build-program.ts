@@ -7,7 +7,7 @@ import type { Plugin } from 'vite'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { importTool } from './import-tool.ts'
 import { nearestUp } from './nearest-up.ts'
-import { library, rankPage } from './own-files.ts'
+import { library, rankConsole, rankPage } from './own-files.ts'
 
 export interface BuiltProgram {
   /** The folder with rank.html. */
@@ -34,6 +34,25 @@ function libraryPlugin(): Plugin {
       if (name !== 'tabring') return undefined
       const found = await this.resolve(name, importer, { skipSelf: true })
       return found ?? library
+    },
+  }
+}
+
+/** Puts the console before a page or worker; the lines of the module stay where they are. */
+function consolePlugin(): Plugin {
+  const entries = new Set<string>()
+  return {
+    name: 'tabring-console',
+    enforce: 'pre',
+    async resolveId(name, importer, options) {
+      if (!options.isEntry) return undefined
+      const found = await this.resolve(name, importer, { ...options, skipSelf: true })
+      if (found) entries.add(found.id)
+      return found
+    },
+    transform(code, id) {
+      if (!entries.has(id)) return undefined
+      return { code: `import ${JSON.stringify(rankConsole)};${code}`, map: null }
     },
   }
 }
@@ -108,11 +127,11 @@ export async function buildProgram(
       customLogger: logger,
       base: './',
       publicDir: false,
-      plugins: [programPlugin(plain(path)), libraryPlugin()],
+      plugins: [programPlugin(plain(path)), libraryPlugin(), consolePlugin()],
       resolve: { tsconfigPaths: true, preserveSymlinks: linked !== undefined },
       worker: {
         format: 'es',
-        plugins: () => [libraryPlugin()],
+        plugins: () => [libraryPlugin(), consolePlugin()],
         // Without the folder, places in a worker's source map are told from another one.
         rolldownOptions: { checks, output: { keepNames: true, dir: root } },
       },

@@ -206,7 +206,7 @@ test('stopped tabs are no failure', async () => {
 
 test('a rank that spawns workers, in a built program: results, and the stack of the first that fails', async () => {
   const { failures, said } = await run(['spawn'])
-  expect(said).toContain('0 stdout sums [0:0:30, 0:1:30]')
+  expect(said).toContain("0 stdout sums [ '0:0:30', '0:1:30' ]")
   expect(failures).toMatchObject([{ rank: 0, code: 'rank.failed' }])
   expect(sourceLines(built.root, folder)(failures[0].text)).toMatch(
     /rank 1 failed with this error:\nRangeError: factor of -1\n {4}at spawned\.ts:5:\d+\n/,
@@ -218,10 +218,10 @@ test('a run that ends well: every word on its stream, progress from the page and
   expect(failures).toEqual([])
   expect(said.filter((line) => line.startsWith('0'))).toEqual([
     '0 stdout up 0',
-    '0 stdout info {a: 1}',
+    '0 stdout info { a: 1 }',
     '0 stdout debug',
     '0 stderr error',
-    '0 stderr assertion',
+    '0 stderr Assertion failed: assertion',
     '0 stdout group',
   ])
   expect(said).toContain('1 stdout from the worker')
