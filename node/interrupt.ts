@@ -10,6 +10,26 @@ export class Interrupt extends Error {
 /** 128 + SIGPIPE: there is nobody to tell. */
 export const brokenPipe = 141
 
+/** The signals that end a command, and their exit codes. */
+const endings = [
+  ['SIGINT', 130],
+  ['SIGTERM', 143],
+  ['SIGHUP', 129],
+] as const
+
+/**
+ * Ends the process. Node's own exit waits for calls of the file system, and one on a disk that does not answer never returns: then, and
+ * where the call is to `force`, the interrupted process ends by the signal itself, which shells report as the same code.
+ */
+export function endProcess(exitCode: number, force = false): never {
+  const [signal] = endings.find(([, code]) => code === exitCode) ?? []
+  if (signal && (force || process.getActiveResourcesInfo().includes('FSReqPromise'))) {
+    process.removeAllListeners(signal)
+    process.kill(process.pid, signal)
+  }
+  process.exit(exitCode)
+}
+
 /** npm, tsx and the terminal may each send the same Ctrl-C: only one that comes later is a second one. */
 const secondInterruptMs = 700
 const closeTimeoutMs = 8000
@@ -21,14 +41,10 @@ const closeTimeoutMs = 8000
 export function interruptSignal(): AbortSignal {
   const controller = new AbortController()
   let firstMs: number | null = null
-  for (const [name, exitCode] of [
-    ['SIGINT', 130],
-    ['SIGTERM', 143],
-    ['SIGHUP', 129],
-  ] as const)
+  for (const [name, exitCode] of endings)
     process.on(name, () => {
       if (firstMs !== null && performance.now() - firstMs > secondInterruptMs)
-        process.exit(exitCode)
+        endProcess(exitCode, true)
       firstMs ??= performance.now()
       controller.abort(new Interrupt(exitCode))
     })
@@ -41,7 +57,8 @@ export function interruptSignal(): AbortSignal {
     )
   })
   // Whoever read our output has gone (`| head`): there is nobody left to work for.
-  process.stdout.on('error', () => controller.abort(new Interrupt(brokenPipe)))
+  for (const stream of [process.stdout, process.stderr])
+    stream.on('error', () => controller.abort(new Interrupt(brokenPipe)))
   return controller.signal
 }
 

@@ -1,4 +1,4 @@
-import { brokenPipe, Interrupt, interruptSignal } from './interrupt.ts'
+import { brokenPipe, endProcess, Interrupt, interruptSignal } from './interrupt.ts'
 
 /** The words of a command that ends before its time. */
 export interface EndWords {
@@ -28,5 +28,5 @@ export async function runCommand(
     if (exitCode !== brokenPipe) process.stderr.write(`${command}: ${words}\n`)
   }
   // Exit even if a handle is still open, but not before the output has gone out.
-  process.stdout.write('', () => process.exit(exitCode))
+  process.stdout.write('', () => endProcess(exitCode))
 }

@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path'
 import type { InjectedEnvironment, RankVariables } from '../../src/distributed/rendezvous/env.ts'
 import { signalPath } from '../../src/peer/room/messages.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { orAbort } from '../../src/util/or-abort.ts'
 import { parsed } from '../../src/util/switches.ts'
 import { chosenBrowser } from '../browser-choice.ts'
 import { lanAddresses } from '../certificate.ts'
@@ -59,11 +60,12 @@ export async function launch(
   })
   for (const note of plan.notes) screen.note(note)
   const module = findModule(options.module)
-  const data = options.data === undefined ? undefined : await findFolder(options.data)
+  const { data: dataFolder } = options
+  const data = dataFolder === undefined ? undefined : await orAbort(findFolder(dataFolder), signal)
   const { checkpointDir } = options
   const checkpoints = checkpointDir === undefined ? null : new CheckpointFolder(checkpointDir)
   // Which launcher has rank 0 may not be known yet: then that one finds out at the start.
-  if (plan.index === 0) await checkpoints?.prove()
+  if (plan.index === 0 && checkpoints) await orAbort(checkpoints.prove(), signal)
   const choice = chosenBrowser(options.browser)
   // What drives Firefox is ours.
   const tools = choice.kind === 'firefox' ? (['vite'] as const) : (['vite', 'playwright'] as const)
@@ -126,7 +128,7 @@ export async function launch(
       }
       try {
         const ranks = Array.from({ length: tabs }, (_, i) => part.firstRank + i)
-        const folder = await offered(checkpoints, served, part)
+        const folder = await orAbort(offered(checkpoints, served, part), signal)
         logs?.open(ranks)
         const browser = await browsers.fresh()
         const given = { options, plan, crew: joined, served, more: folder }
@@ -220,21 +222,6 @@ async function openLogs(
 }
 
 const codeOf = (thrown: unknown) => (thrown instanceof TabringError ? thrown.code : '')
-
-/** `promise`, or the reason of `signal` as soon as that aborts. */
-async function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted()
-  let onAbort!: () => void
-  const aborted = new Promise<never>((_, reject) => {
-    onAbort = () => reject(signal.reason)
-    signal.addEventListener('abort', onAbort)
-  })
-  try {
-    return await Promise.race([promise, aborted])
-  } finally {
-    signal.removeEventListener('abort', onAbort)
-  }
-}
 
 /** errors: `data.missing` when there is no such folder. */
 async function findFolder(path: string): Promise<string> {
