@@ -6,6 +6,7 @@ import { pipeline } from 'node:stream'
 import { metaOf } from '../demos/experiments.ts'
 import { newRoomLink, RoomSecret } from '../src/peer/room/secret.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
+import { orAbort } from '../src/util/or-abort.ts'
 import { exportTrace, type TraceEvent } from '../src/util/spans.ts'
 import { chosenBrowser } from './browser-choice.ts'
 import { checkDataFolder, checkGivenFile, idxMount } from './data-folder.ts'
@@ -44,12 +45,13 @@ async function train(
   const { dataFolder, givenFile, outFile, ice, isRelayed } = options
   const toClose: (() => Promise<unknown>)[] = []
   try {
-    if (dataFolder !== undefined) await checkDataFolder(resolve(dataFolder))
-    if (givenFile !== undefined) await checkGivenFile(resolve(givenFile))
+    if (dataFolder !== undefined) await orAbort(checkDataFolder(resolve(dataFolder)), signal)
+    if (givenFile !== undefined) await orAbort(checkGivenFile(resolve(givenFile)), signal)
     const startBrowser = await browserStarter(chosenBrowser(options.browser))
-    const out = outFile === undefined ? null : await OutFile.open(outFile)
+    const out = outFile === undefined ? null : await orAbort(OutFile.open(outFile), signal)
     if (out) toClose.push(() => out.discard())
-    const checkpoints = options.checkpoints && (await openCheckpoints(options.checkpoints))
+    const checkpoints =
+      options.checkpoints && (await orAbort(openCheckpoints(options.checkpoints), signal))
     signal.throwIfAborted()
 
     // Vite is the slowest import by far; wrong input is refused without it.
@@ -96,6 +98,8 @@ async function train(
     const spans: TraceEvent[] = []
     let hasTrained = false
     let hasSaved = false
+    /** Why the newest checkpoint is not there; null where it is. */
+    let unsaved: string | null = null
     const restarts = new Restarts(options.maxRestarts)
     const start = async (place: Pick<TabsOptions, 'config' | 'checkpoints'>) => {
       spans.length = 0
@@ -125,6 +129,8 @@ async function train(
           onEvent: (event) => {
             hasTrained ||= event.event === 'step'
             hasSaved ||= event.event === 'checkpoint'
+            if (event.event === 'checkpoint') unsaved = null
+            if (event.event === 'unsaved') unsaved = event.text
             runLog?.add(event)
             reporter.event(event)
           },
@@ -162,6 +168,11 @@ async function train(
     }
     if (out) await out.commit()
     reporter.done(results, out && { path: out.path, sizeBytes: (await stat(out.path)).size })
+    if (unsaved !== null)
+      throw new TabringError(
+        'file.unwritable',
+        `--checkpoint-dir: the run has ended, but its last checkpoint was not written: ${unsaved}`,
+      )
   } finally {
     reporter.stop()
     for (const close of toClose.reverse()) await closeSoon('train', close)

@@ -205,7 +205,7 @@ abstract class PeopleReporter implements Reporter {
     if (event.event === 'waits') this.note(`a new tab waits: ${event.why}`)
     if (event.event === 'state') this.#state(event)
     if (event.event === 'unsaved')
-      this.note(`no checkpoint after step ${event.step}, it is tried again: ${event.text}`)
+      this.note(`no checkpoint after step ${event.step}: ${event.text}`)
     if (event.event === 'leftOut')
       this.note(
         event.text

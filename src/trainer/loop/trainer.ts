@@ -18,7 +18,7 @@ import {
 } from '../saves/kept-state.ts'
 import type { CheckpointPlace, ResumedRun } from '../saves/run-checkpoint.ts'
 import { type SavedFile, Saves } from '../saves/save-requests.ts'
-import { canBeSaved, totalStepsOf } from '../settings/config.ts'
+import { canBeSaved } from '../settings/config.ts'
 import { scoreOf } from '../settings/demo-meta.ts'
 import type { LookAnswer, TaskData } from '../settings/task.ts'
 import { tellCollective } from '../watch/log-collective.ts'
@@ -566,10 +566,8 @@ export class Trainer {
           const name = await saveRun(parts, now, { group, place: this.#checkpoints, isBest })
           onEvent({ event: 'checkpoint', step, name, isBest, rank })
         } catch (error) {
-          // A full disk does not end the run: all ranks have this error, and the next save may succeed.
-          const isLast = step === totalStepsOf(config, samples)
-          if (isLast || !(error instanceof TabringError && error.code === 'file.unwritable'))
-            throw error
+          // A full disk or a folder that is gone does not end the run: all ranks have this error, the next save may succeed, and without the last one the model is there.
+          if (!(error instanceof TabringError && /^(file|data)\./.test(error.code))) throw error
           onEvent({ event: 'unsaved', step, code: error.code, text: error.message, rank })
         }
       },

@@ -136,6 +136,25 @@ test('a checkpoint of two stages continues on two replicas, and one of two repli
   }
 }, 240_000)
 
+// As on a disk that is full by then.
+test('a run whose last checkpoint cannot be written keeps its weights, and fails once', async () => {
+  const [runs, out] = ['gone', 'kept.safetensors'].map((name) => join(folder, name))
+  const elastic = ['--elastic', '1:1', '--epochs', '1', '--batch-size', '8']
+  const run = start([...elastic, '--checkpoint-dir', runs, '--out', out])
+  await prints(run, '"step"')
+  await rm(runs, { recursive: true })
+  await writeFile(runs, 'no folder')
+  const [code] = await once(run.child, 'close')
+  expect(code).toBe(1)
+  expect(run.told.stdout.match(/"event":"done"/g)).toHaveLength(1)
+  expect(run.told.stdout).toContain('"event":"unsaved","step":32')
+  expect(run.told.stderr).toMatch(
+    /train: --checkpoint-dir: the run has ended, but its last checkpoint was not written: \S/,
+  )
+  const { tensors } = readSafetensors(new Uint8Array(await readFile(out)))
+  expect(tensors.size).toBe(4)
+}, 240_000)
+
 test('a run that was killed goes on from its latest checkpoint, to the same bits', async () => {
   const runs = join(folder, 'killed')
   const six = ['--nproc-per-node', '2', '--epochs', '6']
