@@ -1,4 +1,5 @@
 import { GpuError } from '../util/errors.ts'
+import { webGpuAdvice } from '../util/webgpu-advice.ts'
 
 /** What may give different adapters, the fastest first. The browser's software adapter comes last: it is the default only where it is alone. */
 const requests: readonly GPURequestAdapterOptions[] = [
@@ -24,7 +25,7 @@ function requireWebGpu(): GPU {
   if (!globalThis.navigator?.gpu) {
     throw new GpuError(
       'gpu.unavailable',
-      'device: this browser has no WebGPU. Use a current Chrome or Edge (Safari and Firefox are untested; on Linux, Chrome may need chrome://flags/#enable-unsafe-webgpu), or compile for the device "cpu", which is slow.',
+      `device: this browser has no WebGPU. ${webGpuAdvice().missing} Or use a current Chrome or Edge, or compile for the device "cpu", which is slow.`,
     )
   }
   return navigator.gpu

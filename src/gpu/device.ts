@@ -6,6 +6,7 @@ import { tell } from '../util/log.ts'
 import { checkNumber } from '../util/options.ts'
 import { fixedSwitch, switchValue } from '../util/switches.ts'
 import { visibleNumbers } from '../util/visible-devices.ts'
+import { webGpuAdvice } from '../util/webgpu-advice.ts'
 import { isSoftware, listAdapters, nameOf } from './adapters.ts'
 
 /** Names of WebGPU, for programs whose TypeScript has none of its types; they add nothing to the types where there are some. */
@@ -315,7 +316,7 @@ export async function openGpu(index = 0): Promise<Gpu> {
   if (adapters.length === 0) {
     throw new GpuError(
       'gpu.unavailable',
-      'device: this browser has WebGPU but offers no adapter. Turn on hardware acceleration in the browser, start Chromium with --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader for a software adapter, or compile for the device "cpu", which is slow.',
+      `device: this browser has WebGPU but offers no adapter. Turn on hardware acceleration in the browser, or compile for the device "cpu", which is slow. ${webGpuAdvice().adapter}`,
     )
   }
   if (!adapter) {

@@ -1,5 +1,6 @@
 import { SignalError } from '../../peer/room/refusals.ts'
 import { messageOf } from '../../util/errors.ts'
+import { webGpuAdvice } from '../../util/webgpu-advice.ts'
 
 /** Why this tab cannot take part, in words: what is wrong, and what to do about it. */
 export interface Trouble {
@@ -54,10 +55,7 @@ export function troubleAhead(page: Surroundings): Trouble | null {
       kind: 'no-webgpu',
       title: 'This browser has no WebGPU',
       text: 'Every rank computes on its own WebGPU device, and navigator.gpu is missing here.',
-      remedies: [
-        'Use a current Chrome or Edge. Safari 26 and Firefox 141 have WebGPU too, but Tabring is untested there.',
-        'In Chrome on Linux, turn on chrome://flags/#enable-unsafe-webgpu and restart it.',
-      ],
+      remedies: [webGpuAdvice().missing, 'Or use a current Chrome or Edge.'],
       detail: null,
     }
   }
@@ -83,15 +81,15 @@ export function troubleOf(thrown: unknown): Trouble {
           'no-adapter',
           'WebGPU found no adapter',
           'This browser has WebGPU, but it offers no graphics adapter to this page.',
-          'Turn on hardware acceleration in the settings of the browser and restart it; chrome://gpu says what is blocked.',
-          'Without a graphics card, start Chromium with --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader: slow, but complete.',
+          'Turn on hardware acceleration in the settings of the browser and restart it.',
+          webGpuAdvice().adapter,
         )
       }
       return say(
         'device',
         'No WebGPU device opened',
         'The compute worker of this page could not open a device.',
-        'Use a browser that has WebGPU in workers: a current Chrome or Edge (Safari and Firefox are untested).',
+        'Use a browser that has WebGPU in workers: a current Chrome, Edge or Firefox (Safari is untested).',
       )
     case 'config.invalid':
       if (!detail.startsWith('room link')) {
