@@ -185,14 +185,16 @@ export function traceStep(
   checkArgument('compile', 'fn', fn, typeof fn === 'function', 'a function of tensors by name')
   checkTypes(inputs)
   const named = withTrace(trace, () => {
-    const returned = fn(
-      Object.fromEntries(
-        Object.entries(inputs).map(([name, type]) => [
-          name,
-          new TracedTensor(new GraphValue(type, { kind: 'input', name })),
-        ]),
-      ),
-    )
+    const tensors = Object.entries(inputs).map(([name, type]) => [
+      name,
+      new TracedTensor(new GraphValue(type, { kind: 'input', name })),
+    ])
+    let returned: ReturnType<TracedFunction>
+    try {
+      returned = fn(Object.fromEntries(tensors))
+    } catch (error) {
+      throw trace.divided.explained(error)
+    }
     refusePromise('compile', returned)
     const isNamed = isRecord(returned) && !(returned instanceof Tensor)
     checkArgument(

@@ -10,7 +10,8 @@ import type { Op } from '../../kernels/op.ts'
 import { transfer } from '../../kernels/transfer/transfer.ts'
 import { triangle } from '../../kernels/triangle/triangle.ts'
 import { place, type ViewAttrs, view } from '../../kernels/view/view.ts'
-import { TabringError } from '../../util/errors.ts'
+import { ShapeError, TabringError } from '../../util/errors.ts'
+import { formatShape } from '../../util/shape.ts'
 import { type AfterOp, axisAfter, type Operand } from './divided-axis.ts'
 import type { DividedAxis, GraphNode, GraphValue, StoredLeaf } from './value.ts'
 
@@ -36,6 +37,8 @@ export class DividedValues {
 
   /** Gradients of which this rank has a part, and what is computed from them. */
   readonly #gradients = new WeakSet<GraphValue>()
+  /** What the newest op has made, where it is a part. */
+  #newest: GraphValue | undefined
 
   has(value: GraphValue): boolean {
     const { leaf } = value
@@ -63,7 +66,9 @@ export class DividedValues {
 
   follow({ op, inputs, outputs, attrs }: GraphNode): void {
     const isSum = op === (meet as Op) && (attrs as MeetAttrs).isOneLoss
+    this.#newest = undefined
     if (isSum || !inputs.some((value) => this.has(value))) return
+    this.#newest = outputs[0]
     const after = this.#after(op, inputs, attrs)
     const isGradient = inputs.some((value) => this.#gradients.has(value))
     for (const value of outputs) {
@@ -71,6 +76,17 @@ export class DividedValues {
       if (isGradient) this.#gradients.add(value)
       if (after && typeof after !== 'string') this.#axes.set(value, after)
     }
+  }
+
+  /** The error for what a traced function threw: sizes of the whole do not fit a part, which a function's own checks do not know. */
+  explained(thrown: unknown): unknown {
+    if (!(thrown instanceof ShapeError) || !this.#newest) return thrown
+    const [problem] = thrown.message.split('. ')
+    return new TabringError(
+      'graph.misuse',
+      `${problem}. The newest tensor, ${formatShape(this.#newest.type.shape)}, is this rank's part of a layer that ColwiseParallel divides. Apply what needs the whole after the RowwiseParallel layer, or omit the two layers from the plan of parallelizeModule. In reshape, write -1 for the divided dimension.`,
+      { cause: thrown },
+    )
   }
 
   /** Takes `output` for what `op` makes of `inputs`, where another op made it because the memory layout is the same. errors: as `refuseOp`. */

@@ -295,6 +295,18 @@ describe.each([3, 4])('between divided layers, in rows of %i,', (rows) => {
       () => new LayerNorm(4),
       'normalization: each rank has only a part of this axis',
     ],
+    [
+      'a normalization of all features',
+      through,
+      () => new LayerNorm(width),
+      `layerNorm: x must end in the normalized shape [8], got [${samples * rows}, 4]. The newest tensor, [${samples * rows}, 4], is this rank's part`,
+    ],
+    [
+      'a shape of all features',
+      (q) => q.reshape([samples, length, width]),
+      undefined,
+      'In reshape, write -1',
+    ],
     ['dropout', through, () => new Dropout(0.5), 'dropout: all ranks would drop the same'],
     [
       'dropout of attention',

@@ -35,6 +35,23 @@ class Throwing extends Module {
   }
 }
 
+test('a schedule says what it takes when it is called outside of a step, or without labels', async () => {
+  const pipe = await pipeline(new Sequential(new Linear(6, 3)), { stages: 1, devices: ['cpu'] })
+  const schedule = new Schedule1F1B(pipe, { microBatches: 2, lossFn: crossEntropy })
+  const [x, y] = [inputs.x, inputs.y] as unknown as [Tensor, Tensor]
+  const misuse = (message: string) =>
+    expect.objectContaining({ code: 'graph.misuse', message: expect.stringContaining(message) })
+  const words = 'input 0 must be a Tensor, got Float32Array'
+  expect(() => schedule.step(x, y)).toThrow(misuse(`Schedule1F1B.step: ${words}`))
+  expect(() => schedule.forward(x)).toThrow(misuse(`Schedule1F1B.forward: ${words}`))
+  const step = compile(
+    ({ x }) => ({ loss: schedule.step(x, undefined as unknown as Tensor).loss }),
+    { x: types.x },
+    { device: 'cpu' },
+  )
+  await expect(step).rejects.toThrow(misuse('Schedule1F1B.step: input 1 must be a Tensor'))
+})
+
 /** Compiles a pipeline of two ranks and runs it once; the error of each rank. */
 async function errorsOf(
   make: (rank: number) => Module,
