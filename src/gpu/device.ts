@@ -90,6 +90,13 @@ export class Gpu {
   readonly #seesWorkLate = seesWorkLate()
   #firstError: GpuError | undefined
   #usedBytes = 0
+  /** Counts the bytes of buffers back that are collected without `destroy`: their memory is freed with them. */
+  readonly #collected = new FinalizationRegistry<number>((bytes) => {
+    this.#usedBytes -= bytes
+  })
+  readonly #runs = new Set<Promise<unknown>>()
+  /** Buffers of what is being made. */
+  #making: GPUBuffer[] | undefined
   /** How waits that are under way end early. */
   readonly #waiting = new Set<(error: GpuError) => void>()
 
@@ -164,6 +171,18 @@ export class Gpu {
     return this.device.queue
   }
 
+  /** Notes a run of a program, which may submit more commands until it ends. */
+  begin(run: Promise<unknown>): void {
+    this.#runs.add(run)
+    const end = () => this.#runs.delete(run)
+    run.then(end, end)
+  }
+
+  /** Resolves when all runs that have begun have ended; undefined if there are none. */
+  whenIdle(): Promise<unknown> | undefined {
+    return this.#runs.size > 0 ? Promise.allSettled(this.#runs) : undefined
+  }
+
   /** Throws the first error that the device reported, if any. */
   check(): void {
     if (this.#firstError) throw this.#firstError
@@ -189,7 +208,23 @@ export class Gpu {
     this.counters.buffers++
     const buffer = this.device.createBuffer({ label, size, usage })
     this.#countUntilDestroyed(buffer)
+    this.#making?.push(buffer)
     return buffer
+  }
+
+  /** Returns what `make` makes; where it throws, the buffers that it has created are destroyed. */
+  orDestroy<T>(make: () => T): T {
+    const made: GPUBuffer[] = []
+    const outer = this.#making
+    this.#making = made
+    try {
+      return make()
+    } catch (error) {
+      for (const buffer of made) buffer.destroy()
+      throw error
+    } finally {
+      this.#making = outer
+    }
   }
 
   #checkCap(label: string, size: number): void {
@@ -198,22 +233,22 @@ export class Gpu {
     const bytes = inUnitsOf(cap)
     throw new GpuError(
       'gpu.limit',
-      `device: "${label}" needs ${bytes(size)}, and ${bytes(this.#usedBytes)} of the memory cap of ${bytes(cap)} are taken. Split the model over more ranks (pipeline or fullyShard; in the built-in training --parallel pp=2 or fsdp), use a smaller batch, or raise memoryCap.`,
+      `device: "${label}" needs ${bytes(size)}, and ${bytes(this.#usedBytes)} of the memory cap of ${bytes(cap)} are taken. Split the model over more ranks (pipeline or fullyShard; in the built-in training --parallel pp=2 or fsdp), use a smaller batch, free models and programs that are no longer used with destroy(), or raise memoryCap.`,
     )
   }
 
-  /** Total bytes of the buffers that were created here and not destroyed. */
+  /** Total bytes of the buffers that were created here, and neither destroyed nor collected. */
   get usedBytes(): number {
     return this.#usedBytes
   }
 
   #countUntilDestroyed(buffer: GPUBuffer): void {
-    this.#usedBytes += buffer.size
+    const { size } = buffer
+    this.#usedBytes += size
+    this.#collected.register(buffer, size, buffer)
     const destroy = buffer.destroy.bind(buffer)
-    let isCounted = true
     buffer.destroy = () => {
-      if (isCounted) this.#usedBytes -= buffer.size
-      isCounted = false
+      if (this.#collected.unregister(buffer)) this.#usedBytes -= size
       destroy()
     }
   }

@@ -217,7 +217,7 @@ export abstract class Module {
   async to(device: DeviceSpec, options: { nonBlocking?: boolean } = {}): Promise<this> {
     const { nonBlocking = false } = checkOptions('to', options, { nonBlocking: true })
     const target = placedDevice(device)
-    const moves: Promise<void>[] = []
+    const moves: Promise<unknown>[] = []
     for (const [, tensor] of this.#named()) {
       const move = tensor.moveToDevice(target)
       if (!move) continue
@@ -234,8 +234,19 @@ export abstract class Module {
     return this.to(index ?? 'webgpu')
   }
 
+  /** Moves to the host; on a device nothing stays of the module, its gradients and its optimizer's state. See `to`. */
   cpu(): Promise<this> {
     return this.to('cpu')
+  }
+
+  /**
+   * Frees all parameters and buffers for good, and with them their gradients and their optimizer's state, when the runs under way have ended.
+   *
+   * Programs that read them, their optimizer and modules that share them are refused from now on with `graph.misuse`. A program's own memory
+   * is freed by its `destroy`. What is dropped without either is free when JavaScript's garbage collector has found it.
+   */
+  destroy(): void {
+    for (const [, tensor] of this.#named()) tensor.destroy()
   }
 
   /**

@@ -163,8 +163,14 @@ export class ExponentialMovingAverage {
         'ema.swap: there is no average before the first step. Train first.',
       )
     }
-    for (const [bucket, { pool, updates }] of this.#averages)
-      if (updates > 0) pool.swap(bucket.parameterPool)
+    const averaged = [...this.#averages].filter(([, { updates }]) => updates > 0)
+    if (averaged.some(([{ parameterPool }]) => !parameterPool.memory)) {
+      throw new TabringError(
+        'graph.misuse',
+        'ema.swap: the parameters have been moved to another device since the last step. Move the model back, and run a step first.',
+      )
+    }
+    for (const [bucket, { pool }] of averaged) pool.swap(bucket.parameterPool)
     for (const [buffer, { pool, updates }] of this.#bufferAverages)
       if (updates > 0 && buffer.home) pool.swap(buffer.home.pool)
     this.#isSwapped = !this.#isSwapped

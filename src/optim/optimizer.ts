@@ -507,7 +507,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const from = sliceStart ?? bucket.ownSlice(exchange).start
     const initial = this.#initial.get(name) ?? 0
     const isLoaded = bucket.parameters.some((parameter) => this.#loaded.has(parameter))
-    if (initial === 0 && !isLoaded && !pool.isAllocated) return
+    if (initial === 0 && !isLoaded && !pool.isFilled) return
     const contents = new Float32Array(pool.elements).fill(initial)
     bucket.parameters.forEach((parameter, i) => {
       const tensor = this.#loaded.get(parameter)?.tensors[name]

@@ -1,5 +1,5 @@
 import { download, Readback } from '../../gpu/readback.ts'
-import type { PlacedDevice } from '../../util/device.ts'
+import { formatDevice, type PlacedDevice, sameHardware } from '../../util/device.ts'
 import { invariant, TabringError } from '../../util/errors.ts'
 import type { DType } from '../../util/shape.ts'
 import { deviceOf, formatMemory, type Memory } from './memory-device.ts'
@@ -24,6 +24,15 @@ export class Pool {
   #buffer: GPUBuffer | undefined
   #host: ArrayBuffer | undefined
   #readback: Readback | undefined
+  /** How many tensors lie in it. */
+  #tenants = 0
+  /** Of `toHost` under way: whose copy still counts. */
+  #leaving: object | undefined
+  /** Frees it, and what belongs to it, when the last tensor has left. */
+  whenEmpty: () => Promise<unknown> | undefined = () => {
+    this.destroy()
+    return undefined
+  }
 
   constructor(label: string, elements: number, device?: PlacedDevice) {
     this.label = label
@@ -33,14 +42,16 @@ export class Pool {
 
   /** Makes the contents, zeros but for what was written so far, unless they exist. errors: `device.mismatch` where they exist in other memory. */
   allocate(memory: Memory): this {
+    this.#leaving = undefined
     if (this.#memory === memory) return this
-    if (this.#memory) {
+    const { device } = this
+    if (this.#memory || (device && !sameHardware(device, deviceOf(memory)))) {
+      const own = this.#memory ? formatMemory(this.#memory, memory) : formatDevice(device!)
       throw new TabringError(
         'device.mismatch',
-        `${this.label}: the program runs on ${formatMemory(memory)}, but this is on ${formatMemory(this.#memory, memory)}. After model.to(device), create the optimizer again and load its state.`,
+        `${this.label}: the program runs on ${formatMemory(memory)}, but this is on ${own}. After model.to(device), create the optimizer again and load its state.`,
       )
     }
-    this.#memory = memory
     if (memory === 'host') this.#host ??= new ArrayBuffer(this.elements * 4)
     else {
       this.#buffer = memory.createBuffer(
@@ -51,7 +62,38 @@ export class Pool {
       if (this.#host) memory.write(this.#buffer, new Float32Array(this.#host))
       this.#host = undefined
     }
+    this.#memory = memory
     return this
+  }
+
+  /** A tensor lies in it from now on. */
+  enter(): void {
+    this.#tenants++
+  }
+
+  /**
+   * A tensor has left. After the last one `whenEmpty` is called, when the runs under way have ended, which may still use the contents;
+   * then what this returns resolves.
+   */
+  leave(): Promise<unknown> | undefined {
+    this.#tenants--
+    if (this.#tenants > 0) return undefined
+    const memory = this.#memory
+    const free = () => (this.#tenants === 0 ? this.whenEmpty() : undefined)
+    const ended = memory && memory !== 'host' ? memory.whenIdle() : undefined
+    return ended ? ended.then(free) : free()
+  }
+
+  /** Takes the contents from the device to the host, until the pool is allocated again. cost: a copy and a wait. */
+  async toHost(): Promise<void> {
+    const memory = this.#memory
+    if (!memory || memory === 'host') return
+    const leaving = {}
+    this.#leaving = leaving
+    const { buffer } = await this.read()
+    if (this.#leaving !== leaving) return
+    this.destroy()
+    this.#host = buffer
   }
 
   get memory(): Memory | undefined {
@@ -76,16 +118,19 @@ export class Pool {
     return new array(this.#host, start * 4, count)
   }
 
+  /** Frees the contents; allocated again, they are zeros. */
   destroy(): void {
     this.#readback?.destroy()
     this.#readback = undefined
     this.#buffer?.destroy()
     this.#buffer = undefined
     this.#host = undefined
+    this.#memory = undefined
   }
 
-  get isAllocated(): boolean {
-    return this.#memory !== undefined
+  /** Whether it has contents, on a device or on the host. */
+  get isFilled(): boolean {
+    return this.#memory !== undefined || this.#host !== undefined
   }
 
   /** A copy of `count` elements from `start` on. cost: on a device a copy and a wait; not for a step. */
@@ -112,6 +157,7 @@ export class Pool {
 
   /** Replaces elements from `start` on, now or when there is memory. */
   write(data: StoredData, start = 0): void {
+    this.#leaving = undefined
     if (this.#memory && this.#memory !== 'host') {
       this.#memory.write(this.buffer, data, start * 4)
       return

@@ -235,6 +235,8 @@ export class CpuProgram implements StepProgram {
     beganMs: number,
   ): Promise<RunOutputs> {
     const { prepared } = this
+    // As its parameters may have been moved away and back.
+    for (const { update } of prepared.updates) update.bucket.allocate('host')
     const inputs = given ?? new Map<string, HostArray>()
     this.#clock.begin(beganMs)
     const isSplit = prepared.stops.length > 0

@@ -79,6 +79,7 @@ export class GpuProgram implements StepProgram {
   /** Of the run under way: idle, until others have what it needs. */
   #waitedMs = 0
   #lastEndedMs = 0
+  #isDestroyed = false
 
   private constructor(
     runtime: Runtime,
@@ -107,6 +108,7 @@ export class GpuProgram implements StepProgram {
     if (!this.#profile && !this.#check) {
       this.#timer = PhaseTimer.of(gpu, this.#updates ? computeRanges(prepared) : prepared.phases)
     }
+    for (const { update } of prepared.updates) update.bucket.addProgram()
   }
 
   /** Compiles all pipelines in parallel and makes the program's buffers. errors: `gpu.compile`, `gpu.limit`, `gpu.validation`. */
@@ -119,9 +121,15 @@ export class GpuProgram implements StepProgram {
     // A buffer without memory makes its bind groups invalid too, which must not count as an error of its own.
     gpu.device.pushErrorScope('validation')
     gpu.device.pushErrorScope('out-of-memory')
-    const program = new GpuProgram(runtime, prepared, compiled, inside)
-    program.#dispatches.bind()
     const errorOf = () => gpu.device.popErrorScope().catch(() => null)
+    let program: GpuProgram
+    try {
+      program = gpu.orDestroy(() => new GpuProgram(runtime, prepared, compiled, inside))
+      program.#bindOrDestroy()
+    } catch (error) {
+      await Promise.all([errorOf(), errorOf()])
+      throw error
+    }
     const [tooMuch, invalid] = await Promise.all([errorOf(), errorOf()])
     gpu.check()
     if (invalid && !tooMuch) throw rejected(invalid.message)
@@ -132,6 +140,15 @@ export class GpuProgram implements StepProgram {
     const { deviceBytes, ioBytes } = program.memory
     program.destroy()
     throw outOfMemory(prepared, deviceBytes + ioBytes)
+  }
+
+  #bindOrDestroy(): void {
+    try {
+      this.#dispatches.bind()
+    } catch (error) {
+      this.destroy()
+      throw error
+    }
   }
 
   get memory(): ProgramMemory {
@@ -196,6 +213,7 @@ export class GpuProgram implements StepProgram {
     ended.catch(() => undefined)
     readback.heldBy = ended
     this.#latest = ended
+    gpu.begin(outputs)
     return outputs
   }
 
@@ -212,7 +230,9 @@ export class GpuProgram implements StepProgram {
     const staged = this.#buffers.writeInputs(gpu, inputs)
     gpu.write(this.#buffers.scalars, scalars)
     this.#crossings?.begin(wires)
-    const outputs = await this.#runAlone(staged, this.#readbacks[0], began)
+    const running = this.#runAlone(staged, this.#readbacks[0], began)
+    gpu.begin(running)
+    const outputs = await running
     await this.#crossings?.ended()
     return this.#timed(outputs, began)
   }
@@ -222,6 +242,9 @@ export class GpuProgram implements StepProgram {
   }
 
   destroy(): void {
+    if (this.#isDestroyed) return
+    this.#isDestroyed = true
+    for (const { update } of this.prepared.updates) update.bucket.removeProgram()
     this.#buffers.destroy()
     this.#updates?.destroy()
     this.#meetings?.destroy()

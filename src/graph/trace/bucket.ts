@@ -26,6 +26,7 @@ export class Bucket {
   /** Optimizer state by name, made by the optimizer; this rank's part only. */
   readonly state = new Map<string, Pool>()
   #accumulated: Pool | undefined
+  #programs = 0
 
   /** The device of all its parameters; undefined until a program or `to` decides. */
   readonly device: PlacedDevice | undefined
@@ -43,6 +44,32 @@ export class Bucket {
     this.elements = elements
     this.parameterPool = this.newPool('parameters', elements)
     this.gradientPool = this.newPool('gradients', elements)
+    this.parameterPool.whenEmpty = () => this.#left()
+  }
+
+  /** A program on a device uses it from now on. */
+  addProgram(): void {
+    this.#programs++
+  }
+
+  /** A program is gone. No other program reads the gradients that the last one leaves. */
+  removeProgram(): void {
+    this.#programs--
+    if (this.#programs > 0) return
+    this.gradientPool.destroy()
+    this.#accumulated?.destroy()
+  }
+
+  /** All parameters have left. The optimizer's state waits on the host, unless they are gone for good. */
+  #left(): Promise<unknown> | undefined {
+    if (this.parameters.every(({ isDestroyed }) => isDestroyed)) {
+      this.destroy()
+      return undefined
+    }
+    this.parameterPool.destroy()
+    this.gradientPool.destroy()
+    const kept = [...this.state.values(), ...(this.#accumulated ? [this.#accumulated] : [])]
+    return Promise.all(kept.map((pool) => pool.toHost()))
   }
 
   /** The ranks that have the rest of its parameters, where each has a part. */
@@ -81,6 +108,7 @@ export class Bucket {
   destroy(): void {
     for (const pool of [this.parameterPool, this.gradientPool, ...this.state.values()])
       pool.destroy()
+    this.#accumulated?.destroy()
   }
 
   /** Makes the pools and moves in the parameters that are not there. errors: `device.mismatch`. */

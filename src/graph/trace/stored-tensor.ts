@@ -66,6 +66,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   #host: Data
   #device: PlacedDevice | undefined
   #isReleased = false
+  #isDestroyed = false
 
   constructor(type: TensorType, data: Data) {
     super()
@@ -118,17 +119,24 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
    *
    * It no longer belongs to what used it before (an optimizer's buckets).
    */
-  moveToDevice(target: PlacedDevice): Promise<void> | undefined {
+  moveToDevice(target: PlacedDevice): Promise<unknown> | undefined {
+    this.#mustExist()
     if (this.#isOn(target)) return undefined
     const arrive = (data: Data) => {
       this.#host = data
-      this.#home = undefined
       this.#device = target
-      layoutGeneration++
+      return this.#leaveHome()
     }
-    if (this.#home) return this.read().then(arrive)
-    arrive(this.#host)
-    return undefined
+    return this.#home ? this.read().then(arrive) : arrive(this.#host)
+  }
+
+  /** Earlier programs bind again at their next run. Resolves when memory that nothing uses any more is free. */
+  #leaveHome(next?: Home): Promise<unknown> | undefined {
+    const pool = this.#home?.pool
+    this.#home = next
+    next?.pool.enter()
+    layoutGeneration++
+    return pool?.leave()
   }
 
   #isOn(target: PlacedDevice): boolean {
@@ -147,6 +155,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
 
   /** Throws an error starting with `what` if it is in other memory or was moved to another device. errors: `device.mismatch`. */
   requireOn(memory: Memory, what: string): void {
+    this.#mustExist()
     const target = deviceOf(memory)
     const isThere = this.#home
       ? this.#home.pool.memory === memory
@@ -166,22 +175,41 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     const earlier = this.#home
     if (earlier) home.pool.copyFrom(earlier.pool, earlier.start, home.start, this.count)
     else home.pool.write(this.#host, home.start)
-    this.#home = home
+    this.#leaveHome(home)
     const device = deviceOf(home.pool.memory!)
     if (!this.#device || !sameHardware(this.#device, device)) this.#device = device
-    layoutGeneration++
   }
 
   /** Frees the contents of a tensor that another rank has. */
   release(): void {
     this.#isReleased = true
-    this.#home = undefined
     this.#host = this.#host.slice(0, 0) as Data
+    this.#leaveHome()
   }
 
-  /** Whether its contents are on another rank alone. */
+  /** Whether its contents are on another rank alone. errors: `graph.misuse` once they are nowhere. */
   get isReleased(): boolean {
+    this.#mustExist()
     return this.#isReleased
+  }
+
+  /** Frees the contents for good; see `Module.destroy`. */
+  destroy(): void {
+    this.#isDestroyed = true
+    this.mirror = undefined
+    this.release()
+  }
+
+  get isDestroyed(): boolean {
+    return this.#isDestroyed
+  }
+
+  #mustExist(): void {
+    if (!this.#isDestroyed) return
+    throw new TabringError(
+      'graph.misuse',
+      `${this.title}: destroy() of its module has freed the contents. Make the model again, and load its state. To free device memory alone, call model.cpu() instead.`,
+    )
   }
 
   /** Its place in a pool, if a program has given it one. */

@@ -45,9 +45,7 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
   const forward = forwardOf(task, { model }, isHalf)
   // As for any run that is not tuned.
   runtime.variants = {}
-  const free = () => {
-    for (const { home } of [...model.parameters(), ...model.buffers()]) home?.pool.destroy()
-  }
+  const free = () => model.destroy()
   const { bucketCapMb } = config
   const own = {
     ...{ runtime, optimizer, virtualWorkers, clipNorm, lossScale, forward, types },
