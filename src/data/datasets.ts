@@ -1,7 +1,7 @@
 import { clipped } from '../util/clipped.ts'
 import { ArgumentTypeError, DataError, ShapeError } from '../util/errors.ts'
-import { isRecord, quoted } from '../util/kind-of.ts'
-import { checkArgument, checkList, checkOptions } from '../util/options.ts'
+import { isDetached, isRecord, kindOf, quoted } from '../util/kind-of.ts'
+import { checkArgument, checkList, checkNumber, checkOptions } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 import { countElements, formatShape } from '../util/shape.ts'
 import type { DatasetDescription, HostTensor } from './descriptions.ts'
@@ -67,6 +67,11 @@ export class TensorDataset implements Dataset {
     return Object.fromEntries(
       Object.entries(this.tensors).map(([name, { shape, data }]) => {
         const rowShape = shape.slice(1)
+        if (data.length !== countElements(shape))
+          throw new DataError(
+            'data.malformed',
+            `TensorDataset: "${clipped(name)}" must keep its ${countElements(shape)} elements, got ${kindOf(data)}. Transfer a copy.`,
+          )
         if (rowShape.length === 0 && data instanceof Int32Array) return [name, data[index]]
         const count = countElements(rowShape)
         const row = data.slice(index * count, (index + 1) * count)
@@ -92,9 +97,16 @@ function checkTensors<T extends object>(tensors: T): T {
 
 /** errors: a TypeError, naming `where`, for what is no data set. */
 export function checkDataset(where: string, dataset: unknown): void {
-  const isDataset =
-    isRecord(dataset) && typeof dataset.length === 'number' && typeof dataset.get === 'function'
+  const isDataset = isRecord(dataset) && typeof dataset.get === 'function'
   checkArgument(where, 'dataset', dataset, isDataset, 'a data set, with length and get(index, key)')
+  const { length } = dataset as Dataset<unknown>
+  checkNumber(
+    where,
+    "the data set's length",
+    length ?? Number.NaN,
+    (count) => Number.isSafeInteger(count) && count >= 0 && count < 2 ** 32,
+    `a whole number below 2^32`,
+  )
 }
 
 /** The samples of another data set at `indices`, in that order. errors: `config.invalid` for an index out of range. */
@@ -104,7 +116,7 @@ export class Subset<S> implements Dataset<S> {
 
   constructor(dataset: Dataset<S>, indices: ArrayLike<number>) {
     checkDataset('Subset', dataset)
-    const isList = Array.isArray(indices) || ArrayBuffer.isView(indices)
+    const isList = Array.isArray(indices) || (ArrayBuffer.isView(indices) && !isDetached(indices))
     checkArgument('Subset', 'indices', indices, isList, 'a list of whole numbers')
     for (let i = 0; i < indices.length; i++) requireIndex('Subset', indices[i], dataset.length)
     this.dataset = dataset

@@ -71,7 +71,7 @@ export async function listDirectory(directory: FileSystemDirectoryHandle): Promi
     }
     if (isEmpty && path !== '') empty.push(path)
   }
-  const isFolder = typeof directory?.entries === 'function'
+  const isFolder = typeof directory?.entries === 'function' && !ArrayBuffer.isView(directory)
   checkArgument(
     'listDirectory',
     'directory',

@@ -1,5 +1,5 @@
 import { DataError } from '../util/errors.ts'
-import { isRecord } from '../util/kind-of.ts'
+import { isDetached, isRecord } from '../util/kind-of.ts'
 import { checkArgument, checkOptions } from '../util/options.ts'
 import { countElements, formatShape } from '../util/shape.ts'
 import type { ByteSource } from './byte-source.ts'
@@ -52,6 +52,8 @@ export class IdxDataset implements Dataset<IdxSample> {
 
   get(index: number, key: SampleKey): IdxSample {
     requireIndex('IdxDataset', index, this.length)
+    const isKept = !isDetached(this.images.data) && !isDetached(this.labels.data)
+    checkArgument('IdxDataset', 'images', this.images.data, isKept, 'kept, like labels')
     return { x: this.#row(index, key), y: this.labels.data[index] }
   }
 

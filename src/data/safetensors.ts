@@ -1,6 +1,6 @@
 import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isIterable, isRecord, isText, quoted } from '../util/kind-of.ts'
+import { isDetached, isIterable, isRecord, isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkText } from '../util/options.ts'
 import type { OpenFile } from './byte-source.ts'
 
@@ -78,6 +78,7 @@ export function writeSafetensors(
     typeof entry[0] === 'string' &&
     isRecord(entry[1]) &&
     ArrayBuffer.isView(entry[1].data) &&
+    !isDetached(entry[1].data) &&
     Array.isArray(entry[1].shape)
   const given = isIterable(tensors) ? [...tensors] : tensors
   checkList(

@@ -1,6 +1,6 @@
 import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { quoted } from '../util/kind-of.ts'
+import { isDetached, kindOf, quoted } from '../util/kind-of.ts'
 import {
   readSafetensors,
   type SafeTensor,
@@ -53,7 +53,7 @@ const dtypes: readonly [new (length: number) => SavedArray, SafetensorsDtype][] 
 ]
 
 const dtypeOf = (value: unknown): SafetensorsDtype | undefined =>
-  dtypes.find(([array]) => value instanceof array)?.[1]
+  isDetached(value) ? undefined : dtypes.find(([array]) => value instanceof array)?.[1]
 
 const isTensor = (value: object): value is SavedTensor =>
   'shape' in value &&
@@ -99,7 +99,8 @@ export function save(state: SavedState): Uint8Array<ArrayBuffer> {
     if (Array.isArray(value)) return value.map((item, i) => encode(item, [...path, String(i)]))
     const prototype = Object.getPrototypeOf(value)
     if (prototype !== Object.prototype && prototype !== null) {
-      throw refuse(path, 'a plain object', `a ${value.constructor?.name ?? 'class instance'}`)
+      const own = `a ${value.constructor?.name ?? 'class instance'}`
+      throw refuse(path, 'a plain object', isDetached(value) ? kindOf(value) : own)
     }
     const entries = Object.entries(value).filter(([, item]) => item !== undefined)
     const reserved = entries.find(([key]) => key.startsWith('$'))

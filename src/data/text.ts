@@ -1,5 +1,5 @@
 import { DataError } from '../util/errors.ts'
-import { isIterable, isText, quoted } from '../util/kind-of.ts'
+import { isDetached, isIterable, isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkOptions, checkText } from '../util/options.ts'
 import { requireIndex } from './datasets.ts'
 import type { DatasetDescription, HostTensor } from './descriptions.ts'
@@ -109,6 +109,7 @@ export class TokenDataset implements Dataset<{ x: HostTensor; y: HostTensor }> {
 
   get(index: number): { x: HostTensor; y: HostTensor } {
     requireIndex('TokenDataset', index, this.length)
+    checkArgument('TokenDataset', 'tokens', this.tokens, !isDetached(this.tokens), 'kept')
     const start = index * this.stride
     const window = (from: number) => ({
       shape: [this.blockSize],

@@ -6,7 +6,7 @@ export function kindOf(value: unknown): string {
   if (value === null) return 'null'
   if (Array.isArray(value)) return `a plain array of ${value.length}`
   if (ArrayBuffer.isView(value) && 'length' in value)
-    return `${value.constructor.name} of ${value.length}`
+    return `${value.constructor.name} of ${value.length}${isDetached(value) ? ', whose buffer was transferred away' : ''}`
   if (typeof value === 'number') return `the number ${value}`
   if (typeof value === 'string') return `the string ${JSON.stringify(clipped(value))}`
   if (typeof value === 'bigint') return `the bigint ${clipped(`${value}n`)}`
@@ -32,7 +32,19 @@ export const isTexts = (value: unknown): value is string[] =>
 
 /** Whether it is an object that a loop can go through. */
 export const isIterable = (value: unknown): value is Iterable<unknown> =>
-  typeof value === 'object' && value !== null && Symbol.iterator in value
+  typeof value === 'object' && value !== null && Symbol.iterator in value && !isDetached(value)
+
+/** Whether it is an array whose buffer was transferred away, as to a worker: the platform throws where it is read. */
+export function isDetached(value: unknown): boolean {
+  if (!ArrayBuffer.isView(value) || value.buffer.byteLength > 0) return false
+  try {
+    // ArrayBuffer.detached is not on every platform.
+    new Uint8Array(value.buffer)
+    return false
+  } catch {
+    return true
+  }
+}
 
 /** A value as an error quotes it: texts, numbers and short lists of numbers as they are written, and of the rest what kind it is. */
 export function quoted(value: unknown): string {

@@ -120,6 +120,7 @@ export const wrongValues: readonly [name: string, make: () => unknown][] = [
   ['a symbol', () => Symbol('s')],
   ['10n', () => 10n],
   ['a Float32Array', () => Float32Array.of(1, 2)],
+  ['a detached Float32Array', detached],
   ['a Date', () => new Date(0)],
   ['no prototype', () => Object.create(null)],
   ['a circular object', circular],
@@ -127,6 +128,13 @@ export const wrongValues: readonly [name: string, make: () => unknown][] = [
   ['a module', () => new api.Linear(2, 2)],
   ...longValues,
 ]
+
+/** An array whose buffer was transferred away, as to a worker. */
+export function detached(): Float32Array {
+  const array = Float32Array.of(1, 2)
+  structuredClone(array.buffer, { transfer: [array.buffer] })
+  return array
+}
 
 function circular(): object {
   const object: Record<string, unknown> = {}

@@ -1,9 +1,10 @@
 import { DataError, ShapeError } from '../../util/errors.ts'
-import { kindOf, quoted } from '../../util/kind-of.ts'
-import { checkNumber, checkOptions, isShare } from '../../util/options.ts'
+import { isRecord, kindOf, quoted } from '../../util/kind-of.ts'
+import { checkNumber, checkOptions, isCount, isShare } from '../../util/options.ts'
 import type { RandomStream } from '../../util/random.ts'
 import { formatShape } from '../../util/shape.ts'
 import type { HostTensor, TransformDescription } from '../descriptions.ts'
+import { isHostTensor } from '../samples.ts'
 import { crop, flipHorizontally, type PixelImage } from './pixels.ts'
 import { scaleTo } from './resize.ts'
 
@@ -33,6 +34,23 @@ function describe<In, Out>(
   return Object.assign((input: In, random: RandomStream) => apply(input, random), { description })
 }
 
+/** As `describe`, of images: once it is a tensor, an image has no pixels any more. */
+const ofPixels = <Out>(
+  apply: (image: PixelImage, random: RandomStream) => Out,
+  description: TransformDescription,
+): Transform<PixelImage, Out> =>
+  describe((image: PixelImage, random) => {
+    if (isPixels(image)) return apply(image, random)
+    const { kind } = description
+    throw new ShapeError(
+      'shape.mismatch',
+      `${kind}: expected an image of bytes, got ${kindOf(image)}. ${kind === 'toTensor' ? 'Write it once.' : `Put ${kind}() before toTensor() and normalize().`}`,
+    )
+  }, description)
+
+const isPixels = (image: unknown): image is PixelImage =>
+  isRecord(image) && isCount(image['height'] as number) && ArrayBuffer.isView(image['data'])
+
 function requireSize(where: string, size: Size): void {
   const sides = typeof size === 'number' ? [size, size] : size
   const arePairs = Array.isArray(sides) && sides.length === 2
@@ -60,7 +78,7 @@ function requireRange(where: string, name: string, range: readonly [number, numb
 /** Scales an image: one number is the length of the shorter side and keeps the aspect ratio; two are [height, width]. */
 export function resize(size: Size): Transform<PixelImage, PixelImage> {
   requireSize('resize', size)
-  return describe(
+  return ofPixels(
     (image) => {
       if (typeof size !== 'number') return scaleTo(image, ...size)
       const { height, width } = image
@@ -82,7 +100,7 @@ const roundHalfEven = (value: number): number => {
 export function centerCrop(size: Size): Transform<PixelImage, PixelImage> {
   requireSize('centerCrop', size)
   const [height, width] = both(size)
-  return describe(
+  return ofPixels(
     (image) => {
       // torchvision pads first, left and top getting the smaller half, and then cuts.
       const padTop = height > image.height ? Math.floor((height - image.height) / 2) : 0
@@ -126,7 +144,7 @@ export function randomResizedCrop(
   const { scale = [0.08, 1], ratio = [3 / 4, 4 / 3] } = options
   requireRange('randomResizedCrop', 'scale', scale)
   requireRange('randomResizedCrop', 'ratio', ratio)
-  return describe(
+  return ofPixels(
     (image, random) => {
       const window = randomWindow(image, random, scale, ratio)
       return scaleTo(crop(image, ...window), ...both(size))
@@ -159,7 +177,7 @@ function randomWindow(
 /** Mirrors left and right with probability `p`. errors: `config.invalid` unless it is from 0 to 1. */
 export function randomHorizontalFlip(p = 0.5): Transform<PixelImage, PixelImage> {
   checkNumber('randomHorizontalFlip', 'p', p, isShare, 'a number from 0 to 1')
-  return describe((image, random) => (random.unit() < p ? flipHorizontally(image) : image), {
+  return ofPixels((image, random) => (random.unit() < p ? flipHorizontally(image) : image), {
     kind: 'randomHorizontalFlip',
     p,
   })
@@ -167,7 +185,7 @@ export function randomHorizontalFlip(p = 0.5): Transform<PixelImage, PixelImage>
 
 /** Converts bytes to f32 from 0 to 1. shape: [height, width, channels] -> [channels, height, width] */
 export function toTensor(): Transform<PixelImage, HostTensor> {
-  return describe(
+  return ofPixels(
     ({ height, width, channels, data }) => {
       const plane = height * width
       const values = new Float32Array(plane * channels)
@@ -180,11 +198,15 @@ export function toTensor(): Transform<PixelImage, HostTensor> {
   )
 }
 
-/** Computes (x - mean) / std per channel. shape: [channels, height, width]. errors: `shape.mismatch` for another number of channels. */
+/**
+ * Computes (x - mean) / std per channel; of an image that is still bytes, x is what `toTensor` makes of it.
+ *
+ * shape: [channels, height, width]. errors: `shape.mismatch` for another number of channels.
+ */
 export function normalize(
   mean: readonly number[],
   std: readonly number[],
-): Transform<HostTensor, HostTensor> {
+): Transform<HostTensor | PixelImage, HostTensor> {
   if (
     !Array.isArray(mean) ||
     !Array.isArray(std) ||
@@ -196,8 +218,10 @@ export function normalize(
       'config.invalid',
       `normalize: expected arrays of finite means and as many positive stds, got ${quoted(mean)} and ${quoted(std)}. Correct them.`,
     )
+  const bytesToTensor = toTensor()
   return describe(
-    ({ shape, data }) => {
+    (input, random) => {
+      const { shape, data } = isHostTensor(input) ? input : bytesToTensor(input, random)
       if (shape[0] !== mean.length)
         throw new ShapeError(
           'shape.mismatch',

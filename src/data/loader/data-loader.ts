@@ -1,11 +1,11 @@
 import { DataError } from '../../util/errors.ts'
-import { kindOf, quoted } from '../../util/kind-of.ts'
-import { checkOptions, type OptionNames } from '../../util/options.ts'
+import { isIterable, kindOf, quoted } from '../../util/kind-of.ts'
+import { checkArgument, checkOptions, type OptionNames } from '../../util/options.ts'
 import { preparedLoads } from '../../util/prepared-loads.ts'
 import { permutation } from '../../util/random.ts'
 import { switchValue } from '../../util/switches.ts'
 import { type Batch, defaultCollate, type FieldDTypes } from '../collate.ts'
-import { describeInner } from '../datasets.ts'
+import { checkDataset, describeInner, requireIndex } from '../datasets.ts'
 import type { Dataset, Sample } from '../samples.ts'
 import { type DataLoaderState, requireSameBatches } from './loader-state.ts'
 import { makeBatch } from './make-batch.ts'
@@ -103,6 +103,7 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
 
   constructor(dataset: Dataset<S>, options: DataLoaderOptions<S, B> = {}) {
     checkOptions('DataLoader', options, loaderOptions)
+    checkDataset('DataLoader', dataset)
     const { batchSize = 1, numWorkers = 0, prefetchFactor = 2, shuffle = false, sampler } = options
     requireWhole('batchSize', batchSize, 1)
     requireWhole('numWorkers', numWorkers, 0)
@@ -117,6 +118,12 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
         'config.invalid',
         'DataLoader: collateFn and dtypes cannot be combined. Let collateFn choose the types.',
       )
+    checkSampler(sampler)
+    for (const name of ['worker', 'collateFn'] as const) {
+      const given: unknown = options[name]
+      const isFunction = given === undefined || typeof given === 'function'
+      checkArgument('DataLoader', name, given, isFunction, 'a function')
+    }
     requirePinner(options.pinMemory)
     requireSwitch('shuffle', options.shuffle)
     requireSwitch('dropLast', options.dropLast)
@@ -283,9 +290,7 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
     const sampler = this.#sampler
     const { length } = this.dataset
     const order = sampler
-      ? sampler.indices && sampler.chosenEpoch === undefined
-        ? Uint32Array.from(sampler.indices(epoch))
-        : Uint32Array.from(sampler)
+      ? chosenIndices(sampler, epoch, length)
       : this.#options.shuffle
         ? permutation(this.#seed, epoch, length)
         : Uint32Array.from({ length }, (_, i) => i)
@@ -323,6 +328,33 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
     })
     return this.#workers
   }
+}
+
+/** errors: a TypeError for what is no sampler. */
+function checkSampler(sampler: Sampler | undefined): void {
+  const isSampler =
+    sampler === undefined ||
+    (isIterable(sampler) && Number.isSafeInteger(sampler.length) && sampler.length >= 0)
+  checkArgument(
+    'DataLoader',
+    'sampler',
+    sampler,
+    isSampler,
+    'indices that can be iterated, with length',
+  )
+}
+
+/** The indices that a sampler has for an epoch. errors: `config.invalid` for others than the data set's, and for another number than its length. */
+function chosenIndices(sampler: Sampler, epoch: number, length: number): Uint32Array<ArrayBuffer> {
+  const given =
+    sampler.indices && sampler.chosenEpoch === undefined ? sampler.indices(epoch) : sampler
+  const indices = Array.from(given as ArrayLike<number> | Iterable<number>)
+  for (const index of indices) requireIndex('DataLoader: the sampler', index, length)
+  if (indices.length === sampler.length) return Uint32Array.from(indices)
+  throw new DataError(
+    'config.invalid',
+    `DataLoader: the sampler's length is ${sampler.length}, but it has ${indices.length} indices. Let length be the number of indices of an epoch.`,
+  )
 }
 
 function requireWhole(name: string, value: number, minimum: number): void {

@@ -1,5 +1,5 @@
 import { numberFormat } from '../../util/number-format.ts'
-import { checkArgument, checkText, isNotNegative } from '../../util/options.ts'
+import { checkArgument, checkChoice, checkText, isNotNegative } from '../../util/options.ts'
 
 /** What `AverageMeter.summary` shows: nothing, the average, the sum or the count. */
 export type SummaryType = 'none' | 'average' | 'sum' | 'count'
@@ -26,6 +26,7 @@ export class AverageMeter {
   constructor(name: string, fmt = ':f', summaryType: SummaryType = 'average') {
     checkText('AverageMeter', 'name', name)
     checkText('AverageMeter', 'fmt', fmt)
+    checkChoice('AverageMeter', 'summaryType', summaryType, ['none', 'average', 'sum', 'count'])
     this.name = name
     this.fmt = fmt
     this.summaryType = summaryType

@@ -10,14 +10,15 @@ import { crossEntropy, sampleCount, topKCorrect } from '../../graph/functions/li
 import type { InputTypes } from '../../graph/plan/prepare.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import type { Parameter } from '../../graph/trace/parameter.ts'
-import type { Tensor } from '../../graph/trace/tensor.ts'
+import { Tensor } from '../../graph/trace/tensor.ts'
 import type { ScalarSlot } from '../../kernels/op.ts'
 import type { Module } from '../../nn/module.ts'
 import { checkModule } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { isRecord, kindOf } from '../../util/kind-of.ts'
+import { checkArgument, checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { formatShape, type HostDType, tensorType } from '../../util/shape.ts'
 import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
 import { addOverRanks, runAhead, type Sums } from './batch-sums.ts'
@@ -98,6 +99,7 @@ export async function evaluate<S = Sample>(
     dtypes: true,
   })
   checkModule('evaluate', model)
+  checkArgument('evaluate', 'batchSums', batchSums, typeof batchSums === 'function', 'a function')
   checkDataset('evaluate', dataset)
   checkNumber('evaluate', 'batchSize', batchSize, isCount, 'a whole number above 0')
   const { ranks: group, runsTogether } = divisionFor(model, processGroup)
@@ -199,11 +201,20 @@ function summing(model: Module, sumsOf: () => Record<string, Tensor>): Record<st
   try {
     model.eval()
     const sums = sumsOf()
+    const refuse = (what: string, got: string, remedy: string) =>
+      new TabringError('graph.misuse', `evaluate: ${what}, got ${got}. ${remedy}`)
+    if (!isRecord(sums) || sums instanceof Tensor)
+      throw refuse(
+        'batchSums must return sums by name',
+        kindOf(sums),
+        'Write ({ x, y }, count) => ({ loss: … }).',
+      )
     for (const [name, sum] of Object.entries(sums)) {
-      if (sum.count === 1 && sum.dtype === 'f32') continue
-      throw new TabringError(
-        'graph.misuse',
-        `evaluate: "${clipped(name)}" must be a sum, an f32 tensor of one element, got ${sum.dtype}${formatShape(sum.shape)}. Sum over the counted samples.`,
+      if (sum instanceof Tensor && sum.count === 1 && sum.dtype === 'f32') continue
+      throw refuse(
+        `"${clipped(name)}" must be a sum, an f32 tensor of one element`,
+        sum instanceof Tensor ? `${sum.dtype}${formatShape(sum.shape)}` : kindOf(sum),
+        'Sum over the counted samples.',
       )
     }
     return sums

@@ -7,9 +7,9 @@ export interface Meter {
   summary(): string
 }
 
-/** errors: a TypeError for what is no number. */
-const checkNumeral = (where: string, name: string, value: number): void =>
-  checkArgument(where, name, value, typeof value === 'number', 'a number')
+/** errors: a TypeError for what counts no batches. */
+const checkBatches = (where: string, name: string, value: number): void =>
+  checkArgument(where, name, value, Number.isSafeInteger(value) && value >= 0, 'a whole number')
 
 /**
  * Prints the progress of an epoch: that of PyTorch's ImageNet example.
@@ -29,7 +29,7 @@ export class ProgressMeter {
     print: (line: string) => void = (line) => console.log(line),
   ) {
     const isMeter = (meter: Meter) => isRecord(meter) && typeof meter.summary === 'function'
-    checkNumeral('ProgressMeter', 'numBatches', numBatches)
+    checkBatches('ProgressMeter', 'numBatches', numBatches)
     checkList('ProgressMeter', 'meters', meters, isMeter, 'meters')
     checkText('ProgressMeter', 'prefix', prefix)
     checkArgument('ProgressMeter', 'print', print, typeof print === 'function', 'a function')
@@ -41,7 +41,7 @@ export class ProgressMeter {
 
   /** Prints `Epoch: [0][ 10/938]` and every meter, separated by tabs. */
   display(batch: number): void {
-    checkNumeral('ProgressMeter.display', 'batch', batch)
+    checkBatches('ProgressMeter.display', 'batch', batch)
     const all = String(this.numBatches)
     const at = `${this.prefix}[${String(batch).padStart(all.length)}/${all}]`
     this.#print([at, ...this.meters.map(String)].join('\t'))

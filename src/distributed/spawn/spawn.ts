@@ -9,8 +9,8 @@ import {
   ProcessExitedException,
   ProcessRaisedException,
 } from '../../util/errors.ts'
-import { quoted } from '../../util/kind-of.ts'
-import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { isRecord, quoted } from '../../util/kind-of.ts'
+import { checkArgument, checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { lendPage } from '../link/lend-page.ts'
 import { env } from '../rendezvous/env.ts'
 import { type RankFailure, readyWord, type SpawnHost, type SpawnOrder } from './spawned.ts'
@@ -55,6 +55,22 @@ export function spawn<Result>(
   return (async () => new ProcessContext<Result>(fn, options).results)()
 }
 
+const notAWorker = (expected: string, got: string) =>
+  new ArgumentTypeError(
+    `spawn: expected ${expected}, got ${got}. Write () => new Worker(new URL('./rank.ts', import.meta.url), { type: 'module' }).`,
+  )
+
+/** errors: a TypeError for what `fn` has returned that is no worker. */
+function checkWorker(made: unknown): void {
+  const isWorker =
+    isRecord(made) &&
+    ['postMessage', 'addEventListener', 'terminate'].every(
+      (name) => typeof made[name] === 'function',
+    )
+  if (!isWorker)
+    throw notAWorker('a function that returns a new Worker', `one that returns ${quoted(made)}`)
+}
+
 /** Workers that `spawn` started together. */
 export class ProcessContext<Result = unknown> {
   /** The workers, by rank. */
@@ -74,11 +90,11 @@ export class ProcessContext<Result = unknown> {
     const names = { nprocs: true, args: true, join: true, signal: true } as const
     const { nprocs = 1, args = [], signal } = checkOptions('spawn', options, names)
     checkNumber('spawn', 'nprocs', nprocs, isCount, 'a whole number of at least 1')
-    if (typeof fn !== 'function') {
-      throw new ArgumentTypeError(
-        `spawn: expected a function that makes a worker, got ${quoted(fn)}. Write () => new Worker(new URL('./rank.ts', import.meta.url), { type: 'module' }).`,
-      )
-    }
+    if (typeof fn !== 'function')
+      throw notAWorker('a function that makes a worker', `${quoted(fn)}`)
+    checkArgument('spawn', 'args', args, Array.isArray(args), 'a list of arguments')
+    const isSignal = signal === undefined || typeof signal?.throwIfAborted === 'function'
+    checkArgument('spawn', 'signal', signal, isSignal, 'the signal of an AbortController')
     signal?.throwIfAborted()
     this.results = new Promise((resolve, reject) => {
       this.#resolve = resolve
@@ -91,6 +107,7 @@ export class ProcessContext<Result = unknown> {
     try {
       for (let rank = 0; rank < nprocs; rank++) {
         const worker = fn()
+        checkWorker(worker)
         workers.push(worker)
         this.#watch(worker, rank, args)
       }

@@ -1,0 +1,141 @@
+import { expect, test } from 'vitest'
+import {
+  AverageMeter,
+  ConcatDataset,
+  compose,
+  DataLoader,
+  type Dataset,
+  distributed,
+  evaluate,
+  hostTensor,
+  IdxDataset,
+  Linear,
+  normalize,
+  ProgressMeter,
+  resize,
+  type Sampler,
+  save,
+  spawn,
+  TensorDataset,
+  TokenDataset,
+  toTensor,
+} from '../../../src/index.ts'
+import { detached } from '../../support/api-arguments.ts'
+
+// What was taken without a word, or ended in an error of the platform.
+
+const key = { seed: 0, epoch: 0, index: 0 }
+
+const images = () => ({ shape: [2, 2, 2], data: Uint8Array.of(0, 51, 255, 255, 0, 0, 0, 0) })
+const labels = () => ({ shape: [2], data: Uint8Array.of(3, 4) })
+
+test('normalize of images that are bytes is that of what toTensor makes of them', () => {
+  const mnist = new IdxDataset(images(), labels(), { transform: normalize([0.5], [0.25]) })
+  const long = new IdxDataset(images(), labels(), {
+    transform: compose([toTensor(), normalize([0.5], [0.25])]),
+  })
+  expect(mnist.get(0, key)).toEqual(long.get(0, key))
+  expect(mnist.get(0, key).x).toEqual({
+    shape: [1, 2, 2],
+    data: Float32Array.of(-2, -1.2, 2, 2),
+  })
+})
+
+test('a transform of images names its place when it is given a tensor', () => {
+  const transform = compose<never>([toTensor(), resize(4)])
+  const wrong = new IdxDataset(images(), labels(), { transform: transform as never })
+  expect(() => wrong.get(0, key)).toThrow(
+    'resize: expected an image of bytes, got a tensor [1, 2, 2] of Float32Array of 4. Put resize() before toTensor()',
+  )
+})
+
+const get = () => ({ x: 1 })
+
+test.each([undefined, -1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, '3'])(
+  'a data set of length %s is refused where it is passed',
+  async (length) => {
+    const dataset = { length, get } as Dataset<{ x: number }>
+    const reason = "the data set's length must be a whole number"
+    expect(() => new DataLoader(dataset)).toThrow(reason)
+    expect(() => new ConcatDataset([dataset])).toThrow(reason)
+    await expect(evaluate(new Linear(1, 1), dataset as never)).rejects.toThrow(reason)
+  },
+)
+
+test('a loader refuses what is no data set, no sampler and no function', () => {
+  const loader = (dataset: unknown, options = {}) => new DataLoader(dataset as never, options)
+  expect(() => loader([1, 2])).toThrow('DataLoader: dataset must be a data set')
+  const four = { length: 4, get }
+  for (const sampler of [4, { length: 2 }, new Set([1]), {}])
+    expect(() => loader(four, { sampler })).toThrow('DataLoader: sampler must be indices')
+  expect(() => loader(four, { collateFn: 'stack' })).toThrow('DataLoader: collateFn must be')
+  expect(() => loader(four, { numWorkers: 1, worker: {} })).toThrow('DataLoader: worker must be')
+})
+
+test.each([
+  [[0, Number.NaN], 'DataLoader: the sampler: expected an index from 0 to 3, got NaN'],
+  [[0, -1], 'DataLoader: the sampler: expected an index from 0 to 3, got -1'],
+  [[0, 4], 'DataLoader: the sampler: expected an index from 0 to 3, got 4'],
+  [['0', 1], 'DataLoader: the sampler: expected an index from 0 to 3, got "0"'],
+])('a sampler that gives %s is refused', async (indices, reason) => {
+  const loader = new DataLoader({ length: 4, get }, { sampler: indices as number[] })
+  await expect(loader[Symbol.asyncIterator]().next()).rejects.toThrow(reason)
+})
+
+test('a sampler whose length is not the number of its indices is refused', async () => {
+  const sampler: Sampler = { length: 5, [Symbol.iterator]: () => [0, 1].values() }
+  const loader = new DataLoader({ length: 4, get }, { sampler })
+  await expect(loader[Symbol.asyncIterator]().next()).rejects.toThrow(
+    "DataLoader: the sampler's length is 5, but it has 2 indices",
+  )
+})
+
+test('sums that are no tensors are refused by what they are', async () => {
+  const dataset = new TensorDataset({ x: hostTensor([1, 1], Float32Array.of(1)) })
+  const refused = (batchSums: unknown) =>
+    expect(evaluate(new Linear(1, 1), dataset as never, { batchSums, device: 'cpu' } as never))
+      .rejects
+  await refused(() => ({ loss: 3 })).toThrow(
+    'evaluate: "loss" must be a sum, an f32 tensor of one element, got the number 3',
+  )
+  await refused(() => 3).toThrow('evaluate: batchSums must return sums by name, got the number 3')
+  await refused(3).toThrow('evaluate: batchSums must be a function, got 3')
+})
+
+test('meters refuse a kind of summary that they do not have, and batches that cannot be counted', () => {
+  expect(() => new AverageMeter('loss', ':f', 'mean' as never)).toThrow(
+    "AverageMeter: summaryType must be one of 'none', 'average', 'sum', 'count'",
+  )
+  for (const count of [-1, Number.NaN, 0.5])
+    expect(() => new ProgressMeter(count, [])).toThrow('numBatches must be a whole number')
+})
+
+test('spawn says what a function has to return', async () => {
+  for (const made of [1, undefined, {}, Promise.resolve()])
+    await expect(spawn((() => made) as never)).rejects.toThrow(
+      'spawn: expected a function that returns a new Worker, got one that returns',
+    )
+  await expect(spawn(() => 1 as never, { args: 3 as never })).rejects.toThrow('spawn: args must be')
+})
+
+const transferred = 'whose buffer was transferred away'
+
+test('an array that was transferred away since is named', async () => {
+  const x = Float32Array.of(1, 2)
+  const tensors = new TensorDataset({ x: hostTensor([2, 1], x) })
+  const numbers = Int32Array.of(1, 2, 3)
+  const tokens = new TokenDataset(numbers, { blockSize: 1 })
+  const bytes = images()
+  const idx = new IdxDataset(bytes, labels())
+  structuredClone(0, { transfer: [x.buffer, numbers.buffer, bytes.data.buffer] })
+  expect(() => tensors.get(0)).toThrow(transferred)
+  expect(() => tokens.get(0)).toThrow(transferred)
+  expect(() => idx.get(0, key)).toThrow(transferred)
+  expect(() => save({ x: detached() as never })).toThrow(transferred)
+})
+
+test('a collective refuses an array that was transferred away', async () => {
+  await distributed.initProcessGroup({ rank: 0, worldSize: 1, links: new Map() })
+  await expect(distributed.allReduce(detached())).rejects.toThrow(transferred)
+  await distributed.destroyProcessGroup()
+})
