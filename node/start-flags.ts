@@ -2,6 +2,7 @@ import { Command, InvalidArgumentError, Option } from 'commander'
 import { clipped } from '../src/util/clipped.ts'
 import type { DeviceType } from '../src/util/device.ts'
 import { TabringError } from '../src/util/errors.ts'
+import { flagRules } from './flag-rules.ts'
 import { addIceFlags, type IceFlags } from './ice/ice-flags.ts'
 import { dataMount } from './mounts.ts'
 import { wholeNumber } from './parse-number.ts'
@@ -100,10 +101,19 @@ function startCommand(): Command {
 /**
  * Reads the command line, which begins after the script's name.
  *
- * errors: CommanderError, for `--help` with the exit code 0.
+ * errors: CommanderError, for `--help` with the exit code 0; `config.invalid` for flags that do not go together.
  */
-export const startFlags = (argv: readonly string[]): StartFlags =>
-  startCommand().parse(argv, { from: 'user' }).opts<StartFlags>()
+export function startFlags(argv: readonly string[]): StartFlags {
+  const command = startCommand()
+  const rules = flagRules(command, [
+    { flag: '--relay-rate', needs: '--relay' },
+    { flag: '--cert', needs: '--key', remedy: 'Name the key of the certificate.' },
+    { flag: '--key', needs: '--cert', remedy: 'Name the certificate.' },
+  ])
+  const flags = command.parse(argv, { from: 'user' }).opts<StartFlags>()
+  rules.check()
+  return flags
+}
 
 function parsePort(text: string): number {
   const port = Number(text)

@@ -2,6 +2,7 @@ import { Command, CommanderError, type Option } from 'commander'
 import { TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, type SwitchInputs } from '../../src/util/switches.ts'
 import { cpuSwitch, usageProblem, withDashes } from '../command-line.ts'
+import { flagRules } from '../flag-rules.ts'
 import { type IceFlags, iceOptionsOf } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { fewRestarts } from '../restarts.ts'
@@ -142,6 +143,11 @@ export function parseLaunch(
     },
     writeErr: () => undefined,
   })
+  const tabs = ', whose MAX is the number of tabs. Omit it.'
+  const together = flagRules(command, [
+    { flag: '--nproc-per-node', excludes: '--elastic', remedy: tabs },
+    { flag: '--ntasks-per-node', excludes: '--elastic', remedy: tabs },
+  ])
   const normal = normalize(argv, command.options)
   try {
     command.parse(normal.argv, { from: 'user' })
@@ -163,6 +169,7 @@ export function parseLaunch(
       throw new TabringError('config.invalid', `${long}: ${why}`)
     }
   }
+  together.check()
   checkTogether(flags)
   if (flags.elastic && name === 'launch' && !useEnv)
     throw new TabringError(
@@ -224,11 +231,6 @@ function checkTogether(flags: Omit<Flags, 'masterFingerprint' | 'useEnv' | keyof
   if (masterPort !== undefined && port !== undefined && masterPort !== port) {
     refuse(
       `--rdzv-endpoint: expected the port of --master-port, got ${port} and ${masterPort}. Pass one of them.`,
-    )
-  }
-  if (flags.elastic && (nprocPerNode ?? ntasksPerNode) !== undefined) {
-    refuse(
-      '--nproc-per-node: cannot be combined with --elastic, whose MAX is the number of tabs. Omit it.',
     )
   }
   if (flags.elastic && !flags.killOnBadExit) {

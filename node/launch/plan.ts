@@ -96,6 +96,18 @@ function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
   const { least: leastLaunchers, most: launchers } = nnodes
   const { host, port } = standalone ? {} : addressIn(options)
   const isAlone = launchers === 1
+  if (isAlone && nodeRank) {
+    throw new TabringError(
+      'config.invalid',
+      `--node-rank: a run of one machine has none but 0, got ${nodeRank}. Pass --nnodes, or omit it.`,
+    )
+  }
+  if (isAlone && options.pin) {
+    throw new TabringError(
+      'config.invalid',
+      '--master-fingerprint: a run of one machine connects to no other. Pass --nnodes, or omit it.',
+    )
+  }
   if (!isAlone && host === undefined && nodeRank !== 0) {
     throw new TabringError(
       'config.invalid',

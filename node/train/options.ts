@@ -18,6 +18,7 @@ import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/u
 import { browserHelp } from '../browser-choice.ts'
 import type { AdapterChoice } from '../chromium.ts'
 import { cpuSwitch, usageProblem, withDashes } from '../command-line.ts'
+import { type FlagRule, flagRules } from '../flag-rules.ts'
 import { addIceFlags, iceOptionsOf } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { dataMount } from '../mounts.ts'
@@ -288,6 +289,29 @@ function defineCommand(): Command {
   return addIceFlags(command)
 }
 
+const rules: readonly FlagRule[] = [
+  { flag: '--elastic', excludes: '--no-elastic' },
+  {
+    flag: '--nproc-per-node',
+    excludes: '--elastic',
+    remedy: ', whose MAX is the number of tabs. Omit it.',
+  },
+  { flag: '--steps', excludes: '--epochs' },
+  { flag: '--data-file', excludes: '--data' },
+  { flag: '--virtual-workers', needs: '--exact' },
+  {
+    flag: '--run-log',
+    needs: '--exact',
+    remedy: 'Only such a run can be computed again. Add it, or omit --run-log.',
+  },
+  {
+    flag: '--checkpoint-every',
+    needs: '--checkpoint-dir',
+    remedy: 'Name the folder of the checkpoints.',
+  },
+  { flag: '--keep-last', needs: '--checkpoint-dir', remedy: 'Name the folder of the checkpoints.' },
+]
+
 /**
  * Returns what the arguments (without node and script) ask for, or the help text when they ask for help.
  *
@@ -306,6 +330,7 @@ export function parseOptions(
       },
       writeErr: () => undefined,
     })
+  const together = flagRules(command, rules)
   try {
     command.parse(argv.map(withDashes), { from: 'user' })
   } catch (thrown) {
@@ -317,6 +342,7 @@ export function parseOptions(
       { cause: thrown },
     )
   }
+  together.check()
   const {
     nprocPerNode,
     data,
@@ -366,9 +392,9 @@ export function parseOptions(
     ...fromEnvironment(environment),
     ...checked('launcher', Object.fromEntries(given)),
   }
-  const checkpoints = checkpointOptions({ checkpointDir, checkpointEvery, keepLast, resume })
+  const checkpoints = checkpointOptions({ checkpointDir, keepLast, resume })
   const ice = iceOptionsOf({ iceServers, turnSecretFile, turnLifetime }, environment)
-  const dataFolder = dataFolderOf(metaOf(settings.demo), data, givenFile)
+  const dataFolder = dataFolderOf(metaOf(settings.demo), data)
   const range: RankRange | undefined = elastic || undefined
   const config = parseTrainConfig({
     ...settings,
@@ -377,17 +403,17 @@ export function parseOptions(
     ...(checkpointDir !== undefined && { checkpointEvery: checkpointEvery ?? 0 }),
     ...(resume !== undefined && { resume: basename(resume) }),
   })
-  if (range) checkRange(config, command.getOptionValueSource('nprocPerNode') === 'cli')
+  if (range) checkRange(config)
   const { least: worldSize, most } = range ?? { least: nprocPerNode, most: nprocPerNode }
   if (config.batchSize < most)
     throw new TabringError(
       'config.invalid',
       `--batch-size: expected ${most} or more for ${most} ranks, got ${config.batchSize}. Raise it, or lower ${range ? 'MAX of --elastic' : '--nproc-per-node'}.`,
     )
-  if (runLog !== undefined && !config.exact)
+  if (['trimmedMean', 'median'].includes(config.aggregation) && most < 3)
     throw new TabringError(
       'config.invalid',
-      '--run-log: only a run with --exact can be computed again. Add --exact, or omit --run-log.',
+      `--aggregation: ${config.aggregation} needs 3 ranks or more, of which the others outvote a wrong one, got ${most}. Start 3, or omit it.`,
     )
   const needed = ranksNeeded(config.parallel, nprocPerNode)
   if (needed)
@@ -422,13 +448,8 @@ export function parseOptions(
   }
 }
 
-/** errors: `config.invalid` for a run that cannot be elastic, or with two numbers of tabs. */
-function checkRange(config: TrainConfig, hasTabs: boolean): void {
-  if (hasTabs)
-    throw new TabringError(
-      'config.invalid',
-      '--nproc-per-node: cannot be combined with --elastic, whose MAX is the number of tabs. Omit it.',
-    )
+/** errors: `config.invalid` for a run that cannot be elastic. */
+function checkRange(config: TrainConfig): void {
   if (canBeElastic(config)) return
   throw new TabringError(
     'config.invalid',
@@ -436,20 +457,12 @@ function checkRange(config: TrainConfig, hasTabs: boolean): void {
   )
 }
 
-/** The folder that `--data` names, where it names no set of the demo's. errors: `config.invalid`. */
+/** The folder that `--data` names, where it names no set of the demo's. */
 function dataFolderOf(
   { data: own, address }: DemoMeta,
   data: string | undefined,
-  givenFile: string | undefined,
 ): string | undefined {
-  if (data === undefined) return undefined
-  if (givenFile !== undefined) {
-    throw new TabringError(
-      'config.invalid',
-      '--data-file: cannot be combined with --data. Pass one of them.',
-    )
-  }
-  if (Object.hasOwn(own, data)) return undefined
+  if (data === undefined || Object.hasOwn(own, data)) return undefined
   // The settings' own words say what the demo has.
   return address ? data : undefined
 }
@@ -457,21 +470,18 @@ function dataFolderOf(
 /** errors: `config.invalid` for what needs a folder, without one. */
 function checkpointOptions({
   checkpointDir: folder,
-  checkpointEvery,
   keepLast,
   resume,
 }: {
   checkpointDir?: string
-  checkpointEvery?: number
   keepLast: number
   resume?: string
 }): CheckpointOptions | undefined {
   const isOfFolder = resume === 'latest' || resume === 'best'
-  const needing = checkpointEvery !== undefined ? '--checkpoint-every' : isOfFolder && '--resume'
-  if (needing && folder === undefined) {
+  if (isOfFolder && folder === undefined) {
     throw new TabringError(
       'config.invalid',
-      `${needing}: needs --checkpoint-dir. Name the folder of the checkpoints.`,
+      '--resume: needs --checkpoint-dir. Name the folder of the checkpoints.',
     )
   }
   if (resume === '') {

@@ -219,7 +219,7 @@ describe('what is refused, in one line', () => {
       '--elastic: expected MIN:MAX, numbers of ranks from 1 to 64, got "3".',
     ],
     ['--elastic 1:3 --nproc-per-node 3 train.ts', '--nproc-per-node: cannot be combined with'],
-    ['--elastic 1:3 --ntasks-per-node=3 train.ts', '--nproc-per-node: cannot be combined with'],
+    ['--elastic 1:3 --ntasks-per-node=3 train.ts', '--ntasks-per-node: cannot be combined with'],
     ['--elastic 1:3 -K 0 train.ts', '--kill-on-bad-exit: cannot be 0 with --elastic'],
     ['--role trainer train.ts', '--role: ranks have no roles'],
     ['--start_method spawn train.ts', '--start-method: ranks are tabs'],

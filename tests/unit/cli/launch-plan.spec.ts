@@ -81,6 +81,7 @@ describe('by flags', () => {
   })
 
   test('another machine needs the address', () => {
+    expect(() => plan('--node-rank 1 train.ts')).toThrow('--node-rank: a run of one machine')
     expect(() => plan('--nnodes 2 --node-rank 1 train.ts')).toThrow(
       '--master-addr: the address of machine 0 is missing',
     )

@@ -36,10 +36,10 @@ test('without options one tab trains the drawn digits', () => {
 
 test('every option arrives', () => {
   const argv =
-    '--nproc-per-node 3 --data some/dir --model cnn --epochs 2 --steps 7 --batch-size 30 --optimizer sgd --lr 0.1 --seed 5 ' +
+    '--nproc-per-node 3 --data some/dir --model cnn --steps 7 --batch-size 30 --optimizer sgd --lr 0.1 --seed 5 ' +
     '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5 ' +
     '--demo digits --precision float16 --strategy alone --parallel dp --partition own-slice --evaluate-every 3 ' +
-    '--no-elastic --virtual-workers 5 --clip-norm 1.5 --aggregation mean --trust members --device cpu --debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
+    '--no-elastic --clip-norm 1.5 --aggregation mean --trust members --device cpu --debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
   expect(optionsOf(...argv.split(' '))).toEqual({
     worldSize: 3,
     dataFolder: 'some/dir',
@@ -68,7 +68,7 @@ test('every option arrives', () => {
       parallel: 'dp',
       partition: 'own-slice',
       elastic: false,
-      virtualWorkers: 5,
+      virtualWorkers: 8,
       clipNorm: 1.5,
       aggregation: 'mean',
       trust: 'members',
@@ -77,7 +77,7 @@ test('every option arrives', () => {
       saves: 'none',
       model: 'cnn',
       data: dataMount,
-      epochs: 2,
+      epochs: 3,
       steps: 7,
       batchSize: 30,
       optimizer: 'sgd',
@@ -221,7 +221,7 @@ test.each([
   ['--visible-devices 0;1', 'visibleDevices must be distinct device numbers'],
   ['--checkpoint-every 5', '--checkpoint-every: needs --checkpoint-dir.'],
   ['--checkpoint-every 0 --checkpoint-dir a', 'of 1 or more, got "0"'],
-  ['--keep-last 0', 'of 1 or more, got "0"'],
+  ['--keep-last 0 --checkpoint-dir a', 'of 1 or more, got "0"'],
   ['--resume latest', '--resume: needs --checkpoint-dir.'],
   ['--resume=', '--resume: expected latest, best or a file, got ""'],
   ['--device gpu', '--device: expected cpu or webgpu, got "gpu".'],
@@ -255,6 +255,13 @@ test.each([
     `--elastic: expected MIN:MAX, numbers of ranks from 1 to 16, got "${text}".`,
   ]),
   ['--elastic', '--elastic: the value is missing.'],
+  ['--elastic 1:3 --no-elastic', '--elastic: cannot be combined with --no-elastic. Pass one of'],
+  ['--epochs 2 --steps 7', '--steps: cannot be combined with --epochs. Pass one of them.'],
+  ['--virtual-workers 4', '--virtual-workers: needs --exact. Add it, or omit --virtual-workers.'],
+  ['--run-log a', '--run-log: needs --exact. Only such a run can be computed again.'],
+  ['--keep-last 3', '--keep-last: needs --checkpoint-dir.'],
+  ['--aggregation median --nproc-per-node 2', '--aggregation: median needs 3 ranks or more'],
+  ['--aggregation trimmedMean --elastic 1:2', 'outvote a wrong one, got 2. Start 3, or omit it.'],
   ['--elastic 1:2 --nproc-per-node 2', '--nproc-per-node: cannot be combined with --elastic'],
   ['--elastic 2:4 --parallel fsdp', '--elastic: needs --parallel dp and --strategy ddp'],
   ['--elastic 2:4 --strategy alone', 'got dp and alone. Omit it.'],

@@ -35,6 +35,9 @@ describe('refuses', () => {
   test.each([
     [['--trust-proxys'], '--trust-proxys: there is no such flag. Did you mean --trust-proxy?'],
     [['--relay-rate', '-1'], '--relay-rate: expected a whole number of 0 or more, got "-1".'],
+    [['--relay-rate', '8'], '--relay-rate: needs --relay. Add it, or omit --relay-rate.'],
+    [['--cert', 'c.pem'], '--cert: needs --key. Name the key of the certificate.'],
+    [['--key', 'k.pem'], '--key: needs --cert. Name the certificate.'],
     [['--log'], '--log: the value is missing.'],
   ])('%j', (argv, text) => {
     expect(problemOf(...argv)).toBe(text)
