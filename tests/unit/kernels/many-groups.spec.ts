@@ -24,7 +24,7 @@ function longCalls(op: Op): Map<string, OpCall> {
     for (const size of new Set(inputs.flatMap(({ shape }) => shape))) {
       if (size < 3 || kernel.includes(`${size}`)) continue
       for (const long of longSizesOf(op)) {
-        const types: TensorType[] = stretched(inputs, size, long)
+        const types: readonly TensorType[] = stretched(inputs, size, long)
         const places = types.map(({ shape }) => shape.map((n) => (n === long ? long : '-')))
         const texts = new Set(
           [attrs, stretched(attrs, size, long)].map((own) => JSON.stringify(own)),
