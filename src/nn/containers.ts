@@ -2,8 +2,9 @@ import type { Tensor } from '../graph/trace/tensor.ts'
 import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
 import { isIterable, isRecord, isText, quoted } from '../util/kind-of.ts'
-import { checkList, checkText } from '../util/options.ts'
+import { checkList } from '../util/options.ts'
 import { checkModule, Module, ModuleSequence } from './module.ts'
+import { checkName } from './module-names.ts'
 
 /** errors: `graph.misuse` always: a list or dict says nothing about the order of calls. */
 function refuseForward(module: Module): never {
@@ -55,14 +56,8 @@ export class ModuleDict<M extends Module = Module> extends Module {
 
   /** Sets the module with this name; an existing name keeps its place. errors: `graph.misuse` for a name that is empty or has a dot. */
   set(name: string, module: M): this {
-    checkText('ModuleDict', 'name', name)
+    checkName('ModuleDict', name)
     checkModule('ModuleDict', module)
-    if (name === '' || name.includes('.')) {
-      throw new TabringError(
-        'graph.misuse',
-        `ModuleDict: expected a nonempty name without dots, got "${clipped(name)}". State-dict keys are names joined by dots.`,
-      )
-    }
     this.#modules.set(name, module)
     return this
   }

@@ -44,15 +44,25 @@ export interface RngState {
 
 export const getRngState = (): RngState => ({ seed, nextStream, nextStep: nextRandomStep() })
 
-/** Restores a state from `getRngState`; programs compiled from now on use masks of its seed. */
+/**
+ * Restores a state from `getRngState`; programs compiled from now on use masks of its seed.
+ *
+ * errors: `config.invalid` for a number that is missing or cannot be; then nothing changes.
+ */
 export function setRngState(state: RngState): void {
   checkOptions('setRngState', state, { seed: true, nextStream: true, nextStep: true })
   checkSeed('setRngState', state.seed)
+  for (const name of ['nextStream', 'nextStep'] as const) {
+    const isNumber = (value: number) => Number.isInteger(value) && value >= 0 && value < 2 ** 32
+    checkNumber('setRngState', name, state[name] ?? Number.NaN, isNumber, wholeOf32Bits)
+  }
   seed = state.seed
   setRandomSeed(seed)
   nextStream = state.nextStream
   setNextRandomStep(state.nextStep)
 }
+
+const wholeOf32Bits = 'a whole number from 0 to 2^32 - 1'
 
 /** How many numbers a parameter has. errors: those of `checkShape`. */
 function elementsOf(shape: Shape): number {

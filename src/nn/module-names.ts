@@ -1,3 +1,7 @@
+import { clipped } from '../util/clipped.ts'
+import { TabringError } from '../util/errors.ts'
+import { checkText } from '../util/options.ts'
+
 /** A name in camelCase: it begins with a small letter and has neither underscores nor two capitals in a row. */
 const camelCase = /^[a-z][a-z0-9]*(?:[A-Z][a-z0-9]+)*[A-Z]?$/
 
@@ -8,6 +12,16 @@ const camelCase = /^[a-z][a-z0-9]*(?:[A-Z][a-z0-9]+)*[A-Z]?$/
  */
 export const keyOf = (name: string): string =>
   camelCase.test(name) ? name.replace(/[A-Z]/g, (capital) => `_${capital.toLowerCase()}`) : name
+
+/** errors: `graph.misuse` for a name that no key can have: keys are names joined by dots. */
+export function checkName(where: string, name: string): void {
+  checkText(where, 'name', name)
+  if (name !== '' && !name.includes('.')) return
+  throw new TabringError(
+    'graph.misuse',
+    `${where}: expected a nonempty name without dots, got "${clipped(name)}". State-dict keys are names joined by dots.`,
+  )
+}
 
 /**
  * The name to tell a user, of the one so far and a key: the key of an outer module, which holds the one so far at its end, wins.

@@ -1,6 +1,6 @@
 import { requireDevice } from '../graph/memory/require-device.ts'
 import type { HookHandle } from '../graph/trace/gradient-hooks.ts'
-import type { ModuleBuffer } from '../graph/trace/module-buffer.ts'
+import { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import { Parameter } from '../graph/trace/parameter.ts'
 import type { StoredData, StoredTensor } from '../graph/trace/stored-tensor.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
@@ -22,7 +22,7 @@ import {
   type ForwardPreHook,
   ModuleHooks,
 } from './module-hooks.ts'
-import { itemsWithin, keyOf, outerName } from './module-names.ts'
+import { checkName, itemsWithin, keyOf, outerName } from './module-names.ts'
 import { fitModulePrefix } from './module-prefix.ts'
 import { type LoadableState, requireTensors, stateValues } from './state-values.ts'
 
@@ -330,7 +330,7 @@ export abstract class Module {
   /**
    * Registers `buffer` under `name`, its state-dict key, and returns it so that it can be stored in a property.
    *
-   * Buffers that are not `persistent` are not in the state dict.
+   * Buffers that are not `persistent` are not in the state dict. errors: `graph.misuse` for a name that is empty or has a dot.
    */
   registerBuffer(
     name: string,
@@ -338,6 +338,10 @@ export abstract class Module {
     options: { persistent?: boolean } = {},
   ): ModuleBuffer {
     const { persistent = true } = checkOptions('registerBuffer', options, { persistent: true })
+    checkFlag('registerBuffer', 'persistent', persistent)
+    checkName('registerBuffer', name)
+    const isBuffer = buffer instanceof ModuleBuffer
+    checkArgument('registerBuffer', 'buffer', buffer, isBuffer, 'a ModuleBuffer')
     this.#buffers.set(name, { buffer, persistent })
     return buffer
   }
@@ -356,7 +360,7 @@ export abstract class Module {
     return all
   }
 
-  /** errors: `graph.misuse` for two tensors or modules of this one with one key. */
+  /** errors: `graph.misuse` for two tensors or modules of this one with one key, and for a key with a dot. */
   *#walk(prefix: string): Generator<[string, Parameter | ModuleBuffer, persistent: boolean]> {
     const seen = new Set<string>()
     const unique = (key: string): string => {
@@ -366,6 +370,7 @@ export abstract class Module {
           `${this.constructor.name}: two tensors or modules have the key "${prefix}${key}". Properties in camelCase become snake_case: rename one of them.`,
         )
       }
+      checkName(this.constructor.name, key)
       seen.add(key)
       return `${prefix}${key}`
     }

@@ -6,7 +6,7 @@ import { mostControls, scalerUpdate, unscale } from '../kernels/grad-scaler/grad
 import { formatDevice, type PlacedDevice } from '../util/device.ts'
 import { TabringError } from '../util/errors.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
-import { checkArgument, checkOptions } from '../util/options.ts'
+import { checkArgument, checkFlag, checkOptions, isCount, isNotNegative } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
 import { statsOf } from './clip.ts'
 import type { Optimizer } from './optimizer.ts'
@@ -48,6 +48,42 @@ function requireOptimizer(where: string, optimizer: Pick<Optimizer, 'bucketsOfSt
   checkArgument(where, 'optimizer', optimizer, isOptimizer, 'an optimizer')
 }
 
+/** errors: `config.invalid` for a number that scaling cannot go by. */
+function checkScaling(options: Required<GradScalerOptions>): void {
+  const { initScale, growthFactor, backoffFactor, growthInterval } = options
+  const check = (name: string, value: number, isValid: boolean, range: string) =>
+    checkSetting('GradScaler', name, value, isValid && Number.isFinite(value), range)
+  check('initScale', initScale, initScale > 0, 'a number above 0')
+  check('growthFactor', growthFactor, growthFactor > 1, 'a number above 1')
+  check('backoffFactor', backoffFactor, backoffFactor > 0 && backoffFactor < 1, 'between 0 and 1')
+  check('growthInterval', growthInterval, isCount(growthInterval), 'a whole number above 0')
+}
+
+/** What the function being compiled has done with a scaler. */
+class ScalerUse {
+  isScaled = false
+  isUpdated = false
+  /** What `step` and `unscale` have made, by optimizer. */
+  readonly done = new Map<Optimizer, GraphValue>()
+  readonly stepped = new Set<Optimizer>()
+
+  /** errors: `graph.misuse` for a function that updates by gradients of the wrong size, or for ever by the same scale. */
+  check(trace: Trace): void {
+    if (trace.accumulation?.part === 'add' || trace.updates.length === 0) return
+    if (this.done.size === 0) {
+      throw new TabringError(
+        'graph.misuse',
+        'scaler.scale: the loss is scaled, but scaler.step has stepped no optimizer, so updates would be as many times too large. Call scaler.step(optimizer) instead of optimizer.step().',
+      )
+    }
+    if (this.isUpdated) return
+    throw new TabringError(
+      'graph.misuse',
+      'scaler.step: scaler.update is not called after it, so the scale would never change. Call scaler.update() after the last step.',
+    )
+  }
+}
+
 /**
  * Dynamic loss scaling, like torch.cuda.amp.GradScaler, inside the compiled step: `scale(loss).backward()`, optionally `unscale(optimizer)`
  * and clipping, then `step(optimizer)` and `update()`.
@@ -62,8 +98,7 @@ export class GradScaler {
   #kept: Float32Array<ArrayBuffer>
   /** The same as steps leave it, by device where a step is on several: each makes the same changes. */
   readonly #pools = new Map<string, Pool>()
-  /** What `step` and `unscale` have done in the function being compiled. */
-  readonly #steps = new WeakMap<Trace, Map<Optimizer, GraphValue>>()
+  readonly #uses = new WeakMap<Trace, ScalerUse>()
   readonly #devices = new WeakMap<Trace, Map<string, PlacedDevice>>()
 
   constructor(options: GradScalerOptions = {}) {
@@ -76,13 +111,9 @@ export class GradScaler {
     })
     const { enabled = true, initScale = 65_536, growthInterval = 2000 } = options
     const { growthFactor = 2, backoffFactor = 0.5 } = options
-    checkSetting('GradScaler', 'initScale', initScale, initScale > 0, 'above 0')
-    checkSetting('GradScaler', 'growthFactor', growthFactor, growthFactor > 1, 'above 1')
-    const isBackoff = backoffFactor > 0 && backoffFactor < 1
-    checkSetting('GradScaler', 'backoffFactor', backoffFactor, isBackoff, 'between 0 and 1')
-    const isWhole = Number.isInteger(growthInterval) && growthInterval > 0
-    checkSetting('GradScaler', 'growthInterval', growthInterval, isWhole, 'a whole number above 0')
+    checkFlag('GradScaler', 'enabled', enabled)
     this.#options = { enabled, initScale, growthFactor, backoffFactor, growthInterval }
+    checkScaling(this.#options)
     this.#kept = Float32Array.of(initScale, 0)
   }
 
@@ -91,6 +122,7 @@ export class GradScaler {
     checkArgument('scaler.scale', 'loss', loss, loss instanceof Tensor, 'a tensor')
     if (!this.#options.enabled) return loss
     const trace = activeTrace('scaler.scale')
+    this.#useIn(trace).isScaled = true
     const pool = this.#poolOn(trace.deviceOf(loss.value), trace)
     return loss.mul(
       new TracedTensor(new GraphValue(tensorType([]), { kind: 'pool', pool, start: 0 })),
@@ -103,7 +135,13 @@ export class GradScaler {
     const trace = activeTrace('scaler.unscale')
     const key = optimizer as unknown as Optimizer
     if (!this.#options.enabled || trace.accumulation?.part === 'add') return
-    const done = this.#doneIn(trace)
+    const { done, isScaled } = this.#useIn(trace)
+    if (!isScaled) {
+      throw new TabringError(
+        'graph.misuse',
+        'scaler.unscale: no loss is scaled in this function, so updates would be as many times too small. Write scaler.scale(loss).backward().',
+      )
+    }
     if (done.has(key)) {
       throw new TabringError(
         'graph.misuse',
@@ -128,8 +166,18 @@ export class GradScaler {
   step<S extends CommonSettings>(optimizer: Optimizer<S>): void {
     requireOptimizer('scaler.step', optimizer)
     const trace = activeTrace('scaler.step')
-    const isDone = this.#doneIn(trace).has(optimizer as unknown as Optimizer)
-    if (!isDone) this.unscale(optimizer)
+    const key = optimizer as unknown as Optimizer
+    if (this.#options.enabled) {
+      const { done, stepped } = this.#useIn(trace)
+      if (stepped.has(key)) {
+        throw new TabringError(
+          'graph.misuse',
+          'scaler.step: called twice for one optimizer in one step. Remove the second call.',
+        )
+      }
+      if (!done.has(key)) this.unscale(optimizer)
+      stepped.add(key)
+    }
     optimizer.step()
   }
 
@@ -137,7 +185,14 @@ export class GradScaler {
   update(): void {
     const trace = activeTrace('scaler.update')
     if (!this.#options.enabled || trace.accumulation?.part === 'add') return
-    const controls = [...this.#doneIn(trace).values()]
+    const use = this.#useIn(trace)
+    if (use.isUpdated) {
+      throw new TabringError(
+        'graph.misuse',
+        'scaler.update: called twice in one step. Remove the second call.',
+      )
+    }
+    const controls = [...use.done.values()]
     if (controls.length === 0 || controls.length > mostControls) {
       throw new TabringError(
         'graph.misuse',
@@ -146,6 +201,7 @@ export class GradScaler {
           : `scaler.update: expected at most ${mostControls} optimizers, got ${controls.length}. Use a second scaler.`,
       )
     }
+    use.isUpdated = true
     const options = this.#options
     trace.alike.add({
       of: 'GradScaler',
@@ -182,7 +238,10 @@ export class GradScaler {
     }
   }
 
-  /** Loads a saved state. errors: `data.malformed` for a state with a missing key. */
+  /**
+   * Loads a saved state. errors: `data.malformed` for a state with a missing key, `config.invalid` for numbers that the constructor refuses;
+   * then nothing changes.
+   */
   loadStateDict(state: GradScalerState): void {
     this.prepareLoad(state)()
   }
@@ -196,11 +255,19 @@ export class GradScaler {
         `loadStateDict: GradScaler expected a number as "${key}", got ${quoted(state?.[key])}. Load the result of scaler.stateDict().`,
       )
     }
+    const options = {
+      ...this.#options,
+      initScale: state.scale,
+      growthFactor: state.growth_factor,
+      backoffFactor: state.backoff_factor,
+      growthInterval: state.growth_interval,
+    }
+    checkScaling(options)
+    const tracker = state._growth_tracker
+    checkSetting('GradScaler', '_growth_tracker', tracker, isNotNegative(tracker), 'at least 0')
     return () => {
-      this.#options.growthFactor = state.growth_factor
-      this.#options.backoffFactor = state.backoff_factor
-      this.#options.growthInterval = state.growth_interval
-      this.#kept = Float32Array.of(state.scale, state._growth_tracker)
+      Object.assign(this.#options, options)
+      this.#kept = Float32Array.of(state.scale, tracker)
       for (const pool of this.#pools.values()) pool.write(this.#kept)
     }
   }
@@ -244,12 +311,12 @@ export class GradScaler {
     return used ? ((await used.read()) as Float32Array) : this.#kept
   }
 
-  #doneIn(trace: Trace): Map<Optimizer, GraphValue> {
-    let done = this.#steps.get(trace)
-    if (!done) {
-      done = new Map()
-      this.#steps.set(trace, done)
-    }
-    return done
+  #useIn(trace: Trace): ScalerUse {
+    const known = this.#uses.get(trace)
+    if (known) return known
+    const use = new ScalerUse()
+    this.#uses.set(trace, use)
+    trace.whenTraced.push(() => use.check(trace))
+    return use
   }
 }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { Conv2d } from '../../../src/nn/convolution.ts'
-import { manualSeed } from '../../../src/nn/init.ts'
+import { getRngState, manualSeed, setRngState } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 
 /** Weight and bias of a layer that is the first one made under `seed`. */
@@ -70,4 +70,18 @@ test('manualSeed begins the streams anew; another seed and a second layer have o
   expect(await drawnBy(3, make)).toEqual(first)
   expect([...second]).not.toEqual(first.weight)
   expect((await drawnBy(4, make)).weight).not.toEqual(first.weight)
+})
+
+test('setRngState refuses what is no state, and changes nothing', () => {
+  manualSeed(3)
+  const state = getRngState()
+  for (const name of Object.keys(state)) {
+    for (const wrong of [undefined, null, Number.NaN, -1, 1.5, '1', Number.POSITIVE_INFINITY]) {
+      const given = { ...state, seed: 4, [name]: wrong }
+      expect(() => setRngState(given as never)).toThrow(
+        new RegExp(`^setRngState: ${name} must be a whole number from 0 to 2`),
+      )
+      expect(getRngState()).toEqual(state)
+    }
+  }
 })

@@ -320,3 +320,23 @@ test('a state whose last tensor has too few elements changes no tensor before it
   )
   expect(await model.stateDict()).toEqual(before)
 })
+
+test('names that no key can have are refused', async () => {
+  const refused = expect.objectContaining({
+    code: 'graph.misuse',
+    message: expect.stringMatching(/: expected a nonempty name without dots, got "(|a\.b)"\. /),
+  })
+  for (const name of ['a.b', '']) {
+    const one = () => new Parameter([1], Float32Array.of(1))
+    for (const wrong of [one(), new Linear(1, 1)]) {
+      const model = Object.assign(new ReLU(), { [name]: wrong })
+      expect(() => model.parameters()).toThrow(refused)
+      await expect(model.stateDict()).rejects.toEqual(refused)
+    }
+    const buffer = new ModuleBuffer([1], Float32Array.of(1))
+    expect(() => new ReLU().registerBuffer(name, buffer)).toThrow(refused)
+  }
+  expect(() => new ReLU().registerBuffer('a', new Float32Array(1) as never)).toThrow(
+    /^registerBuffer: buffer must be a ModuleBuffer/,
+  )
+})

@@ -1,0 +1,92 @@
+import { expect, test } from 'vitest'
+import { compile, GradScaler, Parameter, SGD, type Tensor } from '../../../src/index.ts'
+
+// Calls of a GradScaler that would leave gradients scaled, or the scale as it is for ever.
+
+interface Parts {
+  readonly scaler: GradScaler
+  readonly optimizer: SGD
+  readonly loss: Tensor
+}
+
+const wrong: [what: string, step: (parts: Parts) => void, text: RegExp][] = [
+  [
+    'step twice',
+    ({ scaler, optimizer, loss }) => {
+      scaler.scale(loss).backward()
+      scaler.step(optimizer)
+      scaler.step(optimizer)
+      scaler.update()
+    },
+    /^scaler.step: called twice for one optimizer/,
+  ],
+  [
+    'update twice',
+    ({ scaler, optimizer, loss }) => {
+      scaler.scale(loss).backward()
+      scaler.step(optimizer)
+      scaler.update()
+      scaler.update()
+    },
+    /^scaler.update: called twice/,
+  ],
+  [
+    'no update',
+    ({ scaler, optimizer, loss }) => {
+      scaler.scale(loss).backward()
+      scaler.step(optimizer)
+    },
+    /^scaler.step: scaler.update is not called/,
+  ],
+  [
+    'the step of the optimizer itself',
+    ({ scaler, optimizer, loss }) => {
+      scaler.scale(loss).backward()
+      optimizer.step()
+    },
+    /^scaler.scale: the loss is scaled, but scaler.step has stepped no optimizer/,
+  ],
+  [
+    'a loss that is not scaled',
+    ({ scaler, optimizer, loss }) => {
+      loss.backward()
+      scaler.step(optimizer)
+      scaler.update()
+    },
+    /^scaler.unscale: no loss is scaled/,
+  ],
+]
+
+const compiled = (enabled: boolean, step: (parts: Parts) => void) => {
+  const parameter = new Parameter([1], Float32Array.of(4))
+  const optimizer = new SGD([parameter])
+  const scaler = new GradScaler({ enabled })
+  const traced = () => {
+    const loss = parameter.square().sum()
+    step({ scaler, optimizer, loss })
+    return { loss }
+  }
+  return compile(traced, {}, { device: 'cpu' })
+}
+
+test.each(wrong)('a step that is compiled with %s is refused', async (_, step, text) => {
+  const expected = { code: 'graph.misuse', message: expect.stringMatching(text) }
+  await expect(compiled(true, step)).rejects.toMatchObject(expected)
+})
+
+test('a scaler that is off lets all of them pass, but a second step', async () => {
+  for (const [what, step] of wrong) if (what !== 'step twice') await compiled(false, step)
+})
+
+test('a state with numbers that the constructor refuses changes nothing', async () => {
+  const scaler = new GradScaler()
+  const before = await scaler.stateDict()
+  for (const name of Object.keys(before)) {
+    for (const value of [Number.NaN, -1, Number.POSITIVE_INFINITY]) {
+      expect(() => scaler.loadStateDict({ ...before, scale: 8, [name]: value })).toThrow(
+        /^GradScaler: /,
+      )
+      expect(await scaler.stateDict()).toEqual(before)
+    }
+  }
+})
