@@ -2,6 +2,7 @@ import * as functions from '../graph/functions/activations.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkChoice, checkOptions } from '../util/options.ts'
 import { Module } from './module.ts'
+import { showSettings } from './show-settings.ts'
 
 /** Leaky ReLU as a module. Activation modules have no parameters. */
 
@@ -10,6 +11,7 @@ export class LeakyReLU extends Module {
   constructor(negativeSlope = 0.01) {
     super()
     this.#negativeSlope = negativeSlope
+    showSettings(this, { negativeSlope })
   }
   forward(x: Tensor): Tensor {
     return functions.leakyRelu(x, this.#negativeSlope)
@@ -23,6 +25,7 @@ export class GELU extends Module {
     const { approximate = 'none' } = checkOptions('GELU', options, { approximate: true })
     checkChoice('GELU', 'approximate', approximate, ['none', 'tanh'])
     this.#approximate = approximate
+    showSettings(this, { approximate })
   }
   forward(x: Tensor): Tensor {
     return functions.gelu(x, this.#approximate)
@@ -54,6 +57,7 @@ export class Softplus extends Module {
     super()
     this.#beta = beta
     this.#threshold = threshold
+    showSettings(this, { beta, threshold })
   }
   forward(x: Tensor): Tensor {
     return functions.softplus(x, this.#beta, this.#threshold)
@@ -65,6 +69,7 @@ export class Softmax extends Module {
   constructor(axis: number) {
     super()
     this.#axis = axis
+    showSettings(this, { dim: axis })
   }
   forward(x: Tensor): Tensor {
     return functions.softmax(x, this.#axis)
@@ -76,6 +81,7 @@ export class LogSoftmax extends Module {
   constructor(axis: number) {
     super()
     this.#axis = axis
+    showSettings(this, { dim: axis })
   }
   forward(x: Tensor): Tensor {
     return functions.logSoftmax(x, this.#axis)

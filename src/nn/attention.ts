@@ -14,6 +14,7 @@ import { formatShape, sameShape } from '../util/shape.ts'
 import { filled, uniform } from './init.ts'
 import { Linear } from './layers.ts'
 import { Module } from './module.ts'
+import { showSettings } from './show-settings.ts'
 
 export interface MultiheadAttentionOptions {
   /** Fraction of attention probabilities dropped in training; default 0. */
@@ -79,6 +80,8 @@ export class MultiheadAttention extends Module {
     this.#heads = numHeads
     this.#dropout = options.dropout ?? 0
     this.#isBatchFirst = options.batchFirst ?? false
+    const { dropout = 0, batchFirst = false } = options
+    showSettings(this, { embedDim, numHeads, dropout, batchFirst })
     const hasBias = options.bias ?? true
     // Xavier's uniform bound of the joint projection, and zero biases, as in torch.nn.MultiheadAttention.
     this.inProjWeight = uniform([3 * embedDim, embedDim], Math.sqrt(6 / (4 * embedDim)))

@@ -9,6 +9,7 @@ import { checkCount, formatShape } from '../util/shape.ts'
 import { checkEps } from './check-eps.ts'
 import { checkSizes } from './check-sizes.ts'
 import { Module } from './module.ts'
+import { showSettings } from './show-settings.ts'
 
 export interface BatchNormLayerOptions {
   /** Added to the variance; default 1e-5. */
@@ -32,8 +33,8 @@ const filled = (count: number, value: number) => new Float32Array(count).fill(va
  * sample dimension.
  */
 export abstract class BatchNorm extends Module {
-  readonly eps: number
-  readonly momentum: number | null
+  declare readonly eps: number
+  declare readonly momentum: number | null
   readonly weight: Parameter | undefined
   readonly bias: Parameter | undefined
   readonly runningMean: ModuleBuffer | undefined
@@ -71,8 +72,7 @@ export abstract class BatchNorm extends Module {
       )
       this.numBatchesTracked.absent = Int32Array.of(0)
     }
-    this.eps = eps
-    this.momentum = momentum
+    showSettings(this, { eps, momentum })
   }
 
   forward(x: Tensor): Tensor {

@@ -16,6 +16,7 @@ import { formatShape } from '../util/shape.ts'
 import { checkGroups, checkKernel } from './check-sizes.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'
+import { showSettings } from './show-settings.ts'
 
 interface WithBias {
   /** Default true. */
@@ -80,6 +81,8 @@ function checkMode(where: string, mode: string | undefined): void {
   }
 }
 
+const defaults = { stride: 1, padding: 0, dilation: 1, groups: 1 }
+
 /** 1-D cross-correlation. shape: [N, inChannels, L] -> [N, outChannels, OL] */
 export class Conv1d extends Module {
   readonly weight: Parameter
@@ -105,6 +108,7 @@ export class Conv1d extends Module {
     const { bias: _, paddingMode = 'zeros', ...others } = options
     this.#options = others
     this.#paddingMode = paddingMode
+    showSettings(this, { ...defaults, ...others, paddingMode })
   }
 
   forward(x: Tensor): Tensor {
@@ -143,6 +147,7 @@ export class Conv2d extends Module {
     const { bias: _, paddingMode = 'zeros', ...others } = options
     this.#options = others
     this.#paddingMode = paddingMode
+    showSettings(this, { ...defaults, ...others, paddingMode })
   }
 
   forward(x: Tensor): Tensor {
@@ -184,6 +189,7 @@ export class ConvTranspose2d extends Module {
     this.bias = options.bias === false ? undefined : fanInUniform([outChannels], fanIn)
     const { bias: _, ...others } = options
     this.#options = others
+    showSettings(this, { ...defaults, outputPadding: 0, ...others })
   }
 
   forward(x: Tensor): Tensor {

@@ -3,6 +3,7 @@ import { layerOfCall, nextRandomLayer } from '../graph/trace/random.ts'
 import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { checkNumber, checkOptions, isShare } from '../util/options.ts'
 import { Module } from './module.ts'
+import { showSettings } from './show-settings.ts'
 
 /**
  * Drops a fraction `p` of the elements in training, none in evaluation. shape: [N, ...] -> the same
@@ -17,6 +18,7 @@ export class Dropout extends Module {
     super()
     checkNumber('Dropout', 'p', p, isShare, 'within 0..1')
     this.#p = p
+    showSettings(this, { p })
   }
 
   /** `samples`: number of samples in x, if it is not the size of the first dimension. */

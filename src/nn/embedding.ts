@@ -4,6 +4,7 @@ import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { normalNumbers } from './init.ts'
 import { Module } from './module.ts'
+import { showSettings } from './show-settings.ts'
 
 export interface EmbeddingOptions {
   /** Index of a row that starts as zeros and gets no gradient; negative values count from the end. */
@@ -34,7 +35,8 @@ export class Embedding extends Module {
       rows.fill(0, row * embeddingDim, (row + 1) * embeddingDim)
     }
     this.weight = new Parameter([numEmbeddings, embeddingDim], rows)
-    this.#options = options
+    this.#options = { paddingIdx }
+    showSettings(this, { numEmbeddings, embeddingDim, paddingIdx })
   }
 
   forward(index: Tensor): Tensor {

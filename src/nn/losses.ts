@@ -4,6 +4,7 @@ import type { Tensor } from '../graph/trace/tensor.ts'
 import type { ScalarSlot } from '../kernels/op.ts'
 import { checkNumber, isShare, type OptionNames } from '../util/options.ts'
 import { Module } from './module.ts'
+import { showSettings } from './show-settings.ts'
 
 /** Losses as modules. None has parameters; class weights are buffers of the state dict, as in torch.nn. */
 
@@ -31,7 +32,8 @@ class PlainLoss<Options extends { readonly reduction?: string }> extends Module 
   ) {
     super()
     this.#loss = loss
-    this.#options = losses.checkLoss(new.target.name, options, known, reductions)
+    this.#options = { ...losses.checkLoss(new.target.name, options, known, reductions) }
+    showSettings(this, { reduction: 'mean', ...options })
   }
   /** `count`: number of leading samples that count, a step scalar. */
   forward(input: Tensor, target: Tensor, count?: ScalarSlot): Tensor {
@@ -80,6 +82,7 @@ export class BCEWithLogitsLoss extends Module {
     losses.checkLoss('BCEWithLogitsLoss', options, { reduction: true, posWeight: true })
     const { posWeight, ...others } = options
     this.#options = others
+    showSettings(this, { reduction: 'mean', ...others })
     this.posWeight = bufferOf(posWeight)
     if (this.posWeight) this.registerBuffer('pos_weight', this.posWeight)
   }
@@ -109,6 +112,7 @@ export class NLLLoss extends Module {
     const known = { weight: true, ignoreIndex: true, reduction: true, count: true } as const
     const { weight, ...others } = losses.checkLoss('NLLLoss', options, known)
     this.#options = others
+    showSettings(this, { reduction: 'mean', ...others })
     this.weight = bufferOf(weight)
     if (this.weight) this.registerBuffer('weight', this.weight)
   }
@@ -132,6 +136,7 @@ export class CrossEntropyLoss extends Module {
     const { weight, ...others } = losses.checkLoss('CrossEntropyLoss', options, known)
     checkNumber('CrossEntropyLoss', 'labelSmoothing', others.labelSmoothing, isShare, 'within 0..1')
     this.#options = others
+    showSettings(this, { reduction: 'mean', ...others })
     this.weight = bufferOf(weight)
     if (this.weight) this.registerBuffer('weight', this.weight)
   }

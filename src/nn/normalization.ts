@@ -7,6 +7,7 @@ import { checkEps } from './check-eps.ts'
 import { checkSizes } from './check-sizes.ts'
 import { filled } from './init.ts'
 import { Module } from './module.ts'
+import { showSettings } from './show-settings.ts'
 
 /** errors: `config.invalid` unless it is a size or an array of them. */
 function asShape(where: string, size: number | Shape): Shape {
@@ -37,6 +38,7 @@ export class LayerNorm extends Module {
     checkEps('LayerNorm', options.eps)
     this.#shape = asShape('LayerNorm', normalizedShape)
     this.#eps = options.eps ?? 1e-5
+    showSettings(this, { normalizedShape: this.#shape, eps: this.#eps })
     const isAffine = options.elementwiseAffine ?? true
     this.weight = isAffine ? filled(this.#shape, 1) : undefined
     this.bias = isAffine && options.bias !== false ? filled(this.#shape, 0) : undefined
@@ -62,6 +64,7 @@ export class RMSNorm extends Module {
     checkEps('RMSNorm', options.eps)
     this.#shape = asShape('RMSNorm', normalizedShape)
     this.#eps = options.eps
+    showSettings(this, { normalizedShape: this.#shape, eps: this.#eps })
     this.weight = options.elementwiseAffine === false ? undefined : filled(this.#shape, 1)
   }
 
@@ -91,6 +94,7 @@ export class GroupNorm extends Module {
     checkNumber('GroupNorm', 'numGroups', numGroups ?? Number.NaN, isDivisor, range)
     this.#groups = numGroups
     this.#eps = options.eps ?? 1e-5
+    showSettings(this, { numGroups, numChannels, eps: this.#eps })
     const isAffine = options.affine ?? true
     this.weight = isAffine ? filled([numChannels], 1) : undefined
     this.bias = isAffine ? filled([numChannels], 0) : undefined

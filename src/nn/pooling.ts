@@ -16,6 +16,7 @@ import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkOptions } from '../util/options.ts'
 import { checkKernel } from './check-sizes.ts'
 import { Module } from './module.ts'
+import { showSettings } from './show-settings.ts'
 
 /** The largest value of each window; `withIndices` also returns its position. shape: [N, C, H, W] -> [N, C, OH, OW] */
 export class MaxPool2d extends Module {
@@ -26,7 +27,8 @@ export class MaxPool2d extends Module {
     super()
     checkKernel(new.target.name, kernelSize, true)
     this.#kernel = kernelSize
-    this.#options = checkOptions('MaxPool2d', options, maxPoolOptions)
+    this.#options = { ...checkOptions('MaxPool2d', options, maxPoolOptions) }
+    showSettings(this, { kernelSize, stride: kernelSize, padding: 0, ...options })
   }
 
   forward(x: Tensor): Tensor {
@@ -52,7 +54,8 @@ export class MaxPool1d extends Module {
     super()
     checkKernel(new.target.name, kernelSize, false)
     this.#kernel = kernelSize
-    this.#options = checkOptions('MaxPool1d', options, maxPoolOptions)
+    this.#options = { ...checkOptions('MaxPool1d', options, maxPoolOptions) }
+    showSettings(this, { kernelSize, stride: kernelSize, padding: 0, ...options })
   }
 
   forward(x: Tensor): Tensor {
@@ -78,7 +81,8 @@ export class AvgPool2d extends Module {
     super()
     checkKernel(new.target.name, kernelSize, true)
     this.#kernel = kernelSize
-    this.#options = checkOptions('AvgPool2d', options, avgPoolOptions)
+    this.#options = { ...checkOptions('AvgPool2d', options, avgPoolOptions) }
+    showSettings(this, { kernelSize, stride: kernelSize, padding: 0, ...options })
   }
 
   forward(x: Tensor): Tensor {
@@ -95,7 +99,8 @@ export class AvgPool1d extends Module {
     super()
     checkKernel(new.target.name, kernelSize, false)
     this.#kernel = kernelSize
-    this.#options = checkOptions('AvgPool1d', options, avgPoolOptions)
+    this.#options = { ...checkOptions('AvgPool1d', options, avgPoolOptions) }
+    showSettings(this, { kernelSize, stride: kernelSize, padding: 0, ...options })
   }
 
   forward(x: Tensor): Tensor {
@@ -110,6 +115,7 @@ export class AdaptiveAvgPool2d extends Module {
   constructor(outputSize: number | readonly [number | null, number | null]) {
     super()
     this.#outputSize = outputSize
+    showSettings(this, { outputSize })
   }
 
   forward(x: Tensor): Tensor {
@@ -124,6 +130,7 @@ export class AdaptiveAvgPool1d extends Module {
   constructor(outputSize: number) {
     super()
     this.#outputSize = outputSize
+    showSettings(this, { outputSize })
   }
 
   forward(x: Tensor): Tensor {

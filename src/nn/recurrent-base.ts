@@ -10,6 +10,7 @@ import { Dropout } from './dropout.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'
 import { type Lengths, markCleared, type PackedSequence } from './packed-sequence.ts'
+import { showSettings } from './show-settings.ts'
 
 export interface RecurrentLayerOptions {
   /** Number of stacked layers. Default 1. */
@@ -76,11 +77,11 @@ export function addWeights(
  * `weight_hh_l0_reverse`.
  */
 export abstract class RecurrentBase extends Module {
-  readonly inputSize: number
-  readonly hiddenSize: number
-  readonly numLayers: number
-  readonly batchFirst: boolean
-  readonly bidirectional: boolean
+  declare readonly inputSize: number
+  declare readonly hiddenSize: number
+  declare readonly numLayers: number
+  declare readonly batchFirst: boolean
+  declare readonly bidirectional: boolean
   readonly #cell: CellKind
   readonly #weights: readonly (() => RecurrentWeights)[]
   /** One between each two layers, each with masks of its own. */
@@ -102,11 +103,9 @@ export abstract class RecurrentBase extends Module {
           'shape.unsupported',
           `${new.target.name}: ${name} must be a whole number above 0, got ${quoted(value)}. Change ${name}.`,
         )
-    this.inputSize = inputSize
-    this.hiddenSize = hiddenSize
-    this.numLayers = numLayers
-    this.batchFirst = batchFirst
-    this.bidirectional = bidirectional
+    const { dropout = 0 } = options
+    const sizes = { inputSize, hiddenSize, numLayers }
+    showSettings(this, { ...sizes, batchFirst, bidirectional, dropout })
     this.#cell = cell
     const directions = bidirectional ? ['', '_reverse'] : ['']
     this.#weights = Array.from({ length: numLayers }, (_, layer) =>
@@ -115,7 +114,6 @@ export abstract class RecurrentBase extends Module {
         return addWeights(this, cell, `_l${layer}${direction}`, width, hiddenSize, bias)
       }),
     ).flat()
-    const { dropout = 0 } = options
     this.#dropouts = Array.from(
       { length: dropout > 0 ? numLayers - 1 : 0 },
       () => new Dropout(dropout),

@@ -111,6 +111,29 @@ export function publicFields(
   return [...fields.values()]
 }
 
+export const isLayer = (value: Callable): boolean => value.prototype instanceof api.Module
+
+/** Layers whose options, if any, say only which parameters they have, and models that are made of layers. */
+export const withoutSettings: readonly string[] =
+  `DistributedDataParallel Sigmoid SiLU Tanh RotaryEmbedding CharRnn ModuleDict ModuleList Gpt Flatten
+  Linear ReLU Sequential GRUCell LSTMCell RNNCell ResNet DataParallel`.split(/\s+/)
+
+/** Layers with the settings that they show. */
+export const layerSettings = (): readonly {
+  readonly name: string
+  readonly keys: readonly string[]
+  readonly make: () => object
+}[] =>
+  called.flatMap(([name, value]) => {
+    if (!isLayer(value) || needsGroup.has(name)) return []
+    const make = makerOf(name, value)
+    const own = Object.getOwnPropertyDescriptors(make())
+    const keys = Object.keys(own).filter((key) => own[key].set !== undefined)
+    return keys.length > 0 ? [{ name, keys, make }] : []
+  })
+
+const needsGroup = new Set(['DistributedDataParallel'])
+
 export type OptimizerClass = new (
   params: readonly api.Parameter[],
   options?: Readonly<Record<string, unknown>>,

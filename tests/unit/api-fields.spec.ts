@@ -1,13 +1,16 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { destroyProcessGroup, initProcessGroup } from '../../src/distributed/index.ts'
 import { compile, Parameter } from '../../src/index.ts'
-import { wrongValues } from '../support/api-arguments.ts'
+import { called, wrongValues } from '../support/api-arguments.ts'
 import { complaint } from '../support/api-attempts.ts'
 import {
   fieldsWithUses,
+  isLayer,
+  layerSettings,
   leftOutFields,
   optimizerSettings,
   publicFields,
+  withoutSettings,
 } from '../support/api-fields.ts'
 
 // As api-methods.spec.ts, for public fields: setting a wrong value, or the next call that reads it, is refused.
@@ -46,6 +49,31 @@ test.each(fields)('$name answers wrong values with an error of the library', asy
     complaints.push(await complaintOf(`${name} = ${what}`, takes(wrong), set))
   }
   expect(complaints.filter(Boolean)).toEqual([])
+})
+
+test.each(layerSettings())('$name refuses another value of a setting: $keys', ({ keys, make }) => {
+  const complaints: (string | undefined)[] = []
+  for (const key of keys) {
+    const layer = make()
+    const before: unknown = Reflect.get(layer, key)
+    for (const [what, value] of wrongValues) {
+      try {
+        Reflect.set(layer, key, value())
+        complaints.push(`${key} = ${what}: is accepted`)
+      } catch (error) {
+        complaints.push(complaint(`${key} = ${what}`, error))
+      }
+    }
+    expect(Reflect.get(layer, key)).toBe(before)
+  }
+  expect(complaints.filter(Boolean)).toEqual([])
+})
+
+test('layers show the settings that torch.nn gives them', () => {
+  const shown = Object.fromEntries(layerSettings().map(({ name, keys }) => [name, keys]))
+  expect(shown).toMatchObject({ Dropout: ['p'], BatchNorm2d: ['eps', 'momentum'] })
+  const other = called.filter(([name, value]) => isLayer(value) && !(name in shown))
+  expect(other.map(([name]) => name)).toEqual(withoutSettings)
 })
 
 test.each(optimizerSettings)(
