@@ -3,6 +3,7 @@ import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkOptions, checkText } from '../util/options.ts'
+import { readBytes } from './byte-source.ts'
 import {
   areDistinctNumbers,
   type CsvNumbers,
@@ -15,6 +16,7 @@ import {
   withoutEnd,
 } from './csv-numbers.ts'
 import { TensorDataset } from './datasets.ts'
+import { foreignBytes, foreignFile } from './foreign.ts'
 
 export interface CsvOptions extends CsvNumbers {
   /** Default: the one of `,` `;` tab `|` that fits. */
@@ -198,10 +200,18 @@ export async function readCsv(
   options: CsvOptions = {},
 ): Promise<CsvTable> {
   checkText('readCsv', 'name', name)
+  const isSource = isText(source) || source instanceof Blob
+  checkArgument('readCsv', 'source', source, isSource, 'a text, a Blob or a File')
   checkCsvOptions(options)
   const file = clippedName(name)
   const { header = true, decimal, thousands, missing } = options
-  const whole = typeof source === 'string' ? source : await decodeText(source, file)
+  const bytes =
+    typeof source === 'string'
+      ? new TextEncoder().encode(source.slice(0, foreignBytes))
+      : (await readBytes(source, file)).bytes
+  const foreign = bytes.length > 0 && foreignFile(file, 'a table of text', bytes)
+  if (foreign) throw foreign
+  const whole = typeof source === 'string' ? source : decodeText(bytes, file)
   const named = /^\ufeff?sep=([^\r\n"])(\r\n?|\n|$)/i.exec(whole)
   const rest = whole.slice(named?.[0].length ?? 0)
   const delimiter = options.delimiter || named?.[1] || delimiterOf(rest)
@@ -214,7 +224,7 @@ export async function readCsv(
     skipEmptyLines: false,
   })
   const firstLine = named ? 2 : 1
-  const breaksIn = (part: string) => part.match(/\r\n?|\n/g)?.length ?? 0
+  const breaksIn = (part: string) => (/[\r\n]/.test(part) ? part.match(/\r\n?|\n/g)!.length : 0)
   const wrong = errors.find(({ type }) => type === 'Quotes')
   if (wrong) {
     const line = firstLine + breaksIn(text.slice(0, wrong.index))
@@ -332,9 +342,9 @@ function quoteEnd(text: string, at: number): number {
   return text.length
 }
 
-async function decodeText(blob: Blob, name: string): Promise<string> {
+function decodeText(bytes: Uint8Array, name: string): string {
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(await blob.arrayBuffer())
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
     throw refuse(name, 'UTF-8 text', 'other bytes', 'Save the file as UTF-8.')
   }

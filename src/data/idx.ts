@@ -2,6 +2,7 @@ import { clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { checkText } from '../util/options.ts'
 import { type ByteSource, readBytes } from './byte-source.ts'
+import { foreignFile } from './foreign.ts'
 import { joined, mostUnpacked, unpackedParts } from './unpack.ts'
 
 /**
@@ -84,10 +85,16 @@ function parseMagic(
   wanted: string,
 ): { rank: number; type: ElementType } {
   if (bytes.length < 4)
-    throw refuse(name, 'an IDX header of 4 bytes or more', `${bytes.length} bytes (truncated)`)
+    throw (
+      foreignFile(name, 'an IDX file', bytes) ??
+      refuse(name, 'an IDX header of 4 bytes or more', `${bytes.length} bytes (truncated)`)
+    )
   const magic = [...bytes.subarray(0, 4)].map(hex).join(' ')
   if (bytes[0] !== 0 || bytes[1] !== 0 || !(bytes[2] in elementTypes))
-    throw refuse(name, `the IDX magic number ${wanted}`, magic)
+    throw (
+      foreignFile(name, `the IDX magic number ${wanted}`, bytes) ??
+      refuse(name, `the IDX magic number ${wanted}`, magic)
+    )
   return { rank: bytes[3], type: bytes[2] as ElementType }
 }
 

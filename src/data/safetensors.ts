@@ -3,6 +3,7 @@ import { DataError } from '../util/errors.ts'
 import { isDetached, isIterable, isRecord, isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkText } from '../util/options.ts'
 import type { OpenFile } from './byte-source.ts'
+import { foreignBytes, foreignFile } from './foreign.ts'
 
 /**
  * The safetensors file format, written and read.
@@ -172,13 +173,21 @@ function parseEntry(name: string, value: unknown, where: string): HeaderEntry {
   return { name, dtype: dtype as SafetensorsDtype, shape, begin, end }
 }
 
-/** Where the tensors' bytes begin. `first`: the file's first 8 bytes. */
+/** Where the tensors' bytes begin. `first`: the file's first bytes, as many as `foreignFile` reads. */
 function dataBegin(first: Uint8Array, fileBytes: number, where: string): number {
+  // A header's size can look like anything, but a header begins with `{`.
+  const foreign = foreignFile(where, 'a safetensors file', first)
+  if (foreign && first[lengthBytes] !== 0x7b) throw foreign
   if (fileBytes < lengthBytes)
-    throw malformed(where, `${lengthBytes} bytes of header length`, `${fileBytes} (truncated)`)
+    throw (
+      foreign ??
+      malformed(where, `${lengthBytes} bytes of header length`, `${fileBytes} (truncated)`)
+    )
   const headerBytes = Number(new DataView(first.buffer, first.byteOffset).getBigUint64(0, true))
   if (headerBytes > maxHeaderBytes)
-    throw malformed(where, `a header of at most ${maxHeaderBytes} bytes`, `${headerBytes}`)
+    throw (
+      foreign ?? malformed(where, `a header of at most ${maxHeaderBytes} bytes`, `${headerBytes}`)
+    )
   const remainingBytes = fileBytes - lengthBytes
   if (headerBytes > remainingBytes)
     throw malformed(where, `${headerBytes} bytes of header`, `${remainingBytes} (truncated)`)
@@ -237,7 +246,7 @@ export function readSafetensors(file: Uint8Array, name = 'safetensors'): Safeten
 /** As `readSafetensors`, tensor by tensor. */
 export async function readOpenSafetensors(file: OpenFile): Promise<SafetensorsFile> {
   const where = clippedName(file.name)
-  const dataAt = dataBegin(await file.read(0, lengthBytes), file.sizeBytes, where)
+  const dataAt = dataBegin(await file.read(0, foreignBytes), file.sizeBytes, where)
   const header = await file.read(lengthBytes, dataAt)
   const { entries, metadata } = parseHead(header, file.sizeBytes - dataAt, where)
   const tensors = new Map<string, SafeTensor>()

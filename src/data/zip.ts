@@ -1,6 +1,7 @@
 import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError, messageOf } from '../util/errors.ts'
 import { type ByteSource, type OpenFile, openFile } from './byte-source.ts'
+import { foreignBytes, foreignFile } from './foreign.ts'
 import { joined, mostUnpacked, unpackedParts } from './unpack.ts'
 
 /**
@@ -172,12 +173,20 @@ async function readDirectory(file: OpenFile): Promise<Directory> {
     view.getUint32(endAt, true) === signatures.end &&
     endAt + bytesOf.end + view.getUint16(endAt + 20, true) === tail.length
   while (endAt >= 0 && !isEnd()) endAt--
-  if (endAt < 0)
-    throw malformed(
-      file.name,
-      'the directory of a ZIP archive at its end',
-      `none in ${file.sizeBytes} bytes (truncated, or no archive)`,
+  if (endAt < 0) {
+    const head = await file.read(0, foreignBytes)
+    const isCut =
+      viewOf(head).byteLength >= 4 && viewOf(head).getUint32(0, true) === signatures.local
+    const foreign = isCut ? undefined : foreignFile(file.name, 'a ZIP archive', head)
+    throw (
+      foreign ??
+      malformed(
+        file.name,
+        'the directory of a ZIP archive at its end',
+        `none in ${file.sizeBytes} bytes (truncated, or no archive)`,
+      )
     )
+  }
   const locatorAt = endAt - bytesOf.locator64
   const isLong = locatorAt >= 0 && view.getUint32(locatorAt, true) === signatures.locator64
   const end = isLong

@@ -1,6 +1,7 @@
 import { clippedName } from '../../util/clipped.ts'
 import { DataError, messageOf } from '../../util/errors.ts'
 import { checkArgument, checkText } from '../../util/options.ts'
+import { foreignFile } from '../foreign.ts'
 import { forgetOrientation } from './orientation.ts'
 import type { PixelImage } from './pixels.ts'
 import { decodePng, isPng, refusePngBomb } from './png.ts'
@@ -30,6 +31,8 @@ export async function decodeImage(blob: Blob, name: string): Promise<PixelImage>
       colorSpaceConversion: 'none',
     })
   } catch (thrown) {
+    const foreign = foreignFile(file, 'an image', bytes)
+    if (foreign) throw foreign
     throw new DataError(
       'data.malformed',
       `${file}: the browser cannot decode these ${blob.size} bytes as an image (${messageOf(thrown)}). Convert it to PNG or JPEG, or remove it.`,

@@ -105,10 +105,11 @@ test.each([
     'expected elements of type unsigned byte, got type float32',
   ],
   ['wrong rank', idxFile([2, 784]), 'expected 3 dimensions, got 2 in the header'],
+  ['empty file', new Uint8Array(0), 'expected an IDX file, got an empty file. Fetch it again.'],
   [
-    'empty file',
-    new Uint8Array(0),
-    'expected an IDX header of 4 bytes or more, got 0 bytes (truncated)',
+    'cut within the magic number',
+    good.slice(0, 3),
+    'expected an IDX header of 4 bytes or more, got 3 bytes (truncated)',
   ],
   ['header cut', good.slice(0, 9), 'expected an IDX header of 16 bytes, got 9 bytes (truncated)'],
   [

@@ -64,7 +64,8 @@ describe('a damaged archive names what is wrong', () => {
   const endAt = (bytes: Uint8Array) => Buffer.from(bytes).lastIndexOf('PK\x05\x06')
   const cases: [string, Uint8Array<ArrayBuffer>, RegExp][] = [
     ['when it is cut off', stored.subarray(0, -1), /the directory of a ZIP archive at its end/],
-    ['when it is empty', new Uint8Array(), /none in 0 bytes/],
+    ['when it is empty', new Uint8Array(), /expected a ZIP archive, got an empty file/],
+    ['when it is something else', new Uint8Array(100), /none in 100 bytes/],
     [
       'when a stored byte differs',
       changed(stored, (copy) => copy.write('x', copy.indexOf('\x80\x02}q', 0, 'latin1'))),
