@@ -17,7 +17,13 @@ export {
 } from './data/collate.ts'
 export { type CsvColumns, type CsvOptions, CsvTable, readCsv } from './data/csv.ts'
 export { ConcatDataset, randomSplit, Subset, TensorDataset } from './data/datasets.ts'
-export type { DatasetDescription, HostNumbers, HostTensor } from './data/descriptions.ts'
+export type {
+  DatasetDescription,
+  FileArray,
+  FileNumbers,
+  HostNumbers,
+  HostTensor,
+} from './data/descriptions.ts'
 export {
   type DownloadOptions,
   type DownloadProgress,
@@ -71,6 +77,7 @@ export {
 } from './data/loader/data-loader.ts'
 export type { DataLoaderState } from './data/loader/loader-state.ts'
 export { type ServeOptions, serveSamples } from './data/loader/serve-samples.ts'
+export { type NpzOptions, readNpy, readNpz } from './data/npy.ts'
 export {
   type ArrayOf as SafetensorsArray,
   readSafetensors,

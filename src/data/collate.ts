@@ -11,9 +11,10 @@ import {
 import { checkShape, countElements, formatShape, type HostDType, sameShape } from '../util/shape.ts'
 import type { HostNumbers, HostTensor } from './descriptions.ts'
 import {
+  dtypeOf,
   isHostTensor,
+  isNumberArray,
   type NestedNumbers,
-  type NumberArray,
   type Sample,
   type SampleValue,
 } from './samples.ts'
@@ -136,17 +137,6 @@ function elementsOf(field: string, value: SampleValue, row: number): Elements {
   if (isNumberArray(value)) return { shape: [value.length], dtype: dtypeOf(value), data: value }
   if (Array.isArray(value)) return flatten(field, value, row)
   throw refuse(field, 'a tensor, numbers, arrays of them, or a string', inSample(value, row))
-}
-
-const isNumberArray = (value: unknown): value is NumberArray =>
-  ArrayBuffer.isView(value) &&
-  !(value instanceof DataView) &&
-  !(value instanceof BigInt64Array) &&
-  !(value instanceof BigUint64Array)
-
-const dtypeOf = (data: NumberArray): HostDType => {
-  if (data instanceof Uint32Array) return 'u32'
-  return data instanceof Float32Array || data instanceof Float64Array ? 'f32' : 'i32'
 }
 
 function flatten(field: string, value: NestedNumbers, row: number): Elements {

@@ -4,8 +4,8 @@ import { isDetached, isRecord, kindOf, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkNumber, checkOptions } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 import { countElements, formatShape } from '../util/shape.ts'
-import type { DatasetDescription, HostTensor } from './descriptions.ts'
-import { type Dataset, isHostTensor, type Sample, type SampleKey } from './samples.ts'
+import type { DatasetDescription, FileArray } from './descriptions.ts'
+import { type Dataset, dtypeOf, isNumberArray, type Sample, type SampleKey } from './samples.ts'
 
 /** errors: `config.invalid` unless `index` is a whole number from 0 to length - 1. */
 export function requireIndex(where: string, index: number, length: number): void {
@@ -31,22 +31,23 @@ export const notDescribed = (where: string, got: string) =>
   )
 
 /**
- * A data set of tensors by field, whose first dimension is the sample.
+ * A data set of tensors by field, whose first dimension is the sample: host tensors, or arrays as `readNpy` and `readIdx` give them.
  *
- * Sample i is a copy of row i of each. A one-dimensional i32 tensor gives plain numbers (class labels).
+ * Sample i is a copy of row i of each, float64 as f32 and whole numbers of up to 16 bits as i32. A one-dimensional array of them or of i32
+ * gives plain numbers (class labels).
  * errors: `shape.mismatch` if the tensors differ in length.
  */
 export class TensorDataset implements Dataset {
-  readonly tensors: Readonly<Record<string, HostTensor>>
+  readonly tensors: Readonly<Record<string, FileArray>>
   readonly length: number
 
-  constructor(tensors: Readonly<Record<string, HostTensor>>) {
+  constructor(tensors: Readonly<Record<string, FileArray>>) {
     for (const [name, tensor] of Object.entries(checkTensors(tensors))) {
       checkArgument(
         'TensorDataset',
         `"${clipped(name)}"`,
         tensor,
-        isHostTensor(tensor),
+        isRecord(tensor) && Array.isArray(tensor.shape) && isNumberArray(tensor.data),
         'hostTensor(shape, array)',
       )
     }
@@ -72,10 +73,12 @@ export class TensorDataset implements Dataset {
             'data.malformed',
             `TensorDataset: "${clipped(name)}" must keep its ${countElements(shape)} elements, got ${kindOf(data)}. Transfer a copy.`,
           )
-        if (rowShape.length === 0 && data instanceof Int32Array) return [name, data[index]]
+        const dtype = dtypeOf(data)
+        if (rowShape.length === 0 && dtype === 'i32') return [name, data[index]]
         const count = countElements(rowShape)
-        const row = data.slice(index * count, (index + 1) * count)
-        return [name, { shape: rowShape, data: row as HostTensor['data'] }]
+        const row = data.subarray(index * count, (index + 1) * count)
+        const make = dtype === 'f32' ? Float32Array : dtype === 'i32' ? Int32Array : Uint32Array
+        return [name, { shape: rowShape, data: make.from(row) }]
       }),
     )
   }

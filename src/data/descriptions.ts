@@ -1,6 +1,5 @@
 import type { Shape } from '../util/shape.ts'
 import type { FolderFile } from './folder.ts'
-import type { IdxArray } from './idx.ts'
 
 /** Elements on the host, in the types that programs take. */
 export type HostNumbers =
@@ -12,6 +11,21 @@ export type HostNumbers =
 export interface HostTensor {
   readonly shape: Shape
   readonly data: HostNumbers
+}
+
+/** Elements of an array in a file, in the file's own type. */
+export type FileNumbers =
+  | HostNumbers
+  | Uint8Array<ArrayBuffer>
+  | Int8Array<ArrayBuffer>
+  | Uint16Array<ArrayBuffer>
+  | Int16Array<ArrayBuffer>
+  | Float64Array<ArrayBuffer>
+
+/** An array of a file, such as NumPy's. shape: `data` holds the product of `shape` elements, last dimension fastest. */
+export interface FileArray {
+  readonly shape: Shape
+  readonly data: FileNumbers
 }
 
 export type TransformDescription =
@@ -34,7 +48,7 @@ export type TransformDescription =
 
 /** A data set as plain data that `postMessage` can send to a worker; `loader/restore.ts` recreates it. */
 export type DatasetDescription =
-  | { readonly kind: 'tensors'; readonly tensors: Readonly<Record<string, HostTensor>> }
+  | { readonly kind: 'tensors'; readonly tensors: Readonly<Record<string, FileArray>> }
   | {
       readonly kind: 'subset'
       readonly of: DatasetDescription
@@ -48,8 +62,8 @@ export type DatasetDescription =
     }
   | {
       readonly kind: 'idx'
-      readonly images: IdxArray
-      readonly labels: IdxArray
+      readonly images: FileArray
+      readonly labels: FileArray
       readonly transform: TransformDescription | undefined
     }
   | {

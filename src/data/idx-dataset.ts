@@ -4,8 +4,8 @@ import { checkArgument, checkOptions } from '../util/options.ts'
 import { countElements, formatShape } from '../util/shape.ts'
 import type { ByteSource } from './byte-source.ts'
 import { notDescribed, requireIndex } from './datasets.ts'
-import type { DatasetDescription, HostTensor } from './descriptions.ts'
-import { type IdxArray, readIdx } from './idx.ts'
+import type { DatasetDescription, FileArray, HostTensor } from './descriptions.ts'
+import { readIdx } from './idx.ts'
 import type { PixelImage } from './image/pixels.ts'
 import { requireTransform, restoreTransform, type Transform, toTensor } from './image/transforms.ts'
 import { type Dataset, randomStreamOf, type SampleKey } from './samples.ts'
@@ -28,19 +28,19 @@ function checkIdxOptions(where: string, options: IdxDatasetOptions): IdxDatasetO
 type Row = (index: number, key: SampleKey) => HostTensor
 
 /**
- * Rows of an IDX array with a label each, as `idxDataset` reads them. Keeps the bytes of the file and converts a row when it is requested.
+ * Rows of an array with a label each, as `idxDataset`, `readNpy` and `readNpz` read them. Keeps the bytes of the file and converts a row when it is requested.
  *
  * errors: `data.malformed` unless there is one integer label per row and at least one dimension; `config.invalid` for a transform of data
  * that are not images, and for an unknown option.
  */
 export class IdxDataset implements Dataset<IdxSample> {
-  readonly images: IdxArray
-  readonly labels: IdxArray
+  readonly images: FileArray
+  readonly labels: FileArray
   readonly length: number
   readonly #transform: Transform<PixelImage, HostTensor> | undefined
   readonly #row: Row
 
-  constructor(images: IdxArray, labels: IdxArray, options: IdxDatasetOptions = {}) {
+  constructor(images: FileArray, labels: FileArray, options: IdxDatasetOptions = {}) {
     const { transform } = checkIdxOptions('IdxDataset', options)
     requireLabels(images, labels)
     this.images = images
@@ -71,7 +71,7 @@ export class IdxDataset implements Dataset<IdxSample> {
   }
 }
 
-function rowOf({ shape, data }: IdxArray, transform: IdxDatasetOptions['transform']): Row {
+function rowOf({ shape, data }: FileArray, transform: IdxDatasetOptions['transform']): Row {
   const rowShape = shape.slice(1)
   const count = countElements(rowShape)
   if (data instanceof Uint8Array && (rowShape.length === 2 || rowShape.length === 3)) {
@@ -93,7 +93,7 @@ function rowOf({ shape, data }: IdxArray, transform: IdxDatasetOptions['transfor
   })
 }
 
-function requireLabels(images: IdxArray, labels: IdxArray): void {
+function requireLabels(images: FileArray, labels: FileArray): void {
   const refuse = (expected: string, got: string) =>
     new DataError(
       'data.malformed',
@@ -106,7 +106,7 @@ function requireLabels(images: IdxArray, labels: IdxArray): void {
       array === images ? 'images' : 'labels',
       array,
       isArray,
-      'what readIdx() gives',
+      'what readIdx() or readNpy() gives',
     )
   }
   if (images.shape.length === 0) throw refuse('images with a first dimension', 'a single number')

@@ -2,7 +2,13 @@ import { ShapeError } from '../util/errors.ts'
 import { kindOf } from '../util/kind-of.ts'
 import { checkArgument, checkNumber, checkRecord } from '../util/options.ts'
 import { RandomStream } from '../util/random.ts'
-import { checkShape, countElements, formatShape, type Shape } from '../util/shape.ts'
+import {
+  checkShape,
+  countElements,
+  formatShape,
+  type HostDType,
+  type Shape,
+} from '../util/shape.ts'
 import type { DatasetDescription, HostNumbers, HostTensor } from './descriptions.ts'
 
 /** Arrays of numbers that become one-dimensional tensors. */
@@ -67,6 +73,18 @@ export const isHostTensor = (value: unknown): value is HostTensor =>
   (value.data instanceof Float32Array ||
     value.data instanceof Int32Array ||
     value.data instanceof Uint32Array)
+
+export const isNumberArray = (value: unknown): value is NumberArray =>
+  ArrayBuffer.isView(value) &&
+  !(value instanceof DataView) &&
+  !(value instanceof BigInt64Array) &&
+  !(value instanceof BigUint64Array)
+
+/** The type in a batch of elements that are in this array: other floats become f32 and smaller whole numbers i32. */
+export const dtypeOf = (data: NumberArray): HostDType => {
+  if (data instanceof Uint32Array) return 'u32'
+  return data instanceof Float32Array || data instanceof Float64Array ? 'f32' : 'i32'
+}
 
 /** Returns a tensor on the host. errors: `shape.mismatch` if the shape does not match the number of elements. */
 export function hostTensor(shape: Shape, data: HostNumbers): HostTensor {

@@ -1,4 +1,6 @@
+import { writeZip } from '../../src/data/zip.ts'
 import * as api from '../../src/index.ts'
+import numpy from '../golden/npy.json'
 
 /** What the spec of arguments calls: every exported function and class, and arguments with which each works. */
 
@@ -247,6 +249,8 @@ const layer =
   (...sizes: unknown[]) =>
   () => [...sizes, {}]
 
+const npyFile = Uint8Array.from(atob(numpy.cases[0].file), (character) => character.charCodeAt(0))
+
 /** Arguments with which the others work: as many of the first as there is an obvious one for. */
 const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   defaultCollate: () => [[{ x: 1 }], {}],
@@ -260,6 +264,8 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   randomSplit: () => [dataset(), [1, 1], {}],
   download: () => [new URL('https://example.invalid/'), {}],
   forgetDownload: () => [new URL('https://example.invalid/'), api.memoryFileStore()],
+  readNpy: () => [npyFile, 'file'],
+  readNpz: () => [writeZip([['x.npy', npyFile]]), 'file', {}],
   readIdx: () => [new Uint8Array([0, 0, 8, 1, 0, 0, 0, 1, 5]), 'file'],
   idxDataset: () => [new Uint8Array(), new Uint8Array(), {}],
   IdxDataset: () => [

@@ -33,6 +33,7 @@ export const preambles: Readonly<Record<string, string>> = {
   'docs/guides/data.md': `
     import * as t from 'tabring'${training}
     const documents = ['one text', 'another']
+    const mnist = Uint8Array.from(atob('UEsDBBQAAAAIAAAAIQBhYP21TwAAAIgAAAALABQAeF90cmFpbi5ucHkBABAAiAAAAAAAAABPAAAAAAAAAJvsF+obEMnIUMZQrZ6SWpxcpG6loF5Taqiuo6Cell9UUpSYF59flJIKEndLzClOBYoXZyQWpAL5GkY6CiCkqaNQq0Ae4GJgZGJmYWVjBwBQSwMEFAAAAAgAAAAhAHaVJ3ZKAAAAkAAAAAsAFAB5X3RyYWluLm5weQEAEACQAAAAAAAAAEoAAAAAAAAAm+wX6hsQychQxlCtnpJanFykbqWgbpNpoa6joJ6WX1RSlJgXn1+UkgoSd0vMKU4FihdnJBakAvkaRjqaOgq1ChQALnYGCGCG0gBQSwECFAMUAAAACAAAACEAYWD9tU8AAACIAAAACwAAAAAAAAAAAAAAgAEAAAAAeF90cmFpbi5ucHlQSwECFAMUAAAACAAAACEAdpUndkoAAACQAAAACwAAAAAAAAAAAAAAgAGMAAAAeV90cmFpbi5ucHlQSwUGAAAAAAIAAgByAAAAEwEAAAAA'), (one) => one.charCodeAt(0))
     const epoch = 0`,
   'docs/how-it-works/collectives.md': `
     import * as t from 'tabring'${group}

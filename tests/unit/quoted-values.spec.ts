@@ -11,6 +11,7 @@ import { tabring } from '../../node/vite-plugin.ts'
 import { getCheckpoint, putCheckpoint } from '../../src/data/checkpoint-folder.ts'
 import { memoryFileStore } from '../../src/data/file-store.ts'
 import { listServed, readFile } from '../../src/data/folder.ts'
+import { writeZip } from '../../src/data/zip.ts'
 import { expandNodeList } from '../../src/distributed/rendezvous/node-list.ts'
 import { tasksPerNode, wholeIn } from '../../src/distributed/rendezvous/slurm.ts'
 import {
@@ -30,6 +31,8 @@ import {
   randomSplit,
   readCsv,
   readIdx,
+  readNpy,
+  readNpz,
   readSafetensors,
   repeat,
   SGD,
@@ -52,6 +55,9 @@ const mostChars = 600
 afterEach(() => vi.unstubAllGlobals())
 
 const x = () => new Parameter([2, 2], new Float32Array(4))
+const npyHeader = Uint8Array.from(`\x93NUMPY\x03\0\0\x10\0\0${'a'.repeat(4096)}`, (character) =>
+  character.charCodeAt(0),
+)
 const bytes = (text: string) => new TextEncoder().encode(text)
 /** A safetensors file with this header. */
 function withHeader(header: object): Uint8Array<ArrayBuffer> {
@@ -111,6 +117,11 @@ const calls: Readonly<Record<string, () => unknown>> = {
   'a repeated CSV column': () => readCsv(`${long},${long}\n1,2`, 'table'),
   'a CSV value': () => new CsvTable('table', ['a'], [[long]], [1]).numbers('a'),
   'the name of an IDX file': () => readIdx(bytes('not IDX'), long),
+  'the name of an array of NumPy': () => readNpy(bytes('not NumPy'), long),
+  'a header of NumPy': () => readNpy(npyHeader, 'a'),
+  'an array in an archive of NumPy': () => readNpz(writeZip([[`${long}.npy`, bytes('?')]]), 'a'),
+  'arrays in an archive of NumPy': () =>
+    readNpz(writeZip([[long, bytes('?')]]), 'a', { arrays: [long] }),
   'the name of a file of weights': () => readSafetensors(bytes('none'), long),
   'the name of a checkpoint': () => load(weights(), long),
   'a dtype in a file of weights': () => readSafetensors(withHeader({ a: { dtype: long } })),

@@ -19,6 +19,7 @@ import { readIdx } from '../../../src/data/idx.ts'
 import { IdxDataset } from '../../../src/data/idx-dataset.ts'
 import { decodeImage } from '../../../src/data/image/decode.ts'
 import { forgetOrientation } from '../../../src/data/image/orientation.ts'
+import { readNpy, readNpz } from '../../../src/data/npy.ts'
 import { readSafetensors, writeSafetensors } from '../../../src/data/safetensors.ts'
 import { CharTokenizer } from '../../../src/data/text.ts'
 import { readTorch } from '../../../src/data/torch/read-torch.ts'
@@ -39,6 +40,7 @@ import { RunLog, readRunLog } from '../../../src/trainer/watch/run-log.ts'
 import { rememberRuns } from '../../../src/ui/run/run-memory.ts'
 import { launcherSwitches } from '../../../src/util/switches.ts'
 import golden from '../../golden/decode.json' with { type: 'json' }
+import numpy from '../../golden/npy.json' with { type: 'json' }
 import zips from '../../golden/zip.json' with { type: 'json' }
 import { idxFile, smallFolder } from '../idx-files.ts'
 import { infoOf } from '../member-info.ts'
@@ -159,6 +161,16 @@ function opcodeSoup(draw: Draw): Bytes {
   const ops = '()0122]}aeustRb\x81\x85\x86\x87\x8f\x90\x91\x92\x93\x94NK\x01h\x00h\x01q\x02h\x02Q.'
   const soup = Array.from({ length: draw.whole(1, 60) }, () => draw.pick([...ops]))
   return new Uint8Array(Buffer.concat([begin, Buffer.from(`${soup.join('')}.`, 'latin1')]))
+}
+
+/** Other numbers, letters and marks in the header of NumPy, with its size as it is. */
+function withOtherNpyHeader(bytes: Bytes, draw: Draw): Bytes {
+  const end = bytes.indexOf(0x0a)
+  for (let i = 0; i < 3 && end > 12; i++)
+    bytes[12 + draw.whole(0, end - 13)] = draw
+      .pick([..."0123456789,()'<>|[]TFbiufcOUV "])
+      .charCodeAt(0)
+  return bytes
 }
 
 const parts = () => {
@@ -387,6 +399,27 @@ export const fileReaders: readonly FileReader[] = [
       const file = writeZip([['tensors/data.pkl', bytes], ...torchStorages])
       return draw.isOneIn(2) ? readTorch(file) : loadModel(parts().model, file, { strict: false })
     },
+  },
+  {
+    name: 'npy',
+    form: 'bytes',
+    seeds: () => [...numpy.cases, ...numpy.refused].map(({ file }) => fromBase64(file)),
+    mutate: withOtherNpyHeader,
+    async read(bytes) {
+      const { shape, data } = await readNpy(bytes)
+      if (shape.reduce((product, dim) => product * dim, 1) !== data.length)
+        throw new Error('a shape of other data')
+      return data
+    },
+  },
+  {
+    name: 'npz',
+    form: 'bytes',
+    seeds: () => [
+      ...Object.values(numpy.npz).map(fromBase64),
+      writeZip(numpy.cases.slice(0, 9).map(({ name, file }) => [`${name}.npy`, fromBase64(file)])),
+    ],
+    read: (bytes) => readNpz(bytes),
   },
   {
     name: 'safetensors',

@@ -3,8 +3,8 @@ import { expect, test } from 'vitest'
 import { readCsv } from '../../../src/data/csv.ts'
 import { readIdx } from '../../../src/data/idx.ts'
 import { decodeImage } from '../../../src/data/image/decode.ts'
+import { readNpy, readNpz } from '../../../src/data/npy.ts'
 import { readSafetensors } from '../../../src/data/safetensors.ts'
-import { ZipArchive } from '../../../src/data/zip.ts'
 import { idxFile } from '../../support/idx-files.ts'
 
 type Bytes = Uint8Array<ArrayBuffer>
@@ -15,7 +15,8 @@ const readers: Record<string, (bytes: Bytes) => unknown> = {
   csv: (bytes) => readCsv(new Blob([bytes]), 'a'),
   idx: (bytes) => readIdx(bytes, 'a'),
   image: (bytes) => decodeImage(new Blob([bytes]), 'a'),
-  zip: (bytes) => ZipArchive.open(bytes, 'a'),
+  npy: (bytes) => readNpy(bytes, 'a'),
+  npz: (bytes) => readNpz(bytes, 'a'),
   safetensors: async (bytes) => readSafetensors(bytes, 'a'),
 }
 
