@@ -23,6 +23,7 @@ const whenBySource: Readonly<Record<string, string>> = {
       [`demos/${name}/view.tsx`, `demo ${name} chosen`],
     ]),
   ),
+  'demos/digits/read-idx-file.ts': 'files are given to the demo digits',
   'demos/text/story.ts': 'Start, demo text with the built-in text',
   'src/nn/cnn.ts': 'Start, model cnn',
   'src/graph/run/cpu-program.ts': 'Start, ?device=cpu',

@@ -1,6 +1,3 @@
-import { mnistImages, readImages, readLabels } from '../../src/data/dataset.ts'
-import { gunzipIfCompressed } from '../../src/data/idx.ts'
-import { DataError } from '../../src/util/errors.ts'
 import { type IdxFiles, type IdxName, idxNames, packIdx } from './idx-pack.ts'
 import { mostGivenBytes } from './meta.ts'
 
@@ -26,45 +23,6 @@ export const noFiles: IdxSet = {
   files: Object.fromEntries(idxNames.map((name) => [name, null])) as IdxSet['files'],
   unplaced: [],
 }
-
-/** Plain, MNIST's largest has 47 MB. */
-const mostFileBytes = 128 * 2 ** 20
-const imagesMagic = '0x00 0x00 0x08 0x03'
-const labelsMagic = '0x00 0x00 0x08 0x01'
-
-/** Returns what a chosen file is, by its magic number and, for training or held out, by its name. errors: `data.malformed`, one line that names the file. */
-export async function readIdxFile(file: File): Promise<IdxFile> {
-  const { name } = file
-  if (file.size > mostFileBytes)
-    throw malformed(name, `it has ${file.size} bytes, more than ${mostFileBytes}`)
-  const bytes = new Uint8Array(await file.arrayBuffer())
-  const plain = await gunzipIfCompressed(bytes, name, mostFileBytes)
-  const magic = [...plain.subarray(0, 4)].map((byte) => `0x${byte.toString(16).padStart(2, '0')}`)
-  const isLabels = magic.join(' ') === labelsMagic
-  if (!isLabels && magic.join(' ') !== imagesMagic) {
-    const found = magic.length < 4 ? `has ${magic.length} bytes` : `begins with ${magic.join(' ')}`
-    throw malformed(
-      name,
-      `it ${found}; an IDX file begins with ${imagesMagic} (images) or ${labelsMagic} (labels)`,
-    )
-  }
-  const { shape } = await (isLabels ? readLabels : readImages)({ name, bytes: plain }, mnistImages)
-  return {
-    name,
-    kind: isLabels ? 'labels' : 'images',
-    count: shape[0],
-    split: /train/i.test(name) ? 'train' : /t10k|test/i.test(name) ? 't10k' : null,
-    // Fewer bytes to hand over to the other ranks: MNIST's become a fifth.
-    bytes: plain === bytes ? await gzipped(plain) : bytes,
-  }
-}
-
-const gzipped = async (bytes: Uint8Array<ArrayBuffer>) =>
-  new Uint8Array(
-    await new Response(
-      new Blob([bytes]).stream().pipeThrough(new CompressionStream('gzip')),
-    ).arrayBuffer(),
-  )
 
 /**
  * Returns the set with these files in it, in place of those that it had.
@@ -123,9 +81,3 @@ export function givenOf(set: IdxSet): Uint8Array<ArrayBuffer> | null {
 
 const nameOf = (split: 'train' | 't10k', kind: IdxFile['kind']): IdxName =>
   `${split}-${kind}-idx${kind === 'images' ? 3 : 1}-ubyte` as IdxName
-
-const malformed = (name: string, problem: string) =>
-  new DataError(
-    'data.malformed',
-    `${name}: ${problem}. Choose MNIST’s four files, or others in their format, plain or gzip.`,
-  )

@@ -5,15 +5,8 @@ import { keptInTab } from '../../src/ui/demo/kept.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { formatBytes, formatCount } from '../../src/ui/parts/format.ts'
 import { messageOf } from '../../src/util/errors.ts'
-import {
-  givenOf,
-  type IdxFile,
-  type IdxSet,
-  noFiles,
-  problemsOf,
-  readIdxFile,
-  withFiles,
-} from './idx-files.ts'
+import { loadPart } from '../../src/util/load-part.ts'
+import { givenOf, type IdxFile, type IdxSet, noFiles, problemsOf, withFiles } from './idx-files.ts'
 import { type IdxName, idxNames } from './idx-pack.ts'
 import { meta } from './meta.ts'
 
@@ -44,6 +37,10 @@ export function useOwnFiles({ canSet, give }: Pick<ViewProps, 'canSet' | 'give'>
     const failures: string[] = []
     for (const file of files) {
       try {
+        const { readIdxFile } = await loadPart(
+          'the reader of IDX files',
+          () => import('./read-idx-file.ts'),
+        )
         added.push(await readIdxFile(file))
       } catch (error) {
         const words = messageOf(error)

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { crc32, deflateSync, gzipSync } from 'node:zlib'
-import { readIdxFile } from '../../../demos/digits/idx-files.ts'
 import { packIdx, unpackIdx } from '../../../demos/digits/idx-pack.ts'
+import { readIdxFile } from '../../../demos/digits/read-idx-file.ts'
 import { experiments } from '../../../demos/experiments.ts'
 import { readPicture, writePicture } from '../../../demos/picture/pixels.ts'
 import { decodeText, readPrompt, readText } from '../../../demos/text/tokens.ts'

@@ -7,10 +7,10 @@ import {
   type IdxFile,
   noFiles,
   problemsOf,
-  readIdxFile,
   withFiles,
 } from '../../../demos/digits/idx-files.ts'
 import { packIdx, unpackIdx } from '../../../demos/digits/idx-pack.ts'
+import { readIdxFile } from '../../../demos/digits/read-idx-file.ts'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { loadIdxFolder, readUrlFolder } from '../../../src/data/dataset.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
@@ -93,7 +93,12 @@ test.each<[string, Uint8Array<ArrayBuffer>, string]>([
     Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 1, 2),
     'it begins with 0x89 0x50 0x4e 0x47; an IDX file begins with 0x00 0x00 0x08 0x03 (images) or 0x00 0x00 0x08 0x01 (labels)',
   ],
-  ['an empty file', new Uint8Array(0), 'it has 0 bytes; '],
+  ['an empty file', new Uint8Array(0), 'expected an IDX file, got an empty file. '],
+  [
+    'a page in the place of a file',
+    new Uint8Array(Buffer.from('<!doctype html>')),
+    'expected an IDX file, got an HTML page. ',
+  ],
   ['a matrix', idxFile([2, 784]), 'begins with 0x00 0x00 0x08 0x02; '],
   [
     'numbers of another type',
