@@ -2,13 +2,15 @@ import { formatBytes, formatMs } from '../../src/ui/parts/format.ts'
 import { Panel } from '../../src/ui/parts/panel.tsx'
 import { Strip, type StripSpan } from './strip.tsx'
 import type { WayState } from './use-training.ts'
-import { type DeviceBytes, idleShare, type WatchedStep, ways } from './ways.ts'
+import { type DeviceBytes, ddpSent, idleShare, type WatchedStep, ways } from './ways.ts'
 
 /** One way: what its devices did in the newest watched step, and what they hold. */
 export function WayPanel({ state }: { state: WayState }) {
   const { name, devices, loss, stepMs, watched, off } = state
   const { title, words } = ways[name]
   const most = Math.max(...devices.map(({ parameters, plan }) => parameters + plan))
+  const ddp = name === 'data' ? ddpSent(devices) : undefined
+  const mostSent = Math.max(...devices.map(({ sent }) => sent), ddp ?? 0)
   return (
     <Panel id={name} title={title} aside={`loss ${loss.toFixed(4)}`}>
       <p class="quiet">{words}</p>
@@ -35,6 +37,11 @@ export function WayPanel({ state }: { state: WayState }) {
             <th scope="col" class="number">
               Sent per step
             </th>
+            {ddp !== undefined && (
+              <th scope="col" class="number">
+                by DDP
+              </th>
+            )}
           </tr>
         </thead>
         <tbody>
@@ -46,21 +53,28 @@ export function WayPanel({ state }: { state: WayState }) {
                 {formatBytes(device.plan)}
                 <Bar device={device} most={most} />
               </td>
-              <td class="number">{formatBytes(device.sent)}</td>
+              <td class="number">
+                {formatBytes(device.sent)}
+                {ddp !== undefined && <SentBar bytes={device.sent} most={mostSent} />}
+              </td>
+              {ddp !== undefined && (
+                <td class="number">
+                  {formatBytes(ddp)}
+                  <SentBar bytes={ddp} most={mostSent} />
+                </td>
+              )}
             </tr>
           ))}
         </tbody>
       </table>
-      {name === 'data' && <p class="quiet">{ddpWords(devices)}</p>}
+      {ddp !== undefined && (
+        <p class="quiet">
+          DistributedDataParallel copies no parameters from rank to rank before a step, and no rank
+          sends more than another: its share of the gradients, and of the updated parameters.
+        </p>
+      )}
     </Panel>
   )
-}
-
-/** What DistributedDataParallel would send instead: its ring's bytes, by the formula. */
-function ddpWords(devices: readonly DeviceBytes[]): string {
-  const count = devices.length
-  const bytes = (2 * devices[0].parameters * (count - 1)) / count
-  return `DistributedDataParallel copies no parameters from rank to rank before a step. Each of ${count} ranks would send ${formatBytes(bytes)}: its share of the gradients, and of the updated parameters.`
 }
 
 /** Parameters and plan of a device, beside those of the device that has most. */
@@ -68,6 +82,13 @@ const Bar = ({ device: { parameters, plan }, most }: { device: DeviceBytes; most
   <span class="bytes-bar" aria-hidden="true">
     <span data-is="parameters" style={{ width: `${(100 * parameters) / most}%` }} />
     <span data-is="plan" style={{ width: `${(100 * plan) / most}%` }} />
+  </span>
+)
+
+/** Bytes that a device sends, beside the most that one sends in either way. */
+const SentBar = ({ bytes, most }: { bytes: number; most: number }) => (
+  <span class="bytes-bar" aria-hidden="true">
+    <span data-is="sent" style={{ width: `${(100 * bytes) / most}%` }} />
   </span>
 )
 

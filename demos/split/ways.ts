@@ -45,6 +45,10 @@ export interface DeviceBytes {
   readonly sent: number
 }
 
+/** What each rank of DistributedDataParallel would send instead of DataParallel's devices: its ring's bytes, by the formula. */
+export const ddpSent = (devices: readonly DeviceBytes[]): number =>
+  (2 * devices[0].parameters * (devices.length - 1)) / devices.length
+
 /** A step that was watched. units: ms from its beginning. */
 export interface WatchedStep {
   readonly totalMs: number
@@ -109,7 +113,10 @@ export async function makeWay(name: WayName, settings: Settings): Promise<Way> {
       onWatched?.({ totalMs, pieces: byDevice ? shifted(piecesOf(marks), beganMs) : [] })
       return loss[0]
     },
-    destroy: () => program.destroy(),
+    destroy() {
+      program.destroy()
+      model.destroy()
+    },
   }
 }
 

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { batchOf, makeNetwork, makeOptimizer, run, types } from '../../../demos/split/network.ts'
 import { batch, choices, defaults, queryOf, settingsIn } from '../../../demos/split/settings.ts'
 import { costs, momentOf, oneDeviceMs, simulated } from '../../../demos/split/simulated.ts'
+import { ddpSent } from '../../../demos/split/ways.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../../src/graph/functions/losses.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
@@ -18,6 +19,19 @@ test('an address and its settings are each other, and what it has wrong is named
     refused: ['devices=9: expected 2, 3, 4'],
   })
   for (const size of choices.split) expect(batch % size).toBe(0)
+})
+
+test('each rank of DDP sends less than the first device of DataParallel, and all ranks twice its sum', () => {
+  for (const count of [2, 3, 4]) {
+    const devices = Array.from({ length: count }, (_, i) => ({
+      parameters: i === 0 ? 1200 : 0,
+      plan: 0,
+      sent: 0,
+    }))
+    const firstSends = (count - 1) * 1200
+    expect(count * ddpSent(devices)).toBe(2 * firstSends)
+    expect(ddpSent(devices)).toBeLessThanOrEqual(firstSends)
+  }
 })
 
 test('four steps have every point once, and both arms', () => {
