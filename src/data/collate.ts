@@ -79,6 +79,7 @@ export function defaultCollate(samples: readonly Sample[], options: CollateOptio
 }
 
 function requireDTypes(first: Sample, dtypes: FieldDTypes): void {
+  checkRecord('collate', 'dtypes', dtypes)
   for (const [field, dtype] of Object.entries(dtypes)) {
     if (Object.hasOwn(arrays, dtype) && field in first && typeof first[field] !== 'string') continue
     throw new DataError(

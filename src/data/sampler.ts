@@ -1,7 +1,13 @@
 import { defaultRanks } from '../util/default-ranks.ts'
 import { DataError } from '../util/errors.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
-import { checkArgument, checkChoice, checkOptions, checkRecord } from '../util/options.ts'
+import {
+  checkArgument,
+  checkChoice,
+  checkFlag,
+  checkOptions,
+  checkRecord,
+} from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 
 /** Options of `DistributedSampler`, with the same meaning as in PyTorch. */
@@ -118,6 +124,8 @@ export class DistributedSampler implements Iterable<number> {
     })
     const isSized = isRecord(dataset) || Array.isArray(dataset)
     checkArgument('DistributedSampler', 'dataset', dataset, isSized, 'a data set')
+    checkFlag('DistributedSampler', 'shuffle', options.shuffle)
+    checkFlag('DistributedSampler', 'dropLast', options.dropLast)
     checkChoice('DistributedSampler', 'padding', options.padding, ['duplicate', 'none'])
     const { shuffle = true, seed = 0, dropLast = false } = options
     const { numReplicas, rank } = ranksOf(options)

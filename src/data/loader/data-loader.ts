@@ -1,6 +1,6 @@
 import { DataError } from '../../util/errors.ts'
 import { isIterable, kindOf, quoted } from '../../util/kind-of.ts'
-import { checkArgument, checkOptions, type OptionNames } from '../../util/options.ts'
+import { checkArgument, checkOptions, checkRecord, type OptionNames } from '../../util/options.ts'
 import { preparedLoads } from '../../util/prepared-loads.ts'
 import { permutation } from '../../util/random.ts'
 import { switchValue } from '../../util/switches.ts'
@@ -119,6 +119,7 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
         'DataLoader: collateFn and dtypes cannot be combined. Let collateFn choose the types.',
       )
     checkSampler(sampler)
+    if (options.dtypes !== undefined) checkRecord('DataLoader', 'dtypes', options.dtypes)
     for (const name of ['worker', 'collateFn'] as const) {
       const given: unknown = options[name]
       const isFunction = given === undefined || typeof given === 'function'

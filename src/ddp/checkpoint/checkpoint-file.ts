@@ -4,7 +4,7 @@ import { getRngState, type RngState, setRngState } from '../../nn/init.ts'
 import { Module } from '../../nn/module.ts'
 import { clipped } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
-import { checkOptions, checkRecord } from '../../util/options.ts'
+import { checkArgument, checkFlag, checkOptions, checkRecord } from '../../util/options.ts'
 import { preparedLoads } from '../../util/prepared-loads.ts'
 import { readConditions, takeConditions } from '../data-parallel/run-conditions.ts'
 
@@ -167,6 +167,9 @@ export async function prepareAt<Values extends SavedState>(
     strict: true,
     onDifferences: true,
   })
+  checkFlag('loadCheckpoint', 'strict', strict)
+  const isHeard = typeof onDifferences === 'function'
+  checkArgument('loadCheckpoint', 'onDifferences', onDifferences, isHeard, 'a function')
   const { [ownKey]: own, ...states } = load(file)
   const checked = v.safeParse(ownSchema, own)
   if (!checked.success) {

@@ -11,7 +11,7 @@ import { clippedMessage } from '../../util/clipped.ts'
 import { isToldError, type ToldError } from '../../util/error-codes.ts'
 import { DataError, messageOf, TabringError } from '../../util/errors.ts'
 import { isRecord, isText } from '../../util/kind-of.ts'
-import { checkNumber, checkOptions, checkRecord, isCount } from '../../util/options.ts'
+import { checkFlag, checkNumber, checkOptions, checkRecord, isCount } from '../../util/options.ts'
 import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
 import {
   type CheckpointState,
@@ -71,6 +71,7 @@ export async function saveCheckpoint(
   const { isBest = false, keepLast = 2, ...placed } = checkOptions('saveCheckpoint', options, names)
   if (placed.processGroup) memberGroup('saveCheckpoint', placed.processGroup)
   checkNumber('saveCheckpoint', 'keepLast', keepLast, isCount, 'a whole number above 0')
+  checkFlag('saveCheckpoint', 'isBest', isBest)
   checkRecord('saveCheckpoint', 'state', state)
   const group = groupOf(placed, state)
   await whenReady(state)

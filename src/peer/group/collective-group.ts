@@ -6,6 +6,7 @@
 import { clipped } from '../../util/clipped.ts'
 import type { Env } from '../../util/env.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
+import { checkChoice, checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import {
   type AlgorithmChoice,
   chooseAlgorithm,
@@ -28,6 +29,8 @@ import {
   type CollectiveArray,
   type ElementArray,
   elementsOf,
+  elementTypeOf,
+  reduceOps,
   sameType,
 } from '../collective/element.ts'
 import type { Membership } from '../collective/membership.ts'
@@ -146,12 +149,15 @@ export class CollectiveGroup {
     return this.ownDeadlineMs ?? this.membership.collectives.deadlineMs
   }
   set deadlineMs(value: number) {
+    checkNumber('deadlineMs', 'deadlineMs', value ?? Number.NaN, (ms) => ms > 0, 'above 0')
     if (this.place.id === 0) this.membership.collectives.deadlineMs = value
     else this.ownDeadlineMs = value
   }
 
   /** Returns this rank's chunk of a buffer of `length` elements, which it owns after `reduceScatter`. units: elements. */
   ownRange(length: number, alignment = 1): ChunkRange {
+    checkNumber('ownRange', 'length', length ?? Number.NaN, isWhole, 'a whole number of at least 0')
+    checkNumber('ownRange', 'alignment', alignment, isCount, 'a whole number above 0')
     return chunkRange(length, this.size, this.rank, alignment)
   }
 
@@ -221,11 +227,12 @@ export class CollectiveGroup {
     options: CollectiveOptions = {},
   ): Promise<void> {
     const [input, output] = [elementsOf(given), into && elementsOf(into)]
+    elementTypeOf(input, 'gather')
     const { length } = input
     const isRoot = this.rank === root
     this.expect('gather', output?.length ?? 0, isRoot ? length * this.size : 0, 'output')
     const uses = { reads: [input], writes: output ? [output] : [] }
-    await this.inTurn(uses, options, async (own) => {
+    await this.inTurn('gather', uses, options, async (own) => {
       if (!this.isFullyLinked && this.size > 1) {
         const all = await this.gatherAll(input, { label: 'gather', ...own })
         output?.set(all)
@@ -248,13 +255,14 @@ export class CollectiveGroup {
     options: CollectiveOptions = {},
   ): Promise<void> {
     const [source, output] = [given && elementsOf(given), elementsOf(into)]
+    elementTypeOf(output, 'scatter')
     const { length } = output
     const isRoot = this.rank === root
     this.expect('scatter', source?.length ?? 0, isRoot ? length * this.size : 0, 'input')
     const ownPart = (all: ElementArray) =>
       output.set(all.subarray(length * this.rank, length * (this.rank + 1)))
     const uses = { reads: source ? [source] : [], writes: [output] }
-    await this.inTurn(uses, options, async (own) => {
+    await this.inTurn('scatter', uses, options, async (own) => {
       // What this rank takes must not change what the others are sent.
       const input = source && share(source, output) ? source.slice() : source
       if (!this.isFullyLinked && this.size > 1) {
@@ -277,7 +285,7 @@ export class CollectiveGroup {
     options: CollectiveOptions = {},
   ): Promise<A> {
     const uses = { reads: [elementsOf(input)], writes: [] }
-    return this.inTurn(uses, options, (own) => this.gatherAll(input, own))
+    return this.inTurn('allGather', uses, options, (own) => this.gatherAll(input, own))
   }
 
   private async gatherAll<A extends CollectiveArray>(
@@ -303,13 +311,14 @@ export class CollectiveGroup {
     options: CollectiveOptions = {},
   ): Promise<void> {
     const [source, output] = [elementsOf(given), elementsOf(into)]
+    for (const array of [source, output]) elementTypeOf(array, 'allToAll')
     const { rank, size } = this
     const length = source.length / size
     this.expect('allToAll', source.length, Math.floor(length) * size, 'input')
     this.expect('allToAll', output.length, source.length, 'output')
     const partOf = (all: ElementArray, index: number) =>
       all.subarray(index * length, (index + 1) * length)
-    await this.inTurn({ reads: [source], writes: [output] }, options, async (own) => {
+    await this.inTurn('allToAll', { reads: [source], writes: [output] }, options, async (own) => {
       const input = share(source, output) ? source.slice() : source
       if (!this.isFullyLinked && size > 1) {
         const all = await this.gatherAll(input, { label: 'allToAll', ...own })
@@ -360,6 +369,13 @@ export class CollectiveGroup {
     peer: number,
     options: MessageOptions,
   ): Promise<void> {
+    try {
+      checkOptions(side, options, { tag: true, deadlineMs: true, label: true, sequence: true })
+      checkNumber(side, 'deadlineMs', options.deadlineMs, (ms) => ms > 0, 'above 0')
+      elementTypeOf(buffer, side)
+    } catch (thrown) {
+      return Promise.reject(thrown)
+    }
     const { tag = 0, sequence } = options
     if (sequence !== undefined || !isTag(tag)) return this.message(side, buffer, peer, options)
     const uses = side === 'send' ? { reads: [buffer], writes: [] } : { reads: [], writes: [buffer] }
@@ -514,15 +530,23 @@ export class CollectiveGroup {
     const uses = isRead ? { reads: [buffer], writes: [] } : { reads: [], writes: [buffer] }
     const work = (own: CollectiveOptions) =>
       this.begin(operation, { buffer, ...(root !== undefined && { root }) }, own)
-    return this.inTurn(uses, options, work)
+    return this.inTurn(operation, uses, options, work)
   }
 
   /** Runs `work` when no earlier call uses its arrays. A caller that has reserved its turn has waited. */
   private inTurn<T>(
+    operation: Collective,
     uses: Uses,
     options: CollectiveOptions,
     work: (options: CollectiveOptions) => Promise<T>,
   ): Promise<T> {
+    try {
+      checkCollective(operation, options)
+      for (const array of [...uses.reads, ...uses.writes])
+        elementTypeOf(array as ElementArray, operation)
+    } catch (thrown) {
+      return Promise.reject(thrown)
+    }
     const { sequence, bucket = 0 } = options
     if (bucket > lastExplicitBucket) return work(options)
     const reserved = () => (sequence === undefined ? { ...options, ...this.reserve() } : options)
@@ -596,7 +620,7 @@ export class CollectiveGroup {
     machines: readonly number[] | undefined,
   ): string | undefined {
     if (!hasAlgorithm(operation, algorithm))
-      return `${operation}: algorithm "${clipped(algorithm)}" is not available for this operation. Omit it to use the default.`
+      return `${operation}: algorithm "${clipped(String(algorithm))}" is not available for this operation. Omit it to use the default.`
     if (algorithm !== 'ring' && !this.isFullyLinked && this.size > 1)
       return `${operation}: algorithm "${clipped(algorithm)}" needs links between all ranks, but these are linked in a ring. Add links, or omit the algorithm.`
     if (algorithm === 'hierarchical' && machines?.length !== this.size)
@@ -615,6 +639,28 @@ export class CollectiveGroup {
       `${operation}: rank ${this.rank} of ${this.size} expected ${expected} elements of ${what}, got ${actual}. Pass all ranks' parts on the root, and nothing on the others.`,
     )
   }
+}
+
+const isWhole = (value: number): boolean => Number.isSafeInteger(value) && value >= 0
+
+/** errors: `config.invalid` for an unknown option, and for a value that it cannot have. */
+function checkCollective(operation: Collective, options: CollectiveOptions): void {
+  const { sequence, alignment, deadlineMs, op } = checkOptions(operation, options, {
+    sequence: true,
+    bucket: true,
+    alignment: true,
+    deadlineMs: true,
+    op: true,
+    algorithm: true,
+    choice: true,
+    label: true,
+    onstarted: true,
+  })
+  const isSequence = (value: number) => isWhole(value) && value < 2 ** 32
+  checkNumber(operation, 'sequence', sequence, isSequence, 'a whole number below 2^32')
+  checkNumber(operation, 'alignment', alignment, isCount, 'a whole number above 0')
+  checkNumber(operation, 'deadlineMs', deadlineMs, (ms) => ms > 0, 'above 0')
+  checkChoice(operation, 'op', op, reduceOps)
 }
 
 const refuse = (text: string): Promise<never> =>

@@ -119,3 +119,38 @@ test('a failed call does not keep the next one from its error', async () => {
   })
   expect(ends.map(({ status }) => status)).toEqual(both('rejected'))
 })
+
+const wrong: [name: string, call: (group: ProcessGroup) => unknown, reason: string][] = [
+  ['op', (group) => group.allReduce(one(), { op: 'mean' as never }), 'op must be one of'],
+  ['algorithm', (group) => group.allReduce(one(), { algorithm: 5 as never }), 'not available'],
+  ['alignment', (group) => group.allReduce(one(), { alignment: 0 }), 'alignment must be'],
+  ['deadlineMs', (group) => group.allReduce(one(), { deadlineMs: Number.NaN }), 'deadlineMs must'],
+  ['sequence', (group) => group.allReduce(one(), { sequence: -1 }), 'sequence must be'],
+  ['name', (group) => group.broadcast(one(), 0, { Op: 'avg' } as never), 'got "Op"'],
+  ['options', (group) => group.allReduce(one(), null as never), 'expected an object with options'],
+  ['array', (group) => group.allReduce([1] as never), 'expected a Float32Array'],
+  ['no array', (group) => group.allGather(undefined as never), 'expected a Float32Array'],
+  ['input', (group) => group.allToAll(undefined as never, one()), 'expected a Float32Array'],
+  ['part', (group) => group.allGatherConcat([1] as never), 'expected a Float32Array'],
+  ['message', (group) => group.send([1] as never, 1), 'expected a Float32Array'],
+]
+const one = () => Float32Array.of(1)
+
+test.each(wrong)('a wrong %s is refused before anything is sent', async (_, call, reason) => {
+  groups = await ringOf(2)
+  const [group] = groups
+  await expect(call(group)).rejects.toThrow(reason)
+  expect(group.stats().inFlight.launched).toBe(0)
+})
+
+test('a deadline and a range that cannot be are refused', async () => {
+  groups = await ringOf(1)
+  const [group] = groups
+  for (const value of [Number.NaN, 0, -1, 'long' as never]) {
+    expect(() => {
+      group.deadlineMs = value
+    }).toThrow('deadlineMs must be above 0')
+    expect(() => group.ownRange(4, value)).toThrow('ownRange: alignment must be')
+  }
+  expect(() => group.ownRange(Number.NaN)).toThrow('ownRange: length must be')
+})
