@@ -145,7 +145,7 @@ export const errorCodes = {
   },
   'browser.missing': {
     cause: 'No browser was found.',
-    remedy: 'Install Chrome or Chromium, or set `TABRING_BROWSER` to the path of one.',
+    remedy: 'Install Chrome, Chromium or Firefox, or set `TABRING_BROWSER` to the path of one.',
   },
 } as const
 
