@@ -43,8 +43,9 @@ export function openTuneStore(): TuneStore {
   }
 }
 
-/** What a measured choice holds for: the adapter and the browser, as text. */
-export function environmentOf({ gpu: { facts } }: Runtime): string {
+/** What a measured choice holds for: the adapter and the browser, as text. Firefox names no adapter: its limits stand in. */
+export function environmentOf({ gpu: { facts }, limits }: Pick<Runtime, 'gpu' | 'limits'>): string {
   const { vendor, architecture, description } = facts
-  return `${vendor} ${architecture} ${description} ${navigator.userAgent}`
+  const name = `${vendor} ${architecture} ${description}`
+  return `${name.trim() === '' ? JSON.stringify(limits) : name} ${navigator.userAgent}`
 }
