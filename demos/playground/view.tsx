@@ -18,7 +18,7 @@ import './view.css'
 const side = 64
 
 /** The parts of the model that is set, or of the first one where the address names none that there is. */
-const known = (model: string) => partsOf(model in meta.models ? model : 'tanh')
+const known = (model: string) => partsOf(Object.hasOwn(meta.models, model) ? model : 'tanh')
 
 /** Points in the plane, and the boundary that this tab's model has learned so far. */
 export function PlaygroundView(props: ViewProps) {

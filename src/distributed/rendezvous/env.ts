@@ -64,10 +64,13 @@ const surroundings = globalThis as {
 /** The launcher's word, else the page's address, else the process's environment. */
 function read(name: string): string | undefined {
   const { [injectedName]: injected, location, process } = surroundings
-  if (injected) return injected.variables[name]
+  if (injected) return ownOf(injected.variables, name)
   if (location?.search !== undefined) return fromAddress(name, location.search, location.hash ?? '')
-  return process?.env?.[name]
+  return ownOf(process?.env ?? {}, name)
 }
+
+const ownOf = (variables: Readonly<Record<string, string | undefined>>, name: string) =>
+  Object.hasOwn(variables, name) ? variables[name] : undefined
 
 /** Variables by hand: `?RANK=0&WORLD_SIZE=2`, and the room behind the `#`, which browsers keep to themselves. */
 function fromAddress(name: string, search: string, hash: string): string | undefined {

@@ -83,7 +83,7 @@ const powerWgsl = (p: number): string =>
   `select(pow(abs(x), ${f32Literal(p)}), abs(x), x == 0.0 || (bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u)`
 
 export function normOf(kind: NormKind): Norm {
-  if (kind in norms) return norms[kind as keyof typeof norms]
+  if (Object.hasOwn(norms, kind)) return norms[kind as keyof typeof norms]
   const p = Number(kind.slice(1))
   return {
     term: (x) => Math.abs(x) ** p,

@@ -20,7 +20,7 @@ export function DemoPanel({ snapshot, acts, views }: DemoPanelProps) {
   // While the maker chooses another demo, that one is shown, to all; else the one that ran.
   const config = canSet ? checkedDraft(snapshot).known : settingsOfRoom(snapshot)
   const name = canSet ? draft.demo : (settingsOfRoom(snapshot)?.demo ?? draft.demo)
-  const load = views[name]
+  const load = Object.hasOwn(views, name) ? views[name] : undefined
   const [loaded, setLoaded] = useState<{ name: string; View: View } | null>(null)
   const [failure, setFailure] = useState<string | null>(null)
   useEffect(() => {

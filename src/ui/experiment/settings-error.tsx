@@ -6,18 +6,24 @@ import type { Snapshot } from '../state/snapshot.ts'
 /** For `aria-describedby` of the button that it keeps from working. */
 export const settingsErrorId = 'settings-error'
 
-/** What keeps the maker from starting: the first wrong setting, the way to its field, and where one number would do, that number. */
+/** What the page's address has without an effect, and what keeps the maker from starting: the first wrong setting, the way to its field, and where one number would do, that number. */
 export function SettingsError({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   if (!canStart(snapshot)) return null
-  const { experiments, draft, lobby } = snapshot
+  const { experiments, draft, lobby, unusedInLink } = snapshot
   const ranks = lobby?.members.length
   const error = firstErrorOf(checkedDraft(snapshot))
-  if (!error) return null
+  const notes = unusedInLink.map((note) => (
+    <p key={note} class="address-note">
+      {note}
+    </p>
+  ))
+  if (!error) return <>{notes}</>
   const { key, label } = error.setting
   const batch =
     key === 'batchSize' ? fittingBatch(experiments, draft, ranks, givenFacts(snapshot)) : null
   return (
     <div class="settings-error">
+      {notes}
       <p id={settingsErrorId}>
         <strong>{label}</strong>: {error.text}.
       </p>

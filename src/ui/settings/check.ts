@@ -82,6 +82,16 @@ export function checkDraft(
       errors[key] = correction('Choose', expected, draft[key])
       continue
     }
+    const isWord = /^[^/:]+$/.test(draft.data) && draft.data !== givenData
+    if (key === 'data' && isWord && !Object.hasOwn(meta.data, draft.data)) {
+      const names = [...Object.keys(meta.data), 'an address with a slash']
+      errors.data = correction('Choose', names.join(' or '), draft.data)
+      continue
+    }
+    if (key === 'resume' && !/^(latest|best|.+\.safetensors)$/.test(draft.resume)) {
+      errors.resume = correction('Choose', 'latest, best or a checkpoint', draft.resume)
+      continue
+    }
     const result = v.safeParse(trainConfigSchema.entries[key], value)
     if (result.success) config[key] = result.output
     else errors[key] = wordsOf(experiments, setting, draft, result.issues[0])

@@ -1,7 +1,9 @@
 import type { TransportChoice } from '../../peer/room/messages.ts'
 import { givenData } from '../../trainer/settings/config.ts'
 import type { Experiments } from '../../trainer/settings/experiments.ts'
-import { switchParameters } from '../../util/switches.ts'
+import { clipped } from '../../util/clipped.ts'
+import { switchNames } from '../../util/switch-table.ts'
+import { launcherParameter, switchParameters } from '../../util/switches.ts'
 import { defaultDraftOf } from './draft.ts'
 import { type Draft, settings } from './list.ts'
 
@@ -15,6 +17,22 @@ export function draftFromQuery(experiments: Experiments, query: string): Draft {
   const demo = parameters.get('demo')?.slice(0, 1000)
   const draft: Draft = { ...defaultDraftOf(experiments, demo), ...Object.fromEntries(named) }
   return givenInQuery(query) === null ? draft : { ...draft, data: givenData }
+}
+
+/** What an address has that the page does not use: a sentence each. */
+export function unusedIn(query: string, fragment: string): string[] {
+  const parameters = new URLSearchParams(query)
+  const keys: readonly string[] = settings.map(({ key }) => key)
+  const known = [...keys, 'given', launcherParameter, ...switchNames]
+  const notes = [...new Set(parameters.keys())].flatMap((name) => {
+    const values = parameters.getAll(name)
+    if (!known.includes(name)) return [`${clipped(name)} is no setting`]
+    if (values.length > 1) return [`${name} is there ${values.length} times: the first counts`]
+    return keys.includes(name) && values[0] === '' ? [`${name} is empty: its default holds`] : []
+  })
+  if (/^#./.test(fragment) && !/[#&](room|key)=/.test(fragment))
+    notes.push(`${clipped(fragment)} is no link to a room: this is a new one`)
+  return notes.map((note) => `In the address, ${note}.`)
 }
 
 /** Data in an address, as a demo wrote it there; null for none. */

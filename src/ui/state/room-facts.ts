@@ -99,7 +99,7 @@ export const givenFacts = ({
   damagedInLink,
 }: Snapshot): GivenFacts => ({
   isThere: Object.hasOwn(given, demo),
-  samples: givenSamples[demo],
+  samples: Object.hasOwn(givenSamples, demo) ? givenSamples[demo] : undefined,
   isDamaged: damagedInLink === demo,
 })
 

@@ -61,6 +61,8 @@ export interface Snapshot {
   readonly givenSamples: Readonly<Record<string, number | undefined>>
   /** What the page's own address had of it. */
   readonly givenInLink: { readonly demo: string; readonly text: string } | null
+  /** What that address has and the page does not use: a sentence each. */
+  readonly unusedInLink: readonly string[]
   /** The demo whose view could not read that, until it gets other data. */
   readonly damagedInLink: string | null
   /** The links that this tab entered the room with. */
@@ -127,6 +129,7 @@ export interface Beginning {
   transport: TransportChoice
   ranks?: number
   givenInLink?: Snapshot['givenInLink']
+  unusedInLink?: Snapshot['unusedInLink']
 }
 
 export function begin({
@@ -137,6 +140,7 @@ export function begin({
   transport,
   ranks = 1,
   givenInLink = null,
+  unusedInLink = [],
 }: Beginning): Snapshot {
   return {
     experiments,
@@ -158,6 +162,7 @@ export function begin({
     given: {},
     givenSamples: {},
     givenInLink,
+    unusedInLink,
     damagedInLink: null,
     transport,
     ranks,

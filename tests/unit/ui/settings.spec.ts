@@ -4,6 +4,7 @@ import { trainConfigSchema } from '../../../src/trainer/settings/config.ts'
 import { experimentLink, inviteLink } from '../../../src/ui/experiment/experiment-link.ts'
 import { mostRanks, ranksOf } from '../../../src/ui/settings/draft.ts'
 import { isOfTab, settings } from '../../../src/ui/settings/list.ts'
+import { unusedIn } from '../../../src/ui/settings/query.ts'
 import { checkedDraft } from '../../../src/ui/state/room-facts.ts'
 import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { inside, makeSnapshot, play, training } from '../../support/page-states.ts'
@@ -144,6 +145,27 @@ describe('the list of settings', () => {
 })
 
 describe('the address', () => {
+  it('says what the page does not use of it', () => {
+    expect(unusedIn('?demo=text&lr=0.1&debug=2&given=a&launcher={}', '#key=abc')).toEqual([])
+    expect(unusedIn('?lr=&epoch=3&lr2=&seed=1&seed=2', '#nonsense')).toEqual([
+      'In the address, lr is empty: its default holds.',
+      'In the address, epoch is no setting.',
+      'In the address, lr2 is no setting.',
+      'In the address, seed is there 2 times: the first counts.',
+      'In the address, #nonsense is no link to a room: this is a new one.',
+    ])
+  })
+
+  it('names no demo, data or checkpoint that there is not', () => {
+    const errorsOf = (query: string) => checkDraft(draftFromQuery(query)).errors
+    for (const name of ['__proto__', 'constructor'])
+      expect(errorsOf(`?demo=${name}`).demo).toMatch(/^Choose digits/)
+    expect(errorsOf('?data=nothing').data).toContain('an address with a slash')
+    expect(errorsOf('?data=/nothing').data).toBeUndefined()
+    expect(errorsOf('?resume=yesterday').resume).toContain('latest, best or a checkpoint')
+    expect(errorsOf('?resume=step-8.safetensors').resume).toBeUndefined()
+  })
+
   it('names only what differs from the defaults', () => {
     expect(queryOf(defaultDraft)).toBe('')
     expect(queryOf({ ...defaultDraft, model: 'cnn', epochs: '5' })).toBe('?model=cnn&epochs=5')
