@@ -127,6 +127,8 @@ export async function buildProgram(
       customLogger: logger,
       base: './',
       publicDir: false,
+      // Set by the module of `rankConsole`; Vite's own would be empty.
+      define: { 'process.env': '__tabringProcessEnv' },
       plugins: [programPlugin(plain(path)), libraryPlugin(), consolePlugin()],
       resolve: { tsconfigPaths: true, preserveSymlinks: linked !== undefined },
       worker: {

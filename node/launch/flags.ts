@@ -1,5 +1,6 @@
 import { isIPv6 } from 'node:net'
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import { variables } from '../../src/distributed/rendezvous/env.ts'
 import { defaultMasterPort } from '../../src/distributed/rendezvous/slurm.ts'
 import { limits } from '../../src/peer/room/messages.ts'
 import { clipped } from '../../src/util/clipped.ts'
@@ -149,6 +150,19 @@ function notEmpty(text: string): string {
   )
 }
 
+/** Adds `NAME=value`, or `NAME` with the shell's value. */
+function variable(text: string, before: Readonly<Record<string, string>> = {}) {
+  const [, name, given] = /^([A-Za-z_]\w*)(?:=(.*))?$/s.exec(text) ?? []
+  if (name === undefined)
+    throw new InvalidArgumentError(`Expected NAME or NAME=value, got "${clipped(text)}".`)
+  if (Object.hasOwn(variables, name))
+    throw new InvalidArgumentError(`Expected a name that the launcher does not set, got ${name}.`)
+  const value = given ?? process.env[name]
+  if (value === undefined)
+    throw new InvalidArgumentError(`Expected a variable of the shell, but ${name} is not set.`)
+  return { ...before, [name]: value }
+}
+
 /** The flags, as Commander gives them. */
 export interface Flags extends IceFlags {
   nprocPerNode?: number | TabChoice
@@ -182,6 +196,8 @@ export interface Flags extends IceFlags {
   headed?: boolean
   data?: string
   checkpointDir?: string
+  /** Variables for the program, besides the launcher's. */
+  env?: Readonly<Record<string, string>>
   relay?: boolean
   debug?: string
   /** Of types, before the module runs. */
@@ -303,6 +319,11 @@ export function addFlags(command: Command): Command {
     .option(
       '--checkpoint-dir <folder>',
       'folder of saveCheckpoint and loadCheckpoint, on machine 0; created if missing',
+    )
+    .option(
+      '--env <name[=value]>',
+      "give the program a variable, by default with the shell's value; may be repeated. No secrets: all code in the tab can read it",
+      variable,
     )
     .option('--debug <n>', 'log kernels, plans and values: 1 to 5, see npx tabring docs switches')
     .optionsGroup('As in Slurm (not needed inside a job):')

@@ -328,7 +328,7 @@ function environmentOf(
     : {}
   const { localRankArgument } = options
   return {
-    variables: { ...slurm, ...own },
+    variables: { ...options.env, ...slurm, ...own },
     args: localRankArgument
       ? [`${localRankArgument}=${localRank}`, ...options.args]
       : [...options.args],

@@ -144,6 +144,7 @@ describe('values', () => {
     ['--checkpoint_dir runs/a --max-restarts 2 x.ts', { checkpointDir: 'runs/a', maxRestarts: 2 }],
     ['--elastic 1:4 train.ts', { elastic: { least: 1, most: 4 }, maxRestarts: 3 }],
     ['--elastic 1:4 --max-restarts 0 train.ts', { maxRestarts: 0 }],
+    ['--env A=1 --env B=x=y train.ts', { env: { A: '1', B: 'x=y' } }],
     ['--visible-devices 0,2 train.ts', { switches: { visibleDevices: '0,2' } }],
     ['--cpus-per-task 4 train.ts', { cpusPerTask: 4, switches: { maxWorkers: 4 } }],
     [`--master-fingerprint ${'A'.repeat(43)}= train.ts`, { pin: `sha256/${'A'.repeat(43)}=` }],
@@ -213,6 +214,9 @@ describe('what is refused, in one line', () => {
       '--master-fingerprint abc train.ts',
       '--master-fingerprint: expected sha256/ and 44 characters of base64',
     ],
+    ['--env RANK=1 train.ts', '--env: expected a name that the launcher does not set'],
+    ['--env NOT_SET_HERE train.ts', 'a variable of the shell, but NOT_SET_HERE is not set'],
+    ['--env 1a train.ts', '--env: expected NAME or NAME=value, got "1a"'],
     ['--visible-devices 0,0 train.ts', 'visibleDevices must be'],
     [
       '--elastic 3 train.ts',
