@@ -20,19 +20,22 @@ async function launch(
   { isHeaded, timesKernels, path: executablePath = findBrowser() }: LaunchOptions,
 ): Promise<Browser> {
   try {
-    return await chromium.launch({
-      executablePath,
-      headless: !isHeaded,
-      // Without this, timestamps are rounded to 100 µs.
-      args: [
-        ...browserFlags(adapter),
-        ...(timesKernels ? ['--enable-webgpu-developer-features'] : []),
-      ],
-      // Ctrl-C is the command's own affair: it closes tabs, browser and server in order.
-      handleSIGINT: false,
-      handleSIGTERM: false,
-      handleSIGHUP: false,
-    })
+    const start = () =>
+      chromium.launch({
+        executablePath,
+        headless: !isHeaded,
+        // Without this, timestamps are rounded to 100 µs.
+        args: [
+          ...browserFlags(adapter),
+          ...(timesKernels ? ['--enable-webgpu-developer-features'] : []),
+        ],
+        // Ctrl-C is the command's own affair: it closes tabs, browser and server in order.
+        handleSIGINT: false,
+        handleSIGTERM: false,
+        handleSIGHUP: false,
+      })
+    // A Chromium that crashed at its start may come up the next time.
+    return await start().catch(start)
   } catch (thrown) {
     const [reason] = messageOf(thrown)
       .replace(/^browserType\.launch: /, '')
