@@ -24,7 +24,7 @@ const isSource = (source: unknown): boolean =>
   isRecord(source) && (source instanceof Blob || 'getFile' in source || 'url' in source)
 
 const isOpen = (source: ByteSource | OpenFile): source is OpenFile =>
-  isRecord(source) && 'read' in source
+  isRecord(source) && 'sizeBytes' in source && 'read' in source
 
 /** `name` is for sources that have none of their own. errors: `data.missing` when it cannot be read. */
 export async function openFile(source: ByteSource | OpenFile, name: string): Promise<OpenFile> {

@@ -1,4 +1,4 @@
-import { clipped } from '../../util/clipped.ts'
+import { clipped, clippedName } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
 import { checkText } from '../../util/options.ts'
 import { type ByteSource, openFile } from '../byte-source.ts'
@@ -38,7 +38,7 @@ const spareBytes = 2 ** 24
  */
 export async function readTorch(source: ByteSource, name = 'PyTorch file'): Promise<TorchValue> {
   checkText('readTorch', 'name', name)
-  const file = await openTorch(await openFile(source, name))
+  const file = await openTorch(await openFile(source, clippedName(name)))
   return readValue(file, file.value)
 }
 

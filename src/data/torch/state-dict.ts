@@ -1,4 +1,4 @@
-import { clipped } from '../../util/clipped.ts'
+import { clipped, clippedName } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
 import { type ByteSource, openFile } from '../byte-source.ts'
 import { readOpenSafetensors, type SafeTensor } from '../safetensors.ts'
@@ -29,7 +29,7 @@ export async function readStateDict(
   source: ByteSource,
   name: string,
 ): Promise<Record<string, SafeTensor>> {
-  const file = await openFile(source, name)
+  const file = await openFile(source, clippedName(name))
   if (!isTorchFile(await file.read(0, beginBytes)))
     return Object.fromEntries((await readOpenSafetensors(file)).tensors)
   const torch = await openTorch(file)
