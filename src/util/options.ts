@@ -139,6 +139,9 @@ export function checkTimeout(where: string, name: string, timeoutMs: number | un
 /** Whether a number is finite and not below 0: for `checkNumber`. */
 export const isNotNegative = (value: number): boolean => value >= 0 && Number.isFinite(value)
 
+/** Whether it is a number, which may be infinite: for `checkNumber`. */
+export const isNoNan = (value: number): boolean => typeof value === 'number' && !Number.isNaN(value)
+
 /** Whether a number is a share: for `checkNumber`. */
 export const isShare = (value: number): boolean => isNotNegative(value) && value <= 1
 

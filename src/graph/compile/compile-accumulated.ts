@@ -79,6 +79,8 @@ export class AccumulatedProgram<Out extends Outputs = Outputs> {
     this.microStep = microStep
     this.updateStep = updateStep
     this.steps = steps
+    this.run = this.run.bind(this)
+    this.destroy = this.destroy.bind(this)
   }
 
   /** Whether the next run updates. */

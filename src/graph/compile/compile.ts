@@ -30,6 +30,7 @@ import { checkDevices } from './check-devices.ts'
 import { compileParts } from './compile-parts.ts'
 import { createProgram } from './create-program.ts'
 import { agreeOnStep, endingAll, failingTogether } from './failing-together.ts'
+import { guarded } from './guarded-program.ts'
 import { withUneven } from './join-context.ts'
 import { withChecks } from './output-checks.ts'
 
@@ -85,12 +86,12 @@ export async function compile(
   if (options.runtime) checkRuntime('compile', options.runtime)
   const runtime = options.runtime ?? (await runtimeOf(options.device ?? getDefaultDevice()))
   const program = await compileOn(runtime, fn, inputs, options)
-  if (!options.detectAnomaly) return program
+  if (!options.detectAnomaly) return guarded(program)
   const { withAnomalyDetection } = await loadPart(
     'detectAnomaly',
     () => import('./watched-program.ts'),
   )
-  return withAnomalyDetection(program, runtime, fn, inputs)
+  return guarded(withAnomalyDetection(program, runtime, fn, inputs))
 }
 
 async function compileOn(

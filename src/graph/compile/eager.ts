@@ -2,7 +2,6 @@ import { download } from '../../gpu/readback.ts'
 import { unpackHalves } from '../../kernels/half.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { checkRecord } from '../../util/options.ts'
 import { bytesOf, countElements, type TensorType } from '../../util/shape.ts'
 import type { OnNode, ReadValue } from '../inside/probe.ts'
 import type { HostData } from '../memory/host-values.ts'
@@ -16,7 +15,7 @@ import {
   type TracedFunction,
   traceStep,
 } from '../plan/prepare.ts'
-import { hostArrays, type RunInputs, type RunOutputs } from '../plan/step-program.ts'
+import { checkNamed, hostArrays, type RunInputs, type RunOutputs } from '../plan/step-program.ts'
 import { CpuProgram } from '../run/cpu-program.ts'
 import { ProgramBuffers } from '../run/program-buffers.ts'
 import { whenSettled } from '../trace/exchange.ts'
@@ -49,8 +48,7 @@ export async function runEagerly(
   options: EagerOptions = {},
 ): Promise<RunOutputs> {
   checkRuntime('eager', runtime)
-  checkRecord('eager', 'inputs', inputs)
-  checkRecord('eager', 'scalars', scalars)
+  checkNamed(inputs, scalars)
   const isCpu = runtime instanceof CpuRuntime
   const own = { sharesBuffers: false, ...options, ...(isCpu && { useNaiveKernels: true }) }
   const prepared = await whenSettled(() => {

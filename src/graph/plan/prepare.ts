@@ -4,11 +4,10 @@ import type { Op, OpCall } from '../../kernels/op.ts'
 import { isEnd } from '../../kernels/transfer/ends.ts'
 import { clipped } from '../../util/clipped.ts'
 import type { PlacedDevice } from '../../util/device.ts'
-import { ArgumentTypeError, ShapeError, TabringError } from '../../util/errors.ts'
+import { ArgumentTypeError, messageOf, ShapeError, TabringError } from '../../util/errors.ts'
 import { isRecord, quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkRecord } from '../../util/options.ts'
-import type { TensorType } from '../../util/shape.ts'
-import { formatShape } from '../../util/shape.ts'
+import { formatShape, type TensorType } from '../../util/shape.ts'
 import { switchValue } from '../../util/switches.ts'
 import { rewrite, withoutRewrites } from '../rewrite/rewrite.ts'
 import type { GradientExchange } from '../trace/exchange.ts'
@@ -185,16 +184,7 @@ export function traceStep(
   checkArgument('compile', 'fn', fn, typeof fn === 'function', 'a function of tensors by name')
   checkTypes(inputs)
   const named = withTrace(trace, () => {
-    const tensors = Object.entries(inputs).map(([name, type]) => [
-      name,
-      new TracedTensor(new GraphValue(type, { kind: 'input', name })),
-    ])
-    let returned: ReturnType<TracedFunction>
-    try {
-      returned = fn(Object.fromEntries(tensors))
-    } catch (error) {
-      throw trace.divided.explained(error)
-    }
+    const returned = callWith(fn, inputs, trace)
     refusePromise('compile', returned)
     const isNamed = isRecord(returned) && !(returned instanceof Tensor)
     checkArgument(
@@ -278,6 +268,39 @@ export function traceStep(
         .map((node, i) => [node, i]),
     ),
     gradientNode,
+  }
+}
+
+/**
+ * Calls the function with a tensor for each input.
+ *
+ * errors: `graph.misuse`, naming an input that it has read though there is none, where undefined is what ends it.
+ */
+function callWith(fn: TracedFunction, types: InputTypes, trace: Trace): ReturnType<TracedFunction> {
+  const tensors = Object.fromEntries(
+    Object.entries(types).map(([name, type]) => [
+      name,
+      new TracedTensor(new GraphValue(type, { kind: 'input', name })),
+    ]),
+  )
+  let missing: string | undefined
+  const noting = new Proxy(tensors, {
+    get(target, name, receiver) {
+      if (typeof name === 'string' && !(name in target)) missing ??= name
+      return Reflect.get(target, name, receiver)
+    },
+  })
+  try {
+    return fn(noting)
+  } catch (error) {
+    const text = messageOf(error)
+    if (missing === undefined || !/\bundefined\b/.test(text)) throw trace.divided.explained(error)
+    const names = clipped(Object.keys(types).join(', ')) || 'none'
+    throw new TabringError(
+      'graph.misuse',
+      `compile: the function reads "${clipped(missing)}", which is none of its inputs: ${names} (${clipped(text)}). Declare it: { ${clipped(missing)}: tensorType([…]) }.`,
+      { cause: error },
+    )
   }
 }
 

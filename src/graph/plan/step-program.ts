@@ -114,7 +114,7 @@ export interface StepProgram<Out extends Outputs = Outputs> {
    * The data is copied before this returns, so callers may reuse their arrays at once. With one rank several runs may be in flight; each
    * promise resolves with the outputs of its run. Step scalars missing from `scalars` have their initial value. With several ranks a run
    * resolves when the parameters of all buckets are gathered.
-   * errors: `graph.misuse` for wrong inputs; the device's first error; the exchange's errors.
+   * errors: `graph.misuse` for wrong inputs, and after `destroy`; the device's first error; the exchange's errors.
    */
   run(inputs: RunInputs, scalars?: Readonly<Record<string, number>>): Promise<RunOutputs<Out>>
   /**
@@ -127,6 +127,7 @@ export interface StepProgram<Out extends Outputs = Outputs> {
    * `device.mismatch`.
    */
   check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void
+  /** Frees the program's memory; a second call does nothing. */
   destroy(): void
 }
 
@@ -165,6 +166,12 @@ function remedyFor(
 
 /** The inputs of a run by name: elements, or tensors in upload memory. */
 export type CheckedInputs = readonly [name: string, data: HostData | StagedTensor][]
+
+/** errors: a TypeError for inputs or scalars that are not by name. */
+export function checkNamed(inputs: RunInputs, scalars: object = {}): void {
+  checkRecord('run', 'inputs', inputs)
+  checkRecord('run', 'scalars', scalars)
+}
 
 /**
  * The program's inputs out of those that a run was given.

@@ -6,7 +6,7 @@ import { clipped } from '../../util/clipped.ts'
 import { formatDevice, type PlacedDevice, placedDevice, sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
-import { checkRecord } from '../../util/options.ts'
+import { checkRecord, isNoNan } from '../../util/options.ts'
 import type { GivenInputs, HostData } from '../memory/host-values.ts'
 import type { Pool } from '../memory/pool.ts'
 import type { Bucket } from './bucket.ts'
@@ -136,7 +136,9 @@ export class ScalarBlock {
         'graph.misuse',
         `run: step scalar "${clipped(name)}" must be ${expected}, got ${quoted(value)}. ${remedy}`,
       )
-    if (typeof value !== 'number') throw refuse('a number', 'Write { name: number }.')
+    // One rank's wrong weight reaches all ranks by its exchange, which refuses it.
+    if (typeof value !== 'number' || (name !== gradientWeight && !isNoNan(value)))
+      throw refuse('a number', 'Write { name: number }.')
     if (rows !== undefined && !(Number.isInteger(value) && value >= 0 && value <= rows))
       throw refuse(
         `a whole number of samples from 0 to ${rows}`,

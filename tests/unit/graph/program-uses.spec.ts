@@ -1,0 +1,86 @@
+import { describe, expect, test } from 'vitest'
+import {
+  compile,
+  compileAccumulated,
+  Linear,
+  SGD,
+  stepScalar,
+  tensorType,
+} from '../../../src/index.ts'
+
+// Wrong uses of compiled programs that nothing else would notice, or only JavaScript.
+
+const types = { x: tensorType([2, 2]) }
+const x = Float32Array.of(1, 2, 3, 4)
+const refused = (text: RegExp) =>
+  expect.objectContaining({ code: 'graph.misuse', message: expect.stringMatching(text) })
+
+const compiled = () => compile(({ x }) => ({ y: x.exp() }), types, { device: 'cpu' })
+
+const training = async () => {
+  const model = new Linear(2, 1)
+  const optimizer = new SGD(model.parameters())
+  const step = ({ x }: { x: Parameters<Linear['forward']>[0] }) => {
+    const loss = model.forward(x).sum()
+    loss.backward()
+    optimizer.step()
+    return { y: loss }
+  }
+  return compileAccumulated(step, types, { steps: 1, device: 'cpu' })
+}
+
+describe.each([
+  ['a program', compiled],
+  ['an accumulated one', training],
+])('%s', (_, make) => {
+  test('runs by its method alone', async () => {
+    const { run, destroy } = await make()
+    expect(Object.keys(await run({ x }))).toEqual(['y'])
+    destroy()
+  })
+
+  test('refuses runs when it was destroyed, and a second destroy does nothing', async () => {
+    const program = await make()
+    program.destroy()
+    program.destroy()
+    await expect(program.run({ x })).rejects.toEqual(refused(/^\w+: the program was destroyed\. /))
+  })
+
+  test('refuses scalars that are no object', async () => {
+    const program = await make()
+    await expect((async () => program.run({ x }, null as never))()).rejects.toThrow(
+      /^run: scalars must be an object/,
+    )
+  })
+})
+
+test('a function that reads an input that is not declared is told so', async () => {
+  const uses = [
+    ({ y }: Record<string, never>) => ({ z: (y as { exp(): never }).exp() }),
+    ({ x, y }: Record<string, never>) => ({ z: (x as { add(other: unknown): never }).add(y) }),
+  ]
+  for (const use of uses) {
+    await expect(compile(use as never, types, { device: 'cpu' })).rejects.toEqual(
+      refused(/^compile: the function reads "y", which is none of its inputs: x \(.* Declare it: /),
+    )
+  }
+  const optional = ({ x, mask }: Record<string, never>) => ({ z: mask ?? x })
+  await compile(optional as never, types, { device: 'cpu' })
+})
+
+test('a step scalar may be infinite, and must be a number', async () => {
+  const program = await compile(
+    ({ x }) => {
+      stepScalar('scale', 1)
+      return { x: x.exp() }
+    },
+    types,
+    { device: 'cpu' },
+  )
+  for (const scale of [Number.NaN, '2', null]) {
+    await expect(program.run({ x }, { scale: scale as number })).rejects.toThrow(
+      /^run: step scalar "scale" must be a number, got /,
+    )
+  }
+  await program.run({ x }, { scale: Number.POSITIVE_INFINITY })
+})
