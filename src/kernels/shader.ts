@@ -2,6 +2,7 @@ import type { HostDType, TensorType } from '../util/shape.ts'
 import { halfFunctions } from './half.ts'
 import { type HalfElement, isHalfElement, storedElement, withHalves } from './half-bindings.ts'
 import type { Binding, Dispatch, Operand } from './op.ts'
+import { specialFunctions } from './special-functions.ts'
 
 /** A storage variable of a shader: what it is called, how it is used, which tensor it is. */
 export interface ShaderBinding extends Binding {
@@ -83,7 +84,7 @@ export function dispatch(options: {
   const enables = (options.enables ?? []).map((name) => `enable ${name};`)
   return {
     label: options.label,
-    wgsl: `${[...enables, ...variables, ...constants].join('\n')}\n\n${halfFunctions(body)}${body}`,
+    wgsl: `${[...enables, ...variables, ...constants].join('\n')}\n\n${halfFunctions(body)}${specialFunctions(body)}${body}`,
     bindings: options.bindings.map(({ name, access, operand }) => ({ name, access, operand })),
     groups: options.groups,
   }

@@ -32,7 +32,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     top = max_over_lanes(thread, top);
     total = 0.0;
     if (is_used) {
-      for (var c = lane; c < N; c += LANES) { total += exp(x[first + c * INNER] - top); }
+      for (var c = lane; c < N; c += LANES) { total += exp_of(x[first + c * INNER] - top); }
     }
     total = sum_over_lanes(thread, total);
   }
@@ -48,7 +48,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var c = lane; c < N; c += LANES) {
       let at = first + c * INNER;
       var probability = 0.0;
-      if (IS_LOGITS == 1u) { probability = exp(x[at] - top) / total; }
+      if (IS_LOGITS == 1u) { probability = exp_of(x[at] - top) / total; }
       var result = (1.0 - SMOOTHING) * own * (probability - select(0.0, 1.0, c == label));
       if (SMOOTHING > 0.0) {
         result += SMOOTHING / f32(N) * (probability * weights - class_weight(c));

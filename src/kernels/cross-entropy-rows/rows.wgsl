@@ -34,9 +34,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     top = max_over_lanes(thread, top);
     var total = 0.0;
     if (is_used) {
-      for (var c = lane; c < N; c += LANES) { total += exp(x[first + c * INNER] - top); }
+      for (var c = lane; c < N; c += LANES) { total += exp_of(x[first + c * INNER] - top); }
     }
-    log_sum = log(sum_over_lanes(thread, total));
+    log_sum = log_of(sum_over_lanes(thread, total));
   }
   var spread = 0.0;
   if (SMOOTHING > 0.0) {

@@ -88,7 +88,7 @@ fn main(
     var sum = 0.0;
     if (is_counted) {
       for (var c = lane; c < C; c += LANES) {
-        sum += exp(logits[first + c] - top);
+        sum += exp_of(logits[first + c] - top);
       }
     }
     sum = sum_over_lanes(thread, sum);
@@ -99,14 +99,14 @@ fn main(
       is_bad = label >= C;
       if (lane == 0u) {
         let chosen = logits[select(first + label, 0u, is_bad)];
-        total += log(sum) + (top - chosen);
+        total += log_of(sum) + (top - chosen);
         bad |= u32(is_bad);
       }
     }
     if (HAS_GRADIENT == 1u && row < R) {
       for (var c = lane; c < C; c += LANES) {
         if (is_counted) {
-          let probability = exp(logits[first + c] - top) / sum;
+          let probability = exp_of(logits[first + c] - top) / sum;
           put_gradient(first + c, value_bits((probability - select(0.0, 1.0, c == label)) * scale, is_bad));
         } else {
           put_gradient(first + c, 0u);

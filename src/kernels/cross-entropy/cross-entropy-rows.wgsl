@@ -45,13 +45,13 @@ fn main(
   }
   var sum = 0.0;
   for (var c = 0u; c < C; c++) {
-    sum += exp(logits[first + c] - top);
+    sum += exp_of(logits[first + c] - top);
   }
   let chosen = logits[select(first + label, 0u, is_bad)];
-  put_row(row, value_bits(log(sum) + (top - chosen), is_bad));
+  put_row(row, value_bits(log_of(sum) + (top - chosen), is_bad));
   let scale = gradient_scale() / f32(used);
   for (var c = 0u; c < C; c++) {
-    let probability = exp(logits[first + c] - top) / sum;
+    let probability = exp_of(logits[first + c] - top) / sum;
     put_gradient(first + c, value_bits((probability - select(0.0, 1.0, c == label)) * scale, is_bad));
   }
 }

@@ -1,6 +1,5 @@
 import { tensorType } from '../../util/shape.ts'
 import { defineOp, type ScalarSlot } from '../op.ts'
-import { isNaNWgsl } from '../scalar/scalar-function.ts'
 import { reads, writes } from '../shader.ts'
 import { checkPairs, single } from '../single.ts'
 import { type NormKind, normFunctions, normOf } from './norm.ts'
@@ -102,7 +101,7 @@ export const clipFactor = defineOp<ClipFactorAttrs>({
               'let total = factor * finish(stats[0]);',
               'norm[0] = total;',
               `let most = scalars[${maxNorm.slot}u] / (total + 1e-6);`,
-              `control[0] = factor * select(min(1.0, most), most, ${isNaNWgsl('most')});`,
+              `control[0] = factor * select(min(1.0, most), most, is_nan(most));`,
               `let skip = ${inputs.length > 1 ? 'before[1]' : '0.0'};`,
               skipsNonfinite
                 ? 'control[1] = select(skip, 1.0, (bitcast<u32>(total) & 0x7f800000u) == 0x7f800000u);'

@@ -1,4 +1,3 @@
-import { isNaNWgsl } from '../scalar/scalar-function.ts'
 import { f32Literal } from '../shader.ts'
 
 /** The norms that gradients are clipped by: what an element adds, how terms join, and what the total then is; NaN stays NaN. */
@@ -35,7 +34,7 @@ const norms: Readonly<Record<Exclude<NormKind, PowerNorm>, Norm>> = {
     // A sum keeps NaN by itself; max need not.
     wgsl: {
       term: 'abs(x)',
-      join: `select(max(a, b), a + b, ${isNaNWgsl('a')} || ${isNaNWgsl('b')})`,
+      join: `select(max(a, b), a + b, is_nan(a) || is_nan(b))`,
       finish: 'x',
     },
   },
@@ -45,9 +44,9 @@ const norms: Readonly<Record<Exclude<NormKind, PowerNorm>, Norm>> = {
     join: Math.max,
     finish: risingOf,
     wgsl: {
-      term: `select(bitcast<f32>(0x7f7fffffu - min(bitcast<u32>(abs(x)), 0x7f7fffffu)), x, ${isNaNWgsl('x')})`,
-      join: `select(max(a, b), a + b, ${isNaNWgsl('a')} || ${isNaNWgsl('b')})`,
-      finish: `select(bitcast<f32>(select(0x7f7fffffu - bitcast<u32>(x), 0x7f800000u, x == 0.0)), x, ${isNaNWgsl('x')})`,
+      term: `select(bitcast<f32>(0x7f7fffffu - min(bitcast<u32>(abs(x)), 0x7f7fffffu)), x, is_nan(x))`,
+      join: `select(max(a, b), a + b, is_nan(a) || is_nan(b))`,
+      finish: `select(bitcast<f32>(select(0x7f7fffffu - bitcast<u32>(x), 0x7f800000u, x == 0.0)), x, is_nan(x))`,
     },
   },
   // As in PyTorch a NaN is an element that is not 0.

@@ -11,10 +11,6 @@
 // Numerics: exact. NaN wins, the last one as in PyTorch, found by its bits because compilers may assume that none occurs.
 // Source: the definition (PyTorch torch.nn.functional.max_pool2d with return_indices).
 
-fn is_nan(value: f32) -> bool {
-  return (bitcast<u32>(value) & 0x7fffffffu) > 0x7f800000u;
-}
-
 // The first of start, start + step, .. that is not negative.
 fn first_inside(start: i32, step: i32) -> u32 {
   return u32(start + select(0, (step - 1 - start) / step * step, start < 0));

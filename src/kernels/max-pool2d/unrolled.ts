@@ -56,7 +56,6 @@ export function unrolledPool(sizes: PoolSizes, call: OpCall<unknown>): Dispatch[
   }
   const body = [
     `// maxPool2d ${KH}x${KW}: one invocation per output, window spelled out. See unrolled.ts.`,
-    'fn is_nan(value: f32) -> bool { return (bitcast<u32>(value) & 0x7fffffffu) > 0x7f800000u; }',
     '@compute @workgroup_size(64)',
     'fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {',
     `  let at = (group.y * ${groups[0]}u + group.x) * 64u + local;`,

@@ -17,7 +17,6 @@ import {
   type Value,
 } from '../op.ts'
 import { reshape } from '../reshape/reshape.ts'
-import { isNaNWgsl } from '../scalar/scalar-function.ts'
 import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
 import { sum } from '../sum/sum.ts'
 import { type CellKind, cells, type RecurrentAttrs, type Sizes, sizesOf } from './cells.ts'
@@ -60,7 +59,7 @@ const cellWgsl: Record<CellKind, string> = {
   tanh: 'return tanh_of(x0 + own0);',
   relu: `
   let sum = x0 + own0;
-  return select(max(sum, 0.0), sum, ${isNaNWgsl('sum')});`,
+  return select(max(sum, 0.0), sum, is_nan(sum));`,
   gru: `
   let r = sigmoid(x0 + own0);
   let z = sigmoid(x1 + own1);

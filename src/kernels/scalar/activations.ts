@@ -1,12 +1,5 @@
 import { erf, erfLines } from './erf.ts'
-import {
-  isNaNWgsl,
-  scalarTable,
-  sigmoid,
-  sigmoidLines,
-  softplus,
-  softplusLines,
-} from './scalar-function.ts'
+import { scalarTable, sigmoid, sigmoidLines, softplus, softplusLines } from './scalar-function.ts'
 
 const sqrtHalf = Math.SQRT1_2
 const sqrtTwoOverPi = Math.sqrt(2 / Math.PI)
@@ -28,7 +21,7 @@ export const activations = scalarTable({
   /** `max` may drop a NaN. */
   relu: {
     arity: 1,
-    wgsl: (a) => `select(max(${a}, 0.0), ${a}, ${isNaNWgsl(a)})`,
+    wgsl: (a) => `select(max(${a}, 0.0), ${a}, is_nan(${a}))`,
     reference: (a) => Math.max(a, 0),
   },
   /** dx of relu from dy and the *output* y. */
@@ -58,7 +51,7 @@ export const activations = scalarTable({
   },
   erf: {
     arity: 1,
-    wgsl: (a) => [...erfLines(a), `select($erf, ${a}, ${isNaNWgsl(a)})`],
+    wgsl: (a) => [...erfLines(a), `select($erf, ${a}, is_nan(${a}))`],
     reference: erf,
   },
   /** x Phi(x) */
@@ -94,7 +87,7 @@ export const activations = scalarTable({
     wgsl: (dy, a) => [
       ...tanhFormLines(a),
       `$slope = ${2 * sqrtTwoOverPi} * (1.0 + ${3 * cubic} * $x * $x)`,
-      `${dy} * ($sigma + $x * $sigma * $rest * $slope)`,
+      `${dy} * ($sigma + ${a} * $sigma * $rest * $slope)`,
     ],
     reference: (dy, a) => {
       const twice = 2 * sqrtTwoOverPi * (a + cubic * a ** 3)

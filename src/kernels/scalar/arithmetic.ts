@@ -1,13 +1,5 @@
 import { roundHalf } from '../half.ts'
-import {
-  infinityWgsl,
-  isNaNWgsl,
-  literalValue,
-  logWgsl,
-  nanWgsl,
-  type ScalarFunction,
-  scalarTable,
-} from './scalar-function.ts'
+import { literalValue, type ScalarFunction, scalarTable } from './scalar-function.ts'
 
 /** Whole exponents up to this one become products, which are exact to a rounding each and keep the sign. */
 const largestProduct = 8
@@ -32,6 +24,13 @@ function productLines(a: string, exponent: number): string[] {
   return [...lines, exponent < 0 ? `(1.0 / ${result})` : `${result}`]
 }
 
+/** C's pow, which is 1 for a base of 1 whatever the exponent, and a square root for its exponents. */
+function power(a: number, b: number): number {
+  if (a === 1 || (a === -1 && Math.abs(b) === Number.POSITIVE_INFINITY)) return 1
+  if (Math.abs(b) === 0.5) return b > 0 ? Math.sqrt(a) : 1 / Math.sqrt(a)
+  return a ** b
+}
+
 const pow: ScalarFunction = {
   arity: 2,
   wgsl(a, b) {
@@ -42,44 +41,34 @@ const pow: ScalarFunction = {
     if (exponent !== undefined && Number.isInteger(exponent)) {
       if (Math.abs(exponent) <= largestProduct) return productLines(a, exponent)
     }
-    // Of a literal base above 0 none of the cases below occurs.
-    if ((literalValue(a) ?? 0) > 0) return `pow(${a}, ${b})`
-    // WGSL refuses NaN made of constants alone.
-    const known = literalValue(a) === undefined ? a : b
-    return [
-      `$size = pow(abs(${a}), ${b})`,
-      `$isWhole = ${b} == floor(${b})`,
-      `$isOdd = $isWhole && fract(abs(${b}) * 0.5) > 0.25`,
-      `$signed = select($size, -$size, ${a} < 0.0 && $isOdd)`,
-      `$real = select($signed, ${nanWgsl(known)}, ${a} < 0.0 && !$isWhole)`,
-      `$atZero = select($real, select(${infinityWgsl(known)}, 0.0, ${b} > 0.0), ${a} == 0.0)`,
-      `select($atZero, 1.0, ${b} == 0.0)`,
-    ]
+    return literalValue(a) === 1 ? '1.0' : `pow_of(${a}, ${b})`
   },
-  reference: (a, b) => a ** b,
+  reference: power,
 }
 
 /** The smaller or larger of two; a NaN on either side is the result. */
 const extreme = (name: 'min' | 'max'): ScalarFunction => ({
   arity: 2,
-  wgsl: (a, b) => `select(${name}(${a}, ${b}), ${a} + ${b}, ${isNaNWgsl(a)} || ${isNaNWgsl(b)})`,
+  wgsl: (a, b) => `${name}_of(${a}, ${b})`,
   reference: (a, b) => Math[name](a, b),
 })
 
 export const arithmetic = scalarTable({
   add: { arity: 2, wgsl: (a, b) => `(${a} + ${b})`, reference: (a, b) => a + b },
   sub: { arity: 2, wgsl: (a, b) => `(${a} - ${b})`, reference: (a, b) => a - b },
-  mul: { arity: 2, wgsl: (a, b) => `(${a} * ${b})`, reference: (a, b) => a * b },
+  mul: {
+    arity: 2,
+    wgsl(a, b) {
+      if (literalValue(a) === 0) return `zero_times(${b})`
+      return literalValue(b) === 0 ? `zero_times(${a})` : `(${a} * ${b})`
+    },
+    reference: (a, b) => a * b,
+  },
   div: { arity: 2, wgsl: (a, b) => `(${a} / ${b})`, reference: (a, b) => a / b },
   neg: { arity: 1, wgsl: (a) => `(-${a})`, reference: (a) => -a },
   square: { arity: 1, wgsl: (a) => `(${a} * ${a})`, reference: (a) => a * a },
-  /** SwiftShader's exp makes infinity of a NaN. */
-  exp: {
-    arity: 1,
-    wgsl: (a) => `select(exp(${a}), ${a}, ${isNaNWgsl(a)})`,
-    reference: Math.exp,
-  },
-  log: { arity: 1, wgsl: logWgsl, reference: Math.log },
+  exp: { arity: 1, wgsl: (a) => `exp_of(${a})`, reference: Math.exp },
+  log: { arity: 1, wgsl: (a) => `log_of(${a})`, reference: Math.log },
   sqrt: { arity: 1, wgsl: (a) => `sqrt(${a})`, reference: Math.sqrt },
   /** sqrt whose gradient at 0 is 0: norms and standard deviations. */
   root: { arity: 1, wgsl: (a) => `sqrt(${a})`, reference: Math.sqrt },
@@ -96,17 +85,17 @@ export const arithmetic = scalarTable({
   maximum: extreme('max'),
   clamp: {
     arity: 3,
-    wgsl: (a, low, high) => `select(min(max(${a}, ${low}), ${high}), ${a}, ${isNaNWgsl(a)})`,
+    wgsl: (a, low, high) => `select(min(max(${a}, ${low}), ${high}), ${a}, is_nan(${a}))`,
     reference: (a, low, high) => Math.min(Math.max(a, low), high),
   },
   clampMin: {
     arity: 2,
-    wgsl: (a, low) => `select(max(${a}, ${low}), ${a}, ${isNaNWgsl(a)})`,
+    wgsl: (a, low) => `select(max(${a}, ${low}), ${a}, is_nan(${a}))`,
     reference: (a, low) => Math.max(a, low),
   },
   clampMax: {
     arity: 2,
-    wgsl: (a, high) => `select(min(${a}, ${high}), ${a}, ${isNaNWgsl(a)})`,
+    wgsl: (a, high) => `select(min(${a}, ${high}), ${a}, is_nan(${a}))`,
     reference: (a, high) => Math.min(a, high),
   },
   /** a / b, and 0 where b is 0: the gradient of a norm at the origin. */
@@ -115,21 +104,30 @@ export const arithmetic = scalarTable({
     wgsl: (a, b) => `select(${a} / ${b}, 0.0, ${b} == 0.0)`,
     reference: (a, b) => (b === 0 ? 0 : a / b),
   },
-  /** a where the condition is not 0, else b. */
+  /** a where the condition is not 0, as NaN is not, else b. */
   where: {
     arity: 3,
-    wgsl: (condition, a, b) => `select(${b}, ${a}, ${condition} != 0.0)`,
+    wgsl: (condition, a, b) => `select(${a}, ${b}, ${condition} == 0.0)`,
     reference: (condition, a, b) => (condition !== 0 ? a : b),
   },
 })
 
-/** 1 where it holds, else 0; with a NaN on either side only `ne` holds. */
+/**
+ * 1 where it holds, else 0; with a NaN on either side only `ne` holds.
+ *
+ * Compilers know what a number compared with itself gives, and WGSL's `!=` does not hold for NaN.
+ */
 const comparison = (
   operator: string,
   holds: (a: number, b: number) => boolean,
 ): ScalarFunction => ({
   arity: 2,
-  wgsl: (a, b) => `select(0.0, 1.0, ${a} ${operator} ${b})`,
+  wgsl(a, b) {
+    const isNot = operator === '!='
+    if (a === b && !isNot && !holds(0, 0)) return '0.0'
+    const isTrue = a === b ? `!is_nan(${a})` : `${a} ${isNot ? '==' : operator} ${b}`
+    return isNot ? `select(1.0, 0.0, ${isTrue})` : `select(0.0, 1.0, ${isTrue})`
+  },
   reference: (a, b) => (holds(a, b) ? 1 : 0),
 })
 

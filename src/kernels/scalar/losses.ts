@@ -1,4 +1,4 @@
-import { logWgsl, scalarTable, softplus, softplusLines } from './scalar-function.ts'
+import { scalarTable, softplus, softplusLines } from './scalar-function.ts'
 
 /** The terms of elementwise losses; `a` is the prediction, `b` the target. */
 
@@ -48,18 +48,18 @@ export const lossTerms = scalarTable({
     arity: 2,
     wgsl: (a, b) => [
       `$no = 1.0 - ${a}`,
-      `$logYes = max(${logWgsl(a)}, ${lowestLog}.0)`,
-      `$logNo = max(${logWgsl('$no')}, ${lowestLog}.0)`,
+      `$logYes = max_of(log_of(${a}), ${lowestLog}.0)`,
+      `$logNo = max_of(log_of($no), ${lowestLog}.0)`,
       `-(${b} * $logYes + (1.0 - ${b}) * $logNo)`,
     ],
     reference: (a, b) =>
       -(b * Math.max(Math.log(a), lowestLog) + (1 - b) * Math.max(Math.log(1 - a), lowestLog)),
   },
-  /** b (log b - a) for a log-probability a; 0 where b is 0. */
+  /** b log b - b a for a log-probability a; b log b is 0 where b is 0. */
   klDiv: {
     arity: 2,
-    wgsl: (a, b) => `select(${b} * (${logWgsl(b)} - ${a}), 0.0, ${b} == 0.0)`,
-    reference: (a, b) => (b === 0 ? 0 : b * (Math.log(b) - a)),
+    wgsl: (a, b) => `(select(${b} * log_of(${b}), 0.0, ${b} == 0.0) - ${b} * ${a})`,
+    reference: (a, b) => (b === 0 ? 0 : b * Math.log(b)) - b * a,
   },
   /** The same for a target that is a logarithm too. */
   klDivLog: {

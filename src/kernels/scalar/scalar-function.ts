@@ -5,7 +5,7 @@ export interface ScalarFunction {
   readonly arity: number
   /**
    * The function on f32 operands, each a name or a literal: an expression, or lines `$name = expression` with the
-   * result's expression last. `$` becomes a prefix of the step's own, so names never clash.
+   * result's expression last. `$` becomes a prefix of the step's own, so names never clash. It may call special-functions.ts.
    */
   wgsl(...args: string[]): string | readonly string[]
   /** The same on numbers. */
@@ -17,15 +17,12 @@ export const scalarTable = <Name extends string>(
   table: Record<Name, ScalarFunction>,
 ): Record<Name, ScalarFunction> => table
 
-/** Whether `a` is a NaN, told by its bits: shader compilers may assume that f32 arithmetic never sees one. */
-export const isNaNWgsl = (a: string): string => `((bitcast<u32>(${a}) & 0x7fffffffu) > 0x7f800000u)`
-
 /** An f32 with these bits. `a` is any value known at run time alone: WGSL refuses constants that are not finite. */
 const bitsWgsl = (a: string, bits: string): string =>
   `bitcast<f32>((bitcast<u32>(${a}) & 0u) | ${bits})`
-export const nanWgsl = (a: string): string => bitsWgsl(a, '0x7fc00000u')
-export const infinityWgsl = (a: string): string => bitsWgsl(a, '0x7f800000u')
-export const minusInfinityWgsl = (a: string): string => bitsWgsl(a, '0xff800000u')
+const nanWgsl = (a: string): string => bitsWgsl(a, '0x7fc00000u')
+const infinityWgsl = (a: string): string => bitsWgsl(a, '0x7f800000u')
+const minusInfinityWgsl = (a: string): string => bitsWgsl(a, '0xff800000u')
 
 /** An f32 constant; `known` is any value known at run time alone, from which those that are not finite are made. */
 export function constantWgsl(value: number, known: string): string {
@@ -33,10 +30,6 @@ export function constantWgsl(value: number, known: string): string {
   if (Number.isFinite(value)) return f32Literal(value)
   return value > 0 ? infinityWgsl(known) : minusInfinityWgsl(known)
 }
-
-/** The natural logarithm as IEEE has it: -inf at 0, NaN below and of NaN; WGSL leaves all of it open. */
-export const logWgsl = (a: string): string =>
-  `select(select(log(${a}), ${minusInfinityWgsl(a)}, ${a} == 0.0), ${nanWgsl(a)}, ${a} < 0.0 || ${isNaNWgsl(a)})`
 
 /** Lines that set `$sigma` = 1 / (1 + exp(-a)) and `$rest` = 1 - sigma, both to full relative precision at any `a`. */
 export const sigmoidLines = (a: string): string[] => [

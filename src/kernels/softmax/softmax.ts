@@ -13,7 +13,6 @@ import {
 } from '../op.ts'
 import { aroundAxis, reducedShape } from '../reduce/shapes.ts'
 import { reshape } from '../reshape/reshape.ts'
-import { minusInfinityWgsl } from '../scalar/scalar-function.ts'
 import { dispatch, reads, writes } from '../shader.ts'
 import { lanesLibrary, rowGrid, rowVariants } from './lanes.ts'
 import body from './softmax.wgsl?raw'
@@ -35,26 +34,15 @@ function checkAxis(op: string, x: TensorType, axis: number): void {
   }
 }
 
-/** What a kernel of the family stores, in WGSL. */
-interface Store {
-  readonly label: string
-  readonly put: string
-  readonly putRow: string
+/** What each kernel of the family stores of an element, in WGSL; nothing where rows have one result. */
+const stores = {
+  softmax: 'y[at] = exp_of(value - top) / total;',
+  logSoftmax: 'y[at] = (value - top) - log_of(total);',
+  logSumExp: '',
 }
 
-const stores = {
-  softmax: { label: 'softmax', put: 'y[at] = exp(value - top) / total;', putRow: '' },
-  logSoftmax: { label: 'logSoftmax', put: 'y[at] = (value - top) - log_of(total);', putRow: '' },
-  logSumExp: {
-    label: 'logSumExp',
-    put: '',
-    // Of nothing and of -inf alone the total is 0, whose logarithm WGSL leaves open.
-    putRow: `y[row] = select(select(top + log_of(total), ${minusInfinityWgsl('total')}, total == 0.0), top, top > HIGHEST);`,
-  },
-} satisfies Record<string, Store>
-
 const lowerWith =
-  ({ label, put, putRow }: Store) =>
+  (label: keyof typeof stores) =>
   (call: OpCall<AxisAttrs>, lanes: number): Lowering => {
     const { constants, groups } = rowGrid(rowsOf(call), lanes)
     if (countElements(call.outputs[0].shape) === 0) return { dispatches: [] }
@@ -63,11 +51,10 @@ const lowerWith =
         dispatch({
           label,
           bindings: [reads('x', { in: 0 }), writes('y', { out: 0 })],
-          constants: { ...constants, HAS_ELEMENTS: put === '' ? 0 : 1 },
+          constants: { ...constants, HAS_ELEMENTS: stores[label] === '' ? 0 : 1 },
           body: [
             lanesLibrary,
-            `fn put(at: u32, top: f32, total: f32, value: f32) { ${put} }`,
-            `fn put_row(row: u32, top: f32, total: f32) { ${putRow} }`,
+            `fn put(at: u32, top: f32, total: f32, value: f32) { ${stores[label]} }`,
             body,
           ].join('\n'),
           groups,
@@ -110,7 +97,7 @@ function topAndSum(x: HostArray, indices: readonly number[]): { top: number; tot
 const because = 'exp is allowed 3 + 2|x| ulp and log 2^-21 in WGSL; sums of up to a thousand terms'
 
 function pointwise(name: 'softmax' | 'logSoftmax', isLog: boolean): Op<AxisAttrs> {
-  const { variants, preferred } = rowVariants(rowsOf, lowerWith(stores[name]))
+  const { variants, preferred } = rowVariants(rowsOf, lowerWith(name))
   return defineOp<AxisAttrs>({
     name,
     infer([x], { axis }) {
@@ -162,7 +149,7 @@ const gradVariants = rowVariants<SoftmaxGradAttrs>(rowsOf, (call, lanes) => {
           lanesLibrary,
           `fn weigh(dy: f32, y: f32) -> f32 { return ${isLog ? 'dy' : 'dy * y'}; }`,
           `fn slope(dy: f32, y: f32, total: f32) -> f32 { return ${
-            isLog ? 'dy - exp(y) * total' : 'y * (dy - total)'
+            isLog ? 'dy - exp_of(y) * total' : 'y * (dy - total)'
           }; }`,
           gradBody,
         ].join('\n'),
@@ -208,7 +195,7 @@ export const softmaxGrad: Op<SoftmaxGradAttrs> = defineOp<SoftmaxGradAttrs>({
   ),
 })
 
-const reductionVariants = rowVariants(rowsOf, lowerWith(stores.logSumExp))
+const reductionVariants = rowVariants(rowsOf, lowerWith('logSumExp'))
 
 /** y = log of the sum of exp(x) over an axis, which goes; of nothing, and of -inf alone, -inf. */
 export const logSumExp: Op<AxisAttrs> = defineOp<AxisAttrs>({

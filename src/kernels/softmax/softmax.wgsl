@@ -1,17 +1,12 @@
 // Softmax, its logarithm, or logsumexp over the middle axis of [outer, N, inner].
 //
 //   top = max_c x[c]    s = sum_c exp(x[c] - top)
-//   put(at, top, s, x[at]) for each element, put_row(row, top, s) once; one of them is empty
+//   put(at, top, s, x[at]) for each element; of logsumexp y[row] = top + log s instead
 //
-// bindings  x, y; put and put_row, which store, are linked in after lanes.wgsl.
+// bindings  x, y; put, which stores, is linked in after lanes.wgsl.
 // threads   LANES threads a row, THREADS / LANES rows a group; lane l takes c = l, l + LANES, ...
 // numerics  top is subtracted before exp, so huge values are fine; the sum runs over c upwards within a lane, then over
 //           lanes as a tree. A row of -inf alone gives NaN (logsumexp: -inf), as PyTorch.
-
-/// Some adapters' exp and log make other things of a NaN.
-fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
-fn exp_of(x: f32) -> f32 { return select(exp(x), x, is_nan(x)); }
-fn log_of(x: f32) -> f32 { return select(log(x), x, is_nan(x)); }
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
@@ -36,7 +31,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         put(at, top, total, x[at]);
       }
     } else if (lane == 0u) {
-      put_row(row, top, total);
+      // Beside infinity the total is NaN anyway, so that only the elements tell whether one of them is.
+      var result = select(top + log_of(total), top, top > HIGHEST);
+      if (top > HIGHEST) {
+        for (var c = 0u; c < N; c++) { result = max_of(result, x[first + c * INNER]); }
+      }
+      y[row] = result;
     }
   }
 }

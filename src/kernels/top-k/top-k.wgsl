@@ -35,8 +35,7 @@ fn main(
       let other = logits[first + c];
       place += u32(other > chosen || (other == chosen && c < label));
     }
-    let is_nan = (bitcast<u32>(chosen) & 0x7fffffffu) > 0x7f800000u;
-    sum += u32(place < K_LARGEST && !is_nan);
+    sum += u32(place < K_LARGEST && !is_nan(chosen));
   }
   sums[thread] = sum;
   workgroupBarrier();

@@ -1,5 +1,5 @@
 import type { arithmetic, comparisons } from '../../scalar/arithmetic.ts'
-import { c, i, none, type Rule, s, singleStep, step, zero } from './rule.ts'
+import { c, i, none, nought, type Rule, s, singleStep, step, zero } from './rule.ts'
 
 /** dy unless a is below b, half of it where they are equal; beside NaN both sides get all of it, as in PyTorch. */
 const larger = [
@@ -57,7 +57,7 @@ export const arithmeticRules: Record<keyof typeof arithmetic, Rule> = {
             [
               step('pow', i(1), c(b - 1)),
               step('mul', s(0), c(b)),
-              b === 0 ? step('mul', i(0), c(0)) : step('mul', i(0), s(1)),
+              b === 0 ? nought : step('mul', i(0), s(1)),
             ],
             dy,
             a,
@@ -82,9 +82,9 @@ export const arithmeticRules: Record<keyof typeof arithmetic, Rule> = {
             chain(
               [
                 step('mul', i(1), c(Number.NEGATIVE_INFINITY)),
-                step('mul', i(0), s(0)),
                 step('ge', i(2), c(0)),
-                step('where', s(2), c(0), s(1)),
+                step('where', s(1), c(0), s(0)),
+                step('mul', i(0), s(2)),
               ],
               dy,
               y,
@@ -95,11 +95,11 @@ export const arithmeticRules: Record<keyof typeof arithmetic, Rule> = {
             [
               step('log', i(2)),
               step('mul', i(1), s(0)),
-              step('mul', i(0), s(1)),
               step('eq', i(2), c(0)),
               step('ge', i(3), c(0)),
-              step('mul', s(3), s(4)),
-              step('where', s(5), c(0), s(2)),
+              step('mul', s(2), s(3)),
+              step('where', s(4), c(0), s(1)),
+              step('mul', i(0), s(5)),
             ],
             dy,
             y,

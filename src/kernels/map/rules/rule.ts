@@ -37,8 +37,11 @@ export const singleStep = (fn: ScalarFunctionName, arity: number): Step[] => [
   step(fn, ...Array.from({ length: arity }, (_, input) => i(input))),
 ]
 
+/** The step that makes 0 of input 0, also of NaN and infinity. */
+export const nought = step('where', c(0), i(0), c(0))
+
 /** The gradient of what is constant almost everywhere: zeros, as PyTorch has them, not the absence of a gradient. */
-export const zero: Rule = ({ dy, chain }) => [() => chain([step('mul', i(0), c(0))], dy)]
+export const zero: Rule = ({ dy, chain }) => [() => chain([nought], dy)]
 
 /** No gradient by any argument: the result of a comparison is a constant. */
 export const none: Rule = () => []
