@@ -10,6 +10,9 @@ const infinity = (of: string) => `bitcast<f32>((bitcast<u32>(${of}) & 0u) | 0x7f
 const functions: Readonly<Record<string, string>> = {
   is_nan: 'fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }',
   exp_of: 'fn exp_of(x: f32) -> f32 { return select(exp(x), x, is_nan(x)); }',
+  exp4_of: `fn exp4_of(x: vec4<f32>) -> vec4<f32> {
+  return select(exp(x), x, (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u));
+}`,
   log_of: `fn log_of(x: f32) -> f32 {
   return select(select(log(x), -${infinity('x')}, x == 0.0), ${notANumber('x')}, x < 0.0 || is_nan(x));
 }`,

@@ -193,6 +193,13 @@ def row_cases():
     yield case("linear", "linear", {"x": ROWS, "w": w, "b": b}, lambda x, w, b: F.linear(x, w, b), {}, torch.ones(9, 2))
     ones, zeros = torch.ones(4), torch.zeros(4)
     yield case("layer norm", "layerNorm", {"x": ROWS, "w": ones, "b": zeros}, lambda x, w, b: F.layer_norm(x, [4], w, b), {}, torch.ones(9, 4))
+    attend = lambda q, k, v: (q @ k.transpose(-2, -1) / 2).softmax(-1) @ v
+    plain = torch.tensor([[[0.5, 1.0, -1.0, 2.0], [1.0, 0.0, 0.5, -0.5], [-2.0, 1.0, 1.0, 0.0]]])
+    for name in ("q", "k", "v"):
+        for value in (NAN, INF):
+            given = {n: plain.clone() for n in ("q", "k", "v")}
+            given[name][0, 1, 2] = value
+            yield case(f"attention, {value} in {name}", "attention", given, attend, {}, torch.ones(1, 3, 4))
     columns = torch.tensor([[1.0, NAN, INF, 0.0], [2.0, 1.0, 2.0, 0.0], [-1.0, 3.0, 1.0, 0.0]])
     yield case("batch norm", "batchNorm", {"x": columns, "w": ones, "b": zeros}, lambda x, w, b: F.batch_norm(x, None, None, w, b, True), {}, torch.ones(3, 4))
 

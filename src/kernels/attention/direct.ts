@@ -118,9 +118,9 @@ ${join(
     const all = (name: string) => lanes.map((lane) => `${name}${r}_${lane}`)
     const [x, y, z, w] = all('s')
     return `    let next${r} = max(top${r}, max(max(${x}, ${y}), max(${z}, ${w})));
-    let shrink${r} = exp(top${r} - next${r});
+    let shrink${r} = exp_of(top${r} - next${r});
     top${r} = next${r};
-    var p${r} = select(vec4<f32>(0.0), exp(vec4<f32>(${all('s').join(', ')}) - next${r}), vec4<bool>(${all('is').join(', ')}));
+    var p${r} = select(vec4<f32>(0.0), exp4_of(vec4<f32>(${all('s').join(', ')}) - next${r}), vec4<bool>(${all('is').join(', ')}));
     sum${r} = sum${r} * shrink${r} + ((p${r}.x + p${r}.y) + (p${r}.z + p${r}.w));
 ${attrs.dropout ? `    p${r} = p${r} * drop_factors(b, h, own${r}, j / 4u);\n` : ''}${join(range(units).map((c) => `    o${r}_${c} = o${r}_${c} * shrink${r};`))}`
   }
@@ -151,7 +151,7 @@ ${storeRows(text, count, tq, [{ tensor: out, value: (r, c) => `o${r}_${c} * fact
 ${join(
   range(count).map(
     (r) =>
-      `  if (first + ${r}u < ${tq}u) { lse[(b * ${heads}u + h) * ${tq}u + own${r}] = select(top${r} + log(sum${r}), 0.0, sum${r} == 0.0); }`,
+      `  if (first + ${r}u < ${tq}u) { lse[(b * ${heads}u + h) * ${tq}u + own${r}] = select(top${r} + log_of(sum${r}), 0.0, sum${r} == 0.0); }`,
   ),
 )}
 }
@@ -208,7 +208,7 @@ function sideFunction(text: AttentionText, side: Side): string {
         ),
       )
     return `    let pair${r} = seen(b, h, ${i}, ${j}, (${dotOf(units, `x${r}`, 'a')}) * SCALE);
-    let p${r} = select(0.0, exp(pair${r}.x - ${row}.x), pair${r}.y != 0.0${attrs.isCausal ? ` && ${j} <= ${i}` : ''});
+    let p${r} = select(0.0, exp_of(pair${r}.x - ${row}.x), pair${r}.y != 0.0${attrs.isCausal ? ` && ${j} <= ${i}` : ''});
     let ds${r} = p${r} * ((${dotOf(units, `y${r}`, 'b')})${dropped} - ${row}.y);
 ${add('g', 'ds', 'a')}${isQueries ? '' : `\n    let weight${r} = p${r}${dropped};\n${add('w', 'weight', 'b')}`}`
   }

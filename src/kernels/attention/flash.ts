@@ -120,9 +120,9 @@ ${lanes
   })
   .join('\n')}
       let next = max(top, max(max(s_x, s_y), max(s_z, s_w)));
-      let shrink = exp(top - next);
+      let shrink = exp_of(top - next);
       top = next;
-      var p = select(vec4<f32>(0.0), exp(vec4<f32>(s_x, s_y, s_z, s_w) - next), vec4<bool>(is_x, is_y, is_z, is_w));
+      var p = select(vec4<f32>(0.0), exp4_of(vec4<f32>(s_x, s_y, s_z, s_w) - next), vec4<bool>(is_x, is_y, is_z, is_w));
       sum = sum * shrink + ((p.x + p.y) + (p.z + p.w));
 ${attrs.dropout ? '      p = p * drop_factors(b, h, i, (begin + j) / 4u);' : ''}
 ${range(units)
@@ -141,7 +141,7 @@ ${range(units)
 ${range(units)
   .map((c) => `    ${text.store('o', 'put', c, `o${c} * factor`)}`)
   .join('\n')}
-    lse[(b * ${heads}u + h) * ${tq}u + i] = select(top + log(sum), 0.0, is_empty);
+    lse[(b * ${heads}u + h) * ${tq}u + i] = select(top + log_of(sum), 0.0, is_empty);
   }
 }
 `
@@ -234,7 +234,7 @@ function roleFunction(text: AttentionText, role: Role, threads: number): string 
   const inner = `let other = begin + n;
         let at = n * ${units}u;
         let pair = seen(b, h, ${i}, ${j}, (${dotOf(text, 'x', 'tile_a', 'at')}) * SCALE);
-        ${isQueries ? '' : 'let row = tile_rows[n];\n        '}let p = select(0.0, exp(pair.x - row.x), pair.y != 0.0);
+        ${isQueries ? '' : 'let row = tile_rows[n];\n        '}let p = select(0.0, exp_of(pair.x - row.x), pair.y != 0.0);
 ${
   needsY
     ? `        let ds = p * ((${dotOf(text, 'y', 'tile_b', 'at')})${dropped} - row.y);

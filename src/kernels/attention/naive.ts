@@ -159,9 +159,9 @@ export function naiveForward(
   var sum = 0.0;
   for (var j = 0u; j < ${tk}u; j++) {
     let pair = score(b, h, i, j);
-    if (pair.y != 0.0) { sum += exp(pair.x - top); }
+    if (pair.y != 0.0) { sum += exp_of(pair.x - top); }
   }
-  lse[row] = select(top + log(sum), 0.0, sum == 0.0);`,
+  lse[row] = select(top + log_of(sum), 0.0, sum == 0.0);`,
   )
   if (d === 0) return { dispatches: [lse] }
   const out = rowElements(
@@ -178,7 +178,7 @@ export function naiveForward(
     let pair = score(b, h, i, j);
     if (pair.y != 0.0) {
       let start_v = ${start(v, 'j', d)};
-      let p = exp(pair.x - lse[row]);
+      let p = exp_of(pair.x - lse[row]);
       sum += p;
       total += p${attrs.dropout ? ' * drop_factor(b, h, i, j)' : ''} * ${elementAt(v.variable, 'start_v + c', text.isHalf)};
     }
@@ -246,7 +246,7 @@ export function naiveBackward(
     let pair = score(b, h, i, j);
     if (pair.y != 0.0) {
       let query = (b * ${heads}u + h) * ${tq}u + i;
-      let p = exp(pair.x - rows[2u * query]);
+      let p = exp_of(pair.x - rows[2u * query]);
       let begin = ${start(source, other, d)};
       ${
         needsProduct
