@@ -60,13 +60,15 @@ function compileStep(
 ): Promise<StepProgram> {
   return compile(
     (inputs) => {
-      const losses = trained.map((parameter) => parameter.mul(inputs[parameter.name]).sum())
+      const losses = trained.map((parameter) =>
+        parameter.mul(inputs[parameter.name as 'a' | 'b']).sum(),
+      )
       scaler.scale(losses.reduce((sum, loss) => sum.add(loss))).backward()
       scaler.step(optimizer)
       scaler.update()
       return {}
     },
-    Object.fromEntries(trained.map(({ name }) => [name, gradientTypes[name as 'a' | 'b']])),
+    gradientTypes,
     { runtime },
   )
 }

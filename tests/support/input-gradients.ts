@@ -98,8 +98,8 @@ export async function checkAdded(runtime: AnyRuntime): Promise<void> {
     { x: types.x },
     { runtime },
   )
-  hold('added', (await program.run(inputs)).added)
-  const weighted = await program.run(inputs, { gradientWeight: 0.25 })
+  hold('added', (await program.run({ x: inputs.x })).added)
+  const weighted = await program.run({ x: inputs.x }, { gradientWeight: 0.25 })
   hold('added', weighted.added)
   program.destroy()
 }

@@ -165,7 +165,7 @@ async function resultsOf(example: GoldenCase, lengthsAre: 'fixed' | 'given') {
     ...Object.fromEntries(
       Object.entries(example.coefficients).map(([key, tensor]) => [key, floats(tensor)]),
     ),
-    ...(lengths ? { lengths: Int32Array.from(lengths) } : {}),
+    ...(lengths && lengthsAre === 'given' ? { lengths: Int32Array.from(lengths) } : {}),
   })
   program.destroy()
   return outputs

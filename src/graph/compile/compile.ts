@@ -86,12 +86,12 @@ export async function compile(
   if (options.runtime) checkRuntime('compile', options.runtime)
   const runtime = options.runtime ?? (await runtimeOf(options.device ?? getDefaultDevice()))
   const program = await compileOn(runtime, fn, inputs, options)
-  if (!options.detectAnomaly) return guarded(program)
+  if (!options.detectAnomaly) return guarded(program, inputs)
   const { withAnomalyDetection } = await loadPart(
     'detectAnomaly',
     () => import('./watched-program.ts'),
   )
-  return guarded(withAnomalyDetection(program, runtime, fn, inputs))
+  return guarded(withAnomalyDetection(program, runtime, fn, inputs), inputs)
 }
 
 async function compileOn(

@@ -15,7 +15,7 @@ import {
   type TracedFunction,
   traceStep,
 } from '../plan/prepare.ts'
-import { checkNamed, hostArrays, type RunInputs, type RunOutputs } from '../plan/step-program.ts'
+import { hostArrays, type RunInputs, type RunOutputs, refuseSurplus } from '../plan/step-program.ts'
 import { CpuProgram } from '../run/cpu-program.ts'
 import { ProgramBuffers } from '../run/program-buffers.ts'
 import { whenSettled } from '../trace/exchange.ts'
@@ -48,7 +48,7 @@ export async function runEagerly(
   options: EagerOptions = {},
 ): Promise<RunOutputs> {
   checkRuntime('eager', runtime)
-  checkNamed(inputs, scalars)
+  refuseSurplus(types, inputs, scalars)
   const isCpu = runtime instanceof CpuRuntime
   const own = { sharesBuffers: false, ...options, ...(isCpu && { useNaiveKernels: true }) }
   const prepared = await whenSettled(() => {

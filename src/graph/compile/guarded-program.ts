@@ -1,8 +1,12 @@
 import { TabringError } from '../../util/errors.ts'
-import { checkNamed, type StepProgram } from '../plan/step-program.ts'
+import type { InputTypes } from '../plan/prepare.ts'
+import { refuseSurplus, type StepProgram } from '../plan/step-program.ts'
 
-/** Makes the program's methods work without it, as in `const { run } = program`, and refuse calls after `destroy`. */
-export function guarded<Program extends StepProgram>(program: Program): Program {
+/**
+ * Makes the program's methods work without it, as in `const { run } = program`, and refuse inputs that `types` does not have, and calls
+ * after `destroy`.
+ */
+export function guarded<Program extends StepProgram>(program: Program, types: InputTypes): Program {
   const { run, shadow, check, destroy } = program
   let isDestroyed = false
   const begin = (where: string) => {
@@ -14,7 +18,7 @@ export function guarded<Program extends StepProgram>(program: Program): Program 
   }
   program.run = async (inputs, scalars) => {
     begin('run')
-    checkNamed(inputs, scalars)
+    refuseSurplus(types, inputs, scalars)
     return run.call(program, inputs, scalars)
   }
   program.shadow = async (scalars) => {
@@ -23,7 +27,7 @@ export function guarded<Program extends StepProgram>(program: Program): Program 
   }
   program.check = (inputs, scalars) => {
     begin('check')
-    checkNamed(inputs, scalars)
+    refuseSurplus(types, inputs, scalars)
     check.call(program, inputs, scalars)
   }
   program.destroy = () => {

@@ -1,19 +1,19 @@
 import { StagedTensor } from '../../gpu/staging.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { kindOf } from '../../util/kind-of.ts'
+import { isTexts, kindOf } from '../../util/kind-of.ts'
 import { checkRecord } from '../../util/options.ts'
 import { countElements, type HostDType, type TensorType } from '../../util/shape.ts'
 import type { GivenInputs, HostData } from '../memory/host-values.ts'
 import { checkIndices } from '../trace/index-bounds.ts'
-import type { Outputs, Prepared } from './prepare.ts'
+import type { InputTypes, Outputs, Prepared } from './prepare.ts'
 
 /** The arrays that hold a tensor's elements on the host. */
 export const hostArrays = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }
 
 /** Forms of an input: elements, elements with a shape, or a tensor in upload memory (for one run). */
 export type RunInput = HostData | { readonly data: HostData } | StagedTensor
-/** Inputs by name. Fields without a matching input, such as a batch's file names, are ignored. */
+/** Inputs by name. Lists of texts, such as a batch's file names, are passed over. */
 export type RunInputs = Readonly<Record<string, RunInput | readonly string[]>>
 /** Outputs by name. */
 export type RunOutputs<Out extends Outputs = Outputs> = { -readonly [Name in keyof Out]: HostData }
@@ -167,10 +167,20 @@ function remedyFor(
 /** The inputs of a run by name: elements, or tensors in upload memory. */
 export type CheckedInputs = readonly [name: string, data: HostData | StagedTensor][]
 
-/** errors: a TypeError for inputs or scalars that are not by name. */
-export function checkNamed(inputs: RunInputs, scalars: object = {}): void {
+/** errors: `graph.misuse` for numbers under a name that is none of `types`: nothing would read them. */
+export function refuseSurplus(types: InputTypes, inputs: RunInputs, scalars: object = {}): void {
   checkRecord('run', 'inputs', inputs)
   checkRecord('run', 'scalars', scalars)
+  const surplus = Object.keys(inputs).find((name) => {
+    const given: unknown = inputs[name]
+    return !Object.hasOwn(types, name) && given !== undefined && !isTexts(given)
+  })
+  if (surplus === undefined) return
+  const names = clipped(Object.keys(types).join(', ')) || 'none'
+  throw new TabringError(
+    'graph.misuse',
+    `run: "${clipped(surplus)}" is none of the inputs that the program was compiled with: ${names}. Declare it when compiling, or leave it out of the run.`,
+  )
 }
 
 /**

@@ -46,6 +46,15 @@ describe.each([
     await expect(program.run({ x })).rejects.toEqual(refused(/^\w+: the program was destroyed\. /))
   })
 
+  test('refuses numbers under a name that it does not have, not texts', async () => {
+    const program = await make()
+    for (const wrong of [x, { data: x }, [1, 2], 3, null]) {
+      const run = async () => program.run({ x, weights: wrong as never })
+      await expect(run()).rejects.toEqual(refused(/^run: "weights" is none of the inputs .*: x\. /))
+    }
+    await program.run({ x, file: ['a.png'], absent: undefined as never })
+  })
+
   test('refuses scalars that are no object', async () => {
     const program = await make()
     await expect((async () => program.run({ x }, null as never))()).rejects.toThrow(
