@@ -1,8 +1,6 @@
 import { numpyClasses, setArrayState } from './numpy.ts'
-import { Dict, Known, type Outside, Refused, Unfit } from './pickle-reader.ts'
+import { type Calls, Dict, Known, type Outside, Refused, Unfit } from './pickle-reader.ts'
 import { dtypes, isSize, isStorage, type Storage, storageTypes, viewOf } from './tensors.ts'
-
-export type Calls = Readonly<Record<string, (args: readonly unknown[]) => unknown>>
 
 /**
  * Classes and functions whose calls are read: those that tensors and containers are made of. The storages that are asked for join

@@ -1,7 +1,6 @@
 import { halfValue } from '../../util/half.ts'
 import type { SafetensorsDtype } from '../safetensors.ts'
-import type { Calls } from './classes.ts'
-import { Refused, Unfit } from './pickle-reader.ts'
+import { type Calls, Refused, Unfit } from './pickle-reader.ts'
 import {
   elementsOf,
   isSizes,

@@ -20,6 +20,9 @@ export class Refused {
   constructor(readonly name: string) {}
 }
 
+/** What a pickle may call, by name: each takes the arguments and returns a value. */
+export type Calls = Readonly<Record<string, (args: readonly unknown[]) => unknown>>
+
 /** A class or function that is known: what calling it gives. */
 export class Known {
   constructor(

@@ -42,11 +42,7 @@ const values: unknown[] = [
     { a: { b: { c: { d: 1 } } } },
     ['text', "it's"],
   ],
-  ...[
-    new Float32Array([1.5, 2]),
-    new Uint8Array(300),
-    new Map([[{ a: 1 }, [1]]]),
-  ],
+  ...[new Float32Array([1.5, 2]), new Uint8Array(300), new Map([[{ a: 1 }, [1]]])],
   ...[
     new Set(['a']),
     new Promise(() => undefined),
