@@ -3,9 +3,7 @@ import type { Browser } from 'playwright'
 import { parseTrainConfig } from '../demos/experiments.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { chromiumTabs } from '../node/chromium-tabs.ts'
-import { trainInTabs } from '../node/train/tabs.ts'
 import { openTrainingHost } from '../node/training-host.ts'
-import type { TrainConfig } from '../src/trainer/settings/config.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import { closeAfter } from './command/close-after.ts'
 import { adapterOption, countOf, jsonOption, saveOption, someOf } from './command/flags.ts'
@@ -14,6 +12,7 @@ import { note } from './command/note.ts'
 import { publish } from './command/results.ts'
 import { modelNames, models } from './models.ts'
 import { median, pairRatios, spread } from './statistics.ts'
+import { stepMs } from './step-ms.ts'
 
 /** `npm run bench -- exact`: what a step with the setting `exact` costs, against a plain one. */
 
@@ -38,7 +37,7 @@ const command = new Command('npm run bench -- exact')
   .addOption(saveOption())
 
 const steps = 30
-/** In the first ones kernels are still new to the driver, and the evaluation's compile. */
+/** Of them. */
 const skipped = 10
 /** At most this much over a plain step makes `exact` the default. */
 const goal = 1.15
@@ -108,32 +107,10 @@ async function timeKinds(
   for (let round = 0; round < rounds; round++) {
     note(`${model} in ${tabs === 1 ? 'one tab' : `${tabs} tabs`}, round ${round + 1} of ${rounds}`)
     const kinds = ['plain', 'exact'] as const
-    for (const kind of round % 2 === 0 ? kinds : kinds.toReversed())
-      line[kind].push(await stepMs(browser, url, { ...config, exact: kind === 'exact' }, tabs))
+    for (const kind of round % 2 === 0 ? kinds : kinds.toReversed()) {
+      const timed = { url, config: { ...config, exact: kind === 'exact' }, tabs, skipped }
+      line[kind].push(await stepMs(chromiumTabs(browser), timed))
+    }
   }
   return line
-}
-
-/** The median step of a run, by the clock of rank 0. */
-async function stepMs(
-  browser: Browser,
-  url: string,
-  config: TrainConfig,
-  tabs: number,
-): Promise<number> {
-  const times: number[] = []
-  await trainInTabs({
-    browser: chromiumTabs(browser),
-    url,
-    worldSize: tabs,
-    config,
-    timeoutMs: 120_000,
-    signal: new AbortController().signal,
-    onEvent: (event) => {
-      if (event.event === 'step' && event.rank === 0 && event.step > skipped)
-        times.push(event.times.total)
-    },
-  })
-  for (const context of browser.contexts()) await context.close()
-  return median(times)
 }
