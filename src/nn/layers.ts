@@ -4,7 +4,7 @@ import type { Parameter } from '../graph/trace/parameter.ts'
 import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { activeTrace } from '../graph/trace/trace.ts'
 import { clipped } from '../util/clipped.ts'
-import { ShapeError } from '../util/errors.ts'
+import { ShapeError, TabringError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
 import { checkSizes } from './check-sizes.ts'
@@ -30,12 +30,15 @@ export class Linear extends Module {
     const last = x.shape.at(-1)
     if (last !== undefined && last !== features) {
       const path = this.weight.name?.replace(/\.?weight$/, '')
-      const advice = activeTrace('Linear').divided.has(x.value)
-        ? 'The input is a part of a layer that ColwiseParallel divides: give this layer RowwiseParallel in the plan of parallelizeModule, or omit the other.'
-        : 'Correct inFeatures, or the shape of the input.'
+      const problem = `Linear${path ? ` "${clipped(path)}"` : ''}: expected ${features} input features, got ${last} in x${formatShape(x.shape)}.`
+      if (activeTrace('Linear').divided.has(x.value))
+        throw new TabringError(
+          'graph.misuse',
+          `${problem} The input is a part of a layer that ColwiseParallel divides: give this layer RowwiseParallel in the plan of parallelizeModule, or omit the other.`,
+        )
       throw new ShapeError(
         'shape.mismatch',
-        `Linear${path ? ` "${clipped(path)}"` : ''}: expected ${features} input features, got ${last} in x${formatShape(x.shape)}. ${advice}`,
+        `${problem} Correct inFeatures, or the shape of the input.`,
       )
     }
     return linear(x, this.weight, this.bias)

@@ -43,7 +43,7 @@ describe('optimizers', () => {
       expect(made.paramGroups).toHaveLength(1)
     }
     expect(() => new Maker(parameters(), { lr: '0.1' })).toThrow(
-      refused('config.invalid', /lr must be at least 0, got "0.1"/),
+      refused('config.invalid', /lr must be a number, got "0.1"/),
     )
   })
 
