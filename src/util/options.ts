@@ -137,7 +137,7 @@ export function checkTimeout(where: string, name: string, timeoutMs: number | un
 }
 
 /** Whether a number is finite and not below 0: for `checkNumber`. */
-export const isNotNegative = (value: number): boolean => value >= 0 && Number.isFinite(value)
+export const isNotNegative = (value: number): boolean => Number.isFinite(value) && value >= 0
 
 /** Whether it is a number, which may be infinite: for `checkNumber`. */
 export const isNoNan = (value: number): boolean => typeof value === 'number' && !Number.isNaN(value)

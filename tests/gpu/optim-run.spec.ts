@@ -44,7 +44,7 @@ describe('settings', () => {
       [{ params: [model.a] }, { params: [model.b], lr: 0.02, weightDecay: 0.1 }],
       { lr: 0.1, momentum: 0.9 },
     )
-    const scheduler = new OneCycleLR(optimizer, { maxLr: [0.2, 0.1], totalSteps: 20 })
+    const scheduler = new OneCycleLR(optimizer, [0.2, 0.1], { totalSteps: 20 })
     const program = await compileGradients(model, (loss) => {
       loss.backward()
       optimizer.step()
@@ -156,7 +156,7 @@ describe('resuming', () => {
   test.each(Object.entries(kinds))('%s goes on bit for bit', async (_name, make) => {
     const start = async (model: GradientModel) => {
       const optimizer = make(model)
-      const scheduler = new CosineAnnealingLR(optimizer, { tMax: 15 })
+      const scheduler = new CosineAnnealingLR(optimizer, 15)
       const compiled = () =>
         compileGradients(model, (loss) => {
           loss.backward()

@@ -239,7 +239,7 @@ export function tensorArguments(name: string, make: Make): unknown[] | undefined
 const linear = () => new api.Linear(2, 2)
 const parameters = () => linear().parameters()
 const sgd = () => new api.SGD(parameters(), { lr: 0.1 })
-const exponential = () => new api.lrScheduler.ExponentialLR(sgd(), { gamma: 0.9 })
+const exponential = () => new api.lrScheduler.ExponentialLR(sgd(), 0.9)
 const dataset = () =>
   new api.TensorDataset({ x: api.hostTensor([2, 2], Float32Array.of(1, 2, 3, 4)) })
 const batch = () => ({ x: api.hostTensor([2, 2], Float32Array.of(1, 2, 3, 4)) })
@@ -348,15 +348,15 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
     const scheduler = exponential()
     return [scheduler.optimizer, [scheduler], []]
   },
-  'lrScheduler.CosineAnnealingLR': () => [sgd(), { tMax: 2 }],
-  'lrScheduler.CosineAnnealingWarmRestarts': () => [sgd(), { t0: 2 }],
+  'lrScheduler.CosineAnnealingLR': () => [sgd(), 2, {}],
+  'lrScheduler.CosineAnnealingWarmRestarts': () => [sgd(), 2, {}],
   'lrScheduler.ConstantLR': () => [sgd(), {}],
-  'lrScheduler.ExponentialLR': () => [sgd(), { gamma: 0.9 }],
+  'lrScheduler.ExponentialLR': () => [sgd(), 0.9],
   'lrScheduler.LambdaLR': () => [sgd(), () => 1],
   'lrScheduler.LinearLR': () => [sgd(), {}],
-  'lrScheduler.MultiStepLR': () => [sgd(), { milestones: [1] }],
-  'lrScheduler.StepLR': () => [sgd(), { stepSize: 1 }],
-  'lrScheduler.OneCycleLR': () => [sgd(), { maxLr: 1, totalSteps: 4 }],
+  'lrScheduler.MultiStepLR': () => [sgd(), [1], {}],
+  'lrScheduler.StepLR': () => [sgd(), 1, {}],
+  'lrScheduler.OneCycleLR': () => [sgd(), 1, { totalSteps: 4 }],
   'lrScheduler.ReduceLROnPlateau': () => [sgd(), {}],
   DataParallel: () => [linear(), { deviceIds: ['cpu'] }],
   dataParallel: () => [linear(), [parameter()], { deviceIds: ['cpu'] }],

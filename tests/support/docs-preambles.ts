@@ -2,7 +2,7 @@
 const training = `
     const model = new t.Linear(2, 2)
     const optimizer = new t.AdamW(model.parameters(), { lr: 0.01 })
-    const scheduler = new t.lrScheduler.StepLR(optimizer, { stepSize: 10 })
+    const scheduler = new t.lrScheduler.StepLR(optimizer, 10)
     const points = { x: { shape: [8, 2], data: new Float32Array(16).fill(0.5) }, y: { shape: [8], data: new Int32Array(8) } }
     const testSet = new t.TensorDataset(points)
     const loader = new t.DataLoader(testSet, { batchSize: 4 })

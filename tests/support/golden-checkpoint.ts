@@ -37,7 +37,7 @@ export function goldenParts() {
     { params: others, weightDecay: 0 },
   ]
   const optimizer = new AdamW(groups, { lr: 0.01, betas: [0.8, 0.95], weightDecay: 0.1 })
-  const scheduler = new StepLR(optimizer, { stepSize: 2, gamma: 0.5 })
+  const scheduler = new StepLR(optimizer, 2, { gamma: 0.5 })
   const parts = { model, optimizer, scheduler }
   /** Steps `from` up to before `to`; returns the last loss. */
   const train = async (from: number, to: number): Promise<number> => {

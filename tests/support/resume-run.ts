@@ -40,7 +40,7 @@ export async function makeRun(runtime: AnyRuntime, optimizerName: 'adamw' | 'sgd
     optimizerName === 'adamw'
       ? new AdamW(model.parameters(), { lr: 1e-2 })
       : new SGD(model.parameters(), { lr: 1e-2, momentum: 0.9, dampening: 0.1 })
-  const scheduler = new StepLR(optimizer, { stepSize: 3, gamma: 0.5 })
+  const scheduler = new StepLR(optimizer, 3, { gamma: 0.5 })
   const sampler = new DistributedSampler({ length: samples }, { numReplicas: 1, rank: 0, seed: 4 })
   const loader = new DataLoader(dataset, { batchSize: rows, sampler, numWorkers })
   const parts = { model, optimizer, scheduler, loader }

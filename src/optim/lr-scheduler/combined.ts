@@ -31,13 +31,7 @@ export class SequentialLR implements AnyScheduler {
       schedulers,
       'new SequentialLR(optimizer, [first, second], [milestone])',
     )
-    checkList(
-      'SequentialLR',
-      'milestones',
-      milestones,
-      (epoch) => typeof epoch === 'number',
-      'epochs',
-    )
+    checkList('SequentialLR', 'milestones', milestones, Number.isFinite, 'epochs')
     checkOption(
       'SequentialLR',
       'milestones',

@@ -1,17 +1,17 @@
-import { checkNumber, checkOptions, isNotNegative } from '../../util/options.ts'
-import { checkOption, LRScheduler, type Schedulable } from './scheduler.ts'
+import { checkNumber, checkOptions, isCount, isNotNegative } from '../../util/options.ts'
+import { checkRequired, LRScheduler, type Schedulable } from './scheduler.ts'
 
 /** Anneals each group's learning rate down to `etaMin` along half a cosine over `tMax` epochs, and up again. source: arXiv 1608.03983. */
 export class CosineAnnealingLR extends LRScheduler {
   protected tMax: number
   protected etaMin: number
 
-  constructor(optimizer: Schedulable, options: { tMax: number; etaMin?: number }) {
+  constructor(optimizer: Schedulable, tMax: number, options: { etaMin?: number } = {}) {
     super(optimizer)
-    const known = { tMax: true, etaMin: true } as const
-    const { tMax, etaMin = 0 } = checkOptions('CosineAnnealingLR', options, known)
-    checkOption('CosineAnnealingLR', 'tMax', tMax, tMax >= 1, 'at least 1')
-    checkNumber('CosineAnnealingLR', 'etaMin', etaMin, Number.isFinite, 'a number')
+    const isEpochs = Number.isFinite(tMax) && tMax >= 1
+    checkRequired('CosineAnnealingLR', 'tMax', tMax, isEpochs, 'a number from 1 up')
+    const { etaMin = 0 } = checkOptions('CosineAnnealingLR', options, { etaMin: true })
+    checkNumber('CosineAnnealingLR', 'etaMin', etaMin, isNotNegative, 'at least 0')
     this.tMax = tMax
     this.etaMin = etaMin
     this.initialStep()
@@ -53,30 +53,18 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
   protected etaMin: number
   protected tCur = -1
 
-  constructor(optimizer: Schedulable, options: { t0: number; tMult?: number; etaMin?: number }) {
+  constructor(
+    optimizer: Schedulable,
+    t0: number,
+    options: { tMult?: number; etaMin?: number } = {},
+  ) {
     super(optimizer)
-    const known = { t0: true, tMult: true, etaMin: true } as const
-    const {
-      t0,
-      tMult = 1,
-      etaMin = 0,
-    } = checkOptions('CosineAnnealingWarmRestarts', options, known)
-    const isWhole = (value: number) => Number.isInteger(value) && value >= 1
-    checkOption(
-      'CosineAnnealingWarmRestarts',
-      't0',
-      t0,
-      isWhole(t0),
-      'a whole number of at least 1',
-    )
-    checkOption(
-      'CosineAnnealingWarmRestarts',
-      'tMult',
-      tMult,
-      isWhole(tMult),
-      'a whole number of at least 1',
-    )
-    checkNumber('CosineAnnealingWarmRestarts', 'etaMin', etaMin, Number.isFinite, 'a number')
+    const name = 'CosineAnnealingWarmRestarts'
+    checkRequired(name, 't0', t0, isCount(t0), 'a whole number above 0')
+    const known = { tMult: true, etaMin: true } as const
+    const { tMult = 1, etaMin = 0 } = checkOptions(name, options, known)
+    checkNumber(name, 'tMult', tMult, isCount, 'a whole number above 0')
+    checkNumber(name, 'etaMin', etaMin, isNotNegative, 'at least 0')
     this.t0 = t0
     this.tI = t0
     this.tMult = tMult
@@ -84,7 +72,7 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
     this.initialStep()
   }
 
-  override step(epoch?: number): void {
+  protected override advance(epoch?: number): number[] {
     if (epoch === undefined && this.lastEpoch >= 0) {
       this.lastEpoch++
       this.tCur++
@@ -95,7 +83,7 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
     } else {
       this.#goTo(epoch ?? 0)
     }
-    this.set(this.rates())
+    return this.rates()
   }
 
   protected rates(): number[] {

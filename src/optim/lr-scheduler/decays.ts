@@ -1,5 +1,5 @@
-import { checkNumber, checkOptions } from '../../util/options.ts'
-import { checkOption, LRScheduler, perGroup, type Schedulable } from './scheduler.ts'
+import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { checkOption, checkRequired, LRScheduler, perGroup, type Schedulable } from './scheduler.ts'
 
 /** Sets each group's learning rate to its initial one times `lambda(epoch)`; takes one function, or one per group. */
 export class LambdaLR extends LRScheduler {
@@ -10,20 +10,20 @@ export class LambdaLR extends LRScheduler {
     lambda: ((epoch: number) => number) | readonly ((epoch: number) => number)[],
   ) {
     super(optimizer)
-    this.#lambdas = perGroup('LambdaLR', 'lambda', lambda, optimizer.paramGroups.length)
     const isFunction = (one: unknown) => typeof one === 'function'
-    checkOption(
-      'LambdaLR',
-      'lambda',
-      lambda,
-      this.#lambdas.every(isFunction),
-      'a function of the epoch, or one for each group',
-    )
+    const { length } = optimizer.paramGroups
+    const expected = 'a function of the epoch'
+    this.#lambdas = perGroup('LambdaLR', 'lambda', lambda, length, isFunction, expected)
     this.initialStep()
   }
 
   protected rates(): number[] {
-    return this.baseLrs.map((base, i) => base * this.#lambdas[i](this.lastEpoch))
+    return this.baseLrs.map((base, i) => {
+      const factor = this.#lambdas[i](this.lastEpoch)
+      const isFactor = Number.isFinite(factor)
+      checkOption('LambdaLR', 'what lambda returns', factor, isFactor, 'a number')
+      return base * factor
+    })
   }
 }
 
@@ -32,11 +32,10 @@ export class StepLR extends LRScheduler {
   protected stepSize: number
   protected gamma: number
 
-  constructor(optimizer: Schedulable, options: { stepSize: number; gamma?: number }) {
+  constructor(optimizer: Schedulable, stepSize: number, options: { gamma?: number } = {}) {
     super(optimizer)
-    const known = { stepSize: true, gamma: true } as const
-    const { stepSize, gamma = 0.1 } = checkOptions('StepLR', options, known)
-    checkOption('StepLR', 'stepSize', stepSize, stepSize >= 1, 'at least 1')
+    checkRequired('StepLR', 'stepSize', stepSize, isCount(stepSize), 'a whole number above 0')
+    const { gamma = 0.1 } = checkOptions('StepLR', options, { gamma: true })
     checkNumber('StepLR', 'gamma', gamma, Number.isFinite, 'a number')
     this.stepSize = stepSize
     this.gamma = gamma
@@ -64,14 +63,16 @@ export class MultiStepLR extends LRScheduler {
   protected milestones: Record<number, number> = {}
   protected gamma: number
 
-  constructor(optimizer: Schedulable, options: { milestones: readonly number[]; gamma?: number }) {
+  constructor(
+    optimizer: Schedulable,
+    milestones: readonly number[],
+    options: { gamma?: number } = {},
+  ) {
     super(optimizer)
-    const known = { milestones: true, gamma: true } as const
-    const { milestones, gamma = 0.1 } = checkOptions('MultiStepLR', options, known)
+    const isList = Array.isArray(milestones) && milestones.every(Number.isFinite)
+    checkRequired('MultiStepLR', 'milestones', milestones, isList, 'a list of epochs')
+    const { gamma = 0.1 } = checkOptions('MultiStepLR', options, { gamma: true })
     checkNumber('MultiStepLR', 'gamma', gamma, Number.isFinite, 'a number')
-    const isList =
-      Array.isArray(milestones) && milestones.every((epoch) => typeof epoch === 'number')
-    checkOption('MultiStepLR', 'milestones', milestones, isList, 'a list of epochs')
     for (const epoch of milestones) this.milestones[epoch] = (this.milestones[epoch] ?? 0) + 1
     this.gamma = gamma
     this.initialStep()
@@ -98,11 +99,9 @@ export class MultiStepLR extends LRScheduler {
 export class ExponentialLR extends LRScheduler {
   protected gamma: number
 
-  constructor(optimizer: Schedulable, options: { gamma: number }) {
+  constructor(optimizer: Schedulable, gamma: number) {
     super(optimizer)
-    const known = { gamma: true } as const
-    const { gamma } = checkOptions('ExponentialLR', options, known)
-    checkOption('ExponentialLR', 'gamma', gamma, Number.isFinite(gamma), 'a number')
+    checkRequired('ExponentialLR', 'gamma', gamma, Number.isFinite(gamma), 'a number')
     this.gamma = gamma
     this.initialStep()
   }
@@ -172,7 +171,13 @@ export class LinearLR extends LRScheduler {
     checkOption('LinearLR', 'startFactor', startFactor, isStart, 'above 0 and at most 1')
     const isEnd = endFactor >= 0 && endFactor <= 1
     checkOption('LinearLR', 'endFactor', endFactor, isEnd, 'between 0 and 1')
-    checkNumber('LinearLR', 'totalIters', totalIters, (count) => count > 0, 'above 0')
+    checkNumber(
+      'LinearLR',
+      'totalIters',
+      totalIters,
+      (count) => count > 0 && Number.isFinite(count),
+      'a number above 0',
+    )
     this.startFactor = startFactor
     this.endFactor = endFactor
     this.totalIters = totalIters
@@ -184,7 +189,8 @@ export class LinearLR extends LRScheduler {
     if (this.lastEpoch > this.totalIters) return this.present()
     const change = this.endFactor - this.startFactor
     const before = this.totalIters * this.startFactor + (this.lastEpoch - 1) * change
-    return this.scaled(1 + change / before)
+    // Below 0 by rounding alone, where it ends at 0.
+    return this.scaled(Math.max(0, 1 + change / before))
   }
 
   protected override closedForm(): number[] {

@@ -1,10 +1,15 @@
-import { checkChoice, checkNumber, checkOptions, type OptionNames } from '../../util/options.ts'
+import {
+  checkChoice,
+  checkFlag,
+  checkNumber,
+  checkOptions,
+  isShare,
+  type OptionNames,
+} from '../../util/options.ts'
 import type { ParamGroup } from '../settings.ts'
-import { checkOption, LRScheduler, perGroup, type Schedulable } from './scheduler.ts'
+import { checkOption, checkRequired, LRScheduler, perGroup, type Schedulable } from './scheduler.ts'
 
 export interface OneCycleOptions {
-  /** Peak learning rate; one value, or one per group. */
-  maxLr: number | readonly number[]
   /** Number of steps in the whole cycle; alternatively, set `epochs` and `stepsPerEpoch`. */
   totalSteps?: number
   epochs?: number
@@ -28,7 +33,6 @@ export interface OneCycleOptions {
 }
 
 const optionNames: OptionNames<OneCycleOptions> = {
-  maxLr: true,
   totalSteps: true,
   epochs: true,
   stepsPerEpoch: true,
@@ -65,38 +69,54 @@ export class OneCycleLR extends LRScheduler {
   readonly #phases: readonly Phase[]
   readonly #anneal: (start: number, end: number, share: number) => number
 
-  constructor(optimizer: Schedulable, options: OneCycleOptions) {
+  /** `maxLr`: peak learning rate; one value, or one per group. */
+  constructor(
+    optimizer: Schedulable,
+    maxLr: number | readonly number[],
+    options: OneCycleOptions = {},
+  ) {
     super(optimizer)
+    const isRate = [maxLr].flat().every((rate) => Number.isFinite(rate) && rate >= 0)
+    checkRequired('OneCycleLR', 'maxLr', maxLr, isRate, 'a number, or one for each group')
     checkOptions('OneCycleLR', options, optionNames)
     checkChoice('OneCycleLR', 'annealStrategy', options.annealStrategy, ['cos', 'linear'])
     for (const key of ['divFactor', 'finalDivFactor'] as const)
-      checkNumber('OneCycleLR', key, options[key], (value) => value > 0, 'above 0')
+      checkNumber(
+        'OneCycleLR',
+        key,
+        options[key],
+        (value) => value > 0 && Number.isFinite(value),
+        'above 0',
+      )
     const { epochs = 0, stepsPerEpoch = 0, totalSteps = epochs * stepsPerEpoch } = options
     const { pctStart = 0.3, divFactor = 25, finalDivFactor = 1e4 } = options
     const { baseMomentum = 0.85, maxMomentum = 0.95 } = options
     const isTotal = Number.isInteger(totalSteps) && totalSteps > 0
     checkOption('OneCycleLR', 'totalSteps', totalSteps, isTotal, 'a whole number above 0')
-    const isShare = pctStart >= 0 && pctStart <= 1
-    checkOption('OneCycleLR', 'pctStart', pctStart, isShare, 'between 0 and 1')
-    const highest = [options.maxLr].flat()
-    const isRate = highest.every((rate) => Number.isFinite(rate) && rate >= 0)
-    checkOption('OneCycleLR', 'maxLr', options.maxLr, isRate, 'a number, or one for each group')
+    checkNumber('OneCycleLR', 'pctStart', pctStart, isShare, 'between 0 and 1')
+    for (const key of ['cycleMomentum', 'threePhase'] as const)
+      checkFlag('OneCycleLR', key, options[key])
     this.totalSteps = totalSteps
     this.cycleMomentum = options.cycleMomentum ?? true
     this.#anneal = options.annealStrategy === 'linear' ? linear : cosine
     this.#phases = phasesOf(totalSteps, pctStart, options.threePhase ?? false)
 
     const groups: readonly CycledGroup[] = optimizer.paramGroups
-    const maxLrs = perGroup('OneCycleLR', 'maxLr', options.maxLr, groups.length)
-    const bases = perGroup('OneCycleLR', 'baseMomentum', baseMomentum, groups.length)
-    const tops = perGroup('OneCycleLR', 'maxMomentum', maxMomentum, groups.length)
+    const each = <T>(option: string, value: T | readonly T[], isOne: (one: T) => boolean) =>
+      perGroup('OneCycleLR', option, value, groups.length, isOne, 'a number from 0 to below 1')
+    const maxLrs = each('maxLr', maxLr, Number.isFinite)
+    const isMomentum = (one: number) => isShare(one) && one < 1
+    const bases = each('baseMomentum', baseMomentum, isMomentum)
+    const tops = each('maxMomentum', maxMomentum, isMomentum)
+    const isCycled = (group: CycledGroup) =>
+      group.momentum !== undefined || group.betas !== undefined
+    const hasMomentum = !this.cycleMomentum || groups.every(isCycled)
+    checkOption('OneCycleLR', 'optimizer', 'none', hasMomentum, 'one with momentum or betas')
     groups.forEach((group, i) => {
       group.initialLr = maxLrs[i] / divFactor
       group.maxLr = maxLrs[i]
       group.minLr = group.initialLr / finalDivFactor
       if (!this.cycleMomentum) return
-      const hasOne = group.momentum !== undefined || group.betas !== undefined
-      checkOption('OneCycleLR', 'optimizer', 'none', hasOne, 'one with momentum or betas')
       group.maxMomentum = tops[i]
       group.baseMomentum = bases[i]
     })

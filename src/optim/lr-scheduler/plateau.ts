@@ -1,4 +1,10 @@
-import { checkChoice, checkNumber, checkOptions, isShare } from '../../util/options.ts'
+import {
+  checkChoice,
+  checkNumber,
+  checkOptions,
+  isNotNegative,
+  isShare,
+} from '../../util/options.ts'
 import {
   checkOptimizer,
   checkOption,
@@ -63,7 +69,14 @@ export class ReduceLROnPlateau {
     const { mode = 'min', factor = 0.1, patience = 10, threshold = 1e-4 } = options
     const { thresholdMode = 'rel', cooldown = 0, minLr = 0, eps = 1e-8 } = options
     checkOption('ReduceLROnPlateau', 'factor', factor, factor < 1, 'below 1')
-    const minLrs = perGroup('ReduceLROnPlateau', 'minLr', minLr, optimizer.paramGroups.length)
+    const minLrs = perGroup(
+      name,
+      'minLr',
+      minLr,
+      optimizer.paramGroups.length,
+      isNotNegative,
+      'a number from 0 up',
+    )
     this.optimizer = optimizer
     this.#options = { mode, factor, patience, threshold, thresholdMode, cooldown, minLrs, eps }
     this.#lastLr = optimizer.paramGroups.map(({ lr }) => lr)

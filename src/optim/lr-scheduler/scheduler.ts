@@ -65,12 +65,29 @@ export abstract class LRScheduler implements AnyScheduler {
     this.step()
   }
 
-  /** Advances by one epoch, or to `epoch`, and sets the learning rates. errors: `config.invalid` for an epoch that is no number. */
+  /**
+   * Advances by one epoch, or to `epoch`, and sets the learning rates.
+   *
+   * errors: `config.invalid` for an epoch, or a learning rate that comes of it, that is no number; then nothing changes.
+   */
   step(epoch?: number): void {
-    checkNumber(this.constructor.name, 'epoch', epoch, Number.isFinite, 'a number')
+    const name = this.constructor.name
+    checkNumber(name, 'epoch', epoch, Number.isFinite, 'a number')
+    checkOption(name, 'lastEpoch', this.lastEpoch, Number.isFinite(this.lastEpoch), 'a number')
+    const before = { ...this }
+    try {
+      this.set(this.advance(epoch))
+    } catch (error) {
+      Object.assign(this, before)
+      throw error
+    }
+  }
+
+  /** Counts the epoch and returns its learning rates. */
+  protected advance(epoch?: number): number[] {
     this.stepCount++
     this.lastEpoch = epoch ?? this.lastEpoch + 1
-    this.set(epoch === undefined ? this.rates() : this.closedForm())
+    return epoch === undefined ? this.rates() : this.closedForm()
   }
 
   /** Returns the last learning rates that were set, by group. */
@@ -103,10 +120,19 @@ export abstract class LRScheduler implements AnyScheduler {
     }
   }
 
-  /** Sets the learning rates of the groups. */
+  /** Sets the learning rates of the groups that the scheduler began with. */
   protected set(rates: readonly number[]): void {
-    this.optimizer.paramGroups.forEach((group, i) => {
-      group.lr = rates[i]
+    rates.forEach((rate, i) => {
+      checkOption(
+        this.constructor.name,
+        `lr of group ${i}`,
+        rate,
+        Number.isFinite(rate),
+        'a number',
+      )
+    })
+    rates.forEach((rate, i) => {
+      this.optimizer.paramGroups[i].lr = rate
     })
     this.lastLr = this.present()
   }
@@ -159,12 +185,29 @@ export function checkOption(
   }
 }
 
-/** `value` for each group: an array as it is, a number for all. errors: `config.invalid` for another length. */
+/** errors: as `checkOption`, naming also how the scheduler is made, for what should be the required argument `name`. */
+export function checkRequired(
+  scheduler: string,
+  name: string,
+  value: unknown,
+  isValid: boolean,
+  expected: string,
+): void {
+  if (isValid) return
+  throw new TabringError(
+    'config.invalid',
+    `${scheduler}: ${name} must be ${expected}, got ${quoted(value)}. Write new ${scheduler}(optimizer, ${name}, { … }).`,
+  )
+}
+
+/** `value` for each group: an array as it is, one value for all. errors: `config.invalid` for another length, or what is not `expected`. */
 export function perGroup<T>(
   scheduler: string,
   option: string,
   value: T | readonly T[],
   groups: number,
+  isOne: (value: T) => boolean,
+  expected: string,
 ): T[] {
   const all = Array.isArray(value) ? (value as T[]) : Array<T>(groups).fill(value as T)
   checkOption(
@@ -174,5 +217,6 @@ export function perGroup<T>(
     all.length === groups,
     `one value, or one for each of ${groups} groups`,
   )
+  checkOption(scheduler, option, value, all.every(isOne), `${expected}, or one for each group`)
   return [...all]
 }

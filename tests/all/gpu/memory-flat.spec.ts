@@ -46,7 +46,7 @@ test('2,000 steps leave buffers and JavaScript heap as they were', async () => {
   const { gpu } = await testRuntime()
   const model = new Sequential(new Linear(features, 16), new ReLU(), new Linear(16, classes))
   const optimizer = new AdamW(model.parameters(), { lr: 1e-2 })
-  const scheduler = new StepLR(optimizer, { stepSize: 100, gamma: 0.9 })
+  const scheduler = new StepLR(optimizer, 100, { gamma: 0.9 })
   const program = await compile(
     updateStep(optimizer, ({ x, y }) => crossEntropy(model.forward(x), y)),
     { x: tensorType([rows, features]), y: tensorType([rows], 'i32') },

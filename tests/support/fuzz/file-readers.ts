@@ -176,7 +176,7 @@ function withOtherNpyHeader(bytes: Bytes, draw: Draw): Bytes {
 const parts = () => {
   const model = new Sequential(new Linear(3, 4), new BatchNorm1d(4), new Linear(4, 2))
   const optimizer = new AdamW(model.parameters(), { lr: 1e-3 })
-  const scheduler = new StepLR(optimizer, { stepSize: 2 })
+  const scheduler = new StepLR(optimizer, 2)
   return { model, optimizer, scheduler, scaler: new GradScaler() }
 }
 const onDifferences = () => undefined

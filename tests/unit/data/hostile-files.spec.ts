@@ -22,7 +22,7 @@ import { Draw } from '../../support/simulation/draw.ts'
 const parts = (): Parts => {
   const model = new Sequential(new Linear(3, 4), new BatchNorm1d(4), new Linear(4, 2))
   const optimizer = new AdamW(model.parameters(), { lr: 1e-3 })
-  const scheduler = new StepLR(optimizer, { stepSize: 2 })
+  const scheduler = new StepLR(optimizer, 2)
   return { model, optimizer, scheduler, scaler: new GradScaler() }
 }
 

@@ -110,7 +110,7 @@ test('a schedule that begins to cycle a momentum of 0 is refused too', async () 
   const one = parameter()
   const optimizer = new SGD([one], { lr: 0.1 })
   const step = await stepOf(optimizer, one)
-  new OneCycleLR(optimizer, { maxLr: 1, totalSteps: 10 })
+  new OneCycleLR(optimizer, 1, { totalSteps: 10 })
   await expect((async () => step.run({}))()).rejects.toThrow(/momentum = 0 of SGD/)
 })
 

@@ -15,21 +15,20 @@ const s = schedules
 
 /** The golden cases by name. */
 const makers: Record<string, (o: Schedulable) => AnyScheduler | Plateau> = {
-  StepLR: (o) => new s.StepLR(o, { stepSize: 7, gamma: 0.3 }),
-  MultiStepLR: (o) => new s.MultiStepLR(o, { milestones: [5, 12, 12, 40], gamma: 0.5 }),
-  ExponentialLR: (o) => new s.ExponentialLR(o, { gamma: 0.93 }),
+  StepLR: (o) => new s.StepLR(o, 7, { gamma: 0.3 }),
+  MultiStepLR: (o) => new s.MultiStepLR(o, [5, 12, 12, 40], { gamma: 0.5 }),
+  ExponentialLR: (o) => new s.ExponentialLR(o, 0.93),
   ConstantLR: (o) => new s.ConstantLR(o, { factor: 0.25, totalIters: 6 }),
   LinearLR: (o) => new s.LinearLR(o, { startFactor: 0.1, endFactor: 1, totalIters: 10 }),
   'LinearLR, down': (o) => new s.LinearLR(o, { startFactor: 1, endFactor: 0.05, totalIters: 33 }),
-  CosineAnnealingLR: (o) => new s.CosineAnnealingLR(o, { tMax: 60, etaMin: 1e-3 }),
-  'CosineAnnealingLR, several': (o) => new s.CosineAnnealingLR(o, { tMax: 11, etaMin: 1e-4 }),
-  CosineAnnealingWarmRestarts: (o) => new s.CosineAnnealingWarmRestarts(o, { t0: 7, etaMin: 1e-3 }),
+  CosineAnnealingLR: (o) => new s.CosineAnnealingLR(o, 60, { etaMin: 1e-3 }),
+  'CosineAnnealingLR, several': (o) => new s.CosineAnnealingLR(o, 11, { etaMin: 1e-4 }),
+  CosineAnnealingWarmRestarts: (o) => new s.CosineAnnealingWarmRestarts(o, 7, { etaMin: 1e-3 }),
   'CosineAnnealingWarmRestarts, longer': (o) =>
-    new s.CosineAnnealingWarmRestarts(o, { t0: 5, tMult: 2 }),
-  OneCycleLR: (o) => new s.OneCycleLR(o, { maxLr: 0.2, totalSteps: 50 }),
+    new s.CosineAnnealingWarmRestarts(o, 5, { tMult: 2 }),
+  OneCycleLR: (o) => new s.OneCycleLR(o, 0.2, { totalSteps: 50 }),
   'OneCycleLR, three phases, linear': (o) =>
-    new s.OneCycleLR(o, {
-      maxLr: [0.2, 0.05],
+    new s.OneCycleLR(o, [0.2, 0.05], {
       totalSteps: 50,
       threePhase: true,
       annealStrategy: 'linear',
@@ -37,22 +36,22 @@ const makers: Record<string, (o: Schedulable) => AnyScheduler | Plateau> = {
       pctStart: 0.25,
     }),
   'OneCycleLR, beta': (o) =>
-    new s.OneCycleLR(o, { maxLr: 0.2, epochs: 6, stepsPerEpoch: 10, baseMomentum: 0.8 }),
+    new s.OneCycleLR(o, 0.2, { epochs: 6, stepsPerEpoch: 10, baseMomentum: 0.8 }),
   LambdaLR: (o) => new s.LambdaLR(o, [(epoch) => 1 / (1 + epoch), (epoch) => 0.95 ** epoch]),
   SequentialLR: (o) =>
     new s.SequentialLR(
       o,
       [
         new s.LinearLR(o, { startFactor: 0.1, totalIters: 8 }),
-        new s.CosineAnnealingLR(o, { tMax: 30 }),
-        new s.ExponentialLR(o, { gamma: 0.9 }),
+        new s.CosineAnnealingLR(o, 30),
+        new s.ExponentialLR(o, 0.9),
       ],
       [8, 35],
     ),
   ChainedScheduler: (o) =>
     new s.ChainedScheduler([
       new s.ConstantLR(o, { factor: 0.1, totalIters: 4 }),
-      new s.ExponentialLR(o, { gamma: 0.9 }),
+      new s.ExponentialLR(o, 0.9),
     ]),
   ReduceLROnPlateau: (o) => new s.ReduceLROnPlateau(o, { patience: 3, cooldown: 2, factor: 0.5 }),
   'ReduceLROnPlateau, max, absolute': (o) =>
@@ -127,7 +126,7 @@ describe('schedules against PyTorch', () => {
 })
 
 test('states have the keys that PyTorch gives them', () => {
-  const scheduler = new s.CosineAnnealingLR(groupsFor(''), { tMax: 10 })
+  const scheduler = new s.CosineAnnealingLR(groupsFor(''), 10)
   expect(Object.keys(scheduler.stateDict()).sort()).toEqual(
     ['T_max', '_last_lr', '_step_count', 'base_lrs', 'eta_min', 'last_epoch'].sort(),
   )
@@ -135,14 +134,14 @@ test('states have the keys that PyTorch gives them', () => {
 
 test('bad options are refused by name', () => {
   const optimizer = groupsFor('')
-  expect(() => new s.StepLR(optimizer, { stepSize: 0 })).toThrow(
-    /StepLR: stepSize must be at least 1/,
+  expect(() => new s.StepLR(optimizer, 0)).toThrow(
+    /StepLR: stepSize must be a whole number above 0/,
   )
-  expect(() => new s.OneCycleLR(optimizer, { maxLr: [1], totalSteps: 5 })).toThrow(
+  expect(() => new s.OneCycleLR(optimizer, [1], { totalSteps: 5 })).toThrow(
     /OneCycleLR: maxLr must be one value, or one for each of 2 groups, got 1/,
   )
   expect(() => new s.ReduceLROnPlateau(optimizer, { factor: 1 })).toThrow(/factor must be below 1/)
-  const scheduler = new s.OneCycleLR(optimizer, { maxLr: 1, totalSteps: 2 })
+  const scheduler = new s.OneCycleLR(optimizer, 1, { totalSteps: 2 })
   for (let step = 0; step < 2; step++) scheduler.step()
   expect(() => scheduler.step()).toThrow(/OneCycleLR: step must be at most 2, got 4/)
   expect(() => new s.SequentialLR(optimizer, [scheduler], [3])).toThrow(/one fewer than the 1/)
@@ -154,7 +153,7 @@ test('SequentialLR asks for the list of schedulers when it gets options', () => 
   expect(() => new s.SequentialLR(optimizer, options as never, undefined as never)).toThrow(
     'SequentialLR: schedulers must be a list of schedulers, got an object with schedulers, milestones. Write new SequentialLR(optimizer, [first, second], [milestone]).',
   )
-  const first = new s.ExponentialLR(optimizer, { gamma: 0.9 })
+  const first = new s.ExponentialLR(optimizer, 0.9)
   expect(() => new s.SequentialLR(optimizer, [first], undefined as never)).toThrow(
     'SequentialLR: milestones must be a list of epochs, got undefined.',
   )
@@ -162,7 +161,7 @@ test('SequentialLR asks for the list of schedulers when it gets options', () => 
 
 // Required arguments, which JavaScript does not ask for.
 const incomplete: [missing: string, make: (o: Schedulable) => unknown][] = [
-  ['optimizer', () => new s.StepLR(undefined as never, { stepSize: 1 })],
+  ['optimizer', () => new s.StepLR(undefined as never, 1)],
   ['optimizer', () => new s.ReduceLROnPlateau(undefined as never)],
   ['stepSize', (o) => new s.StepLR(o, undefined as never)],
   ['stepSize', (o) => new s.StepLR(o, {} as never)],
@@ -172,13 +171,48 @@ const incomplete: [missing: string, make: (o: Schedulable) => unknown][] = [
   ['tMax', (o) => new s.CosineAnnealingLR(o, {} as never)],
   ['t0', (o) => new s.CosineAnnealingWarmRestarts(o, {} as never)],
   ['maxLr', (o) => new s.OneCycleLR(o, { totalSteps: 4 } as never)],
-  ['totalSteps', (o) => new s.OneCycleLR(o, { maxLr: 1 })],
+  ['new StepLR\\(optimizer, stepSize, ', (o) => new s.StepLR(o, { stepSize: 4 } as never)],
+  ['options \\(gamma\\)', (o) => new s.StepLR(o, 4, 0.1 as never)],
+  ['totalSteps', (o) => new s.OneCycleLR(o, 1)],
   ['schedulers', (o) => new s.SequentialLR(o, undefined as never, [])],
   ['schedulers', () => new s.ChainedScheduler(undefined as never)],
 ]
+test('a scheduler changes nothing when its function returns no learning rate', () => {
+  for (const wrong of [Number.NaN, Number.POSITIVE_INFINITY, '1', null, undefined]) {
+    const [group] = groupsFor('').paramGroups
+    const scheduler = new s.LambdaLR({ paramGroups: [group] }, (epoch) =>
+      epoch === 2 ? (wrong as number) : 0.5 ** epoch,
+    )
+    scheduler.step()
+    const before = { state: scheduler.stateDict(), lr: group.lr }
+    expect(() => scheduler.step()).toThrow(/LambdaLR: what lambda returns must be a number/)
+    expect({ state: scheduler.stateDict(), lr: group.lr }).toEqual(before)
+  }
+})
+
+test('LambdaLR leaves a group alone that joins later, as PyTorch does', () => {
+  const [group] = groupsFor('').paramGroups
+  const late = { ...group, lr: 7 }
+  const paramGroups = [group]
+  const scheduler = new s.LambdaLR({ paramGroups }, () => 0.5)
+  paramGroups.push(late)
+  scheduler.step()
+  expect(late.lr).toBe(7)
+})
+
+test('LinearLR ends at 0, not below, when it ends at 0', () => {
+  const [group] = groupsFor('').paramGroups
+  const scheduler = new s.LinearLR(
+    { paramGroups: [group] },
+    { startFactor: 0.7, endFactor: 0, totalIters: 3 },
+  )
+  for (let step = 0; step < 3; step++) scheduler.step()
+  expect(group.lr).toBe(0)
+})
+
 test.each(incomplete)('a scheduler names %s when it is missing', (missing, make) => {
   const optimizer = { paramGroups: [{ params: [], lr: 0.1, momentum: 0.9 }] }
   const thrown = expect(() => make(optimizer))
   thrown.toThrow(TabringError)
-  thrown.toThrow(new RegExp(`^\\w+: .*\\b${missing}\\b`))
+  thrown.toThrow(new RegExp(`^\\w+: .*${missing}`))
 })

@@ -112,18 +112,25 @@ test('scaler and average', async () => {
 
 const optimizer = () => new SGD(parameters(), { lr: 1, momentum: 0.9 })
 
-/** Each scheduler with options that it takes, all of them. */
+/** What each scheduler requires, in PyTorch's order. */
+const required: Record<string, unknown[]> = {
+  StepLR: [2],
+  MultiStepLR: [[1, 2]],
+  CosineAnnealingLR: [3],
+  CosineAnnealingWarmRestarts: [3],
+  OneCycleLR: [1],
+}
+
+/** All options that each takes. */
 const schedulers: Record<string, Options> = {
-  StepLR: { stepSize: 2, gamma: 0.5 },
-  MultiStepLR: { milestones: [1, 2], gamma: 0.5 },
-  ExponentialLR: { gamma: 0.5 },
+  StepLR: { gamma: 0.5 },
+  MultiStepLR: { gamma: 0.5 },
   ConstantLR: { factor: 0.5, totalIters: 2 },
   LinearLR: { startFactor: 0.5, endFactor: 1, totalIters: 2 },
-  CosineAnnealingLR: { tMax: 3, etaMin: 0 },
-  CosineAnnealingWarmRestarts: { t0: 3, tMult: 1, etaMin: 0 },
+  CosineAnnealingLR: { etaMin: 0 },
+  CosineAnnealingWarmRestarts: { tMult: 1, etaMin: 0 },
   OneCycleLR: {
     ...{
-      maxLr: 1,
       totalSteps: 9,
       epochs: 3,
       stepsPerEpoch: 3,
@@ -144,16 +151,17 @@ const schedulers: Record<string, Options> = {
     ...{ minLr: 0, eps: 0 },
   },
 }
-const makers = s as unknown as Record<string, new (o: SGD, options: unknown) => s.StepLR>
+const makers = s as unknown as Record<string, new (o: SGD, ...rest: unknown[]) => s.StepLR>
+const make = (name: string, ...options: unknown[]) =>
+  new makers[name](optimizer(), ...(required[name] ?? []), ...options)
 
 test.each(Object.entries(schedulers))('%s', (name, options) => {
-  const make = (given: unknown) => new makers[name](optimizer(), given)
-  make(options)
+  make(name, options)
   const unknown = { ...options, step_size: 1 }
-  expect(() => make(unknown)).toThrow(
+  expect(() => make(name, unknown)).toThrow(
     refused('config.invalid', new RegExp(`^${name}: .* got "step_size"`)),
   )
-  expect(() => make(5)).toThrow(
+  expect(() => make(name, 5)).toThrow(
     refused('config.invalid', new RegExp(`^${name}: expected an object`)),
   )
 })
@@ -164,16 +172,18 @@ test.each([
   ['ReduceLROnPlateau', { patience: -1 }, /patience must be at least 0, got -1/],
   ['OneCycleLR', { annealStrategy: 'cosine' }, /must be one of 'cos', 'linear', got "cosine"/],
   ['OneCycleLR', { divFactor: 0 }, /divFactor must be above 0, got 0/],
-  ['ExponentialLR', { gamma: undefined }, /gamma must be a number/],
-  ['MultiStepLR', { milestones: 4 }, /milestones must be a list of epochs, got 4/],
+  ['ReduceLROnPlateau', { minLr: [-1] }, /minLr must be a number from 0 up, or one for each group/],
+  ['OneCycleLR', { maxMomentum: 1 }, /maxMomentum must be a number from 0 to below 1/],
 ])('%s with %j', (name, wrong, text) => {
-  const make = () => new makers[name](optimizer(), { ...schedulers[name], ...wrong })
-  expect(make).toThrow(refused('config.invalid', text))
+  expect(() => make(name, { ...schedulers[name], ...wrong })).toThrow(
+    refused('config.invalid', text),
+  )
 })
 
 describe('a state of another scheduler is refused, and changes nothing', () => {
-  const made = (name: string) => new makers[name](optimizer(), schedulers[name])
-  const names = Object.keys(schedulers)
+  const all: Record<string, unknown> = { ...schedulers, ExponentialLR: 0.5 }
+  const made = (name: string) => make(name, all[name])
+  const names = Object.keys(all)
   const pairs = names.flatMap((name) =>
     names.filter((other) => other !== name).map((other) => [name, other]),
   )
@@ -190,7 +200,7 @@ describe('a state of another scheduler is refused, and changes nothing', () => {
   test('of other groups, or no state', () => {
     const scheduler = made('StepLR')
     const two = new SGD([{ params: parameters() }, { params: parameters() }])
-    const other = new s.StepLR(two, { stepSize: 1 }).stateDict()
+    const other = new s.StepLR(two, 1).stateDict()
     expect(() => scheduler.loadStateDict(other)).toThrow(/expected "base_lrs" like \[1\], got \[/)
     for (const nothing of [undefined, null, {}]) {
       expect(() => scheduler.loadStateDict(nothing as never)).toThrow(
@@ -201,10 +211,7 @@ describe('a state of another scheduler is refused, and changes nothing', () => {
 
   test('of parts of a whole', () => {
     const o = optimizer()
-    const parts = (gamma: number) => [
-      new s.StepLR(o, { stepSize: 1, gamma }),
-      new s.ExponentialLR(o, { gamma }),
-    ]
+    const parts = (gamma: number) => [new s.StepLR(o, 1, { gamma }), new s.ExponentialLR(o, gamma)]
     const whole = new s.SequentialLR(o, parts(0.5), [3])
     const before = whole.stateDict()
     const swapped = parts(0.25).reverse()
