@@ -37,6 +37,7 @@ export const leftOutFields: Readonly<Record<string, string>> = {
   'Parameter.sameOn': setInside,
   'Parameter.meanOver': setInside,
   'StoredTensor.name': freeText,
+  'StoredTensor.absent': setInside,
   'StoredTensor.holder': setInside,
   'StoredTensor.mirror': setInside,
   'PowerSgdState.iter': setInside,

@@ -8,6 +8,7 @@ import type { HostData } from '../memory/host-values.ts'
 import { type AnyRuntime, CpuRuntime, checkRuntime, type Runtime } from '../memory/runtime.ts'
 import { isSplit } from '../plan/parts.ts'
 import {
+  checkTypes,
   type InputTypes,
   type Prepared,
   type PrepareOptions,
@@ -48,6 +49,7 @@ export async function runEagerly(
   options: EagerOptions = {},
 ): Promise<RunOutputs> {
   checkRuntime('eager', runtime)
+  checkTypes(types)
   refuseSurplus(types, inputs, scalars)
   const isCpu = runtime instanceof CpuRuntime
   const own = { sharesBuffers: false, ...options, ...(isCpu && { useNaiveKernels: true }) }

@@ -429,8 +429,8 @@ function sharedBuffersOf(
   return [...new Set(buffers)].filter((buffer) => buffer.exchange === exchange)
 }
 
-/** f16 lives between ops: hosts hold floats as f32. */
-function checkTypes(inputs: InputTypes): void {
+/** errors: a TypeError, or a ShapeError for f16: that lives between ops, and hosts hold floats as f32. */
+export function checkTypes(inputs: InputTypes): void {
   checkRecord('compile', 'inputs', inputs)
   for (const [name, type] of Object.entries<unknown>(inputs)) {
     if (isRecord(type) && Array.isArray(type.shape) && typeof type.dtype === 'string') continue

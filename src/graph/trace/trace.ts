@@ -136,9 +136,7 @@ export class ScalarBlock {
         'graph.misuse',
         `run: step scalar "${clipped(name)}" must be ${expected}, got ${quoted(value)}. ${remedy}`,
       )
-    // One rank's wrong weight reaches all ranks by its exchange, which refuses it.
-    if (typeof value !== 'number' || (name !== gradientWeight && !isNoNan(value)))
-      throw refuse('a number', 'Write { name: number }.')
+    if (typeof value !== 'number') throw refuse('a number', 'Write { name: number }.')
     if (rows !== undefined && !(Number.isInteger(value) && value >= 0 && value <= rows))
       throw refuse(
         `a whole number of samples from 0 to ${rows}`,
@@ -147,6 +145,9 @@ export class ScalarBlock {
     if (limit !== undefined && !(Number.isInteger(value) && value >= 0 && value < limit)) {
       throw refuse(`an integer from 0 to ${limit - 1}`, 'Choose one in that range.')
     }
+    // One rank's wrong weight reaches all ranks by its exchange, which refuses it.
+    if (name !== gradientWeight && !isNoNan(value))
+      throw refuse('a number', 'Write { name: number }.')
   }
 
   #entry(name: string): NamedScalar {

@@ -102,7 +102,7 @@ test.each([
   expect((await model.stateDict())['1.bias']).toEqual(numbers(5, 6, 7))
   model.loadStateDict(renamed(renamed(saved, name), (key) => `module.${key}`))
   const file = writeStateDict(renamed(await model.stateDict(), name))
-  expect(loadModel(bare(), file)).toEqual({ missingKeys: [], unexpectedKeys: [] })
+  expect(await loadModel(bare(), file)).toEqual({ missingKeys: [], unexpectedKeys: [] })
 })
 
 test('the second key of one parameter is unknown when wrappers alone tell them apart', async () => {

@@ -35,7 +35,7 @@ function partsOf(lr: number) {
   sampler.setEpoch(8 * lr)
   const loader = new DataLoader(samples)
   loader.setEpoch(8 * lr)
-  const exponential = new lrScheduler.ExponentialLR(optimizer, { gamma: lr })
+  const exponential = new lrScheduler.ExponentialLR(optimizer, lr)
   const scheduler = new lrScheduler.SequentialLR(optimizer, [exponential], [])
   const plateau = new lrScheduler.ReduceLROnPlateau(optimizer, { factor: lr })
   const scaler = new GradScaler({ initScale: lr })
