@@ -37,15 +37,3 @@ test('a run continues when a checkpoint cannot be written, and saves the next on
   ]
   expect(told).toEqual([expected, expected])
 })
-
-test('a run whose last checkpoint cannot be written ends with that error on all ranks', async () => {
-  const folder = seenFolder(() => {
-    throw new Error('the disk is full')
-  })
-  const { ends, told } = await train(folder)
-  for (const end of ends) {
-    expect(end.status).toBe('rejected')
-    expect(String((end as PromiseRejectedResult).reason)).toContain('the disk is full')
-  }
-  expect(told[0]).toEqual([['unsaved', 3]])
-})
