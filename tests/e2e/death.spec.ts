@@ -1,12 +1,15 @@
-import { expect, test } from 'vitest'
-import { deathTests } from '../support/deaths.ts'
-import { dataOfTabs } from '../support/rank-tabs.ts'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { dataOfTabs, RankTabs } from '../support/rank-tabs.ts'
 
-// tests/all/e2e/death.spec.ts has tabs that crash and freeze, tests/all/timing/death.spec.ts how soon it is noticed.
-const tabs = deathTests(['closed'], 10_000)
+// tests/all/e2e/death.spec.ts has tabs that close, crash and freeze, tests/all/timing/death.spec.ts how soon it is noticed.
+let tabs: RankTabs
+beforeAll(async () => {
+  tabs = await RankTabs.start()
+})
+afterAll(() => tabs.stop())
 
 test('a compute worker that ends makes its own page and the other ranks say so', async () => {
-  const ranks = await tabs().open(2, 'webrtc', { data: dataOfTabs, epochs: 5000, elastic: false })
+  const ranks = await tabs.open(2, 'webrtc', { data: dataOfTabs, epochs: 5000, elastic: false })
   await Promise.all(ranks.map((tab) => tab.saw(({ event }) => event === 'step')))
   const [worker] = ranks[1].page.workers()
   await worker.evaluate(() => self.close())

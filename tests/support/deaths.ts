@@ -40,13 +40,9 @@ function end(page: Page, how: How, isPumped: boolean): void {
 }
 
 /**
- * Tests of tabs that go in mid-run, in ways of those titles. `leastMs` widens bounds below it, where other processes may run. Returns the
- * tabs for more tests.
+ * Tests of tabs that go in mid-run, in ways of those titles. `leastMs` widens bounds below it, where other processes may run.
  */
-export function deathTests(
-  titles: readonly (typeof deaths)[number]['title'][],
-  leastMs = 0,
-): () => RankTabs {
+export function deathTests(titles: readonly (typeof deaths)[number]['title'][], leastMs = 0): void {
   const tested = deaths
     .filter(({ title }) => titles.includes(title))
     .map((death) => ({ ...death, withinMs: Math.max(death.withinMs, leastMs) }))
@@ -89,5 +85,4 @@ export function deathTests(
       )
     },
   )
-  return () => tabs
 }

@@ -1,4 +1,4 @@
 import { deathTests } from '../../support/deaths.ts'
 
-// tests/e2e/death.spec.ts has tabs that are closed.
-deathTests(['crashed or frozen'])
+// As many seconds as a busy machine may take; tests/all/timing/death.spec.ts has the bounds.
+deathTests(['closed', 'crashed or frozen'], 10_000)
