@@ -16,6 +16,7 @@ export {
   padBatch,
 } from './data/collate.ts'
 export { type CsvColumns, type CsvOptions, CsvTable, readCsv } from './data/csv.ts'
+export type { CsvNumbers } from './data/csv-numbers.ts'
 export { ConcatDataset, randomSplit, Subset, TensorDataset } from './data/datasets.ts'
 export type {
   DatasetDescription,

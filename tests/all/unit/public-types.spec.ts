@@ -99,7 +99,7 @@ test('every type that the plugin and the fixtures mention has a name beside them
 const hidden = 'declare class Hidden {}'
 
 function unnamedIn(...lines: string[]): string[] {
-  const texts = { 'index.d.ts': `export * from '../../unit/a.ts'`, 'a.d.ts': lines.join('\n') }
+  const texts = { 'index.d.ts': `export * from './a.ts'`, 'a.d.ts': lines.join('\n') }
   const all = new Map(Object.entries(texts).map(([name, text]) => [name, parse(name, text)]))
   return [...unnamedTypes(all, 'index.d.ts').keys()]
 }
