@@ -109,7 +109,8 @@ test('--resume and --checkpoint-dir that do not fit what is there', async () => 
   )
   // The folder was made, and nothing in it.
   expect(await readdir(runs)).toEqual([])
-  const files = [{ name: 'step-1.safetensors', label: 'step-1', sizeBytes: 1, sha256: '' }]
+  const sha256 = 'a'.repeat(64)
+  const files = [{ name: 'step-1.safetensors', label: 'step-1', sizeBytes: 1, sha256 }]
   const manifest = { version: 1, files, best: null, leftover: [] }
   await writeFile(join(runs, 'checkpoints.json'), JSON.stringify(manifest))
   expectOneLine(
