@@ -343,15 +343,18 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
 
   /** Runs of the step being compiled are refused while the groups are others, or their settings wrong or those of another step. */
   #refuseChanges(trace: Trace): void {
-    const known = this.paramGroups.map((group) => ({ group, compiled: { ...group } }))
+    const known = this.paramGroups.map((group) => ({
+      group,
+      compiled: { ...group, params: [...group.params] },
+    }))
     const counts = known.map(({ group }) => group.params.length)
     trace.refusals.push(() => {
-      const now = this.paramGroups.map(({ params }) => params.length)
-      const isKept = known.every(({ group }, at) => group === this.paramGroups[at])
-      if (!isKept || !sameShape(now, counts)) {
+      const isKept = ({ group, compiled }: (typeof known)[number], at: number) =>
+        this.paramGroups[at] === group && isSameList(group.params, compiled.params)
+      if (this.paramGroups?.length !== known.length || !known.every(isKept)) {
         throw new TabringError(
           'graph.misuse',
-          `run: the step was compiled with groups of ${formatShape(counts)} parameters of ${this.constructor.name}, and the groups have changed to ${formatShape(now)}. Compile the step again: it updates what was there.`,
+          `run: the step was compiled with groups of ${formatShape(counts)} parameters of ${this.constructor.name}, and its groups or their parameters have changed. Compile the step again: it updates what was there.`,
         )
       }
       for (const { group, compiled } of known) {
@@ -571,3 +574,6 @@ const gradientMissing = (parameter: Parameter) =>
     'graph.misuse',
     `optimizer.step: "${clipped(parameter.name)}" has no gradient, but parameters that are updated together with it have one. To freeze some of them, create a new optimizer and load the state of this one into it: loadStateDict(await optimizer.stateDict()).`,
   )
+
+const isSameList = (list: unknown, of: readonly unknown[]): boolean =>
+  Array.isArray(list) && list.length === of.length && of.every((one, at) => one === list[at])

@@ -87,13 +87,22 @@ test('a step refuses to run when the groups are others than those it was compile
     (optimizer) => optimizer.addParamGroup({ params: [parameter()] }),
     (optimizer) => optimizer.paramGroups.splice(0, 1, { ...optimizer.paramGroups[0] }),
     (optimizer) => (optimizer.paramGroups[0].params as Parameter[]).push(parameter()),
+    ({ paramGroups: [{ params }] }) => Object.assign(params, { 0: parameter() }),
+    ...[undefined, 'x', [parameter()]].map(
+      (params) => (optimizer: SGD) => void Object.assign(optimizer.paramGroups[0], { params }),
+    ),
+    ...[null, 'x', [null], [{ lr: 1 }]].map(
+      (paramGroups) => (optimizer: SGD) => void Object.assign(optimizer, { paramGroups }),
+    ),
   ]
   for (const change of changes) {
     const one = parameter()
     const optimizer = new SGD([one])
     const step = await stepOf(optimizer, one)
     change(optimizer)
-    await expect(step.run({})).rejects.toThrow(/^run: .* and the groups have changed .* again/)
+    await expect(step.run({})).rejects.toThrow(
+      /^run: .* and its groups or their parameters have changed.* again/,
+    )
     expect([...(await one.read())]).toEqual([4])
   }
 })
