@@ -173,10 +173,15 @@ function parseEntry(name: string, value: unknown, where: string): HeaderEntry {
   return { name, dtype: dtype as SafetensorsDtype, shape, begin, end }
 }
 
-/** Where the tensors' bytes begin. `first`: the file's first bytes, as many as `foreignFile` reads. */
-function dataBegin(first: Uint8Array, fileBytes: number, where: string): number {
+/** Where the tensors' bytes begin. `first`: the file's first bytes, as many as `foreignFile` reads; `expected` names its format. */
+function dataBegin(
+  first: Uint8Array,
+  fileBytes: number,
+  where: string,
+  expected = 'a safetensors file',
+): number {
   // A header's size can look like anything, but a header begins with `{`.
-  const foreign = foreignFile(where, 'a safetensors file', first)
+  const foreign = foreignFile(where, expected, first)
   if (foreign && first[lengthBytes] !== 0x7b) throw foreign
   if (fileBytes < lengthBytes)
     throw (
@@ -186,7 +191,12 @@ function dataBegin(first: Uint8Array, fileBytes: number, where: string): number 
   const headerBytes = Number(new DataView(first.buffer, first.byteOffset).getBigUint64(0, true))
   if (headerBytes > maxHeaderBytes)
     throw (
-      foreign ?? malformed(where, `a header of at most ${maxHeaderBytes} bytes`, `${headerBytes}`)
+      foreign ??
+      malformed(
+        where,
+        expected,
+        `other bytes (as safetensors: a header of more than ${maxHeaderBytes} bytes)`,
+      )
     )
   const remainingBytes = fileBytes - lengthBytes
   if (headerBytes > remainingBytes)
@@ -243,10 +253,13 @@ export function readSafetensors(file: Uint8Array, name = 'safetensors'): Safeten
   return { tensors: new Map(tensors), metadata }
 }
 
-/** As `readSafetensors`, tensor by tensor. */
-export async function readOpenSafetensors(file: OpenFile): Promise<SafetensorsFile> {
+/** As `readSafetensors`, tensor by tensor; `expected` names the formats that errors ask for. */
+export async function readOpenSafetensors(
+  file: OpenFile,
+  expected: string,
+): Promise<SafetensorsFile> {
   const where = clippedName(file.name)
-  const dataAt = dataBegin(await file.read(0, foreignBytes), file.sizeBytes, where)
+  const dataAt = dataBegin(await file.read(0, foreignBytes), file.sizeBytes, where, expected)
   const header = await file.read(lengthBytes, dataAt)
   const { entries, metadata } = parseHead(header, file.sizeBytes - dataAt, where)
   const tensors = new Map<string, SafeTensor>()

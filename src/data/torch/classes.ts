@@ -118,6 +118,9 @@ const ofType =
   ([storage, ...view]: readonly unknown[]): unknown => {
     if (storage instanceof Refused) return storage
     if (!isStorage(storage)) throw new Unfit('a storage')
+    const facts = view[(dtypeAt ?? 4) + 1]
+    if (facts instanceof Dict && facts.entries.get('neg') === true)
+      return new Refused('torch.Tensor that is stored negated, as x.conj().imag')
     if (dtypeAt === undefined) return viewOf(storage, view)
     const name = String(view[dtypeAt]).replace('torch.', '')
     return Object.hasOwn(dtypes, name)

@@ -31,7 +31,9 @@ export async function readStateDict(
 ): Promise<Record<string, SafeTensor>> {
   const file = await openFile(source, clippedName(name))
   if (!isTorchFile(await file.read(0, beginBytes)))
-    return Object.fromEntries((await readOpenSafetensors(file)).tensors)
+    return Object.fromEntries(
+      (await readOpenSafetensors(file, 'a file of safetensors or torch.save')).tensors,
+    )
   const torch = await openTorch(file)
   return (await readValue(torch, stateIn(torch.value, torch.name))) as Record<string, SafeTensor>
 }
@@ -46,8 +48,9 @@ function stateIn(value: unknown, where: string): unknown {
   const states = parts.filter(([, part]) => isState(part))
   const usual = states.filter(([key]) => usualKeys.includes(String(key)))
   if (usual.length === 1) return usual[0][1]
-  if (value instanceof Dict && (isState(value) || value.entries.size === 0)) return value
   if (states.length === 1) return states[0][1]
+  if (states.length === 0 && value instanceof Dict && (isState(value) || parts.length === 0))
+    return value
   const shown = parts.map(([key, part]) =>
     part instanceof Refused ? `${String(key)} (an object of class ${part.name})` : String(key),
   )

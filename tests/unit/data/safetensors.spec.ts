@@ -105,7 +105,7 @@ hugeHeader.fill(0xff, 0, 8)
 test.each([
   ['an empty file', new Uint8Array(0), 'expected a safetensors file, got an empty file'],
   ['a file of 7 bytes', new Uint8Array(7), '8 bytes of header length, got 7'],
-  ['a huge header length', hugeHeader, 'a header of at most 100000000 bytes'],
+  ['a huge header length', hugeHeader, 'expected a safetensors file, got other bytes'],
   ['a cut header', fileWith('{}        ').subarray(0, 12), '10 bytes of header, got 4 (truncated)'],
   ['no JSON', fileWith('{"a":'), 'a header of JSON'],
   ['no UTF-8', fileWith(Uint8Array.of(0x7b, 0xff, 0x7d)), 'a header of JSON in UTF-8'],

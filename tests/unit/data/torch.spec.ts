@@ -202,6 +202,11 @@ test.each<[string, Uint8Array<ArrayBuffer>, RegExp]>([
     /tensors of at most \d+ bytes in a file of \d+, got 8589934588/,
   ],
   [
+    'elements stored negated',
+    zipped(rebuild, ...storage, 'K\x00K\x02\x85K\x01\x85\x89}}U\x03neg\x88stR'),
+    /torch\.Tensor that is stored negated/,
+  ],
+  [
     'a storage that the archive lacks',
     zipped(rebuild, ...storage.map((one) => one.replace('U\x010', 'U\x019')), 'K\x00))\x89}tR'),
     /archive\/data\/9/,

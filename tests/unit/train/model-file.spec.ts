@@ -202,6 +202,7 @@ test('the state dict of a checkpoint is found, whatever else is in the file', as
     { model: state },
     { model_state_dict: state, optimizer: torch['optimizer'] },
     { generator: state, epoch: 3 },
+    { generator: state, loss: torch['best_acc1'] },
     { model: state, ema: other },
   ] as TorchValue[])
     expect(await load(writeTorch(whole))).toEqual(wanted)
@@ -216,6 +217,9 @@ test('the state dict of a checkpoint is found, whatever else is in the file', as
     [[1], /^a\.pth: expected a state dict.*got another value/],
   ] as [TorchValue, RegExp][])
     await expect(load(writeTorch(whole))).rejects.toThrow(message)
+  await expect(load(new TextEncoder().encode('Not Found'))).rejects.toThrow(
+    /^a\.pth: expected a file of safetensors or torch\.save, got other bytes/,
+  )
   await expect(load(torchFileOf('whole-model.pt'))).rejects.toThrow(
     /^a\.pth: holds an object of class __main__\.Odd\./,
   )
