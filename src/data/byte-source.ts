@@ -38,7 +38,13 @@ export async function openFile(source: ByteSource | OpenFile, name: string): Pro
   checkText('readBytes', 'name', name)
   const isAddress = typeof source === 'string' || source instanceof URL
   const file = isAddress ? { url: addressOf(name, source).href } : source
-  checkArgument(name, 'the file', file, isSource(file), 'an address, a file or its bytes')
+  checkArgument(
+    name,
+    'the file',
+    file,
+    isSource(file),
+    'an address, a file or its bytes (a Uint8Array)',
+  )
   const path = 'url' in file ? file.url : 'name' in file ? String(file.name) : name
   const blob = await readFile({ path, source: file })
   const read = async (begin: number, end: number) => {

@@ -131,7 +131,7 @@ export function groupFromDict(
 /** What a setting is: `a number`, `true or false`, `2 numbers`. What is not finite is no number. */
 export function settingKind(value: unknown): string {
   if (Array.isArray(value))
-    return `${value.length} ${value.every(Number.isFinite) ? 'numbers' : 'values'}`
+    return `${value.length} ${[...value].every(Number.isFinite) ? 'numbers' : 'values'}`
   if (typeof value === 'boolean') return 'true or false'
   return Number.isFinite(value) ? 'a number' : 'no number'
 }

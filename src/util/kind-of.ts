@@ -12,8 +12,9 @@ export function kindOf(value: unknown): string {
   if (typeof value === 'bigint') return `the bigint ${clipped(`${value}n`)}`
   if (typeof value !== 'object')
     return typeof value === 'function' ? 'a function' : clipped(String(value))
+  if (value instanceof ArrayBuffer) return `an ArrayBuffer of ${value.byteLength} bytes`
   if ('shape' in value && isShort(value.shape)) {
-    const tensor = `a tensor [${(value.shape as readonly number[]).join(', ')}]`
+    const tensor = `a tensor [${value.shape.join(', ')}]`
     return 'data' in value ? `${tensor} of ${kindOf(value.data)}` : tensor
   }
   return `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
@@ -49,7 +50,7 @@ export function isDetached(value: unknown): boolean {
 /** A value as an error quotes it: texts, numbers and short lists of numbers as they are written, and of the rest what kind it is. */
 export function quoted(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(clipped(value))
-  if (isShort(value)) return JSON.stringify(value)
+  if (isShort(value)) return `[${value.join(',')}]`
   const isPlain = typeof value === 'number' || typeof value === 'boolean' || value === undefined
   return isPlain ? String(value) : kindOf(value)
 }
@@ -58,5 +59,5 @@ export function quoted(value: unknown): string {
 export const inWords = (value: unknown): string =>
   typeof value === 'string' ? clipped(value) : quoted(value)
 
-const isShort = (value: unknown): boolean =>
+const isShort = (value: unknown): value is readonly number[] =>
   Array.isArray(value) && value.length <= 10 && value.every((one) => typeof one === 'number')

@@ -49,7 +49,8 @@ export function checkWholes(
   const range = least === Number.NEGATIVE_INFINITY ? '' : ` of at least ${least}`
   const expected = `${where}: expected a list of whole numbers${range} as ${what}, got ${quoted(list)}`
   if (!Array.isArray(list)) throw new ArgumentTypeError(`${expected}. Write [2, 3] for example.`)
-  if (!list.every((one) => Number.isInteger(one) && one >= least)) {
+  // A loop goes over holes too.
+  if (![...list].every((one) => Number.isInteger(one) && one >= least)) {
     throw new ShapeError('shape.mismatch', `${expected}. Correct it.`)
   }
 }

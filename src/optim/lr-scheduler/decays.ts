@@ -69,7 +69,7 @@ export class MultiStepLR extends LRScheduler {
     options: { gamma?: number } = {},
   ) {
     super(optimizer)
-    const isList = Array.isArray(milestones) && milestones.every(Number.isFinite)
+    const isList = Array.isArray(milestones) && [...milestones].every(Number.isFinite)
     checkRequired('MultiStepLR', 'milestones', milestones, isList, 'a list of epochs')
     const { gamma = 0.1 } = checkOptions('MultiStepLR', options, { gamma: true })
     checkNumber('MultiStepLR', 'gamma', gamma, Number.isFinite, 'a number')

@@ -47,6 +47,17 @@ describe('optimizers', () => {
     )
   })
 
+  test('lists with a hole are refused', () => {
+    const optimizer = new SGD(parameters())
+    const holed = (value: number) => Object.assign([], { 1: value }) as never
+    for (const make of [
+      () => new Adam(parameters(), { betas: holed(0.9) }),
+      () => new s.MultiStepLR(optimizer, holed(2)),
+      () => new Parameter(holed(2), new Float32Array(2)),
+    ])
+      expect(make).toThrow(/: .*(must be|expected) .*, got \[,(0\.9|2)\]/)
+  })
+
   test.each([
     ['no state at all', undefined, /SGD expected an optimizer's state .* got undefined/],
     ['a model', { 'a.weight': 1 }, /with "state" and "param_groups", got a.weight/],

@@ -15,6 +15,8 @@ const cases: [value: unknown, kind: string, quote: string][] = [
   [Symbol('s'), 'Symbol(s)', 'Symbol(s)'],
   [() => 0, 'a function', 'a function'],
   [[1, 4], 'a plain array of 2', '[1,4]'],
+  [[Number.NaN, 1], 'a plain array of 2', '[NaN,1]'],
+  [new ArrayBuffer(8), 'an ArrayBuffer of 8 bytes', 'an ArrayBuffer of 8 bytes'],
   [[Symbol('s')], 'a plain array of 1', 'a plain array of 1'],
   [Float32Array.of(1, 2), 'Float32Array of 2', 'Float32Array of 2'],
   [Object.create(null), 'an object with no fields', 'an object with no fields'],
