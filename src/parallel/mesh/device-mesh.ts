@@ -17,8 +17,8 @@ import type { ProcessGroup } from '../../peer/group/group.ts'
 import { clipped } from '../../util/clipped.ts'
 import { type DeviceType, device, formatDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
-import { quoted } from '../../util/kind-of.ts'
-import { checkOptions, isCount } from '../../util/options.ts'
+import { isText, quoted } from '../../util/kind-of.ts'
+import { checkArgument, checkChoice, checkList, checkOptions, isCount } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 
 export interface DeviceMeshOptions {
@@ -113,11 +113,18 @@ export async function initDeviceMesh(
   options: DeviceMeshOptions = {},
 ): Promise<DeviceMesh> {
   const known = { meshDimNames: true, processGroup: true } as const
-  const { meshDimNames, processGroup: group = getProcessGroup('initDeviceMesh') } = checkOptions(
+  const { meshDimNames, processGroup } = checkOptions('initDeviceMesh', options, known)
+  checkChoice('initDeviceMesh', 'deviceType', deviceType, ['webgpu', 'cpu'])
+  checkArgument(
     'initDeviceMesh',
-    options,
-    known,
+    'meshShape',
+    meshShape,
+    Array.isArray(meshShape),
+    'a list of sizes',
   )
+  if (meshDimNames !== undefined)
+    checkList('initDeviceMesh', 'meshDimNames', meshDimNames, isText, 'texts')
+  const group = processGroup ?? getProcessGroup('initDeviceMesh')
   const refuse = (text: string) => new TabringError('config.invalid', `initDeviceMesh: ${text}`)
   const size = meshShape.reduce((product, count) => product * count, 1)
   if (!meshShape.every(isCount) || meshShape.length === 0 || size !== group.size)
@@ -148,3 +155,7 @@ export function linesAlong(meshShape: readonly number[], dim: number): number[][
   )
   return starts.map((start) => Array.from({ length }, (_, at) => start + at * stride))
 }
+
+/** errors: a TypeError, naming `where`, for what is no mesh. */
+export const checkMesh = (where: string, mesh: unknown): void =>
+  checkArgument(where, 'mesh', mesh, mesh instanceof DeviceMesh, 'a DeviceMesh')

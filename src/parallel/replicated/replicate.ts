@@ -15,11 +15,11 @@
 import { broadcastModel } from '../../ddp/data-parallel/broadcast-tensors.ts'
 import { getProcessGroup } from '../../distributed/group/default-group.ts'
 import { activeTrace } from '../../graph/trace/trace.ts'
-import type { Module } from '../../nn/module.ts'
+import { checkModule, type Module } from '../../nn/module.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
-import type { DeviceMesh } from '../mesh/device-mesh.ts'
+import { checkMesh, type DeviceMesh } from '../mesh/device-mesh.ts'
 import { groupsOf, joinsStep } from '../mesh/groups-of.ts'
 
 export interface ReplicateOptions {
@@ -38,7 +38,9 @@ export async function replicate<M extends Module>(
   module: M,
   options: ReplicateOptions = {},
 ): Promise<M> {
+  checkModule('replicate', module)
   const { mesh } = checkOptions('replicate', options, { mesh: true })
+  if (mesh !== undefined) checkMesh('replicate', mesh)
   if (mesh && mesh.shape.length !== 1) {
     throw new TabringError(
       'config.invalid',

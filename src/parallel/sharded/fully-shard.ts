@@ -16,12 +16,12 @@
 import { broadcastModel } from '../../ddp/data-parallel/broadcast-tensors.ts'
 import { getProcessGroup } from '../../distributed/group/default-group.ts'
 import { Parameter } from '../../graph/trace/parameter.ts'
-import type { Module } from '../../nn/module.ts'
+import { checkModule, type Module } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
-import { checkOptions } from '../../util/options.ts'
+import { checkFlag, checkOptions } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
-import type { DeviceMesh } from '../mesh/device-mesh.ts'
+import { checkMesh, type DeviceMesh } from '../mesh/device-mesh.ts'
 import { joinsStep } from '../mesh/groups-of.ts'
 import { ShardedParameter } from './sharded-parameter.ts'
 import { type ParameterPlace, Unit } from './unit.ts'
@@ -60,8 +60,11 @@ export async function fullyShard<M extends Module>(
   module: M,
   options: FullyShardOptions = {},
 ): Promise<M> {
+  checkModule('fullyShard', module)
   const known = { mesh: true, reshardAfterForward: true } as const
   const { mesh, reshardAfterForward = true } = checkOptions('fullyShard', options, known)
+  checkFlag('fullyShard', 'reshardAfterForward', reshardAfterForward)
+  if (mesh !== undefined) checkMesh('fullyShard', mesh)
   if (mesh && mesh.shape.length > 2) {
     throw new TabringError(
       'config.invalid',

@@ -18,9 +18,9 @@ import { Parameter } from '../../graph/trace/parameter.ts'
 import { checkModule, type Module } from '../../nn/module.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { checkArgument, checkRecord } from '../../util/options.ts'
+import { checkRecord } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
-import { DeviceMesh } from '../mesh/device-mesh.ts'
+import { checkMesh, type DeviceMesh } from '../mesh/device-mesh.ts'
 import { joinsStep } from '../mesh/groups-of.ts'
 import type { ParallelStyle } from './styles.ts'
 
@@ -45,7 +45,7 @@ export async function parallelizeModule<M extends Module>(
   plan: ParallelizePlan,
 ): Promise<M> {
   checkModule('parallelizeModule', module)
-  checkArgument('parallelizeModule', 'mesh', mesh, mesh instanceof DeviceMesh, 'a DeviceMesh')
+  checkMesh('parallelizeModule', mesh)
   checkRecord('parallelizeModule', 'plan', plan)
   if (mesh.shape.length !== 1) {
     throw new TabringError(

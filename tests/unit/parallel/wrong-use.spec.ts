@@ -716,3 +716,30 @@ describe('what replicas of DataParallel return', () => {
     })
   })
 })
+
+test.each<[string, () => Promise<unknown>, RegExp]>([
+  ['fullyShard', () => fullyShard(null as never), /^fullyShard: module must be a Module, got null/],
+  [
+    'fullyShard',
+    () => fullyShard(tower(), { mesh: 3 as never }),
+    /mesh must be a DeviceMesh, got 3/,
+  ],
+  [
+    'fullyShard',
+    () => fullyShard(tower(), { reshardAfterForward: 'no' as never }),
+    /reshardAfterForward must be true or false/,
+  ],
+  ['replicate', () => replicate((() => 1) as never), /^replicate: module must be a Module/],
+  ['replicate', () => replicate(tower(), { mesh: {} as never }), /mesh must be a DeviceMesh/],
+  ['initDeviceMesh', () => initDeviceMesh([2] as never, [2]), /deviceType must be one of 'webgpu'/],
+  ['initDeviceMesh', () => initDeviceMesh('cpu', 2 as never), /meshShape must be a list of sizes/],
+  [
+    'initDeviceMesh',
+    () => initDeviceMesh('cpu', [2], { meshDimNames: 'x' as never }),
+    /meshDimNames must be a list of texts, got "x"/,
+  ],
+])('%s refuses what it cannot use, %#', async (_, call, message) => {
+  // With a group, so that no error comes from its absence.
+  const [got] = await errorsOf(call)
+  expect(got).toMatch(message)
+})
