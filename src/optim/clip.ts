@@ -16,12 +16,13 @@ import { clipValue } from '../kernels/grad-clip/clip-value.ts'
 import { gradStats } from '../kernels/grad-clip/grad-stats.ts'
 import type { NormKind } from '../kernels/grad-clip/norm.ts'
 import { meet } from '../kernels/meet/meet.ts'
+import type { ScalarSlot } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
-import { checkOptions } from '../util/options.ts'
+import { checkFlag, checkNumber, checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
 import { bucketsBehind } from './parameter-buckets.ts'
 
-/** A limit, or a function called in every step that returns it. */
+/** A limit of at least 0, or a function that returns it, called as each step begins. */
 export type Limit = number | (() => number)
 
 export interface ClipGradNormOptions {
@@ -36,7 +37,24 @@ export interface ClipGradNormOptions {
   errorIfNonfinite?: boolean
 }
 
-const sourceOf = (limit: Limit) => (typeof limit === 'number' ? () => limit : limit)
+/** The slot of a limit. A run whose limit is wrong is refused before anything counts it. */
+function slotOf(where: string, name: string, limit: Limit, trace: Trace): ScalarSlot {
+  const check = (value: number) =>
+    checkNumber(where, name, value ?? Number.NaN, isLimit, 'a number of at least 0')
+  let value = Number.NaN
+  if (typeof limit !== 'function') {
+    check(limit)
+    value = limit
+  } else {
+    trace.refusals.push(() => {
+      value = limit()
+      check(value)
+    })
+  }
+  return trace.scalars.add(() => value)
+}
+
+const isLimit = (value: number) => value >= 0
 
 /**
  * Scales the gradients of `parameters` so that their total norm is at most `maxNorm`; returns the norm before clipping.
@@ -61,6 +79,8 @@ export function clipGradNorm(
   const known = { normType: true, errorIfNonfinite: true } as const
   const { normType = 2, errorIfNonfinite = false } = checkOptions('clipGradNorm', options, known)
   const trace = activeTrace('clipGradNorm')
+  checkFlag('clipGradNorm', 'errorIfNonfinite', errorIfNonfinite)
+  const slot = slotOf('clipGradNorm', 'maxNorm', maxNorm, trace)
   if (trace.accumulation?.part === 'add') {
     const [zero] = trace.emit(fromScalar, [], { slot: trace.scalars.add(() => 0) })
     return new TracedTensor(zero)
@@ -72,7 +92,6 @@ export function clipGradNorm(
       'clipGradNorm: normType -Infinity does not work with parameters that ranks divide, as fullyShard and parallelizeModule do. Use another norm.',
     )
   }
-  const slot = trace.scalars.add(sourceOf(maxNorm))
   trace.alike.add({
     of: 'clipGradNorm',
     fixed: `normType ${normType}, errorIfNonfinite ${errorIfNonfinite}`,
@@ -114,10 +133,10 @@ function refuseNonfinite(trace: Trace, value: GraphValue): void {
  */
 export function clipGradValue(parameters: readonly Parameter[], limit: Limit): void {
   const trace = activeTrace('clipGradValue')
+  const slot = slotOf('clipGradValue', 'limit', limit, trace)
   if (trace.accumulation?.part === 'add') return
   const buckets = bucketsBehind(parameters, trace, 'clipGradValue')
   const before = commonControl(buckets, trace)
-  const slot = trace.scalars.add(sourceOf(limit))
   trace.alike.add({
     of: 'clipGradValue',
     fixed: 'clips',
