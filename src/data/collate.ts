@@ -1,6 +1,6 @@
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isRecord, kindOf, quoted } from '../util/kind-of.ts'
+import { isRecord, isTexts, kindOf, quoted } from '../util/kind-of.ts'
 import {
   checkArgument,
   checkList,
@@ -11,6 +11,7 @@ import {
 import { checkShape, countElements, formatShape, type HostDType, sameShape } from '../util/shape.ts'
 import type { HostNumbers, HostTensor } from './descriptions.ts'
 import {
+  checkElements,
   dtypeOf,
   isHostTensor,
   isNumberArray,
@@ -176,28 +177,38 @@ function requireWhole(
       )
 }
 
-/** Returns the number of samples in a batch. */
-export const batchSizeOf = (batch: Batch): number => {
-  checkRecord('batchSizeOf', 'batch', batch)
-  const [first] = Object.values(batch)
-  if (first === undefined) return 0
-  checkArgument(
-    'batchSizeOf',
-    'batch',
-    batch,
-    isHostTensor(first) || Array.isArray(first),
-    'a batch, as defaultCollate makes it',
-  )
-  return isHostTensor(first) ? first.shape[0] : first.length
+/** Returns the number of samples in a batch: the rows of its first field. errors: for a field that is no rows, naming it. */
+export function batchSizeOf(batch: Batch): number {
+  const [first = 0] = rowsOf('batchSizeOf', batch)
+  return first
+}
+
+/** The rows of each field. errors: a TypeError for what is no batch; those of `checkElements`. */
+function rowsOf(where: string, batch: Batch): number[] {
+  checkRecord(where, 'batch', batch)
+  return Object.entries(batch).map(([name, value]) => {
+    const field = `field "${clipped(name)}"`
+    const isRows = isHostTensor(value) ? value.shape.length > 0 : isTexts(value)
+    checkArgument(where, field, value, isRows, 'a tensor of rows, or a list of texts')
+    if (!isHostTensor(value)) return value.length
+    checkElements(`${where}: ${field}`, value)
+    return value.shape[0]
+  })
 }
 
 /**
  * Returns a short batch padded with zeros to `rows`, for a program compiled for that many; pass `count: batchSizeOf(batch)` to the run.
  *
- * A batch of `rows` is returned unchanged.
+ * A batch of `rows` is returned unchanged. errors: as batchSizeOf, and `data.malformed` for fields with other numbers of rows.
  */
 export function padBatch(batch: Batch, rows: number): Batch {
-  const size = batchSizeOf(batch)
+  const all = rowsOf('padBatch', batch)
+  const [size = 0] = all
+  if (all.some((count) => count !== size))
+    throw new DataError(
+      'data.malformed',
+      `padBatch: all fields must have the same number of rows, got ${clipped(all.join(', '))}. Pad the fields before, each for itself.`,
+    )
   if (size === rows) return batch
   const isEnough = (count: number) => Number.isInteger(count) && count >= size
   checkNumber(

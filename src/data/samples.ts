@@ -100,11 +100,16 @@ export function hostTensor(shape: Shape, data: HostNumbers): HostTensor {
     isHostTensor({ shape, data }),
     'a Float32Array, Int32Array or Uint32Array',
   )
-  checkShape('hostTensor', shape)
-  if (countElements(shape) !== data.length)
-    throw new ShapeError(
-      'shape.mismatch',
-      `hostTensor: ${formatShape(shape)} needs ${countElements(shape)} elements, got ${data.length}. Correct the shape.`,
-    )
+  checkElements('hostTensor', { shape, data })
   return { shape, data }
+}
+
+/** errors: `shape.mismatch` unless a tensor has as many elements as its shape says, naming `where`; those of `checkShape`. */
+export function checkElements(where: string, { shape, data }: HostTensor): void {
+  checkShape(where, shape)
+  if (countElements(shape) === data.length) return
+  throw new ShapeError(
+    'shape.mismatch',
+    `${where}: ${formatShape(shape)} needs ${countElements(shape)} elements, got ${data.length}. Correct the shape.`,
+  )
 }

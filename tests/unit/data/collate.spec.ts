@@ -26,6 +26,34 @@ test('stacks tensors, numbers and texts', () => {
   expect(padBatch(batch, 3).y).toEqual({ shape: [3], data: Int32Array.of(5, 6, 0) })
 })
 
+describe('batchSizeOf and padBatch refuse', () => {
+  const floats = (shape: unknown, count: number) => ({ shape, data: new Float32Array(count) })
+  test.each([
+    ['a tensor without rows', floats([], 1), /field "x" must be a tensor of rows, or a list/],
+    ['negative rows', floats([-1], 1), /field "x": expected .* of at least 0 .*got \[-1\]/],
+    [
+      'rows that are NaN',
+      floats([Number.NaN, 2], 2),
+      /field "x": expected a list of whole numbers/,
+    ],
+    ['rows that are a text', floats(['2'], 2), /field "x": expected a list of whole numbers/],
+    ['too few elements', floats([4, 2], 2), /field "x": \[4, 2\] needs 8 elements, got 2\./],
+    ['a number', 4, /field "x" must be a tensor of rows, or a list of texts, got 4\./],
+    ['a list of numbers', [1, 2], /field "x" must be a tensor of rows, or a list of texts, got/],
+  ])('%s, in any field', (_, x, text) => {
+    for (const batch of [{ x }, { y: floats([2], 2), x }] as never[]) {
+      expect(() => batchSizeOf(batch)).toThrow(text)
+      expect(() => padBatch(batch, 4)).toThrow(text)
+    }
+  })
+
+  test('fields of which padding would not make batches of one size', () => {
+    const batch = { x: floats([2], 2), nodes: floats([3], 3) } as never
+    expect(batchSizeOf(batch)).toBe(2)
+    expect(() => padBatch(batch, 4)).toThrow(refusal(/^padBatch: .* rows, got 2, 3\./))
+  })
+})
+
 describe('arrays become tensors', () => {
   test('typed arrays keep f32, i32 and u32; other floats become f32, smaller integers i32', () => {
     const made = [
