@@ -23,6 +23,7 @@ export function guarded<Program extends StepProgram>(program: Program, types: In
   }
   program.shadow = async (scalars) => {
     begin('shadow')
+    refuseSurplus({}, {}, scalars)
     return shadow.call(program, scalars)
   }
   program.check = (inputs, scalars) => {

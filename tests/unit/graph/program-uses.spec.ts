@@ -57,10 +57,17 @@ describe.each([
 
   test('refuses scalars that are no object', async () => {
     const program = await make()
-    await expect((async () => program.run({ x }, null as never))()).rejects.toThrow(
-      /^run: scalars must be an object/,
-    )
+    for (const scalars of [2, null, 'a', [1], () => 1] as never[])
+      await expect((async () => program.run({ x }, scalars))()).rejects.toThrow(
+        /^run: scalars must be an object/,
+      )
   })
+})
+
+test('a shadow refuses scalars that are no object', async () => {
+  const program = await compiled()
+  for (const scalars of [2, null, 'a', [1], () => 1] as never[])
+    await expect(program.shadow(scalars)).rejects.toThrow(/scalars must be an object/)
 })
 
 test('a function that reads an input that is not declared is told so', async () => {
