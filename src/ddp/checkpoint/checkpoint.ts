@@ -11,7 +11,15 @@ import { clippedMessage } from '../../util/clipped.ts'
 import { isToldError, type ToldError } from '../../util/error-codes.ts'
 import { DataError, messageOf, TabringError } from '../../util/errors.ts'
 import { isRecord, isText } from '../../util/kind-of.ts'
-import { checkFlag, checkNumber, checkOptions, checkRecord, isCount } from '../../util/options.ts'
+import {
+  checkArgument,
+  checkFlag,
+  checkNumber,
+  checkOptions,
+  checkRecord,
+  isCount,
+  isNotNegative,
+} from '../../util/options.ts'
 import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
 import {
   type CheckpointState,
@@ -85,7 +93,7 @@ export async function saveCheckpoint(
   const write = async () => {
     const states = await readState(state, randoms)
     if (group && group.rank !== 0) return ''
-    const folder = placed.folder ?? (await defaultFolder())
+    const folder = await folderOf('saveCheckpoint', placed)
     const entry = await putCheckpoint(folder, save(states), {
       label: labelOf(state),
       isBest,
@@ -125,7 +133,7 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
   await whenReady(parts)
   const group = groupOf(placed, parts)
   const file = await readTogether(group, async () =>
-    getCheckpoint(placed.folder ?? (await defaultFolder()), which),
+    getCheckpoint(await folderOf('loadCheckpoint', placed), which),
   )
   if (!file) return undefined
   let load!: () => Promise<Values>
@@ -214,8 +222,15 @@ async function ended(work: () => Promise<string>): Promise<string> {
 /** What a rank tells the others of its work. */
 type Outcome = { readonly done: string } | ToldError
 
-const defaultFolder = async (): Promise<FileFolder> =>
-  offeredFolder() ?? (await privateCheckpoints(privateName))
+/** The folder that is given, else the launcher's, else a private one. errors: a TypeError for what is no folder; `file.unwritable`. */
+async function folderOf(where: string, { folder }: CheckpointOptions): Promise<FileFolder> {
+  if (folder === undefined) return offeredFolder() ?? (await privateCheckpoints(privateName))
+  const isFolder = (['read', 'write', 'remove'] as const).every(
+    (name) => typeof folder?.[name] === 'function',
+  )
+  checkArgument(where, 'folder', folder, isFolder, 'one with read(), write() and remove()')
+  return folder
+}
 
 /** The group that is given, else that of a wrapped model, else all ranks; undefined where this rank is alone. */
 function groupOf(
@@ -227,7 +242,13 @@ function groupOf(
   return wrapped?.processGroup ?? (isInitialized() ? getProcessGroup() : undefined)
 }
 
-const labelOf = ({ step, epoch }: CheckpointState): string => {
-  if (typeof step === 'number') return `step-${step}`
-  return typeof epoch === 'number' ? `epoch-${epoch}` : 'checkpoint'
+/** errors: `config.invalid` for a step or an epoch that counts nothing: the file is named after it. */
+const labelOf = (state: CheckpointState): string => {
+  for (const name of ['step', 'epoch']) {
+    const count = state[name]
+    if (typeof count !== 'number') continue
+    checkNumber('saveCheckpoint', name, count, isNotNegative, 'a finite number of at least 0')
+    return `${name}-${count}`
+  }
+  return 'checkpoint'
 }

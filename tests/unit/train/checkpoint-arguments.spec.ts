@@ -1,0 +1,29 @@
+import { expect, test } from 'vitest'
+import { loadCheckpoint, saveCheckpoint } from '../../../src/ddp/checkpoint/checkpoint.ts'
+import { seenFolder } from '../../support/checkpoint-folders.ts'
+
+test.each([Number.NaN, -1, Number.POSITIVE_INFINITY])(
+  'saveCheckpoint refuses a step or an epoch of %s, and writes nothing',
+  async (count) => {
+    const folder = seenFolder()
+    for (const name of ['step', 'epoch'])
+      await expect(saveCheckpoint({ [name]: count }, { folder })).rejects.toMatchObject({
+        code: 'config.invalid',
+        message: `saveCheckpoint: ${name} must be a finite number of at least 0, got ${count}. Change ${name}.`,
+      })
+    expect([...folder.files.keys()]).toEqual([])
+  },
+)
+
+test.each([{}, 2, null, [], 'a', { read: () => 1 }])(
+  'a folder that is %j is no folder, whatever the disk does',
+  async (folder) => {
+    const options = { folder: folder as never }
+    await expect(saveCheckpoint({}, options)).rejects.toThrow(
+      /^saveCheckpoint: folder must be one with read\(\), write\(\) and remove\(\), got /,
+    )
+    await expect(loadCheckpoint({}, options)).rejects.toThrow(
+      /^loadCheckpoint: folder must be one with read\(\), write\(\) and remove\(\), got /,
+    )
+  },
+)
