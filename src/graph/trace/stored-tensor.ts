@@ -77,7 +77,8 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
         `${this.constructor.name}: ${formatShape(type.shape)} needs ${countElements(type.shape)} elements, got ${data.length}. Check the initial data.`,
       )
     }
-    this.#host = data
+    // As torch.tensor: what the caller does with the array later does not change the tensor.
+    this.#host = data.slice() as Data
   }
 
   /** The device on which it is, or to which it was moved. Before a program or `to` decides: in a step that of the program, else undefined. */

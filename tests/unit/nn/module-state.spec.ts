@@ -35,6 +35,17 @@ const ones = (...shape: number[]) => ({
   data: new Float32Array(shape.reduce((product, size) => product * size, 1)).fill(1),
 })
 
+test.each([
+  ['Parameter', () => Float32Array.of(1, 2), (data: never) => new Parameter([2], data)],
+  ['ModuleBuffer', () => Int32Array.of(1, 2), (data: never) => new ModuleBuffer([2], data)],
+])('%s keeps what its array had when its owner changes or sends that', async (_, array, make) => {
+  const [changed, sent] = [array(), array()]
+  const tensors = [make(changed as never), make(sent as never)]
+  changed.fill(7)
+  structuredClone(sent, { transfer: [sent.buffer] })
+  for (const tensor of tensors) expect([...(await tensor.read())]).toEqual([1, 2])
+})
+
 // The lists below are what torch 1.13 gives for the same classes.
 describe('names', () => {
   test('modules, each once, with paths', () => {
