@@ -498,9 +498,11 @@ export class CollectiveGroup {
   /**
    * Returns the next explicit sequence, from 1. It is unused in this epoch if all callers take theirs here.
    *
-   * Ranks that take sequences in the same order get the same ones.
+   * Ranks that take sequences in the same order get the same ones. errors: `graph.misuse` once the group was destroyed. After the end of its
+   * epoch the collective is refused that the sequence is for.
    */
   takeSequence(): number {
+    if (this.isRetired) throw destroyed('takeSequence', this)
     this.sequencesTaken += 1
     return this.sequencesTaken
   }

@@ -243,6 +243,7 @@ describe('a group that is retired', () => {
         message: expect.stringMatching(gone),
       })
     }
+    expect(() => first.takeSequence()).toThrow(/^takeSequence: the process group of ranks \[0, 2\]/)
     // The other rank has not begun the sum yet, whatever else the ranks do.
     await env.until(Promise.all(groups.map((group) => group.barrier())))
     expect(isRetired).toBe(false)
