@@ -324,6 +324,11 @@ export class Collectives {
     for (const run of this.entries.active) this.checkDeparted(run)
   }
 
+  /** The error that the epoch ended with on this rank; undefined until then. */
+  get ended(): PeerError | undefined {
+    return this.closed?.error
+  }
+
   /** Rejects every pending and every later collective with what `record` says; `error` is the group's. Idempotent. */
   close(record: AbortRecord, error: PeerError): void {
     this.closed ??= { record, error }

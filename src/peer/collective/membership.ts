@@ -139,6 +139,8 @@ export class Membership {
 
   /** Resolves when all linked ranks have said HELLO; rejects as soon as the epoch ends. errors: `peer.timeout`, `peer.lost`, `peer.mismatch`, `peer.protocol`. */
   async ready(): Promise<void> {
+    const ended = this.collectives.ended
+    if (ended) throw ended
     const over = this.failed.then((error) => Promise.reject(error))
     try {
       await Promise.race([this.peers.ready(), over])

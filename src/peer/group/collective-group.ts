@@ -226,12 +226,12 @@ export class CollectiveGroup {
     root: number,
     options: CollectiveOptions = {},
   ): Promise<void> {
-    const [input, output] = [elementsOf(given), into && elementsOf(into)]
+    const [input, output] = [elementsOf(given), into === undefined ? into : elementsOf(into)]
     elementTypeOf(input, 'gather')
     const { length } = input
     const isRoot = this.rank === root
     this.expect('gather', output?.length ?? 0, isRoot ? length * this.size : 0, 'output')
-    const uses = { reads: [input], writes: output ? [output] : [] }
+    const uses = { reads: [input], writes: output === undefined ? [] : [output] }
     await this.inTurn('gather', uses, options, async (own) => {
       if (!this.isFullyLinked && this.size > 1) {
         const all = await this.gatherAll(input, { label: 'gather', ...own })
@@ -254,14 +254,14 @@ export class CollectiveGroup {
     root: number,
     options: CollectiveOptions = {},
   ): Promise<void> {
-    const [source, output] = [given && elementsOf(given), elementsOf(into)]
+    const [source, output] = [given === undefined ? given : elementsOf(given), elementsOf(into)]
     elementTypeOf(output, 'scatter')
     const { length } = output
     const isRoot = this.rank === root
     this.expect('scatter', source?.length ?? 0, isRoot ? length * this.size : 0, 'input')
     const ownPart = (all: ElementArray) =>
       output.set(all.subarray(length * this.rank, length * (this.rank + 1)))
-    const uses = { reads: source ? [source] : [], writes: [output] }
+    const uses = { reads: source === undefined ? [] : [source], writes: [output] }
     await this.inTurn('scatter', uses, options, async (own) => {
       // What this rank takes must not change what the others are sent.
       const input = source && share(source, output) ? source.slice() : source
