@@ -1,5 +1,5 @@
 import * as api from '../../src/index.ts'
-import { type Callable, call, called, isClass, otherArguments } from './api-arguments.ts'
+import { type Callable, call, called, exported, isClass, otherArguments } from './api-arguments.ts'
 import { classMembers } from './class-members.ts'
 
 /** What the spec of methods calls: every public method of the exported classes, on objects made with right arguments. */
@@ -46,6 +46,8 @@ const makers: Readonly<Record<string, () => object>> = {
   CharRnn: () => new api.CharRnn(4, { embeddingSize: 2, hiddenSize: 2 }),
   ResNet: () => api.resnet18({ numClasses: 2, smallInputs: true, width: 1 }),
   HashStore: () => impatient(new api.HashStore()),
+  ProcessGroup: () =>
+    new api.ProcessGroup({ rank: 0, size: 1, epoch: 0, links: new Map(), env: api.systemEnv }),
   PrefixStore: () => impatient(new api.PrefixStore('prefix', new api.HashStore())),
 }
 
@@ -103,7 +105,8 @@ export function publicMethods(
   const hidden = hiddenMethods()
   const seen = new Set<unknown>()
   const methods: Method[] = []
-  for (const [name, value] of called) {
+  const made = exported.filter(([name]) => Object.hasOwn(makers, name))
+  for (const [name, value] of new Set([...called, ...made])) {
     if (!isClass(value) || Object.hasOwn(leftOutMethods, name)) continue
     const make = makerOf(name, value)
     const chain = prototypesOf(value)

@@ -6,7 +6,14 @@
 import { clipped } from '../../util/clipped.ts'
 import type { Env } from '../../util/env.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
-import { checkChoice, checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { isDetached } from '../../util/kind-of.ts'
+import {
+  checkArgument,
+  checkChoice,
+  checkNumber,
+  checkOptions,
+  isCount,
+} from '../../util/options.ts'
 import {
   type AlgorithmChoice,
   chooseAlgorithm,
@@ -189,7 +196,8 @@ export class CollectiveGroup {
   }
 
   /** Resolves when every rank has called it. cost: ring N-1 steps of 4 bytes, direct 1. errors: `peer.*`. */
-  barrier(options: CollectiveOptions = {}): Promise<void> {
+  async barrier(options: CollectiveOptions = {}): Promise<void> {
+    checkCollective('barrier', options)
     return this.begin('barrier', { buffer: new Float32Array(this.size) }, options)
   }
 
@@ -426,6 +434,9 @@ export class CollectiveGroup {
 
   /** Returns every rank's `values`, in rank order. All ranks pass the same number of values. For hashes and counts. errors: `peer.*`. */
   async allGatherU32(values: Uint32Array, options: CollectiveOptions = {}): Promise<Uint32Array> {
+    checkCollective('allGatherU32', options)
+    const isArray = values instanceof Uint32Array && !isDetached(values)
+    checkArgument('allGatherU32', 'values', values, isArray, 'a Uint32Array')
     const all = new Uint32Array(values.length * this.size)
     all.set(values, values.length * this.rank)
     await this.begin('allGatherU32', { buffer: all }, { ...options, alignment: 1 })
@@ -439,6 +450,9 @@ export class CollectiveGroup {
    * cost: two all-gathers; N-1 times the longest. errors: `peer.*`; `peer.protocol` if N times the longest exceeds 1 GiB.
    */
   async allGatherBytes(bytes: Uint8Array, options: CollectiveOptions = {}): Promise<Uint8Array[]> {
+    checkCollective('allGatherBytes', options)
+    const isArray = bytes instanceof Uint8Array && !isDetached(bytes)
+    checkArgument('allGatherBytes', 'bytes', bytes, isArray, 'a Uint8Array')
     const isCounted = options.sequence === undefined
     const sequence = options.sequence ?? this.countSequence()
     const named = { label: 'allGatherBytes', ...options }
@@ -481,6 +495,8 @@ export class CollectiveGroup {
 
   /** Ends the epoch: every pending and later collective on every rank rejects, naming `reason`. Idempotent. */
   abort(reason: PeerError | string): void {
+    const isReason = typeof reason === 'string' || reason instanceof PeerError
+    checkArgument('abort', 'reason', reason, isReason, 'a text or a PeerError')
     this.membership.fail(
       typeof reason === 'string'
         ? new PeerError('peer.aborted', `rank ${this.rank} aborted: ${reason}`)
@@ -646,7 +662,7 @@ export class CollectiveGroup {
 const isWhole = (value: number): boolean => Number.isSafeInteger(value) && value >= 0
 
 /** errors: `config.invalid` for an unknown option, and for a value that it cannot have. */
-function checkCollective(operation: Collective, options: CollectiveOptions): void {
+function checkCollective(operation: string, options: CollectiveOptions): void {
   const { sequence, alignment, deadlineMs, op } = checkOptions(operation, options, {
     sequence: true,
     bucket: true,

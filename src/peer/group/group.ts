@@ -1,6 +1,6 @@
 import { ArgumentTypeError, PeerError } from '../../util/errors.ts'
-import { isRecord, kindOf } from '../../util/kind-of.ts'
-import { checkOptions, checkTimeout } from '../../util/options.ts'
+import { isRecord, kindOf, quoted } from '../../util/kind-of.ts'
+import { checkOptions, checkText, checkTimeout } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { type GroupOptions, type GroupStats, Membership } from '../collective/membership.ts'
 import type { LinkPeaks } from '../session/session-config.ts'
@@ -82,7 +82,7 @@ export class ProcessGroup extends CollectiveGroup {
     if (isWrong || new Set(ranks).size !== ranks.length || ranks.length === 0)
       throw new PeerError(
         'peer.mismatch',
-        `newGroup: expected distinct ranks from 0 to ${this.size - 1}, got ${formatShape(ranks)}. Name each rank once.`,
+        `newGroup: expected distinct ranks from 0 to ${this.size - 1}, got ${quoted(ranks)}. Name each rank once.`,
       )
     // As torch orders them.
     const members = [...ranks].sort((a, b) => a - b)
@@ -136,12 +136,14 @@ export class ProcessGroup extends CollectiveGroup {
    * Leaves cleanly: waits until the other ranks have consumed what was sent (at most `leaveMs`), says goodbye and closes the links.
    * Call it after the last collective; closing the connection then loses nothing.
    */
-  leave(detail = 'the run is over'): Promise<void> {
+  async leave(detail = 'the run is over'): Promise<void> {
+    checkText('leave', 'detail', detail)
     return this.membership.leave(detail)
   }
 
   /** Leaves at once: pending collectives on this rank reject with `peer.aborted`, and the other ranks get a goodbye. Idempotent. */
   destroy(detail = 'the group was destroyed'): void {
+    checkText('destroy', 'detail', detail)
     this.membership.destroy(detail)
   }
 }
