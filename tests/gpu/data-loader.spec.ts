@@ -114,6 +114,7 @@ describe('workers', () => {
     const missing = () => new Worker('/no-such-file.js', { type: 'module' })
     await expect(collect(slowLoader(1, [0], { worker: missing }))).rejects.toMatchObject({
       code: 'worker.dead',
+      message: expect.stringMatching(/its file \/no-such-file\.js, .*could not be loaded/),
     })
   })
 

@@ -1,4 +1,5 @@
 import { DataError, TabringError } from '../../util/errors.ts'
+import { startWorker } from '../../util/start-worker.ts'
 import type { FieldDTypes } from '../collate.ts'
 import type { DatasetDescription } from '../descriptions.ts'
 import { listed } from './make-batch.ts'
@@ -62,7 +63,11 @@ export class SampleWorkers {
 
   #start(number: number): Member {
     const { start, dataset, isRaw, dtypes, seed } = this.#options
-    const member: Member = { worker: start(), tasks: new Map(), ended: undefined }
+    const worker = startWorker('Worker', start, (why, event) => {
+      event.preventDefault()
+      this.#end(member, number, why)
+    })
+    const member: Member = { worker, tasks: new Map(), ended: undefined }
     const lock = `tabring-samples-${crypto.randomUUID()}`
     member.worker.addEventListener('message', ({ data }: MessageEvent<FromWorker>) => {
       this.#receive(member, number, lock, data)
@@ -70,10 +75,6 @@ export class SampleWorkers {
     member.worker.addEventListener('messageerror', () =>
       this.#end(member, number, 'it sent an unreadable message'),
     )
-    member.worker.addEventListener('error', (event) => {
-      event.preventDefault()
-      this.#end(member, number, event.message || 'its script could not be loaded')
-    })
     post(member.worker, { kind: 'begin', seed, dataset, isRaw, dtypes, lock })
     return member
   }

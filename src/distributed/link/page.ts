@@ -45,7 +45,7 @@ export class OwnPage {
   private readonly connections = new Map<string, LanedConnection>()
   private readonly pairs: { release(): void }[] = []
   private isClosed = false
-  private isUnloaded = false
+  private unloaded: string | undefined
 
   /** `asksBrowser`: whether to look for what joins the browser's tabs. */
   async place(asksBrowser: boolean): Promise<Omit<Place, 'hasRelay'>> {
@@ -111,10 +111,10 @@ export class OwnPage {
   /** A port to a store that the browser's tabs share; null where they share none. errors: `config.invalid` for a script that is missing. */
   async openStore(room: string): Promise<MessagePort | null> {
     const ports = await this.localPorts()
-    if (!ports && this.isUnloaded)
+    if (!ports && this.unloaded)
       throw new PeerError(
         'config.invalid',
-        `initProcessGroup: the file of the SharedWorker, assets/shared-worker-….js beside ${import.meta.url}, could not be loaded. Copy the library's folder dist-lib/assets beside the bundle, which esbuild does not, or use wss:// or opfs:.`,
+        `initProcessGroup: the SharedWorker failed: ${this.unloaded}. Copy the library's folder dist-lib/assets beside the bundle, which esbuild does not, or use wss:// or opfs:.`,
       )
     return ports?.openStore(room) ?? null
   }
@@ -129,8 +129,8 @@ export class OwnPage {
   }
 
   private localPorts(): Promise<LocalPorts | null> {
-    this.ports ??= openLocalPorts(systemEnv, () => {
-      this.isUnloaded = true
+    this.ports ??= openLocalPorts(systemEnv, (why) => {
+      this.unloaded = why
     })
     return this.ports
   }

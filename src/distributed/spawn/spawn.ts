@@ -11,6 +11,7 @@ import {
 } from '../../util/errors.ts'
 import { isRecord, quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { startWorker } from '../../util/start-worker.ts'
 import { lendPage } from '../link/lend-page.ts'
 import { env } from '../rendezvous/env.ts'
 import { type RankFailure, readyWord, type SpawnHost, type SpawnOrder } from './spawned.ts'
@@ -60,8 +61,8 @@ const notAWorker = (expected: string, got: string) =>
     `spawn: expected ${expected}, got ${got}. Write () => new Worker(new URL('./rank.ts', import.meta.url), { type: 'module' }).`,
   )
 
-/** errors: a TypeError for what `fn` has returned that is no worker. */
-function checkWorker(made: unknown): void {
+/** What `fn` has returned. errors: a TypeError if it is no worker. */
+function checkedWorker(made: Worker): Worker {
   const isWorker =
     isRecord(made) &&
     ['postMessage', 'addEventListener', 'terminate'].every(
@@ -69,6 +70,7 @@ function checkWorker(made: unknown): void {
     )
   if (!isWorker)
     throw notAWorker('a function that returns a new Worker', `one that returns ${quoted(made)}`)
+  return made
 }
 
 /** Workers that `spawn` started together. */
@@ -106,10 +108,14 @@ export class ProcessContext<Result = unknown> {
     this.workers = workers
     try {
       for (let rank = 0; rank < nprocs; rank++) {
-        const worker = fn()
-        checkWorker(worker)
+        const exited = (what: string) => this.#exited(rank, what)
+        const worker = startWorker(
+          'Worker',
+          () => checkedWorker(fn()),
+          (why) => exited(`failed: ${why}.`),
+        )
         workers.push(worker)
-        this.#watch(worker, rank, args)
+        this.#watch(worker, rank, args, exited)
       }
     } catch (thrown) {
       this.#end()
@@ -146,24 +152,23 @@ export class ProcessContext<Result = unknown> {
     return [...this.workers.keys()].find((rank) => !this.#done.has(rank)) ?? 0
   }
 
-  #watch(worker: Worker, rank: number, args: readonly unknown[]): void {
-    const exited = (what: string) => {
-      if (!this.#done.has(rank))
-        this.#fail(new ProcessExitedException(rank, `spawn: rank ${rank} ${what}`))
-    }
+  #exited(rank: number, what: string): void {
+    if (!this.#done.has(rank))
+      this.#fail(new ProcessExitedException(rank, `spawn: rank ${rank} ${what}`))
+  }
+
+  #watch(
+    worker: Worker,
+    rank: number,
+    args: readonly unknown[],
+    exited: (what: string) => void,
+  ): void {
     const cancelStart = systemEnv.after(startMs, () =>
       exited(
         `did not start within ${startMs / 1000} s. Its worker file must call serveRank(main).`,
       ),
     )
     this.#cancels.push(cancelStart)
-    worker.addEventListener('error', ({ message, filename, lineno }) =>
-      exited(
-        message
-          ? `failed: ${message} (${filename}:${lineno}).`
-          : 'failed: its script could not be loaded. Look for its address in the network panel.',
-      ),
-    )
     worker.addEventListener('messageerror', () =>
       exited('sent or got a message that could not be read. Pass args that can be cloned.'),
     )

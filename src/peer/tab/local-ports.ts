@@ -1,5 +1,6 @@
 import { type Env, systemEnv, toHex } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
+import { startWorker } from '../../util/start-worker.ts'
 import type { BrokerReply, BrokerRequest } from './shared-worker.ts'
 import { holdLock, lockFree } from './web-locks.ts'
 
@@ -38,30 +39,32 @@ export interface LocalPorts {
 /**
  * Connects to the browser's broker; null where SharedWorker is missing (some mobile browsers) or does not start.
  *
- * `onUnloaded`: called before that when the browser could not load its script.
+ * `onUnloaded`: called before that, with the reason in words, when the browser could not load its file.
  */
 export async function openLocalPorts(
   env: Env = systemEnv,
-  onUnloaded: () => void = () => undefined,
+  onUnloaded: (why: string) => void = () => undefined,
 ): Promise<LocalPorts | null> {
   if (typeof SharedWorker === 'undefined') return null
-  let worker: SharedWorker
+  let fail!: () => void
+  // From the start: the answer may come while the lock is awaited.
+  const failed = new Promise<void>((resolve) => {
+    fail = resolve
+  })
+  let port: MessagePort
   try {
-    worker = new SharedWorker(new URL('./shared-worker.ts', import.meta.url), {
-      type: 'module',
-      name: 'tabring-ports',
-    })
+    const start = () =>
+      new SharedWorker(new URL('./shared-worker.ts', import.meta.url), {
+        type: 'module',
+        name: 'tabring-ports',
+      })
+    port = startWorker('SharedWorker', start, (why) => {
+      onUnloaded(why)
+      fail()
+    }).port
   } catch {
     return null // blocked by the browser's settings: such a tab uses WebRTC
   }
-  const { port } = worker
-  // From the start: the answer may come while the lock is awaited.
-  const failed = new Promise<null>((resolve) => {
-    worker.onerror = () => {
-      onUnloaded()
-      resolve(null)
-    }
-  })
   const waiting = new Map<string, (port: MessagePort) => void>()
   const ask = (request: BrokerRequest) => port.postMessage(request)
 

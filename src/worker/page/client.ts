@@ -2,6 +2,7 @@ import * as Comlink from 'comlink'
 import { transferOf } from '../../peer/link/channel-transport.ts'
 import { toHex } from '../../util/env.ts'
 import { TabringError } from '../../util/errors.ts'
+import { startWorker } from '../../util/start-worker.ts'
 import type { CheckpointSettings, ComputeApi, NotARun } from '../api.ts'
 import { keepErrorCodes } from '../error-transfer.ts'
 
@@ -24,10 +25,17 @@ export type StartWorker = (name: string) => Worker
  * Comlink alone leaves calls to a dead worker pending for ever. Here the worker holds a Web Lock for as long as it lives, the page waits for
  * that lock, and getting it means that the worker is gone: crashed, closed or terminated.
  */
-export function startCompute(startWorker: StartWorker): ComputeClient {
+export function startCompute(start: StartWorker): ComputeClient {
   keepErrorCodes()
   const name = `tabring-compute-${toHex(crypto.getRandomValues(new Uint8Array(8)))}`
-  const worker = startWorker(name)
+  const worker = startWorker(
+    'Worker',
+    () => start(name),
+    (why) => {
+      worker.terminate()
+      die(why)
+    },
+  )
   let fail!: (error: TabringError) => void
   const dead = new Promise<never>((_, reject) => {
     fail = reject
@@ -40,10 +48,6 @@ export function startCompute(startWorker: StartWorker): ComputeClient {
         `compute worker: ended (${why}). Reload the tab to start a new one.`,
       ),
     )
-  worker.addEventListener('error', ({ message }) => {
-    worker.terminate()
-    die(message || 'its script could not be loaded')
-  })
   worker.addEventListener('message', function alive({ data }) {
     if (data?.tabring !== 'alive') return
     worker.removeEventListener('message', alive)

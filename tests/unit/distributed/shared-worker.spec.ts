@@ -12,11 +12,11 @@ function withoutFile(): void {
   vi.stubGlobal('navigator', {})
   vi.stubGlobal(
     'SharedWorker',
-    class {
+    class extends EventTarget {
       readonly port = { postMessage: () => undefined, close: () => undefined }
-      onerror?: () => void
       constructor() {
-        queueMicrotask(() => this.onerror?.())
+        super()
+        queueMicrotask(() => this.dispatchEvent(new Event('error')))
       }
     },
   )
@@ -29,13 +29,15 @@ test('a missing file of the shared worker is named, and a browser without shared
   withoutFile()
   await expect(init()).rejects.toMatchObject({
     code: 'config.invalid',
-    message: expect.stringMatching(/assets\/shared-worker-….js beside file:.+ could not be loaded/),
+    message: expect.stringMatching(/its file file:.+shared-worker.ts, .+could not be loaded/),
   })
 })
 
 test('a worker hears of the file that its page lacks', async () => {
   withoutFile()
   const maker = linkMaker(lendPage())
-  await expect(maker.openStore('x')).rejects.toThrow('assets/shared-worker-….js beside')
+  await expect(maker.openStore('x')).rejects.toThrow(
+    'shared-worker.ts, or one that it imports, could not be loaded',
+  )
   maker.close()
 })
