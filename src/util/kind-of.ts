@@ -13,6 +13,7 @@ export function kindOf(value: unknown): string {
   if (typeof value !== 'object')
     return typeof value === 'function' ? 'a function' : clipped(String(value))
   if (value instanceof ArrayBuffer) return `an ArrayBuffer of ${value.byteLength} bytes`
+  if (value instanceof URL) return `the URL ${clipped(value.href)}`
   if ('shape' in value && isShort(value.shape)) {
     const tensor = `a tensor [${value.shape.join(', ')}]`
     return 'data' in value ? `${tensor} of ${kindOf(value.data)}` : tensor

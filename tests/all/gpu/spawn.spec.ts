@@ -99,13 +99,13 @@ test("join: false, and ranks inherit the page's environment", async () => {
 test('what cannot be: no function, no script, results and arguments that cannot be cloned', async () => {
   const url = new URL('../../support/spawned.worker.ts', import.meta.url)
   await expect(spawn(url as never)).rejects.toThrow(
-    /expected a function that makes a worker, got http/,
+    /expected a function that makes a worker, got the URL http/,
   )
   await expect(spawn(rank, { nprocs: 0 })).rejects.toMatchObject({ code: 'config.invalid' })
   const missing = () => new Worker('/no-such-worker.js', { type: 'module' })
   await expect(spawn(missing)).rejects.toMatchObject({
     errorIndex: 0,
-    message: expect.stringContaining('could not be loaded'),
+    message: expect.stringMatching(/its file \/no-such-worker\.js, .*could not be loaded/),
   })
   await expect(spawn(rank, { args: [() => 1] })).rejects.toThrow(/could not be cloned/)
   await expect(spawn(rank, { args: [{ what: 'no clone' }] })).rejects.toMatchObject({
