@@ -269,6 +269,11 @@ describe('a page that cannot take part says why', () => {
     await notice(page, 'bad-setting').waitFor()
     expect(await notice(page, 'bad-setting').textContent()).toContain('lanes must be')
     await picture(page, 'bad-setting')
+    await page.goto(`${served.localUrl}?bogus=1&demo=__proto__#nonsense`)
+    await page.getByText('In the address, bogus is not a setting.').waitFor()
+    expect(await page.locator('.address-notes').textContent()).toContain('#nonsense is not a link')
+    await page.locator('.settings-error').getByText('not "__proto__"').waitFor()
+    await picture(page, 'address-notes')
   })
 
   it('a link whose room is not that of its key', async () => {

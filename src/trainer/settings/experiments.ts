@@ -183,5 +183,6 @@ const refused = (key: string, got: unknown, problem: string) =>
     `settings: ${key}: ${problem}, got ${inWords(got)}. Leave it out and start again.`,
   )
 
-const orList = (names: readonly string[]): string =>
+/** `a, b, or c`. */
+export const orList = (names: readonly string[]): string =>
   new Intl.ListFormat('en', { type: 'disjunction' }).format(names)

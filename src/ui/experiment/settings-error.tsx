@@ -12,32 +12,36 @@ export function SettingsError({ snapshot, acts }: { snapshot: Snapshot; acts: Ac
   const { experiments, draft, lobby, unusedInLink } = snapshot
   const ranks = lobby?.members.length
   const error = firstErrorOf(checkedDraft(snapshot))
-  const notes = unusedInLink.map((note) => (
-    <p key={note} class="address-note">
-      {note}
-    </p>
-  ))
-  if (!error) return <>{notes}</>
+  const notes = unusedInLink.length > 0 && (
+    <ul class="address-notes">
+      {unusedInLink.map((note) => (
+        <li key={note}>{note}</li>
+      ))}
+    </ul>
+  )
+  if (!error) return notes
   const { key, label } = error.setting
   const batch =
     key === 'batchSize' ? fittingBatch(experiments, draft, ranks, givenFacts(snapshot)) : null
   return (
-    <div class="settings-error">
+    <>
       {notes}
-      <p id={settingsErrorId}>
-        <strong>{label}</strong>: {error.text}.
-      </p>
-      <p class="acts">
-        {batch !== null && (
-          <button type="button" onClick={() => acts.set('batchSize', batch)}>
-            Set it to {batch}
+      <div class="settings-error">
+        <p id={settingsErrorId}>
+          <strong>{label}</strong>: {error.text}.
+        </p>
+        <p class="acts">
+          {batch !== null && (
+            <button type="button" onClick={() => acts.set('batchSize', batch)}>
+              Set it to {batch}
+            </button>
+          )}
+          <button type="button" onClick={() => showField(key)}>
+            Go to the field
           </button>
-        )}
-        <button type="button" onClick={() => showField(key)}>
-          Go to the field
-        </button>
-      </p>
-    </div>
+        </p>
+      </div>
+    </>
   )
 }
 

@@ -9,6 +9,7 @@ import {
 import {
   type Experiments,
   hasSetting,
+  orList,
   refusal,
   withAlone,
   withExact,
@@ -56,7 +57,7 @@ export function checkDraft(
   const config: Record<string, unknown> = {}
   const meta = metaOfDraft(experiments, draft)
   if (!experiments.has(draft.demo))
-    errors.demo = correction('Choose', Object.keys(experiments.metas).join(' or '), draft.demo)
+    errors.demo = correction('Choose', orList(Object.keys(experiments.metas)), draft.demo)
   for (const setting of settings) {
     const { key } = setting
     if (key === 'transport') {
@@ -85,7 +86,7 @@ export function checkDraft(
     const isWord = /^[^/:]+$/.test(draft.data) && draft.data !== givenData
     if (key === 'data' && isWord && !Object.hasOwn(meta.data, draft.data)) {
       const names = [...Object.keys(meta.data), 'an address with a slash']
-      errors.data = correction('Choose', names.join(' or '), draft.data)
+      errors.data = correction('Choose', orList(names), draft.data)
       continue
     }
     if (key === 'resume' && !/^(latest|best|.+\.safetensors)$/.test(draft.resume)) {
@@ -213,9 +214,7 @@ function wordsOf(
                   ? 'a number'
                   : type === 'check'
                     ? issue.message
-                    : choicesOf(experiments, setting, draft)
-                        .map(([value]) => value)
-                        .join(' or ')
+                    : orList(choicesOf(experiments, setting, draft).map(([value]) => value))
   const isChosen = setting.kind === 'choice' || setting.kind === 'switch'
   return correction(isChosen ? 'Choose' : 'Enter', expected, draft[setting.key])
 }

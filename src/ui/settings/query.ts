@@ -26,12 +26,12 @@ export function unusedIn(query: string, fragment: string): string[] {
   const known = [...keys, 'given', launcherParameter, ...switchNames]
   const notes = [...new Set(parameters.keys())].flatMap((name) => {
     const values = parameters.getAll(name)
-    if (!known.includes(name)) return [`${clipped(name)} is no setting`]
-    if (values.length > 1) return [`${name} is there ${values.length} times: the first counts`]
-    return keys.includes(name) && values[0] === '' ? [`${name} is empty: its default holds`] : []
+    if (!known.includes(name)) return [`${clipped(name)} is not a setting`]
+    if (values.length > 1) return [`${name} appears ${values.length} times; the first counts`]
+    return keys.includes(name) && values[0] === '' ? [`${name} is empty; its default is used`] : []
   })
   if (/^#./.test(fragment) && !/[#&](room|key)=/.test(fragment))
-    notes.push(`${clipped(fragment)} is no link to a room: this is a new one`)
+    notes.push(`${clipped(fragment)} is not a link to a room; this is a new one`)
   return notes.map((note) => `In the address, ${note}.`)
 }
 

@@ -148,11 +148,11 @@ describe('the address', () => {
   it('says what the page does not use of it', () => {
     expect(unusedIn('?demo=text&lr=0.1&debug=2&given=a&launcher={}', '#key=abc')).toEqual([])
     expect(unusedIn('?lr=&epoch=3&lr2=&seed=1&seed=2', '#nonsense')).toEqual([
-      'In the address, lr is empty: its default holds.',
-      'In the address, epoch is no setting.',
-      'In the address, lr2 is no setting.',
-      'In the address, seed is there 2 times: the first counts.',
-      'In the address, #nonsense is no link to a room: this is a new one.',
+      'In the address, lr is empty; its default is used.',
+      'In the address, epoch is not a setting.',
+      'In the address, lr2 is not a setting.',
+      'In the address, seed appears 2 times; the first counts.',
+      'In the address, #nonsense is not a link to a room; this is a new one.',
     ])
   })
 
