@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { TabringError } from '../src/util/errors.ts'
 
-/** A flag, and what must or must not be beside it. */
+/** A flag, and what must or must not be beside it; each alone, or with one value: `--device cpu`. */
 export interface FlagRule {
   readonly flag: string
   readonly needs?: string
@@ -15,20 +15,24 @@ export interface FlagRule {
  * before the command parses, and `check` behind.
  */
 export function flagRules(command: Command, rules: readonly FlagRule[]): { check(): void } {
-  const given = new Set<string>()
+  const given = new Map<string, unknown>()
   for (const option of command.options)
-    command.on(`option:${option.name()}`, () => given.add(option.long!))
+    command.on(`option:${option.name()}`, (value: unknown) => given.set(option.long!, value))
+  const has = (wanted: string) => {
+    const [long, value] = wanted.split(' ')
+    return given.has(long) && (value === undefined || given.get(long) === value)
+  }
   return {
     /** errors: `config.invalid`, for the first rule that is broken. */
     check() {
       for (const { flag, needs, excludes, remedy } of rules) {
-        if (!given.has(flag)) continue
-        if (needs !== undefined && !given.has(needs))
+        if (!has(flag)) continue
+        if (needs !== undefined && !has(needs))
           throw new TabringError(
             'config.invalid',
             `${flag}: needs ${needs}. ${remedy ?? `Add it, or omit ${flag}.`}`,
           )
-        if (excludes !== undefined && given.has(excludes))
+        if (excludes !== undefined && has(excludes))
           throw new TabringError(
             'config.invalid',
             `${flag}: cannot be combined with ${excludes}${remedy ?? '. Pass one of them.'}`,
@@ -37,3 +41,10 @@ export function flagRules(command: Command, rules: readonly FlagRule[]): { check
     },
   }
 }
+
+/** Of the flags that choose a device, in every command. */
+export const deviceRules: readonly FlagRule[] = ['--adapter', '--visible-devices'].map((flag) => ({
+  flag,
+  excludes: '--device cpu',
+  remedy: ', which uses no WebGPU device. Omit one of them.',
+}))

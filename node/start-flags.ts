@@ -2,8 +2,8 @@ import { Command, InvalidArgumentError, Option } from 'commander'
 import { clipped } from '../src/util/clipped.ts'
 import type { DeviceType } from '../src/util/device.ts'
 import { TabringError } from '../src/util/errors.ts'
-import { flagRules } from './flag-rules.ts'
-import { addIceFlags, type IceFlags } from './ice/ice-flags.ts'
+import { deviceRules, flagRules } from './flag-rules.ts'
+import { addIceFlags, type IceFlags, iceRules } from './ice/ice-flags.ts'
 import { dataMount } from './mounts.ts'
 import { wholeNumber } from './parse-number.ts'
 import { defaultPort } from './serve.ts'
@@ -109,6 +109,8 @@ export function startFlags(argv: readonly string[]): StartFlags {
     { flag: '--relay-rate', needs: '--relay' },
     { flag: '--cert', needs: '--key', remedy: 'Name the key of the certificate.' },
     { flag: '--key', needs: '--cert', remedy: 'Name the certificate.' },
+    ...deviceRules,
+    ...iceRules,
   ])
   const flags = command.parse(argv, { from: 'user' }).opts<StartFlags>()
   rules.check()

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import { TabringError } from '../../src/util/errors.ts'
+import type { FlagRule } from '../flag-rules.ts'
 import { wholeNumber } from '../parse-number.ts'
 import {
   defaultTurnLifetimeMs,
@@ -40,6 +41,10 @@ export function addIceFlags(command: Command): Command {
     )
 }
 
+export const iceRules: readonly FlagRule[] = ['--turn-secret-file', '--turn-lifetime'].map(
+  (flag) => ({ flag, needs: '--ice-servers', remedy: 'Name the TURN server.' }),
+)
+
 /**
  * What the flags and the environment ask for; undefined without `--ice-servers`.
  *
@@ -50,13 +55,7 @@ export function iceOptionsOf(
   environment: Readonly<Record<string, string | undefined>> = process.env,
 ): IceOptions | undefined {
   const where = '--ice-servers'
-  if (iceServers === undefined) {
-    const alone = { '--turn-secret-file': turnSecretFile, '--turn-lifetime': turnLifetime }
-    for (const [name, value] of Object.entries(alone)) {
-      if (value !== undefined) throw invalid(name, `needs ${where}. Name the TURN server`)
-    }
-    return undefined
-  }
+  if (iceServers === undefined) return undefined
   const options: IceOptions = { iceServers: serversOf(where, iceServers) }
   const secret =
     turnSecretFile === undefined

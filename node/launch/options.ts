@@ -2,8 +2,8 @@ import { Command, CommanderError, type Option } from 'commander'
 import { TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, type SwitchInputs } from '../../src/util/switches.ts'
 import { cpuSwitch, usageProblem, withDashes } from '../command-line.ts'
-import { flagRules } from '../flag-rules.ts'
-import { type IceFlags, iceOptionsOf } from '../ice/ice-flags.ts'
+import { deviceRules, flagRules } from '../flag-rules.ts'
+import { type IceFlags, iceOptionsOf, iceRules } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { fewRestarts } from '../restarts.ts'
 import { checkKey } from './crew/keys.ts'
@@ -147,6 +147,18 @@ export function parseLaunch(
   const together = flagRules(command, [
     { flag: '--nproc-per-node', excludes: '--elastic', remedy: tabs },
     { flag: '--ntasks-per-node', excludes: '--elastic', remedy: tabs },
+    {
+      flag: '--nproc-per-node gpu',
+      excludes: '--device cpu',
+      remedy: '. Pass the number of tabs, or omit --device.',
+    },
+    ...['--master-addr', '--rdzv-endpoint', '--master-fingerprint'].map((flag) => ({
+      flag,
+      excludes: '--standalone',
+      remedy: ', which uses any free port of this machine. Omit one of them.',
+    })),
+    ...deviceRules,
+    ...iceRules,
   ])
   const normal = normalize(argv, command.options)
   try {

@@ -18,8 +18,8 @@ import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/u
 import { browserHelp } from '../browser-choice.ts'
 import type { AdapterChoice } from '../chromium.ts'
 import { cpuSwitch, usageProblem, withDashes } from '../command-line.ts'
-import { type FlagRule, flagRules } from '../flag-rules.ts'
-import { addIceFlags, iceOptionsOf } from '../ice/ice-flags.ts'
+import { deviceRules, type FlagRule, flagRules } from '../flag-rules.ts'
+import { addIceFlags, iceOptionsOf, iceRules } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { dataMount } from '../mounts.ts'
 import { wholeNumber } from '../parse-number.ts'
@@ -310,6 +310,15 @@ const rules: readonly FlagRule[] = [
     remedy: 'Name the folder of the checkpoints.',
   },
   { flag: '--keep-last', needs: '--checkpoint-dir', remedy: 'Name the folder of the checkpoints.' },
+  ...['--hash-every', '--bucket-cap-mb'].map((flag) => ({
+    flag,
+    excludes: '--strategy alone',
+    remedy: ', where ranks exchange nothing. Omit it.',
+  })),
+  { flag: '--tune', excludes: '--naive', remedy: ', which fixes the variants. Omit one of them.' },
+  { flag: '--tune', excludes: '--device cpu', remedy: ', which has no variants. Omit --tune.' },
+  ...deviceRules,
+  ...iceRules,
 ]
 
 /**
@@ -414,6 +423,11 @@ export function parseOptions(
     throw new TabringError(
       'config.invalid',
       `--aggregation: ${config.aggregation} needs 3 ranks or more, of which the others outvote a wrong one, got ${most}. Start 3, or omit it.`,
+    )
+  if (Number(stallRank) >= most)
+    throw new TabringError(
+      'config.invalid',
+      `--stall-rank: expected a rank below ${most}, the number of ranks, got ${stallRank}. Lower it.`,
     )
   const needed = ranksNeeded(config.parallel, nprocPerNode)
   if (needed)

@@ -38,8 +38,8 @@ test('every option arrives', () => {
   const argv =
     '--nproc-per-node 3 --data some/dir --model cnn --steps 7 --batch-size 30 --optimizer sgd --lr 0.1 --seed 5 ' +
     '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5 ' +
-    '--demo digits --precision float16 --strategy alone --parallel dp --partition own-slice --evaluate-every 3 ' +
-    '--no-elastic --clip-norm 1.5 --aggregation mean --trust members --device cpu --debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
+    '--demo digits --precision float16 --strategy ddp --parallel dp --partition own-slice --evaluate-every 3 ' +
+    '--no-elastic --clip-norm 1.5 --aggregation mean --trust members --device webgpu --debug 2 --variant matmul:naive --visible-devices 0,2 --trace t.json'
   expect(optionsOf(...argv.split(' '))).toEqual({
     worldSize: 3,
     dataFolder: 'some/dir',
@@ -51,11 +51,10 @@ test('every option arrives', () => {
     restartsAll: false,
     adapter: 'software',
     timeoutMs: 9500,
-    device: 'cpu',
+    device: 'webgpu',
     switches: {
-      cpu: true,
+      cpu: false,
       debug: '2',
-      naive: true,
       variant: 'matmul:naive',
       visibleDevices: '0,2',
       trace: true,
@@ -64,7 +63,7 @@ test('every option arrives', () => {
     config: {
       demo: 'digits',
       precision: 'float16',
-      strategy: 'alone',
+      strategy: 'ddp',
       parallel: 'dp',
       partition: 'own-slice',
       elastic: false,
@@ -87,6 +86,14 @@ test('every option arrives', () => {
       hashEvery: 10,
       tune: true,
     },
+  })
+})
+
+test('so do those that exclude some of these', () => {
+  expect(optionsOf('--device', 'cpu', '--naive', '--strategy', 'alone')).toMatchObject({
+    device: 'cpu',
+    switches: { cpu: true, naive: true },
+    config: { strategy: 'alone' },
   })
 })
 
@@ -257,6 +264,14 @@ test.each([
   ['--elastic', '--elastic: the value is missing.'],
   ['--elastic 1:3 --no-elastic', '--elastic: cannot be combined with --no-elastic. Pass one of'],
   ['--epochs 2 --steps 7', '--steps: cannot be combined with --epochs. Pass one of them.'],
+  ['--strategy alone --hash-every 5', '--hash-every: cannot be combined with --strategy alone, wh'],
+  ['--strategy alone --bucket-cap-mb 5', '--bucket-cap-mb: cannot be combined with --strategy'],
+  ['--naive --tune', '--tune: cannot be combined with --naive, which fixes the variants.'],
+  ['--tune --device cpu', '--tune: cannot be combined with --device cpu, which has no variants.'],
+  ['--device=cpu --adapter auto', '--adapter: cannot be combined with --device cpu, which uses no'],
+  ['--device cpu --visible-devices 0', '--visible-devices: cannot be combined with --device cpu'],
+  ['--stall-rank 2 --nproc-per-node 2', '--stall-rank: expected a rank below 2, the number of r'],
+  ['--turn-secret-file a', '--turn-secret-file: needs --ice-servers. Name the TURN server.'],
   ['--virtual-workers 4', '--virtual-workers: needs --exact. Add it, or omit --virtual-workers.'],
   ['--run-log a', '--run-log: needs --exact. Only such a run can be computed again.'],
   ['--keep-last 3', '--keep-last: needs --checkpoint-dir.'],

@@ -38,6 +38,11 @@ describe('refuses', () => {
     [['--relay-rate', '8'], '--relay-rate: needs --relay. Add it, or omit --relay-rate.'],
     [['--cert', 'c.pem'], '--cert: needs --key. Name the key of the certificate.'],
     [['--key', 'k.pem'], '--key: needs --cert. Name the certificate.'],
+    [
+      ['--device', 'cpu', '--visible-devices', '0'],
+      '--visible-devices: cannot be combined with --device cpu, which uses no WebGPU device. Omit one of them.',
+    ],
+    [['--turn-lifetime', '60'], '--turn-lifetime: needs --ice-servers. Name the TURN server.'],
     [['--log'], '--log: the value is missing.'],
   ])('%j', (argv, text) => {
     expect(problemOf(...argv)).toBe(text)

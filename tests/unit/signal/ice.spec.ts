@@ -160,12 +160,6 @@ describe('flags', () => {
     ],
     ['two secrets', (at) => ({ iceServers: turn, turnSecretFile: at('two-lines') }), /got several/],
     ['an empty secret', (at) => ({ iceServers: turn, turnSecretFile: at('empty') }), /got none/],
-    [
-      'a secret alone',
-      (at) => ({ turnSecretFile: at('secret') }),
-      /^--turn-secret-file: needs --ice-servers/,
-    ],
-    ['a lifetime alone', () => ({ turnLifetime: 60 }), /^--turn-lifetime: needs --ice-servers/],
   ])('%s is refused, without its contents', (_, flags, expected) => {
     const make = () => iceOptionsOf(flags(file), {})
     expect(make).toThrow(expected)
