@@ -54,7 +54,7 @@ Examples:
   (Tested with Slurm's variables, but not on a Slurm cluster.)
 
 The module runs in each tab. It imports { env, args } from "tabring": env.RANK, env.LOCAL_RANK, env.WORLD_SIZE and the other variables
-of npx tabring docs launching. The program is its top level, or the async function that it exports as default: await everything you start there.
+of npx tabring docs launching. Variables of the shell reach it by --env alone. The program is its top level, or the async function that it exports as default: await everything you start there.
 `
 
 const launchExamples = `
