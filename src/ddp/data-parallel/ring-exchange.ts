@@ -371,7 +371,10 @@ export class RingExchange implements GradientExchange {
     onstarted?: () => void,
   ): Promise<Float32Array<ArrayBuffer>> {
     if (place.group > 0) {
-      return this.#smaller.meet(index, values, place, onstarted, { choice: this.choice })
+      const met = this.#smaller.meet(index, values, place, onstarted, { choice: this.choice })
+      // The step fails, and all ranks of the model wait for it.
+      met.catch((error) => error instanceof PeerError && this.#group.abort(error))
+      return met
     }
     return meetIn(this.#group, values, place.meeting, this.#key(keys.meetings + index, onstarted))
   }

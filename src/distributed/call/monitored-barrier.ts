@@ -19,8 +19,8 @@ export interface MonitoredBarrierOptions extends GroupOptions {
  * Resolves when every rank has called it; on a timeout, names the missing ranks: torch.distributed.monitored_barrier.
  *
  * Each rank reports to the first rank of the group, which answers when all have reported.
- * cost: 2 hops. errors: `peer.timeout` on all ranks, naming the missing ones, and the epoch ends. `peer.unreachable` on all ranks, and the
- * epoch continues, if not every pair of ranks is linked.
+ * cost: 2 hops. errors: `peer.timeout` on all ranks, naming the missing ones, and the group ends. `peer.unreachable` on all ranks, and the
+ * group continues, if not every pair of ranks is linked.
  */
 export async function monitoredBarrier(options: MonitoredBarrierOptions = {}): Promise<void> {
   const known = { group: true, timeoutMs: true, waitAllRanks: true, env: true } as const
@@ -36,7 +36,7 @@ export async function monitoredBarrier(options: MonitoredBarrierOptions = {}): P
       'peer.unreachable',
       "monitoredBarrier: needs links between all ranks, but these are linked in a ring. Use initProcessGroup({ topology: 'mesh' }), or call barrier().",
     )
-  // Rank 0 judges; the others would end the epoch before it has.
+  // Rank 0 judges; the others would end the group before it has.
   const deadlineMs = Math.min(2 * timeoutMs + 1000, longestTimeoutMs)
   if (group.rank !== 0) {
     await group.word('send', 0, deadlineMs)

@@ -31,7 +31,7 @@ import type { AlgorithmChoice } from '../algorithms/algorithm-choice.ts'
 import { type Algorithm, algorithms, type Operation } from '../algorithms/operations.ts'
 import type { Plan } from '../algorithms/plan.ts'
 import type { LinkEnd } from '../link/link.ts'
-import { type AbortRecord, type FrameHeader, labelBytes } from '../link/wire.ts'
+import { type AbortRecord, type FrameHeader, FrameType, labelBytes } from '../link/wire.ts'
 import type { Session } from '../session/session.ts'
 import {
   type Announcement,
@@ -131,8 +131,8 @@ export interface CollectivesOptions {
   peers: Peers
   /** Called for each collective that ends well. */
   onspan?: ((span: CollectiveSpan) => void) | undefined
-  /** Runs `action`; what it throws ends the epoch. */
-  attempt: (action: () => void) => void
+  /** Runs `action`; what it throws ends the group, or the epoch: see `Membership.fail`. */
+  attempt: (action: () => void, group?: number) => void
 }
 
 /** Collectives in flight on one rank. */
@@ -160,7 +160,8 @@ export class Collectives {
   private readonly deadlines: Deadlines<Standing<Run>>
   /** Ranks that said goodbye. */
   private readonly departed = new Map<Session, LinkEnd>()
-  private closed: { record: AbortRecord; error: PeerError } | undefined
+  /** By group: why it has ended. */
+  private readonly ends = new Map<number, { record: AbortRecord; error: PeerError }>()
 
   constructor(options: CollectivesOptions) {
     this.options = options
@@ -179,7 +180,7 @@ export class Collectives {
       onlate: ({ run }, waitedMs) =>
         attempt(() => {
           throw this.timeout(run, waitedMs)
-        }),
+        }, run.route.group),
     })
     this.receiver = new Receiver({ rank, peers, entries, eagerLimit, progress })
     this.sender = new Sender({
@@ -199,8 +200,8 @@ export class Collectives {
     const name = nameOf(operation, sequence, bucket, place.id, label)
     const refuse = (code: ErrorCode, text: string) =>
       Promise.reject(new PeerError(code, `${name}: ${text}`))
-    if (this.closed)
-      return Promise.reject(collectiveError(name, this.closed.record, this.closed.error))
+    const end = this.endOf(place.id)
+    if (end) return Promise.reject(collectiveError(name, end.record, end.error))
     if (!isBucket(bucket))
       return refuse(
         'peer.mismatch',
@@ -283,12 +284,16 @@ export class Collectives {
       onstarted: options.onstarted,
     })
     this.entries.launch(run)
-    this.options.attempt(() => this.begin(run))
+    this.options.attempt(() => this.begin(run), place.id)
     return run.promise
   }
 
-  /** A START or DATA frame of another rank. errors: `peer.protocol`, `peer.mismatch`. */
+  /** A START or DATA frame of another rank. One of a group that has ended was under way, and is dropped. errors: `peer.protocol`, `peer.mismatch`. */
   receive(session: Session, header: FrameHeader, message: Uint8Array<ArrayBuffer>): void {
+    if (this.hasEnded(header.group)) {
+      if (header.type === FrameType.data) session.consumed(message.length)
+      return
+    }
     const entry = this.receiver.receive(session, header, message)
     if (entry) this.entries.noteStart(entry, session.peerRank)
     if (entry?.run) this.endIfComplete(entry.run)
@@ -326,15 +331,33 @@ export class Collectives {
 
   /** The error that the epoch ended with on this rank; undefined until then. */
   get ended(): PeerError | undefined {
-    return this.closed?.error
+    return this.ends.get(0)?.error
   }
 
-  /** Rejects every pending and every later collective with what `record` says; `error` is the group's. Idempotent. */
+  /** Whether a group has ended, by itself or with all. */
+  hasEnded(group: number): boolean {
+    return this.endOf(group) !== undefined
+  }
+
+  /**
+   * Rejects every pending and every later collective of the group that `record` ends, of all for group 0, with what it says; `error` is
+   * the group's. Idempotent.
+   */
   close(record: AbortRecord, error: PeerError): void {
-    this.closed ??= { record, error }
-    this.deadlines.stop()
-    this.receiver.heldBytes.clear()
-    for (const run of this.entries.clear()) run.reject(collectiveError(run.name, record, error))
+    const { group } = record
+    if (this.hasEnded(group)) return
+    this.ends.set(group, { record, error })
+    const { entries, runs } = this.entries.clear(group, this.options.env.now())
+    if (group > 0) for (const entry of entries) this.receiver.drop(entry)
+    else {
+      this.deadlines.stop()
+      this.receiver.heldBytes.clear()
+    }
+    for (const run of runs) run.reject(collectiveError(run.name, record, error))
+  }
+
+  private endOf(group: number) {
+    return this.ends.get(group) ?? this.ends.get(0)
   }
 
   private begin(run: Run): void {

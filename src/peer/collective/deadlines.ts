@@ -11,7 +11,7 @@ export interface DeadlinesOptions<T extends Timed> {
   env: Env
   /** What is waiting now, oldest first. */
   waiting: () => readonly T[]
-  /** `late` has stood still for `waitedMs`. Nothing is watched after that. */
+  /** `late` has stood still for `waitedMs`, and is ended: it waits no more. */
   onlate: (late: T, waitedMs: number) => void
 }
 
@@ -59,8 +59,9 @@ export class Deadlines<T extends Timed> {
       const { stillSinceMs } = one
       const leftMs = stillSinceMs + one.deadlineMs - now
       if (leftMs <= 0) {
-        this.stop()
         onlate(one, now - stillSinceMs)
+        // What stood behind it may move now.
+        if (!this.isStopped) this.fireWithin(0)
         return
       }
       soonestMs = Math.min(soonestMs, leftMs)

@@ -1,5 +1,5 @@
 /**
- * How the end of an epoch is told on every rank, each fact once.
+ * How the end of an epoch, or of one of its groups, is told on every rank, each fact once.
  *
  * The rank that notices it makes one record, which ABORT carries from rank to rank unchanged. Its text says which rank, what
  * and why, behind the name of the operation that noticed it, if one did. Whoever shows it adds what the record leaves out:
@@ -15,11 +15,23 @@ import { type ErrorCode, endFactsOf, PeerError, RunError } from '../../util/erro
 import type { LinkEnd } from '../link/link.ts'
 import type { AbortRecord } from '../link/wire.ts'
 
-/** `error` as the rank `origin` tells it to the others: without a room's epoch, and never without a rank. */
-export function recordOf(error: PeerError, origin: number, epoch: number): AbortRecord {
+/** What says that a rank or a link is lost or broken; all groups need both. */
+const ofAllGroups: readonly string[] = ['peer.lost', 'peer.protocol'] satisfies ErrorCode[]
+
+/**
+ * `error` in `group` as the rank `origin` tells it to the others: without a room's epoch, and never without a rank. Only what says nothing
+ * against ranks and links leaves the other groups as they are.
+ */
+export function recordOf(
+  error: PeerError,
+  origin: number,
+  epoch: number,
+  group: number,
+): AbortRecord {
   const text = withoutEpoch(error.message, epoch)
   const lost = endFactsOf(error).ranks?.[0] ?? null
-  return withRank({ origin, lost, code: error.code, text }, origin)
+  const ends = ofAllGroups.includes(error.code) ? 0 : group
+  return withRank({ group: ends, origin, lost, code: error.code, text }, origin)
 }
 
 /** `record`, which `rank` has made or passed on; whatever it says, a rank is named. */
@@ -29,7 +41,7 @@ export const withRank = (record: AbortRecord, rank: number): AbortRecord =>
 /** What the room's server alone says: no rank can have it said in its name. */
 const ofServer: readonly string[] = ['peer.removed', 'peer.late'] satisfies ErrorCode[]
 
-/** What ended the epoch, as the group reports it. */
+/** What ended the epoch or the group, as it reports it. */
 export function epochError(record: AbortRecord, cause?: PeerError): PeerError {
   const { code: told, lost, text } = record
   const code = isErrorCode(told) && !ofServer.includes(told) ? told : 'peer.aborted'
@@ -58,7 +70,7 @@ export function ownRecord(record: AbortRecord, rank: number, stoodStillMs: numbe
   const isLoss = record.code === 'peer.lost' || record.code === 'peer.timeout'
   if (stoodStillMs === 0 || !isLoss) return record
   const text = `rank ${rank} stood still for ${Math.round(stoodStillMs / 1000)} s, and the others gave it up: its tab or process was suspended, or its machine slept. Keep it awake, and start again.`
-  return { origin: rank, lost: rank, code: 'peer.lost', text }
+  return { group: 0, origin: rank, lost: rank, code: 'peer.lost', text }
 }
 
 /** `text` for a place that names the epoch itself: without the room's `epoch 1: ` in front. */

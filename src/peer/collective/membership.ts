@@ -69,6 +69,8 @@ export class Membership {
   /** Resolves (never rejects) with the error that ended the epoch. */
   readonly failed: Promise<PeerError>
   failure: PeerError | undefined
+  /** Groups that this rank has begun to make, that of all ranks included. */
+  groups = 1
   private readonly events: MembershipEvents
   private isDestroyed = false
   private isLeaving = false
@@ -94,7 +96,7 @@ export class Membership {
         'peer.protocol',
         `process group: expected a rank from 0 to ${size - 1}, got ${rank}. Correct the rank or the size.`,
       )
-    const attempt = (action: () => void) => this.attempt(action)
+    const attempt = (action: () => void, group?: number) => this.attempt(action, group)
     this.peers = new Peers({
       rank,
       size,
@@ -104,9 +106,16 @@ export class Membership {
       config: session,
       events: {
         onframe: (from, header, message) => {
-          if (!this.failure) attempt(() => this.collectives.receive(from, header, message))
+          const receive = () => this.collectives.receive(from, header, message)
+          if (!this.failure) attempt(receive, header.group)
         },
         onabort: (from, told) => {
+          // No rank has a group before all have begun to make it.
+          if (told.group >= this.groups)
+            throw new PeerError(
+              'peer.protocol',
+              `expected ABORT of one of ${this.groups} groups, got group ${told.group}`,
+            )
           // Any rank may send it: one that is none is nobody.
           const lost = told.lost !== null && told.lost < this.size ? told.lost : null
           this.end(withRank({ ...told, lost }, from.peerRank), undefined, from)
@@ -149,30 +158,32 @@ export class Membership {
     }
   }
 
-  /** Ends the epoch on every rank, with this rank's error. */
-  fail(error: PeerError): void {
-    this.end(recordOf(error, this.rank, this.epoch), error)
+  /** Ends a group on every rank, with this rank's error; with group 0, or where a rank or a link is lost, the epoch. */
+  fail(error: PeerError, group = 0): void {
+    this.end(recordOf(error, this.rank, this.epoch, group), error)
   }
 
-  /** ABORT goes to all; a rank that hears it passes it on, away from where it came. */
+  /** ABORT goes to all, in the group or not; a rank that hears it passes it on, away from where it came. */
   private end(told: AbortRecord, cause?: PeerError, from?: Session): void {
     if (this.isDestroyed) return
-    if (this.failure) {
+    if (this.collectives.hasEnded(told.group)) {
       this.suppressedFailures += 1
       return
     }
     const record = ownRecord(told, this.rank, this.peers.stoodStillMs)
     const error = epochError(record, cause)
-    this.failure = error
+    const isOfAll = record.group === 0
+    if (isOfAll) this.failure = error
     // Before anything that may fail: those that wait here hear of the end.
     this.collectives.close(record, error)
     this.peers.sendAbort(record, from)
+    if (!isOfAll) return
     this.settleFailed(error)
     this.events.onfailure(error)
   }
 
-  /** Runs `action`; what it throws ends the epoch. */
-  private attempt(action: () => void): void {
+  /** Runs `action`; what it throws ends the group, or the epoch: see `fail`. */
+  private attempt(action: () => void, group?: number): void {
     try {
       action()
     } catch (thrown) {
@@ -180,6 +191,7 @@ export class Membership {
         thrown instanceof PeerError
           ? thrown
           : new PeerError('peer.protocol', messageOf(thrown), { cause: thrown }),
+        group,
       )
     }
   }
@@ -217,7 +229,8 @@ export class Membership {
     if (this.isDestroyed) return
     this.isDestroyed = true
     const text = `rank ${this.rank} left: ${detail}.`
-    const record: AbortRecord = { origin: this.rank, lost: null, code: 'peer.aborted', text }
+    const code = 'peer.aborted'
+    const record: AbortRecord = { group: 0, origin: this.rank, lost: null, code, text }
     this.collectives.close(record, epochError(record))
     this.peers.close(detail)
     this.onleft?.()

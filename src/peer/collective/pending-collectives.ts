@@ -33,6 +33,7 @@ export interface CollectiveSpan {
 /** A collective as this rank knows it: announced by a neighbour, launched here, or both. */
 export interface Entry {
   readonly key: string
+  readonly group: number
   /** By rank, of all ranks. */
   readonly from: Map<number, Announcement>
   /** By rank: the place of its START among all that came. */
@@ -231,7 +232,7 @@ export class Entries {
     let entry = this.byKey.get(key)
     if (!entry) {
       entry = {
-        ...{ key, from: new Map(), startNumbers: new Map(), begun: new Map() },
+        ...{ key, group: given.group, from: new Map(), startNumbers: new Map(), begun: new Map() },
         ...{ begunTold: 0, held: [] },
       }
       this.byKey.set(key, entry)
@@ -251,16 +252,24 @@ export class Entries {
   }
 
   end(run: Run, nowMs: number): void {
-    this.launched = this.launched.filter((other) => other !== run)
-    for (const other of this.launched) if (goesBefore(run, other)) other.stillSinceMs = nowMs
+    this.remove([run], nowMs)
     this.byKey.delete(run.entry.key)
   }
 
-  /** Forgets everything and returns what was active. */
-  clear(): Run[] {
-    const active = this.launched
-    this.launched = []
-    this.byKey.clear()
-    return active
+  /** Forgets a group's, all for group 0; returns what was known, and what was active in launch order. */
+  clear(group: number, nowMs: number): { entries: Entry[]; runs: Run[] } {
+    const isOf = (one: number) => group === 0 || one === group
+    const entries = [...this.byKey.values()].filter((entry) => isOf(entry.group))
+    for (const { key } of entries) this.byKey.delete(key)
+    const runs = this.launched.filter(({ route }) => isOf(route.group))
+    this.remove(runs, nowMs)
+    return { entries, runs }
+  }
+
+  /** What stood behind `runs` may move from now on. */
+  private remove(runs: readonly Run[], nowMs: number): void {
+    this.launched = this.launched.filter((run) => !runs.includes(run))
+    for (const other of this.launched)
+      if (runs.some((run) => goesBefore(run, other))) other.stillSinceMs = nowMs
   }
 }

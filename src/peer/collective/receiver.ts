@@ -61,7 +61,13 @@ export class Receiver {
     // Compared before a byte of the data is looked at.
     const dataAt = headerBytes + fingerprintBytes
     const announcement = this.decodeStart(session, header, message.subarray(headerBytes, dataAt))
-    this.receiveStart(session, header, announcement, header.begun)
+    try {
+      this.receiveStart(session, header, announcement, header.begun)
+    } catch (thrown) {
+      // The group may end by it while the link serves others.
+      session.consumed(message.length)
+      throw thrown
+    }
     return this.receiveData(session, header, message, dataAt)
   }
 
@@ -72,6 +78,15 @@ export class Receiver {
       this.take(run, from, step, offset, message, dataAt)
     }
     run.entry.held = []
+  }
+
+  /** Forgets what is held of a collective that will not begin here. */
+  drop(entry: Entry): void {
+    for (const { from, message } of entry.held) {
+      this.hold(from, -message.length)
+      this.options.peers.get(from).consumed(message.length)
+    }
+    entry.held = []
   }
 
   /** Bytes that are held of a rank, after this change. */

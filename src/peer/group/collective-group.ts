@@ -83,8 +83,8 @@ export const secondHalf = ({ sequence }: Turn): Turn => ({ sequence, bucket: cou
  * later call with the same array waits for that.
  * Elements are float32, int32, uint32, uint8, or float16 (a Float16Array or its `Float16Bits`).
  *
- * Any failure (timeout, lost rank, bad frame, disagreement, `abort`) ends the epoch: it rejects every pending and later collective of all
- * groups on every rank with the same cause. Buffer contents are then undefined.
+ * A failure (timeout, disagreement, `abort`) ends the group: it rejects every pending and later collective of it on every rank with the same
+ * cause. Buffer contents are then undefined. A lost rank, a bad frame or a failure of the group of all ranks ends the epoch: all groups.
  */
 export class CollectiveGroup {
   /** This rank's number in the group. */
@@ -493,14 +493,18 @@ export class CollectiveGroup {
 
   // Failing
 
-  /** Ends the epoch: every pending and later collective on every rank rejects, naming `reason`. Idempotent. */
+  /**
+   * Ends the group: every pending and later collective of it on every rank rejects, naming `reason`. The group of all ranks ends with all
+   * groups, and so does any by `peer.lost` or `peer.protocol`. Idempotent.
+   */
   abort(reason: PeerError | string): void {
     const isReason = typeof reason === 'string' || reason instanceof PeerError
     checkArgument('abort', 'reason', reason, isReason, 'a text or a PeerError')
     this.membership.fail(
       typeof reason === 'string'
-        ? new PeerError('peer.aborted', `rank ${this.rank} aborted: ${reason}`)
+        ? new PeerError('peer.aborted', `rank ${this.membership.rank} aborted: ${reason}`)
         : reason,
+      this.place.id,
     )
   }
 

@@ -29,8 +29,6 @@ export class ProcessGroup extends CollectiveGroup {
   onfailure: (error: PeerError) => void = ignore
   /** Called when a linked rank has been silent for some seconds, and when it is heard again. */
   onsuspect: (rank: number, isSuspect: boolean, silentMs: number) => void = ignore
-  /** Groups made so far, this one included: their numbers must be the same on all ranks. */
-  private groups = 1
 
   constructor(options: GroupOptions) {
     const { rank, size } = options
@@ -76,8 +74,8 @@ export class ProcessGroup extends CollectiveGroup {
         `newGroup: ranks must be an array, or omitted for all ranks, got ${kindOf(ranks)}. Write [0, 1].`,
       )
     }
-    const id = this.groups
-    this.groups += 1
+    // The same on all ranks.
+    const id = this.membership.groups++
     const isWrong = ranks.some((rank) => !this.ranks.includes(rank))
     if (isWrong || new Set(ranks).size !== ranks.length || ranks.length === 0)
       throw new PeerError(

@@ -3,7 +3,7 @@
  *
  *     bytes   field     type  meaning
  *     0       magic     u8    0x54
- *     1       version   u8    6
+ *     1       version   u8    7
  *     2       type      u8    FrameType
  *     3       kind      u8    START, DATA: operation (low 4 bits) and element type (high 4 bits)
  *     4-7     epoch     u32   membership of the group this frame belongs to
@@ -14,7 +14,7 @@
  *     20-23   length    u32   payload bytes; the message is exactly 32 + length bytes
  *     24-27   number    u32   frames this side sent on the link before this one, modulo 2^32
  *     28-31   credit    u32   DATA bytes (headers included) consumed by this side so far, modulo 2^32
- *     32-33   group     u16   START, DATA: which group of the epoch's ranks; 0 is all of them
+ *     32-33   group     u16   START, DATA, ABORT: which group of the epoch's ranks; 0 is all of them
  *     34-35   begun     u16   DATA: 0; or START is in it too: as START's `step`, and the payload begins with the fingerprint
  *
  * A header of 36 bytes keeps the payload 4-aligned in the received buffer.
@@ -41,7 +41,7 @@ const typeNames = Object.keys(FrameType) as FrameTypeName[]
 const lastType = FrameType.bye
 
 export const wireMagic = 0x54
-export const wireVersion = 6
+export const wireVersion = 7
 
 /** The one list from which every offset follows; see the table above. */
 const layout = [
@@ -288,8 +288,10 @@ export function decodeFingerprint(payload: Uint8Array): Fingerprint {
   }
 }
 
-/** ABORT payload: who ended the epoch, which rank is lost (null: none), the error's code, and its text for people. */
+/** ABORT: who ended a group, which rank is lost (null: none), the error's code, and its text for people. */
 export interface AbortRecord {
+  /** Which group ends; 0: the epoch, with all of its groups. In the header; the rest is payload. */
+  group: number
   origin: number
   lost: number | null
   code: string
@@ -317,7 +319,7 @@ export function encodeAbort(record: AbortRecord, mostBytes = Number.POSITIVE_INF
 }
 
 /** errors: `peer.protocol` for a payload that is too short or too long. */
-export function decodeAbort(payload: Uint8Array): AbortRecord {
+export function decodeAbort(payload: Uint8Array, group = 0): AbortRecord {
   const mostBytes = maxAbortTextBytes + 256
   if (payload.length < abortHeadBytes || payload.length > mostBytes)
     throw bad(`an ABORT payload of ${abortHeadBytes} to ${mostBytes} bytes`, `${payload.length}`)
@@ -327,6 +329,7 @@ export function decodeAbort(payload: Uint8Array): AbortRecord {
   if (textAt > payload.length)
     throw bad(`an ABORT code of at most ${payload.length - abortHeadBytes} bytes`, `${codeBytes}`)
   return {
+    group,
     origin: get32(payload, 0),
     lost: lost === noRank ? null : lost,
     code: new TextDecoder().decode(payload.subarray(abortHeadBytes, textAt)),

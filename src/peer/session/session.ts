@@ -261,7 +261,7 @@ export class Session {
 
   sendAbort(record: AbortRecord): void {
     const most = this.link.maxMessageBytes - headerBytes
-    this.sendControl({ type: FrameType.abort }, encodeAbort(record, most))
+    this.sendControl({ type: FrameType.abort, group: record.group }, encodeAbort(record, most))
   }
 
   private sendControl(fields: Partial<FrameHeader>, payload?: Uint8Array): void {
@@ -341,7 +341,7 @@ export class Session {
         this.stats.rttMs = this.heartbeat.roundTripMs(header.offset) ?? this.stats.rttMs
         break
       case FrameType.abort:
-        this.onabort(decodeAbort(payload))
+        this.onabort(decodeAbort(payload, header.group))
         break
       case FrameType.bye:
         this.receiveBye(shownText(payload, mostByeChars))

@@ -3,7 +3,7 @@ import { longestAnnounced } from '../../peer/group/announced-length.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { nonGroupMember } from '../../peer/group/non-group-member.ts'
-import { PeerError } from '../../util/errors.ts'
+import { endFactsOf, PeerError } from '../../util/errors.ts'
 import { longestTimeoutMs } from '../../util/options.ts'
 import { type KeptStates, mostKept } from '../saves/kept-state.ts'
 import { packState, unpackState } from '../saves/packed-state.ts'
@@ -97,16 +97,16 @@ export async function meet(
     if (ranks !== nonGroupMember) {
       const giver = ranks.ranks.indexOf(keeper)
       const own = keeper === group.rank ? kept.newest && packState(kept.newest) : undefined
-      const sizes = await ranks.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
-      const size = sizes.subarray(giver, giver + 1)
-      const sizeBytes = longestAnnounced(label, ranks, size, { slots: 1, rankOf: () => giver })
-      const bytes = await shareBytes(ranks, {
-        root: giver,
-        sizeBytes,
-        own,
-        label,
-        limitMs,
-        onProgress,
+      const share = async () => {
+        const sizes = await ranks.allGatherU32(Uint32Array.of(own?.length ?? 0), { label })
+        const size = sizes.subarray(giver, giver + 1)
+        const sizeBytes = longestAnnounced(label, ranks, size, { slots: 1, rankOf: () => giver })
+        return shareBytes(ranks, { root: giver, sizeBytes, own, label, limitMs, onProgress })
+      }
+      const bytes = await share().catch((error) => {
+        // The others wait in the group of all.
+        if (error instanceof PeerError && !endFactsOf(error).leftOut) group.abort(error)
+        throw error
       })
       if (!hasIt[group.rank]) {
         const state = unpackState(bytes)

@@ -188,6 +188,7 @@ export class HostileLink implements Link {
       case 'abort': {
         const origin = draw.pick([0, 1, 2, 99, 2 ** 32 - 1])
         const record = {
+          group: header.group,
           origin,
           lost: draw.pick([null, 0, 99]),
           code: draw.pick(codes),

@@ -42,6 +42,8 @@ class Simulation {
   readonly #begun = new Map<Operation, Set<number>>()
   /** Those that some rank has called otherwise. */
   readonly #odd = new Set<Operation>()
+  /** By rank and group: why it has ended, where the epoch had not. */
+  readonly #ends = new Map<string, unknown>()
   #unsettled = new Map<number, Set<string>>()
   #finished = new Set<number>()
   #onfinished: () => void = () => undefined
@@ -196,13 +198,14 @@ class Simulation {
     this.#world.isActive()
     this.#world.note(`rank ${rank} begins ${operation.name}`)
     const call = operation.start(group.rank, group, onstarted, isOdd)
-    return this.#track(rank, operation.name, call.promise, () => {
+    const onresolved = () => {
       if (operation.isBarrier && !hasAllBegun())
         this.#violate(`rank ${rank}: ${operation.name} ended before all had begun`)
       if (call.isRight()) return
       if (this.#hasFired('corrupt')) this.#spoilt += 1
       else this.#violate(`rank ${rank}: ${operation.name} ended well with a wrong result`)
-    })
+    }
+    return this.#track(rank, operation.name, call.promise, onresolved, operation.group)
   }
 
   #hasFired(kind: FaultPlan['kind']): boolean {
@@ -215,6 +218,7 @@ class Simulation {
     name: string,
     promise: Promise<unknown>,
     onresolved?: () => void,
+    group = 0,
   ): Promise<void> {
     const names = this.#unsettled.get(rank) ?? new Set()
     this.#unsettled.set(rank, names.add(name))
@@ -236,12 +240,12 @@ class Simulation {
       (error) => {
         settled('rejects')
         this.#rejected += 1
-        this.#checkError(rank, name, error)
+        this.#checkError(rank, name, error, group)
       },
     )
   }
 
-  #checkError(rank: number, name: string, error: unknown): void {
+  #checkError(rank: number, name: string, error: unknown, group: number): void {
     const told = `rank ${rank}: ${name} rejects with ${messageOf(error)}`
     if (this.#world.fired.size === 0) this.#violate(`${told}, without a fault`)
     else if (this.#hasFired('corrupt')) return
@@ -249,11 +253,16 @@ class Simulation {
     else if (!/\brank \d/.test(error.message)) this.#violate(`${told}, which names no rank`)
     else if (name !== 'ready' && !/(^|\()(\w+ via )?\w+ #\d+/.test(error.message))
       this.#violate(`${told}, which names no operation`)
-    else if (
-      !this.#hasFired('leave') &&
-      (name === 'ready' ? error : error.cause) !== this.#world.groups[rank]!.error
-    )
-      this.#violate(`${told}, and the group with ${this.#world.groups[rank]!.error?.message}`)
+    else {
+      const ended = this.#world.groups[rank]!.error
+      const cause = name === 'ready' ? error : error.cause
+      if (this.#hasFired('leave') || cause === ended) return
+      // A group that failed before has its own end, and one only.
+      const key = `${rank}/${group}`
+      if (group > 0 && !this.#ends.has(key)) this.#ends.set(key, cause)
+      const end = group > 0 ? this.#ends.get(key) : ended
+      if (cause !== end) this.#violate(`${told}, and the group with ${messageOf(end)}`)
+    }
   }
 
   #checkMemory(): void {

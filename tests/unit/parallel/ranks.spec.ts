@@ -15,6 +15,7 @@ import { Schedule1F1B } from '../../../src/parallel/pipeline/schedule.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
+import { ifMember } from '../../support/members.ts'
 import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
 
 // Ranks of one process, on the CPU, over real message channels.
@@ -173,18 +174,25 @@ describe('layers on ranks', () => {
     return both
   }
 
-  test('a rank that fails ends the step on the others, with its message', async () => {
+  test('a rank that fails ends the step on its group, with its message, and no other group', async () => {
     const places = ['rank:0/cpu', 'rank:1/cpu']
-    const ended = await onRanks(2, async (group) => {
-      const [first, last] = await layers(places)
-      const step = await compile(
-        forward(first, last, places[1]),
-        { x: types.x },
-        { device: 'cpu', group },
-      )
-      return step.run(group!.rank === 0 ? { x: new Float32Array(1) } : {})
+    const ended = await onRanks(3, async (all) => {
+      const group = ifMember(await all!.newGroup([0, 1]))
+      let message = ''
+      if (group) {
+        const [first, last] = await layers(places)
+        const make = forward(first, last, places[1])
+        const step = await compile(make, { x: types.x }, { device: 'cpu', group })
+        const run = step.run(group.rank === 0 ? { x: new Float32Array(1) } : {})
+        message = await run.then(String, (error: Error) => error.message)
+      }
+      const sum = Float32Array.of(1)
+      await all!.allReduce(sum)
+      return { message, sum: sum[0] }
     })
-    const [zero, one] = ended.map((each) => String((each as PromiseRejectedResult).reason?.message))
+    const results = ended.map(resultOf)
+    expect(results.map(({ sum }) => sum)).toEqual([3, 3, 3])
+    const [zero, one] = results.map(({ message }) => message)
     expect(zero).toContain('input "x" must be a Float32Array of 72 elements')
     expect(one).toContain(`rank 0 failed in a step: ${zero}`)
   })

@@ -16,7 +16,10 @@ function deadlines() {
   const watch = new Deadlines<Still>({
     env,
     waiting: () => waiting,
-    onlate: (one, waitedMs) => late.push({ one, waitedMs, atMs: env.now() }),
+    onlate: (one, waitedMs) => {
+      waiting.splice(waiting.indexOf(one as Still), 1)
+      late.push({ one: one as Still, waitedMs, atMs: env.now() })
+    },
   })
   const launch = (deadlineMs: number) => {
     const one = { stillSinceMs: env.now(), deadlineMs }
@@ -28,13 +31,16 @@ function deadlines() {
 }
 
 describe('one timer', () => {
-  test('the soonest deadline fires, whatever was launched first, and only once', async () => {
+  test('the soonest deadline fires, whatever was launched first, and each once', async () => {
     const { env, late, launch } = deadlines()
-    launch(5000)
+    const long = launch(5000)
     await env.advance(100)
     const short = launch(1000)
     await env.advance(20_000)
-    expect(late).toEqual([{ one: short, waitedMs: 1000, atMs: 1100 }])
+    expect(late).toEqual([
+      { one: short, waitedMs: 1000, atMs: 1100 },
+      { one: long, waitedMs: 5000, atMs: 5000 },
+    ])
   })
 
   test('what moves puts off its own deadline alone, and what has ended has none', async () => {
@@ -53,7 +59,10 @@ describe('one timer', () => {
     await env.advance(900)
     other.stillSinceMs = env.now()
     await env.advance(5000)
-    expect(late).toEqual([{ one: still, waitedMs: 1000, atMs: 15_000 }])
+    expect(late).toEqual([
+      { one: still, waitedMs: 1000, atMs: 15_000 },
+      { one: other, waitedMs: 1000, atMs: 15_900 },
+    ])
   })
 
   test('stopped is stopped', async () => {

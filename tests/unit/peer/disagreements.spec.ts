@@ -125,6 +125,7 @@ describe('a neighbour that speaks the protocol wrongly', () => {
       label: '',
     }),
   })
+  const sent = { origin: 1, lost: null, code: 'peer.aborted', text: 'enough' }
   /** One frame played by hand. */
   const start =
     (elements = 8) =>
@@ -170,6 +171,11 @@ describe('a neighbour that speaks the protocol wrongly', () => {
       /expected whole elements within 16 bytes, got 20 bytes at offset 0/,
     ],
     ['half an element', [start(), data(0, 0, 6)], /expected whole elements/],
+    [
+      'ABORT of a group that nobody made',
+      [(session) => session.sendAbort({ ...sent, group: 1 })],
+      /expected ABORT of one of 1 groups, got group 1/,
+    ],
     ['START twice', [start(), start()], /a second START for allReduce #5/],
     ['START again with data', [start(), dataWithStart(0, 16)], /a second START for allReduce #5/],
     [

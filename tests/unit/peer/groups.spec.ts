@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import type { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
-import type { PeerError } from '../../../src/util/errors.ts'
+import { sessionDefaults } from '../../../src/peer/session/session-config.ts'
+import { type PeerError, RunError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { ifMember } from '../../support/members.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
@@ -40,7 +41,7 @@ describe('groups of some ranks', () => {
     expect(sums).toEqual([0, 1, 2, 3, 4].map((rank) => (rank % 2 ? [6, 6, 15, 2] : [9, 9, 15, 3])))
   })
 
-  test('roots are ranks of the group; its failure ends the epoch for all', async () => {
+  test('roots are ranks of the group; its failure ends it alone', async () => {
     const { env, groups } = open(4)
     const parts = await makeGroups(env, groups, [1, 3])
     const buffers = [1, 3].map((rank) => Int32Array.of(rank))
@@ -50,9 +51,10 @@ describe('groups of some ranks', () => {
       outcomes([
         parts[1]!.allReduce(new Float32Array(4)),
         parts[3]!.allReduce(new Float32Array(5)),
-        groups[0]!.barrier(),
       ]),
     )
+    await env.until(Promise.all(groups.map((group) => group.barrier())))
+    errors.push(...(await outcomes([parts[1]!.barrier(), parts[3]!.barrier()])))
     for (const error of errors)
       expect(error?.message).toMatch(
         /allReduce #\d of group 1.*ranks disagree: rank [13] runs allReduce of [45] .*rank [13] runs/,
@@ -112,6 +114,80 @@ describe('groups of some ranks', () => {
     const errors = await env.until(outcomes(groups.map((group) => group.newGroup([0, 2]))))
     for (const error of errors)
       expect(error?.message).toMatch(/rank 0 of \[0, 2\] has no link to the next of them/)
+  })
+})
+
+describe('a group that fails', () => {
+  const isUntouched = (groups: readonly ProcessGroup[]) => {
+    expect(groups.map((group) => group.error)).toEqual(groups.map(() => undefined))
+    for (const { inFlight } of groups.map((group) => group.stats()))
+      expect(inFlight).toMatchObject({ launched: 0, startedByPeers: 0, heldBytes: 0 })
+  }
+
+  test('gives the links back what was under way in it', async () => {
+    const env = new VirtualEnv(1)
+    const link = { delayMs: () => env.chance() * 9, maxMessageBytes: 1024 }
+    const session = { windowBytes: { ...sessionDefaults.windowBytes, memory: 4096 } }
+    const groups = memoryMesh(env, 3, () => link, { config: { session } })
+    // Each round leaves half a window of bytes that nobody takes, or some beside a START that differs.
+    for (let round = 0; round < 4; round++) {
+      const isOdd = round % 2 === 1
+      const [zero, one] = await makeGroups(env, groups, [0, 1])
+      const pending = [zero!.allReduce(new Float32Array(2000))]
+      await env.advance(30)
+      if (isOdd) pending.push(one!.allReduce(new Float32Array(1900)))
+      else one!.abort('enough')
+      const [error] = await env.until(outcomes(pending))
+      expect(error).toMatchObject({ code: isOdd ? 'peer.mismatch' : 'peer.aborted' })
+      const sums = groups.map(() => new Float32Array(5000).fill(1))
+      await env.until(Promise.all(groups.map((group, at) => group.allReduce(sums[at]!))))
+      expect(sums.map((sum) => [sum[0], sum[4999]])).toEqual(groups.map(() => [3, 3]))
+    }
+    await env.advance(1000)
+    for (const [group, peer] of [
+      [groups[0]!, 1],
+      [groups[1]!, 0],
+    ] as const) {
+      group.takeLinkPeaks(peer)
+      expect(group.takeLinkPeaks(peer)).toMatchObject({ peakInFlightBytes: 0 })
+    }
+    isUntouched(groups)
+  })
+
+  test('by its deadline leaves what stood behind it', async () => {
+    const { env, groups } = open(3)
+    const [zero, one] = await makeGroups(env, groups, [0, 1])
+    const late = outcomes([zero!.barrier({ deadlineMs: 500 })])
+    const behind = [groups[0]!.barrier({ deadlineMs: 600 }), groups[1]!.barrier()]
+    env.after(900, () => void behind.push(groups[2]!.barrier()))
+    const [error] = await env.until(late)
+    expect(error).toMatchObject({ code: 'peer.timeout' })
+    await env.advance(600)
+    await Promise.all(behind)
+    const [later] = await outcomes([one!.barrier()])
+    expect(later?.message).toMatch(/^barrier #0 of group 1: rank 0 waited 500 ms for/)
+    isUntouched(groups)
+  })
+
+  test('is known to a rank that learns of the group later, through ranks outside it', async () => {
+    const env = new VirtualEnv(2)
+    const { groups } = memoryRing(env, 5)
+    const made = groups.map(async (group) => ifMember(await group.newGroup([0, 4])))
+    const first = await env.until(Promise.race([made[0]!, made[4]!]))
+    first!.abort('enough')
+    const parts = await env.until(Promise.all(made))
+    const errors = await env.until(outcomes([parts[0]!.barrier(), parts[4]!.barrier()]))
+    for (const error of errors) expect(error?.message).toMatch(/rank [04] aborted: enough/)
+    await env.until(Promise.all(groups.map((group) => group.barrier())))
+    isUntouched(groups)
+  })
+
+  test('by a lost rank ends all groups', async () => {
+    const { env, groups } = open(3)
+    const [zero] = await makeGroups(env, groups, [0, 1])
+    zero!.abort(new RunError('peer.lost', 'rank 1 lost its device', { ranks: [1] }))
+    const errors = await env.until(outcomes(groups.map((group) => group.barrier())))
+    expect(errors.map((error) => (error as PeerError).code)).toEqual(groups.map(() => 'peer.lost'))
   })
 })
 

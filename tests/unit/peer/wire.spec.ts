@@ -69,7 +69,7 @@ test('each broken field is an error that says what was expected and what came', 
     return () => decodeHeader(message, emptyHeader())
   }
   expect(broken(fieldOffset.magic, 7)).toThrow('expected magic 84, got 7')
-  expect(broken(fieldOffset.version, 9)).toThrow('expected protocol version 6, got version 9')
+  expect(broken(fieldOffset.version, 9)).toThrow('expected protocol version 7, got version 9')
   expect(broken(fieldOffset.type, 0)).toThrow('expected a frame type from 1 to 8, got 0')
   expect(broken(fieldOffset.type, 200)).toThrow('expected a frame type from 1 to 8, got 200')
   expect(broken(fieldOffset.length, 5)).toThrow('expected 41 bytes (payload 5), got 40 bytes')
@@ -92,11 +92,12 @@ test('random bytes are refused or decoded, never anything else', () => {
 test('HELLO and ABORT payloads come back', () => {
   const hello = { rank: 2, size: 5, maxMessageBytes: 65536, windowBytes: 524288 }
   expect(decodeHello(encodeHello(hello))).toEqual(hello)
-  const record = { origin: 3, lost: 1, code: 'peer.lost', text: 'rank 1 ist fort – Ende' }
+  const text = 'rank 1 ist fort – Ende'
+  const record = { group: 0, origin: 3, lost: 1, code: 'peer.lost', text }
   for (const one of [record, { ...record, lost: null }])
     expect(decodeAbort(encodeAbort(one))).toEqual(one)
   expect(decodeAbort(encodeAbort({ ...record, text: 'a\u001b[2J\nb' })).text).toBe('a [2J\nb')
-  const long = { origin: 3, lost: null, code: 'x'.repeat(900), text: 'ü'.repeat(5000) }
+  const long = { ...record, lost: null, code: 'x'.repeat(900), text: 'ü'.repeat(5000) }
   expect(encodeAbort(long, 1000).length).toBeLessThanOrEqual(1000)
   expect(() => decodeHello(new Uint8Array(15))).toThrow('16 bytes, got 15')
   expect(() => decodeAbort(new Uint8Array(3))).toThrow('got 3')
