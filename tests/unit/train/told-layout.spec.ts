@@ -5,7 +5,9 @@ import { setupKeys } from '../../../src/ddp/hooks/collective-keys.ts'
 import { addOverRanks } from '../../../src/ddp/metrics/batch-sums.ts'
 import { listsOf } from '../../../src/graph/plan/agreement.ts'
 import { Linear } from '../../../src/nn/layers.ts'
+import type { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
 import { gatherJson } from '../../../src/peer/group/gather-json.ts'
+import { ifMember } from '../../support/members.ts'
 import { destroyRings, ringOf } from '../../support/process-ring.ts'
 
 // What a hostile rank may tell of the step that it compiles, and of its errors.
@@ -15,19 +17,22 @@ afterEach(destroyRings)
 const isAnything = (_: unknown): _ is unknown => true
 const long = 'x'.repeat(5e6)
 
-/** The error of rank 0, whose exchange meets rank 1 that tells `texts`. */
-async function errorOf(
-  texts: readonly string[],
-  settle: (exchange: RingExchange) => Promise<unknown>,
-): Promise<unknown> {
-  const groups = await ringOf(2)
-  const exchange = new RingExchange(groups[0], {
+const exchangeOf = (group: CollectiveGroup) =>
+  new RingExchange(group, {
     parameters: new Linear(2, 2).parameters(),
     firstBucketCapBytes: undefined,
     findsUnused: false,
     overlaps: false,
     averagesOutputs: false,
   })
+
+/** The error of rank 0, whose exchange meets rank 1 that tells `texts`. */
+async function errorOf(
+  texts: readonly string[],
+  settle: (exchange: RingExchange) => Promise<unknown>,
+): Promise<unknown> {
+  const groups = await ringOf(2)
+  const exchange = exchangeOf(groups[0])
   const settled = settle(exchange).then(
     (value) => value,
     (error: unknown) => error,
@@ -103,4 +108,17 @@ test('why another rank could not compile, wrap or evaluate is cut', async () => 
   expect(evaluated).toMatchObject({
     reason: { code: 'data.missing', message: expect.stringMatching(/^rank 1: x{1999}…$/) },
   })
+})
+
+test('a meeting of some ranks that fails ends the group of the model, whose ranks wait', async () => {
+  const groups = await ringOf(3)
+  const [part, other] = (await Promise.all(groups.map((group) => group.newGroup([0, 1])))).map(
+    ifMember,
+  )
+  const exchange = exchangeOf(groups[0])
+  const place = { meeting: 'sum', group: exchange.numberOf(part!) } as const
+  const met = exchange.meet(0, new Float32Array(1), place)
+  other!.abort('enough')
+  await expect(met).rejects.toThrow('rank 1 aborted: enough')
+  await expect(groups[2].barrier()).rejects.toThrow('rank 1 aborted: enough')
 })
