@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { findBrowser } from '../../../node/chromium.ts'
 import { readSafetensors } from '../../../src/data/safetensors.ts'
 import { smallFolder } from '../../support/idx-files.ts'
 import { readWithSpeedscope } from '../../support/speedscope.ts'
@@ -63,4 +64,16 @@ test('a malformed trace does not pass the reader', async () => {
   const one = { name: 'one', ph: 'X', pid: 0, tid: 1, ts: 0, dur: 10, args: {} }
   expect(await tell(one, { ...one, name: 'other', ts: 5 })).toContain('Tried to end "one')
   expect(await tell(one, { ...one, name: 'other', ts: 10 })).toBe('')
+})
+
+test('a Chromium that crashes at its start is started once more', async () => {
+  const browser = join(folder.path, 'chromium')
+  const starts = join(folder.path, 'starts')
+  const crashesFirst = `echo start >> "${starts}"\n[ "$(wc -l < "${starts}")" = 1 ] && exit 139\n`
+  const script = `#!/bin/sh\n${crashesFirst}exec "${findBrowser()}" "$@"\n`
+  await writeFile(browser, script, { mode: 0o755 })
+  const flags = ['--device', 'cpu', '--demo', 'playground', '--steps', '1']
+  const { child, told } = folder.start({ TABRING_BROWSER: browser }, ...flags)
+  expect((await once(child, 'close'))[0], told.stderr).toBe(0)
+  expect(await readFile(starts, 'utf8')).toBe('start\nstart\n')
 })
