@@ -52,7 +52,7 @@ test('a model over the memory cap of a tab trains in two stages, and sharded ove
   const refused = await trainedCapped('whole', 1, cap)
   expect(refused.code).toBe(1)
   expect(refused.stderr).toMatch(
-    /device: ".+ of bucket 0: .*" needs [\d.]+MB, and [\d.]+MB of the memory cap of 4MB are taken\. Split the model over more ranks \(pipeline or fullyShard; in the built-in training --parallel pp=2 or fsdp\), use a smaller batch, or raise memoryCap\./,
+    /device: ".+ of bucket 0: .*" needs [\d.]+MB, and [\d.]+MB of the memory cap of 4MB are taken\. Split the model over more ranks \(pipeline or fullyShard; in the built-in training --parallel pp=2 or fsdp\), use a smaller batch, free models and programs that are no longer used with destroy\(\), or raise memoryCap\./,
   )
   const whole = await trainedCapped('whole', 1)
   expect(whole.code, whole.stderr).toBe(0)
