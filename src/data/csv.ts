@@ -335,7 +335,7 @@ function withLineFeeds(text: string, delimiter: string): string {
   return [...parts, text.slice(from)].join('\n')
 }
 
-/** Where the text goes on after the quotes that open at `at`; doubled ones do not close them. */
+/** Where the text continues after the quotes that open at `at`; doubled ones do not close them. */
 function quoteEnd(text: string, at: number): number {
   for (let end = text.indexOf('"', at + 1); end >= 0; end = text.indexOf('"', end + 2))
     if (text[end + 1] !== '"') return end + 1

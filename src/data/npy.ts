@@ -1,11 +1,11 @@
 import { clipped, clippedName } from '../util/clipped.ts'
-import { DataError } from '../util/errors.ts'
 import { halfValue } from '../util/half.ts'
 import { isText } from '../util/kind-of.ts'
 import { checkList, checkOptions, checkText } from '../util/options.ts'
 import { type ByteSource, openFile } from './byte-source.ts'
 import type { FileArray, FileNumbers } from './descriptions.ts'
 import { foreignFile } from './foreign.ts'
+import { malformed } from './malformed.ts'
 import { joined } from './unpack.ts'
 import { ZipArchive } from './zip.ts'
 
@@ -23,16 +23,9 @@ import { ZipArchive } from './zip.ts'
 
 const magic = '\x93NUMPY'
 const prefixBytes = 12
-/** NumPy itself reads headers of 10,000 characters unless it is told that a file is safe. */
+/** NumPy itself reads headers of 10,000 characters unless its caller says that a file is safe. */
 const mostHeaderBytes = 2 ** 16
 const mostDimensions = 64
-
-const malformed = (
-  where: string,
-  expected: string,
-  got: string,
-  remedy = 'Check the file, or fetch it again.',
-) => new DataError('data.malformed', `${where}: expected ${expected}, got ${got}. ${remedy}`)
 
 /** By type and size in bytes: the array that holds the elements, and how one is read from other byte orders and wider types. */
 const numberTypes = {

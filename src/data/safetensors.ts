@@ -1,9 +1,9 @@
 import { clipped, clippedName } from '../util/clipped.ts'
-import { DataError } from '../util/errors.ts'
 import { isDetached, isIterable, isRecord, isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkText } from '../util/options.ts'
 import type { OpenFile } from './byte-source.ts'
 import { foreignBytes, foreignFile } from './foreign.ts'
+import { malformed } from './malformed.ts'
 
 /**
  * The safetensors file format, written and read.
@@ -55,13 +55,6 @@ const metadataKey = '__metadata__'
 const maxHeaderBytes = 100_000_000
 
 const elementsOf = (shape: readonly number[]) => shape.reduce((product, dim) => product * dim, 1)
-
-function malformed(where: string, expected: string, got: string): DataError {
-  return new DataError(
-    'data.malformed',
-    `${where}: expected ${expected}, got ${got}. Check the file, or fetch it again.`,
-  )
-}
 
 /**
  * Returns the bytes of a safetensors file with `tensors` in the given order.

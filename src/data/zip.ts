@@ -2,6 +2,7 @@ import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError, messageOf } from '../util/errors.ts'
 import { type ByteSource, type OpenFile, openFile } from './byte-source.ts'
 import { foreignBytes, foreignFile } from './foreign.ts'
+import { malformed } from './malformed.ts'
 import { joined, mostUnpacked, unpackedParts } from './unpack.ts'
 
 /**
@@ -52,12 +53,6 @@ export interface ZipEntry {
   readonly at: number
 }
 
-const malformed = (where: string, expected: string, got: string) =>
-  new DataError(
-    'data.malformed',
-    `${where}: expected ${expected}, got ${got}. Check the file, or fetch it again.`,
-  )
-
 const viewOf = (bytes: Uint8Array) => new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 
 /** A ZIP archive, of which entries are read one by one. */
@@ -75,7 +70,7 @@ export class ZipArchive {
   }
 
   /**
-   * Reads an archive's directory; `name` is for sources that have none of their own.
+   * Reads an archive's directory; `name` is for sources without a name.
    *
    * errors: `data.missing` when it cannot be read; `data.malformed` when it is no archive, is truncated or in several parts, has two
    * entries of one name, entries that overlap, are encrypted or packed in another way than deflate.

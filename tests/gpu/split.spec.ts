@@ -16,17 +16,13 @@ import { GradScaler } from '../../src/optim/grad-scaler.ts'
 import { SGD } from '../../src/optim/sgd.ts'
 import { DataParallel } from '../../src/parallel/data-parallel/data-parallel.ts'
 import { pipeline } from '../../src/parallel/pipeline/pipe.ts'
-import {
-  type Schedule,
-  Schedule1F1B,
-  type ScheduleGPipe,
-} from '../../src/parallel/pipeline/schedule.ts'
+import { Schedule1F1B } from '../../src/parallel/pipeline/schedule.ts'
 import type { DeviceSpec } from '../../src/util/device.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { goldenRuns } from '../support/formula-model.ts'
 import { losableDevices } from '../support/losable-devices.ts'
 import { onRanks, resultOf } from '../support/ranks-of-one.ts'
-import { type LossOf, openDevices, trainSplit } from '../support/split-model.ts'
+import { openDevices, pipelined, trainSplit } from '../support/split-model.ts'
 
 // Before anything else in this page opens a device. tests/all/gpu has the larger models, and losses over whole trainings.
 const lose = losableDevices()
@@ -137,21 +133,6 @@ describe("the tutorial's toy model", () => {
 })
 
 const run = goldenRuns.find(({ name }) => name === 'mlp adamw')!
-
-type AnySchedule = new (...given: ConstructorParameters<typeof ScheduleGPipe>) => Schedule
-
-/** Trains by a schedule of four micro-batches. */
-const pipelined =
-  (Kind: AnySchedule, stages: number, deviceCount: number, overlapsSends = true) =>
-  async (model: Module): Promise<LossOf> => {
-    const pipe = await pipeline(model, {
-      stages,
-      balance: 'layers',
-      devices: Array.from({ length: deviceCount }, (_, i) => i),
-    })
-    const schedule = new Kind(pipe, { microBatches: 4, lossFn: crossEntropy, overlapsSends })
-    return (x, y) => schedule.step(x, y).loss
-  }
 
 describe('an MLP', () => {
   test('in a pipeline that is watched: the same bits, and when each stage did each micro-batch', async () => {

@@ -7,6 +7,8 @@ import type { TracedFunction } from '../../src/graph/plan/prepare.ts'
 import { SplitProgram } from '../../src/graph/run/split-program.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import type { Module } from '../../src/nn/module.ts'
+import { pipeline } from '../../src/parallel/pipeline/pipe.ts'
+import type { Schedule, ScheduleGPipe } from '../../src/parallel/pipeline/schedule.ts'
 import {
   batchOf,
   type GoldenRun,
@@ -90,3 +92,18 @@ export async function trainSplit(
     peakBytes: parts.map(({ program: { memory } }) => memory.peakBytes),
   }
 }
+
+type AnySchedule = new (...given: ConstructorParameters<typeof ScheduleGPipe>) => Schedule
+
+/** Trains by a schedule of four micro-batches. */
+export const pipelined =
+  (Kind: AnySchedule, stages: number, deviceCount: number, overlapsSends = true) =>
+  async (model: Module): Promise<LossOf> => {
+    const pipe = await pipeline(model, {
+      stages,
+      balance: 'layers',
+      devices: Array.from({ length: deviceCount }, (_, i) => i),
+    })
+    const schedule = new Kind(pipe, { microBatches: 4, lossFn: crossEntropy, overlapsSends })
+    return (x, y) => schedule.step(x, y).loss
+  }

@@ -292,7 +292,7 @@ class Machine {
     return this.#bytes.subarray(at, at + length)
   }
 
-  /** An unsigned number of so many bytes. */
+  /** An unsigned number of this many bytes. */
   count(width: 1 | 2 | 4 | 8): number {
     const at = this.#advance(width)
     if (width === 1) return this.#bytes[at]

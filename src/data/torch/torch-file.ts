@@ -1,6 +1,6 @@
 import { clipped, clippedName } from '../../util/clipped.ts'
-import { DataError } from '../../util/errors.ts'
 import type { OpenFile } from '../byte-source.ts'
+import { malformed } from '../malformed.ts'
 import { ZipArchive } from '../zip.ts'
 import { torchClasses } from './classes.ts'
 import { readPickle } from './pickle-reader.ts'
@@ -36,13 +36,6 @@ const legacyVersion = 1001
 const mostPickleBytes = 2 ** 26
 /** As much as most of them take. units: bytes. */
 const firstBytes = 2 ** 20
-
-const malformed = (
-  where: string,
-  expected: string,
-  got: string,
-  remedy = 'Check the file, or fetch it again.',
-) => new DataError('data.malformed', `${where}: expected ${expected}, got ${got}. ${remedy}`)
 
 /** Whether a file that begins so is one of torch.save, of whatever version, or another archive. Of a safetensors file it is not. */
 export function isTorchFile(begin: Uint8Array): boolean {

@@ -5,7 +5,7 @@ import { countElements } from '../../util/shape.ts'
 import { type GivenInputs, roundStored, toHostArray } from '../memory/host-values.ts'
 import { callOf, type GraphNode, type GraphValue, nodesBehind, storageOf } from './value.ts'
 
-/** Whether a value comes of a run's inputs alone, by ops without step scalars. */
+/** Whether a value is computed from a run's inputs alone, by ops without step scalars. */
 export function isOfInputs(value: GraphValue): boolean {
   const nodes = nodesBehind([value])
   const leaves = [value, ...nodes.flatMap(({ inputs }) => inputs)].filter(({ node }) => !node)
@@ -56,7 +56,7 @@ export interface InputElement {
   readonly at: number
 }
 
-/** The element of an input that element `at` of a value comes of, by ops that move elements or take one for one; undefined by others. */
+/** The element of an input that element `at` of a value is taken from, by ops that move elements or take one for one; undefined by others. */
 export function originOf(value: GraphValue, at: number): InputElement | undefined {
   const { node } = value
   if (!node) return { input: value, at }

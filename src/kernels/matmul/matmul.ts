@@ -100,7 +100,7 @@ function packed(
 
 /**
  * The products [m, n] of the rows of left[m, k] and right[n, k], each summed in the order of k. Four sums run side by side: one addition
- * waits for the last of its own sum alone (0.4 of the time of one after another, measured on the digits MLP).
+ * waits only for the last one of its sum (0.4 of the time of one after another, measured on the digits MLP).
  */
 function productsOf(
   left: Float64Array,

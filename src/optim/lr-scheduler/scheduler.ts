@@ -68,7 +68,7 @@ export abstract class LRScheduler implements AnyScheduler {
   /**
    * Advances by one epoch, or to `epoch`, and sets the learning rates.
    *
-   * errors: `config.invalid` for an epoch, or a learning rate that comes of it, that is no number; then nothing changes.
+   * errors: `config.invalid` for an epoch, or a resulting learning rate, that is no number; then nothing changes.
    */
   step(epoch?: number): void {
     const name = this.constructor.name

@@ -10,17 +10,19 @@ import { spectralNorm } from '../../../src/nn/spectral-norm.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { DataParallel } from '../../../src/parallel/data-parallel/data-parallel.ts'
 import { pipeline } from '../../../src/parallel/pipeline/pipe.ts'
-import {
-  type Schedule,
-  Schedule1F1B,
-  ScheduleGPipe,
-} from '../../../src/parallel/pipeline/schedule.ts'
+import { Schedule1F1B, ScheduleGPipe } from '../../../src/parallel/pipeline/schedule.ts'
 import { countElements, tensorType } from '../../../src/util/shape.ts'
 import golden from '../../golden/split.json'
 import { formulaUniform, formulaWord } from '../../support/formula-data.ts'
 import { goldenRuns } from '../../support/formula-model.ts'
 import { allowedDistance, largestDistance } from '../../support/golden.ts'
-import { type LossOf, openDevices, plainLoss, trainSplit } from '../../support/split-model.ts'
+import {
+  type LossOf,
+  openDevices,
+  pipelined,
+  plainLoss,
+  trainSplit,
+} from '../../support/split-model.ts'
 import { expectGolden } from '../../support/trajectory-tests.ts'
 
 // Before anything else in this page opens a device. tests/gpu/split.spec.ts has shorter runs.
@@ -30,21 +32,6 @@ afterAll(() => {
 })
 
 const run = goldenRuns.find(({ name }) => name === 'mlp adamw')!
-
-type AnySchedule = new (...given: ConstructorParameters<typeof ScheduleGPipe>) => Schedule
-
-/** Trains by a schedule of four micro-batches. */
-const pipelined =
-  (Kind: AnySchedule, stages: number, deviceCount: number, overlapsSends = true) =>
-  async (model: Module): Promise<LossOf> => {
-    const pipe = await pipeline(model, {
-      stages,
-      balance: 'layers',
-      devices: Array.from({ length: deviceCount }, (_, i) => i),
-    })
-    const schedule = new Kind(pipe, { microBatches: 4, lossFn: crossEntropy, overlapsSends })
-    return (x, y) => schedule.step(x, y).loss
-  }
 
 describe('an MLP', () => {
   test("in a pipeline: equal bits for every schedule, and PyTorch's losses over 50 steps", async () => {
