@@ -1,17 +1,22 @@
-import { Argument, Command, InvalidArgumentError } from 'commander'
+import { Argument, Command, InvalidArgumentError, Option } from 'commander'
 import { runCommand } from '../node/run-command.ts'
 import { messageOf } from '../src/util/errors.ts'
 import {
   cellOf,
   checkElastic,
-  type ElasticKind,
   strikeCell,
 } from '../tests/support/simulation/elastic/check-elastic.ts'
 import {
   type ElasticOutcome,
   simulateElastic,
 } from '../tests/support/simulation/elastic/elastic.ts'
-import { type Cell, cells, drawElastic, faults } from '../tests/support/simulation/elastic/plan.ts'
+import {
+  type Cell,
+  cells,
+  drawElastic,
+  faults,
+  type WorldKind,
+} from '../tests/support/simulation/elastic/plan.ts'
 import { around } from '../tests/support/simulation/replay.ts'
 import { Trace } from '../tests/support/simulation/trace.ts'
 
@@ -43,6 +48,12 @@ const command = new Command('npm run simulate --')
   .option('--seed <number>', 'this seed alone, with all that happens in it', whole(0))
   .option('--members <most>', 'most members that begin a run', whole(2), 6)
   .option('--cell <names>', 'what strikes first: fault, moment and role', cellFrom)
+  .addOption(
+    new Option('--liar <role>', 'a tab that sends any message with any fields').choices([
+      'newcomer',
+      'member',
+    ]),
+  )
   .option(
     '--cells',
     `each fault at each moment in each role, until it has struck in ${strikes} seeds`,
@@ -102,7 +113,7 @@ class Sums {
   }
 }
 
-async function showSeed(seed: number, kind: ElasticKind): Promise<number> {
+async function showSeed(seed: number, kind: WorldKind): Promise<number> {
   const trace = new Trace()
   const { violations, hash, endMs } = await simulateElastic(drawElastic(seed, kind), trace)
   process.stdout.write(`${around(trace)}\n`)
@@ -115,8 +126,8 @@ async function showSeed(seed: number, kind: ElasticKind): Promise<number> {
 
 async function main(_: readonly string[], signal: AbortSignal): Promise<number> {
   command.parse()
-  const { seeds, first, seed, members, cell, cells: inCells } = command.opts()
-  const kind: ElasticKind = { cell, most: members }
+  const { seeds, first, seed, members, cell, liar, cells: inCells } = command.opts()
+  const kind: WorldKind = { cell, most: members, liar }
   if (seed !== undefined) return showSeed(seed, kind)
   const sums = new Sums()
   const add = (outcome: ElasticOutcome) => {

@@ -1,29 +1,23 @@
 import { checkSeed } from '../replay.ts'
 import { type ElasticOutcome, simulateElastic } from './elastic.ts'
-import { type Cell, cells, drawElastic } from './plan.ts'
+import { type Cell, cells, drawElastic, type WorldKind } from './plan.ts'
 
 /** Most seeds in which a cell's fault strikes or does not. */
 const mostDrawn = 800
 
-export interface ElasticKind {
-  /** What strikes first. */
-  readonly cell?: Cell | undefined
-  /** Most members that begin the run. */
-  readonly most?: number | undefined
-}
-
 /** Runs the world of a seed. errors: what was violated, and the command that replays it. */
-export function checkElastic(seed: number, kind: ElasticKind = {}): Promise<ElasticOutcome> {
+export function checkElastic(seed: number, kind: WorldKind = {}): Promise<ElasticOutcome> {
   return checkSeed(seed, replayOf(seed, kind), (_, trace) =>
     simulateElastic(drawElastic(seed, kind), trace),
   )
 }
 
 /** The command that runs a seed again and shows all that happened in it. */
-function replayOf(seed: number, { cell, most }: ElasticKind): string {
+function replayOf(seed: number, { cell, most, liar }: WorldKind): string {
   const members = most === undefined ? '' : ` --members ${most}`
   const which = cell ? ` --cell "${nameOf(cell)}"` : ''
-  return `npm run simulate -- elastic --seed ${seed}${members}${which}`
+  const lies = liar ? ` --liar ${liar}` : ''
+  return `npm run simulate -- elastic --seed ${seed}${members}${which}${lies}`
 }
 
 const nameOf = ({ kind, moment, role }: Cell): string => [kind, moment, role].join(', ')

@@ -7,9 +7,11 @@ import { memberOf } from '../../../../src/peer/room/lives.ts'
 import { Halves } from '../../../../src/peer/server/halves.ts'
 import type { RunEvent } from '../../../../src/trainer/watch/run-events.ts'
 import { VirtualEnv } from '../../../../src/util/virtual-env.ts'
+import { Draw } from '../draw.ts'
 import { RankPlace } from '../rank-place.ts'
 import type { Trace } from '../trace.ts'
 import { controlEpoch, EchoLink, epochOf } from './echo-link.ts'
+import { drawLie, frameOf, type LiarPlan } from './liar.ts'
 import { type Built, Life, type LifeEnd, type LinkTo } from './life.ts'
 import {
   type ElasticScenario,
@@ -60,6 +62,12 @@ export class ElasticWorld {
   readonly #touched = new Set<Life>()
   /** On one side of a split. */
   readonly #apart = new Set<Life>()
+  /** A tab that lies, in one life after the other. */
+  #liar: Life | undefined
+  #lies: Draw
+  #liesLeft = 0
+  /** The newest that a member has called with. */
+  #called = 0
   #isServerUp = true
   /** Without a connection to the server. */
   readonly #away = new Set<Life>()
@@ -76,6 +84,7 @@ export class ElasticWorld {
     this.#trace = trace
     this.env = new VirtualEnv(scenario.seed)
     this.progress = new Progress(this)
+    this.#lies = new Draw(scenario.seed, 2)
     const ids = scenario.founders.map((_, tab) => `m${tab}.1`)
     const roster = { ballot: 1, members: ids }
     this.#told = roster
@@ -93,6 +102,7 @@ export class ElasticWorld {
     for (const [rank, life] of this.lives.entries()) void life.run(links[rank]!)
     for (const [at, { atMs, ...own }] of scenario.joiners.entries())
       this.env.after(atMs, () => this.#open({ ...own, tab: scenario.founders.length + at }))
+    if (scenario.liar) this.#beginLying(scenario.liar)
   }
 
   note(text: string): void {
@@ -264,6 +274,8 @@ export class ElasticWorld {
       const said = decodeCrewMessage(message.subarray(headerBytes))
       if (said.type !== 'probe' && said.type !== 'probed')
         this.note(`${from.id} > ${to.id} ${JSON.stringify(said)}`)
+      if (said.type === 'call') this.#called = Math.max(this.#called, said.ballot)
+      if (this.isLiar(from)) return
       if (said.type === 'report') this.moment(from, 'report')
       if (said.type === 'roster') {
         const { ballot, before } = said.roster
@@ -395,6 +407,8 @@ export class ElasticWorld {
       return
     }
     this.persons++
+    if (this.scenario.liar && this.scenario.faults.length === 0)
+      this.violate(`${life.id} waits for a person because of a liar alone`)
     // What others had built is lost, as the person was told.
     this.#builds.clear()
     this.note(`a person continues with ${life.id}`)
@@ -442,11 +456,71 @@ export class ElasticWorld {
     this.note(`${life.id} takes step ${life.step}, ${life.hash}`)
   }
 
+  // --- lies ---
+
+  /** Whether what it does and suffers is a liar's. */
+  isLiar({ tab }: Life): boolean {
+    return tab === this.#liar?.tab
+  }
+
+  #beginLying({ role, lies, everyMs }: LiarPlan): void {
+    this.#liesLeft = lies
+    this.#liar = role === 'member' ? this.#lies.pick(this.lives) : this.#stranger()
+    this.#touched.add(this.#liar)
+    const next = () =>
+      this.env.after(everyMs * 2 * this.#lies.share(), () => {
+        if (this.#liesLeft === 0) return
+        this.#lie()
+        next()
+      })
+    next()
+  }
+
+  /** A tab with the room's link that runs no build of this project. */
+  #stranger(): Life {
+    const own = { tab: -1, device: 0, machine: 0, id: `m99.${100 + ++this.#serial}` }
+    const life = new Life(this, new RankPlace(this.env), own, null)
+    life.end = 'left out'
+    this.lives.push(life)
+    return life
+  }
+
+  /** One message to one member, or to all; a stranger whose links have ended comes again. */
+  #lie(): void {
+    this.calmMs = this.env.now()
+    const draw = this.#lies
+    if (
+      this.scenario.liar!.role === 'newcomer' &&
+      this.#endsOf(this.#liar!).every(({ isUp }) => !isUp)
+    ) {
+      this.#liar = this.#stranger()
+      this.#touched.add(this.#liar)
+      const members = this.alive.filter(({ id, crew }) => this.#told.members.includes(id) && crew)
+      for (const member of members) {
+        const [there] = this.#link(member, this.#liar)
+        member.place.event(() => member.admit(there))
+      }
+      if (draw.isOneIn(2)) return
+    }
+    this.#liesLeft--
+    const liar = this.#liar!
+    const ids = this.lives.map(({ id }) => id)
+    const rosters = this.lives.flatMap(({ crew }) => crew?.roster?.ballot ?? [])
+    const ballots = [this.#called, Math.max(1, ...rosters)]
+    const isToAll = draw.isOneIn(2)
+    const lie = drawLie(draw, { ids, self: liar.id, ballots })
+    const to = this.#endsOf(liar)
+    for (const end of isToAll ? to : to.length > 0 ? [draw.pick(to)] : [])
+      if (end.isUp && end.room() > 0) end.send(frameOf(lie))
+    this.note(`!! ${liar.id} lies${isToAll ? ' to all' : ''}: ${JSON.stringify(lie)}`)
+  }
+
   // --- faults ---
 
   moment(life: Life, name: MomentName): void {
     const role = this.#roleOf(life)
-    if (!isPossible(name, role)) this.violate(`${life.id}: ${name}, ${role}: this cannot be`)
+    if (!isPossible(name, role) && !this.scenario.liar)
+      this.violate(`${life.id}: ${name}, ${role}: this cannot be`)
     if (name === 'report') this.env.after(0, () => life.isAlive && this.#echo(life))
     // The moment has passed in which its messages were to be struck: a later one of its kind comes.
     if (this.#armed.get(life)?.moment !== name) this.#armed.delete(life)

@@ -87,6 +87,7 @@ async function undisturbed(scenario: ElasticScenario, device: number): Promise<n
     founders: [{ device, machine: 0 }],
     joiners: [],
     faults: [],
+    liar: undefined,
   })
   const [life] = world.lives
   while (life!.isAlive && (await world.env.step()));

@@ -206,7 +206,8 @@ export class Life {
       if (endFactsOf(thrown).leftOut) this.#world.out(this)
       else {
         this.#world.ended(this, 'failed')
-        if (!signal.aborted) this.#world.violate(`${this.id} failed: ${messageOf(thrown)}`)
+        if (!signal.aborted && !this.#world.isLiar(this))
+          this.#world.violate(`${this.id} failed: ${messageOf(thrown)}`)
       }
     }
   }

@@ -1,4 +1,5 @@
 import { Draw } from '../draw.ts'
+import type { LiarPlan } from './liar.ts'
 
 /** What befalls the next message that a member sends to another machine in that moment. */
 export const messageFaults = [
@@ -172,13 +173,35 @@ export interface ElasticScenario {
   readonly stepMs: number
   readonly delayMs: number
   readonly faults: readonly FaultPlan[]
+  readonly liar?: LiarPlan | undefined
 }
 
-/** `cell`: what the first fault is to be. `most`: members that begin the run. */
+/** What a world is to have, whatever its seed. */
+export interface WorldKind {
+  /** What strikes first. */
+  readonly cell?: Cell | undefined
+  /** Most members that begin the run. */
+  readonly most?: number | undefined
+  /** A tab that lies: then half of the worlds have no other fault. */
+  readonly liar?: LiarPlan['role'] | undefined
+}
+
 export function drawElastic(
   seed: number,
-  { cell, most = 6 }: { cell?: Cell | undefined; most?: number | undefined } = {},
+  { cell, most = 6, liar }: WorldKind = {},
 ): ElasticScenario {
+  const { faults, ...honest } = drawHonest(seed, cell, most)
+  if (!liar) return { ...honest, faults }
+  const draw = new Draw(seed, 1)
+  const lies = draw.pick([1, 4, 40])
+  const plan = { role: liar, lies, everyMs: draw.pick([1, 20, 400]) }
+  // Where a liar is one of two, the other one is all that is left.
+  const founders =
+    honest.founders.length < 3 ? [...honest.founders, honest.founders[0]!] : honest.founders
+  return { ...honest, founders, faults: draw.isOneIn(2) ? [] : faults, liar: plan }
+}
+
+function drawHonest(seed: number, cell: Cell | undefined, most: number): ElasticScenario {
   const draw = new Draw(seed)
   const isMixed = draw.isOneIn(2)
   const machines = draw.whole(1, 4)

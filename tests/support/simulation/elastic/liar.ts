@@ -1,0 +1,115 @@
+import { encodeCrewMessage } from '../../../../src/peer/crew/messages.ts'
+import { fieldOffset, headerBytes } from '../../../../src/peer/link/wire.ts'
+import type { Draw } from '../draw.ts'
+import { controlEpoch } from './echo-link.ts'
+
+/** A tab that says what is not so, over links that are as good as any. */
+export interface LiarPlan {
+  /** Of no roster, with the room's link alone; or a member that begins the run, which else does what members do. */
+  readonly role: 'newcomer' | 'member'
+  /** How many lies it tells, one after the other. */
+  readonly lies: number
+  /** Mean time between two. units: ms. */
+  readonly everyMs: number
+}
+
+/** What a liar knows of the run: lies are drawn near the truth. */
+export interface Truth {
+  /** Lives that there are. */
+  readonly ids: readonly string[]
+  /** Its own id. */
+  readonly self: string
+  /** The newest call's and the newest roster's. */
+  readonly ballots: readonly number[]
+}
+
+type Lie = Parameters<typeof encodeCrewMessage>[0]
+
+const types = [
+  'hello',
+  'call',
+  'report',
+  'refuse',
+  'roster',
+  'leave',
+  'ping',
+  'pong',
+  'probe',
+  'probed',
+  'wait',
+  'bye',
+] as const
+
+/** Any message but `abort`, which is every member's right, with any fields. */
+export function drawLie(draw: Draw, { ids, self, ballots }: Truth): Lie {
+  const ballot = () => {
+    const near = draw.pick(ballots)
+    return draw.pick([
+      near,
+      near,
+      near,
+      Math.max(0, near - draw.whole(1, 3) * 2 ** 16),
+      near + draw.whole(1, 3) * 2 ** 16,
+      near + draw.whole(100, 20_000) * 2 ** 16,
+      0,
+      2 ** 32 - 1,
+    ])
+  }
+  const within = () => Math.min(2 ** 32 - 1, ballot())
+  const id = () => draw.pick([...ids, self, self.replace(/\.\d+$/, '.7'), 'nobody'])
+  const some = () => draw.some(ids, draw.whole(0, ids.length))
+  const past = () => ({ ballot: within(), members: draw.pick([some(), [...some(), self]]) })
+  const roster = () => ({
+    ...past(),
+    before: Array.from({ length: draw.whole(0, 2) }, past),
+  })
+  const type = draw.pick(types)
+  const why = 'a lie'
+  const round = draw.whole(0, 40)
+  switch (type) {
+    case 'hello':
+      return { type, id: id() }
+    case 'call':
+      return { type, ballot: within(), entered: within(), isPlanned: draw.isOneIn(2) }
+    case 'report':
+      return {
+        type,
+        ballot: within(),
+        roster: draw.isOneIn(3) ? null : roster(),
+        proved: within(),
+        hasState: draw.isOneIn(2),
+        step: draw.pick([0, draw.whole(0, 50), Number.MAX_SAFE_INTEGER]),
+        linked: some(),
+        former: draw.isOneIn(2) ? null : { id: id(), entered: within() },
+      }
+    case 'refuse':
+      return {
+        type,
+        ballot: within(),
+        promised: within(),
+        outside: draw.isOneIn(2) ? null : within(),
+      }
+    case 'roster':
+      return { type, roster: roster() }
+    case 'leave':
+      return { type, ballot: within() }
+    case 'probe':
+    case 'probed':
+      return { type, round, fill: '' }
+    case 'wait':
+      return { type, id: id(), why, isSlow: draw.isOneIn(2), members: some() }
+    case 'bye':
+      return { type, entered: within(), isDone: draw.isOneIn(2), why }
+    default:
+      return { type }
+  }
+}
+
+/** A control message as it is on a link. */
+export function frameOf(message: Lie): Uint8Array<ArrayBuffer> {
+  const payload = encodeCrewMessage(message)
+  const frame = new Uint8Array(headerBytes + payload.length)
+  new DataView(frame.buffer).setUint32(fieldOffset.epoch, controlEpoch, true)
+  frame.set(payload, headerBytes)
+  return frame
+}
