@@ -115,7 +115,7 @@ export const allowed: Record<string, readonly string[]> = {
 
   'src/peer/room': ['src/util'],
   'src/peer/link': ['src/util', 'src/peer/room'],
-  'src/peer/crew': ['src/util', 'src/peer/link'],
+  'src/peer/crew': ['src/util', 'src/peer/link', 'src/peer/room'],
   'src/peer/session': ['src/util', 'src/peer/link'],
   'src/peer/algorithms': [],
   'src/peer/collective': ['src/util', 'src/peer/link', 'src/peer/session', 'src/peer/algorithms'],

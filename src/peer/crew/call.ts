@@ -9,6 +9,8 @@ export class Call {
   isLateForNew: boolean
   /** Nor for those of the newest roster. */
   isLate = false
+  /** Members that have promised another call. */
+  readonly refused = new Set<string>()
   /** The server is asked which half came first. */
   isAsking = false
   readonly #self: string

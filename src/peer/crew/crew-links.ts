@@ -2,14 +2,15 @@ import type { Env } from '../../util/env.ts'
 import { messageOf } from '../../util/errors.ts'
 import { EpochLinks } from '../link/epoch-link.ts'
 import { type Link, type LinkStats, sumStats } from '../link/link.ts'
+import { memberOf } from '../room/lives.ts'
 import { type CrewMessage, decodeCrewMessage, encodeCrewMessage } from './messages.ts'
 
 /** What the links of a member tell it. */
 export interface CrewLinksListener {
   /** Of pings and their answers it hears nothing. */
   heard(from: string, message: CrewMessage): void
-  /** The member at the other end is there. */
-  came(id: string): void
+  /** The member at the other end is there. `isRank`: the server has said that it trains. */
+  came(id: string, isRank: boolean): void
   /** Empty for one that has not said who it is. */
   ended(id: string): void
 }
@@ -22,6 +23,8 @@ export class CrewLinks {
   readonly #links = new Map<string, EpochLinks>()
   /** All that are up. */
   readonly #up = new Set<EpochLinks>()
+  /** Those whose other end has said hello. */
+  readonly #greeted = new WeakSet<EpochLinks>()
   /** What those have carried that have ended. */
   #past: Promise<LinkStats> = Promise.resolve(sumStats([]))
   /** By id: gives up the wait for an answer. */
@@ -33,8 +36,8 @@ export class CrewLinks {
     this.#listener = listener
   }
 
-  /** `id`: who is at the other end; null where it says so itself. */
-  add(transport: Link, id: string | null): void {
+  /** `id`: who is at the other end; null where it says so itself: a life of `member`. */
+  add(transport: Link, id: string | null, member?: string): void {
     const link = new EpochLinks(transport, (epoch, open) => epoch > open)
     this.#up.add(link)
     if (id !== null) this.#name(link, id)
@@ -45,10 +48,13 @@ export class CrewLinks {
       }
       link.oncontrol = (payload) => {
         const message = decode(link, payload)
-        if (message?.type === 'hello') {
+        const isWho =
+          member === undefined || (message?.type === 'hello' && memberOf(message.id) === member)
+        if (message?.type === 'hello' && isWho && message.id !== this.#self) {
           this.#name(link, message.id)
-          this.#listener.came(message.id)
-        } else link.close('expected a hello')
+          this.#greeted.add(link)
+          this.#listener.came(message.id, true)
+        } else link.close('expected a hello of the member to which this link is')
       }
     }
     // The other end may not know who this is.
@@ -65,9 +71,18 @@ export class CrewLinks {
     link.onend = end
     link.oncontrol = (payload) => {
       const message = decode(link, payload)
-      if (message) this.#receive(id, message)
+      if (message?.type === 'hello') this.#greet(link, id)
+      else if (message) this.#receive(id, message)
     }
     if (!link.isUp) end()
+  }
+
+  /** The member of a link that the server has named says that it is there, once. */
+  #greet(link: EpochLinks, id: string): void {
+    if (this.#greeted.has(link)) return
+    this.#greeted.add(link)
+    this.#endDoubt(id)
+    this.#listener.came(id, false)
   }
 
   #hasEnded(link: EpochLinks): void {
@@ -78,7 +93,6 @@ export class CrewLinks {
     this.#endDoubt(from)
     if (message.type === 'ping') this.send([from], { type: 'pong' })
     else if (message.type === 'probe') this.send([from], { ...message, type: 'probed' })
-    else if (message.type === 'hello') this.#listener.came(from)
     else if (message.type !== 'pong') this.#listener.heard(from, message)
   }
 

@@ -11,9 +11,25 @@ import {
   crewTimes,
   type Undecided,
 } from './options.ts'
-import { ballotAbove, type Report, type Roster, type Verdict, winsHalf } from './roster.ts'
+import { breachOf, type Role } from './rights.ts'
+import {
+  ballotAbove,
+  ballotWithin,
+  lastBallot,
+  numberOf,
+  type Report,
+  type Roster,
+  type Verdict,
+  winsHalf,
+} from './roster.ts'
 
 type Missing = Omit<Undecided, 'step'>
+
+/**
+ * How far the numbers of the calls that a member has named may be above all that were seen: this many, and one more each second. A member that
+ * was apart for a while has called every two seconds.
+ */
+const mostAhead = 64
 
 /**
  * One member's part in deciding who trains together, as its run goes from roster to roster. There is no coordinator: leading is an act, and any
@@ -36,8 +52,19 @@ export class Crew {
   /** The newest that this member knows to be proved. */
   #proved: number
   #promised: number
+  /** To whose call it has promised last. */
+  #leader: string | null = null
   /** The largest ballot that it has heard of. */
   #seen: number
+  /** By member, by how much it has raised the number of `seen`. */
+  readonly #raised = new Map<string, number>()
+  readonly #beganMs: number
+  /** Of one that joins: those that train, as the server and they say. */
+  readonly #ranks = new Set<string>()
+  /** Members that have said since the newest roster that the others continue without this one. */
+  readonly #outside = new Set<string>()
+  /** Members that have refused the newest call. */
+  #refusers = new Set<string>()
   #state: 'running' | 'stopped' | 'leading' | 'over'
   /** That this member leads, or has led. */
   #call: Call | null = null
@@ -68,7 +95,7 @@ export class Crew {
     this.#times = { ...crewTimes, ...options.times }
     this.#links = new CrewLinks(options.self, options.env, {
       heard: (from, message) => this.#receive(from, message),
-      came: (id) => this.#came(id),
+      came: (id, isRank) => this.#came(id, isRank),
       ended: (id) => this.#ended(id),
     })
     const self = this
@@ -91,6 +118,7 @@ export class Crew {
       },
       options.pace,
     )
+    this.#beganMs = options.env.now()
     this.#roster = roster && { ...roster, before: [] }
     this.#proved = this.#promised = this.#seen = this.#given = roster?.ballot ?? 0
     this.#state = roster ? 'running' : 'stopped'
@@ -111,9 +139,11 @@ export class Crew {
     return this.#options.self
   }
 
-  /** Takes a link to a member; a newer one takes its place. `id`: null for a member that has a roster, which says itself who it is. */
-  add(id: string | null, transport: Link): void {
-    this.#links.add(transport, id)
+  /**
+   * Takes a link to a member; a newer one takes its place. `id`: null for one that trains, which says itself which life it is of `member`.
+   */
+  add(id: string | null, transport: Link, member?: string): void {
+    this.#links.add(transport, id, member)
   }
 
   /** The links for the group of the current roster, by rank. Those of the group before it fall silent. */
@@ -132,8 +162,8 @@ export class Crew {
     if (!this.#roster || this.#roster.ballot <= this.#proved) return
     this.#proved = this.#roster.ballot
     this.#roster = { ...this.#roster, before: [] }
-    for (const id of this.#dead.keys())
-      if (!this.#roster.members.includes(id)) this.#dead.delete(id)
+    for (const known of [this.#dead, this.#raised])
+      for (const id of known.keys()) if (!this.#roster.members.includes(id)) known.delete(id)
     this.#links.forgetEnded(this.#roster.members)
   }
 
@@ -243,7 +273,8 @@ export class Crew {
 
   // --- who comes, who is lost ---
 
-  #came(id: string): void {
+  #came(id: string, isRank: boolean): void {
+    if (isRank && !this.#roster) this.#ranks.add(id)
     this.#newcomers.came(id)
   }
 
@@ -305,8 +336,14 @@ export class Crew {
   #lead(isPlanned: boolean): void {
     if (this.#state === 'over' || !this.#roster) return
     this.#stop('this member calls')
-    const ballot = ballotAbove(Math.max(this.#seen, this.#promised), this.self)
+    const ballot = ballotAbove(this.#newest, this.self)
+    if (ballot === null) {
+      this.abort('the run has had as many changes of its ranks as it can. Start it again.')
+      return
+    }
     this.#seen = this.#promised = ballot
+    this.#leader = this.self
+    this.#refusers = new Set(this.#call?.refused)
     this.#state = 'leading'
     this.#isPlanned = isPlanned
     const call = new Call(this.self, ballot, this.#report(), isPlanned)
@@ -327,6 +364,10 @@ export class Crew {
     this.#decide()
   }
 
+  get #newest(): number {
+    return Math.max(this.#seen, this.#promised)
+  }
+
   #report(): Report {
     const { former = null, step } = this.#options
     return {
@@ -344,18 +385,33 @@ export class Crew {
   #decide(): void {
     const call = this.#call
     if (this.#state !== 'leading' || !call || call.isAsking) return
-    const verdict = call.verdict(
-      this.#links.up,
-      this.#dead,
-      this.#options.most,
-      this.#newcomers.keptOut,
-    )
+    if (this.#isOutside(call)) {
+      this.#out('the others continue without this member')
+      return
+    }
+    const verdict = this.#verdict(call)
     if (verdict?.kind === 'agreed') this.#agree(call, verdict)
     else if (verdict?.kind === 'half') this.#askForHalf(call, verdict)
     else if (verdict?.kind === 'ahead')
       this.#cannotDecide(call, { missing: verdict.ahead, hadMore: true })
     else if (verdict?.kind === 'missing')
       this.#cannotDecide(call, this.#unheard(call, verdict), verdict.unlinked)
+  }
+
+  #verdict(call: Call): Verdict | null {
+    const up = this.#links.up.filter((id) => !this.#outside.has(id))
+    return call.verdict(up, this.#dead, this.#options.most, this.#newcomers.keptOut)
+  }
+
+  /** Whether more of its roster's members say that they are in one without this member than say otherwise, once those that can have answered. */
+  #isOutside(call: Call): boolean {
+    if (this.#outside.size === 0) return false
+    const others = this.#roster!.members.filter((id) => id !== this.self)
+    const answered = others.filter((id) => call.has(id))
+    const isAwaited = others.some(
+      (id) => this.#links.isUp(id) && !call.has(id) && !this.#outside.has(id),
+    )
+    return this.#outside.size > answered.length && (call.isLate || !isAwaited)
   }
 
   /** Members of the newest roster, or where those are all here, of one before it that counts too. */
@@ -397,12 +453,7 @@ export class Crew {
     call.isAsking = false
     if (this.#state !== 'leading' || this.#promised !== call.ballot) return
     // Others may have answered or died meanwhile.
-    const now = call.verdict(
-      this.#links.up,
-      this.#dead,
-      this.#options.most,
-      this.#newcomers.keptOut,
-    )
+    const now = this.#verdict(call)
     const isSame = now?.kind === 'half' && now.members.join() === members.join()
     if (!isSame) this.#decide()
     else if (isWon) this.#agree(call, verdict)
@@ -434,17 +485,46 @@ export class Crew {
 
   // --- what others say ---
 
+  #roleOf(id: string): Role {
+    if (id === this.#leader) return 'leader'
+    return (this.#roster?.members.includes(id) ?? this.#ranks.has(id)) ? 'member' : 'newcomer'
+  }
+
+  /** The largest ballot that a member may name. */
+  #limitOf(from: string): number {
+    // One that joins does not know how many there have been.
+    if (!this.#roster) return ballotWithin(0, numberOf(lastBallot) - mostAhead)
+    const seconds = (this.#options.env.now() - this.#beganMs) / 1000
+    return ballotWithin(this.#newest, mostAhead + seconds - (this.#raised.get(from) ?? 0))
+  }
+
+  #sees(ballot: number, from: string): void {
+    const more = numberOf(ballot) - numberOf(this.#newest)
+    if (more > 1) this.#raised.set(from, (this.#raised.get(from) ?? 0) + more - 1)
+    this.#seen = Math.max(this.#seen, ballot)
+  }
+
   #receive(from: string, message: CrewMessage): void {
     if (this.#state === 'over') return
+    const role = this.#roleOf(from)
+    const breach = breachOf(message, from, role, {
+      self: this.self,
+      roster: this.#roster,
+      promised: this.#promised,
+      limit: this.#limitOf(from),
+      isUp: (id) => this.#links.isUp(id),
+    })
+    if (breach) {
+      if (breach.kind === 'end') this.#broke(from, breach.what)
+      else if (message.type === 'call') this.#refuse(from, message)
+      return
+    }
     switch (message.type) {
       case 'call':
         this.#called(from, message)
         return
       case 'report':
-        if (this.#state !== 'leading' || message.ballot !== this.#promised) return
-        this.#call?.take(from, message)
-        if (message.former) this.#dead.set(message.former.id, message.former.entered)
-        this.#decide()
+        this.#reported(from, message)
         return
       case 'refuse':
         this.#refused(from, message)
@@ -453,12 +533,10 @@ export class Crew {
         this.#told(from, message.roster)
         return
       case 'leave':
-        if (message.ballot === this.#promised && this.#state === 'stopped')
-          this.#out('it has lost links to other members')
+        this.#mayLeave(from, message.ballot)
         return
       case 'abort':
-        // One that is no member yet ends its part alone.
-        if (!this.#roster || this.#roster.members.includes(from)) this.abort(message.why)
+        this.abort(message.why)
         return
       case 'probed':
         this.#newcomers.echoed(from, message.round)
@@ -471,6 +549,42 @@ export class Crew {
     }
   }
 
+  /** It has said what no build of this project says. */
+  #broke(from: string, what: string): void {
+    this.#links.close(from, `it ${what}`)
+    this.#listener.broke?.(from, what)
+  }
+
+  #reported(from: string, report: Extract<CrewMessage, { type: 'report' }>): void {
+    const call = this.#call
+    if (this.#state !== 'leading' || !call || report.ballot !== call.ballot || call.has(from))
+      return
+    this.#outside.delete(from)
+    call.take(from, report)
+    if (report.former) this.#dead.set(report.former.id, report.former.entered)
+    this.#decide()
+  }
+
+  /** Its leader says that it lacks links. */
+  #mayLeave(from: string, ballot: number): void {
+    if (ballot !== this.#promised || this.#state !== 'stopped') return
+    if (this.#lacksLinks) this.#out('it has lost links to other members')
+    else this.#doubtIsIn(from)
+  }
+
+  /** Whether it has no link to one of its roster that may be alive. */
+  get #lacksLinks(): boolean {
+    const { members = [] } = this.#roster ?? {}
+    return members.some((id) => id !== this.self && !this.#links.isUp(id) && !this.#dead.has(id))
+  }
+
+  /** A member says that the others continue without this one, which asks them. */
+  #doubtIsIn(from: string): void {
+    this.#outside.add(from)
+    if (this.#state === 'leading') this.#decide()
+    else if (this.#roster) this.#after(this.#times.doubtMs, () => this.#lead(false))
+  }
+
   #left(from: string, { entered, isDone }: Extract<CrewMessage, { type: 'bye' }>): void {
     if (!isDone || this.#state !== 'running') {
       this.isDead(from, entered)
@@ -481,19 +595,16 @@ export class Crew {
     this.#done.add(from)
   }
 
-  #called(
-    from: string,
-    { ballot, entered, isPlanned }: Extract<CrewMessage, { type: 'call' }>,
-  ): void {
-    this.#seen = Math.max(this.#seen, ballot)
+  #called(from: string, message: Extract<CrewMessage, { type: 'call' }>): void {
+    const { ballot, isPlanned } = message
+    this.#sees(ballot, from)
     const own = this.#roster
-    const isOutside = own !== null && own.ballot > entered && !own.members.includes(from)
-    if (isOutside || ballot <= this.#promised) {
-      const outside = isOutside ? own.ballot : null
-      this.#links.send([from], { type: 'refuse', ballot, promised: this.#promised, outside })
+    if (ballot <= this.#promised) {
+      this.#refuse(from, message)
       return
     }
     this.#promised = ballot
+    this.#leader = from
     this.#isPlanned = isPlanned
     const answer = () => {
       if (this.#state === 'over' || this.#promised !== ballot) return
@@ -505,6 +616,14 @@ export class Crew {
     // The step that all end is this member's too: `next` answers.
     if (isPlanned && this.#state === 'running') this.#held = answer
     else answer()
+  }
+
+  /** It has promised another call, or the caller is no member of its roster. */
+  #refuse(from: string, { ballot, entered }: Extract<CrewMessage, { type: 'call' }>): void {
+    const own = this.#roster
+    const isOutside = own !== null && own.ballot > entered && !own.members.includes(from)
+    const outside = isOutside ? own.ballot : null
+    this.#links.send([from], { type: 'refuse', ballot, promised: this.#promised, outside })
   }
 
   /** After an answer: the leader may be lost before it has decided. */
@@ -519,9 +638,9 @@ export class Crew {
     from: string,
     { ballot, promised, outside }: Extract<CrewMessage, { type: 'refuse' }>,
   ): void {
-    this.#seen = Math.max(this.#seen, promised)
+    this.#sees(promised, from)
     if (outside !== null && outside > (this.#roster?.ballot ?? 0)) {
-      this.#out('the others continue without this member')
+      this.#doubtIsIn(from)
       return
     }
     const { members = [], ballot: entered } = this.#roster ?? {}
@@ -531,9 +650,11 @@ export class Crew {
       this.#convene(false)
       return
     }
-    if (this.#state !== 'leading' || ballot !== this.#promised) return
-    // Newcomers decide nothing: this call can do without them.
-    if (this.#isNew(from)) return
+    const call = this.#call
+    if (this.#state !== 'leading' || !call || ballot !== call.ballot) return
+    call.refused.add(from)
+    // It has refused the call before, too: this one can do without it.
+    if (this.#refusers.has(from)) return
     // Another one leads: it gets the time that it needs.
     this.#state = 'stopped'
     const [draw] = this.#options.env.random(1)
@@ -543,14 +664,17 @@ export class Crew {
   }
 
   #told(from: string, roster: Roster): void {
-    const { ballot } = roster
-    this.#seen = Math.max(this.#seen, ballot)
-    if (ballot < this.#promised || ballot <= (this.#roster?.ballot ?? 0)) {
+    const { ballot, members } = roster
+    const own = this.#roster
+    if (!own) for (const id of members) this.#ranks.add(id)
+    if (ballot < this.#promised || ballot <= (own?.ballot ?? 0)) {
       this.#links.send([from], { type: 'refuse', ballot, promised: this.#promised, outside: null })
-    } else if (roster.members.includes(this.self)) {
-      this.#promised = ballot
-      this.#enter(roster)
-    } else if (this.#roster) this.#out('the others continue without this member')
+      return
+    }
+    const isNext = !own || roster.before.some((one) => one.ballot <= own.ballot)
+    if (members.includes(this.self) && isNext) this.#enter(roster)
+    else if (own && this.#lacksLinks) this.#out('the others continue without this member')
+    else if (own) this.#doubtIsIn(from)
   }
 
   #enter(roster: Roster): void {
@@ -559,16 +683,24 @@ export class Crew {
     this.#held = undefined
     this.#stop('the next roster is here')
     this.#roster = roster
+    this.#seen = before ? this.#seen : roster.ballot
+    this.#promised = roster.ballot
+    this.#ranks.clear()
+    this.#outside.clear()
+    this.#refusers.clear()
     this.#state = 'running'
     this.#decided()
-    for (const id of before?.members ?? [])
-      if (!roster.members.includes(id)) this.#links.close(id, 'the others continue without it')
+    const { ballot } = roster
+    const leftOut = before?.members.filter((id) => !roster.members.includes(id)) ?? []
+    this.#links.send(leftOut, { type: 'refuse', ballot, promised: ballot, outside: ballot })
+    for (const id of leftOut) this.#links.close(id, 'the others continue without it')
     this.#give()
     this.#newcomers.entered(roster, this.#isPlanned)
   }
 
   #mustWait(message: Extract<CrewMessage, { type: 'wait' }>): void {
     this.#newcomers.mustWait(message)
+    if (!this.#roster) for (const id of message.members) this.#ranks.add(id)
     // One that has lost a link joins again over others, unless its end was that member's.
     const isLinked = message.members.every((one) => this.#links.isUp(one))
     if (!this.#roster && isLinked) this.#waitToJoin()

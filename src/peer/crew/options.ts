@@ -76,6 +76,8 @@ export interface CrewListener {
   wish(): void
   /** That newcomer, perhaps this member, is not let in yet. Null: it is gone. */
   waits?(id: string, why: string | null): void
+  /** That member has said what no build of this project says, in words that follow its name: its link has ended. */
+  broke?(id: string, what: string): void
   /** The others continue without this member. */
   out(why: string): void
   /** This member may not decide, and a person must, by `continueWithout`. Null: that is over. */

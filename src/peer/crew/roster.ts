@@ -71,13 +71,24 @@ const numberStep = 2 ** 16
 /** A ballot is the epoch of a group, which frames carry in 32 bits. */
 const mostNumber = 2 ** 16 - 1
 
-/** A ballot of the member `id` above all that it has `seen`: a number, and 16 bits of the id, so that two leaders have different ballots. */
-export function ballotAbove(seen: number, id: string): number {
-  const number = Math.floor(seen / numberStep) + 1
-  if (number > mostNumber)
-    throw new Error(`crew: more than ${mostNumber} rosters in one run. Start the run again.`)
-  return number * numberStep + hash16(id)
+/** The largest ballot that there can be. */
+export const lastBallot = (mostNumber + 1) * numberStep - 1
+
+/**
+ * A ballot of the member `id` above all that it has `seen`: a number, and 16 bits of the id, so that two leaders have different ballots. Null
+ * where there is none: the run has had 65,535 of them.
+ */
+export function ballotAbove(seen: number, id: string): number | null {
+  const number = numberOf(seen) + 1
+  return number > mostNumber ? null : number * numberStep + hash16(id)
 }
+
+/** Which of the ballots it is, counted from the run's begin. */
+export const numberOf = (ballot: number): number => Math.floor(ballot / numberStep)
+
+/** The largest ballot whose number is at most `count` above that of `seen`. */
+export const ballotWithin = (seen: number, count: number): number =>
+  Math.min(lastBallot, (numberOf(seen) + Math.floor(count) + 1) * numberStep - 1)
 
 function hash16(text: string): number {
   let hash = 0x811c9dc5
@@ -96,6 +107,8 @@ export function newestOf(reports: Iterable<Report>): Roster | null {
 /**
  * What the members that have answered may do. `dead`: by id, the newest roster that a member had entered when it died. `leader` is one of the
  * members that have answered. At most `most` members, of which each two are linked. `slow`: newcomers that are not let in.
+ *
+ * Only members of the leader's roster are believed, and none of them that a roster after the leader's is proved: the leader would be in it.
  */
 export function judge(
   leader: string,
@@ -104,15 +117,19 @@ export function judge(
   most: number,
   slow: ReadonlySet<string> = new Set(),
 ): Verdict {
-  const newest = newestOf(reports.values())
-  if (!newest) return { kind: 'none' }
-  const proved = Math.max(...[...reports.values()].map((one) => one.proved))
+  const own = reports.get(leader)!.roster
+  if (!own) return { kind: 'none' }
+  const believed = own.members.flatMap((id) => reports.get(id) ?? [])
+  const newest = newestOf(believed)!
+  const proved = Math.min(own.ballot, Math.max(...believed.map((one) => one.proved)))
   const chain = backTo(proved, [newest, ...newest.before])
   const ahead = [...dead].filter(([, ballot]) => ballot > newest.ballot).map(([id]) => id)
-  if (ahead.length > 0) return { kind: 'ahead', ahead }
+  // Without one of them no later roster had half of this one, and none was complete.
+  const here = newest.members.filter((id) => reports.has(id))
+  if (ahead.length > 0 && here.length * 2 <= newest.members.length) return { kind: 'ahead', ahead }
 
   const members = linkedMembers(leader, newest, reports, most, slow)
-  if (!members.some((id) => reports.get(id)!.hasState))
+  if (!members.some((id) => newest.members.includes(id) && reports.get(id)!.hasState))
     return { kind: 'ahead', ahead: newest.members.filter((id) => !members.includes(id)) }
   const halves: number[] = []
   const absent = new Set<string>()
@@ -139,7 +156,10 @@ function backTo(proved: number, rosters: readonly PastRoster[]): PastRoster[] {
   return last < 0 ? [...rosters] : rosters.slice(0, last + 1)
 }
 
-/** Those that stay, in their order, then those that come; each two are linked, and the leader is one of them. */
+/**
+ * Those that stay, in their order, then those that come; each two are linked, and the leader is one of them. Who lacks the most links is left out
+ * first: of two that lack as many, the one that came later.
+ */
 function linkedMembers(
   leader: string,
   newest: Roster,
@@ -148,14 +168,23 @@ function linkedMembers(
   slow: ReadonlySet<string>,
 ): string[] {
   const areLinked = (a: string, b: string) =>
-    reports.get(a)!.linked.includes(b) && reports.get(b)!.linked.includes(a)
-  const staying = newest.members.filter((id) => reports.has(id))
-  const coming = [...reports.keys()].filter((id) => !newest.members.includes(id) && !slow.has(id))
-  const taken = new Set([leader])
-  for (const id of [...staying, ...coming])
-    if (taken.size < most && [...taken].every((one) => one === id || areLinked(one, id)))
-      taken.add(id)
-  return [...staying, ...coming].filter((id) => taken.has(id))
+    a === b || (reports.get(a)!.linked.includes(b) && reports.get(b)!.linked.includes(a))
+  const isStaying = (id: string) => newest.members.includes(id)
+  let taken = newest.members.filter((id) => reports.has(id))
+  if (!isStaying(leader)) taken.push(leader)
+  for (;;) {
+    const lacking = taken.map((id) =>
+      id === leader ? 0 : taken.filter((other) => !areLinked(id, other)).length,
+    )
+    const worst = Math.max(...lacking)
+    if (worst === 0) break
+    taken = taken.filter((_, at) => at !== lacking.lastIndexOf(worst))
+  }
+  for (const id of reports.keys()) {
+    const isComing = !isStaying(id) && id !== leader && !slow.has(id)
+    if (isComing && taken.length < most && taken.every((one) => areLinked(one, id))) taken.push(id)
+  }
+  return taken
 }
 
 /** Whether those who are `here` may continue where exactly half of a roster is here, and `first` were the first to say so. */

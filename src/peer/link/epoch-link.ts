@@ -19,6 +19,12 @@ function epochOf(message: Uint8Array): number | undefined {
 /** The epoch of control messages: they belong to the transport, and to no epoch of a group. */
 const controlEpoch = 2 ** 32 - 1
 
+/**
+ * Bytes of control messages that may wait for room. The largest burst is a measurement of a link, of 1 MiB; of an end that reads nothing, and has
+ * others answer it again and again, there are more.
+ */
+export const maxUnsentBytes = 2 ** 22
+
 /** Messages that may wait for an epoch which this side has not opened: of a session that nobody has answered there are few. */
 const mostWaiting = 256
 
@@ -39,7 +45,8 @@ export class EpochLinks {
   #waiting: { epoch: number; message: Uint8Array<ArrayBuffer> }[] = []
   #ended: LinkEnd | undefined
   /** Control messages that the transport has no room for, the oldest first. */
-  readonly #unsent: Uint8Array<ArrayBuffer>[] = []
+  #unsent: Uint8Array<ArrayBuffer>[] = []
+  #unsentBytes = 0
   #oncontrol: ((payload: Uint8Array<ArrayBuffer>) => void) | undefined
   readonly #early: Uint8Array<ArrayBuffer>[] = []
 
@@ -54,6 +61,8 @@ export class EpochLinks {
     }
     transport.onend = (end) => {
       this.#ended = end
+      this.#unsent = []
+      this.#unsentBytes = 0
       this.#open?.pass(end)
       // Who keeps a link that has ended does not keep its last group.
       this.#open = undefined
@@ -77,16 +86,22 @@ export class EpochLinks {
 
   /** Sends a control message now, or before all else when the transport has room. */
   control(payload: Uint8Array): void {
+    if (this.#ended) return
     const message = new Uint8Array(headerBytes + payload.length)
     new DataView(message.buffer).setUint32(fieldOffset.epoch, controlEpoch, true)
     message.set(payload, headerBytes)
     this.#unsent.push(message)
+    this.#unsentBytes += message.length
     this.#sendControl()
+    if (this.#unsentBytes > maxUnsentBytes) this.close('the other end does not read')
   }
 
   #sendControl(): void {
-    while (this.#unsent.length > 0 && this.#transport.room() > 0)
-      this.#transport.send(this.#unsent.shift()!)
+    while (this.#unsent.length > 0 && this.#transport.room() > 0) {
+      const message = this.#unsent.shift()!
+      this.#unsentBytes -= message.length
+      this.#transport.send(message)
+    }
   }
 
   /** The open epoch's link falls silent: it sends nothing, and closing it leaves the transport open. */
@@ -120,6 +135,7 @@ export class EpochLinks {
     if (epoch === controlEpoch) {
       const payload = message.subarray(headerBytes)
       if (this.#oncontrol) this.#oncontrol(payload)
+      else if (this.#early.length === mostWaiting) this.close('too many early control messages')
       else this.#early.push(payload)
     } else if (!this.#open || (epoch !== undefined && this.#isFollowing(epoch, this.#epoch))) {
       if (this.#waiting.length === mostWaiting) this.close('too many messages of another epoch')

@@ -101,7 +101,7 @@ export class RunCrew {
         },
       },
     )
-    for (const [rank, link] of links) this.#crew.add(ids[rank], link)
+    for (const [rank, link] of links) this.#crew.add(ids[rank], link, members[rank])
   }
 
   /** The newest that this rank is in; null until it is in one. For tests. */

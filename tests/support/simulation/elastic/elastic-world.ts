@@ -64,7 +64,7 @@ export class ElasticWorld {
   readonly #apart = new Set<Life>()
   /** A tab that lies, in one life after the other. */
   #liar: Life | undefined
-  #lies: Draw
+  readonly #lies: Draw
   #liesLeft = 0
   /** The newest that a member has called with. */
   #called = 0
@@ -228,7 +228,9 @@ export class ElasticWorld {
   #echo(life: Life): void {
     const stateOf = () =>
       [life.step, life.hash, life.end, life.group?.error, life.crew?.roster?.ballot].join()
-    const ends = this.#endsOf(life)
+    // What a liar has said may cost it its link the second time.
+    const honest = this.lives.filter((one) => !this.isLiar(one))
+    const ends = honest.flatMap(({ id }) => this.#ends.get(`${life.id} ${id}`) ?? [])
     const before = stateOf()
     const up = ends.filter(({ isUp }) => isUp).length
     const count = ends.reduce((sum, end) => sum + end.echo(), 0)
