@@ -1,108 +1,24 @@
-import { afterEach, describe, expect, test } from 'vitest'
-import { Crew } from '../../../src/peer/crew/crew.ts'
+import { describe, expect, test } from 'vitest'
 import { decodeCrewMessage, encodeCrewMessage } from '../../../src/peer/crew/messages.ts'
-import { type CrewOptions, crewTimes, type Undecided } from '../../../src/peer/crew/options.ts'
-import type { Roster } from '../../../src/peer/crew/roster.ts'
+import { type CrewOptions, crewTimes } from '../../../src/peer/crew/options.ts'
 import { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
-import { type Fault, type MemoryLink, memoryPair } from '../../../src/peer/link/memory-link.ts'
+import { memoryPair } from '../../../src/peer/link/memory-link.ts'
 import { sessionDefaults } from '../../../src/peer/session/session-config.ts'
-import { VirtualEnv } from '../../../src/util/virtual-env.ts'
+import {
+  crash,
+  crewOf,
+  founding,
+  join,
+  link,
+  type Member,
+  member,
+  namesOf,
+  place,
+  silence,
+} from '../../support/crew-members.ts'
 
 // Crews over memory links on a virtual clock. tests/unit/peer/elastic-simulation.spec.ts has them in whole worlds.
-
-interface Member {
-  readonly id: string
-  readonly crew: Crew
-  /** What it told its owner: 'stop', 'wish', 'out', 'undecided a b', 'decided'. */
-  readonly told: string[]
-  /** What it could not decide, each time that it said so. */
-  readonly abouts: Undecided[]
-  /** The newest that it has kept. */
-  step: number
-  /** By id, its end of the link to that member. */
-  readonly links: Map<string, MemoryLink>
-}
-
-const env = () => new VirtualEnv(1)
-let world = env()
-let members = new Map<string, Member>()
-
-afterEach(() => {
-  for (const { crew } of members.values()) crew.resign('the test is over')
-  world = env()
-  members = new Map()
-})
-
-const founding = (ids: string) => ({ ballot: 1, members: ids.split('') })
-
-function member(
-  id: string,
-  roster: CrewOptions['roster'],
-  firstHalf?: NonNullable<CrewOptions['firstHalf']>,
-): Member {
-  const told: string[] = []
-  const abouts: Undecided[] = []
-  const crew = new Crew(
-    {
-      ...{ env: world, self: id, roster, most: 64 },
-      step: () => made.step,
-      ...(firstHalf && { firstHalf }),
-    },
-    {
-      stop: () => told.push('stop'),
-      wish: () => told.push('wish'),
-      out: () => told.push('out'),
-      undecided: (about) => {
-        told.push(about ? `undecided ${about.missing.join(' ')}` : 'decided')
-        if (about) abouts.push(about)
-      },
-    },
-  )
-  const made: Member = { id, crew, told, abouts, step: 0, links: new Map() }
-  members.set(id, made)
-  return made
-}
-
-/** Links two members. The one without a roster hears from the other who that is. */
-function link(a: Member, b: Member, forward: Fault[] = [], backward: Fault[] = []): void {
-  const [there, back] = memoryPair(world, { delayMs: () => 1, forward, backward })
-  a.links.set(b.id, there)
-  b.links.set(a.id, back)
-  a.crew.add(a.crew.roster ? b.id : null, there)
-  b.crew.add(b.crew.roster ? a.id : null, back)
-}
-
-/** Members that begin a run, each two of them linked. */
-function crewOf(ids: string, firstHalf?: NonNullable<CrewOptions['firstHalf']>): Member[] {
-  const all = ids.split('').map((id) => member(id, founding(ids), firstHalf))
-  for (const [at, one] of all.entries()) for (const other of all.slice(at + 1)) link(one, other)
-  return all
-}
-
-function join(id: string, to: readonly Member[]): Member {
-  const joiner = member(id, null)
-  for (const one of to) link(one, joiner)
-  return joiner
-}
-
-/** Its process has ended: its links close. */
-function crash(one: Member): void {
-  members.delete(one.id)
-  for (const transport of one.links.values()) transport.close('the process has ended')
-}
-
-/** Nothing that it sends arrives from now on, nor anything that is sent to it. */
-function silence(one: Member, all: readonly Member[]): void {
-  members.delete(one.id)
-  for (const other of all)
-    if (other !== one) {
-      other.links.get(one.id)!.onmessage = () => undefined
-      one.links.get(other.id)!.onmessage = () => undefined
-    }
-}
-
-const namesOf = async (next: Promise<Roster>) => (await world.until(next)).members.join('')
 
 describe('a lost member', () => {
   test('the others have the next roster within half a second', async () => {
@@ -110,7 +26,7 @@ describe('a lost member', () => {
     crash(b!)
     const next = [a!.crew.next(), c!.crew.next()]
     expect(await Promise.all(next.map(namesOf))).toEqual(['ac', 'ac'])
-    expect(world.now()).toBeLessThan(500)
+    expect(place.world.now()).toBeLessThan(500)
     expect(a!.told).toEqual(['stop'])
     expect(c!.told).toEqual(['stop'])
     expect(a!.crew.roster).toEqual(c!.crew.roster)
@@ -124,7 +40,7 @@ describe('a lost member', () => {
     b!.crew.resign('the tab was closed')
     const next = [a!.crew.next(), c!.crew.next()]
     expect(await Promise.all(next.map(namesOf))).toEqual(['ac', 'ac'])
-    expect(world.now()).toBeLessThan(200)
+    expect(place.world.now()).toBeLessThan(200)
   })
 
   test('of one whose process has ended, while its links seem to be up, within half a second', async () => {
@@ -134,7 +50,7 @@ describe('a lost member', () => {
     for (const { crew } of [a, c]) crew.isDead('b')
     const next = [a.crew.next(), c.crew.next()]
     expect(await Promise.all(next.map(namesOf))).toEqual(['ac', 'ac'])
-    expect(world.now()).toBeLessThan(500)
+    expect(place.world.now()).toBeLessThan(500)
   })
 
   test('the others hear after 3 seconds that a member is silent, and have the next roster after 8', async () => {
@@ -142,17 +58,17 @@ describe('a lost member', () => {
     const [, b] = all
     const groups = all.map(
       ({ crew }, rank) =>
-        new ProcessGroup({ rank, size: 3, epoch: 1, links: crew.openLinks(), env: world }),
+        new ProcessGroup({ rank, size: 3, epoch: 1, links: crew.openLinks(), env: place.world }),
     )
-    await world.until(Promise.all(groups.map((group) => group.ready())))
-    const beganMs = world.now()
+    await place.world.until(Promise.all(groups.map((group) => group.ready())))
+    const beganMs = place.world.now()
     silence(b, all)
     const shownMs: number[] = []
     const lostMs: number[] = []
     const next = [0, 2].map((rank) => {
       const group = groups[rank]!
-      group.onsuspect = () => shownMs.push(world.now() - beganMs)
-      const failed = group.barrier().catch(() => lostMs.push(world.now() - beganMs))
+      group.onsuspect = () => shownMs.push(place.world.now() - beganMs)
+      const failed = group.barrier().catch(() => lostMs.push(place.world.now() - beganMs))
       return failed.then(() => all[rank]!.crew.next())
     })
     expect(await Promise.all(next.map(namesOf))).toEqual(['ac', 'ac'])
@@ -167,7 +83,7 @@ describe('a lost member', () => {
       expect(Math.min(...told)).toBeGreaterThan(ms - pingMs)
       expect(Math.max(...told)).toBeLessThanOrEqual(ms + pingMs)
     }
-    expect(world.now() - beganMs).toBeLessThan(deadMs + pingMs + crewTimes.answerMs)
+    expect(place.world.now() - beganMs).toBeLessThan(deadMs + pingMs + crewTimes.answerMs)
     for (const group of groups) group.destroy()
   })
 
@@ -183,7 +99,7 @@ describe('a lost member', () => {
     crash(b!)
     crash(c!)
     const next = a!.crew.next()
-    await world.advance(60_000)
+    await place.world.advance(60_000)
     expect(a!.told).toEqual(['stop', 'undecided b c'])
     a!.crew.continueWithout()
     expect(await namesOf(next)).toBe('a')
@@ -197,8 +113,8 @@ describe('a lost member', () => {
     const next = [b.crew.next(), c.crew.next()]
     expect(await Promise.all(next.map(namesOf))).toEqual(['bc', 'bc'])
     const { leadMs, answerMs } = crewTimes
-    expect(world.now()).toBeGreaterThan(leadMs)
-    expect(world.now()).toBeLessThan(leadMs * 1.5 + answerMs + 100)
+    expect(place.world.now()).toBeGreaterThan(leadMs)
+    expect(place.world.now()).toBeLessThan(leadMs * 1.5 + answerMs + 100)
   })
 })
 
@@ -206,13 +122,13 @@ describe('an end that a person asks for', () => {
   test('reaches members that form their next group, and newcomers of one of them', async () => {
     const [a, b, c] = crewOf('abc') as [Member, Member, Member]
     const joiner = join('x', [c])
-    await world.advance(100)
+    await place.world.advance(100)
     crash(b)
     const ended = [a, c, joiner].map(({ crew }) =>
       expect(crew.next()).rejects.toThrow(/^crew: stopped by Ada\.$/),
     )
     a.crew.abort('stopped by Ada.')
-    await world.advance(100)
+    await place.world.advance(100)
     await Promise.all(ended)
     expect(a.crew.roster!.ballot).toBe(1)
   })
@@ -224,7 +140,7 @@ describe('an end that a person asks for', () => {
     await Promise.all(next.map(namesOf))
     expect(c.told).toEqual(['stop'])
     a.crew.abort('stopped by Ada.')
-    await world.advance(100)
+    await place.world.advance(100)
     expect(c.told).toEqual(['stop', 'stop'])
     await expect(c.crew.next()).rejects.toThrow(/^crew: stopped by Ada\.$/)
   })
@@ -235,12 +151,12 @@ describe('a planned change', () => {
     const [a, b] = crewOf('ab') as [Member, Member]
     const joiner = join('x', [a, b])
     const joined = joiner.crew.next()
-    await world.advance(100)
+    await place.world.advance(100)
     expect([a.told, b.told]).toEqual([['wish'], []])
     expect(a.crew.roster!.members).toEqual(['a', 'b'])
     // `b` ends the step later: the call waits for it.
     const first = a.crew.next(true)
-    await world.advance(3000)
+    await place.world.advance(3000)
     expect(b.told).toEqual([])
     const second = b.crew.next(true)
     expect(await Promise.all([first, second, joined].map(namesOf))).toEqual(['abx', 'abx', 'abx'])
@@ -254,7 +170,7 @@ describe('a planned change', () => {
     const refused = expect(joiner.crew.next()).rejects.toThrow(/crew: .*It joins again/)
     const next = [a.crew.next(true), b.crew.next(true)]
     expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
-    await world.advance(crewTimes.joinMs + 1)
+    await place.world.advance(crewTimes.joinMs + 1)
     await refused
     expect(joiner.told).toEqual(['out'])
   })
@@ -267,7 +183,7 @@ describe('half of the members', () => {
     cut.close('the connection failed')
     const next = [a.crew.next(), b.crew.next()]
     for (const one of next) one.catch(() => undefined)
-    await world.advance(10_000)
+    await place.world.advance(10_000)
     return { a, b, next }
   }
 
@@ -299,7 +215,7 @@ describe('half of the members', () => {
     crash(c)
     silence(d, all)
     const next = [a.crew.next(), b.crew.next()]
-    await world.advance(crewTimes.answerMs + 100)
+    await place.world.advance(crewTimes.answerMs + 100)
     a.crew.isDead('d', 1)
     answer(['c', 'd'])
     expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
@@ -333,12 +249,12 @@ describe('a member that may not decide', () => {
       crash(one)
     }
     for (const one of [a, b]) one.crew.next().catch(() => undefined)
-    await world.advance(crewTimes.answerMs)
+    await place.world.advance(crewTimes.answerMs)
     const about = { missing: ['c', 'd', 'e'], hadMore: false }
     expect(a.abouts).toEqual([{ ...about, step: 12 }])
     // It has ended its step meanwhile.
     b.step = 13
-    await world.advance(2 * crewTimes.leadMs)
+    await place.world.advance(2 * crewTimes.leadMs)
     expect(b.abouts).toEqual([{ ...about, step: 13 }])
   })
 
@@ -348,19 +264,19 @@ describe('a member that may not decide', () => {
     b.crew.resign('the tab was closed')
     a.crew.isDead('b', 99)
     a.crew.next().catch(() => undefined)
-    await world.advance(crewTimes.answerMs)
+    await place.world.advance(crewTimes.answerMs)
     expect(a.abouts).toEqual([{ missing: ['b'], hadMore: true, step: 8 }])
   })
 
   test('says that nobody here has the state of the run', async () => {
     const [a] = crewOf('a') as [Member]
     const x = join('x', [a])
-    await world.advance(100)
+    await place.world.advance(100)
     const next = [a.crew.next(true), x.crew.next()]
     expect(await Promise.all(next.map(namesOf))).toEqual(['ax', 'ax'])
     a.crew.resign('the tab was closed')
     x.crew.next().catch(() => undefined)
-    await world.advance(crewTimes.answerMs)
+    await place.world.advance(crewTimes.answerMs)
     expect(x.abouts).toEqual([{ missing: ['a'], hadMore: true, step: null }])
   })
 })
@@ -372,7 +288,7 @@ describe('a member that is left out', () => {
     const refused = expect(c.crew.next()).rejects.toThrow(/the others continue without this member/)
     const next = [a.crew.next(), b.crew.next()]
     expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
-    await world.advance(100)
+    await place.world.advance(100)
     await refused
     expect(c.told).toEqual(['stop', 'out'])
     // It says bye, and the others are where they were.
@@ -386,7 +302,7 @@ describe('a member that is left out', () => {
     expect(await namesOf(a.crew.next())).toBe('a')
     link(a, late)
     late.crew.next().catch(() => undefined)
-    await world.advance(2 * crewTimes.leadMs + 100)
+    await place.world.advance(2 * crewTimes.leadMs + 100)
     expect(late.told).toEqual(['stop', 'out'])
     expect(a.crew.roster!.members).toEqual(['a'])
   })
@@ -395,14 +311,14 @@ describe('a member that is left out', () => {
 test('members that are done disturb nobody', async () => {
   const [a, b, c] = crewOf('abc') as [Member, Member, Member]
   a.crew.resign('its run is over', true)
-  await world.advance(100)
+  await place.world.advance(100)
   a.crew.closeLinks('its run is over')
-  await world.advance(30_000)
+  await place.world.advance(30_000)
   expect([b.told, c.told]).toEqual([[], []])
   // One that is lost before its own end: those that are done are not needed.
   crash(c)
   const next = b.crew.next()
-  await world.advance(30_000)
+  await place.world.advance(30_000)
   expect(b.told).toEqual(['stop', 'undecided c'])
   b.crew.continueWithout()
   expect(await namesOf(next)).toBe('b')
@@ -411,17 +327,17 @@ test('members that are done disturb nobody', async () => {
 test('a member whose connection to the server has ended is lost unless it answers', async () => {
   const [a, b, c] = crewOf('abc') as [Member, Member, Member]
   c.crew.doubt('b')
-  await world.advance(2 * crewTimes.doubtMs)
+  await place.world.advance(2 * crewTimes.doubtMs)
   expect(a.told).toEqual([])
   silence(b, [a, b, c])
   a.crew.doubt('b')
-  await world.advance(crewTimes.doubtMs + 100)
+  await place.world.advance(crewTimes.doubtMs + 100)
   expect(a.crew.roster?.members).toEqual(['a', 'c'])
 })
 
 test('newcomers that refuse a call do not keep a member from saying whom it misses', async () => {
   const alone = member('a', founding('abc'))
-  const [near, far] = memoryPair(world)
+  const [near, far] = memoryPair(place.world)
   const newcomer = new EpochLinks(far)
   let calls = 0
   newcomer.oncontrol = (payload) => {
@@ -434,14 +350,14 @@ test('newcomers that refuse a call do not keep a member from saying whom it miss
   }
   alone.crew.add('x', near)
   alone.crew.next().catch(() => undefined)
-  await world.advance(crewTimes.answerMs + crewTimes.againMs / 2)
+  await place.world.advance(crewTimes.answerMs + crewTimes.againMs / 2)
   expect(calls).toBe(1)
   expect(alone.told).toContain('undecided b c')
 })
 
 describe('what a link carries', () => {
   const control = (text: string) => {
-    const [near, far] = memoryPair(world)
+    const [near, far] = memoryPair(place.world)
     const other = new EpochLinks(far)
     other.oncontrol = () => undefined
     return { near, say: () => other.control(new TextEncoder().encode(text)), other }
@@ -456,9 +372,9 @@ describe('what a link carries', () => {
     const [a, b] = crewOf('ab') as [Member, Member]
     const { near, say, other } = control(text)
     a.crew.add('x', near)
-    await world.advance(10)
+    await place.world.advance(10)
     say()
-    await world.advance(1000)
+    await place.world.advance(1000)
     expect(other.isUp).toBe(false)
     expect([a.told.filter((one) => one !== 'wish'), b.told]).toEqual([[], []])
     expect(a.crew.roster!.members).toEqual(['a', 'b'])
@@ -472,14 +388,14 @@ describe('what a link carries', () => {
     joiner.crew.add(null, bad.near)
     good.say()
     bad.say()
-    await world.advance(1000)
+    await place.world.advance(1000)
     expect([good.other.isUp, bad.other.isUp]).toEqual([true, false])
   })
 
   test('nobody lets a newcomer in: it is out after a while', async () => {
     const joiner = member('x', null)
     const refused = expect(joiner.crew.next()).rejects.toThrow(/nobody has let it in/)
-    await world.advance(crewTimes.joinMs)
+    await place.world.advance(crewTimes.joinMs)
     await refused
     expect(joiner.told).toEqual(['out'])
     await expect(joiner.crew.next()).rejects.toThrow(/nobody has let it in/)

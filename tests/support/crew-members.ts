@@ -1,0 +1,106 @@
+import { afterEach } from 'vitest'
+import { Crew } from '../../src/peer/crew/crew.ts'
+import type { CrewOptions, Undecided } from '../../src/peer/crew/options.ts'
+import type { Roster } from '../../src/peer/crew/roster.ts'
+import { type Fault, type MemoryLink, memoryPair } from '../../src/peer/link/memory-link.ts'
+import { VirtualEnv } from '../../src/util/virtual-env.ts'
+
+// Members of a run over memory links on a virtual clock. A spec that imports this gets its clean-up.
+
+export interface Member {
+  readonly id: string
+  readonly crew: Crew
+  /** What it told its owner: 'stop', 'wish', 'out', 'undecided a b', 'decided'. */
+  readonly told: string[]
+  /** What it could not decide, each time that it said so. */
+  readonly abouts: Undecided[]
+  /** The newest that it has kept. */
+  step: number
+  /** By id, its end of the link to that member. */
+  readonly links: Map<string, MemoryLink>
+}
+
+/** Of the test under way. */
+export const place = { world: new VirtualEnv(1), members: new Map<string, Member>() }
+
+afterEach(() => {
+  for (const { crew } of place.members.values()) crew.resign('the test is over')
+  place.world = new VirtualEnv(1)
+  place.members = new Map()
+})
+
+export const founding = (ids: string) => ({ ballot: 1, members: ids.split('') })
+
+export function member(
+  id: string,
+  roster: CrewOptions['roster'],
+  firstHalf?: NonNullable<CrewOptions['firstHalf']>,
+): Member {
+  const told: string[] = []
+  const abouts: Undecided[] = []
+  const crew = new Crew(
+    {
+      ...{ env: place.world, self: id, roster, most: 64 },
+      step: () => made.step,
+      ...(firstHalf && { firstHalf }),
+    },
+    {
+      stop: () => told.push('stop'),
+      wish: () => told.push('wish'),
+      out: () => told.push('out'),
+      undecided: (about) => {
+        told.push(about ? `undecided ${about.missing.join(' ')}` : 'decided')
+        if (about) abouts.push(about)
+      },
+    },
+  )
+  const made: Member = { id, crew, told, abouts, step: 0, links: new Map() }
+  place.members.set(id, made)
+  return made
+}
+
+/** Links two members. The one without a roster hears from the other who that is. */
+export function link(a: Member, b: Member, forward: Fault[] = [], backward: Fault[] = []): void {
+  const [there, back] = memoryPair(place.world, { delayMs: () => 1, forward, backward })
+  a.links.set(b.id, there)
+  b.links.set(a.id, back)
+  a.crew.add(a.crew.roster ? b.id : null, there)
+  b.crew.add(b.crew.roster ? a.id : null, back)
+}
+
+/** Members that begin a run, each two of them linked, without that one. */
+export function crewOf(
+  ids: string,
+  firstHalf?: NonNullable<CrewOptions['firstHalf']>,
+  without?: string,
+): Member[] {
+  const here = ids.split('').filter((id) => id !== without)
+  const all = here.map((id) => member(id, founding(ids), firstHalf))
+  for (const [at, one] of all.entries()) for (const other of all.slice(at + 1)) link(one, other)
+  return all
+}
+
+export function join(id: string, to: readonly Member[]): Member {
+  const joiner = member(id, null)
+  for (const one of to) link(one, joiner)
+  return joiner
+}
+
+/** Its process has ended: its links close. */
+export function crash(one: Member): void {
+  place.members.delete(one.id)
+  for (const transport of one.links.values()) transport.close('the process has ended')
+}
+
+/** Nothing that it sends arrives from now on, nor anything that is sent to it. */
+export function silence(one: Member, all: readonly Member[]): void {
+  place.members.delete(one.id)
+  for (const other of all)
+    if (other !== one) {
+      other.links.get(one.id)!.onmessage = () => undefined
+      one.links.get(other.id)!.onmessage = () => undefined
+    }
+}
+
+export const namesOf = async (next: Promise<Roster>) =>
+  (await place.world.until(next)).members.join('')

@@ -1,0 +1,250 @@
+import { describe, expect, test } from 'vitest'
+import {
+  type CrewMessage,
+  decodeCrewMessage,
+  encodeCrewMessage,
+} from '../../../src/peer/crew/messages.ts'
+import { crewTimes } from '../../../src/peer/crew/options.ts'
+import { type Role, rights } from '../../../src/peer/crew/rights.ts'
+import { lastBallot } from '../../../src/peer/crew/roster.ts'
+import { EpochLinks, maxUnsentBytes } from '../../../src/peer/link/epoch-link.ts'
+import { memoryPair } from '../../../src/peer/link/memory-link.ts'
+import { crash, crewOf, type Member, member, namesOf, place } from '../../support/crew-members.ts'
+
+// What one tab can do to the others with messages that no build of this project sends.
+
+type Heard = (message: CrewMessage) => void
+
+/** A tab that says what the test has it say, linked to members: of their roster if its id is in there. */
+function liar(id: string, to: readonly Member[], heard: Heard = () => undefined) {
+  const links = to.map(({ crew }) => {
+    const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
+    const own = new EpochLinks(far)
+    own.oncontrol = (payload) => heard(decodeCrewMessage(payload))
+    crew.add(crew.roster ? id : null, near)
+    return own
+  })
+  const send = (link: EpochLinks, message: CrewMessage) => link.control(encodeCrewMessage(message))
+  return {
+    links,
+    say(message: CrewMessage): void {
+      for (const link of links) send(link, message)
+    },
+    sayTo(at: number, message: CrewMessage): void {
+      send(links[at]!, message)
+    },
+  }
+}
+
+const newest = { ballot: lastBallot, members: ['x'], before: [] }
+const report = {
+  type: 'report',
+  ballot: 1,
+  roster: null,
+  proved: 0,
+  hasState: true,
+  step: 0,
+  linked: [],
+  former: null,
+} as const
+
+describe('a newcomer with the link alone', () => {
+  const attacks: [string, CrewMessage][] = [
+    [
+      'calls in place of its hello',
+      { type: 'call', ballot: lastBallot, entered: lastBallot, isPlanned: false },
+    ],
+    ['calls a little above', { type: 'call', ballot: 2 ** 17, entered: 1, isPlanned: false }],
+    [
+      'has promised the last ballot',
+      { type: 'refuse', ballot: 1, promised: lastBallot, outside: null },
+    ],
+    ['says that all are outside', { type: 'refuse', ballot: 0, promised: 0, outside: lastBallot }],
+    ['sends a roster', { type: 'roster', roster: newest }],
+    ['tells all to leave', { type: 'leave', ballot: 1 }],
+    ['ends the run', { type: 'abort', why: 'the end' }],
+    ['leaves from the last roster', { type: 'bye', entered: lastBallot, isDone: false, why: '' }],
+    ['reports the last roster', { ...report, roster: newest }],
+    ['measures', { type: 'probe', round: 1, fill: '' }],
+    ['says that another one waits', { type: 'wait', id: 'a', why: '', isSlow: true, members: [] }],
+  ]
+
+  test.each(attacks)(
+    '%s: no member stops, and one that is lost then is replaced without a person',
+    async (_, lie) => {
+      const all = crewOf('abcd')
+      liar('x', all).say(lie)
+      await place.world.advance(5000)
+      expect(all.map(({ told }) => told.filter((one) => one !== 'wish'))).toEqual([[], [], [], []])
+      crash(all[3]!)
+      const next = all.slice(0, 3).map(({ crew }) => namesOf(crew.next()))
+      for (const names of await Promise.all(next)) expect(names.replace('x', '')).toBe('abc')
+    },
+  )
+
+  test('answers calls with a roster, a former life and a state of its invention: the leader decides as without it', async () => {
+    const all = crewOf('abcd')
+    const tab = liar('x', all, (message) => {
+      if (message.type !== 'call') return
+      const { ballot } = message
+      const roster = { ballot: ballot - 1, members: ['x'], before: [] }
+      tab.say({ ...report, ballot, roster, proved: ballot - 1, step: 99 })
+      tab.say({ ...report, ballot, former: { id: 'b', entered: ballot } })
+    })
+    crash(all[3]!)
+    const next = all.slice(0, 3).map(({ crew }) => namesOf(crew.next()))
+    expect(await Promise.all(next)).toEqual(['abc', 'abc', 'abc'])
+  })
+
+  test('sends false rosters to members one by one after a loss: they have one group', async () => {
+    const all = crewOf('abcde')
+    const four = all.slice(0, 4)
+    const tab = liar('x', four)
+    crash(all[4]!)
+    for (const [at, { id }] of four.entries()) {
+      const roster = { ballot: 2 ** 17, members: [id], before: [] }
+      tab.sayTo(at, { type: 'roster', roster })
+    }
+    const next = four.map(({ crew }) => namesOf(crew.next()))
+    expect(await Promise.all(next)).toEqual(['abcd', 'abcd', 'abcd', 'abcd'])
+  })
+
+  test('that says who it is again and again is let in once', async () => {
+    const [a, b] = crewOf('ab') as [Member, Member]
+    const tab = liar('x', [a, b])
+    for (let i = 0; i < 50; i++) tab.say({ type: 'hello', id: 'x' })
+    await place.world.advance(1000)
+    expect(a.told).toEqual(['wish'])
+  })
+})
+
+describe('a member that lies', () => {
+  /** `a` to `d`, and `m`, which is senior to `c` and `d`. */
+  function withLiar(heard?: Heard) {
+    const honest = crewOf('abmcd', undefined, 'm')
+    return { honest, tab: liar('m', honest, heard) }
+  }
+  const settle = async (honest: readonly Member[]) => {
+    const next = honest.map(({ crew }) => namesOf(crew.next()))
+    const names = await Promise.all(next)
+    expect(new Set(names).size).toBe(1)
+    expect(names[0]!.replace('m', '')).toBe('abcd')
+    for (const { told } of honest) expect(told.join()).not.toMatch(/out|undecided/)
+  }
+
+  test.each([
+    [
+      'calls with the last ballot',
+      { type: 'call', ballot: lastBallot, entered: 1, isPlanned: false },
+    ],
+    [
+      'has promised the last ballot',
+      { type: 'refuse', ballot: 1, promised: lastBallot, outside: null },
+    ],
+    [
+      'says that all are outside',
+      { type: 'refuse', ballot: 1, promised: 2 ** 17, outside: 2 ** 17 },
+    ],
+    [
+      'sends a roster without a call',
+      { type: 'roster', roster: { ballot: 2 ** 17, members: ['m'], before: [] } },
+    ],
+    ['tells all to leave', { type: 'leave', ballot: 1 }],
+    ['leaves from the last roster', { type: 'bye', entered: lastBallot, isDone: false, why: '' }],
+    ['leaves from the next roster', { type: 'bye', entered: 2 ** 17, isDone: false, why: '' }],
+  ] as [string, CrewMessage][])(
+    '%s: the others have one group, and wait for no person',
+    async (_, lie) => {
+      const { honest, tab } = withLiar()
+      tab.say(lie)
+      await place.world.advance(100)
+      await settle(honest)
+    },
+  )
+
+  test('calls, and sends each of four another roster: none enters it', async () => {
+    let isCalled = false
+    const { honest, tab } = withLiar((message) => {
+      if (message.type !== 'report' || isCalled) return
+      isCalled = true
+      for (const [at, { id }] of honest.entries()) {
+        const before = [{ ballot: 1, members: ['a', 'b', 'm', 'c', 'd'] }]
+        const roster = { ballot: 2 ** 17, members: ['m', id], before }
+        tab.sayTo(at, { type: 'roster', roster })
+      }
+    })
+    tab.say({ type: 'call', ballot: 2 ** 17, entered: 1, isPlanned: false })
+    await settle(honest)
+  })
+
+  test('refuses each call: the others do without its answer', async () => {
+    const { honest, tab } = withLiar((message) => {
+      if (message.type !== 'call') return
+      const { ballot } = message
+      tab.say({ type: 'refuse', ballot, promised: ballot, outside: null })
+    })
+    await settle(honest)
+    const { answerMs } = crewTimes
+    expect(place.world.now()).toBeLessThan(5 * answerMs)
+  })
+
+  test('reports a former life that is another member: that one stays', async () => {
+    const { honest, tab } = withLiar((message) => {
+      if (message.type !== 'call') return
+      const roster = { ballot: 1, members: ['a', 'b', 'm', 'c', 'd'], before: [] }
+      const former = { id: 'd', entered: message.ballot }
+      tab.say({ ...report, ballot: message.ballot, roster, proved: 1, former })
+    })
+    await settle(honest)
+  })
+
+  test('raises the ballots call by call: its link ends before they are used up', async () => {
+    const { honest, tab } = withLiar()
+    for (let number = 50; number < 65_000; number += 50) {
+      tab.say({ type: 'call', ballot: number * 2 ** 16, entered: 1, isPlanned: false })
+      await place.world.advance(10)
+    }
+    expect(tab.links.map(({ isUp }) => isUp)).toEqual([false, false, false, false])
+    await settle(honest)
+  })
+})
+
+test('a link by which nothing is read holds a bounded number of bytes, whatever it is asked', async () => {
+  const joiner = member('x', null)
+  const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
+  joiner.crew.add(null, near)
+  const rank = new EpochLinks(far)
+  rank.control(encodeCrewMessage({ type: 'hello', id: 'a' }))
+  await place.world.advance(10)
+  // From now on the end of the newcomer has no room.
+  near.room = () => 0
+  let answered = 0
+  for (; answered < 20_000 && rank.isUp; answered++) {
+    rank.control(encodeCrewMessage({ type: 'probe', round: 1, fill: 'x'.repeat(2 ** 15) }))
+    await place.world.advance(2)
+  }
+  expect(rank.isUp).toBe(false)
+  expect(answered * 2 ** 15).toBeLessThan(maxUnsentBytes * 1.1)
+})
+
+test('a rank that says it is another member than the server has named loses its link', async () => {
+  const joiner = member('x.2', null)
+  const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
+  joiner.crew.add(null, near, 'a')
+  const rank = new EpochLinks(far)
+  rank.control(encodeCrewMessage({ type: 'hello', id: 'b.1' }))
+  await place.world.advance(10)
+  expect(rank.isUp).toBe(false)
+})
+
+test('newcomers may answer and leave; what decides is for members, and rosters for the leader', () => {
+  const may = (role: Role) =>
+    Object.entries(rights).flatMap(([type, { from }]) => (from.includes(role) ? [type] : []))
+  expect(may('newcomer')).toEqual(['hello', 'report', 'ping', 'pong', 'probed', 'bye'])
+  expect(may('member')).toEqual(
+    [...new Set([...may('newcomer'), 'call', 'refuse', 'abort', 'probe', 'wait'])].sort(
+      (a, b) => Object.keys(rights).indexOf(a) - Object.keys(rights).indexOf(b),
+    ),
+  )
+  expect(may('leader')).toEqual(Object.keys(rights))
+})
