@@ -92,6 +92,10 @@ export class RunCrew {
         stop: (why) => this.#stop(why),
         wish: () => options.wish(),
         waits: (who, why) => options.tell({ event: 'waits', who, why, rank: this.#rank }),
+        broke: (who, what) => {
+          const why = `the tab ${memberOf(who)} ${what}, as no build of this project does. Its link has ended.`
+          options.tell({ event: 'waits', who, why, rank: this.#rank })
+        },
         out: (why) => {
           this.#out = why
         },

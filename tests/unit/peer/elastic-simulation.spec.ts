@@ -31,6 +31,14 @@ test('25 seeds: no two groups train, and all end with the state of one undisturb
   expect(total.compared, 'runs with one kind of device').toBeGreaterThan(4)
 }, 60_000)
 
+test.each(['newcomer', 'member'] as const)(
+  'a %s that sends any message with any fields: 12 seeds, and no honest member splits, fails or waits for a person',
+  async (liar) => {
+    for (let seed = 1; seed <= 12; seed++) await checkElastic(seed, { liar })
+  },
+  60_000,
+)
+
 test('every eighth cell of faults, moments and roles: 1 seed', async () => {
   for (const cell of cells.filter((_, at) => at % 8 === 0)) await checkElastic(1, { cell })
 }, 60_000)

@@ -1,4 +1,5 @@
 import { vi } from 'vitest'
+import type * as rights from '../../../../src/peer/crew/rights.ts'
 import type * as rosters from '../../../../src/peer/crew/roster.ts'
 import { memberOf } from '../../../../src/peer/room/lives.ts'
 import type * as servers from '../../../../src/peer/server/halves.ts'
@@ -38,6 +39,11 @@ export const weakRules = {
     )
     return judge(leader, new Map(proved), dead, most)
   }),
+  /** Whoever has a link may say anything. */
+  'no rights': {
+    path: '../../../../src/peer/crew/rights.ts',
+    of: (real: typeof rights) => ({ ...real, breachOf: () => null }),
+  },
   /** A server that is another process than before takes the first half that asks for the first. */
   'new server': {
     path: '../../../../src/peer/server/halves.ts',
