@@ -191,6 +191,10 @@ test.each([
   60_000,
 )
 
+test('where whoever has a link may say anything, a newcomer breaks a run', async () => {
+  expect(await violationOf(weakRules['no rights'], drawn(1, { liar: 'newcomer' }))).not.toBe('')
+})
+
 test('where a half asks a new server, it cannot know which half came first', async () => {
   for (const world of newServers) expect((await simulateElastic(world)).violations).toEqual([])
 })

@@ -35,6 +35,14 @@ test.each([0, 1, 2, 3, 4, 5])(
   600_000,
 )
 
+test.each(['newcomer', 'member'] as const)(
+  'a %s that lies: 500 seeds',
+  async (liar) => {
+    for (let seed = 1; seed <= 500; seed++) await checkElastic(seed, { liar })
+  },
+  600_000,
+)
+
 test.each([0, 1, 2])(
   'seeds of up to 64 members: 10 from 10 * %i on',
   async (part) => {
