@@ -17,6 +17,23 @@ function stale(): Lie {
   }
 }
 
+const times =
+  (factor: number): Lie =>
+  (gradients) => {
+    for (let i = 0; i < gradients.length; i++) gradients[i] *= factor
+  }
+
+/** Makes its gradients larger from step to step, up to 9 times, and then reverses them. */
+function slowRaise(): Lie {
+  const steps = new Map<number, number>()
+  return (gradients, bucket, other) => {
+    const step = (steps.get(bucket.index()) ?? 0) + 1
+    steps.set(bucket.index(), step)
+    const factor = Math.min(9, 1.2 ** step)
+    times(step > 20 ? -factor : factor)(gradients, bucket, other)
+  }
+}
+
 /** Sends `value` as its gradients, and `norm` for each that it is to measure. */
 const measures =
   (value: number, norm: number): Lie =>
@@ -29,12 +46,11 @@ const measures =
 /** One of each kind, new for each run. */
 export const liars: Readonly<Record<string, () => Lie>> = {
   zero: () => (gradients) => void gradients.fill(0),
-  sign: () => (gradients) => {
-    for (let i = 0; i < gradients.length; i++) gradients[i] *= -8
-  },
-  scale: () => (gradients) => {
-    for (let i = 0; i < gradients.length; i++) gradients[i] *= 1000
-  },
+  reversed: () => times(-1),
+  'reversed x7': () => times(-7),
+  'reversed x9': () => times(-9),
+  scale: () => times(1000),
+  'slow raise, then reversed': slowRaise,
   stale,
   copy: () => (gradients, _, other) => {
     if (other) gradients.set(other)

@@ -12,7 +12,6 @@ const hidden = 16
 const features = 32
 const classes = 8
 const rows = 8
-const size = 8
 export const liar = 5
 
 export interface LyingRun {
@@ -33,9 +32,21 @@ const weighingWords = 9
 export async function trainWithLiar(
   kind: string | undefined,
   options: Pick<DistributedDataParallelOptions, 'aggregation' | 'trust'>,
-  { steps = 40, words }: { steps?: number; words?: (told: Float32Array) => void } = {},
+  {
+    steps = 40,
+    words,
+    size = 8,
+    liars: lying = [liar % size],
+  }: {
+    steps?: number
+    words?: (told: Float32Array) => void
+    size?: number
+    /** Ranks. */
+    liars?: readonly number[]
+  } = {},
 ): Promise<LyingRun> {
-  const lie: Lie | undefined = kind === undefined ? undefined : liars[kind]!()
+  const lies = new Map<number, Lie>()
+  if (kind !== undefined) for (const rank of lying) lies.set(rank, liars[kind]!())
   /** Rank 0's gradients, by bucket, for one that copies them. */
   const posted = new Map<number, Float32Array>()
   const leftOut: LeftOut[][] = Array.from({ length: size }, () => [])
@@ -44,10 +55,10 @@ export async function trainWithLiar(
     const { robust } = exchange
     exchange.hook = async (bucket) => {
       if (rank === 0) posted.set(bucket.index(), bucket.buffer().slice())
-      if (rank === liar) lie?.(bucket.buffer(), bucket, posted.get(bucket.index()))
+      lies.get(rank)?.(bucket.buffer(), bucket, posted.get(bucket.index()))
       return robust ? robust.reduce(bucket) : allreduceHook(null, bucket)
     }
-    if (rank === liar && words) {
+    if (lying.includes(rank) && words) {
       const group = ddp.processGroup
       const gather = group.allGatherConcat.bind(group)
       vi.spyOn(group, 'allGatherConcat').mockImplementation((own, key) => {

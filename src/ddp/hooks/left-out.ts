@@ -35,6 +35,16 @@ const nobody: LeftOut = { ranks: [], notFinite: [] }
 /** How large a rank's gradients may be: this many times the median of the others' norms, or the largest median so far. */
 const mostTimes = 10
 
+/**
+ * Among strangers a gradient counts at most this many times the median norm: reversed, it takes back no more than that. Of so few
+ * ranks that two of them outweigh the rest, as much as the median.
+ */
+const mostWeight = 2
+const fewRanks = 4
+
+/** A rank knows its own norm: one that has measured more of another's, beyond rounding, measures wrong or was told wrong. */
+const roundings = 1.001
+
 const mostBuckets = 10_000
 
 /**
@@ -75,6 +85,22 @@ export class LeftOutRanks {
       return !Number.isFinite(told[rank]) || (count > 1 && 2 * count > rows.length)
     }
     return { ranks: found, notFinite: found.filter(isNotFinite) }
+  }
+
+  /**
+   * By rank, by what its gradients of a bucket are multiplied, from 0 to 1, so that none is far longer than the others'. The limit is of this step
+   * alone: where most gradients are small by now, a large one would undo what they do.
+   */
+  scales({ told, measured }: BucketNorms): number[] {
+    const { length: size } = told
+    const limit = (size > fewRanks ? mostWeight : 1) * (medianOf(told.filter(Number.isFinite)) ?? 0)
+    if (this.#trust === 'members' || size < 3 || limit === 0) return told.map(() => 1)
+    const isMore = (row: readonly number[], rank: number) => !(row[rank] <= roundings * told[rank])
+    const rows = measured.filter((row) => 2 * row.filter((_, at) => isMore(row, at)).length <= size)
+    return told.map((own, rank) => {
+      const norm = Math.max(own, Math.hypot(...rows.map((row) => row[rank])))
+      return norm > limit ? limit / norm : 1
+    })
   }
 
   /** How large the norm of each rank may be. */

@@ -36,6 +36,9 @@ export class RobustAggregation {
     const norms = await this.#share(bucket, [...ranks.map(normOf), normOf(values)])
     const found = this.leftOut.judge(bucket.index(), values.length, norms)
     if (found.ranks.length > 0) this.onLeftOut?.(found)
+    if (this.#aggregation === 'mean')
+      for (const [rank, scale] of this.leftOut.scales(norms).entries())
+        if (scale < 1) for (let i = 0; i < ranks[rank].length; i++) ranks[rank][i] *= scale
     const kept = ranks.filter((_, rank) => !found.ranks.includes(rank))
     const result = Float32Array.from(values)
     const { start, end } = bucket.ownRange()

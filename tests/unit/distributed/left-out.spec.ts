@@ -168,3 +168,24 @@ test('ranks agree on the median of their limits, whatever one of them says', asy
     destroyRings()
   }
 })
+
+describe('a stranger counts as much as others do', () => {
+  const scales = (norms: BucketNorms) => new LeftOutRanks('strangers').scales(norms)
+
+  test('gradients above twice the median are made that long, of four ranks or fewer those above it', () => {
+    expect(scales(honest(1, 1, 1, 2, 8))).toEqual([1, 1, 1, 1, 0.25])
+    expect(scales(honest(1, 1, 4))).toEqual([1, 1, 0.25])
+    expect(scales(honest(0, 1, 1))).toEqual([1, 1, 1])
+    expect(new LeftOutRanks('members').scales(honest(1, 1, 4))).toEqual([1, 1, 1])
+  })
+
+  test('gradients that a rank says are small count as they were measured', () => {
+    const { measured } = honest(1, 1, 1, 1, 8)
+    expect(scales({ told: [1, 1, 1, 1, 1], measured })[4]).toBeCloseTo(0.25)
+  })
+
+  test('a rank that measures too much of all others makes none of them shorter', () => {
+    const lie = withRow(honest(1, 1, 1, 1, 1), 4, [9, 9, 9, 9, 0])
+    expect(scales(lie)).toEqual([1, 1, 1, 1, 1])
+  })
+})
