@@ -1,7 +1,7 @@
 import { sessionDefaults } from '../../../src/peer/session/session-config.ts'
 import type { FaultPlan } from './fault-plan.ts'
 import type { Scenario } from './scenario.ts'
-import type { World } from './world.ts'
+import { stoodStill, type World } from './world.ts'
 
 /** Which codes one fault alone may end in, where that is not any of these: what was lost on the way shows in several ways. */
 const codes: Partial<Record<FaultPlan['kind'], readonly string[]>> = {
@@ -35,6 +35,10 @@ export function causeViolations(scenario: Scenario, world: World, hopMs: number)
   for (const { rank, isOwn, error } of all)
     if (!isOwn && !own.some((one) => one.error.message === error.message))
       violations.push(`rank ${rank} tells what no rank noticed: ${error.message}`)
+  const canSleep = [...fired.keys()].filter(({ kind }) => kind === 'pause' || kind === 'jump')
+  for (const { rank, error } of own)
+    if (error.message.startsWith(stoodStill(rank)) && !canSleep.some((one) => one.rank === rank))
+      violations.push(`rank ${rank} was never suspended: ${error.message}`)
   if (second) return violations
   const allowed = codes[plan.kind] ?? anyCode
   for (const { rank, error } of own)

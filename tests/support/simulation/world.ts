@@ -18,6 +18,9 @@ export interface Failure {
   readonly isOwn: boolean
 }
 
+/** How a rank begins that says it was suspended. */
+export const stoodStill = (rank: number): string => `rank ${rank} stood still for `
+
 /** Ranks, the links between them, and the faults that strike them. */
 export class World {
   readonly env: VirtualEnv
@@ -77,7 +80,8 @@ export class World {
   }
 
   #failed(rank: number, error: PeerError): void {
-    const isOwn = error.cause !== undefined
+    // One that stood still says so in the place of what it hears.
+    const isOwn = error.cause !== undefined || error.message.startsWith(stoodStill(rank))
     this.failures.set(rank, { atMs: this.env.now(), error, isOwn })
     this.note(`rank ${rank} ${isOwn ? 'notices' : 'hears'}: ${error.message}`)
   }

@@ -52,6 +52,7 @@ describe.skipIf(isReplay)('seeds that once failed', () => {
     [5066, 'ready() waited for HELLO long after the epoch was over'],
     [15_603, 'the same behind a link that was cut one way'],
     [367, 'ready() ended well after the epoch was over'],
+    [2215, 'a rank that was suspended says so itself, where the others told of a deadline'],
     [2, 'allGatherBytes told twice that all had begun'],
   ])('%i: %s', async (seed) => {
     await checkWorld(seed, smallWorlds, spec)
