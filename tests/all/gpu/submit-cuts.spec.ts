@@ -21,7 +21,7 @@ test('a run that takes the device long is cut into submits, timed runs too, and 
   )
   const x = new Float32Array(size * size).fill(1 / size)
   const submits: number[] = []
-  for (let run = 0; run < 4; run++) {
+  for (let run = 0; run < 3; run++) {
     const before = counters.submits
     const { sum } = await program.run({ x })
     submits.push(counters.submits - before)
@@ -31,4 +31,4 @@ test('a run that takes the device long is cut into submits, timed runs too, and 
   program.destroy()
   expect(submits[0]).toBe(1)
   for (const count of submits.slice(1)) expect(count).toBeGreaterThan(1)
-})
+}, 240_000)
