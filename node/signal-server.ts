@@ -13,6 +13,7 @@ import { clientAddress } from './client-address.ts'
 import { closeReason } from './close-reason.ts'
 import { ownHosts } from './hosts.ts'
 import { type IceOptions, iceSource } from './ice/ice-source.ts'
+import { roomOfAuthKey } from './room-of.ts'
 import { WaitingBytes } from './waiting-bytes.ts'
 
 /** What signaling needs of an HTTP server: node:http, node:https and Vite's servers all have it. */
@@ -45,8 +46,8 @@ export interface SignalServerOptions {
   ice?: IceOptions
   /** Whether tabs may send their data through this server, sealed end to end, where WebRTC does not get through. Default false. */
   relay?: boolean
-  /** Whether this room may be made under this key (see `RoomSecret.authKey`); default: any, by whoever reaches the port. */
-  mayCreate?: (room: string, authKey: string) => boolean
+  /** Whether this room may be made; default: any, by whoever reaches the port. */
+  mayCreate?: (room: string) => boolean
   /** Rooms are made only for people who have this key; anyone with a link joins. Default: for anyone. */
   roomKey?: string
   /** Whether the host of a room lets each newcomer in. Default false: who has the link is in. */
@@ -207,7 +208,8 @@ export function attachSignaling(
       ...(roomKey !== undefined && {
         isRoomKey: (room, nonce, proof) => isHmac(proof, roomKey, roomKeyText(room, nonce)),
       }),
-      ...(options.mayCreate && { mayCreate: options.mayCreate }),
+      mayCreate: (room, authKey) =>
+        roomOfAuthKey(authKey) === room && (options.mayCreate?.(room) ?? true),
       ...(options.relay && { relay }),
       asks: options.asks ?? false,
       event: onEvent,

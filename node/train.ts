@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { resolve } from 'node:path'
 import { pipeline } from 'node:stream'
 import { metaOf } from '../demos/experiments.ts'
-import { newRoomLink, RoomSecret } from '../src/peer/room/secret.ts'
+import { newRoomLink } from '../src/peer/room/secret.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { orAbort } from '../src/util/or-abort.ts'
 import { exportTrace, type TraceEvent } from '../src/util/spans.ts'
@@ -14,6 +14,7 @@ import { closeSoon } from './interrupt.ts'
 import { dataMount } from './mounts.ts'
 import { browserStarter, cpuNote } from './open-browser.ts'
 import { failsAgain, Restarts } from './restarts.ts'
+import { roomOf } from './room-of.ts'
 import { runCommand } from './run-command.ts'
 import { serve } from './serve.ts'
 import { openCheckpoints } from './train/checkpoint-dir.ts'
@@ -57,7 +58,7 @@ async function train(
     // Vite is the slowest import by far; wrong input is refused without it.
     const { ensureBuilt } = await import('./build.ts')
     /** By id: the key. */
-    const ownRooms = new Map<string, string>()
+    const ownRooms = new Set<string>()
     const root = await ensureBuilt({ log: (line) => reporter.note(line) })
     signal.throwIfAborted()
     const served = await serve({
@@ -82,7 +83,7 @@ async function train(
       signaling: {
         relay: isRelayed,
         // Nobody else of this machine gets TURN credentials or a relay here.
-        mayCreate: (room, authKey) => ownRooms.get(room) === authKey,
+        mayCreate: (room) => ownRooms.has(room),
         ...(ice && { ice }),
       },
     })
@@ -104,8 +105,7 @@ async function train(
     const start = async (place: Pick<TabsOptions, 'config' | 'checkpoints'>) => {
       spans.length = 0
       const room = newRoomLink()
-      const secret = await RoomSecret.derive(room)
-      ownRooms.set(secret.room, secret.authKey)
+      ownRooms.add(roomOf(Buffer.from(room.key, 'base64url')))
       const browser = await startBrowser(
         options.adapter,
         { device: options.device, isHeaded, timesKernels },

@@ -67,17 +67,12 @@ export class RunKeys {
     return given.length === expected.length && timingSafeEqual(given, expected)
   }
 
-  /** Says of a room and its authKey whether they are one of the run's `mostRooms` rooms. */
-  roomCheck(mostRooms: number): (room: string, authKey: string) => boolean {
-    const authKeys = new Map<string, string>()
-    for (let attempt = 0; attempt < mostRooms; attempt++) {
-      const { room, key } = this.room(attempt)
-      // As RoomSecret derives it in the tabs.
-      const secret = Buffer.from(key, 'base64url')
-      const authKey = Buffer.from(hkdfSync('sha256', secret, room, 'tabring auth 1', 32))
-      authKeys.set(room, authKey.toString('hex'))
-    }
-    return (room, authKey) => authKeys.get(room) === authKey
+  /** Says of a room whether it is one of the run's `mostRooms` rooms. */
+  roomCheck(mostRooms: number): (room: string) => boolean {
+    const rooms = new Set(
+      Array.from({ length: mostRooms }, (_, attempt) => this.room(attempt).room),
+    )
+    return (room) => rooms.has(room)
   }
 
   /** The signaling room of one start of the run: other starts and other runs meet in other rooms. */

@@ -65,7 +65,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
-export const protocolVersion = 15
+export const protocolVersion = 16
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'

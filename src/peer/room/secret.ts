@@ -7,15 +7,15 @@ import { fromBase64Url, toBase64Url } from './base64url.ts'
  * the tabs: the server sees `authKey` (one way from the secret) and boxes that it can drop but neither read nor replace, so
  * it cannot put its own DTLS fingerprints into a session description.
  *
- *   secret -HKDF-SHA-256, no salt----> room     "tabring room 1"  16 bytes as hex: the name by which the server knows the room
- *   secret -HKDF-SHA-256, salt: room-> authKey  "tabring auth 1"  32 bytes, registered with the server by the maker
- *                                   -> boxKey   "tabring box 1"   AES-256-GCM key, never leaves the tabs
+ *   secret -HKDF-SHA-256, no salt----> authKey  "tabring auth 2"  32 bytes, registered with the server by the maker
+ *   room = the first 16 bytes of SHA-256(authKey) as hex: the name by which the server knows the room
+ *   secret -HKDF-SHA-256, salt: room-> boxKey   "tabring box 1"   AES-256-GCM key, never leaves the tabs
  *                                   -> the store's two keys: store/sealed-value.ts
  *   proof = HMAC-SHA-256(authKey, proofText(room, nonce))
  *   box   = base64url(iv (12 bytes) | AES-GCM(boxKey, iv, JSON, associated data: addressText(address)))
  *
- * So a tab that has the key alone finds the room, and nobody without the key can know the room's name before it exists and take it first.
- * Whether a name belongs to a key the server cannot check: it has no key.
+ * So a tab that has the key alone finds the room. The server makes a room only under the authKey that its name comes from: who knows the name of a
+ * room, and not its key, cannot make it.
  *
  * source: HKDF is RFC 5869; the key stays behind the # of the link, as in Firefox Send.
  */
@@ -70,13 +70,13 @@ export function parseFragment(fragment: string): RoomLink | null {
 }
 
 /**
- * The room's name, and what gives the 32 bytes that are derived from the link's secret for one use, by the use's name.
+ * The room's name, its authKey, and what gives the 32 bytes that are derived from the link's secret for one use, by the use's name.
  *
  * errors: PeerError `signal.refused` where WebCrypto is missing (an insecure page), `config.invalid` for a link whose room is not that of its key.
  */
 export async function derivation(
   link: RoomLink,
-): Promise<{ room: string; bits: (info: string) => Promise<ArrayBuffer> }> {
+): Promise<{ room: string; auth: ArrayBuffer; bits: (info: string) => Promise<ArrayBuffer> }> {
   if (!globalThis.crypto?.subtle) {
     throw new PeerError(
       'signal.refused',
@@ -85,20 +85,21 @@ export async function derivation(
   }
   const secret = fromBase64Url(link.key)
   const base = await crypto.subtle.importKey('raw', secret, 'HKDF', false, ['deriveBits'])
-  const derive = (salt: string, info: string, bitCount: number) =>
+  const derive = (salt: string, info: string) =>
     crypto.subtle.deriveBits(
       { name: 'HKDF', hash: 'SHA-256', salt: utf8.encode(salt), info: utf8.encode(info) },
       base,
-      bitCount,
+      256,
     )
-  const room = toHex(new Uint8Array(await derive('', 'tabring room 1', 128)))
+  const auth = await derive('', 'tabring auth 2')
+  const room = toHex(new Uint8Array(await crypto.subtle.digest('SHA-256', auth), 0, 16))
   if (link.room !== undefined && link.room !== room) {
     throw new PeerError(
       'config.invalid',
       'room link: its room= is not the room of its key=. The link was changed, or is of an older version. Copy the whole link again.',
     )
   }
-  return { room, bits: (info) => derive(room, info, 256) }
+  return { room, auth, bits: (info) => derive(room, info) }
 }
 
 /** The text whose HMAC proves the secret; the server checks the same. */
@@ -118,8 +119,8 @@ export class RoomSecret {
 
   /** errors: those of `derivation`. */
   static async derive(link: RoomLink): Promise<RoomSecret> {
-    const { room, bits } = await derivation(link)
-    const [auth, box] = await Promise.all([bits('tabring auth 1'), bits('tabring box 1')])
+    const { room, auth, bits } = await derivation(link)
+    const box = await bits('tabring box 1')
     const [boxKey, proofKey] = await Promise.all([
       crypto.subtle.importKey('raw', box, 'AES-GCM', false, ['encrypt', 'decrypt']),
       crypto.subtle.importKey('raw', auth, { name: 'HMAC', hash: 'SHA-256' }, false, ['sign']),

@@ -308,7 +308,7 @@ export class Rendezvous {
   private create(connection: Connection, message: MessageOf<'create'>): void {
     if (this.host.mayCreate?.(message.room, message.authKey) === false) {
       const text =
-        'this server serves only the rooms of its own run; this room or its key is not one of them.'
+        'the room is not that of its key, or none of those that this server makes. Copy the whole link again, and check its server.'
       this.refuse(connection, 'bad-proof', text, 'create', true)
       return
     }

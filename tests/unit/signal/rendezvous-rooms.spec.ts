@@ -29,7 +29,7 @@ describe('a server for some rooms alone', () => {
     for (const id of ['s0', 's1', 's2']) {
       own.create(id, roomB)
       expect(own.refusal(id)).toBe('bad-proof')
-      expect(own.closed.get(id)).toMatch(/serves only the rooms of its own run/)
+      expect(own.closed.get(id)).toMatch(/not that of its key, or none of those/)
       own.server.lost(id, 'closed')
     }
     expect(own.server.counts).toEqual({ rooms: 0, connections: 0 })

@@ -3,6 +3,7 @@ import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
+import { roomOfAuthKey } from '../../../node/room-of.ts'
 import {
   attachSignaling,
   type SignalServer,
@@ -15,7 +16,7 @@ import {
   type ServerMessage,
 } from '../../../src/peer/room/messages.ts'
 import { proofText } from '../../../src/peer/room/secret.ts'
-import { authKey, hmac, keyProofOf, roomA, roomB } from '../../support/rendezvous-world.ts'
+import { authKey, hmac, keyProofOf } from '../../support/rendezvous-world.ts'
 
 /** What strangers may ask and cost of a server, over real sockets. */
 
@@ -23,6 +24,9 @@ let server: Server
 let signaling: SignalServer
 const sockets: WebSocket[] = []
 const lines: string[] = []
+/** Rooms, and the keys that they belong to. */
+const keyB = '02'.repeat(32)
+const [roomA, roomB] = [authKey, keyB].map(roomOfAuthKey)
 
 async function start(options: SignalServerOptions = {}): Promise<void> {
   server = createServer()
@@ -66,7 +70,8 @@ async function open(headers: IncomingHttpHeaders = {}) {
     ...{ socket, closed, told, say },
     create: (room: string, roomKey?: string) => {
       const keyProof = roomKey === undefined ? undefined : keyProofOf(roomKey, room, nonce)
-      say({ type: 'create', version: protocolVersion, room, authKey, info: null, keyProof })
+      const own = room === roomB ? keyB : authKey
+      say({ type: 'create', version: protocolVersion, room, authKey: own, info: null, keyProof })
     },
     relay: (channel: string, side: 0 | 1) => {
       const proof = hmac(authKey, proofText(roomA, nonce))
@@ -108,6 +113,16 @@ describe('an address', () => {
     second.create(roomB)
     expect((await second.told('error')).text).toContain('127.0.0.1 has made 1 rooms')
   })
+})
+
+it('a room is not made under another key than its own', async () => {
+  await start()
+  const [thief, owner] = [await open(), await open()]
+  const made = { type: 'create', version: protocolVersion, room: roomA, info: null } as const
+  thief.say({ ...made, authKey: keyB })
+  expect((await thief.told('error')).code).toBe('bad-proof')
+  owner.say({ ...made, authKey })
+  expect((await owner.told('welcome')).room).toBe(roomA)
 })
 
 describe('a server with a room key', () => {
