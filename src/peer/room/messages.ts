@@ -104,6 +104,11 @@ export const limits = {
   /** Those who wait for a room's maker to let them in, and how long each of them waits. */
   asksPerRoom: 20,
   askMs: 600_000,
+  /** From the maker's refusal until an address may ask again: so long after the first, and each time twice as long. */
+  askAgainMs: 5_000,
+  askAgainMostMs: 600_000,
+  /** Addresses of which a room knows how often its maker refused them. */
+  declinesPerRoom: 64,
   /** Token bucket of wrong room keys from one address. */
   wrongKeysPerSec: 1 / 60,
   wrongKeyBurst: 10,

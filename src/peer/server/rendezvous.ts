@@ -452,6 +452,7 @@ export class Rendezvous {
     connection.asked = room
     const isWaiting = room.asks.add({
       connectionId: connection.id,
+      address: connection.address,
       name: message.info!.name,
       token: message.token,
       enter: () => {

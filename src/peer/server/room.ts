@@ -93,8 +93,7 @@ export class Room {
     })
     this.asks = new RoomAsks({
       env: host.env,
-      most: host.limits.asksPerRoom,
-      waitMs: host.limits.askMs,
+      limits: host.limits,
       changed: () => this.tellAsks(),
     })
     this.run = new RoomRun({

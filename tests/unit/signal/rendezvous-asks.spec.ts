@@ -82,6 +82,63 @@ describe('a newcomer', () => {
     expect(asks()).toHaveLength(limits.asksPerRoom)
   })
 
+  it('of another address takes the newest place of the one that waits most', () => {
+    world.addressOf = (id) => id.replace(/\d+$/, '')
+    for (let at = 0; at < limits.asksPerRoom; at++) enter(`crowd${at}`)
+    enter('stranger')
+    expect(asks().map(({ name }) => name)).toEqual([
+      ...Array.from({ length: limits.asksPerRoom - 1 }, (_, at) => `crowd${at}`),
+      'stranger',
+    ])
+    expect(world.last('crowd19', 'error')).toMatchObject({ code: 'too-many', isFatal: true })
+    enter('crowd90')
+    expect(world.refusal('crowd90')).toBe('too-many')
+    expect(asks()).toHaveLength(limits.asksPerRoom)
+  })
+
+  it('of an address that was declined asks again later each time, and hears when', async () => {
+    world.addressOf = () => '192.0.2.1'
+    const waits = async (seconds: number) => {
+      const [early, due] = [`early${seconds}`, `due${seconds}`]
+      expect(world.refusal(early)).toBe('declined')
+      expect(world.last(early, 'error').text).toContain(`in ${seconds} s`)
+      expect(asks()).toEqual([])
+      await world.env.advance(1000 * seconds)
+      enter(due)
+      expect(asks().map(({ name }) => name)).toEqual([due])
+    }
+    enter('t1')
+    for (const seconds of [5, 10, 20]) {
+      answer(false)
+      enter(`early${seconds}`)
+      await waits(seconds)
+    }
+    answer(true)
+    enter('next')
+    answer(false)
+    expect(world.last('next', 'error').text).toContain('in 5 s')
+    world.addressOf = () => '192.0.2.2'
+    enter('other')
+    expect(asks().map(({ name }) => name)).toEqual(['other'])
+  })
+
+  it('waits no longer than a limit, and its wait is forgotten after those of so many other addresses', async () => {
+    world = new RendezvousWorld({ askAgainMostMs: 15_000, declinesPerRoom: 2 }, { asks: true })
+    world.create('t0')
+    world.addressOf = (id) => id.replace(/\d+$/, '')
+    const wait = async (name: string) => {
+      enter(name)
+      answer(false)
+      await world.env.advance(15_000)
+      return /in (\d+) s/.exec(world.last(name, 'error').text)![1]
+    }
+    expect([await wait('a1'), await wait('a2'), await wait('a3')]).toEqual(['5', '10', '15'])
+    await wait('b1')
+    expect(await wait('a4')).toBe('15')
+    for (const name of ['b2', 'c1']) await wait(name)
+    expect(await wait('a5')).toBe('5')
+  })
+
   it('does not take the room over when its host reloads the page', () => {
     enter('t1')
     world.say('t0', { type: 'bye' })
