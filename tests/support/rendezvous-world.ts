@@ -27,6 +27,9 @@ export function hmac(key: string, text: string): string {
 export const keyProofOf = (roomKey: string, room: string, nonce: string): string =>
   createHmac('sha256', roomKey).update(roomKeyText(room, nonce)).digest('hex')
 
+/** That of a tab which `fill` has brought. */
+export const tokenOf = (name: string): string => Buffer.from(name).toString('hex').padEnd(32, '0')
+
 type Of<T extends ServerMessage['type']> = Extract<ServerMessage, { type: T }>
 
 /** The server with tabs that answer pings by themselves. */
@@ -147,8 +150,8 @@ export class RendezvousWorld {
   async fill(count: number, room = roomA, prefix = 't'): Promise<string[]> {
     const ids = Array.from({ length: count }, (_, i) => `${prefix}${i}`)
     ids.forEach((id, i) => {
-      if (i === 0) this.create(id, room)
-      else this.join(id, room)
+      if (i === 0) this.create(id, room, infoOf(id), tokenOf(id))
+      else this.join(id, room, infoOf(id), authKey, tokenOf(id))
     })
     await this.tick()
     return ids

@@ -128,6 +128,16 @@ export const limits = {
    * come back (room-connection.ts).
    */
   backMs: 10_000,
+  /**
+   * Of an elastic run: members that are in it or may come back to it; of which rosters the first half is known; newcomers that get no links; and
+   * how far a ballot may be above the newest one: so many rosters, and one for each second since.
+   */
+  seatsPerRun: 128,
+  halvesPerRun: 64,
+  leftOutPerRun: 128,
+  rostersAhead: 64,
+  /** Elastic runs that have ended of which a member may still hear. */
+  endedRunsPerRoom: 16,
   /** The server pings this often and drops a connection that it has not heard from for `goneMs`. */
   pingMs: 5_000,
   goneMs: 15_000,
@@ -289,7 +299,10 @@ export type MemberInfo = v.InferOutput<typeof infoSchema>
 /** Null for a guest. */
 const entrySchema = v.nullable(infoSchema)
 
-const ballotSchema = whole(0, Number.MAX_SAFE_INTEGER)
+/** Of two rosters of one leader (crew/roster.ts). */
+export const ballotStep = 2 ** 16
+/** A ballot is the epoch of a group too, which frames carry in 32 bits. */
+const ballotSchema = whole(0, 2 ** 32 - 1)
 /** Members in the order of their ranks. */
 const ranksSchema = v.pipe(
   v.array(memberIdSchema),

@@ -1,7 +1,5 @@
 import { memberOf } from '../room/lives.ts'
-
-/** How many rosters it remembers the first half of. */
-const mostKept = 64
+import { limits } from '../room/messages.ts'
 
 interface Half {
   /** Of a roster. */
@@ -25,8 +23,16 @@ export class Halves {
   /** Of the newest roster whose first half is not kept any more. */
   #forgotten = 0
 
+  /** `most`: of how many rosters it knows the first half. */
+  constructor(private readonly most: number = limits.halvesPerRun) {}
+
   heard(member: string): void {
     this.#heard.add(member)
+  }
+
+  /** The member is in the run no more. */
+  gone(member: string): void {
+    this.#heard.delete(member)
   }
 
   /** Those that asked first; null where they cannot be known. `newest`: of the rosters that this server knows of. */
@@ -39,7 +45,7 @@ export class Halves {
     const isOutside = lives.some((life) => !newest.members.includes(memberOf(life)))
     if (ballot <= this.#forgotten || (newest.ballot > ballot && isOutside)) return null
     if (!alive.every((life) => this.#heard.has(memberOf(life)))) return null
-    if (this.#first.size === mostKept) this.#forget()
+    if (this.#first.size === this.most) this.#forget()
     this.#first.set(ballot, lives)
     return lives
   }

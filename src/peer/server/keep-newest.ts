@@ -1,6 +1,9 @@
-/** Puts a key at the end of a map, which then forgets its first one where it has more than `most`. */
-export function keepNewest<K, V>(map: Map<K, V>, key: K, value: V, most: number): void {
+/** Puts a key at the end of a map. Where that has more than `most` then, it forgets the first one, which is returned. */
+export function keepNewest<K, V>(map: Map<K, V>, key: K, value: V, most: number): K | undefined {
   map.delete(key)
   map.set(key, value)
-  if (map.size > most) map.delete(map.keys().next().value!)
+  if (map.size <= most) return undefined
+  const [first] = map.keys()
+  map.delete(first)
+  return first
 }

@@ -2,6 +2,7 @@ import { withoutEpoch } from '../collective/failure.ts'
 import { meshLimit } from '../room/edges.ts'
 import type { Abort, JsonValue, MessageOf } from '../room/messages.ts'
 import { leftOutText } from '../room/refusals.ts'
+import { keepNewest } from './keep-newest.ts'
 import { Linking, type Member, planFor, type RunRoom } from './linking.ts'
 
 type Failure = Pick<Abort, 'code' | 'ranks' | 'leftOut'>
@@ -43,8 +44,7 @@ export class Newcomers {
   private ranksBefore = 0
   private isOn = false
   /** Members that get no links, by id: until they are heard again, or to the run's end. */
-  private readonly silent = new Set<string>()
-  private readonly barred = new Set<string>()
+  private readonly leftOut = new Map<string, 'again' | 'barred'>()
   private cancelReady: () => void = () => undefined
   /** The next linking, once one is due. */
   private cancelDue: (() => void) | null = null
@@ -53,7 +53,9 @@ export class Newcomers {
 
   /** A message of a member has come. */
   heard({ id }: Member): void {
-    if (this.silent.delete(id)) this.changed()
+    if (this.leftOut.get(id) !== 'again') return
+    this.leftOut.delete(id)
+    this.changed()
   }
 
   /** Members or ranks are others: a linking continues with those that still belong to it, or newcomers get one soon. */
@@ -82,7 +84,7 @@ export class Newcomers {
     const before = all.length
     for (const one of room.members()) {
       const { id, connectionId } = one
-      const isOutside = !this.run.isFree(one) || this.silent.has(id) || this.barred.has(id)
+      const isOutside = !this.run.isFree(one) || this.leftOut.has(id)
       if (connectionId === null || isOutside || all.length >= meshLimit) continue
       if ('links' in planFor([...all, one], room.hasRelay)) all.push(one)
     }
@@ -169,8 +171,8 @@ export class Newcomers {
   }
 
   private leaveOut(at: number, why: string, failure: Failure, leftOut: 'again' | 'barred'): void {
-    const outside = leftOut === 'again' ? this.silent : this.barred
-    outside.add(this.linking!.places[at].member.id)
+    const { id } = this.linking!.places[at].member
+    keepNewest(this.leftOut, id, leftOut, this.run.room.limits.leftOutPerRun)
     this.drop(at, leftOutText(why), { ...failure, leftOut })
   }
 

@@ -1,15 +1,17 @@
 import { toHex } from '../../util/env.ts'
 import { without, withoutEpoch } from '../collective/failure.ts'
-import type {
-  AbortCode,
-  Again,
-  JsonValue,
-  MessageOf,
-  RoomState,
-  RunNow,
-  ServerMessage,
+import {
+  type AbortCode,
+  type Again,
+  ballotStep,
+  type JsonValue,
+  type MessageOf,
+  type RoomState,
+  type RunNow,
+  type ServerMessage,
 } from '../room/messages.ts'
 import { Halves } from './halves.ts'
+import { keepNewest } from './keep-newest.ts'
 import { type Going, Linking, type LinkPlan, type Member, type RunRoom } from './linking.ts'
 import { Newcomers } from './newcomers.ts'
 
@@ -17,16 +19,16 @@ import { Newcomers } from './newcomers.ts'
 type EpochMessage = MessageOf<'signal' | 'ready' | 'linkDown' | 'abort' | 'done'>
 export type RunMessage = EpochMessage | MessageOf<'ranks' | 'half' | 'out'>
 
-/** Elastic runs that have ended of which a member may still hear. */
-const mostPast = 16
-
 /**
  * The highest epochs that count where members claim them; a server counts on from there. So no claim uses all numbers up, and what is claimed of
  * a run counts also where a claim of someone outside has moved its epochs.
  */
-const mostClaimed = { inRun: 2 ** 30, outside: 2 ** 29 }
+const mostClaimed = { inRun: 2 ** 30, outside: 2 ** 29, ballot: 2 ** 31 }
 
-const counted = (epoch: number, most: number) => (epoch <= most ? epoch : 0)
+const counted = (claimed: number, most: number) => (claimed <= most ? claimed : 0)
+
+/** Tokens of members that are in a run, by id: undefined until it has come, null where it has none. Then it does not come again. */
+type Seats = Map<string, string | null | undefined>
 
 /** What an elastic run knows of its ranks once it has begun. */
 interface Elastic {
@@ -35,8 +37,9 @@ interface Elastic {
   /** Members' ids in the order of their ranks, as the newest ballot says, and then those that have joined since. Not all need be here. */
   order: string[]
   ballot: number
-  /** Members that are linked to the ranks and have no rank, by id. */
-  readonly outside: Set<string>
+  ballotAtMs: number
+  /** By id: of the order, and of those that were in it and have links to the ranks. What others say of the run counts nothing. */
+  readonly seats: Seats
   /** Until then ranks may come back to a run that they have brought to this server. */
   readonly gatherUntilMs: number
 }
@@ -86,7 +89,7 @@ export class RoomRun {
   private elastic: Elastic | null = null
   private cancelTimer: () => void = () => undefined
   /** The elastic run that ended here because its last rank was away, until another starts. */
-  private away: { key: string; first: number; settings: JsonValue } | null = null
+  private away: { key: string; first: number; settings: JsonValue; seats: Seats } | null = null
   /** The last elastic runs that ended here: what the ranks were told. */
   private readonly past: { key: string; words: ServerMessage }[] = []
 
@@ -162,26 +165,33 @@ export class RoomRun {
     if (this.elastic) this.setRanks()
   }
 
+  /** Whether who shows this token may be the member with that id: nobody else takes the seat of one that is in the run. */
+  maySit(id: string, token: string | null): boolean {
+    const own = (this.elastic ?? this.away)?.seats.get(id)
+    return own === undefined || (token !== null && own === token)
+  }
+
   /** A member has come back, with what it knows. */
   memberBack(member: Member, { epoch, run: now }: Again): void {
     const { elastic } = this
     this.epochElsewhere = Math.max(this.epochElsewhere, counted(epoch, mostClaimed.outside))
     if (!now) return
     if (elastic && now.key === this.key) {
-      this.epoch = Math.max(this.epoch, counted(epoch, mostClaimed.inRun))
-      if (!elastic.order.includes(member.id)) elastic.outside.add(member.id)
+      if (this.isTaking) {
+        this.epoch = Math.max(this.epoch, counted(epoch, mostClaimed.inRun))
+        this.seat(member.id, member.token)
+      }
+      if (!elastic.seats.has(member.id)) return
       if (!now.mayBeAhead) elastic.halves.heard(member.id)
-      this.reorder(now)
+      if (now.ballot <= this.mostBallot) this.reorder(now)
       return
     }
     // It was in this one before.
-    if (elastic) this.withoutRank(member)
+    if (elastic) this.withoutRank(member.id)
     const past = this.past.find(({ key }) => key === now.key)
     if (past) this.room.send(member, past.words)
-    else if (now.ids.includes(member.id) && this.mayTakeOver(now)) {
-      this.takeOver(now, epoch)
-      if (!now.mayBeAhead) this.elastic?.halves.heard(member.id)
-    }
+    else if (now.ids.includes(member.id) && this.mayTakeOver(member, now))
+      this.takeOver(member, now, epoch)
   }
 
   /** A message of a member has come. */
@@ -191,11 +201,9 @@ export class RoomRun {
 
   /** A member is not in the room any more: it has left, the maker has removed it, or its connection has ended. `text` says why. */
   memberWent(member: Member, text: string, how: Going): void {
+    if (how === 'left' || how === 'removed') this.withoutRank(member.id)
     if (this.elastic) {
-      if (how === 'left' || how === 'removed') this.withoutRank(member)
       this.setRanks()
-      // The maker has ended the run so: the removed one does not bring it back.
-      if (how === 'removed' && !this.isOn) this.away = null
       return
     }
     const rank = this.rankOf(member)
@@ -279,7 +287,7 @@ export class RoomRun {
     if (this.key === null) this.room.changed()
     else {
       const order = this.ranks.map(({ id }) => id)
-      this.beginElastic(this.key, { order, ballot: -1, outside: new Set() }, 0)
+      this.beginElastic(this.key, order, -1, new Map(), 0)
       for (const id of order) this.elastic!.halves.heard(id)
     }
   }
@@ -300,22 +308,24 @@ export class RoomRun {
 
   private beginElastic(
     key: string,
-    given: Pick<Elastic, 'order' | 'ballot' | 'outside'>,
+    order: string[],
+    ballot: number,
+    seats: Seats,
     gatherMs: number,
   ): void {
     const { room, settings, first } = this
-    const halves = new Halves()
+    const halves = new Halves(room.limits.halvesPerRun)
     const newcomers = new Newcomers({
       room,
       first,
       key,
       settings,
       ranks: () => this.ranks,
-      isFree: (member) => !this.isLinked(member) && !this.isElsewhere(member),
+      isFree: (member) => member.cameInRun === undefined && !seats.has(member.id),
       isGathering: () => this.isGathering,
       nextEpoch: () => this.nextEpoch(),
       failed: (member) => {
-        this.withoutRank(member)
+        this.withoutRank(member.id)
         this.setRanks()
       },
       joined: (members) => {
@@ -328,28 +338,33 @@ export class RoomRun {
         this.setRanks()
       },
     })
-    const gatherUntilMs = room.env.now() + gatherMs
-    this.elastic = { ...given, newcomers, halves, gatherUntilMs }
+    const ballotAtMs = room.env.now()
+    const gatherUntilMs = ballotAtMs + gatherMs
+    this.elastic = { order, ballot, ballotAtMs, seats, newcomers, halves, gatherUntilMs }
+    for (const id of order) this.seat(id)
     this.setRanks()
   }
 
   /**
    * Who has the room's link may bring any run: only the maker's counts, as it may start one, and the one that ended here because its ranks were
-   * away. A server that has just begun knows no maker of before, and its rooms are anyone's who comes first: for a while it takes what it gets.
+   * away, from one of them. A server that has just begun knows no maker of before, and its rooms are anyone's who comes first: for a while it takes what it gets.
    */
-  private mayTakeOver({ key, run }: RunNow): boolean {
+  private mayTakeOver({ id }: Member, { key, run }: RunNow): boolean {
     const { room, away, state, isOn } = this
     if (isOn || run > mostClaimed.inRun) return false
     const isMakers = room.members()[0].cameInRun === key
-    return isMakers || away?.key === key || (state === 'lobby' && room.isServerNew())
+    const isAway = away?.key === key && away.seats.has(id)
+    return isMakers || isAway || (state === 'lobby' && room.isServerNew())
   }
 
   /** `epoch`: the newest that the member knows. */
-  private takeOver({ key, ballot, ids, ...told }: RunNow, epoch: number): void {
+  private takeOver({ id }: Member, { key, ballot, ids, ...told }: RunNow, epoch: number): void {
     const { env, limits } = this.room
     // What this server knows itself, nobody changes by bringing it.
-    const { first, settings } =
-      this.away?.key === key ? this.away : { first: told.run, settings: told.settings }
+    const { first, settings, seats } =
+      this.away?.key === key
+        ? this.away
+        : { first: told.run, settings: told.settings, seats: new Map() }
     this.state = 'running'
     this.away = null
     this.key = key
@@ -360,28 +375,42 @@ export class RoomRun {
     this.settings = settings
     this.room.takenOver(settings)
     this.cancelTimer = env.after(limits.backMs, () => this.setRanks())
-    // Who came before its first rank did.
-    const came = this.room.members().filter(({ cameInRun }) => cameInRun === key)
-    const outside = this.withoutLeavers(came.map(({ id }) => id).filter((id) => !ids.includes(id)))
     const order = this.withoutLeavers(ids)
-    this.beginElastic(key, { order, ballot, outside: new Set(outside) }, limits.backMs)
+    const known = counted(ballot, mostClaimed.ballot)
+    this.beginElastic(key, order, known, seats, limits.backMs)
+    if (!told.mayBeAhead) this.elastic!.halves.heard(id)
+  }
+
+  /** Whether members still bring a run that this server has taken over: it takes what it gets. */
+  private get isTaking(): boolean {
+    const { elastic, room } = this
+    return elastic !== null && room.env.now() < elastic.gatherUntilMs
   }
 
   /** Whether the run waits for ranks that may come back. */
   private get isGathering(): boolean {
-    const { elastic, room } = this
-    if (!elastic || room.env.now() >= elastic.gatherUntilMs) return false
-    return this.ranks.length < elastic.order.length
+    return this.isTaking && this.ranks.length < this.elastic!.order.length
   }
 
-  /** Whether the member has links to the ranks: it has a rank, or had one. */
-  private isLinked(member: Member): boolean {
-    return this.rankOf(member) >= 0 || this.elastic!.outside.has(member.id)
+  /** The highest that a member can know: members need time to decide. */
+  private get mostBallot(): number {
+    if (this.isTaking) return mostClaimed.ballot
+    const { env, limits } = this.room
+    const seconds = (env.now() - this.elastic!.ballotAtMs) / 1000
+    return this.ballot + (limits.rostersAhead + seconds) * ballotStep
+  }
+
+  /** The member with that id is in the run. Of those that are away the first one's seat is forgotten where they are too many. */
+  private seat(id: string, token = this.elastic!.seats.get(id)): void {
+    const { seats } = this.elastic!
+    const gone = keepNewest(seats, id, token, this.room.limits.seatsPerRun)
+    if (gone !== undefined) this.withoutRank(gone)
   }
 
   private takeRanks(member: Member, message: MessageOf<'ranks'>): void {
     const { elastic } = this
-    if (!elastic || message.key !== this.key || !this.isLinked(member)) {
+    const mayTell = elastic?.seats.has(member.id) && message.key === this.key
+    if (!elastic || !mayTell || message.ballot > this.mostBallot) {
       this.refuseRun(member, 'ranks')
       return
     }
@@ -397,7 +426,8 @@ export class RoomRun {
     }
     const { key, ballot } = message
     const newest = { ballot: this.ballot, members: elastic.order }
-    const first = elastic.halves.first(message, newest)
+    const mayAsk = elastic.seats.has(member.id) && ballot <= this.mostBallot
+    const first = mayAsk ? elastic.halves.first(message, newest) : null
     this.room.send(member, { type: 'half', key, ballot, first: first && [...first] })
   }
 
@@ -405,10 +435,10 @@ export class RoomRun {
   private reorder({ ballot, ids }: Pick<RunNow, 'ballot' | 'ids'>): boolean {
     const elastic = this.elastic!
     if (ballot <= elastic.ballot) return false
-    for (const id of elastic.order) elastic.outside.add(id)
-    for (const id of ids) elastic.outside.delete(id)
     elastic.ballot = ballot
-    elastic.order = this.withoutLeavers(ids)
+    elastic.ballotAtMs = this.room.env.now()
+    elastic.order = this.withoutLeavers(ids).filter((id) => this.isTaking || elastic.seats.has(id))
+    for (const id of elastic.order) this.seat(id)
     return true
   }
 
@@ -422,18 +452,21 @@ export class RoomRun {
   private out(member: Member, { key }: MessageOf<'out'>): void {
     // Of a run that nobody has brought yet, too.
     member.outOf = key
+    if (member.cameInRun === key) member.cameInRun = undefined
     if (!this.elastic || key !== this.key) {
       this.refuseRun(member, 'out')
       return
     }
-    this.withoutRank(member)
+    this.withoutRank(member.id)
     this.setRanks()
   }
 
-  private withoutRank({ id }: Member): void {
-    const elastic = this.elastic!
+  private withoutRank(id: string): void {
+    const { elastic } = this
+    ;(elastic ?? this.away)?.seats.delete(id)
+    if (!elastic) return
     elastic.order = elastic.order.filter((one) => one !== id)
-    elastic.outside.delete(id)
+    elastic.halves.gone(id)
     this.done.delete(id)
   }
 
@@ -442,6 +475,7 @@ export class RoomRun {
     const { elastic, room } = this
     const here = room.members().filter((one) => one.connectionId)
     this.ranks = elastic!.order.flatMap((id) => here.find((one) => one.id === id) ?? [])
+    for (const { id, token } of this.ranks) this.seat(id, token)
     this.finishIfDone()
     if (!this.isOn) return
     room.changed()
@@ -465,16 +499,18 @@ export class RoomRun {
 
   private end(state: 'finished' | 'failed', words: ServerMessage | null): void {
     const { elastic, first: epoch, key, room, settings } = this
-    this.away = elastic && key !== null && !words ? { key, first: epoch, settings } : null
+    const isAway = elastic && key !== null && !words
+    this.away = isAway ? { key, first: epoch, settings, seats: elastic.seats } : null
     if (words && elastic && key !== null) {
       this.past.push({ key, words })
-      if (this.past.length > mostPast) this.past.shift()
+      if (this.past.length > room.limits.endedRunsPerRoom) this.past.shift()
     }
     if (words) this.sendToRanks(words)
     const text = `epoch ${epoch}: ${endedWithout}`
     for (const member of elastic ? room.members() : []) {
+      const isIn = member.cameInRun === key || elastic!.seats.has(member.id)
       if (member.cameInRun === key) member.cameInRun = undefined
-      if (elastic!.outside.has(member.id))
+      if (isIn && this.rankOf(member) < 0)
         room.send(member, { type: 'abort', epoch, code: 'peer.aborted', ranks: [], text })
     }
     this.state = state

@@ -192,8 +192,9 @@ export class Room {
     again?: Again,
   ): Member {
     const { env, limits } = this.host
-    const isTaken = this.members.some(({ id }) => id === again?.id)
-    const id = again && !isTaken ? again.id : toHex(env.random(8))
+    const isFree = ({ id }: Again) =>
+      !this.members.some((one) => one.id === id) && this.run.maySit(id, token)
+    const id = again && isFree(again) ? again.id : toHex(env.random(8))
     const reaches = new TokenBucket(env, limits.reachesPerSec, limits.reachBurst)
     const member: Member = { id, info, connectionId: null, token, isFurther, reaches }
     this.members.push(member)

@@ -7,7 +7,7 @@ import {
 } from '../../../src/peer/room/messages.ts'
 import { proofText } from '../../../src/peer/room/secret.ts'
 import { infoOf } from '../../support/member-info.ts'
-import { authKey, hmac, RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
+import { authKey, hmac, RendezvousWorld, roomA, tokenOf } from '../../support/rendezvous-world.ts'
 
 /** Members whose connections ended, and which come back: to the server that they had, or to one that knows nothing. */
 
@@ -35,11 +35,15 @@ const now = (rest: Partial<RunNow> = {}): RunNow => ({
 /** The newest epoch that members know. */
 let newest = 4
 
+/** Of the tab that had this id. */
+const ownToken = (id: string) =>
+  tokenOf([...world.inboxes.keys()].find((name) => world.all(name, 'welcome')[0]?.id === id) ?? id)
+
 /** `name` enters on a new connection, as one that was here before. */
 function back(
   name: string,
   { epoch = newest, ...rest }: Omit<Again, 'epoch'> & { epoch?: number },
-  token?: string,
+  token: string | undefined = ownToken(rest.id),
   how: 'create' | 'join' = 'join',
 ): void {
   world.open(name)
@@ -56,7 +60,7 @@ function back(
 
 /** t0 begins an elastic run; A and B come, which are in an older one with its number. */
 function beginWithOlder(older: Partial<RunNow> = {}): void {
-  world.create('t0')
+  world.create('t0', roomA, infoOf('t0'), tokenOf('t0'))
   world.say('t0', { type: 'start', settings, isElastic: true })
   world.say('t0', { type: 'ready', epoch: 1 })
   back('A', { id: a, run: now({ run: 1, ...older }) })
@@ -77,7 +81,7 @@ async function told(name: string): Promise<[string, number, ...string[]]> {
 }
 
 it('a run that is newer than the epochs its member knows can be ended by its ranks', async () => {
-  world.create('t0')
+  world.create('t0', roomA, infoOf('t0'), tokenOf('t0'))
   const host = idOf('t0')
   back('A', { id: a, epoch: 2, run: now({ run: 2 ** 30, ids: [a, host] }) })
   const [state, epoch] = await told('t0')
@@ -181,7 +185,7 @@ describe('a server that does not know the run', () => {
   })
 
   it('keeps its own run, also where another had its number', async () => {
-    world.create('t0')
+    world.create('t0', roomA, infoOf('t0'), tokenOf('t0'))
     world.say('t0', { type: 'start', settings, isElastic: true })
     back('A', { id: a, run: now() })
     world.say('t0', { type: 'ready', epoch: 1 })
@@ -261,7 +265,7 @@ describe('a server that does not know the run', () => {
   })
 
   it('takes it over from one that was alone, while another waits in the room', async () => {
-    world.create('t0')
+    world.create('t0', roomA, infoOf('t0'), tokenOf('t0'))
     world.say('t0', { type: 'start', settings, isElastic: true })
     world.say('t0', { type: 'ready', epoch: 1 })
     world.join('late')
@@ -341,7 +345,7 @@ describe('the server that a member had', () => {
     world.say('t0', { type: 'ranks', key: keyOf('t0'), ballot: 5, ids: [known[0], known[2]] })
     back('again', { id: known[1], run: nowOf(known, 4) })
     expect(await told('t0')).toEqual(['running', 1, 't0', 't2'])
-    back('other', { id: known[1], run: nowOf(known, 4) })
+    back('other', { id: known[1], run: nowOf(known, 4) }, tokenOf('other'))
     expect(idOf('other')).not.toBe(known[1])
     await world.env.advance(10 * limits.joinMs)
     expect(world.all('again', 'assign')).toEqual([])
@@ -429,18 +433,19 @@ describe('the server that a member had', () => {
   })
 
   it('keeps the seat of a rank without a token from who knows its id', async () => {
-    const names = await world.fill(2)
-    await world.run(names)
+    const names = await world.fill(1)
+    world.join('t1')
+    await world.run([...names, 't1'])
     const id = idOf('t1')
     world.server.lost('t1', 'closed')
-    back('thief', { id })
+    back('thief', { id }, tokenOf('thief'))
     expect(idOf('thief')).not.toBe(id)
     expect(await told('t0')).toEqual(['running', 1, 't0', 't1'])
   })
 
   it('of a run that is not elastic: attaches it to its rank, while the run is on', async () => {
     const token = '5'.repeat(32)
-    world.create('t0')
+    world.create('t0', roomA, infoOf('t0'), tokenOf('t0'))
     world.join('t1', roomA, infoOf('t1'), authKey, token)
     await world.run(['t0', 't1'])
     const id = idOf('t1')
@@ -496,7 +501,7 @@ describe('only the host starts a run:', () => {
   ])(
     'a new server takes a run from any member for so long: after %i ms it is %s',
     async (ms, state) => {
-      world.create('t0')
+      world.create('t0', roomA, infoOf('t0'), tokenOf('t0'))
       await world.env.advance(ms)
       back('A', { id: a, run: now({ ids: [a] }) })
       expect((await told('t0'))[0]).toBe(state)
@@ -528,7 +533,7 @@ describe('only the host starts a run:', () => {
   async function leftToOne(): Promise<RunNow> {
     const token = '5'.repeat(32)
     world.create('t0', roomA, infoOf('t0'), token)
-    world.join('t1')
+    world.join('t1', roomA, infoOf('t1'), authKey, tokenOf('t1'))
     world.say('t0', { type: 'start', settings, isElastic: true })
     for (const name of ['t0', 't1']) world.say(name, { type: 'ready', epoch: 1 })
     world.say('t0', { type: 'bye' })
@@ -574,7 +579,7 @@ describe('only the host starts a run:', () => {
 describe('no claim uses the epochs up:', () => {
   /** A run of t0 in a room where somebody has claimed to know `epoch`; returns the run. */
   function runAfter(epoch: number): RunNow {
-    world.create('t0')
+    world.create('t0', roomA, infoOf('t0'), tokenOf('t0'))
     back('attacker', { id: a, epoch })
     world.say('attacker', { type: 'bye' })
     world.say('t0', { type: 'start', settings, isElastic: true })
@@ -600,8 +605,11 @@ describe('no claim uses the epochs up:', () => {
     },
   )
 
-  it('one of a member of the run leaves numbers for newcomers and the next run', async () => {
+  it('one of a member of the run, to a new server, leaves numbers for newcomers and the next run', async () => {
     const run = runAfter(0)
+    const [id] = run.ids
+    world = new RendezvousWorld()
+    back('t0', { id, epoch: run.run, run }, undefined, 'create')
     for (const [name, epoch] of [
       ['A', 2 ** 30],
       ['B', 2 ** 31],
@@ -610,7 +618,7 @@ describe('no claim uses the epochs up:', () => {
       expect(await told('t0')).toEqual(['running', 2 ** 30, 't0'])
     }
     world.join('late')
-    await world.env.advance(limits.joinMs)
+    await world.env.advance(limits.backMs)
     expect(world.last('late', 'assign').epoch).toBe(2 ** 30 + 1)
     back('late again', { id: c, epoch: 2 ** 30 + 1 })
     expect(world.all('late again', 'error')).toEqual([])
