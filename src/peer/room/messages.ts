@@ -112,6 +112,8 @@ export const limits = {
   /** Token bucket of wrong room keys from one address. */
   wrongKeysPerSec: 1 / 60,
   wrongKeyBurst: 10,
+  /** Addresses whose wrong keys, and whose relayed bytes, a server counts: the last ones. */
+  addressesKept: 16_384,
   /** Connections inside for the store alone. */
   guestsPerRoom: 64,
   /** From connecting to a valid `create` or `join`. */

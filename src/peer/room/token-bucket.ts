@@ -28,11 +28,6 @@ export class TokenBucket {
     this.tokens -= count
   }
 
-  get isFull(): boolean {
-    this.fill()
-    return this.tokens === this.burst
-  }
-
   /** Until there is a token again; 0 when there is one. units: ms, whole. */
   get waitMs(): number {
     this.fill()

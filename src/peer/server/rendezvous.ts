@@ -106,10 +106,11 @@ export class Rendezvous {
   ) {
     this.limits = { ...defaultLimits, ...limits }
     this.beganMs = env.now()
-    const { wrongKeysPerSec, wrongKeyBurst, relayBytesPerSec, relayBurstSec } = this.limits
-    this.wrongKeys = new AddressBuckets(env, wrongKeysPerSec, wrongKeyBurst)
+    const { addressesKept, wrongKeysPerSec, wrongKeyBurst } = this.limits
+    const { relayBytesPerSec, relayBurstSec } = this.limits
+    this.wrongKeys = new AddressBuckets(env, addressesKept, wrongKeysPerSec, wrongKeyBurst)
     this.relayRates = Number.isFinite(relayBytesPerSec)
-      ? new AddressBuckets(env, relayBytesPerSec, relayBurstSec * relayBytesPerSec)
+      ? new AddressBuckets(env, addressesKept, relayBytesPerSec, relayBurstSec * relayBytesPerSec)
       : null
   }
 

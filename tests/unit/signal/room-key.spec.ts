@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { limits, protocolVersion } from '../../../src/peer/room/messages.ts'
+import { type Limits, limits, protocolVersion } from '../../../src/peer/room/messages.ts'
 import { proveRoomKey } from '../../../src/peer/room/room-key.ts'
 import { newRoomLink } from '../../../src/peer/room/secret.ts'
 import { infoOf } from '../../support/member-info.ts'
@@ -16,7 +16,7 @@ import { SignalWorld } from '../../support/signal-world.ts'
 
 const roomKey = 'the key of this server'
 
-function keyed(custom: Partial<typeof limits> = {}) {
+function keyed(custom: Partial<Limits> = {}) {
   const world = new RendezvousWorld(custom, { roomKey })
   world.addressOf = (id) => id.replace(/\d+$/, '')
   const create = (id: string, key: string, room = roomA, nonceOf = id) => {
@@ -62,6 +62,15 @@ describe('a server with a room key', () => {
       expect(world.closed.get(id)).toMatch(/Ask the person who runs the server/)
     }
     expect(world.server.counts).toEqual({ rooms: 0, connections: 0 })
+  })
+
+  it('counts the guesses of so many addresses, the last ones', () => {
+    const { world, create } = keyed({ addressesKept: 2, wrongKeyBurst: 1 })
+    for (const name of ['a1', 'b1', 'a2', 'c1', 'a3', 'b2'])
+      create(name, name.endsWith('1') ? 'wrong' : roomKey)
+    const refused = ['a2', 'a3'].map((name) => world.refusal(name))
+    expect(refused).toEqual(['too-many', 'too-many'])
+    expect(world.last('b2', 'welcome').room).toBe(roomA)
   })
 
   it('takes 10 guesses of an address, then one a minute; the right key waits too', async () => {
