@@ -15,6 +15,7 @@ import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 import { AddressBuckets } from './address-buckets.ts'
 import { type Going, type Member, withoutRelay } from './linking.ts'
+import { type Role, refusalOf } from './rights.ts'
 import { Room } from './room.ts'
 import type { RelaySockets } from './room-relay.ts'
 
@@ -84,6 +85,13 @@ interface Connection {
   place: { room: Room; member: Member | null; id: string | null } | null
   /** The room whose maker has been asked to let it in. */
   asked: Room | null
+}
+
+function roleOf({ id, place, asked }: Connection): Role {
+  if (!place) return asked ? 'waiting' : 'stranger'
+  if (place.room.relay?.has(id)) return 'link end'
+  if (!place.member) return 'guest'
+  return place.room.maker === place.member ? 'maker' : 'member'
 }
 
 export class Rendezvous {
@@ -248,49 +256,41 @@ export class Rendezvous {
     const message = parsed.message
     const { place } = connection
     if (place?.member) place.room.heard(place.member)
-    if (!this.takeToken(connection, message) || message.type === 'pong') return
-    if (message.type === 'ping') {
-      this.send(connection.id, { type: 'pong' })
+    if (!this.takeToken(connection, message)) return
+    const refused = refusalOf(roleOf(connection), message.type)
+    if (refused) {
+      this.refuse(connection, ...refused, message.type)
       return
     }
-    if (message.type === 'bye') {
-      this.leave(connection, 'left', 'left')
-      this.host.close(connection.id, 'bye')
-      return
-    }
-    if (message.type === 'create' || message.type === 'join' || message.type === 'relay') {
-      if (connection.place || connection.asked) {
-        this.refuse(
-          connection,
-          'already-in-a-room',
-          'this connection has already sent create, join or relay. Open another one.',
-          message.type,
-        )
-      } else if (message.type === 'create') this.create(connection, message)
-      else if (message.type === 'join') this.join(connection, message)
-      else this.relay(connection, message)
-      return
-    }
-    if (!connection.place) {
-      this.refuse(
-        connection,
-        'not-in-a-room',
-        `${message.type} arrived before create or join. Enter the room first.`,
-        message.type,
-      )
-      return
-    }
-    const { room, member } = connection.place
-    if (room.relay?.has(connection.id)) {
-      const text = `a relayed link carries only binary messages, got ${message.type}.`
-      this.refuse(connection, 'wrong-state', text, message.type)
-    } else if (message.type === 'store') room.store.receive(connection.id, message)
-    else if (message.type === 'ice') {
-      this.send(connection.id, { type: 'ice', iceServers: this.iceServersIn(room, connection.id) })
-    } else if (member) room.receive(member, message)
-    else {
-      const text = `a guest may only make store calls, got ${message.type}. Enter the room as a member.`
-      this.refuse(connection, 'not-a-member', text, message.type)
+    switch (message.type) {
+      case 'pong':
+        return
+      case 'ping':
+        this.send(connection.id, { type: 'pong' })
+        return
+      case 'bye':
+        this.leave(connection, 'left', 'left')
+        this.host.close(connection.id, 'bye')
+        return
+      case 'create':
+        this.create(connection, message)
+        return
+      case 'join':
+        this.join(connection, message)
+        return
+      case 'relay':
+        this.relay(connection, message)
+        return
+      case 'store':
+        place!.room.store.receive(connection.id, message)
+        return
+      case 'ice': {
+        const iceServers = this.iceServersIn(place!.room, connection.id)
+        this.send(connection.id, { type: 'ice', iceServers })
+        return
+      }
+      default:
+        place!.room.receive(place!.member!, message)
     }
   }
 
@@ -469,7 +469,7 @@ export class Rendezvous {
     })
     if (!isWaiting) return
     this.schedulePing(connection)
-    this.send(connection.id, { type: 'asking', host: room.makerName })
+    this.send(connection.id, { type: 'asking', host: room.maker.info.name })
   }
 
   private admit(connection: Connection, room: Room, message: MessageOf<'create' | 'join'>): void {

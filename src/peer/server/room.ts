@@ -228,8 +228,9 @@ export class Room {
     return !isKnown && this.members.some((one) => one.connectionId)
   }
 
-  get makerName(): string {
-    return this.members[0].info.name
+  /** The first member; there is none in a room of guests. */
+  get maker(): Member {
+    return this.members[0]
   }
 
   private tellAsks(): void {
@@ -241,7 +242,6 @@ export class Room {
   }
 
   private letIn(maker: Member, { id, isLetIn }: MessageOf<'letIn'>): void {
-    if (!this.isFromMaker(maker, 'letIn', 'let a newcomer in')) return
     if (this.asks.answer(id, isLetIn)) return
     this.refuse(maker, 'unknown-member', 'nobody with this id waits any more.', 'letIn')
   }
@@ -324,7 +324,7 @@ export class Room {
     this.asks.close()
   }
 
-  /** A message of a member, other than those by which it came. */
+  /** A message of a member, other than those by which it came; it may say it (rights.ts). */
   receive(member: Member, message: RoomMessage): void {
     if (message.type === 'update') {
       const { name, hidden } = member.info
@@ -332,7 +332,7 @@ export class Room {
       // What a tab measures of itself is no sign of a person.
       if (message.info.name !== name || message.info.hidden !== hidden) this.watchIdle()
       this.lobbyChanged(true)
-    } else if (message.type === 'propose') this.propose(member, message.settings)
+    } else if (message.type === 'propose') this.propose(message.settings)
     else if (message.type === 'handOver') this.handOver(member, message.id)
     else if (message.type === 'letIn') this.letIn(member, message)
     else if (message.type === 'remove') this.dismiss(member, message)
@@ -341,20 +341,10 @@ export class Room {
     else this.run.receive(member, message)
   }
 
-  private propose(member: Member, settings: JsonValue): void {
-    if (!this.isFromMaker(member, 'propose', 'propose settings')) return
+  private propose(settings: JsonValue): void {
     this.proposed = settings
     this.watchIdle()
     for (const one of this.members.slice(1)) this.send(one, { type: 'proposed', settings })
-  }
-
-  /** Refuses what only the maker may do. */
-  private isFromMaker(member: Member, about: ClientMessage['type'], what: string = about): boolean {
-    const [maker] = this.members
-    if (maker === member) return true
-    const text = `only the host (${maker.info.name}) may ${what}.`
-    this.refuse(member, 'not-the-host', text, about)
-    return false
   }
 
   /** Refuses what is for the time between runs. */
@@ -395,7 +385,6 @@ export class Room {
   }
 
   private handOver(maker: Member, id: string): void {
-    if (!this.isFromMaker(maker, 'handOver', 'hand the room over')) return
     if (!this.isWaiting(maker, 'handOver', 'Hand it over after the run.')) return
     const next = this.otherMember(maker, id, 'handOver')
     if (!next) return
@@ -406,7 +395,6 @@ export class Room {
   }
 
   private dismiss(maker: Member, { id, boxes = [] }: MessageOf<'remove'>): void {
-    if (!this.isFromMaker(maker, 'remove', 'remove a member')) return
     if (boxes.length > 0 && !this.isWaiting(maker, 'remove', 'Move after the run.')) return
     const member = this.otherMember(maker, id, 'remove')
     if (member) this.putOut(maker, member)
@@ -430,14 +418,13 @@ export class Room {
 
   private start(member: Member, { settings, isElastic = false }: MessageOf<'start'>): void {
     const { members, run } = this
-    if (!this.isFromMaker(member, 'start')) return
     if (!this.isWaiting(member, 'start', 'Start after this run.')) return
     const plan = planFor(members, this.host.relay !== null)
     if ('code' in plan) {
       this.refuse(member, plan.code, plan.text, 'start')
       return
     }
-    this.propose(member, settings)
+    this.propose(settings)
     run.start(plan, settings, isElastic)
   }
 
