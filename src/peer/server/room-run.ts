@@ -508,7 +508,9 @@ export class RoomRun {
     if (words) this.sendToRanks(words)
     const text = `epoch ${epoch}: ${endedWithout}`
     for (const member of elastic ? room.members() : []) {
-      const isIn = member.cameInRun === key || elastic!.seats.has(member.id)
+      // Who hears of the end does not come back to the run.
+      const isSeated = elastic!.seats.delete(member.id)
+      const isIn = isSeated || member.cameInRun === key
       if (member.cameInRun === key) member.cameInRun = undefined
       if (isIn && this.rankOf(member) < 0)
         room.send(member, { type: 'abort', epoch, code: 'peer.aborted', ranks: [], text })

@@ -98,6 +98,16 @@ it('a run whose ranks were all away is brought back by one of them alone', async
   expect(await told('host')).toEqual(['running', 'again'])
 })
 
+it('a member that has heard of the end of its run is a newcomer where that comes back', async () => {
+  world.server.lost('t1', 'offline')
+  tell('t0', { ballot: 5, ids: [ids[1]] })
+  expect(world.last('t2', 'abort').text).toContain('the run has ended without this tab')
+  back('again', ids[1], { ballot: 5, ids: [ids[1]] }, tokenOf('t1'))
+  expect(await told()).toEqual(['running', 'again'])
+  await world.env.advance(limits.joinMs)
+  expect(world.last('t2', 'assign')).toMatchObject({ joining: 2, worldSize: 3 })
+})
+
 describe('a ballot', () => {
   const above = 1 + limits.rostersAhead * ballotStep
 
