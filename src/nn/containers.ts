@@ -104,4 +104,9 @@ export class ModuleDict<M extends Module = Module> extends Module {
   override children(): [string, M][] {
     return [...this.#modules]
   }
+
+  protected override keeps(child: M): () => boolean {
+    const found = this.children().find(([, module]) => module === child)
+    return () => this.#modules.get(found?.[0] ?? '') === child
+  }
 }

@@ -2,8 +2,9 @@ import { requireDevice } from '../graph/memory/require-device.ts'
 import type { HookHandle } from '../graph/trace/gradient-hooks.ts'
 import { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import { Parameter } from '../graph/trace/parameter.ts'
-import type { StoredData, StoredTensor } from '../graph/trace/stored-tensor.ts'
+import { nameLater, type StoredData, type StoredTensor } from '../graph/trace/stored-tensor.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
+import type { Holding } from '../graph/trace/value.ts'
 import { clipped } from '../util/clipped.ts'
 import { type DeviceSpec, placedDevice } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
@@ -57,6 +58,10 @@ export abstract class Module {
   #training = true
   readonly #buffers = new Map<string, { buffer: ModuleBuffer; persistent: boolean }>()
   #hooks: ModuleHooks | undefined
+
+  constructor() {
+    nameLater(this)
+  }
 
   abstract forward(x: Tensor, ...others: unknown[]): Tensor
 
@@ -168,7 +173,7 @@ export abstract class Module {
     return this
   }
 
-  /** Freezes or unfreezes all parameters in programs compiled from now on; returns this module. */
+  /** Freezes or unfreezes all parameters in steps compiled from now on, and returns this module. */
   requiresGrad_(flag = true): this {
     checkFlag('requiresGrad_', 'flag', flag)
     for (const parameter of this.parameters()) parameter.requiresGrad = flag
@@ -346,6 +351,12 @@ export abstract class Module {
     return buffer
   }
 
+  /** Says whether this module still holds a child as it does now; containers override it. */
+  protected keeps(child: Module): () => boolean {
+    const found = Object.entries(this).find(([, property]) => property === child)
+    return () => !found || Reflect.get(this, found[0]) === child
+  }
+
   /** What the state dict holds, under all keys. */
   #state(): [key: string, tensor: StoredTensor][] {
     return this.#named().flatMap(([key, tensor, isPersistent]) =>
@@ -353,15 +364,24 @@ export abstract class Module {
     )
   }
 
+  /** @internal Names all parameters and buffers by their keys, for errors. */
+  nameTensors(): void {
+    this.#named(false)
+  }
+
   /** Everything that `#walk` finds, named by its keys for errors. */
-  #named(): [key: string, tensor: Parameter | ModuleBuffer, isPersistent: boolean][] {
+  #named(isListed = true): Walked[] {
     const all = [...this.#walk('')]
-    for (const [key, tensor] of all) tensor.name = outerName(tensor.name, key)
+    for (const [key, tensor, , heldAt] of all) {
+      tensor.name = outerName(tensor.name, key)
+      if (tensor.name === key) tensor.heldAt = heldAt
+      tensor.isListed ||= isListed
+    }
     return all
   }
 
   /** errors: `graph.misuse` for two tensors or modules of this one with one key, and for a key with a dot. */
-  *#walk(prefix: string): Generator<[string, Parameter | ModuleBuffer, persistent: boolean]> {
+  *#walk(prefix: string, within?: Holding): Generator<Walked> {
     const seen = new Set<string>()
     const unique = (key: string): string => {
       if (seen.has(key)) {
@@ -375,16 +395,28 @@ export abstract class Module {
       return `${prefix}${key}`
     }
     for (const [name, property] of Object.entries(this)) {
-      if (property instanceof Parameter) yield [unique(keyOf(name)), property, true]
+      if (!(property instanceof Parameter)) continue
+      const isKept = () => Reflect.get(this, name) === property
+      yield [unique(keyOf(name)), property, true, { within, isKept }]
     }
     for (const [name, { buffer, persistent }] of this.#buffers) {
-      yield [unique(keyOf(name)), buffer, persistent]
+      const read: unknown = Reflect.get(this, name)
+      const isKept = () =>
+        this.#buffers.get(name)?.buffer === buffer && Reflect.get(this, name) === read
+      yield [unique(keyOf(name)), buffer, persistent, { within, isKept }]
     }
     for (const [name, module] of this.children()) {
-      yield* module.#walk(`${unique(name)}.`)
+      yield* module.#walk(`${unique(name)}.`, { within, isKept: this.keeps(module) })
     }
   }
 }
+
+type Walked = [
+  key: string,
+  tensor: Parameter | ModuleBuffer,
+  isPersistent: boolean,
+  heldAt: Holding,
+]
 
 const layerOf = (key: string): string => key.slice(0, key.lastIndexOf('.') + 1)
 
@@ -441,6 +473,12 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
     return this.#modules.map((module, i) => [String(i), module])
   }
 
+  protected override keeps(child: M): () => boolean {
+    const { length } = this
+    const at = this.#modules.indexOf(child)
+    return () => this.#modules[at] === child && this.length === length
+  }
+
   #checked(module: M): M {
     if (module instanceof Module) return module
     throw new TabringError(
@@ -463,7 +501,7 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
 export const checkModule = (where: string, module: unknown): void =>
   checkArgument(where, 'module', module, module instanceof Module, 'a Module')
 
-/** Modules applied one after the other; their keys are their positions. Adding and removing modules affects later compilations only. */
+/** Modules applied one after the other; their keys are their positions. Programs compiled before one is added or removed refuse to run. */
 export class Sequential extends ModuleSequence {
   constructor(...modules: Module[]) {
     super(modules)

@@ -346,6 +346,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const known = this.paramGroups.map((group) => ({
       group,
       compiled: { ...group, params: [...group.params] },
+      trained: group.params.map(({ requiresGrad }) => requiresGrad),
     }))
     const counts = known.map(({ group }) => group.params.length)
     trace.refusals.push(() => {
@@ -357,7 +358,9 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
           `run: the step was compiled with groups of ${formatShape(counts)} parameters of ${this.constructor.name}, and its groups or their parameters have changed. Compile the step again: it updates what was there.`,
         )
       }
-      for (const { group, compiled } of known) {
+      for (const { group, compiled, trained } of known) {
+        const changed = trained.findIndex((was, at) => isFrozenSince(group.params[at], was))
+        if (changed >= 0) throw frozenSince(group.params[changed])
         checkGroup(this.constructor.name, group, this.defaults)
         this.#checkSettings(group)
         this.#refuseOtherStep(compiled, group)
@@ -573,6 +576,16 @@ const gradientMissing = (parameter: Parameter) =>
   new TabringError(
     'graph.misuse',
     `optimizer.step: "${clipped(parameter.name)}" has no gradient, but parameters that are updated together with it have one. To freeze some of them, create a new optimizer and load the state of this one into it: loadStateDict(await optimizer.stateDict()).`,
+  )
+
+/** Whether `requiresGrad` was set to another value for no step: none that was compiled later than this one has read that value. */
+const isFrozenSince = ({ requiresGrad, isGradChanged }: Parameter, was: boolean): boolean =>
+  isGradChanged && requiresGrad !== was
+
+const frozenSince = ({ title, requiresGrad }: Parameter) =>
+  new TabringError(
+    'graph.misuse',
+    `run: the step was compiled with requiresGrad = ${!requiresGrad} of ${title}, which is now ${requiresGrad}. Compile the step again: it ${requiresGrad ? 'does not update it' : 'goes on updating it'}.`,
   )
 
 const isSameList = (list: unknown, of: readonly unknown[]): boolean =>

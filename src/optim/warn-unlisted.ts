@@ -9,11 +9,13 @@ const told = new WeakSet<Parameter>()
  * Warns, once for each parameter, of those that got a gradient but are in no optimizer and were never listed by a module.
  *
  * A module cannot see its `#private` fields, so what lies there would neither learn nor be saved, without an error. Parameters of modules
- * that were listed and left out of the optimizer on purpose (fine-tuning) have names, and are passed over.
+ * that were listed and left out of the optimizer on purpose (fine-tuning), and parts of
+ * divided ones, are passed over.
  */
 export function warnOfUnlisted({ gradients }: Trace): void {
   const unlisted = [...gradients.keys()].filter(
-    (parameter) => parameter.name === '' && !owners.has(parameter) && !told.has(parameter),
+    (parameter) =>
+      !parameter.isListed && !parameter.sharedBy && !owners.has(parameter) && !told.has(parameter),
   )
   if (unlisted.length === 0) return
   for (const parameter of unlisted) told.add(parameter)

@@ -10,10 +10,8 @@ import { hasJointUpdate } from '../run/agree-on-numbers.ts'
 import { crossingBytes } from '../run/crossings.ts'
 import { SplitProgram } from '../run/split-program.ts'
 import type { RankMessages } from '../trace/exchange.ts'
-import type { ModuleBuffer } from '../trace/module-buffer.ts'
-import type { Parameter } from '../trace/parameter.ts'
 import type { StoredTensor } from '../trace/stored-tensor.ts'
-import { storageOf } from '../trace/value.ts'
+import { storedIn } from '../trace/value.ts'
 import { checkDevices } from './check-devices.ts'
 import { createProgram } from './create-program.ts'
 import { agreeOnStep, endingAll, failingTogether } from './failing-together.ts'
@@ -149,9 +147,8 @@ function ownDevices(
 function storedTensors(step: TracedStep): Set<StoredTensor> {
   const stored = new Set<StoredTensor>(step.updates.flatMap(({ bucket }) => bucket.parameters))
   for (const value of allNodes(step).flatMap(({ inputs }) => inputs)) {
-    const { leaf } = storageOf(value)
-    if (leaf?.kind === 'parameter') stored.add(leaf.parameter as Parameter)
-    if (leaf?.kind === 'buffer') stored.add(leaf.buffer as ModuleBuffer)
+    const tensor = storedIn(value)
+    if (tensor) stored.add(tensor as StoredTensor)
   }
   return stored
 }

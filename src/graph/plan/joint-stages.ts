@@ -1,6 +1,6 @@
 import type { Op } from '../../kernels/op.ts'
 import type { JointReduction } from '../trace/trace.ts'
-import { type GraphNode, type GraphValue, storageOf } from '../trace/value.ts'
+import { type GraphNode, type GraphValue, storageOf, storedIn } from '../trace/value.ts'
 
 /** Joint nodes that run one after the other, and the numbers that ranks agree on, all at once, when they have run. */
 export interface JointStage {
@@ -11,10 +11,7 @@ export interface JointStage {
 /** What outlives the step and may be changed in place: a pool, a parameter, a buffer. */
 function memoryOf(value: GraphValue): unknown {
   const { leaf } = storageOf(value)
-  if (leaf?.kind === 'pool') return leaf.pool
-  if (leaf?.kind === 'parameter') return leaf.parameter
-  if (leaf?.kind === 'buffer') return leaf.buffer
-  return undefined
+  return leaf?.kind === 'pool' ? leaf.pool : storedIn(value)
 }
 
 /**

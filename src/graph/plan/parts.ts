@@ -16,7 +16,7 @@ import { type TransferAttrs, transfer } from '../../kernels/transfer/transfer.ts
 import { formatDevice, type PlacedDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { formatCall } from '../trace/format-call.ts'
-import { type GraphNode, type GraphValue, type StoredLeaf, storageOf } from '../trace/value.ts'
+import { type GraphNode, type GraphValue, storageOf, storedIn } from '../trace/value.ts'
 import { inTaskOrder } from './in-task-order.ts'
 import type { Place } from './plan.ts'
 import type { TracedStep } from './prepare.ts'
@@ -127,16 +127,6 @@ function receivesLate(nodes: readonly GraphNode[]): GraphNode[] {
   }
   for (const node of waiting.values()) take(node)
   return ordered
-}
-
-/** The parameter or buffer that a value is. */
-function storedIn(value: GraphValue): StoredLeaf | undefined {
-  const { leaf } = storageOf(value)
-  return leaf?.kind === 'parameter'
-    ? leaf.parameter
-    : leaf?.kind === 'buffer'
-      ? leaf.buffer
-      : undefined
 }
 
 class Places {

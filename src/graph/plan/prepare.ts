@@ -14,6 +14,7 @@ import type { GradientExchange } from '../trace/exchange.ts'
 import type { ModuleBuffer } from '../trace/module-buffer.ts'
 import { refusePromise } from '../trace/refuse-promise.ts'
 import type { StageTask } from '../trace/stage-marks.ts'
+import { nameTensors } from '../trace/stored-tensor.ts'
 import { Tensor, TracedTensor } from '../trace/tensor.ts'
 import { checkLimits } from './check-limits.ts'
 import { type JointStage, stagesOf } from './joint-stages.ts'
@@ -46,6 +47,7 @@ import {
   nodesBehind,
   storageOf,
 } from '../trace/value.ts'
+import { refuseReplaced } from './refuse-replaced.ts'
 import { Weighing } from './weighing.ts'
 import type { Work } from './work.ts'
 
@@ -183,6 +185,7 @@ export function traceStep(
   onTrace?.(trace)
   checkArgument('compile', 'fn', fn, typeof fn === 'function', 'a function of tensors by name')
   checkTypes(inputs)
+  nameTensors()
   const named = withTrace(trace, () => {
     const returned = callWith(fn, inputs, trace)
     refusePromise('compile', returned)
@@ -215,6 +218,7 @@ export function traceStep(
   const kept = [...outputValues.filter((value) => !isJoint(value)), ...gradientValues]
   const traced = nodesBehind(kept, trace.effects)
   refuseReadsAfterUpdate(traced, trace)
+  trace.refusals.push(refuseReplaced(traced))
   const { nodes, find } = (useNaiveKernels ? withoutRewrites : rewrite)({ nodes: traced, kept })
 
   const fixed = new Map<GraphValue, Place>()

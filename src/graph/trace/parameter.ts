@@ -5,7 +5,7 @@ import type { Memory } from '../memory/memory-device.ts'
 import type { GradientExchange, RankGroup } from './exchange.ts'
 import { type Home, StoredTensor } from './stored-tensor.ts'
 import { gradientFor, type Tensor, TracedTensor } from './tensor.ts'
-import { activeTrace } from './trace.ts'
+import { activeTrace, isTracing } from './trace.ts'
 import { type DividedAxis, GraphValue } from './value.ts'
 
 /** A tensor that training updates by its gradient. */
@@ -14,6 +14,7 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   /** Whether it is this rank's part of a parameter that `fullyShard` has divided. */
   readonly isShard: boolean = false
   #requiresGrad = true
+  #tracedGrad = true
   /** Set by DistributedDataParallel: how gradients are summed over ranks. */
   exchange: GradientExchange<Parameter> | undefined
   /** Set by fullyShard and parallelizeModule: the ranks of which each holds a part of what is one parameter of the model. */
@@ -38,13 +39,19 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
     this.value = new GraphValue(type, { kind: 'parameter', parameter: this })
   }
 
-  /** Whether it gets a gradient; frozen parameters get none and are never updated. Applies to later compilations. */
+  /** Whether it gets a gradient; frozen parameters get none and are never updated. Steps compiled before refuse to run until one that has the change is compiled. */
   override get requiresGrad(): boolean {
+    if (isTracing()) this.#tracedGrad = this.#requiresGrad
     return this.#requiresGrad
   }
   override set requiresGrad(requiresGrad: boolean) {
     requireFlag('Parameter', 'requiresGrad', requiresGrad)
     this.#requiresGrad = requiresGrad
+  }
+
+  /** Whether no traced function has read `requiresGrad` since it was set to another value. */
+  get isGradChanged(): boolean {
+    return this.#tracedGrad !== this.#requiresGrad
   }
 
   override requiresGrad_(requiresGrad = true): this {

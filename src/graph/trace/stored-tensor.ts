@@ -22,6 +22,7 @@ import { requireDevice } from '../memory/require-device.ts'
 import type { RankMessages } from './exchange.ts'
 import { Tensor } from './tensor.ts'
 import { activeTrace, isTracing } from './trace.ts'
+import type { Holding } from './value.ts'
 
 /** A place on the device: elements `start` and following of a pool. */
 export interface Home {
@@ -40,6 +41,32 @@ function checkArray(where: string, dtype: DType, data: StoredData): void {
   )
 }
 
+/** What names its tensors when it lists them. */
+interface Naming {
+  modules(): Iterable<object>
+  nameTensors(): void
+}
+
+/** Modules made since the last step was traced. */
+const unnamed: WeakRef<Naming>[] = []
+
+export const nameLater = (module: Naming): unknown => unnamed.push(new WeakRef(module))
+
+/** Names the tensors of modules that nothing has listed yet, for errors. Those that cannot be listed keep their names. */
+export function nameTensors(): void {
+  const named = new Set<object>()
+  for (const made of unnamed.splice(0)) {
+    const module = made.deref()
+    if (!module || named.has(module)) continue
+    try {
+      for (const one of module.modules()) named.add(one)
+      module.nameTensors()
+    } catch {
+      // What is wrong is told to who asks for the list.
+    }
+  }
+}
+
 /** Counts re-layouts; a program that finds another number than at its binding binds again. */
 let layoutGeneration = 0
 export const currentLayout = (): number => layoutGeneration
@@ -52,6 +79,10 @@ export const currentLayout = (): number => layoutGeneration
 export abstract class StoredTensor<Data extends StoredData = StoredData> extends Tensor {
   /** Its state-dict key, once it belongs to a module. */
   name = ''
+  /** Whether someone has asked a module for a list with it, such as an optimizer's. */
+  isListed = false
+  /** Where the module holds it that named it. */
+  heldAt: Holding | undefined
   /** Its name in quotes, for errors, or its shape where no module has named it. */
   get title(): string {
     return this.name ? `"${clipped(this.name)}"` : `a tensor ${formatShape(this.shape)}`

@@ -15,6 +15,13 @@ export interface DividedAxis {
   readonly span: number
 }
 
+/** Where a module holds a tensor, or a module that does. */
+export interface Holding {
+  readonly within: Holding | undefined
+  /** Whether it still does. */
+  isKept(): boolean
+}
+
 /** A Parameter or ModuleBuffer as values see it, which import no tensors: contents that outlive programs. */
 export interface StoredLeaf {
   readonly name: string
@@ -27,6 +34,8 @@ export interface StoredLeaf {
   readonly dividedBy?: string | undefined
   /** The ranks that have the other parts of it. */
   readonly sharedBy?: { readonly size: number } | undefined
+  /** Where the module holds it that named it. */
+  readonly heldAt?: Holding | undefined
   /** Along which axis they have them. */
   readonly dividedAlong?: DividedAxis | undefined
   /** Where it is, or to which device it was moved; undefined until a program or `to` decides. */
@@ -140,6 +149,16 @@ export function storageOf(value: GraphValue): GraphValue {
   let root = value
   while (root.node && sharesMemory(root.node.op)) root = root.node.inputs[0]
   return root
+}
+
+/** The parameter or buffer that a value is. */
+export function storedIn(value: GraphValue): StoredLeaf | undefined {
+  const { leaf } = storageOf(value)
+  return leaf?.kind === 'parameter'
+    ? leaf.parameter
+    : leaf?.kind === 'buffer'
+      ? leaf.buffer
+      : undefined
 }
 
 /** The node that writes the value last, through views; undefined for a leaf. */

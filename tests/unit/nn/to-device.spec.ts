@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
+import { Sequential } from '../../../src/nn/module.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
 test('a module that no device holds is moved when to() returns, awaited or not', async () => {
@@ -48,4 +49,12 @@ test('a tensor gives itself where it is, else a new one of its kind', async () =
     expect(await tensor.read()).not.toEqual(await copy.read())
   }
   expect((await weight.webgpu()).requiresGrad).toBe(false)
+})
+
+test('errors have the outermost names when nothing has listed the model', async () => {
+  const model = new Sequential(new Sequential(new BatchNorm1d(3)))
+  await model.at(0).to('webgpu:1')
+  await expect(
+    compile(({ x }) => ({ y: model.forward(x) }), { x: tensorType([2, 3]) }, { device: 'cpu' }),
+  ).rejects.toThrow('("0.0.weight")')
 })

@@ -107,6 +107,34 @@ test('a step refuses to run when the groups are others than those it was compile
   }
 })
 
+test('a step refuses to run when a parameter was frozen or unfrozen for no step', async () => {
+  for (const was of [true, false]) {
+    const [one, other] = [parameter(), parameter()]
+    const optimizer = new SGD([one, other])
+    const make = () =>
+      compile(
+        () => {
+          one.add(other).square().sum().backward()
+          optimizer.step()
+          return {}
+        },
+        {},
+        { runtime },
+      )
+    other.requiresGrad = was
+    const step = await make()
+    other.requiresGrad_(!was)
+    await expect(step.run({})).rejects.toThrow(
+      `run: the step was compiled with requiresGrad = ${was} of a tensor [1], which is now ${!was}. Compile`,
+    )
+    expect(await one.read()).toEqual(await parameter().read())
+    if (!was) await (await make()).run({})
+    else other.requiresGrad = was
+    await step.run({})
+    expect(await one.read()).not.toEqual(await parameter().read())
+  }
+})
+
 test('a step refuses to run when a group has a setting that nothing reads', async () => {
   const one = parameter()
   const optimizer = new SGD([one])

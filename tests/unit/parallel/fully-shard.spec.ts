@@ -190,7 +190,7 @@ describe('fullyShard', () => {
     for (const [again, mixed] of ended.map(resultOf)) {
       expect(again).toContain('fullyShard: Linear is already sharded.')
       expect(mixed).toContain(
-        'backward: ranks average the gradient of "weight", but not that of a tensor [2] with it',
+        'backward: ranks average the gradient of "weight", but not that of "bias" with it',
       )
     }
   })

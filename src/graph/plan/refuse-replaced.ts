@@ -1,0 +1,31 @@
+import { TabringError } from '../../util/errors.ts'
+import { type GraphNode, type Holding, type StoredLeaf, storedIn } from '../trace/value.ts'
+
+/** Every place in which a tensor is held, from its module's to the outermost one. */
+function* holdingsOf({ heldAt }: StoredLeaf): Iterable<Holding> {
+  for (let holding = heldAt; holding; holding = holding.within) yield holding
+}
+
+/**
+ * Returns what refuses a run once a module has another parameter, buffer or module where the step read these.
+ *
+ * Tensors that a step reads though no module has them are not looked after. cost: reading each property once a run.
+ */
+export function refuseReplaced(nodes: readonly GraphNode[]): () => void {
+  const holdings = new Map<Holding, StoredLeaf>()
+  for (const tensor of new Set(nodes.flatMap(({ inputs }) => inputs.map(storedIn)))) {
+    const own = tensor ? [...holdingsOf(tensor)] : []
+    if (own.every((holding) => holding.isKept()))
+      for (const holding of own) if (!holdings.has(holding)) holdings.set(holding, tensor!)
+  }
+  return () => {
+    for (const [holding, { title, dividedBy }] of holdings) {
+      // What ranks have divided since says so where its contents are read.
+      if (dividedBy || holding.isKept()) continue
+      throw new TabringError(
+        'graph.misuse',
+        `run: the step was compiled with ${title}, in whose place the model now has something else. Compile the step again, with an optimizer for the parameters that the model has now.`,
+      )
+    }
+  }
+}

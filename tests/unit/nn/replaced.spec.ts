@@ -1,0 +1,75 @@
+import { expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { ModuleBuffer } from '../../../src/graph/trace/module-buffer.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
+import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
+import { ModuleDict, ModuleList } from '../../../src/nn/containers.ts'
+import { Linear, ReLU } from '../../../src/nn/layers.ts'
+import { Module, Sequential } from '../../../src/nn/module.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+
+// A model that changes after compiling: the step has the tensors that were there.
+
+class Net extends Module {
+  readonly fc = new Linear(2, 2)
+  readonly body = new Sequential(new Linear(2, 2), new ReLU())
+  readonly list = new ModuleList([new Linear(2, 2)])
+  readonly heads = new ModuleDict({ a: new Linear(2, 2) })
+  readonly norm = new BatchNorm1d(2)
+
+  forward(x: Tensor): Tensor {
+    const inner = this.body.forward(this.fc.forward(x))
+    return this.norm.forward(this.heads.get('a').forward(this.list.at(0).forward(inner)))
+  }
+}
+
+const evaluating = (model: Module) =>
+  compile(({ x }) => ({ y: model.forward(x) }), { x: tensorType([1, 2]) }, { device: 'cpu' })
+const x = Float32Array.of(1, 2)
+const linear = () => new Linear(2, 2)
+const set = (object: object, values: object) => void Object.assign(object, values)
+
+test.each<[what: string, named: string, change: (model: Net) => unknown]>([
+  [
+    'a parameter',
+    'fc.weight',
+    ({ fc }) => set(fc, { weight: new Parameter([2, 2], new Float32Array(4)) }),
+  ],
+  ['a parameter that goes', 'fc.bias', ({ fc }) => set(fc, { bias: undefined })],
+  ['a module', 'fc.weight', (model) => set(model, { fc: linear() })],
+  ['a module around others', 'body.0.weight', (model) => set(model, { body: new Sequential() })],
+  ['a module of a sequence', 'body.0.weight', ({ body }) => body.set(0, linear())],
+  ['one more in a sequence', 'body.0.weight', ({ body }) => body.append(linear())],
+  ['a module of a list', 'list.0.weight', ({ list }) => list.insert(0, linear())],
+  ['a module of a dict', 'heads.a.weight', ({ heads }) => heads.set('a', linear())],
+  [
+    'a buffer',
+    'norm.running_mean',
+    ({ norm }) => set(norm, { runningMean: new ModuleBuffer([2], new Float32Array(2)) }),
+  ],
+])(
+  'a run names what it was compiled with when the model has other: %s',
+  async (_, named, change) => {
+    const model = new Net().eval()
+    const step = await evaluating(model)
+    await step.run({ x })
+    change(model)
+    await expect(step.run({ x })).rejects.toThrow(
+      `run: the step was compiled with "${named}", in whose place the model now has something else.`,
+    )
+  },
+)
+
+test('a step runs on when what it reads is in no module, or in none when it was compiled', async () => {
+  const model = new Net().eval()
+  const [{ fc }, alone] = [model, new Parameter([2], Float32Array.of(3, 4))]
+  const first = await evaluating(model)
+  model.body.append(new ReLU())
+  set(model, { fc: linear() })
+  const step = await compile(({ x }) => ({ y: fc.forward(x.add(alone)) }), first.prepared.inputs, {
+    device: 'cpu',
+  })
+  set(model, { fc: linear() })
+  await step.run({ x })
+})
