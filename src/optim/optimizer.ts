@@ -346,7 +346,10 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const known = this.paramGroups.map((group) => ({
       group,
       compiled: { ...group, params: [...group.params] },
-      trained: group.params.map(({ requiresGrad }) => requiresGrad),
+      traced: group.params.map(({ requiresGrad, replicatedBy }) => ({
+        requiresGrad,
+        replicatedBy,
+      })),
     }))
     const counts = known.map(({ group }) => group.params.length)
     trace.refusals.push(() => {
@@ -358,9 +361,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
           `run: the step was compiled with groups of ${formatShape(counts)} parameters of ${this.constructor.name}, and its groups or their parameters have changed. Compile the step again: it updates what was there.`,
         )
       }
-      for (const { group, compiled, trained } of known) {
-        const changed = trained.findIndex((was, at) => isFrozenSince(group.params[at], was))
-        if (changed >= 0) throw frozenSince(group.params[changed])
+      for (const { group, compiled, traced } of known) {
+        for (const [at, was] of traced.entries()) refuseChanged(group.params[at], was)
         checkGroup(this.constructor.name, group, this.defaults)
         this.#checkSettings(group)
         this.#refuseOtherStep(compiled, group)
@@ -578,15 +580,23 @@ const gradientMissing = (parameter: Parameter) =>
     `optimizer.step: "${clipped(parameter.name)}" has no gradient, but parameters that are updated together with it have one. To freeze some of them, create a new optimizer and load the state of this one into it: loadStateDict(await optimizer.stateDict()).`,
   )
 
-/** Whether `requiresGrad` was set to another value for no step: none that was compiled later than this one has read that value. */
-const isFrozenSince = ({ requiresGrad, isGradChanged }: Parameter, was: boolean): boolean =>
-  isGradChanged && requiresGrad !== was
-
-const frozenSince = ({ title, requiresGrad }: Parameter) =>
-  new TabringError(
+/**
+ * errors: `graph.misuse` for a parameter that is replicated since the step was compiled, or frozen or unfrozen for no step: none that was
+ * compiled later has read its `requiresGrad`.
+ */
+function refuseChanged(
+  { title, requiresGrad, isGradChanged, replicatedBy }: Parameter,
+  was: Pick<Parameter, 'requiresGrad' | 'replicatedBy'>,
+): void {
+  const isFrozen = isGradChanged && requiresGrad !== was.requiresGrad
+  if (!isFrozen && replicatedBy === was.replicatedBy) return
+  throw new TabringError(
     'graph.misuse',
-    `run: the step was compiled with requiresGrad = ${!requiresGrad} of ${title}, which is now ${requiresGrad}. Compile the step again: it ${requiresGrad ? 'does not update it' : 'goes on updating it'}.`,
+    isFrozen
+      ? `run: the step was compiled with requiresGrad = ${was.requiresGrad} of ${title}, which is now ${requiresGrad}. Compile the step again: it ${requiresGrad ? 'does not update it' : 'goes on updating it'}.`
+      : `run: the step was compiled before replicate had ranks share ${title}. Compile the step again: it does not sum their gradients.`,
   )
+}
 
 const isSameList = (list: unknown, of: readonly unknown[]): boolean =>
   Array.isArray(list) && list.length === of.length && of.every((one, at) => one === list[at])

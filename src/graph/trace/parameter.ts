@@ -17,6 +17,8 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   #tracedGrad = true
   /** Set by DistributedDataParallel: how gradients are summed over ranks. */
   exchange: GradientExchange<Parameter> | undefined
+  /** Set by fullyShard, parallelizeModule and replicate while they work: which one. */
+  sharingBy: string | undefined
   /** Set by fullyShard and parallelizeModule: the ranks of which each holds a part of what is one parameter of the model. */
   sharedBy: RankGroup | undefined
   /** Set by parallelizeModule: along which axis. */

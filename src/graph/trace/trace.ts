@@ -570,12 +570,18 @@ export function withTrace<T>(trace: Trace, body: () => T): T {
   }
 }
 
-/** errors: `graph.misuse` for a whole that ranks have divided, and unless `takesShards` for a part, which a rank would take for the whole. */
+/** errors: `graph.misuse` for a whole that ranks have divided or are about to, and unless `takesShards` for a part, which a rank would take for the whole. */
 function refuseDivided(inputs: readonly GraphValue[], op: string, takesShards: boolean): void {
   for (const value of inputs) {
     const { leaf } = storageOf(value)
     if (leaf?.kind !== 'parameter') continue
-    const { title, dividedBy, isShard } = leaf.parameter
+    const { title, dividedBy, isShard, sharingBy } = leaf.parameter
+    if (sharingBy) {
+      throw new TabringError(
+        'graph.misuse',
+        `${op}: ${sharingBy} has begun to share ${title} among ranks, and has not ended. Await it before the module is used: await ${sharingBy}(…).`,
+      )
+    }
     if (dividedBy) {
       throw new TabringError(
         'graph.misuse',

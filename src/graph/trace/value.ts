@@ -32,6 +32,8 @@ export interface StoredLeaf {
   readonly isShard?: boolean
   /** The function that has freed its contents, and put this rank's part in its place. */
   readonly dividedBy?: string | undefined
+  /** The function that is about to divide or replicate it, and has not ended. */
+  readonly sharingBy?: string | undefined
   /** The ranks that have the other parts of it. */
   readonly sharedBy?: { readonly size: number } | undefined
   /** Where the module holds it that named it. */

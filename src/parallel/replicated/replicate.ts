@@ -21,6 +21,7 @@ import { checkOptions } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { checkMesh, type DeviceMesh } from '../mesh/device-mesh.ts'
 import { groupsOf, joinsStep } from '../mesh/groups-of.ts'
+import { whileSharing } from '../mesh/while-sharing.ts'
 
 export interface ReplicateOptions {
   /** The ranks: a mesh of one dimension, such as `mesh.get('dp')`. Default: all ranks of the default group. */
@@ -56,19 +57,21 @@ export async function replicate<M extends Module>(
       `replicate: ranks share ${taken.title} already. Call it once; for replicas of shards call fullyShard with a mesh of two dimensions.`,
     )
   }
-  const buffers = module.buffers()
-  await broadcastModel('replicate', group, [...parameters, ...buffers])
-  for (const buffer of buffers) buffer.holder = { ranks: group, root: 0 }
-  for (const parameter of parameters) {
-    parameter.replicatedBy = group
-    parameter.meanOver = group.size
-  }
-  module.registerForwardPreHook(joinsStep(group))
-  module.registerForwardPreHook(() => {
-    const trace = activeTrace('forward')
-    groupsOf(trace)
-    trace.sampleRank = group.rank
-    return undefined
+  return whileSharing('replicate', parameters, async () => {
+    const buffers = module.buffers()
+    await broadcastModel('replicate', group, [...parameters, ...buffers])
+    for (const buffer of buffers) buffer.holder = { ranks: group, root: 0 }
+    for (const parameter of parameters) {
+      parameter.replicatedBy = group
+      parameter.meanOver = group.size
+    }
+    module.registerForwardPreHook(joinsStep(group))
+    module.registerForwardPreHook(() => {
+      const trace = activeTrace('forward')
+      groupsOf(trace)
+      trace.sampleRank = group.rank
+      return undefined
+    })
+    return module
   })
-  return module
 }

@@ -23,6 +23,7 @@ import { checkFlag, checkOptions } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { checkMesh, type DeviceMesh } from '../mesh/device-mesh.ts'
 import { joinsStep } from '../mesh/groups-of.ts'
+import { whileSharing } from '../mesh/while-sharing.ts'
 import { ShardedParameter } from './sharded-parameter.ts'
 import { type ParameterPlace, Unit } from './unit.ts'
 
@@ -90,19 +91,21 @@ export async function fullyShard<M extends Module>(
       `fullyShard: ranks share ${taken.title} already, by replicate or parallelizeModule. For replicas of shards call fullyShard alone, with a mesh of two dimensions.`,
     )
   }
-  const buffers = module.buffers().filter(({ holder }) => !holder)
-  const tensors = [...places.keys(), ...buffers]
-  if (replicas) await broadcastModel('fullyShard', replicas, tensors)
-  await broadcastModel('fullyShard', group, tensors)
-  for (const buffer of buffers) buffer.holder = { ranks: group, root: 0 }
-  const shards = await shardAll([...places.keys()], group, replicas)
-  const unit = new Unit(group, replicas, shards, reshardAfterForward)
-  for (const [parameter, found] of places) unit.takePlaces(shards.get(parameter)!, found)
-  if (replicas) module.registerForwardPreHook(joinsStep(replicas))
-  module.registerForwardPreHook(() => unit.open())
-  module.registerForwardHook(() => unit.close())
-  units.set(module, unit)
-  return module
+  return whileSharing('fullyShard', [...places.keys()], async () => {
+    const buffers = module.buffers().filter(({ holder }) => !holder)
+    const tensors = [...places.keys(), ...buffers]
+    if (replicas) await broadcastModel('fullyShard', replicas, tensors)
+    await broadcastModel('fullyShard', group, tensors)
+    for (const buffer of buffers) buffer.holder = { ranks: group, root: 0 }
+    const shards = await shardAll([...places.keys()], group, replicas)
+    const unit = new Unit(group, replicas, shards, reshardAfterForward)
+    for (const [parameter, found] of places) unit.takePlaces(shards.get(parameter)!, found)
+    if (replicas) module.registerForwardPreHook(joinsStep(replicas))
+    module.registerForwardPreHook(() => unit.open())
+    module.registerForwardHook(() => unit.close())
+    units.set(module, unit)
+    return module
+  })
 }
 
 /** The undivided parameters of a module and its submodules, with all properties that hold them. */

@@ -22,6 +22,7 @@ import { checkRecord } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { checkMesh, type DeviceMesh } from '../mesh/device-mesh.ts'
 import { joinsStep } from '../mesh/groups-of.ts'
+import { whileSharing } from '../mesh/while-sharing.ts'
 import type { ParallelStyle } from './styles.ts'
 
 /** How layers are divided, by their paths in the module; `*` stands for one part of a path. */
@@ -70,12 +71,14 @@ export async function parallelizeModule<M extends Module>(
   for (const { path, layer } of layers) refuseShared(module, path, layer)
   const buffers = module.buffers()
   const parameters = module.parameters()
-  await broadcastModel('parallelizeModule', group, [...parameters, ...buffers])
-  for (const parameter of parameters) parameter.sameOn = group
-  for (const buffer of buffers) buffer.holder = { ranks: group, root: 0 }
-  module.registerForwardPreHook(joinsStep(group))
-  for (const { path, layer, style } of layers) await style.apply({ path, module: layer, group })
-  return module
+  return whileSharing('parallelizeModule', parameters, async () => {
+    await broadcastModel('parallelizeModule', group, [...parameters, ...buffers])
+    for (const parameter of parameters) parameter.sameOn = group
+    for (const buffer of buffers) buffer.holder = { ranks: group, root: 0 }
+    module.registerForwardPreHook(joinsStep(group))
+    for (const { path, layer, style } of layers) await style.apply({ path, module: layer, group })
+    return module
+  })
 }
 
 /** errors: `graph.misuse` for a parameter that another module holds too, which would keep the whole. */

@@ -14,7 +14,7 @@ import { AdamW } from '../../../src/optim/adam.ts'
 import { clipGradNorm } from '../../../src/optim/clip.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { zipTensors } from '../../../src/parallel/data-parallel/nested.ts'
-import { initDeviceMesh } from '../../../src/parallel/mesh/device-mesh.ts'
+import { type DeviceMesh, initDeviceMesh } from '../../../src/parallel/mesh/device-mesh.ts'
 import { pipeline } from '../../../src/parallel/pipeline/pipe.ts'
 import {
   Schedule1F1B,
@@ -423,6 +423,50 @@ describe('sharded and replicated parameters', () => {
         )
     },
   )
+})
+
+describe('a division that nobody awaits', () => {
+  const kinds = {
+    fullyShard: (model, mesh) => fullyShard(model, { mesh }),
+    replicate: (model, mesh) => replicate(model, { mesh }),
+    parallelizeModule: (model, mesh) =>
+      parallelizeModule(model, mesh, { 0: new ColwiseParallel(), 2: new RowwiseParallel() }),
+  } satisfies Record<string, (model: Sequential, mesh: DeviceMesh) => Promise<unknown>>
+
+  test.each(Object.entries(kinds))(
+    '%s: a step is refused until it has ended',
+    async (by, divide) => {
+      const ended = await onRanks(2, async (processGroup) => {
+        const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+        const model = tower()
+        const under = divide(model, mesh)
+        const twice = await divide(model, mesh).catch((error: Error) => error.message)
+        const early = await backwardOf(model).catch((error: Error) => error.message)
+        await under
+        await backwardOf(model)
+        return { early, twice }
+      })
+      for (const { early, twice } of ended.map(resultOf)) {
+        const begun = `${by} has begun to share "0.weight"`
+        expect(early).toContain(`matmul: ${begun} among ranks, and has not ended. Await it`)
+        expect(twice).toContain(`${by}: ${begun}, and has not ended. Await it first`)
+      }
+    },
+  )
+
+  test('a step that was compiled before replicate refuses to run', async () => {
+    const errors = await errorsOf(async (processGroup) => {
+      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const model = tower()
+      const step = await trainingOf(model, new SGD(model.parameters()))
+      await replicate(model, { mesh })
+      await step.run(inputs)
+    })
+    for (const error of errors)
+      expect(error).toContain(
+        'run: the step was compiled before replicate had ranks share "0.weight"',
+      )
+  })
 })
 
 describe('divided layers', () => {
