@@ -15,8 +15,11 @@ export class StagedTensor {
   ) => StageableArray
   /** Number of elements. */
   readonly length: number
-  /** The integer elements, which the host may read until the tensor is used: for example the class labels that a run counts. */
-  integers: Exclude<StageableArray, Float32Array<ArrayBuffer>> | undefined
+  /**
+   * The elements where they may be class labels, which a run checks and counts: numbers one a sample, and whole ones. The host may read them
+   * until the tensor is used.
+   */
+  elements: StageableArray | undefined
   readonly #buffer: GPUBuffer
   readonly #giveBack: (buffer: GPUBuffer) => void
   #isUsed = false
@@ -30,7 +33,8 @@ export class StagedTensor {
     this.shape = shape
     this.array = data.constructor as new (count: number) => StageableArray
     this.length = data.length
-    this.integers = data instanceof Float32Array ? undefined : data.slice()
+    const isWhole = !(data instanceof Float32Array) || data.every(Number.isInteger)
+    this.elements = isWhole || shape.length < 2 ? data.slice() : undefined
     this.#buffer = buffer
     this.#giveBack = giveBack
   }
@@ -49,7 +53,7 @@ export class StagedTensor {
   /** Releases the memory, which is reused once the device has read it. */
   release(): void {
     this.#isUsed = true
-    this.integers = undefined
+    this.elements = undefined
     this.#giveBack(this.#buffer)
   }
 }

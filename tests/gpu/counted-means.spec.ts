@@ -3,6 +3,7 @@ import { DistributedDataParallel } from '../../src/ddp/data-parallel/data-parall
 import { StagedUploads } from '../../src/gpu/staging.ts'
 import { compile } from '../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../src/graph/functions/linear.ts'
+import { cast } from '../../src/graph/functions/shape.ts'
 import { Linear } from '../../src/nn/layers.ts'
 import { SGD } from '../../src/optim/sgd.ts'
 import { tensorType } from '../../src/util/shape.ts'
@@ -79,46 +80,55 @@ test('a step whose weights do not add up is refused on all ranks, changes nothin
   }
 })
 
-test('class numbers in upload memory are counted too', async () => {
-  const runtime = await testRuntime()
-  const [rows, classes] = [4, 3]
-  const stepped = async (isStaged: boolean) => {
-    const groups = await ringOf(2)
-    return Promise.all(
-      groups.map(async (group, rank) => {
-        const model = new Linear(2, classes)
-        model.weight.assign(new Float32Array(2 * classes).fill(0.25))
-        model.bias?.assign(new Float32Array(classes))
-        const ddp = new DistributedDataParallel(model, { processGroup: group, bucketCapMb: 1 })
-        const optimizer = new SGD(ddp.parameters(), { lr: 1 })
-        const program = await compile(
-          ({ x, y }) => {
-            const loss = crossEntropy(ddp.forward(x), y)
-            optimizer.zeroGrad()
-            loss.backward()
-            optimizer.step()
-            return { loss }
-          },
-          { x: tensorType([rows, 2]), y: tensorType([rows], 'i32') },
-          { runtime },
-        )
-        const x = Float32Array.from({ length: 2 * rows }, (_, i) => (i % 3) - rank)
-        const y = rank === 0 ? Int32Array.of(0, 1, 2, 0) : Int32Array.of(-100, 2, -100, -100)
-        const batch = {
-          x: { data: x, shape: [rows, 2] },
-          y: { data: y, shape: [rows] },
-        }
-        const uploads = new StagedUploads(runtime.gpu)
-        const { loss } = await program.run(isStaged ? await uploads.pin(batch) : { x, y })
-        const weights = [...(await model.weight.read())]
-        program.destroy()
-        group.destroy()
-        uploads.destroy()
-        return { loss: loss[0], weights }
-      }),
-    )
-  }
-  const [plain, staged] = [await stepped(false), await stepped(true)]
-  expect(staged).toEqual(plain)
-  expect(staged[1]).toEqual(staged[0])
-})
+test.each(['i32', 'f32'] as const)(
+  'class numbers in upload memory are counted and checked too: %s',
+  async (dtype) => {
+    const runtime = await testRuntime()
+    const [rows, classes] = [4, 3]
+    const stepped = async (isStaged: boolean) => {
+      const groups = await ringOf(2)
+      return Promise.all(
+        groups.map(async (group, rank) => {
+          const model = new Linear(2, classes)
+          model.weight.assign(new Float32Array(2 * classes).fill(0.25))
+          model.bias?.assign(new Float32Array(classes))
+          const ddp = new DistributedDataParallel(model, { processGroup: group, bucketCapMb: 1 })
+          const optimizer = new SGD(ddp.parameters(), { lr: 1 })
+          const program = await compile(
+            ({ x, y }) => {
+              const loss = crossEntropy(ddp.forward(x), cast(y, 'i32'))
+              optimizer.zeroGrad()
+              loss.backward()
+              optimizer.step()
+              return { loss }
+            },
+            { x: tensorType([rows, 2]), y: tensorType([rows], dtype) },
+            { runtime },
+          )
+          const x = Float32Array.from({ length: 2 * rows }, (_, i) => (i % 3) - rank)
+          const array = dtype === 'i32' ? Int32Array : Float32Array
+          const y = array.from(rank === 0 ? [0, 1, 2, 0] : [-100, 2, -100, -100])
+          const batch = {
+            x: { data: x, shape: [rows, 2] },
+            y: { data: y, shape: [rows] },
+          }
+          const uploads = new StagedUploads(runtime.gpu)
+          const { loss } = await program.run(isStaged ? await uploads.pin(batch) : { x, y })
+          const wrong = { x: batch.x, y: { data: array.of(0, 1, 2, 3), shape: [rows] } }
+          if (isStaged)
+            await expect(async () => program.check(await uploads.pin(wrong), {})).rejects.toThrow(
+              'crossEntropy: class 3 of sample 3 in input "y"',
+            )
+          const weights = [...(await model.weight.read())]
+          program.destroy()
+          group.destroy()
+          uploads.destroy()
+          return { loss: loss[0], weights }
+        }),
+      )
+    }
+    const [plain, staged] = [await stepped(false), await stepped(true)]
+    expect(staged).toEqual(plain)
+    expect(staged[1]).toEqual(staged[0])
+  },
+)

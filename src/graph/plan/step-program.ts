@@ -213,7 +213,7 @@ export function checkInputs(prepared: Pick<Prepared, 'inputs'>, inputs: RunInput
 
 /** The inputs of a run whose elements the host may look at. */
 export const onHost = (inputs: CheckedInputs): GivenInputs =>
-  new Map(inputs.map(([name, data]) => [name, ArrayBuffer.isView(data) ? data : data.integers]))
+  new Map(inputs.map(([name, data]) => [name, ArrayBuffer.isView(data) ? data : data.elements]))
 
 /** errors: `graph.misuse` for a whole step inside `noSync`. */
 export function refuseNoSync({
