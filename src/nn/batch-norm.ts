@@ -33,6 +33,7 @@ const filled = (count: number, value: number) => new Float32Array(count).fill(va
  * sample dimension.
  */
 export abstract class BatchNorm extends Module {
+  declare readonly numFeatures: number
   declare readonly eps: number
   declare readonly momentum: number | null
   readonly weight: Parameter | undefined
@@ -72,7 +73,7 @@ export abstract class BatchNorm extends Module {
       )
       this.numBatchesTracked.absent = Int32Array.of(0)
     }
-    showSettings(this, { eps, momentum })
+    showSettings(this, { numFeatures: features, eps, momentum })
   }
 
   forward(x: Tensor): Tensor {
@@ -92,11 +93,6 @@ export abstract class BatchNorm extends Module {
       eps,
       count: training ? sampleCount() : undefined,
     })
-  }
-
-  /** Number of channels of x. */
-  get numFeatures(): number {
-    return this.scale.count
   }
 
   /** Running statistics, if they are kept. */

@@ -108,7 +108,8 @@ export class Conv1d extends Module {
     const { bias: _, paddingMode = 'zeros', ...others } = options
     this.#options = others
     this.#paddingMode = paddingMode
-    showSettings(this, { ...defaults, ...others, paddingMode })
+    const sizes = { inChannels, outChannels, kernelSize }
+    showSettings(this, { ...sizes, ...defaults, ...others, paddingMode })
   }
 
   forward(x: Tensor): Tensor {
@@ -147,7 +148,8 @@ export class Conv2d extends Module {
     const { bias: _, paddingMode = 'zeros', ...others } = options
     this.#options = others
     this.#paddingMode = paddingMode
-    showSettings(this, { ...defaults, ...others, paddingMode })
+    const sizes = { inChannels, outChannels, kernelSize }
+    showSettings(this, { ...sizes, ...defaults, ...others, paddingMode })
   }
 
   forward(x: Tensor): Tensor {
@@ -189,7 +191,8 @@ export class ConvTranspose2d extends Module {
     this.bias = options.bias === false ? undefined : fanInUniform([outChannels], fanIn)
     const { bias: _, ...others } = options
     this.#options = others
-    showSettings(this, { ...defaults, outputPadding: 0, ...others })
+    const sizes = { inChannels, outChannels, kernelSize }
+    showSettings(this, { ...sizes, ...defaults, outputPadding: 0, ...others })
   }
 
   forward(x: Tensor): Tensor {

@@ -14,6 +14,7 @@ import { Embedding } from './embedding.ts'
 import { filled, normal, normalNumbers } from './init.ts'
 import { type LoadOptions, type LoadResult, Module } from './module.ts'
 import { LayerNorm } from './normalization.ts'
+import { showSettings } from './show-settings.ts'
 import type { LoadableState } from './state-values.ts'
 
 export interface GptConfig {
@@ -249,7 +250,7 @@ const ofBody = /^(?:wte|wpe|h|ln_f)\./
  * "Language models are unsupervised multitask learners" (2019).
  */
 export class Gpt extends Module {
-  readonly config: GptConfig
+  declare readonly config: GptConfig
   readonly transformer: Transformer
   readonly lmHead: Head
 
@@ -263,7 +264,7 @@ export class Gpt extends Module {
         `gpt: width must be a multiple of ${heads} heads, got ${width}. Choose another number of heads.`,
       )
     }
-    this.config = { ...config }
+    showSettings(this, { config: Object.freeze({ ...config }) })
     this.transformer = new Transformer(config)
     this.lmHead = new Head(this.transformer.wte.weight)
   }

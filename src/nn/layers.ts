@@ -10,9 +10,12 @@ import { formatShape } from '../util/shape.ts'
 import { checkSizes } from './check-sizes.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'
+import { showSettings } from './show-settings.ts'
 
 /** y = x W^T + b. shape: [.., inFeatures] -> [.., outFeatures] */
 export class Linear extends Module {
+  declare readonly inFeatures: number
+  declare readonly outFeatures: number
   readonly weight: Parameter
   readonly bias: Parameter | undefined
 
@@ -20,6 +23,7 @@ export class Linear extends Module {
     super()
     checkOptions('Linear', options, { bias: true })
     checkSizes('Linear', { inFeatures, outFeatures })
+    showSettings(this, { inFeatures, outFeatures })
     this.weight = fanInUniform([outFeatures, inFeatures], inFeatures)
     this.bias = options.bias === false ? undefined : fanInUniform([outFeatures], inFeatures)
   }

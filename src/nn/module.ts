@@ -59,7 +59,8 @@ export abstract class Module {
   readonly #buffers = new Map<string, { buffer: ModuleBuffer; persistent: boolean }>()
   #hooks: ModuleHooks | undefined
 
-  constructor() {
+  constructor(...none: never[]) {
+    checkArgument(new.target.name, 'the argument', none[0], none.length === 0, 'omitted')
     nameLater(this)
   }
 

@@ -11,6 +11,7 @@ import {
   RecurrentBase,
   type RecurrentLayerOptions,
 } from './recurrent-base.ts'
+import { showSettings } from './show-settings.ts'
 
 export interface RnnOptions extends RecurrentLayerOptions {
   /** Default 'tanh'. */
@@ -48,7 +49,8 @@ export interface CellOptions {
 
 /** One step of one layer, with or without the batch dimension; parameters are called `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`. */
 abstract class CellBase extends Module {
-  readonly hiddenSize: number
+  declare readonly inputSize: number
+  declare readonly hiddenSize: number
   readonly #cell: CellKind
   readonly #weights: () => RecurrentWeights
 
@@ -56,7 +58,7 @@ abstract class CellBase extends Module {
     super()
     const { bias = true } = checkOptions(new.target.name, options, { bias: true })
     checkSizes(new.target.name, { inputSize, hiddenSize })
-    this.hiddenSize = hiddenSize
+    showSettings(this, { inputSize, hiddenSize })
     this.#cell = cell
     this.#weights = addWeights(this, cell, '', inputSize, hiddenSize, bias)
   }

@@ -19,7 +19,7 @@ export function checkOptions<T extends object>(
   options: T,
   known: OptionNames<T>,
 ): T {
-  const names = clipped(Object.keys(known).join(', '), mostNames)
+  const names = clipped(Object.keys(known).join(', '), mostNames) || 'none'
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     throw new ArgumentTypeError(
       `${where}: expected an object with options (${names}), got ${quoted(options)}. Write { name: value }.`,

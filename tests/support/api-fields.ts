@@ -119,8 +119,8 @@ export const isLayer = (value: Callable): boolean => value.prototype instanceof 
 
 /** Layers whose options, if any, say only which parameters they have, and models that are made of layers. */
 export const withoutSettings: readonly string[] =
-  `DistributedDataParallel Sigmoid SiLU Tanh RotaryEmbedding CharRnn ModuleDict ModuleList Gpt Flatten
-  Linear ReLU Sequential GRUCell LSTMCell RNNCell ResNet DataParallel`.split(/\s+/)
+  `DistributedDataParallel Sigmoid SiLU Tanh RotaryEmbedding CharRnn ModuleDict ModuleList Flatten
+  ReLU Sequential ResNet DataParallel`.split(/\s+/)
 
 /** Layers with the settings that they show. */
 export const layerSettings = (): readonly {

@@ -71,7 +71,12 @@ test.each(layerSettings())('$name refuses another value of a setting: $keys', ({
 
 test('layers show the settings that torch.nn gives them', () => {
   const shown = Object.fromEntries(layerSettings().map(({ name, keys }) => [name, keys]))
-  expect(shown).toMatchObject({ Dropout: ['p'], BatchNorm2d: ['eps', 'momentum'] })
+  expect(shown).toMatchObject({
+    Dropout: ['p'],
+    BatchNorm2d: ['numFeatures', 'eps', 'momentum'],
+    Linear: ['inFeatures', 'outFeatures'],
+    LSTMCell: ['inputSize', 'hiddenSize'],
+  })
   const other = called.filter(([name, value]) => isLayer(value) && !(name in shown))
   expect(other.map(([name]) => name)).toEqual(withoutSettings)
 })

@@ -18,6 +18,7 @@ import { constant } from '../../kernels/constant/constant.ts'
 import { transfer } from '../../kernels/transfer/transfer.ts'
 import type { PlacedDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
+import { checkFlag, checkOptions } from '../../util/options.ts'
 import type { Shape } from '../../util/shape.ts'
 
 /** A tensor that was sent to another rank. */
@@ -66,7 +67,9 @@ export function send(x: Tensor, dst: number): Sent {
 }
 
 /** Receives a tensor of f32 from a rank that calls `send` in its step. `src`: a global rank. errors: as `send`. */
-export function recv(shape: Shape, src: number, { requiresGrad = true }: RecvOptions = {}): Tensor {
+export function recv(shape: Shape, src: number, options: RecvOptions = {}): Tensor {
+  const { requiresGrad = true } = checkOptions('recv', options, { requiresGrad: true })
+  checkFlag('recv', 'requiresGrad', requiresGrad)
   const trace = activeTrace('parallel.recv')
   const received = incoming(trace, shape, src)
   if (!requiresGrad) return received

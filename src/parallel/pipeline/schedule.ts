@@ -6,9 +6,9 @@ import { activeTrace } from '../../graph/trace/trace.ts'
 import { nextNodeId } from '../../graph/trace/value.ts'
 import { sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
-import { checkOptions, isCount } from '../../util/options.ts'
+import { checkArgument, checkOptions, isCount } from '../../util/options.ts'
 import { gpipeOrder, interleavedOrder, type TaskOrder } from './orders.ts'
-import { nameOfStage, type Pipe } from './pipe.ts'
+import { nameOfStage, Pipe } from './pipe.ts'
 import { simulateSchedule, type TaskCosts, type TaskSpan } from './simulate.ts'
 
 export interface ScheduleOptions {
@@ -61,6 +61,8 @@ export abstract class Schedule {
   protected abstract readonly order: TaskOrder
 
   constructor(pipe: Pipe, options: ScheduleOptions) {
+    const isPipe = pipe instanceof Pipe
+    checkArgument(this.constructor.name, 'pipe', pipe, isPipe, 'what await pipeline(…) returns')
     this.pipe = pipe
     this.#options = checkOptions(this.constructor.name, options, {
       microBatches: true,

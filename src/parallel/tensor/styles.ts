@@ -66,6 +66,10 @@ export class ColwiseParallel implements ParallelStyle {
 
 /** Divides a linear layer's input features over the ranks. Each reads its part of the input; their sum, on all ranks, is the output. */
 export class RowwiseParallel implements ParallelStyle {
+  constructor(options: Readonly<Record<string, never>> = {}) {
+    checkOptions('RowwiseParallel', options, {})
+  }
+
   /** @internal */
   async apply(layer: Layer): Promise<void> {
     const { module, group, path } = layer

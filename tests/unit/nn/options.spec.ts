@@ -32,7 +32,7 @@ import { Dropout } from '../../../src/nn/dropout.ts'
 import { Embedding } from '../../../src/nn/embedding.ts'
 import { gpt } from '../../../src/nn/gpt.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
-import { Linear } from '../../../src/nn/layers.ts'
+import { Flatten, Linear, ReLU } from '../../../src/nn/layers.ts'
 import * as losses from '../../../src/nn/losses.ts'
 import { cnn, mlp } from '../../../src/nn/models.ts'
 import type { Module } from '../../../src/nn/module.ts'
@@ -44,6 +44,7 @@ import { resnet18 } from '../../../src/nn/resnet.ts'
 import { spectralNorm } from '../../../src/nn/spectral-norm.ts'
 import { ReduceLROnPlateau } from '../../../src/optim/lr-scheduler/plateau.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
+import { recv } from '../../../src/parallel/by-hand/send-recv.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
@@ -170,6 +171,7 @@ const others: Record<string, (wrong: Options) => unknown> = {
     return step.run({}, {}, o)
   },
   full: (o) => traced(() => full([2], 1, o)),
+  recv: (o) => traced(() => recv([2], 0, o)),
   autocast: (o) => traced(() => autocast(o, () => 1)),
 }
 
@@ -224,6 +226,8 @@ const values: [call: () => unknown, text: RegExp][] = [
   [() => new RMSNorm([4, 0.5]), /RMSNorm: normalizedShape must be a whole number .*, got 0.5/],
   [() => new GroupNorm(3, 4), /GroupNorm: numGroups must be a divisor of 4 channels, got 3/],
   [() => new GroupNorm(0, 4), /GroupNorm: numGroups must be a divisor of 4 channels, got 0/],
+  [() => new ReLU(true as never), /^ReLU: the argument must be omitted, got true/],
+  [() => new Flatten(0 as never), /^Flatten: the argument must be omitted, got 0/],
   [() => manualSeed(-5), /manualSeed: seed must be a whole number from 0 to 2\^53 - 1, got -5/],
   [
     () =>

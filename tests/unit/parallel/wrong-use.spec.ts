@@ -773,6 +773,19 @@ test.each<[string, () => Promise<unknown>, RegExp]>([
     () => fullyShard(tower(), { reshardAfterForward: 'no' as never }),
     /reshardAfterForward must be true or false/,
   ],
+  [
+    'RowwiseParallel',
+    async () => new RowwiseParallel(3 as never),
+    /^RowwiseParallel: expected an object with options \(none\), got 3/,
+  ],
+  [
+    'a schedule',
+    async () =>
+      new ScheduleGPipe(pipeline(tower(), { stages: 1, devices: ['cpu'] }) as never, {
+        microBatches: 1,
+      }),
+    /^ScheduleGPipe: pipe must be what await pipeline\(…\) returns, got /,
+  ],
   ['replicate', () => replicate((() => 1) as never), /^replicate: module must be a Module/],
   ['replicate', () => replicate(tower(), { mesh: {} as never }), /mesh must be a DeviceMesh/],
   ['initDeviceMesh', () => initDeviceMesh([2] as never, [2]), /deviceType must be one of 'webgpu'/],
