@@ -3,7 +3,7 @@ import { checkArgument, checkText } from '../util/options.ts'
 import { addressOf, type FileSource, readFile, unreadable } from './folder.ts'
 
 /** A file: an address (URL or string), a picked, dropped or downloaded file, or its bytes. */
-export type ByteSource = string | URL | FileSource | Uint8Array<ArrayBuffer>
+export type ByteSource = string | URL | FileSource | Uint8Array<ArrayBuffer> | ArrayBuffer
 
 /** Bytes with what to call them in errors. */
 export interface NamedBytes {
@@ -29,21 +29,26 @@ const isOpen = (source: ByteSource | OpenFile): source is OpenFile =>
 /** `name` is for sources that have none of their own. errors: `data.missing` when it cannot be read. */
 export async function openFile(source: ByteSource | OpenFile, name: string): Promise<OpenFile> {
   if (isOpen(source)) return source
-  if (source instanceof Uint8Array)
+  // A detached buffer is as empty as an array of it.
+  const bytes =
+    source instanceof ArrayBuffer
+      ? new Uint8Array(source.byteLength > 0 ? source : new ArrayBuffer())
+      : source
+  if (bytes instanceof Uint8Array)
     return {
       name,
-      sizeBytes: source.length,
-      read: async (begin, end) => source.subarray(begin, end),
+      sizeBytes: bytes.length,
+      read: async (begin, end) => bytes.subarray(begin, end),
     }
   checkText('readBytes', 'name', name)
-  const isAddress = typeof source === 'string' || source instanceof URL
-  const file = isAddress ? { url: addressOf(name, source).href } : source
+  const isAddress = typeof bytes === 'string' || bytes instanceof URL
+  const file = isAddress ? { url: addressOf(name, bytes).href } : bytes
   checkArgument(
     name,
     'the file',
     file,
     isSource(file),
-    'an address, a file or its bytes (a Uint8Array)',
+    'an address, a file or its bytes (a Uint8Array or an ArrayBuffer)',
   )
   const path = 'url' in file ? file.url : 'name' in file ? String(file.name) : name
   const blob = await readFile({ path, source: file })

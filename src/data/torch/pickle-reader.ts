@@ -74,6 +74,8 @@ export function readPickle(
 }
 
 const stop = 0x2e
+/** Opcodes that protocol 2 replaced. */
+const textForm = /[FILPSVdgilop]/
 
 /** What opcodes do, under their names in pickletools. Those of the text form, which protocol 2 replaced, and of extensions are not here. */
 const opcodes: Readonly<Record<number, (m: Machine) => unknown>> = {
@@ -159,7 +161,9 @@ class Machine {
       if (!act)
         throw this.malformed(
           'an opcode of protocols 2 to 5',
-          `0x${code.toString(16).padStart(2, '0')}`,
+          textForm.test(String.fromCharCode(code))
+            ? `"${String.fromCharCode(code)}" of protocol 0, Python 2's`
+            : `0x${code.toString(16).padStart(2, '0')}`,
         )
       act(this)
     }

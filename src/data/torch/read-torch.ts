@@ -50,6 +50,14 @@ export async function readValue(file: TorchFile, part: unknown): Promise<TorchVa
   return value
 }
 
+/** What is saved in the place of what is refused, by its name. */
+const remedies: readonly (readonly [RegExp, string])[] = [
+  [/^torch\._utils\._rebuild_sparse/, 'save a dense copy of a sparse tensor (x.to_dense())'],
+  [/^torch\..*complex/i, 'save a complex tensor as real ones (torch.view_as_real(x), or x.real)'],
+  [/^torch\..*(qtensor|quint|qint)/i, 'save a quantized tensor as floats (x.dequantize())'],
+  [/^/, "save the model's state_dict() instead"],
+]
+
 /** A tensor of the result before its elements are read. */
 interface Unread {
   readonly tensor: StoredTensor
@@ -162,10 +170,12 @@ class ValueReader {
     const list = [...this.#refused].map(([name, path]) =>
       path === '' ? clipped(name) : `${clipped(name)} ("${clipped(path)}")`,
     )
+    const names = [...this.#refused.keys()]
+    const instead = names.map((name) => remedies.find(([kind]) => kind.test(name))![1])
     const what = list.length === 1 ? 'an object of class' : 'objects of the classes'
     throw new DataError(
       'data.malformed',
-      `${this.#file.name}: holds ${what} ${clipped(list.join(', '), 400)}. Only tensors, numbers, texts and containers are read: save the model's state_dict() instead.`,
+      `${this.#file.name}: holds ${what} ${clipped(list.join(', '), 400)}. Only tensors, numbers, texts and containers are read: ${[...new Set(instead)].join('; ')}.`,
     )
   }
 

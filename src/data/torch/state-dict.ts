@@ -38,8 +38,13 @@ export async function readStateDict(
   return (await readValue(torch, stateIn(torch.value, torch.name))) as Record<string, SafeTensor>
 }
 
+/** Whether it is a tensor, if of a kind that is refused. */
+const isTensor = (value: unknown): boolean =>
+  value instanceof StoredTensor ||
+  (value instanceof Refused && value.name.startsWith('torch._utils._rebuild_'))
+
 const isState = (value: unknown): boolean =>
-  value instanceof Dict && [...value.entries.values()].some((one) => one instanceof StoredTensor)
+  value instanceof Dict && [...value.entries.values()].some(isTensor)
 
 function stateIn(value: unknown, where: string): unknown {
   // Reading it names the class.

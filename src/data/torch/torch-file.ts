@@ -1,5 +1,6 @@
 import { clipped, clippedName } from '../../util/clipped.ts'
 import type { OpenFile } from '../byte-source.ts'
+import { foreignFile } from '../foreign.ts'
 import { malformed } from '../malformed.ts'
 import { ZipArchive } from '../zip.ts'
 import { torchClasses } from './classes.ts'
@@ -32,6 +33,8 @@ export interface TorchFile {
 
 const magic = 0x1950a86a20f9469cfc6cn
 const legacyVersion = 1001
+/** How pickles of protocols 2 to 5 begin. */
+const protocolMark = 0x80
 /** What a value without its tensors may take. units: bytes. */
 const mostPickleBytes = 2 ** 26
 /** As much as most of them take. units: bytes. */
@@ -40,7 +43,7 @@ const firstBytes = 2 ** 20
 /** Whether a file that begins so is one of torch.save, of whatever version, or another archive. Of a safetensors file it is not. */
 export function isTorchFile(begin: Uint8Array): boolean {
   if (begin[8] === 0x7b) return false
-  return begin[0] === 0x80 || (begin[0] === 0x50 && begin[1] === 0x4b) || isTar(begin)
+  return begin[0] === protocolMark || (begin[0] === 0x50 && begin[1] === 0x4b) || isTar(begin)
 }
 
 /** What `isTorchFile` asks for. */
@@ -64,7 +67,9 @@ export async function openTorch(file: OpenFile): Promise<TorchFile> {
       'a tar archive, as it wrote before PyTorch 0.1.10',
       'Load it with PyTorch, and save it again.',
     )
-  return openLegacy(file, where)
+  if (begin[0] === protocolMark) return openLegacy(file, where)
+  const expected = 'a file of torch.save'
+  throw foreignFile(where, expected, begin) ?? malformed(where, expected, 'other bytes')
 }
 
 async function openArchive(file: OpenFile, name: string): Promise<TorchFile> {

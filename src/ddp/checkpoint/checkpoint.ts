@@ -246,8 +246,14 @@ function groupOf(
 const labelOf = (state: CheckpointState): string => {
   for (const name of ['step', 'epoch']) {
     const count = state[name]
-    if (typeof count !== 'number') continue
-    checkNumber('saveCheckpoint', name, count, isNotNegative, 'a finite number of at least 0')
+    if (count === undefined) continue
+    checkNumber(
+      'saveCheckpoint',
+      name,
+      count as number,
+      isNotNegative,
+      'a finite number of at least 0',
+    )
     return `${name}-${count}`
   }
   return 'checkpoint'

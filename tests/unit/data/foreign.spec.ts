@@ -5,6 +5,7 @@ import { readIdx } from '../../../src/data/idx.ts'
 import { decodeImage } from '../../../src/data/image/decode.ts'
 import { readNpy, readNpz } from '../../../src/data/npy.ts'
 import { readSafetensors } from '../../../src/data/safetensors.ts'
+import { readTorch } from '../../../src/data/torch/read-torch.ts'
 import { idxFile } from '../../support/idx-files.ts'
 
 type Bytes = Uint8Array<ArrayBuffer>
@@ -18,6 +19,7 @@ const readers: Record<string, (bytes: Bytes) => unknown> = {
   npy: (bytes) => readNpy(bytes, 'a'),
   npz: (bytes) => readNpz(bytes, 'a'),
   safetensors: async (bytes) => readSafetensors(bytes, 'a'),
+  torch: (bytes) => readTorch(bytes, 'a'),
 }
 
 test.each(Object.keys(readers))('the %s reader says what a file is in its place', async (name) => {
@@ -32,6 +34,11 @@ test.each(Object.keys(readers))('the %s reader says what a file is in its place'
     [utf8('<html lang="en">'), 'an HTML page', 'A server answers so'],
     [utf8('<?xml version="1.0"?><Error>'), 'an XML document', 'A server answers so'],
     [utf8(lfs), 'a Git LFS pointer', 'Fetch the file that it stands for: git lfs pull.'],
+    [
+      utf8('(dp0\nVa\np1\nI5\ns.'),
+      'a pickle of protocol 0 or 1, as Python 2 writes them',
+      'Load it with Python',
+    ],
     [utf8('%PDF-1.7\n'), 'a PDF document', 'Pass another file'],
     [Uint8Array.from(Buffer.from('BZh91AY&SY')), 'a bzip2 file', 'Unpack it: bunzip2'],
     [Uint8Array.of(0x49, 0x49, 0x2a, 0, 8, 0, 0, 0, 1), 'a TIFF image', 'Convert it to PNG.'],

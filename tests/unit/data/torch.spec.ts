@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import type { SafeTensor } from '../../../src/data/safetensors.ts'
 import { readTorch, type TorchValue } from '../../../src/data/torch/read-torch.ts'
+import { readStateDict } from '../../../src/data/torch/state-dict.ts'
 import { writeTorch } from '../../../src/data/torch/write-torch.ts'
 import { writeZip } from '../../../src/data/zip.ts'
 import { cpuMs } from '../../support/cpu-time.ts'
@@ -56,10 +57,14 @@ test.each(['values-2.pt', 'values-3.pt', 'values-4.pt', 'values-5.pt', 'values-l
   },
 )
 
-test('a checkpoint has its optimizer state, and a picked file reads the same', async () => {
+test('a checkpoint has its optimizer state, and a picked file and a buffer read the same', async () => {
   expect(await read('checkpoint.pth')).toEqual(golden.checkpoint)
   for (const name of ['checkpoint.pth', 'tensors-legacy.pt'])
-    expect(await readTorch(new File([fileOf(name)], name))).toEqual(await readTorch(fileOf(name)))
+    for (const file of [new File([fileOf(name)], name), fileOf(name).buffer])
+      expect(await readTorch(file)).toEqual(await readTorch(fileOf(name)))
+  const { buffer } = fileOf('checkpoint.pth')
+  structuredClone(buffer, { transfer: [buffer] })
+  await expect(readTorch(buffer)).rejects.toThrow('got an empty file')
 })
 
 test('views of the same elements share an array, others do not', async () => {
@@ -135,11 +140,20 @@ test.each<[string, string, RegExp]>([
   [
     'several in a checkpoint',
     'checkpoint-with-args.pth',
-    /holds objects of the classes argparse\.Namespace \("args"\), torch\.Tensor of a ComplexFloatStorage \("turns"\)/,
+    /holds objects of the classes argparse\.Namespace \("args"\), torch\.Tensor of a ComplexFloatStorage \("turns"\)\. .* read: save the model's state_dict\(\) instead; save a complex tensor as real ones \(torch\.view_as_real/,
   ],
   ['a program', 'program.pt', /got a program of torch\.jit\.save. Load it with torch\.jit\.load/],
 ])('%s is refused by name', async (_, name, message) => {
   await expect(readTorch(fileOf(name), name)).rejects.toThrow(message)
+})
+
+test.each([
+  ['_rebuild_sparse_csr_tensor', /: save a dense copy of a sparse tensor \(x\.to_dense\(\)\)\.$/],
+  ['_rebuild_qtensor', /: save a quantized tensor as floats \(x\.dequantize\(\)\)\.$/],
+])('what is saved in the place of what %s makes is said', async (name, message) => {
+  const file = zipped('}U\x01w', `ctorch._utils\n${name}\n`, ')Rs')
+  await expect(readTorch(file)).rejects.toThrow(message)
+  await expect(readStateDict(file, 'a')).rejects.toThrow(message)
 })
 
 test('nothing that a pickle calls is called', async () => {
@@ -175,7 +189,11 @@ test.each<[string, Uint8Array<ArrayBuffer>, RegExp]>([
   ['no value', zipped(), /a value on the stack, got none|a value on the stack/],
   ['a mark that is missing', zipped('t'), /a mark on the stack/],
   ['an item of the memo that is missing', zipped('h\x05'), /entry 5 in the memo/],
-  ['the text form', zipped('I1\n'), /an opcode of protocols 2 to 5 .* got 0x49/],
+  [
+    'the text form',
+    zipped('I1\n'),
+    /an opcode of protocols 2 to 5 .* got "I" of protocol 0, Python 2's/,
+  ],
   ['an extension', zipped('\x82\x01'), /got 0x82/],
   ['a later protocol', zipped('\x80\x09N'), /protocol 2 to 5/],
   ['a call of a number', zipped('K\x01)R'), /a class or function/],
@@ -232,7 +250,7 @@ test.each<[string, Uint8Array<ArrayBuffer>, RegExp]>([
     Uint8Array.from({ length: 600 }, (_, i) => 'ustar'.charCodeAt(i - 257) || 0),
     /a tar archive, as it wrote before PyTorch 0\.1\.10/,
   ],
-  ['nothing', new Uint8Array(), /expected 1 bytes .* \(truncated\)/],
+  ['other bytes', Uint8Array.of(1, 2), /a file of torch\.save, got other bytes/],
 ])('%s: refused', async (_, file, message) => {
   const began = cpuMs()
   await expect(readTorch(file)).rejects.toMatchObject({

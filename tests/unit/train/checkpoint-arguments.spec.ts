@@ -2,14 +2,14 @@ import { expect, test } from 'vitest'
 import { loadCheckpoint, saveCheckpoint } from '../../../src/ddp/checkpoint/checkpoint.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 
-test.each([Number.NaN, -1, Number.POSITIVE_INFINITY])(
+test.each([Number.NaN, -1, Number.POSITIVE_INFINITY, '7', null])(
   'saveCheckpoint refuses a step or an epoch of %s, and writes nothing',
   async (count) => {
     const folder = seenFolder()
     for (const name of ['step', 'epoch'])
       await expect(saveCheckpoint({ [name]: count }, { folder })).rejects.toMatchObject({
         code: 'config.invalid',
-        message: `saveCheckpoint: ${name} must be a finite number of at least 0, got ${count}. Change ${name}.`,
+        message: `saveCheckpoint: ${name} must be a finite number of at least 0, got ${typeof count === 'string' ? `"${count}"` : count}. Change ${name}.`,
       })
     expect([...folder.files.keys()]).toEqual([])
   },
