@@ -573,7 +573,8 @@ export type { CollectiveCounts, CollectiveOptions } from './peer/collective/coll
 export type { CollectiveArray, ElementArray, ReduceOp } from './peer/collective/element.ts'
 export { Float16Bits, type Float16Elements } from './peer/collective/float16-bits.ts'
 export type { CollectiveSpan } from './peer/collective/pending-collectives.ts'
-export { CollectiveGroup, type MessageOptions } from './peer/group/collective-group.ts'
+export type { MessageOptions } from './peer/group/collective-checks.ts'
+export { CollectiveGroup } from './peer/group/collective-group.ts'
 export {
   type GroupConfig,
   type GroupOptions,

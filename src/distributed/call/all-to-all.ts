@@ -1,6 +1,8 @@
 import { type ElementArray, sameType } from '../../peer/collective/element.ts'
-import { type CollectiveGroup, secondHalf, type Turn } from '../../peer/group/collective-group.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { secondHalf, type Turn } from '../../peer/group/group-calls.ts'
 import { PeerError } from '../../util/errors.ts'
+import { checkList } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { begin, checkPlain, type DistributedOptions, type DistributedResult } from './call.ts'
 import { arrayOf, type Contents, lengthOf, putBack } from './contents.ts'
@@ -46,7 +48,7 @@ export function allToAllSingle<O extends DistributedOptions>(
   checkPlain(where, options)
   return begin(where, options, async (group, free) => {
     const { type } = formOf(where, input)
-    checkTensor(where, 'output', output, { type, length: lengthOf(output) })
+    checkTensor(where, 'output', output, { ...formOf(where, output), type })
     const sent = partsOf(where, 'input', input, inputSplitSizes, group)
     const taken = partsOf(where, 'output', output, outputSplitSizes, group)
     const turn = group.reserve()
@@ -65,7 +67,7 @@ export function allToAllSingle<O extends DistributedOptions>(
 }
 
 const hasSizes = (sizes: readonly number[] | null | undefined): boolean =>
-  sizes !== undefined && sizes !== null && sizes.length > 0
+  sizes !== undefined && sizes !== null && sizes.length !== 0
 
 /** How many elements of a tensor are for each rank. errors: `peer.mismatch` for sizes that do not add up. */
 function partsOf(
@@ -85,9 +87,15 @@ function partsOf(
     )
   }
   checkCount(where, `${name}SplitSizes`, sizes!, size)
+  checkList(
+    where,
+    `${name}SplitSizes`,
+    sizes!,
+    (one) => Number.isSafeInteger(one) && one >= 0,
+    'whole numbers',
+  )
   const sum = sizes!.reduce((total, one) => total + one, 0)
-  const isWhole = sizes!.every((one) => Number.isSafeInteger(one) && one >= 0)
-  if (isWhole && sum === rows) return sizes!.map((one) => (rows === 0 ? 0 : one * (length / rows)))
+  if (sum === rows) return sizes!.map((one) => (rows === 0 ? 0 : one * (length / rows)))
   throw new PeerError(
     'peer.mismatch',
     `${where}: ${name}SplitSizes must be whole numbers that add up to ${rows}, the length of ${name}'s first axis, got ${formatShape(sizes!)}. Correct them.`,

@@ -10,7 +10,8 @@
  */
 
 import { type ElementArray, type ReduceOp, sameType } from '../../peer/collective/element.ts'
-import type { CollectiveGroup, Turn } from '../../peer/group/collective-group.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import type { Turn } from '../../peer/group/group-calls.ts'
 import { placeOf } from '../group/place-of.ts'
 import {
   begin,
@@ -20,7 +21,7 @@ import {
   type DistributedResult,
   type ReduceOptions,
 } from './call.ts'
-import { arrayOf, type Contents, lengthOf, putBack } from './contents.ts'
+import { arrayOf, type Contents, putBack } from './contents.ts'
 import {
   checkRootList,
   checkTensor,
@@ -92,7 +93,7 @@ export function reduceScatterTensor<O extends ReduceOptions>(
   checkReduce(where, options)
   const { op = 'sum' } = options
   return begin(where, options, async (group, free) => {
-    checkTensor(where, 'input', input, formOf(where, output, lengthOf(output) * group.size))
+    checkTensor(where, 'input', input, formOf(where, output, group.size))
     const turn = group.reserve()
     await free([input], [output])
     await ownShare(group, (await arrayOf(input)).slice(), output, { op, ...turn })
@@ -143,7 +144,7 @@ export function gather<O extends DistributedOptions>(
     const place = placeOf(where, group, dst)
     checkRootList(where, 'gatherList', gatherList, group, dst)
     const list = group.rank === place ? gatherList! : undefined
-    if (list) checkTensorList(where, 'gatherList', list, group, form)
+    if (list !== undefined) checkTensorList(where, 'gatherList', list, group, form)
     const turn = group.reserve()
     await free([tensor], list ?? [])
     const input = await arrayOf(tensor)
@@ -167,7 +168,7 @@ export function scatter<O extends DistributedOptions>(
     const place = placeOf(where, group, src)
     checkRootList(where, 'scatterList', scatterList, group, src)
     const list = group.rank === place ? scatterList! : undefined
-    if (list) checkTensorList(where, 'scatterList', list, group, form)
+    if (list !== undefined) checkTensorList(where, 'scatterList', list, group, form)
     const turn = group.reserve()
     await free(list ?? [], [tensor])
     const input = list && (await joined(list))
@@ -202,7 +203,7 @@ export function allGatherIntoTensor<O extends DistributedOptions>(
   const where = 'allGatherIntoTensor'
   checkPlain(where, options)
   return begin(where, options, async (group, free) => {
-    checkTensor(where, 'output', output, formOf(where, input, lengthOf(input) * group.size))
+    checkTensor(where, 'output', output, formOf(where, input, group.size))
     const turn = group.reserve()
     await free([input], [output])
     putBack(output, await group.allGatherConcat(await arrayOf(input), turn))

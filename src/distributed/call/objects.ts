@@ -6,7 +6,8 @@
  */
 import { parse, stringify } from 'devalue'
 import { longestAnnounced } from '../../peer/group/announced-length.ts'
-import { CollectiveGroup, secondHalf } from '../../peer/group/collective-group.ts'
+import { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { secondHalf } from '../../peer/group/group-calls.ts'
 import { ArgumentTypeError, messageOf, PeerError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { checkOptions } from '../../util/options.ts'

@@ -1,4 +1,5 @@
-import { CollectiveGroup, destroyed } from '../../peer/group/collective-group.ts'
+import { destroyed } from '../../peer/group/collective-checks.ts'
+import { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { type NewGroupOptions, ProcessGroup } from '../../peer/group/group.ts'
 import { type NonGroupMember, nonGroupMember } from '../../peer/group/non-group-member.ts'
 import { clippedName } from '../../util/clipped.ts'
@@ -87,7 +88,7 @@ export const newGroup = (
  */
 export async function destroyProcessGroup(given?: CollectiveGroup | NonGroupMember): Promise<void> {
   if (given === nonGroupMember) return
-  if (given && given !== current) {
+  if (given !== undefined && given !== null && given !== current) {
     if (given instanceof ProcessGroup) return given.leave()
     checkArgument(
       'destroyProcessGroup',

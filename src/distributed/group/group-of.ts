@@ -1,4 +1,5 @@
-import { CollectiveGroup, destroyed } from '../../peer/group/collective-group.ts'
+import { destroyed } from '../../peer/group/collective-checks.ts'
+import { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { type NonGroupMember, nonGroupMember } from '../../peer/group/non-group-member.ts'
 import { ArgumentTypeError, TabringError } from '../../util/errors.ts'

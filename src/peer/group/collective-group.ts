@@ -1,80 +1,35 @@
 /**
  * The collectives of some ranks, as their callers see them.
  *
- * Map: CollectiveGroup: who it is - sums and chunks - from and to a root - everyone with everyone - messages between two - records - failing - beginning.
+ * Map: CollectiveGroup: who it is - sums and chunks - from and to a root - everyone with everyone - messages between two - records - failing - turns.
  */
-import { clipped } from '../../util/clipped.ts'
 import type { Env } from '../../util/env.ts'
-import { PeerError, TabringError } from '../../util/errors.ts'
+import { PeerError } from '../../util/errors.ts'
 import { isDetached } from '../../util/kind-of.ts'
-import {
-  checkArgument,
-  checkChoice,
-  checkNumber,
-  checkOptions,
-  isCount,
-} from '../../util/options.ts'
-import {
-  type AlgorithmChoice,
-  chooseAlgorithm,
-  defaultChoice,
-} from '../algorithms/algorithm-choice.ts'
-import { pointToPoint } from '../algorithms/direct.ts'
-import type { Algorithm, Operation } from '../algorithms/operations.ts'
+import { checkArgument, checkNumber, checkText, isCount } from '../../util/options.ts'
+import { type AlgorithmChoice, defaultChoice } from '../algorithms/algorithm-choice.ts'
 import { type ChunkRange, chunkRange } from '../algorithms/plan.ts'
-import { hasAlgorithm, planCollective } from '../algorithms/plan-collective.ts'
-import {
-  countedBucket,
-  countedDataBucket,
-  isTag,
-  lastExplicitBucket,
-  monitorTag,
-} from '../collective/announcement.ts'
-import { callsBefore, noteCall, share, type Uses } from '../collective/arrays-in-use.ts'
-import type { CollectiveOptions, GroupPlace, Launch } from '../collective/collectives.ts'
+import { countedBucket, countedDataBucket, monitorTag } from '../collective/announcement.ts'
+import { share } from '../collective/arrays-in-use.ts'
+import type { CollectiveOptions, GroupPlace } from '../collective/collectives.ts'
 import {
   type CollectiveArray,
   type ElementArray,
   elementsOf,
   elementTypeOf,
-  reduceOps,
   sameType,
 } from '../collective/element.ts'
 import type { Membership } from '../collective/membership.ts'
 import { longestAnnounced } from './announced-length.ts'
+import {
+  checkAlgorithms,
+  checkCollective,
+  checkLength,
+  isWhole,
+  type MessageOptions,
+} from './collective-checks.ts'
 import { gatherJson } from './gather-json.ts'
-
-type Collective = Exclude<Operation, 'send'>
-
-interface Begin {
-  input?: ElementArray
-  buffer: ElementArray
-  /** Of the plan: see `PlanArguments`. Default: the buffer's. */
-  length?: number
-  /** A rank in the group. */
-  root?: number
-}
-
-/** Options of `CollectiveGroup.send` and `recv`. */
-export interface MessageOptions {
-  /** Messages with different tags may overtake each other. 0 to 65000, default 0. */
-  tag?: number
-  /** How long the message may make no progress before it fails. Default: the group's `deadlineMs`. units: ms. */
-  deadlineMs?: number
-  /** What errors call it. */
-  label?: string
-  /** @internal Its number among those of the same partner and tag, from `reserveMessage`. */
-  sequence?: number
-}
-
-/** A collective's place in the order of calls: see `reserve`. */
-export interface Turn {
-  readonly sequence: number
-  readonly bucket: number
-}
-
-/** Of a call that is two collectives, one behind the other. */
-export const secondHalf = ({ sequence }: Turn): Turn => ({ sequence, bucket: countedDataBucket })
+import { GroupCalls, type Turn } from './group-calls.ts'
 
 /**
  * One rank's view of a process group: its collectives with the other ranks.
@@ -100,18 +55,29 @@ export class CollectiveGroup {
   /** Machine of each rank of the group, or undefined if unknown. The same on all ranks. */
   readonly machines: readonly number[] | undefined
   /** The `backend` option of `initProcessGroup`; `links` if the caller passed the links. */
-  backend = 'links'
+  get backend(): string {
+    return this.ownBackend
+  }
+  /** @internal */
+  set backend(value: string) {
+    checkText('group', 'backend', value)
+    this.ownBackend = value
+  }
   /** Which algorithm each buffer size uses. Must be the same on all ranks. */
-  choice: AlgorithmChoice = defaultChoice
+  get choice(): AlgorithmChoice {
+    return this.ownChoice
+  }
+  set choice(value: AlgorithmChoice) {
+    checkAlgorithms(value)
+    this.ownChoice = value
+  }
   /** @internal */
   protected readonly membership: Membership
   /** @internal */
   protected readonly place: GroupPlace
-  private sequencesTaken = 0
-  private sequencesCounted = 0
-  /** Messages sent and received so far, by partner and tag. */
-  private readonly messages = new Map<string, number>()
-  private isRetired = false
+  private readonly calls: GroupCalls
+  private ownBackend = 'links'
+  private ownChoice = defaultChoice
   private ownDeadlineMs: number | undefined
 
   /** @internal */
@@ -129,6 +95,7 @@ export class CollectiveGroup {
     this.epoch = membership.epoch
     this.isFullyLinked = isFullyLinked
     this.machines = machines
+    this.calls = new GroupCalls(this, membership, place)
   }
 
   /** @internal The clock that its collectives go by. */
@@ -138,14 +105,12 @@ export class CollectiveGroup {
 
   /** @internal Whether it was destroyed, by itself or with all groups of its epoch. */
   get isDestroyed(): boolean {
-    return this.isRetired || this.membership.isOver
+    return this.calls.isRetired || this.membership.isOver
   }
 
   /** @internal Refuses all calls from now on, and resolves when those under way have ended, well or not. Links and the other groups stay. */
-  async retire(): Promise<void> {
-    this.isRetired = true
-    await this.membership.collectives.settled(this.place.id)
-    this.messages.clear()
+  retire(): Promise<void> {
+    return this.calls.retire()
   }
 
   /**
@@ -177,12 +142,12 @@ export class CollectiveGroup {
    * errors: `peer.*`, see the class.
    */
   reduceScatter(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
-    return this.inPlace('reduceScatter', elementsOf(buffer), options)
+    return this.calls.inPlace('reduceScatter', elementsOf(buffer), options)
   }
 
   /** Fills `buffer` on every rank with the chunks of all ranks. cost: ring N-1 steps, direct 1; (N-1)/N of the bytes sent. errors: `peer.*`. */
   allGather(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
-    return this.inPlace('allGather', elementsOf(buffer), options)
+    return this.calls.inPlace('allGather', elementsOf(buffer), options)
   }
 
   /**
@@ -192,13 +157,13 @@ export class CollectiveGroup {
    * steps, 2 of them between machines. order: chunk c sums rank c+1, c+2, ..., c; hierarchical as in docs/how-it-works/collectives.md. errors: `peer.*`.
    */
   allReduce(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
-    return this.inPlace('allReduce', elementsOf(buffer), options)
+    return this.calls.inPlace('allReduce', elementsOf(buffer), options)
   }
 
   /** Resolves when every rank has called it. cost: ring N-1 steps of 4 bytes, direct 1. errors: `peer.*`. */
   async barrier(options: CollectiveOptions = {}): Promise<void> {
     checkCollective('barrier', options)
-    return this.begin('barrier', { buffer: new Float32Array(this.size) }, options)
+    return this.calls.begin('barrier', { buffer: new Float32Array(this.size) }, options)
   }
 
   // From and to a root
@@ -211,7 +176,7 @@ export class CollectiveGroup {
    * errors: `peer.*`.
    */
   broadcast(buffer: CollectiveArray, root: number, options: CollectiveOptions = {}): Promise<void> {
-    return this.inPlace('broadcast', elementsOf(buffer), options, root)
+    return this.calls.inPlace('broadcast', elementsOf(buffer), options, root)
   }
 
   /**
@@ -220,7 +185,7 @@ export class CollectiveGroup {
    * cost: that of `broadcast`, in the other direction. order: rank root+1, root+2, ..., root. errors: `peer.*`.
    */
   reduce(buffer: CollectiveArray, root: number, options: CollectiveOptions = {}): Promise<void> {
-    return this.inPlace('reduce', elementsOf(buffer), options, root)
+    return this.calls.inPlace('reduce', elementsOf(buffer), options, root)
   }
 
   /**
@@ -238,16 +203,16 @@ export class CollectiveGroup {
     elementTypeOf(input, 'gather')
     const { length } = input
     const isRoot = this.rank === root
-    this.expect('gather', output?.length ?? 0, isRoot ? length * this.size : 0, 'output')
+    checkLength('gather', this, output?.length ?? 0, isRoot ? length * this.size : 0, 'output')
     const uses = { reads: [input], writes: output === undefined ? [] : [output] }
-    await this.inTurn('gather', uses, options, async (own) => {
+    await this.calls.inTurn('gather', uses, options, async (own) => {
       if (!this.isFullyLinked && this.size > 1) {
         const all = await this.gatherAll(input, { label: 'gather', ...own })
         output?.set(all)
         return
       }
       output?.set(input, length * this.rank)
-      await this.begin('gather', { input, buffer: output ?? input, length, root }, own)
+      await this.calls.begin('gather', { input, buffer: output ?? input, length, root }, own)
     })
   }
 
@@ -266,11 +231,11 @@ export class CollectiveGroup {
     elementTypeOf(output, 'scatter')
     const { length } = output
     const isRoot = this.rank === root
-    this.expect('scatter', source?.length ?? 0, isRoot ? length * this.size : 0, 'input')
+    checkLength('scatter', this, source?.length ?? 0, isRoot ? length * this.size : 0, 'input')
     const ownPart = (all: ElementArray) =>
       output.set(all.subarray(length * this.rank, length * (this.rank + 1)))
     const uses = { reads: source === undefined ? [] : [source], writes: [output] }
-    await this.inTurn('scatter', uses, options, async (own) => {
+    await this.calls.inTurn('scatter', uses, options, async (own) => {
       // What this rank takes must not change what the others are sent.
       const input = source && share(source, output) ? source.slice() : source
       if (!this.isFullyLinked && this.size > 1) {
@@ -281,7 +246,7 @@ export class CollectiveGroup {
       }
       if (input) ownPart(input)
       const parts = { buffer: output, length, root, ...(input && { input }) }
-      await this.begin('scatter', parts, own)
+      await this.calls.begin('scatter', parts, own)
     })
   }
 
@@ -293,7 +258,7 @@ export class CollectiveGroup {
     options: CollectiveOptions = {},
   ): Promise<A> {
     const uses = { reads: [elementsOf(input)], writes: [] }
-    return this.inTurn('allGather', uses, options, (own) => this.gatherAll(input, own))
+    return this.calls.inTurn('allGather', uses, options, (own) => this.gatherAll(input, own))
   }
 
   private async gatherAll<A extends CollectiveArray>(
@@ -304,7 +269,7 @@ export class CollectiveGroup {
     const buffer = elementsOf(all)
     buffer.set(elementsOf(input), input.length * this.rank)
     // Chunks of the same length begin at multiples of it.
-    await this.begin('allGather', { buffer }, { ...options, alignment: 1 })
+    await this.calls.begin('allGather', { buffer }, { ...options, alignment: 1 })
     return all
   }
 
@@ -322,111 +287,48 @@ export class CollectiveGroup {
     for (const array of [source, output]) elementTypeOf(array, 'allToAll')
     const { rank, size } = this
     const length = source.length / size
-    this.expect('allToAll', source.length, Math.floor(length) * size, 'input')
-    this.expect('allToAll', output.length, source.length, 'output')
+    checkLength('allToAll', this, source.length, Math.floor(length) * size, 'input')
+    checkLength('allToAll', this, output.length, source.length, 'output')
     const partOf = (all: ElementArray, index: number) =>
       all.subarray(index * length, (index + 1) * length)
-    await this.inTurn('allToAll', { reads: [source], writes: [output] }, options, async (own) => {
-      const input = share(source, output) ? source.slice() : source
-      if (!this.isFullyLinked && size > 1) {
-        const all = await this.gatherAll(input, { label: 'allToAll', ...own })
-        for (let from = 0; from < size; from++)
-          output.set(partOf(all, from * size + rank), from * length)
-        return
-      }
-      output.set(partOf(input, rank), rank * length)
-      await this.begin('allToAll', { input, buffer: output, length }, own)
-    })
+    await this.calls.inTurn(
+      'allToAll',
+      { reads: [source], writes: [output] },
+      options,
+      async (own) => {
+        const input = share(source, output) ? source.slice() : source
+        if (!this.isFullyLinked && size > 1) {
+          const all = await this.gatherAll(input, { label: 'allToAll', ...own })
+          for (let from = 0; from < size; from++)
+            output.set(partOf(all, from * size + rank), from * length)
+          return
+        }
+        output.set(partOf(input, rank), rank * length)
+        await this.calls.begin('allToAll', { input, buffer: output, length }, own)
+      },
+    )
   }
 
   // Messages between two
 
   /** Sends `buffer` to a rank of the group. Resolves when the link has taken it and that rank has called `recv`. errors: `peer.*`. */
   send(buffer: CollectiveArray, to: number, options: MessageOptions = {}): Promise<void> {
-    return this.messageInTurn('send', elementsOf(buffer), to, options)
+    return this.calls.messageInTurn('send', elementsOf(buffer), to, options)
   }
 
   /** Receives the next message of a rank of the group into `buffer`, in the order sent. errors: `peer.*`; `peer.mismatch` if length or type differ. */
   recv(buffer: CollectiveArray, from: number, options: MessageOptions = {}): Promise<void> {
-    return this.messageInTurn('receive', elementsOf(buffer), from, options)
+    return this.calls.messageInTurn('receive', elementsOf(buffer), from, options)
   }
 
   /** @internal A word of `monitoredBarrier`, which meets no caller's message. */
   word(side: 'send' | 'receive', peer: number, deadlineMs: number): Promise<void> {
-    return this.message(
+    return this.calls.message(
       side,
       new Uint8Array(1),
       peer,
       { tag: monitorTag, deadlineMs },
       'monitoredBarrier',
-    )
-  }
-
-  /** @internal The number of a message that begins later, taken now: messages with one tag meet in the order in which they were called for. */
-  reserveMessage(side: 'send' | 'receive', peer: number, tag: number): number {
-    const key = `${side}/${peer}/${tag}`
-    const sequence = this.messages.get(key) ?? 0
-    this.messages.set(key, sequence + 1)
-    return sequence
-  }
-
-  /** As `message`, when no earlier call uses the array. A caller that has a number has waited. */
-  private messageInTurn(
-    side: 'send' | 'receive',
-    buffer: ElementArray,
-    peer: number,
-    options: MessageOptions,
-  ): Promise<void> {
-    try {
-      checkOptions(side, options, { tag: true, deadlineMs: true, label: true, sequence: true })
-      checkNumber(side, 'deadlineMs', options.deadlineMs, (ms) => ms > 0, 'above 0')
-      elementTypeOf(buffer, side)
-    } catch (thrown) {
-      return Promise.reject(thrown)
-    }
-    const { tag = 0, sequence } = options
-    if (sequence !== undefined || !isTag(tag)) return this.message(side, buffer, peer, options)
-    const uses = side === 'send' ? { reads: [buffer], writes: [] } : { reads: [], writes: [buffer] }
-    const reserved = () => ({ ...options, sequence: this.reserveMessage(side, peer, tag) })
-    return this.whenFree(uses, options, reserved, (own) => this.message(side, buffer, peer, own))
-  }
-
-  private message(
-    side: 'send' | 'receive',
-    buffer: ElementArray,
-    peer: number,
-    { tag = 0, deadlineMs, sequence, label }: MessageOptions,
-    word?: string,
-  ): Promise<void> {
-    if (this.isRetired) return Promise.reject(destroyed(side, this))
-    if (word === undefined && !isTag(tag))
-      return refuse(
-        `${side}: tag must be a whole number from 0 to ${lastExplicitBucket}, got ${tag}. Choose another tag.`,
-      )
-    if (!this.isRank(peer) || peer === this.rank)
-      return refuse(
-        `${side}: expected a rank from 0 to ${this.size - 1} other than this one, ${this.rank}, got ${peer}. Correct the rank.`,
-      )
-    const { ranks } = this
-    if (!this.membership.peers.has(ranks[peer]!))
-      return refuse(
-        `${side}: this rank has no link to rank ${ranks[peer]}. Use initProcessGroup({ topology: 'mesh' }), or send through the ranks in between.`,
-      )
-    const [sender, receiver] = side === 'send' ? [this.rank, peer] : [peer, this.rank]
-    return this.membership.collectives.launch(
-      {
-        operation: 'send',
-        place: this.place,
-        plan: pointToPoint(side, peer, buffer.length),
-        buffer,
-        elements: buffer.length,
-        root: ranks[sender]!,
-        receiver: ranks[receiver]!,
-        algorithm: 'direct',
-        sequence: sequence ?? this.reserveMessage(side, peer, tag),
-        bucket: tag,
-      },
-      { label: word ?? label, deadlineMs: deadlineMs ?? this.deadlineMs },
     )
   }
 
@@ -439,7 +341,7 @@ export class CollectiveGroup {
     checkArgument('allGatherU32', 'values', values, isArray, 'a Uint32Array')
     const all = new Uint32Array(values.length * this.size)
     all.set(values, values.length * this.rank)
-    await this.begin('allGatherU32', { buffer: all }, { ...options, alignment: 1 })
+    await this.calls.begin('allGatherU32', { buffer: all }, { ...options, alignment: 1 })
     return all
   }
 
@@ -454,7 +356,7 @@ export class CollectiveGroup {
     const isArray = bytes instanceof Uint8Array && !isDetached(bytes)
     checkArgument('allGatherBytes', 'bytes', bytes, isArray, 'a Uint8Array')
     const isCounted = options.sequence === undefined
-    const sequence = options.sequence ?? this.countSequence()
+    const sequence = options.sequence ?? this.calls.countSequence()
     const named = { label: 'allGatherBytes', ...options }
     // Once all have begun the first half, none is late for the second.
     const { onstarted: _once, ...second } = named
@@ -466,7 +368,7 @@ export class CollectiveGroup {
     const slotBytes = longestAnnounced(named.label ?? 'allGatherBytes', this, lengths)
     const all = new Uint8Array(slotBytes * this.size)
     all.set(bytes, slotBytes * this.rank)
-    await this.begin(
+    await this.calls.begin(
       'allGatherBytes',
       { buffer: all },
       {
@@ -508,11 +410,11 @@ export class CollectiveGroup {
     )
   }
 
-  // Beginning
+  // Turns
 
   /** The sequence that `takeSequence` will return next. */
   get nextSequence(): number {
-    return this.sequencesTaken + 1
+    return this.calls.nextSequence
   }
 
   /**
@@ -522,9 +424,7 @@ export class CollectiveGroup {
    * epoch the collective is refused that the sequence is for.
    */
   takeSequence(): number {
-    if (this.isRetired) throw destroyed('takeSequence', this)
-    this.sequencesTaken += 1
-    return this.sequencesTaken
+    return this.calls.takeSequence()
   }
 
   /**
@@ -532,165 +432,11 @@ export class CollectiveGroup {
    * collectives meet in the order in which they were called for, however long that takes on each rank.
    */
   reserve(): Turn {
-    return { sequence: this.countSequence(), bucket: countedBucket }
+    return this.calls.reserve()
   }
 
-  /** The next sequence number of those that the group counts. */
-  private countSequence(): number {
-    const sequence = this.sequencesCounted
-    this.sequencesCounted = (this.sequencesCounted + 1) >>> 0
-    return sequence
-  }
-
-  private inPlace(
-    operation: Collective,
-    buffer: ElementArray,
-    options: CollectiveOptions,
-    root?: number,
-  ): Promise<void> {
-    const isRead = operation === 'broadcast' && root === this.rank
-    const uses = isRead ? { reads: [buffer], writes: [] } : { reads: [], writes: [buffer] }
-    const work = (own: CollectiveOptions) =>
-      this.begin(operation, { buffer, ...(root !== undefined && { root }) }, own)
-    return this.inTurn(operation, uses, options, work)
-  }
-
-  /** Runs `work` when no earlier call uses its arrays. A caller that has reserved its turn has waited. */
-  private inTurn<T>(
-    operation: Collective,
-    uses: Uses,
-    options: CollectiveOptions,
-    work: (options: CollectiveOptions) => Promise<T>,
-  ): Promise<T> {
-    try {
-      checkCollective(operation, options)
-      for (const array of [...uses.reads, ...uses.writes])
-        elementTypeOf(array as ElementArray, operation)
-    } catch (thrown) {
-      return Promise.reject(thrown)
-    }
-    const { sequence, bucket = 0 } = options
-    if (bucket > lastExplicitBucket) return work(options)
-    const reserved = () => (sequence === undefined ? { ...options, ...this.reserve() } : options)
-    return this.whenFree(uses, options, reserved, work)
-  }
-
-  /** Runs `work` at once, or, with its place among all calls taken now, when the earlier calls that use its arrays are over. */
-  private whenFree<Options, T>(
-    uses: Uses,
-    options: Options,
-    reserved: () => Options,
-    work: (options: Options) => Promise<T>,
-  ): Promise<T> {
-    const before = callsBefore(uses)
-    const own = before.length > 0 ? reserved() : options
-    const over = before.length > 0 ? Promise.allSettled(before).then(() => work(own)) : work(own)
-    noteCall(uses, over)
-    return over
-  }
-
-  private begin(
-    operation: Collective,
-    { input, buffer, length = buffer.length, root = 0 }: Begin,
-    options: CollectiveOptions,
-  ): Promise<void> {
-    const { rank, size } = this
-    if (this.isRetired) return Promise.reject(destroyed(operation, this))
-    if (!this.isRank(root))
-      return refuse(
-        `${operation}: expected a root from 0 to ${size - 1}, got ${root}. Correct the rank.`,
-      )
-    const choice = options.choice ?? this.choice
-    const layout = {
-      isFullyLinked: this.isFullyLinked,
-      machines: choice.machines ?? this.machines,
-    }
-    const algorithm =
-      options.algorithm ??
-      chooseAlgorithm(operation, length * buffer.BYTES_PER_ELEMENT, layout, choice)
-    const machines = algorithm === 'hierarchical' ? layout.machines : undefined
-    const cannot = this.refusal(operation, algorithm, machines)
-    if (cannot) return refuse(cannot)
-    const isCounted = options.sequence === undefined
-    const launch: Launch = {
-      operation,
-      place: this.place,
-      plan: planCollective(operation, algorithm, {
-        rank,
-        size,
-        root,
-        length,
-        alignment: options.alignment ?? 1,
-        machines,
-      }),
-      // What is folded in place may not have gone to everyone yet.
-      input: algorithm === 'oneShot' ? buffer.slice() : input,
-      buffer,
-      elements: length,
-      root: this.ranks[root]!,
-      algorithm,
-      machines,
-      sequence: options.sequence ?? this.countSequence(),
-      bucket: isCounted ? countedBucket : (options.bucket ?? 0),
-    }
-    return this.membership.collectives.launch(launch, { deadlineMs: this.deadlineMs, ...options })
-  }
-
-  private refusal(
-    operation: Collective,
-    algorithm: Algorithm,
-    machines: readonly number[] | undefined,
-  ): string | undefined {
-    if (!hasAlgorithm(operation, algorithm))
-      return `${operation}: algorithm "${clipped(String(algorithm))}" is not available for this operation. Omit it to use the default.`
-    if (algorithm !== 'ring' && !this.isFullyLinked && this.size > 1)
-      return `${operation}: algorithm "${clipped(algorithm)}" needs links between all ranks, but these are linked in a ring. Add links, or omit the algorithm.`
-    if (algorithm === 'hierarchical' && machines?.length !== this.size)
-      return `${operation}: algorithm "hierarchical" needs the machines of all ${this.size} ranks, got ${machines ? `those of ${machines.length}` : 'none'}. Set machines in group.choice, the same on all ranks, or omit the algorithm.`
-    return undefined
-  }
-
-  private isRank(rank: number): boolean {
-    return Number.isInteger(rank) && rank >= 0 && rank < this.size
-  }
-
-  private expect(operation: string, actual: number, expected: number, what: string): void {
-    if (actual === expected) return
-    throw new PeerError(
-      'peer.mismatch',
-      `${operation}: rank ${this.rank} of ${this.size} expected ${expected} elements of ${what}, got ${actual}. Pass all ranks' parts on the root, and nothing on the others.`,
-    )
+  /** @internal The number of a message that begins later, taken now: messages with one tag meet in the order in which they were called for. */
+  reserveMessage(side: 'send' | 'receive', peer: number, tag: number): number {
+    return this.calls.reserveMessage(side, peer, tag)
   }
 }
-
-const isWhole = (value: number): boolean => Number.isSafeInteger(value) && value >= 0
-
-/** errors: `config.invalid` for an unknown option, and for a value that it cannot have. */
-function checkCollective(operation: string, options: CollectiveOptions): void {
-  const { sequence, alignment, deadlineMs, op } = checkOptions(operation, options, {
-    sequence: true,
-    bucket: true,
-    alignment: true,
-    deadlineMs: true,
-    op: true,
-    algorithm: true,
-    choice: true,
-    label: true,
-    onstarted: true,
-  })
-  const isSequence = (value: number) => isWhole(value) && value < 2 ** 32
-  checkNumber(operation, 'sequence', sequence, isSequence, 'a whole number below 2^32')
-  checkNumber(operation, 'alignment', alignment, isCount, 'a whole number above 0')
-  checkNumber(operation, 'deadlineMs', deadlineMs, (ms) => ms > 0, 'above 0')
-  checkChoice(operation, 'op', op, reduceOps)
-}
-
-const refuse = (text: string): Promise<never> =>
-  Promise.reject(new PeerError('peer.mismatch', text))
-
-/** What a call with a group is refused by that is no more. */
-export const destroyed = (where: string, { ranks }: CollectiveGroup): TabringError =>
-  new TabringError(
-    'graph.misuse',
-    `${where}: the process group of ranks [${ranks.join(', ')}] has been destroyed. Use it before destroyProcessGroup(), or create a new one with newGroup().`,
-  )

@@ -1,6 +1,6 @@
 import { ArgumentTypeError, PeerError } from '../../util/errors.ts'
 import { isRecord, kindOf, quoted } from '../../util/kind-of.ts'
-import { checkOptions, checkText, checkTimeout } from '../../util/options.ts'
+import { checkArgument, checkOptions, checkText, checkTimeout } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { type GroupOptions, type GroupStats, Membership } from '../collective/membership.ts'
 import type { LinkPeaks } from '../session/session-config.ts'
@@ -25,10 +25,26 @@ export interface NewGroupOptions {
 
 /** One rank's membership in one epoch: the collectives of all ranks, the subgroups, and the end of the epoch. */
 export class ProcessGroup extends CollectiveGroup {
+  private failing: (error: PeerError) => void = ignore
+  private suspecting: (rank: number, isSuspect: boolean, silentMs: number) => void = ignore
+
   /** Called once, with the error that ended the epoch. */
-  onfailure: (error: PeerError) => void = ignore
+  get onfailure(): (error: PeerError) => void {
+    return this.failing
+  }
+  set onfailure(value: (error: PeerError) => void) {
+    checkArgument('group', 'onfailure', value, typeof value === 'function', 'a function')
+    this.failing = value
+  }
+
   /** Called when a linked rank has been silent for some seconds, and when it is heard again. */
-  onsuspect: (rank: number, isSuspect: boolean, silentMs: number) => void = ignore
+  get onsuspect(): (rank: number, isSuspect: boolean, silentMs: number) => void {
+    return this.suspecting
+  }
+  set onsuspect(value: (rank: number, isSuspect: boolean, silentMs: number) => void) {
+    checkArgument('group', 'onsuspect', value, typeof value === 'function', 'a function')
+    this.suspecting = value
+  }
 
   constructor(options: GroupOptions) {
     const { rank, size } = options
