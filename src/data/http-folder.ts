@@ -1,5 +1,6 @@
 import { DataError, messageOf } from '../util/errors.ts'
 import type { FileFolder } from './file-store.ts'
+import { addressOf } from './folder.ts'
 
 /**
  * Returns a folder of files behind an address that ends in `/`: GET reads a file, PUT writes one, DELETE removes one, by its name after the
@@ -10,6 +11,7 @@ import type { FileFolder } from './file-store.ts'
  * errors: `data.missing` if a file cannot be read for another reason than not existing; `file.unwritable`.
  */
 export function httpFolder(address: string | URL): FileFolder {
+  const base = addressOf('httpFolder', address)
   const ask = async (method: 'GET' | 'PUT' | 'DELETE', name: string, body?: Blob) => {
     const refuse = (got: string, cause?: unknown): DataError =>
       new DataError(
@@ -17,7 +19,7 @@ export function httpFolder(address: string | URL): FileFolder {
         `${name}: the server did not accept ${method}: ${got}. Check that it is running and has space on its disk.`,
         { cause },
       )
-    const url = new URL(encodeURIComponent(name), address)
+    const url = new URL(encodeURIComponent(name), base)
     let answer: Response
     try {
       answer = await fetch(url, { method, body, cache: 'no-store' })

@@ -1,6 +1,6 @@
 import * as functions from '../graph/functions/activations.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
-import { checkChoice, checkOptions } from '../util/options.ts'
+import { checkChoice, checkNumber, checkOptions } from '../util/options.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
 
@@ -64,11 +64,16 @@ export class Softplus extends Module {
   }
 }
 
+function checkDim(where: string, dim: number): number {
+  checkNumber(where, 'dim', dim ?? Number.NaN, Number.isInteger, 'a whole number')
+  return dim
+}
+
 export class Softmax extends Module {
   readonly #axis: number
   constructor(axis: number) {
     super()
-    this.#axis = axis
+    this.#axis = checkDim('Softmax', axis)
     showSettings(this, { dim: axis })
   }
   forward(x: Tensor): Tensor {
@@ -80,7 +85,7 @@ export class LogSoftmax extends Module {
   readonly #axis: number
   constructor(axis: number) {
     super()
-    this.#axis = axis
+    this.#axis = checkDim('LogSoftmax', axis)
     showSettings(this, { dim: axis })
   }
   forward(x: Tensor): Tensor {

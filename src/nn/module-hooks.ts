@@ -3,6 +3,7 @@ import { type HookHandle, hookGradients } from '../graph/trace/gradient-hooks.ts
 import { aliasOf, Tensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace/trace.ts'
 import { TabringError } from '../util/errors.ts'
+import { checkArgument } from '../util/options.ts'
 import type { Module } from './module.ts'
 import { keepCleared } from './packed-sequence.ts'
 
@@ -58,15 +59,15 @@ export class ModuleHooks {
   }
 
   before(hook: ForwardPreHook): HookHandle {
-    return register(this.#before, hook)
+    return register('registerForwardPreHook', this.#before, hook)
   }
 
   after(hook: ForwardHook<Module, unknown>): HookHandle {
-    return register(this.#after, hook)
+    return register('registerForwardHook', this.#after, hook)
   }
 
   backward(hook: BackwardHook): HookHandle {
-    return register(this.#backward, hook)
+    return register('registerFullBackwardHook', this.#backward, hook)
   }
 
   #call(plain: Method, given: unknown[]): unknown {
@@ -93,7 +94,8 @@ export class ModuleHooks {
   }
 }
 
-function register<Hook>(hooks: Map<object, Hook>, hook: Hook): HookHandle {
+function register<Hook>(where: string, hooks: Map<object, Hook>, hook: Hook): HookHandle {
+  checkArgument(where, 'hook', hook, typeof hook === 'function', 'a function')
   const handle: HookHandle = { remove: () => void hooks.delete(handle) }
   hooks.set(handle, hook)
   return handle

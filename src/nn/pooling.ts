@@ -6,6 +6,7 @@ import {
   avgPool1d,
   avgPool2d,
   avgPoolOptions,
+  checkOutputSize,
   type MaxPoolOptions,
   maxPool1d,
   maxPool2d,
@@ -114,6 +115,7 @@ export class AdaptiveAvgPool2d extends Module {
 
   constructor(outputSize: number | readonly [number | null, number | null]) {
     super()
+    checkOutputSize('AdaptiveAvgPool2d', outputSize, true)
     this.#outputSize = outputSize
     showSettings(this, { outputSize })
   }
@@ -129,6 +131,7 @@ export class AdaptiveAvgPool1d extends Module {
 
   constructor(outputSize: number) {
     super()
+    checkOutputSize('AdaptiveAvgPool1d', outputSize, false)
     this.#outputSize = outputSize
     showSettings(this, { outputSize })
   }

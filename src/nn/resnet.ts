@@ -116,7 +116,7 @@ export class ResNet extends Module {
     super()
     const known = { numClasses: true, smallInputs: true, width: true } as const
     checkOptions('ResNet', options, known)
-    checkArgument('ResNet', 'block', block, typeof block === 'function', 'a class of blocks')
+    checkArgument('ResNet', 'block', block, isCount(block?.expansion), 'a class of blocks')
     checkList('ResNet', 'depths', depths, isCount, 'whole numbers above 0')
     checkArgument('ResNet', 'depths', depths, depths.length === 4, 'a list of 4')
     const { numClasses = 1000, smallInputs = false, width = 64 } = options

@@ -55,7 +55,8 @@ export function requireList(optimizer: string, params: unknown): void {
   )
 }
 
-function requireParameters(optimizer: string, params: readonly unknown[]): void {
+/** errors: `graph.misuse` for what is no list of parameters. */
+export function requireParameters(optimizer: string, params: readonly unknown[]): void {
   requireList(optimizer, params)
   const at = params.findIndex((one) => !(one instanceof Parameter))
   if (at < 0) return

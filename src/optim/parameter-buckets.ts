@@ -3,6 +3,7 @@ import type { Parameter } from '../graph/trace/parameter.ts'
 import type { Trace } from '../graph/trace/trace.ts'
 import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
+import { requireParameters } from './check-params.ts'
 
 /** An optimizer, as far as its buckets are asked for. */
 interface BucketOwner {
@@ -23,6 +24,7 @@ export function bucketsBehind(
   trace: Trace,
   what: string,
 ): Bucket[] {
+  requireParameters(what, parameters)
   for (const owner of new Set(parameters.map((parameter) => owners.get(parameter)))) {
     owner?.fillUnused(trace)
   }

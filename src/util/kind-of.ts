@@ -25,6 +25,10 @@ export function kindOf(value: unknown): string {
 export const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+/** Whether it is an object whose values are its own, by name: no list, date, map, promise or array of numbers. */
+export const isPlain = (value: unknown): value is Record<string, unknown> =>
+  /^\[object (Object|Module)\]$/.test(Object.prototype.toString.call(value))
+
 /** Whether it is a text. */
 export const isText = (value: unknown): value is string => typeof value === 'string'
 

@@ -1,6 +1,6 @@
 import { clipped } from './clipped.ts'
 import { ArgumentTypeError, TabringError } from './errors.ts'
-import { isRecord, quoted } from './kind-of.ts'
+import { isPlain, quoted } from './kind-of.ts'
 
 /** The longest list of options of the library has 320. units: characters. */
 const mostNames = 400
@@ -20,7 +20,7 @@ export function checkOptions<T extends object>(
   known: OptionNames<T>,
 ): T {
   const names = clipped(Object.keys(known).join(', '), mostNames) || 'none'
-  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+  if (!isPlain(options)) {
     throw new ArgumentTypeError(
       `${where}: expected an object with options (${names}), got ${quoted(options)}. Write { name: value }.`,
     )
@@ -75,7 +75,7 @@ export const checkText = (where: string, name: string, value: string): void =>
 
 /** errors: as `checkArgument`, for what has no values by name. */
 export const checkRecord = (where: string, name: string, value: object): void =>
-  checkArgument(where, name, value, isRecord(value), 'an object with values by name')
+  checkArgument(where, name, value, isPlain(value), 'an object with values by name')
 
 /** The option that a name in Python's spelling, or without its unit, stands for. */
 function nameMeant(name: string, known: readonly string[]): string | undefined {

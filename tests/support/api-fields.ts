@@ -1,6 +1,6 @@
 import * as api from '../../src/index.ts'
-import { type Callable, called, isClass } from './api-arguments.ts'
-import { makerOf, prototypesOf } from './api-methods.ts'
+import { type Callable, called, exported, isClass } from './api-arguments.ts'
+import { isMade, makerOf, prototypesOf } from './api-methods.ts'
 import { classMembers } from './class-members.ts'
 
 /** What the spec of fields sets: every public field that may be set, of objects made with right arguments. */
@@ -19,15 +19,10 @@ export interface Field extends Use {
 }
 
 const setInside = 'the library sets it'
-const result = 'a result, which the next update or reset replaces'
 const freeText = 'a text for errors alone'
 
 /** Fields that are not set, and why. */
 export const leftOutFields: Readonly<Record<string, string>> = {
-  'AverageMeter.val': result,
-  'AverageMeter.avg': result,
-  'AverageMeter.sum': result,
-  'AverageMeter.count': result,
   'CpuRuntime.variants': setInside,
   'ModuleBuffer.exchange': setInside,
   'Parameter.exchange': setInside,
@@ -43,7 +38,6 @@ export const leftOutFields: Readonly<Record<string, string>> = {
   'StoredTensor.holder': setInside,
   'StoredTensor.isListed': setInside,
   'StoredTensor.mirror': setInside,
-  'PowerSgdState.iter': setInside,
   'PrefixStore.timeoutMs': 'that of the store behind it',
 }
 
@@ -51,6 +45,10 @@ const isFlag = (value: unknown): boolean => typeof value === 'boolean'
 const isNumber = (value: unknown): boolean => Number.isFinite(value)
 
 const uses: Readonly<Record<string, Use>> = {
+  'CollectiveGroup.choice': { takes: () => false },
+  'CollectiveGroup.deadlineMs': { takes: (value) => typeof value === 'number' && value > 0 },
+  'ProcessGroup.onfailure': { takes: (value) => typeof value === 'function' },
+  'ProcessGroup.onsuspect': { takes: (value) => typeof value === 'function' },
   'ExponentialMovingAverage.decay': {
     takes: (value) => isNumber(value) && (value as number) >= 0 && (value as number) <= 1,
     use: (ema: api.ExponentialMovingAverage) => stepOf(ema),
@@ -96,14 +94,16 @@ const makers: Readonly<Record<string, () => object>> = {
 
 export const fieldsWithUses: readonly string[] = Object.keys(uses)
 
+/** Those that a call makes, and those that the library makes and hands out. */
+const classes = exported.filter(([name, value]) => isClass(value) && isMade(name))
+
 /** Public fields of the exported classes that may be set; what several inherit, once. */
 export function publicFields(
   without: Readonly<Record<string, string>> = leftOutFields,
 ): (Pick<Field, 'name' | 'key' | 'make'> & Partial<Use>)[] {
   const settable = classMembers().filter(({ isHidden, isSettable }) => isSettable && !isHidden)
   const fields = new Map<string, Pick<Field, 'name' | 'key' | 'make'> & Partial<Use>>()
-  for (const [exportName, value] of called) {
-    if (!isClass(value)) continue
+  for (const [exportName, value] of classes) {
     const owners = new Set(prototypesOf(value).map((one) => one.constructor.name))
     for (const { owner, key } of settable) {
       const name = `${owner}.${key}`

@@ -1,5 +1,14 @@
+import { Trace, withTrace } from '../../src/graph/trace/trace.ts'
 import * as api from '../../src/index.ts'
-import { type Callable, call, called, exported, isClass, otherArguments } from './api-arguments.ts'
+import {
+  type Callable,
+  call,
+  called,
+  deviceMesh,
+  exported,
+  isClass,
+  otherArguments,
+} from './api-arguments.ts'
 import { classMembers } from './class-members.ts'
 
 /** What the spec of methods calls: every public method of the exported classes, on objects made with right arguments. */
@@ -20,15 +29,9 @@ export const hiddenMethods = (): Set<string> =>
   new Set(classMembers().flatMap(({ owner, key, isHidden }) => (isHidden ? `${owner}.${key}` : [])))
 
 const ofGraph = 'takes parts of the graph, which only modules of the library have'
-const needsPipe = 'takes a pipe, which is made later'
 
 /** Classes and methods that are not called, and why. */
 export const leftOutMethods: Readonly<Record<string, string>> = {
-  DeviceMesh: 'initDeviceMesh makes it',
-  ReplicaCheck: 'ReplicaCheck.create makes it',
-  Schedule1F1B: needsPipe,
-  ScheduleGPipe: needsPipe,
-  ScheduleInterleaved1F1B: needsPipe,
   'Optimizer.bucketsOfStep': ofGraph,
   'Optimizer.fillUnused': ofGraph,
   'Parameter.giveWayTo': 'fullyShard calls it',
@@ -46,18 +49,39 @@ const makers: Readonly<Record<string, () => object>> = {
   CharRnn: () => new api.CharRnn(4, { embeddingSize: 2, hiddenSize: 2 }),
   ResNet: () => api.resnet18({ numClasses: 2, smallInputs: true, width: 1 }),
   HashStore: () => impatient(new api.HashStore()),
-  ProcessGroup: () =>
-    new api.ProcessGroup({ rank: 0, size: 1, epoch: 0, links: new Map(), env: api.systemEnv }),
+  CollectiveGroup: group,
+  ProcessGroup: group,
+  DeviceMesh: deviceMesh,
+  ReplicaCheck: () => replicaCheck,
   PrefixStore: () => impatient(new api.PrefixStore('prefix', new api.HashStore())),
 }
+
+function group(): api.ProcessGroup {
+  return new api.ProcessGroup({ rank: 0, size: 1, epoch: 0, links: new Map(), env: api.systemEnv })
+}
+
+const replicaCheck = await api.ReplicaCheck.create(new api.CpuRuntime(), [])
 
 function impatient<S extends api.Store>(store: S): S {
   store.timeoutMs = 20
   return store
 }
 
+const floats = () => Float32Array.of(1, 2)
+
 /** Arguments with which methods work, of those that look at the first ones before the others. */
 const right: Readonly<Record<string, () => unknown[]>> = {
+  'CollectiveGroup.broadcast': () => [floats(), 0, {}],
+  'CollectiveGroup.reduce': () => [floats(), 0, {}],
+  'CollectiveGroup.gather': () => [floats(), floats(), 0],
+  'CollectiveGroup.scatter': () => [floats(), floats(), 0],
+  'CollectiveGroup.send': () => [floats(), 0, {}],
+  'CollectiveGroup.recv': () => [floats(), 0, {}],
+  'ReplicaCheck.compare': () => [group(), 1],
+  'Schedule.simulate': () => [{ forwardMs: () => 1, backwardMs: () => 1, transferMs: 0 }, 1],
+  'Schedule.step': () => [api.ones([1, 2]), api.ones([1, 2])],
+  'Schedule.stepOf': () => [1, () => ({ forward: () => api.ones([1]), loss: api.ones })],
+  'Schedule.forward': () => [api.ones([1, 2])],
   'AverageMeter.update': () => [1, 1],
   'HashStore.add': () => ['key', 1],
   'HashStore.compareSet': () => ['key', 'a', 'b'],
@@ -78,8 +102,10 @@ const right: Readonly<Record<string, () => unknown[]>> = {
 /** Methods that work only in a function that is traced. */
 const isTraced = (owner: string, key: string): boolean =>
   owner === 'Tensor' ||
-  /^(forward|withState|withIndices|scale|unscale|swap)$/.test(key) ||
-  /^(GradScaler|ExponentialMovingAverage|Optimizer)\.(step|update)$/.test(`${owner}.${key}`)
+  /^(forward|withState|withIndices|scale|unscale|swap|stepOf)$/.test(key) ||
+  /^(GradScaler|ExponentialMovingAverage|Optimizer|Schedule)\.(step|update)$/.test(
+    `${owner}.${key}`,
+  )
 
 export const prototypesOf = (value: Callable): object[] => {
   const chain: object[] = []
@@ -98,6 +124,11 @@ export const makerOf = (name: string, value: Callable): (() => object) =>
 
 export const methodsWithArguments: readonly string[] = Object.keys(right)
 
+const calls = new Set(called.map(([name]) => name))
+
+/** Whether objects of an exported class are made here: by a call, or as the library makes those that it hands out. */
+export const isMade = (name: string): boolean => calls.has(name) || Object.hasOwn(makers, name)
+
 /** Public methods of the exported classes; what several inherit, once. */
 export function publicMethods(
   without: Readonly<Record<string, string>> = leftOutMethods,
@@ -105,9 +136,8 @@ export function publicMethods(
   const hidden = hiddenMethods()
   const seen = new Set<unknown>()
   const methods: Method[] = []
-  const made = exported.filter(([name]) => Object.hasOwn(makers, name))
-  for (const [name, value] of new Set([...called, ...made])) {
-    if (!isClass(value) || Object.hasOwn(leftOutMethods, name)) continue
+  for (const [name, value] of exported) {
+    if (!isMade(name) || !isClass(value) || Object.hasOwn(leftOutMethods, name)) continue
     const make = makerOf(name, value)
     const chain = prototypesOf(value)
     for (const prototype of chain) {
@@ -121,7 +151,7 @@ export function publicMethods(
         const full = `${owner}.${key}`
         if (Object.hasOwn(without, full)) continue
         const args = right[full] ?? (() => [])
-        const taken = Math.max(method.length, args().length)
+        const taken = Math.max(method.length, withTrace(new Trace(), args).length)
         methods.push({ name: full, key, make, args, taken, isTraced: isTraced(owner, key) })
       }
     }

@@ -1,5 +1,10 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { compile, ones, Parameter, Tensor, tensorType } from '../../src/index.ts'
+import {
+  destroyProcessGroup,
+  initProcessGroup,
+  isInitialized,
+} from '../../src/distributed/index.ts'
+import { compile, ones, Parameter, setDefaultDevice, Tensor, tensorType } from '../../src/index.ts'
 import { countElements, type Shape } from '../../src/util/shape.ts'
 import {
   type Callable,
@@ -8,9 +13,11 @@ import {
   exported,
   leftOut,
   type Make,
+  makesGroup,
   namesWithArguments,
   otherArguments,
   tensorArguments,
+  withoutRight,
 } from '../support/api-arguments.ts'
 import {
   type Attempt,
@@ -28,28 +35,61 @@ const attemptsFor = (name: string, value: Callable): Attempt[] => {
 }
 
 beforeEach(() => {
-  // No network, and an answer that nothing tries again for.
-  vi.stubGlobal('fetch', async () => new Response(null, { status: 404 }))
+  // No network.
+  vi.stubGlobal('fetch', async () => new Response('[]'))
+  setDefaultDevice('cpu')
 })
 afterEach(() => {
   vi.unstubAllGlobals()
+  setDefaultDevice('webgpu')
+  if (isInitialized()) destroyProcessGroup()
 })
 
+/** There is a group of one, unless the call is to make it. */
+async function prepareGroup(name: string): Promise<void> {
+  const isNeeded = !makesGroup.includes(name)
+  if (isNeeded && !isInitialized())
+    await initProcessGroup({ rank: 0, worldSize: 1, links: new Map() })
+  if (!isNeeded && isInitialized()) destroyProcessGroup()
+}
+
 test('exports that are left out, and those with arguments, are exports', () => {
-  const names = [...Object.keys(leftOut), ...namesWithArguments]
-  expect(names.filter((name) => !exported.some(([known]) => known === name))).toEqual([])
+  const names = [
+    ...Object.keys({ ...leftOut, ...withoutRight }),
+    ...makesGroup,
+    ...namesWithArguments,
+  ]
+  expect(
+    names.filter(
+      (name) => !exported.some(([known]) => [name, `distributed.${name}`].includes(known)),
+    ),
+  ).toEqual([])
 })
+
+const others = called.filter(([name]) => tensorArguments(name, stored) === undefined)
+
+test.each(others.filter(([name]) => !Object.hasOwn(withoutRight, name)))(
+  '%s takes right arguments',
+  async (name, value) => {
+    await prepareGroup(name)
+    await call(value, otherArguments(name))
+  },
+)
 
 test.each(called)(
   '%s answers wrong arguments with an error of the library',
   async (name, value) => {
     const complaints: (string | undefined)[] = []
     const waiting: Promise<string | undefined>[] = []
+    await prepareGroup(name)
     for (const { what, change } of attemptsFor(name, value)) {
+      await prepareGroup(name)
       const args = change(tensorArguments(name, stored) ?? otherArguments(name))
       try {
         const result = call(value, args)
-        if (isPromise(result)) waiting.push(complaintOf(what, result))
+        if (!isPromise(result)) continue
+        waiting.push(complaintOf(what, result))
+        if (makesGroup.includes(name)) await waiting.at(-1)
       } catch (error) {
         complaints.push(complaint(what, error))
       }
@@ -104,7 +144,7 @@ const compileCalls = (
 const runOf = async (program: ReturnType<typeof compileCalls>['program']) =>
   (await program).run(runInputs)
 
-test.each(ofTensors)(
+test.each(ofTensors.filter(([name]) => !Object.hasOwn(withoutRight, name)))(
   '%s takes the right arguments that the wrong ones stand among',
   async (name, value) => {
     const right: Attempt = { what: name, change: (args) => args }

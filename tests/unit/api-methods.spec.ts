@@ -34,9 +34,12 @@ async function complaintsOf(method: Method): Promise<(string | undefined)[]> {
   const attempts = [{ what: `${name}()`, change: () => [] }, ...attemptsOf(name, taken)]
   let object = make() as Record<string, (...given: unknown[]) => unknown>
   for (const { what, change } of attempts) {
-    const given = change(args())
+    let given: unknown[] = []
     const before = { ...object }
-    const run = () => object[key](...given)
+    const run = () => {
+      given = change(args())
+      return object[key](...given)
+    }
     try {
       const result = isTraced ? withTrace(new Trace(), run) : run()
       if (isPromise(result)) waiting.push(complaintOf(what, result))

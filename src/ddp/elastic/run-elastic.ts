@@ -7,7 +7,7 @@ import { randomLayers, resetRandomLayers } from '../../graph/trace/random.ts'
 import { getRngState, setRngState } from '../../nn/init.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
-import { checkArgument } from '../../util/options.ts'
+import { checkArgument, checkRecord } from '../../util/options.ts'
 import type { CheckpointState, Parts } from '../checkpoint/checkpoint-file.ts'
 import { elasticLauncher } from './own-launcher.ts'
 import { RunMemory } from './run-memory.ts'
@@ -57,6 +57,7 @@ export async function runElastic(
   options: ElasticOptions = {},
 ): Promise<void> {
   checkArgument('runElastic', 'train', train, typeof train === 'function', 'a function')
+  checkRecord('runElastic', 'options', options)
   const launcher = elasticLauncher()
   const memory = new RunMemory()
   const random = getRngState()

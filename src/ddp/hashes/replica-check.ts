@@ -1,11 +1,12 @@
-import type { AnyRuntime } from '../../graph/memory/runtime.ts'
-import type { Bucket } from '../../graph/trace/bucket.ts'
+import { type AnyRuntime, checkRuntime } from '../../graph/memory/runtime.ts'
+import { Bucket } from '../../graph/trace/bucket.ts'
 import { TracedTensor } from '../../graph/trace/tensor.ts'
 import { GraphValue } from '../../graph/trace/value.ts'
 import { formatHash } from '../../kernels/hash/hash-words.ts'
-import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { PeerError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
+import { checkArgument, checkList } from '../../util/options.ts'
 import { tensorType } from '../../util/shape.ts'
 import { TensorHashes } from './tensor-hashes.ts'
 
@@ -28,6 +29,9 @@ export class ReplicaCheck {
     runtime: AnyRuntime | undefined,
     buckets: readonly Bucket[],
   ): Promise<ReplicaCheck> {
+    if (runtime) checkRuntime('ReplicaCheck.create', runtime)
+    const isBucket = (one: unknown) => one instanceof Bucket
+    checkList('ReplicaCheck.create', 'buckets', buckets, isBucket, 'buckets of a step')
     const pools = () =>
       buckets.map(({ elements, parameterPool: pool }) => {
         const value = new GraphValue(tensorType([elements]), { kind: 'pool', pool, start: 0 })
@@ -43,6 +47,13 @@ export class ReplicaCheck {
 
   /** Compares the hashes of all ranks. errors: `train.diverged`, naming the step, the first bad bucket and the hash of each rank. */
   async compare(group: CollectiveGroup, step: number): Promise<void> {
+    checkArgument(
+      'ReplicaCheck.compare',
+      'group',
+      group,
+      group instanceof CollectiveGroup,
+      'a group',
+    )
     if (group.size === 1) return
     const own = await this.hashes()
     const all = await group.allGatherU32(own, { label: 'verifySync' })

@@ -1,4 +1,6 @@
+import { checkArgument } from '../../util/options.ts'
 import type { GradBucket } from './grad-bucket.ts'
+import { checkHook } from './hook-state.ts'
 import type { WireType } from './wire-numbers.ts'
 
 /**
@@ -16,30 +18,36 @@ export type CommHook<State> = (
  *
  * In its result, this rank's range holds the mean; the rest holds only this rank's share of it.
  */
-export const allreduceHook: CommHook<unknown> = (_, bucket) => meanOf(bucket)
+export const allreduceHook: CommHook<unknown> = (_, bucket) => meanOf('allreduceHook', bucket)
 
 /** The mean over the ranks: the sum of what is divided by their number already, as PyTorch's own hooks do it. */
-function meanOf(bucket: GradBucket): Promise<Float32Array> {
-  bucket.weighed()
-  return bucket.reduceScatter()
+function meanOf(hook: string, bucket: GradBucket, number?: WireType): Promise<Float32Array> {
+  checkHook(hook, bucket)
+  const sent = number ? bucket.withWireType(number) : bucket
+  sent.weighed()
+  return sent.reduceScatter()
 }
 
 /** Averages gradients sent as float16: half the bytes; values beyond 65504 become infinite. As torch's fp16_compress_hook. */
-export const fp16CompressHook: CommHook<unknown> = (_, bucket) => meanOf(bucket.withWireType('f16'))
+export const fp16CompressHook: CommHook<unknown> = (_, bucket) =>
+  meanOf('fp16CompressHook', bucket, 'f16')
 
 /** Averages gradients sent as bfloat16: half the bytes, float32's range, 8 bits of precision. As torch's bf16_compress_hook. */
 export const bf16CompressHook: CommHook<unknown> = (_, bucket) =>
-  meanOf(bucket.withWireType('bf16'))
+  meanOf('bf16CompressHook', bucket, 'bf16')
 
-const wrapped =
-  <State>(hook: CommHook<State>, number: WireType): CommHook<State> =>
-  (state, bucket) =>
-    hook(state, bucket.withWireType(number))
+function wrapped<State>(where: string, hook: CommHook<State>, number: WireType): CommHook<State> {
+  checkArgument(where, 'hook', hook, typeof hook === 'function', 'a communication hook')
+  return (state, bucket) => {
+    checkHook(where, bucket)
+    return hook(state, bucket.withWireType(number))
+  }
+}
 
 /** Returns the hook, changed so that its sums over the ranks, such as PowerSGD's factors, travel as float16. As torch's fp16_compress_wrapper. */
 export const fp16CompressWrapper = <State>(hook: CommHook<State>): CommHook<State> =>
-  wrapped(hook, 'f16')
+  wrapped('fp16CompressWrapper', hook, 'f16')
 
 /** Returns the hook, changed so that its sums over the ranks travel as bfloat16. As torch's bf16_compress_wrapper. */
 export const bf16CompressWrapper = <State>(hook: CommHook<State>): CommHook<State> =>
-  wrapped(hook, 'bf16')
+  wrapped('bf16CompressWrapper', hook, 'bf16')

@@ -3,8 +3,8 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { clipped } from '../../util/clipped.ts'
 import { DataError, TabringError } from '../../util/errors.ts'
 import { isRecord } from '../../util/kind-of.ts'
-import { isCount } from '../../util/options.ts'
-import type { GradBucket } from './grad-bucket.ts'
+import { checkArgument, isCount } from '../../util/options.ts'
+import { GradBucket } from './grad-bucket.ts'
 
 /** State of a communication hook, over all ranks. */
 export interface HookStateDict {
@@ -160,4 +160,15 @@ export abstract class HookState {
       )
     }
   }
+}
+
+/** errors: a TypeError, naming the hook, for what is no bucket, and for the state of another hook. */
+export function checkHook(
+  hook: string,
+  bucket: GradBucket,
+  state?: HookState,
+  State?: new () => HookState,
+): void {
+  if (State) checkArgument(hook, 'state', state, state instanceof State, `a ${State.name}`)
+  checkArgument(hook, 'bucket', bucket, bucket instanceof GradBucket, 'the GradBucket of a step')
 }

@@ -1,7 +1,7 @@
 import { poolAlignment } from '../../graph/memory/pool.ts'
 import { checkFlag, checkOptions } from '../../util/options.ts'
 import type { CommHook } from './comm-hooks.ts'
-import { HookState } from './hook-state.ts'
+import { checkHook, HookState } from './hook-state.ts'
 
 /** Options of `Int8State`. */
 export interface Int8Options {
@@ -69,6 +69,7 @@ function addInt8(encoded: Uint8Array, target: Float32Array): void {
  * source: error feedback as in Karimireddy et al., arXiv 1901.09847.
  */
 export const int8CompressHook: CommHook<Int8State> = async (state, bucket) => {
+  checkHook('int8CompressHook', bucket, state, Int8State)
   const values = bucket.weighed()
   state.addErrors(bucket)
   const errors = new Float32Array(values.length)

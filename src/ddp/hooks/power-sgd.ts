@@ -4,7 +4,7 @@ import { checkFlag, checkNumber, checkOptions, isCount, isNotNegative } from '..
 import { uniform } from '../../util/random.ts'
 import type { CommHook } from './comm-hooks.ts'
 import type { GradBucket } from './grad-bucket.ts'
-import { HookState, type HookStateDict } from './hook-state.ts'
+import { checkHook, HookState, type HookStateDict } from './hook-state.ts'
 
 /** Options of `PowerSgdState`. */
 export interface PowerSgdOptions {
@@ -35,8 +35,7 @@ export class PowerSgdState extends HookState {
   readonly warmStart: boolean
   readonly orthogonalizationEpsilon: number
   readonly randomSeed: number
-  /** Number of steps started. */
-  iter = 0
+  #iter = 0
   /** Factors from which the next step starts; the same on all ranks. */
   readonly factors = new Map<Parameter, Float32Array<ArrayBuffer>>()
 
@@ -70,6 +69,16 @@ export class PowerSgdState extends HookState {
     this.randomSeed = options.randomSeed ?? 0
   }
 
+  /** Number of steps started. */
+  get iter(): number {
+    return this.#iter
+  }
+
+  /** @internal Returns the number of this step, which counts once its last bucket is here. */
+  stepOf(bucket: GradBucket): number {
+    return bucket.isLast() ? this.#iter++ : this.#iter
+  }
+
   protected override ownState(parameters: readonly Parameter[]) {
     const factors: Record<string, Float32Array<ArrayBuffer>> = {}
     for (const [place, parameter] of parameters.entries()) {
@@ -93,7 +102,7 @@ export class PowerSgdState extends HookState {
       factors[place] ? [[parameter, factors[place].slice()] as const] : [],
     )
     return () => {
-      this.iter = iter
+      this.#iter = iter
       this.factors.clear()
       for (const [parameter, factor] of own) this.factors.set(parameter, factor)
     }
@@ -189,8 +198,8 @@ function firstFactor(
  * cost: 4 x rank multiply-adds per element, on the host.
  */
 export const powerSgdHook: CommHook<PowerSgdState> = async (state, bucket) => {
-  const step = state.iter
-  if (bucket.isLast()) state.iter++
+  checkHook('powerSgdHook', bucket, state, PowerSgdState)
+  const step = state.stepOf(bucket)
   const buffer = bucket.weighed()
   if (step < state.startPowerSgdIter) return bucket.reduceScatter()
   state.addErrors(bucket)

@@ -16,11 +16,9 @@ export class AverageMeter {
   readonly name: string
   readonly fmt: string
   readonly summaryType: SummaryType
-  /** Newest value. */
-  val = 0
-  avg = 0
-  sum = 0
-  count = 0
+  #val = 0
+  #sum = 0
+  #count = 0
   readonly #format: (value: number) => string
 
   constructor(name: string, fmt = ':f', summaryType: SummaryType = 'average') {
@@ -33,11 +31,27 @@ export class AverageMeter {
     this.#format = numberFormat(fmt)
   }
 
+  /** Newest value. */
+  get val(): number {
+    return this.#val
+  }
+
+  get avg(): number {
+    return this.#count > 0 ? this.#sum / this.#count : 0
+  }
+
+  get sum(): number {
+    return this.#sum
+  }
+
+  get count(): number {
+    return this.#count
+  }
+
   reset(): void {
-    this.val = 0
-    this.avg = 0
-    this.sum = 0
-    this.count = 0
+    this.#val = 0
+    this.#sum = 0
+    this.#count = 0
   }
 
   /**
@@ -48,10 +62,9 @@ export class AverageMeter {
     const isCounted = typeof n === 'number' && isNotNegative(n)
     checkArgument('AverageMeter.update', 'val', val, typeof val === 'number', 'a number')
     checkArgument('AverageMeter.update', 'n', n, isCounted, 'a number of at least 0')
-    this.val = val
-    this.sum += val * n
-    this.count += n
-    this.avg = this.count > 0 ? this.sum / this.count : 0
+    this.#val = val
+    this.#sum += val * n
+    this.#count += n
   }
 
   /** Returns the newest value and the average: `Loss 2.3021e+00 (2.3054e+00)`. */

@@ -17,10 +17,10 @@ interface Form {
   length: number
 }
 
-/** What `tensor` is, and so what the other tensors of its call must be; `length` where theirs is another. */
-export function formOf(where: string, tensor: Contents, length?: number): Form {
+/** What `tensor` is, and so what the other tensors of its call must be, of `times` its length. */
+export function formOf(where: string, tensor: Contents, times = 1): Form {
   const type = elementNameOf(where, tensor)
-  return { type, length: length ?? lengthOf(tensor) }
+  return { type, length: times * lengthOf(tensor) }
 }
 
 /** Refuses a tensor of another form. */

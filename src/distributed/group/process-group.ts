@@ -28,5 +28,5 @@ export function createProcessGroup(options: InitProcessGroupOptions = {}): Promi
  */
 export const initProcessGroup = (options: InitProcessGroupOptions = {}): Promise<ProcessGroup> =>
   makeDefault((ended) =>
-    formGroup(options, options.signal ? AbortSignal.any([options.signal, ended]) : ended),
+    formGroup(options, options?.signal ? AbortSignal.any([options.signal, ended]) : ended),
   )

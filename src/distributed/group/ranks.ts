@@ -2,6 +2,7 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { nonGroupMember } from '../../peer/group/non-group-member.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { defaultGroup } from './default-group.ts'
 import { type GroupArgument, groupOf } from './group-of.ts'
 import { placeOf } from './place-of.ts'
@@ -35,11 +36,11 @@ export const getGroupRank = (group: CollectiveGroup, globalRank: number): number
 
 /** Returns the global rank of a rank of a group. errors: `peer.mismatch` for a number outside the group; `graph.misuse` for a destroyed group. */
 export function getGlobalRank(group: CollectiveGroup, groupRank: number): number {
-  const rank = groupOf('getGlobalRank', group)!.ranks[groupRank]
-  if (rank !== undefined) return rank
+  const { ranks, size } = groupOf('getGlobalRank', group)!
+  if (Number.isInteger(groupRank) && ranks[groupRank] !== undefined) return ranks[groupRank]
   throw new PeerError(
     'peer.mismatch',
-    `getGlobalRank: expected a rank in the group from 0 to ${group.size - 1}, got ${groupRank}. Pass the rank's number in the group.`,
+    `getGlobalRank: expected a rank in the group from 0 to ${size - 1}, got ${quoted(groupRank)}. Pass the rank's number in the group.`,
   )
 }
 

@@ -1,8 +1,8 @@
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
-import type { NewGroupOptions } from '../../peer/group/group.ts'
+import { type NewGroupOptions, ProcessGroup } from '../../peer/group/group.ts'
 import type { NonGroupMember } from '../../peer/group/non-group-member.ts'
 import { TabringError } from '../../util/errors.ts'
-import { checkNumber, isCount } from '../../util/options.ts'
+import { checkArgument, checkList, checkNumber, isCount } from '../../util/options.ts'
 import { getProcessGroup } from './process-group.ts'
 
 /** This rank's group, or undefined if it is in none; then all groups in order, with `GroupMember.NON_GROUP_MEMBER` for those without this rank. */
@@ -10,6 +10,9 @@ export type Subgroups = [
   current: CollectiveGroup | undefined,
   subgroups: (CollectiveGroup | NonGroupMember)[],
 ]
+
+const checkGroup = (where: string, group: ProcessGroup) =>
+  checkArgument(where, 'group', group, group instanceof ProcessGroup, 'the group of all ranks')
 
 /**
  * Creates groups of `groupSize` consecutive ranks; without a size, one group per machine.
@@ -22,6 +25,7 @@ export async function newSubgroups(
   group = getProcessGroup('newSubgroups'),
   options: NewGroupOptions = {},
 ): Promise<Subgroups> {
+  checkGroup('newSubgroups', group)
   const { size, machines } = group
   const isDivisor = (count: number) => isCount(count) && size % count === 0
   checkNumber('newSubgroups', 'groupSize', groupSize, isDivisor, `a divisor of ${size} ranks`)
@@ -48,6 +52,14 @@ export async function newSubgroupsByEnumeration(
   group = getProcessGroup('newSubgroupsByEnumeration'),
   options: NewGroupOptions = {},
 ): Promise<Subgroups> {
+  checkGroup('newSubgroupsByEnumeration', group)
+  checkList(
+    'newSubgroupsByEnumeration',
+    'ranksPerSubgroup',
+    ranksPerSubgroup,
+    Array.isArray,
+    'lists of ranks',
+  )
   const all = ranksPerSubgroup.flat()
   const twice = all.find((rank, at) => all.indexOf(rank) !== at)
   if (all.length === 0 || twice !== undefined) {

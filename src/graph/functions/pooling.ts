@@ -107,11 +107,8 @@ export function adaptiveAvgPool2d(
   outputSize: number | readonly [number | null, number | null],
 ): Tensor {
   mustBeTensor('adaptiveAvgPool2d', x)
-  const sizes = [outputSize ?? Number.NaN].flat()
-  const range = 'a whole number above 0, or a pair of them or of nulls'
-  for (const size of sizes)
-    checkNumber('adaptiveAvgPool2d', 'outputSize', size ?? undefined, isCount, range)
-  const [rows, columns = rows] = sizes
+  checkOutputSize('adaptiveAvgPool2d', outputSize, true)
+  const [rows, columns = rows] = [outputSize].flat()
   return asBatch(4, x, (images) => {
     const [, , height, width] = images.shape
     const size: [number, number] = [rows ?? height, columns ?? width]
@@ -159,10 +156,21 @@ export function avgPool1d(x: Tensor, kernel: number, options: AvgPoolOptions<num
 
 /** Returns the mean of windows that divide the row evenly. shape: x[N, C, L] -> [N, C, outputSize] */
 export function adaptiveAvgPool1d(x: Tensor, outputSize: number): Tensor {
+  checkOutputSize('adaptiveAvgPool1d', outputSize, false)
   const [y] = alongRows('adaptiveAvgPool1d', x, (image) => [
     adaptiveAvgPool2d(image, [1, outputSize]),
   ])
   return y
+}
+
+/** errors: `config.invalid` unless it is a whole number above 0, or, where `isPair`, a pair of them, or of nulls. */
+export function checkOutputSize(where: string, outputSize: unknown, isPair: boolean): void {
+  const sizes =
+    isPair && Array.isArray(outputSize) && outputSize.length === 2
+      ? outputSize
+      : [outputSize ?? Number.NaN]
+  const range = `a whole number above 0${isPair ? ', or a pair of them or of nulls' : ''}`
+  for (const size of sizes) checkNumber(where, 'outputSize', size ?? undefined, isCount, range)
 }
 
 const inRows = (

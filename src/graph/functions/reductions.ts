@@ -1,5 +1,5 @@
 import { logSumExp } from '../../kernels/softmax/softmax.ts'
-import { checkOptions, type OptionNames } from '../../util/options.ts'
+import { checkOptions, isNoNan, type OptionNames } from '../../util/options.ts'
 import { countElements } from '../../util/shape.ts'
 import {
   type Axes,
@@ -120,7 +120,7 @@ export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
  * numerics: the gradient is 0 at the origin, and for an element that is 0, as in PyTorch.
  */
 export function norm(x: Tensor, p = 2, dim?: Axes, keepDim?: boolean): Tensor {
-  if (typeof p !== 'number') throw notUnderstood('norm', 'a number as p', p)
+  if (!isNoNan(p)) throw notUnderstood('norm', 'a number as p', p)
   mustBeFloat('norm', mustBeTensor('norm', x))
   if (p === 2) return elementwise('root', x.square().sum(dim, keepDim))
   const size = x.abs()

@@ -1,5 +1,5 @@
 import type { ScalarSlot } from '../../kernels/op.ts'
-import { checkArgument, isNoNan } from '../../util/options.ts'
+import { checkArgument, checkText, isNoNan } from '../../util/options.ts'
 import { activeTrace } from '../trace/trace.ts'
 
 /** Which rows of a padded batch count: a step scalar, or all of them. */
@@ -9,6 +9,7 @@ export interface SampleCount {
 
 /** Returns a named number that each run of the compiled function can set; default `initial`. */
 export function stepScalar(name: string, initial = 0): ScalarSlot {
+  checkText('stepScalar', 'name', name)
   checkArgument('stepScalar', 'initial', initial, isNoNan(initial), 'a number')
   return activeTrace('stepScalar').scalars.named(name, initial)
 }

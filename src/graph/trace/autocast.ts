@@ -1,4 +1,4 @@
-import { checkChoice, checkOptions } from '../../util/options.ts'
+import { checkArgument, checkChoice, checkFlag, checkOptions } from '../../util/options.ts'
 import { refusePromise } from './refuse-promise.ts'
 import { activeTrace } from './trace.ts'
 
@@ -24,6 +24,8 @@ export function autocast<T>(options: AutocastOptions, body: () => T): T {
     enabled: true,
     dtype: true,
   })
+  checkFlag('autocast', 'enabled', enabled)
+  checkArgument('autocast', 'body', body, typeof body === 'function', 'a function')
   checkChoice('autocast', 'dtype', dtype, ['float16'])
   return activeTrace('autocast').withAutocast(enabled, () => {
     const result = body()

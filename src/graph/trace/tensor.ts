@@ -532,7 +532,8 @@ export function mustBeTensor(where: string, x: Tensor, ...others: readonly unkno
 }
 
 /** An argument that may be left out, for `mustBeTensor`. */
-export const given = (x: Tensor | undefined): Tensor[] => (x ? [x] : [])
+export const given = (x: Tensor | undefined | null): Tensor[] =>
+  x === undefined || x === null ? [] : [x]
 
 /** Adds an op to the function being compiled and returns its first output. */
 export function emit<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor {

@@ -11,14 +11,14 @@
  */
 import { addBackwardFrom, requiresGradient } from '../../graph/trace/backward.ts'
 import { hookGradients } from '../../graph/trace/gradient-hooks.ts'
-import { type Tensor, TracedTensor } from '../../graph/trace/tensor.ts'
+import { mustBeTensor, type Tensor, TracedTensor } from '../../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../../graph/trace/trace.ts'
 import type { GraphValue } from '../../graph/trace/value.ts'
 import { constant } from '../../kernels/constant/constant.ts'
 import { transfer } from '../../kernels/transfer/transfer.ts'
 import type { PlacedDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
-import { checkFlag, checkOptions } from '../../util/options.ts'
+import { checkFlag, checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import type { Shape } from '../../util/shape.ts'
 
 /** A tensor that was sent to another rank. */
@@ -62,14 +62,17 @@ export interface RecvOptions {
  * this, by shape and order.
  */
 export function send(x: Tensor, dst: number): Sent {
+  mustBeTensor('parallel.send', x)
+  checkRank('parallel.send', 'dst', dst)
   outgoing(activeTrace('parallel.send'), x.float(), dst)
   return new Sent(x, dst)
 }
 
 /** Receives a tensor of f32 from a rank that calls `send` in its step. `src`: a global rank. errors: as `send`. */
 export function recv(shape: Shape, src: number, options: RecvOptions = {}): Tensor {
-  const { requiresGrad = true } = checkOptions('recv', options, { requiresGrad: true })
-  checkFlag('recv', 'requiresGrad', requiresGrad)
+  const { requiresGrad = true } = checkOptions('parallel.recv', options, { requiresGrad: true })
+  checkFlag('parallel.recv', 'requiresGrad', requiresGrad)
+  checkRank('parallel.recv', 'src', src)
   const trace = activeTrace('parallel.recv')
   const received = incoming(trace, shape, src)
   if (!requiresGrad) return received
@@ -80,6 +83,9 @@ export function recv(shape: Shape, src: number, options: RecvOptions = {}): Tens
   })
   return received
 }
+
+const checkRank = (where: string, name: string, rank: number) =>
+  checkNumber(where, name, rank ?? Number.NaN, (one) => isCount(one + 1), 'a global rank')
 
 /** Only the rank counts: it decides which of its devices sends or receives. */
 const deviceOf = (rank: number): PlacedDevice => ({ type: 'webgpu', index: 0, rank })

@@ -11,7 +11,7 @@ import {
 } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkArgument, checkOptions, checkRecord } from '../../util/options.ts'
-import { gather, parallelApply, replicate, scatter } from './replicas.ts'
+import { checkDim, gather, parallelApply, replicate, scatter } from './replicas.ts'
 
 export interface DataParallelOptions {
   /** Devices that share each batch; the module is on the first. Empty: the module runs as it is. */
@@ -55,6 +55,7 @@ export class DataParallel extends Module {
         `DataParallel: expected deviceIds as a list of devices, got ${deviceIds}. Pass { deviceIds: [0, 1] }.`,
       )
     }
+    checkDim('DataParallel', dim)
     this.module = module
     this.#devices = deviceIds.map((spec) => placedDevice(spec))
     this.#outputDevice = outputDevice === undefined ? this.#devices[0] : placedDevice(outputDevice)
@@ -88,6 +89,7 @@ export function dataParallel(
   const isList = Array.isArray(options.deviceIds)
   checkArgument('dataParallel', 'deviceIds', options.deviceIds, isList, 'a list of devices')
   const { deviceIds, outputDevice = deviceIds[0], dim = 0 } = options
+  checkDim('dataParallel', dim)
   const trace = activeTrace('dataParallel')
   const forward = module.forward.bind(module) as (...given: readonly unknown[]) => unknown
   if (deviceIds.length === 0 || trace.device.type === 'cpu') return forward(...args)

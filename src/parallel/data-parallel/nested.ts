@@ -50,7 +50,9 @@ export function zipTensors(
     return Object.fromEntries(keyed(values.map((value) => new Map(Object.entries(value)))))
   if (typeof first !== 'object' && typeof first !== 'function') {
     if (values.every((value) => Object.is(value, first))) return first
-    throw refuse(`the replicas returned ${values.map(String).join(', ')} in one place`)
+    throw refuse(
+      `the replicas returned ${quoted(values.find((value) => !Object.is(value, first)))} beside ${quoted(first)} in one place`,
+    )
   }
   if (values.every((value) => value === null)) return null
   throw refuse(`a replica returned ${kindOf(values.find((value) => !isRecord(value)) ?? first)}`)

@@ -22,7 +22,7 @@ import {
 } from '../../util/device.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
 import { isRecord } from '../../util/kind-of.ts'
-import { checkArgument, checkList } from '../../util/options.ts'
+import { checkArgument, checkList, checkNumber } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { mapTensors, zipTensors } from './nested.ts'
 
@@ -36,6 +36,10 @@ function placedDevices(where: string, devices: readonly DeviceSpec[]): PlacedDev
   const what = twice === undefined ? 'no device is listed' : `${twice} is listed twice`
   throw new TabringError('config.invalid', `${where}: ${what}. List each device once: [0, 1].`)
 }
+
+/** errors: `config.invalid` for an axis that is no whole number. */
+export const checkDim = (where: string, dim: number) =>
+  checkNumber(where, 'dim', dim ?? Number.NaN, Number.isInteger, 'a whole number')
 
 /**
  * Divides arguments among devices, like torch.nn.parallel.scatter: a list of arguments for each device.
@@ -51,6 +55,7 @@ export function scatter(
   dim = 0,
 ): unknown[][] {
   checkArgument('scatter', 'args', args, Array.isArray(args), 'a list of arguments')
+  checkDim('scatter', dim)
   const placed = placedDevices('scatter', devices)
   let shares = placed.length
   let shape: string | undefined
@@ -146,6 +151,7 @@ export function parallelApply(
 ): unknown[] {
   const isReplica = (one: unknown) => isRecord(one) && typeof one.forward === 'function'
   checkList('parallelApply', 'replicas', replicas, isReplica, 'replicas')
+  checkDim('parallelApply', dim)
   checkList('parallelApply', 'args', args, Array.isArray, 'lists of arguments')
   if (replicas.length !== args.length) {
     throw new TabringError(
@@ -180,6 +186,7 @@ function rowsOf(args: readonly unknown[], dim: number): number | undefined {
  */
 export function gather(outputs: readonly unknown[], device: DeviceSpec, dim = 0): unknown {
   checkArgument('gather', 'outputs', outputs, Array.isArray(outputs), 'a list of outputs')
+  checkDim('gather', dim)
   if (outputs.length === 0) {
     throw new ShapeError(
       'shape.mismatch',

@@ -115,19 +115,13 @@ export async function initDeviceMesh(
   const known = { meshDimNames: true, processGroup: true } as const
   const { meshDimNames, processGroup } = checkOptions('initDeviceMesh', options, known)
   checkChoice('initDeviceMesh', 'deviceType', deviceType, ['webgpu', 'cpu'])
-  checkArgument(
-    'initDeviceMesh',
-    'meshShape',
-    meshShape,
-    Array.isArray(meshShape),
-    'a list of sizes',
-  )
+  checkList('initDeviceMesh', 'meshShape', meshShape, isCount, 'whole numbers above 0')
   if (meshDimNames !== undefined)
     checkList('initDeviceMesh', 'meshDimNames', meshDimNames, isText, 'texts')
   const group = processGroup ?? getProcessGroup('initDeviceMesh')
   const refuse = (text: string) => new TabringError('config.invalid', `initDeviceMesh: ${text}`)
   const size = meshShape.reduce((product, count) => product * count, 1)
-  if (!meshShape.every(isCount) || meshShape.length === 0 || size !== group.size)
+  if (meshShape.length === 0 || size !== group.size)
     throw refuse(
       `the mesh ${formatShape(meshShape)} must have as many places as there are ranks, ${group.size}. Change it, or start ${size} ranks.`,
     )

@@ -2,6 +2,7 @@ import { ModuleList } from '../../nn/containers.ts'
 import { Embedding } from '../../nn/embedding.ts'
 import { checkModule, type Module, Sequential } from '../../nn/module.ts'
 import { TabringError } from '../../util/errors.ts'
+import { checkText } from '../../util/options.ts'
 
 /**
  * A module's layers by path: what a pipeline may be cut before. Lists and sequences count by what they hold; a residual block is one layer, and
@@ -9,6 +10,7 @@ import { TabringError } from '../../util/errors.ts'
  */
 export function layersOf(module: Module, path = ''): [path: string, layer: Module][] {
   checkModule('layersOf', module)
+  checkText('layersOf', 'path', path)
   const layers = module.children().flatMap(([name, child]): [string, Module][] => {
     const at = path === '' ? name : `${path}.${name}`
     const isList = child instanceof ModuleList || child instanceof Sequential

@@ -1,4 +1,5 @@
 import { compile } from '../../graph/compile/compile.ts'
+import { getDefaultDevice } from '../../graph/memory/runtime.ts'
 import { piecesOf } from '../../graph/plan/pieces.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import { getRngState, normalNumbers, setRngState } from '../../nn/init.ts'
@@ -47,7 +48,7 @@ export async function layerTimes(
     )
   }
   const layers = layersOf(module)
-  const devices = [module.parameters()[0]?.device ?? 'webgpu:0'] as const
+  const devices = [module.parameters()[0]?.device ?? getDefaultDevice()] as const
   const before = await module.stateDict()
   const random = getRngState()
   const pipe = await pipeline(module, {

@@ -6,7 +6,7 @@ import { activeTrace } from '../../graph/trace/trace.ts'
 import { nextNodeId } from '../../graph/trace/value.ts'
 import { sameDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
-import { checkArgument, checkOptions, isCount } from '../../util/options.ts'
+import { checkArgument, checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { gpipeOrder, interleavedOrder, type TaskOrder } from './orders.ts'
 import { nameOfStage, Pipe } from './pipe.ts'
 import { simulateSchedule, type TaskCosts, type TaskSpan } from './simulate.ts'
@@ -54,6 +54,9 @@ function shareOfLoss(lossOf: () => Tensor, at: number, rows: number, batch: numb
   )
 }
 
+/** Micro-batches of a simulation, whose tasks are all held in memory. */
+const mostSimulated = 2 ** 16
+
 /** How a pipeline trains on micro-batches: called inside a compiled function, once. */
 export abstract class Schedule {
   readonly pipe: Pipe
@@ -61,10 +64,10 @@ export abstract class Schedule {
   protected abstract readonly order: TaskOrder
 
   constructor(pipe: Pipe, options: ScheduleOptions) {
-    const isPipe = pipe instanceof Pipe
-    checkArgument(this.constructor.name, 'pipe', pipe, isPipe, 'what await pipeline(…) returns')
+    const { name } = new.target
+    checkArgument(name, 'pipe', pipe, pipe instanceof Pipe, 'what await pipeline(…) returns')
     this.pipe = pipe
-    this.#options = checkOptions(this.constructor.name, options, {
+    this.#options = checkOptions(name, options, {
       microBatches: true,
       splitSize: true,
       lossFn: true,
@@ -118,8 +121,13 @@ export abstract class Schedule {
     batch: number,
     workFor: (microBatches: number) => MicroBatchWork,
   ): { loss: Tensor; outputs: Tensor[] } {
+    const where = `${this.constructor.name}.stepOf`
+    checkNumber(where, 'batch', batch ?? Number.NaN, isCount, 'a whole number above 0')
+    checkArgument(where, 'workFor', workFor, typeof workFor === 'function', 'a function')
     const { marks, microBatches } = this.#begin(batch)
     const work = workFor(microBatches)
+    const isWork = typeof work?.forward === 'function' && typeof work.loss === 'function'
+    checkArgument(where, 'workFor()', work, isWork, '{ forward, loss }')
     const outputs: Tensor[] = []
     const losses: Tensor[] = []
     for (let at = 0; at < microBatches; at++) {
@@ -153,6 +161,12 @@ export abstract class Schedule {
    * errors: `graph.misuse` for micro-batches that the schedule has no order for.
    */
   simulate(costs: TaskCosts, microBatches: number): TaskSpan[] {
+    const where = `${this.constructor.name}.simulate`
+    const isCosts = typeof costs?.forwardMs === 'function' && typeof costs.backwardMs === 'function'
+    checkArgument(where, 'costs', costs, isCosts, '{ forwardMs, backwardMs, transferMs }')
+    const isNumber = (count: number) => isCount(count) && count <= mostSimulated
+    const range = `a whole number from 1 to ${mostSimulated}`
+    checkNumber(where, 'microBatches', microBatches ?? Number.NaN, isNumber, range)
     this.check(microBatches)
     return simulateSchedule(
       this.pipe.devices.map((_, device) => this.#orderOf(device, microBatches)),

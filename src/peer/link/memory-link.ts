@@ -1,5 +1,5 @@
 import type { Env } from '../../util/env.ts'
-import { checkOptions } from '../../util/options.ts'
+import { checkArgument, checkOptions } from '../../util/options.ts'
 import type { LinkKind } from './link.ts'
 import { LinkBase } from './link-base.ts'
 import { fieldOffset } from './wire.ts'
@@ -55,6 +55,8 @@ export interface MemoryLinkOptions {
 
 /** Returns the two ends of one link. order: messages arrive in the order sent, never on the sender's stack. */
 export function memoryPair(env: Env, options: MemoryLinkOptions = {}): [MemoryLink, MemoryLink] {
+  const isEnv = typeof env?.now === 'function' && typeof env.after === 'function'
+  checkArgument('memoryPair', 'env', env, isEnv, 'a clock, such as systemEnv')
   checkOptions('memoryPair', options, {
     delayMs: true,
     bytesPerMs: true,
