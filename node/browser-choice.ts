@@ -53,7 +53,7 @@ export function findChosen(
     if (existsSync(path)) return path
     throw new TabringError(
       'browser.missing',
-      `browser: ${by} names ${path}, which does not exist. Point it at a ${names[kind]} executable.`,
+      `browser: ${by} names ${path}, which does not exist. ${by === browserVariable ? 'Set it to' : `Use ${browserKinds.join(', ')}, or`} the path of a browser.`,
     )
   }
   const found = candidates.find((one) => one && existsSync(one))

@@ -12,17 +12,24 @@ import { library, rankConsole, rankPage } from './own-files.ts'
 export interface BuiltProgram {
   /** The folder with rank.html. */
   root: string
+  /** Names that the program's own files read from `process.env`. */
+  reads: ReadonlySet<string>
   remove(): Promise<void>
 }
 
+const readOfVariable = /\bprocess\.env(?:\.(\w+)|\[['"](\w+)['"]\])/g
 const programName = 'virtual:tabring-program'
 
 /** The user's module by the name that the rank's page imports; `tabring` where the project has not installed it. */
-function programPlugin(module: string): Plugin {
+function programPlugin(module: string, reads: Set<string>): Plugin {
   return {
     name: 'tabring-program',
     enforce: 'pre',
     resolveId: (name) => (name === programName ? module : undefined),
+    transform(code, id) {
+      if (id.includes('/node_modules/')) return
+      for (const [, name, quoted] of code.matchAll(readOfVariable)) reads.add(name ?? quoted)
+    },
   }
 }
 
@@ -105,6 +112,7 @@ export async function buildProgram(
   path: string,
   folder: string = process.cwd(),
 ): Promise<BuiltProgram> {
+  const reads = new Set<string>()
   const { build, createLogger } = await importTool<typeof import('vite')>('vite')
   const logger = createLogger('warn')
   // What it says comes with the exception.
@@ -129,7 +137,7 @@ export async function buildProgram(
       publicDir: false,
       // Set by the module of `rankConsole`; Vite's own would be empty.
       define: { 'process.env': '__tabringProcessEnv' },
-      plugins: [programPlugin(plain(path)), libraryPlugin(), consolePlugin()],
+      plugins: [programPlugin(plain(path), reads), libraryPlugin(), consolePlugin()],
       resolve: { tsconfigPaths: true, preserveSymlinks: linked !== undefined },
       worker: {
         format: 'es',
@@ -155,7 +163,7 @@ export async function buildProgram(
       },
     })
     await writeFile(join(root, 'rank.html'), page)
-    return { root, remove }
+    return { root, reads, remove }
   } catch (thrown) {
     await remove()
     const words = process.stderr.isTTY

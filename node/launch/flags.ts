@@ -160,6 +160,8 @@ function variable(text: string, before: Readonly<Record<string, string>> = {}) {
   const value = given ?? process.env[name]
   if (value === undefined)
     throw new InvalidArgumentError(`Expected a variable of the shell, but ${name} is not set.`)
+  if (Object.hasOwn(before, name) && before[name] !== value)
+    throw new InvalidArgumentError(`Expected one value for ${name}, got two. Pass it once.`)
   return { ...before, [name]: value }
 }
 

@@ -83,6 +83,13 @@ export async function launch(
     if (types) toClose.push(() => types.stop())
     const built = await buildProgram(module)
     toClose.push(() => built.remove())
+    const missed = [...built.reads].filter(
+      (name) => Object.hasOwn(process.env, name) && !Object.hasOwn(options.env ?? {}, name),
+    )
+    if (missed.length > 0)
+      screen.note(
+        `env: the module reads ${missed.map((name) => `process.env.${name}`).join(', ')} of the shell, which a tab does not have. Pass ${missed.map((name) => `--env ${name}`).join(' ')}.`,
+      )
     await types?.done
     signal.throwIfAborted()
     const browsers = new Browsers(startBrowser, options, (line) => screen.note(line))

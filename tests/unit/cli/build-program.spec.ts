@@ -23,6 +23,7 @@ test.each(['C#', 'why?'])(
       'below/train.ts': [
         "import text from '../table.csv?raw'",
         "new Worker(new URL('../worker.ts', import.meta.url), { type: 'module' })",
+        'console.log(process.env.DATA_ROOT)',
         "export default [text, new URL('../table.csv', import.meta.url).href]",
       ].join('\n'),
       'below/wrong.ts': "import './missing.ts'",
@@ -30,6 +31,7 @@ test.each(['C#', 'why?'])(
     for (const [file, text] of Object.entries(files)) await writeFile(join(project, file), text)
     const built = await buildProgram(join(project, 'below', 'train.ts'), project)
     try {
+      expect([...built.reads]).toEqual(['DATA_ROOT'])
       const assets = await readdir(join(built.root, 'assets'))
       const texts = await Promise.all(
         assets

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { installedPaths } from '../../../node/browser-choice.ts'
+import { chosenBrowser, findChosen, installedPaths } from '../../../node/browser-choice.ts'
 import { hasVulkanGpu } from '../../../node/vulkan.ts'
 
 test('Windows: system folders come from the environment, and Chrome may be installed for one user', () => {
@@ -18,6 +18,12 @@ test('Windows: system folders come from the environment, and Chrome may be insta
   }
   // Chrome goes before Chromium wherever it is.
   expect(paths.findIndex((path) => path.includes('Chromium'))).toBe(paths.length / 2)
+})
+
+test('--browser of a name that is no browser says which names are', () => {
+  expect(() => findChosen(chosenBrowser('netscape', {}))).toThrow(
+    '--browser names netscape, which does not exist. Use chromium, firefox, or the path of a browser.',
+  )
 })
 
 test('an environment without those folders leaves the usual ones, each once', () => {

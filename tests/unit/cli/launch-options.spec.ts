@@ -216,6 +216,7 @@ describe('what is refused, in one line', () => {
     ],
     ['--env RANK=1 train.ts', '--env: expected a name that the launcher does not set'],
     ['--env NOT_SET_HERE train.ts', 'a variable of the shell, but NOT_SET_HERE is not set'],
+    ['--env A=1 --env A=2 train.ts', '--env: expected one value for A, got two'],
     ['--env 1a train.ts', '--env: expected NAME or NAME=value, got "1a"'],
     ['--visible-devices 0,0 train.ts', 'visibleDevices must be'],
     [
