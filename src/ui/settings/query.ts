@@ -19,6 +19,9 @@ export function draftFromQuery(experiments: Experiments, query: string): Draft {
   return givenInQuery(query) === null ? draft : { ...draft, data: givenData }
 }
 
+/** Weights leave every useful range within a step of a larger one. */
+const mostLr = 100
+
 /** What an address has that the page does not use: a sentence each. */
 export function unusedIn(query: string, fragment: string): string[] {
   const parameters = new URLSearchParams(query)
@@ -28,7 +31,11 @@ export function unusedIn(query: string, fragment: string): string[] {
     const values = parameters.getAll(name)
     if (!known.includes(name)) return [`${clipped(name)} is not a setting`]
     if (values.length > 1) return [`${name} appears ${values.length} times; the first counts`]
-    return keys.includes(name) && values[0] === '' ? [`${name} is empty; its default is used`] : []
+    const [value] = values
+    if (keys.includes(name) && value === '') return [`${name} is empty; its default is used`]
+    if (name !== 'lr') return []
+    if (Number(value) === 0) return ['lr is 0, which trains nothing']
+    return Number(value) > mostLr ? [`lr is ${clipped(value)}, far above what trains`] : []
   })
   if (/^#./.test(fragment) && !/[#&](room|key)=/.test(fragment))
     notes.push(`${clipped(fragment)} is not a link to a room; this is a new one`)

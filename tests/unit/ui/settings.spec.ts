@@ -156,6 +156,13 @@ describe('the address', () => {
     ])
   })
 
+  it('says that a learning rate of 0, or far above what trains, is useless', () => {
+    expect(unusedIn('?lr=0', '')).toEqual(['In the address, lr is 0, which trains nothing.'])
+    expect(unusedIn('?lr=1e5', '')).toEqual(['In the address, lr is 1e5, far above what trains.'])
+    for (const right of ['0.1', '1e-7', '-1', 'fast'])
+      expect(unusedIn(`?lr=${right}`, '')).toEqual([])
+  })
+
   it('names no demo, data or checkpoint that there is not', () => {
     const errorsOf = (query: string) => checkDraft(draftFromQuery(query)).errors
     for (const name of ['__proto__', 'constructor'])
