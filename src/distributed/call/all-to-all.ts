@@ -2,7 +2,7 @@ import { type ElementArray, sameType } from '../../peer/collective/element.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { secondHalf, type Turn } from '../../peer/group/group-calls.ts'
 import { PeerError } from '../../util/errors.ts'
-import { checkList } from '../../util/options.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { formatShape } from '../../util/shape.ts'
 import { begin, checkPlain, type DistributedOptions, type DistributedResult } from './call.ts'
 import { arrayOf, type Contents, lengthOf, putBack } from './contents.ts'
@@ -87,18 +87,12 @@ function partsOf(
     )
   }
   checkCount(where, `${name}SplitSizes`, sizes!, size)
-  checkList(
-    where,
-    `${name}SplitSizes`,
-    sizes!,
-    (one) => Number.isSafeInteger(one) && one >= 0,
-    'whole numbers',
-  )
-  const sum = sizes!.reduce((total, one) => total + one, 0)
+  const isWhole = sizes!.every((one) => Number.isSafeInteger(one) && one >= 0)
+  const sum = isWhole ? sizes!.reduce((total, one) => total + one, 0) : Number.NaN
   if (sum === rows) return sizes!.map((one) => (rows === 0 ? 0 : one * (length / rows)))
   throw new PeerError(
     'peer.mismatch',
-    `${where}: ${name}SplitSizes must be whole numbers that add up to ${rows}, the length of ${name}'s first axis, got ${formatShape(sizes!)}. Correct them.`,
+    `${where}: ${name}SplitSizes must be whole numbers that add up to ${rows}, the length of ${name}'s first axis, got ${sizes!.every((one) => typeof one === 'number') ? formatShape(sizes!) : quoted(sizes)}. Correct them.`,
   )
 }
 
