@@ -128,17 +128,23 @@ test('what a loader kept waiting and the times of awaited runs add up to the loo
 test.each([3, 4])(
   '%d ranks: all wait for one that comes late, wherever it is in the ring',
   async (size) => {
-    const lateMs = 400
+    const lateMs = 1000
     const ranks = await partsOf(
       size,
       async (rank) => rank === 1 && new Promise((resolve) => setTimeout(resolve, lateMs)),
     )
     for (const [rank, parts] of ranks.entries()) {
-      for (const { wait, wire } of parts.slice(1)) {
-        if (rank === 1) expect(wait).toBeLessThan(0.5 * lateMs)
-        else expect(wait, `rank ${rank}`).toBeGreaterThan(0.5 * lateMs)
-        expect(wire, `rank ${rank}`).toBeLessThan(0.5 * lateMs)
-      }
+      // The middle of five steps: on a busy machine other ranks are late in some of them.
+      const [wait, wire] = (['wait', 'wire'] as const).map(
+        (part) =>
+          parts
+            .slice(1)
+            .map((one) => one[part])
+            .sort((a, b) => a - b)[2],
+      )
+      if (rank === 1) expect(wait).toBeLessThan(0.5 * lateMs)
+      else expect(wait, `rank ${rank}`).toBeGreaterThan(0.5 * lateMs)
+      expect(wire, `rank ${rank}`).toBeLessThan(0.5 * lateMs)
     }
   },
 )
