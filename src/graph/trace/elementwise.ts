@@ -58,9 +58,7 @@ export function emitElementwise(
   const inputs: GraphValue[] = []
   const args = operands.map((operand): StepArgument => {
     if (typeof operand !== 'number') {
-      const input = isSlot(operand)
-        ? activeTrace(fromScalar.name).emit(fromScalar, [], { slot: operand })[0]
-        : operand
+      const input = isSlot(operand) ? scalarValue(operand) : operand
       return { input: inputs.push(input) - 1 }
     }
     if (Number.isFinite(operand) && !Number.isFinite(Math.fround(operand))) {
@@ -86,6 +84,12 @@ export function emitElementwise(
   const isHalf = inputs.every(({ type }) => type.dtype === 'f16') && !inFloat.has(fn)
   const attrs = { steps: [{ fn, args }], ...(isHalf && { dtype: 'f16' as const }) }
   return emitFollowed(map, inputs, attrs)
+}
+
+function scalarValue(slot: ScalarSlot): GraphValue {
+  const trace = activeTrace(fromScalar.name)
+  trace.scalars.requireOwn(slot)
+  return trace.emit(fromScalar, [], { slot })[0]
 }
 
 function emitFollowed<A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A): GraphValue {

@@ -3,6 +3,7 @@ import { ShapeError, TabringError } from '../../util/errors.ts'
 import { isRecord, quoted } from '../../util/kind-of.ts'
 import { checkArgument } from '../../util/options.ts'
 import { type DType, formatShape, type Shape } from '../../util/shape.ts'
+import { activeTrace } from './trace.ts'
 
 /** What functions of tensors ask of their arguments, in one wording. */
 
@@ -62,12 +63,15 @@ export function mustBeTensors(
   )
 }
 
-/** errors: a TypeError, naming `where`, for a count that is given and that no run can set. */
-export const mustCount = (where: string, count: ScalarSlot | undefined): void =>
+/** errors: a TypeError, naming `where`, for a count that is given and that no run can set; `graph.misuse` for another trace's. */
+export function mustCount(where: string, count: ScalarSlot | undefined): void {
+  if (count === undefined) return
   checkArgument(
     where,
     'count',
     count,
-    count === undefined || (isRecord(count) && Number.isInteger(count.slot)),
+    isRecord(count) && Number.isInteger(count.slot),
     'sampleCount() or stepScalar(name), whose value run() takes',
   )
+  activeTrace(where).scalars.requireOwn(count)
+}

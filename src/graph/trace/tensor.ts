@@ -39,7 +39,7 @@ import { emitElementwise } from './elementwise.ts'
 import { extremeOf, extremePlace, firstExtremes } from './extremes.ts'
 import { flattened, reshaped, squeezed, unsqueezed } from './new-shapes.ts'
 import { flag, mustBeFloat, mustBeTensors, notUnderstood } from './tensor-arguments.ts'
-import { activeTrace } from './trace.ts'
+import { activeTrace, currentTrace, ofOtherTrace } from './trace.ts'
 import type { GraphValue } from './value.ts'
 
 /** Operand of elementwise functions: a tensor, a constant number, or a step scalar that each run can set. */
@@ -494,14 +494,21 @@ export abstract class Tensor {
 
 /** A tensor that an op computes, or an input of the compiled function. */
 export class TracedTensor extends Tensor {
-  readonly value: GraphValue
+  readonly #value: GraphValue
+  readonly #trace = currentTrace()
   /** Where it was moved, or what it is made of. */
   readonly movedTo: PlacedDevice | undefined
 
   constructor(value: GraphValue, movedTo?: PlacedDevice) {
     super()
-    this.value = value
+    this.#value = value
     this.movedTo = movedTo
+  }
+
+  /** errors: `graph.misuse` in another function than the one that it was made in. */
+  override get value(): GraphValue {
+    if (currentTrace() && this.#trace !== currentTrace()) throw ofOtherTrace('this tensor')
+    return this.#value
   }
 
   override get device(): PlacedDevice | undefined {

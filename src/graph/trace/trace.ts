@@ -42,12 +42,19 @@ export interface NamedScalar {
 /** The step's scalars: one f32 each, written as one block before every run. */
 export class ScalarBlock {
   readonly #sources: (() => number)[] = []
+  readonly #slots: ScalarSlot[] = []
   readonly #named = new Map<string, NamedScalar>()
 
   /** A slot whose value `source` gives anew for each step. */
   add(source: () => number): ScalarSlot {
-    this.#sources.push(source)
-    return { slot: this.#sources.length - 1 }
+    const slot = { slot: this.#sources.push(source) - 1 }
+    this.#slots[slot.slot] = slot
+    return slot
+  }
+
+  /** errors: `graph.misuse` for a slot of another trace's block. */
+  requireOwn(slot: ScalarSlot): void {
+    if (this.#slots[slot.slot] !== slot) throw ofOtherTrace('this step scalar')
   }
 
   get names(): string[] {
@@ -552,7 +559,15 @@ export function activeTrace(what: string): Trace {
   return active
 }
 
+export const currentTrace = (): Trace | undefined => active
 export const isTracing = (): boolean => active !== undefined
+
+/** The error for what was made while another function was traced, or this one another time. */
+export const ofOtherTrace = (what: string): TabringError =>
+  new TabringError(
+    'graph.misuse',
+    `compile: ${what} is from another compile, or an earlier trace of this function. Make it again in the function that uses it, or return its values from the one and declare them as an input of the other.`,
+  )
 
 /** Runs `body` with `trace` active. errors: `graph.misuse` when traces nest. */
 export function withTrace<T>(trace: Trace, body: () => T): T {

@@ -3,8 +3,11 @@ import {
   compile,
   compileAccumulated,
   Linear,
+  mseLoss,
+  type ScalarSlot,
   SGD,
   stepScalar,
+  type Tensor,
   tensorType,
 } from '../../../src/index.ts'
 
@@ -99,4 +102,23 @@ test('a step scalar may be infinite, and must be a number', async () => {
     )
   }
   await program.run({ x }, { scale: Number.POSITIVE_INFINITY })
+})
+
+test.each<
+  [what: string, use: (kept: { x: Tensor; y: Tensor; k: ScalarSlot }, x: Tensor) => Tensor]
+>([
+  ['tensor', ({ y }, x) => x.add(y)],
+  ['tensor', ({ y }) => y],
+  ['tensor', (kept) => kept.x.softmax(0)],
+  ['step scalar', ({ k }, x) => x.mul(k)],
+  ['step scalar', ({ k }, x) => mseLoss(x, x, { count: k })],
+])('compile refuses a %s of another compile (%#)', async (what, use) => {
+  const kept = {} as Parameters<typeof use>[0]
+  const earlier = ({ x }: { x: Tensor }) => {
+    Object.assign(kept, { x, y: x.sum(), k: stepScalar('k', 2) })
+    return { y: kept.y }
+  }
+  await compile(earlier, types, { device: 'cpu' })
+  const later = compile(({ x }) => ({ y: use(kept, x) }), types, { device: 'cpu' })
+  await expect(later).rejects.toEqual(refused(new RegExp(`^compile: this ${what} is from another`)))
 })
