@@ -1,9 +1,16 @@
 import { StagedTensor } from '../../gpu/staging.ts'
 import { clipped } from '../../util/clipped.ts'
-import { TabringError } from '../../util/errors.ts'
+import { ShapeError, TabringError } from '../../util/errors.ts'
 import { isTexts, kindOf } from '../../util/kind-of.ts'
 import { checkRecord } from '../../util/options.ts'
-import { countElements, type HostDType, type TensorType } from '../../util/shape.ts'
+import {
+  countElements,
+  formatShape,
+  type HostDType,
+  type Shape,
+  sameShape,
+  type TensorType,
+} from '../../util/shape.ts'
 import type { GivenInputs, HostData } from '../memory/host-values.ts'
 import { checkIndices } from '../trace/index-bounds.ts'
 import type { InputTypes, Outputs, Prepared } from './prepare.ts'
@@ -12,7 +19,7 @@ import type { InputTypes, Outputs, Prepared } from './prepare.ts'
 export const hostArrays = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }
 
 /** Forms of an input: elements, elements with a shape, or a tensor in upload memory (for one run). */
-export type RunInput = HostData | { readonly data: HostData } | StagedTensor
+export type RunInput = HostData | { readonly shape?: Shape; readonly data: HostData } | StagedTensor
 /** Inputs by name. Lists of texts, such as a batch's file names, are passed over. */
 export type RunInputs = Readonly<Record<string, RunInput | readonly string[]>>
 /** Outputs by name. */
@@ -141,8 +148,10 @@ const dataOf = (input: RunInputs[string] | undefined): HostData | StagedTensor |
 export const copyInputs = (inputs: RunInputs, names: Iterable<string>): RunInputs =>
   Object.fromEntries(
     [...names].map((name) => {
-      const data = dataOf(inputs[name])
-      return [name, ArrayBuffer.isView(data) ? data.slice() : inputs[name]]
+      const given = inputs[name]
+      const data = dataOf(given)
+      if (!ArrayBuffer.isView(data)) return [name, given]
+      return [name, data === given ? data.slice() : { ...given, data: data.slice() }]
     }),
   )
 
@@ -186,7 +195,8 @@ export function refuseSurplus(types: InputTypes, inputs: RunInputs, scalars: obj
 /**
  * The program's inputs out of those that a run was given.
  *
- * errors: `graph.misuse` for a missing input, a wrong type or length, a staged tensor that a run has used.
+ * errors: `graph.misuse` for a missing input, a wrong type or length, a staged tensor that a run has used; `shape.mismatch` for elements under
+ * another shape.
  */
 export function checkInputs(prepared: Pick<Prepared, 'inputs'>, inputs: RunInputs): CheckedInputs {
   checkRecord('run', 'inputs', inputs)
@@ -199,6 +209,13 @@ export function checkInputs(prepared: Pick<Prepared, 'inputs'>, inputs: RunInput
       throw new TabringError(
         'graph.misuse',
         `run: input "${clipped(name)}" must be a ${array.name} of ${count} elements, got ${data instanceof StagedTensor ? `${made?.name} of ${data.length}` : kindOf(data ?? inputs[name])}. ${remedyFor(inputs[name], array, type)}`,
+      )
+    }
+    const { shape } = inputs[name] as { readonly shape?: Shape }
+    if (Array.isArray(shape) && !sameShape(shape, type.shape)) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `run: input "${clipped(name)}" must be ${formatShape(type.shape)}, got ${formatShape(shape)}. Declare tensorType(${formatShape(shape)}) and reshape it in the function, or pass the elements alone: ${clipped(name)}.data.`,
       )
     }
     if (data instanceof StagedTensor && data.isUsed) {

@@ -124,3 +124,14 @@ test('elements are taken bare and under a shape, and copied', async () => {
     expect(await program.run(inputs)).toEqual({ y: Float32Array.of(4, 9) })
   }
 })
+
+test('a run refuses elements under another shape than compiled for', async () => {
+  for (const shape of [[1, 2], [2, 1], [1]]) {
+    const inputs = { x: { shape, data: new Float32Array(2) } }
+    for (const given of [inputs, copyInputs(inputs, ['x'])])
+      await expect(program.run(given)).rejects.toMatchObject({
+        code: 'shape.mismatch',
+        message: expect.stringContaining(`run: input "x" must be [2], got [${shape.join(', ')}]. `),
+      })
+  }
+})
