@@ -3,6 +3,7 @@ import { unpackHalves } from '../kernels/half.ts'
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { quoted } from '../util/kind-of.ts'
+import { isWhole } from '../util/options.ts'
 import { countElements, formatShape, type Shape } from '../util/shape.ts'
 
 /** Input of `loadStateDict`: entries of a state dict, or tensors from `readSafetensors`. */
@@ -48,7 +49,6 @@ export function requireTensors(keys: Iterable<string>, state: unknown): void {
 }
 
 const mostDims = 100
-const isWhole = (value: unknown): boolean => Number.isSafeInteger(value) && Number(value) >= 0
 
 /**
  * The numbers of a tensor in a parameter's or buffer's own type; floats are rounded to nearest.

@@ -3,10 +3,11 @@ import { Tensor, TracedTensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace/trace.ts'
 import { GraphValue } from '../graph/trace/value.ts'
 import { mostControls, scalerUpdate, unscale } from '../kernels/grad-scaler/grad-scaler.ts'
+import { clipped } from '../util/clipped.ts'
 import { formatDevice, type PlacedDevice } from '../util/device.ts'
 import { TabringError } from '../util/errors.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
-import { checkArgument, checkFlag, checkOptions, isCount, isNotNegative } from '../util/options.ts'
+import { checkArgument, checkFlag, checkOptions, isCount, isWhole } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
 import { statsOf } from './clip.ts'
 import type { Optimizer } from './optimizer.ts'
@@ -239,7 +240,7 @@ export class GradScaler {
   }
 
   /**
-   * Loads a saved state. errors: `data.malformed` for a state with a missing key, `config.invalid` for numbers that the constructor refuses;
+   * Loads a saved state. errors: `data.malformed` for a state with other keys, `config.invalid` for numbers that the constructor refuses;
    * then nothing changes.
    */
   loadStateDict(state: GradScalerState): void {
@@ -255,6 +256,13 @@ export class GradScaler {
         `loadStateDict: GradScaler expected a number as "${key}", got ${quoted(state?.[key])}. Load the result of scaler.stateDict().`,
       )
     }
+    const surplus = Object.keys(state).find((key) => !stateKeys.some((known) => known === key))
+    if (surplus !== undefined) {
+      throw new TabringError(
+        'data.malformed',
+        `loadStateDict: GradScaler expected only ${stateKeys.join(', ')}, got "${clipped(surplus)}". Load the result of scaler.stateDict().`,
+      )
+    }
     const options = {
       ...this.#options,
       initScale: state.scale,
@@ -264,7 +272,7 @@ export class GradScaler {
     }
     checkScaling(options)
     const tracker = state._growth_tracker
-    checkSetting('GradScaler', '_growth_tracker', tracker, isNotNegative(tracker), 'at least 0')
+    checkSetting('GradScaler', '_growth_tracker', tracker, isWhole(tracker), 'whole, at least 0')
     return () => {
       Object.assign(this.#options, options)
       this.#kept = Float32Array.of(state.scale, tracker)

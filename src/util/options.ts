@@ -145,5 +145,9 @@ export const isNoNan = (value: number): boolean => typeof value === 'number' && 
 /** Whether a number is a share: for `checkNumber`. */
 export const isShare = (value: number): boolean => isNotNegative(value) && value <= 1
 
+/** Whether a number is whole and not below 0: for `checkNumber`. */
+export const isWhole = (value: unknown): boolean =>
+  Number.isSafeInteger(value) && Number(value) >= 0
+
 /** Whether a number is whole and above 0: for `checkNumber`. */
 export const isCount = (value: number): boolean => Number.isInteger(value) && value > 0

@@ -1,5 +1,4 @@
-import { isRecord } from '../../util/kind-of.ts'
-import { checkList } from '../../util/options.ts'
+import { checkList, isWhole } from '../../util/options.ts'
 import { preparedLoads } from '../../util/prepared-loads.ts'
 import {
   type AnyScheduler,
@@ -9,8 +8,9 @@ import {
   type LRScheduler,
   type Schedulable,
   type SchedulerState,
+  wholly,
 } from './scheduler.ts'
-import { checkState } from './state.ts'
+import { checkState, numbers, type StateField } from './state.ts'
 
 /** Runs schedulers in sequence: number i + 1 starts at milestone i, as its epoch 0. */
 export class SequentialLR implements AnyScheduler {
@@ -51,12 +51,15 @@ export class SequentialLR implements AnyScheduler {
     this.#lastLr = schedulers[0].getLastLr()
   }
 
-  step(): void {
-    this.#lastEpoch++
-    const at = this.#milestones.filter((milestone) => milestone <= this.#lastEpoch).length
+  /** Steps the scheduler whose turn it is. errors: those of its `step`; then nothing changes. */
+  step(...args: []): void {
+    checkStep('SequentialLR', this.optimizer, args)
+    const epoch = this.#lastEpoch + 1
+    const at = this.#milestones.filter((milestone) => milestone <= epoch).length
     const scheduler = this.#schedulers[at]
-    if (at > 0 && this.#milestones[at - 1] === this.#lastEpoch) scheduler.step(0)
+    if (at > 0 && this.#milestones[at - 1] === epoch) scheduler.step(0)
     else scheduler.step()
+    this.#lastEpoch = epoch
     this.#lastLr = scheduler.getLastLr()
   }
 
@@ -79,7 +82,11 @@ export class SequentialLR implements AnyScheduler {
 
   /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
   prepareLoad(state: SchedulerState): () => void {
-    const loads = loadsOf('SequentialLR', this, this.#schedulers, state)
+    const loads = loadsOf('SequentialLR', this.#schedulers, state, [
+      { key: '_milestones', ...numbers(this.#milestones.length) },
+      { key: 'last_epoch', isValid: isWhole, expected: 'a whole number from 0 up' },
+      { key: '_last_lr', ...numbers(this.#lastLr.length) },
+    ])
     const milestones = [...(state['_milestones'] as number[])]
     const lastLr = [...(state['_last_lr'] as number[])]
     return () => {
@@ -108,8 +115,20 @@ export class ChainedScheduler implements AnyScheduler {
     this.#lastLr = optimizer.paramGroups.map(({ lr }) => lr)
   }
 
-  step(): void {
-    for (const scheduler of this.#schedulers) scheduler.step()
+  /** Steps all schedulers. errors: those of their `step`; then nothing changes. */
+  step(...args: []): void {
+    checkStep('ChainedScheduler', this.optimizer, args)
+    const undo: (() => void)[] = []
+    const stepAll = () => {
+      for (const scheduler of this.#schedulers) {
+        const state = scheduler.stateDict()
+        scheduler.step()
+        undo.push(() => scheduler.loadStateDict(state))
+      }
+    }
+    wholly(this.optimizer, stepAll, () => {
+      for (const one of undo) one()
+    })
     this.#lastLr = this.optimizer.paramGroups.map(({ lr }) => lr)
   }
 
@@ -130,7 +149,9 @@ export class ChainedScheduler implements AnyScheduler {
 
   /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
   prepareLoad(state: SchedulerState): () => void {
-    const loads = loadsOf('ChainedScheduler', this, this.#schedulers, state)
+    const loads = loadsOf('ChainedScheduler', this.#schedulers, state, [
+      { key: '_last_lr', ...numbers(this.#lastLr.length) },
+    ])
     const lastLr = [...(state['_last_lr'] as number[])]
     return () => {
       for (const load of loads) load()
@@ -139,23 +160,23 @@ export class ChainedScheduler implements AnyScheduler {
   }
 }
 
+/** errors: `config.invalid` for an argument, which no scheduler of schedulers takes. */
+function checkStep(name: string, optimizer: Schedulable, [epoch]: readonly unknown[]): void {
+  checkOptimizer(name, optimizer)
+  checkOption(`${name}.step`, 'epoch', epoch, epoch === undefined, 'left out')
+}
+
 /** Checks the states of all parts, and returns what loads them. errors: `data.malformed`. */
 function loadsOf(
   name: string,
-  whole: AnyScheduler,
   schedulers: readonly AnyScheduler[],
   state: SchedulerState,
+  own: readonly StateField[],
 ): (() => unknown)[] {
-  const own = whole.stateDict()
-  // Each part checks its own.
-  const parts = (all: unknown) => (Array.isArray(all) ? all.map(() => ({})) : all)
-  checkState(
-    name,
-    isRecord(state) && '_schedulers' in state
-      ? { ...state, _schedulers: parts(state['_schedulers']) }
-      : state,
-    { ...own, _schedulers: parts(own['_schedulers']) },
-  )
+  const isOfParts = (states: unknown[]) =>
+    Array.isArray(states) && states.length === schedulers.length
+  const expected = `the states of ${schedulers.length} schedulers`
+  checkState(name, state, [...own, { key: '_schedulers', isValid: isOfParts, expected }])
   const states = state['_schedulers'] as SchedulerState[]
   return preparedLoads(schedulers.map((scheduler, i) => [scheduler, states[i]]))
 }

@@ -1,5 +1,5 @@
-import { checkNumber, checkOptions, isCount, isNotNegative } from '../../util/options.ts'
-import { checkRequired, LRScheduler, type Schedulable } from './scheduler.ts'
+import { checkOptions, isCount, isNotNegative } from '../../util/options.ts'
+import { LRScheduler, type Schedulable, type StateFields } from './scheduler.ts'
 
 /** Anneals each group's learning rate down to `etaMin` along half a cosine over `tMax` epochs, and up again. source: arXiv 1608.03983. */
 export class CosineAnnealingLR extends LRScheduler {
@@ -8,10 +8,7 @@ export class CosineAnnealingLR extends LRScheduler {
 
   constructor(optimizer: Schedulable, tMax: number, options: { etaMin?: number } = {}) {
     super(optimizer)
-    const isEpochs = Number.isFinite(tMax) && tMax >= 1
-    checkRequired('CosineAnnealingLR', 'tMax', tMax, isEpochs, 'a number from 1 up')
     const { etaMin = 0 } = checkOptions('CosineAnnealingLR', options, { etaMin: true })
-    checkNumber('CosineAnnealingLR', 'etaMin', etaMin, isNotNegative, 'at least 0')
     this.tMax = tMax
     this.etaMin = etaMin
     this.initialStep()
@@ -36,8 +33,13 @@ export class CosineAnnealingLR extends LRScheduler {
     return this.baseLrs.map((base) => this.etaMin + (base - this.etaMin) * share)
   }
 
-  protected override fields() {
-    return { ...super.fields(), tMax: 'T_max', etaMin: 'eta_min' }
+  protected override fields(): StateFields {
+    const isValid = (epochs: number) => Number.isFinite(epochs) && epochs >= 1
+    return {
+      ...super.fields(),
+      tMax: { key: 'T_max', isValid, expected: 'a number from 1 up', isArgument: true },
+      etaMin: { key: 'eta_min', isValid: isNotNegative, expected: 'at least 0' },
+    }
   }
 }
 
@@ -59,12 +61,8 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
     options: { tMult?: number; etaMin?: number } = {},
   ) {
     super(optimizer)
-    const name = 'CosineAnnealingWarmRestarts'
-    checkRequired(name, 't0', t0, isCount(t0), 'a whole number above 0')
     const known = { tMult: true, etaMin: true } as const
-    const { tMult = 1, etaMin = 0 } = checkOptions(name, options, known)
-    checkNumber(name, 'tMult', tMult, isCount, 'a whole number above 0')
-    checkNumber(name, 'etaMin', etaMin, isNotNegative, 'at least 0')
+    const { tMult = 1, etaMin = 0 } = checkOptions('CosineAnnealingWarmRestarts', options, known)
     this.t0 = t0
     this.tI = t0
     this.tMult = tMult
@@ -91,20 +89,21 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
     return this.baseLrs.map((base) => this.etaMin + (base - this.etaMin) * share)
   }
 
-  protected override fields() {
+  protected override fields(): StateFields {
+    const count = { isValid: isCount, expected: 'a whole number above 0' }
+    const isCurrent = (epoch: number) => Number.isFinite(epoch) && epoch >= -1
     return {
       ...super.fields(),
-      t0: 'T_0',
-      tI: 'T_i',
-      tMult: 'T_mult',
-      etaMin: 'eta_min',
-      tCur: 'T_cur',
+      t0: { key: 'T_0', ...count, isArgument: true },
+      tI: { key: 'T_i', ...count },
+      tMult: { key: 'T_mult', ...count },
+      etaMin: { key: 'eta_min', isValid: isNotNegative, expected: 'at least 0' },
+      tCur: { key: 'T_cur', isValid: isCurrent, expected: 'a number from -1 up' },
     }
   }
 
   #goTo(epoch: number): void {
     const { t0, tMult } = this
-    checkNumber('CosineAnnealingWarmRestarts', 'epoch', epoch, isNotNegative, 'at least 0')
     this.lastEpoch = Math.floor(epoch)
     if (epoch < t0 || tMult === 1) {
       this.tI = t0

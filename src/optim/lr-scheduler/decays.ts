@@ -1,5 +1,20 @@
-import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
-import { checkOption, checkRequired, LRScheduler, perGroup, type Schedulable } from './scheduler.ts'
+import { isRecord } from '../../util/kind-of.ts'
+import { checkOptions, isCount, isNoNan, isNotNegative, isShare } from '../../util/options.ts'
+import {
+  checkOption,
+  checkRequired,
+  LRScheduler,
+  perGroup,
+  type Schedulable,
+  type StateFields,
+} from './scheduler.ts'
+
+const anyGamma = { key: 'gamma', isValid: Number.isFinite, expected: 'a number' }
+
+const positiveShare = {
+  isValid: (factor: number) => isShare(factor) && factor > 0,
+  expected: 'above 0 and at most 1',
+}
 
 /** Sets each group's learning rate to its initial one times `lambda(epoch)`; takes one function, or one per group. */
 export class LambdaLR extends LRScheduler {
@@ -34,9 +49,7 @@ export class StepLR extends LRScheduler {
 
   constructor(optimizer: Schedulable, stepSize: number, options: { gamma?: number } = {}) {
     super(optimizer)
-    checkRequired('StepLR', 'stepSize', stepSize, isCount(stepSize), 'a whole number above 0')
     const { gamma = 0.1 } = checkOptions('StepLR', options, { gamma: true })
-    checkNumber('StepLR', 'gamma', gamma, Number.isFinite, 'a number')
     this.stepSize = stepSize
     this.gamma = gamma
     this.initialStep()
@@ -52,8 +65,9 @@ export class StepLR extends LRScheduler {
     return this.baseLrs.map((base) => base * factor)
   }
 
-  protected override fields() {
-    return { ...super.fields(), stepSize: 'step_size', gamma: 'gamma' }
+  protected override fields(): StateFields {
+    const stepSize = { key: 'step_size', isValid: isCount, expected: 'a whole number above 0' }
+    return { ...super.fields(), stepSize: { ...stepSize, isArgument: true }, gamma: anyGamma }
   }
 }
 
@@ -69,10 +83,9 @@ export class MultiStepLR extends LRScheduler {
     options: { gamma?: number } = {},
   ) {
     super(optimizer)
-    const isList = Array.isArray(milestones) && [...milestones].every(Number.isFinite)
+    const isList = Array.isArray(milestones) && [...milestones].every(isNotNegative)
     checkRequired('MultiStepLR', 'milestones', milestones, isList, 'a list of epochs')
     const { gamma = 0.1 } = checkOptions('MultiStepLR', options, { gamma: true })
-    checkNumber('MultiStepLR', 'gamma', gamma, Number.isFinite, 'a number')
     for (const epoch of milestones) this.milestones[epoch] = (this.milestones[epoch] ?? 0) + 1
     this.gamma = gamma
     this.initialStep()
@@ -90,8 +103,17 @@ export class MultiStepLR extends LRScheduler {
     return this.baseLrs.map((base) => base * this.gamma ** passed)
   }
 
-  protected override fields() {
-    return { ...super.fields(), milestones: 'milestones', gamma: 'gamma' }
+  protected override fields(): StateFields {
+    const milestones = {
+      key: 'milestones',
+      isValid: (times: Record<string, number>) =>
+        isRecord(times) &&
+        Object.entries(times).every(
+          ([epoch, count]) => epoch === `${+epoch}` && isNotNegative(+epoch) && isCount(count),
+        ),
+      expected: 'how many times each epoch counts',
+    }
+    return { ...super.fields(), milestones, gamma: anyGamma }
   }
 }
 
@@ -101,7 +123,6 @@ export class ExponentialLR extends LRScheduler {
 
   constructor(optimizer: Schedulable, gamma: number) {
     super(optimizer)
-    checkRequired('ExponentialLR', 'gamma', gamma, Number.isFinite(gamma), 'a number')
     this.gamma = gamma
     this.initialStep()
   }
@@ -114,8 +135,8 @@ export class ExponentialLR extends LRScheduler {
     return this.baseLrs.map((base) => base * this.gamma ** this.lastEpoch)
   }
 
-  protected override fields() {
-    return { ...super.fields(), gamma: 'gamma' }
+  protected override fields(): StateFields {
+    return { ...super.fields(), gamma: { ...anyGamma, isArgument: true } }
   }
 }
 
@@ -128,8 +149,6 @@ export class ConstantLR extends LRScheduler {
     super(optimizer)
     const known = { factor: true, totalIters: true } as const
     const { factor = 1 / 3, totalIters = 5 } = checkOptions('ConstantLR', options, known)
-    checkOption('ConstantLR', 'factor', factor, factor > 0 && factor <= 1, 'above 0 and at most 1')
-    checkNumber('ConstantLR', 'totalIters', totalIters, (count) => count >= 0, 'at least 0')
     this.factor = factor
     this.totalIters = totalIters
     this.initialStep()
@@ -145,8 +164,13 @@ export class ConstantLR extends LRScheduler {
     return this.baseLrs.map((base) => base * (this.factor + isOver * (1 - this.factor)))
   }
 
-  protected override fields() {
-    return { ...super.fields(), factor: 'factor', totalIters: 'total_iters' }
+  protected override fields(): StateFields {
+    const isEpochs = (count: number) => isNoNan(count) && count >= 0
+    return {
+      ...super.fields(),
+      factor: { key: 'factor', ...positiveShare },
+      totalIters: { key: 'total_iters', isValid: isEpochs, expected: 'at least 0' },
+    }
   }
 }
 
@@ -167,17 +191,6 @@ export class LinearLR extends LRScheduler {
       endFactor = 1,
       totalIters = 5,
     } = checkOptions('LinearLR', options, known)
-    const isStart = startFactor > 0 && startFactor <= 1
-    checkOption('LinearLR', 'startFactor', startFactor, isStart, 'above 0 and at most 1')
-    const isEnd = endFactor >= 0 && endFactor <= 1
-    checkOption('LinearLR', 'endFactor', endFactor, isEnd, 'between 0 and 1')
-    checkNumber(
-      'LinearLR',
-      'totalIters',
-      totalIters,
-      (count) => count > 0 && Number.isFinite(count),
-      'a number above 0',
-    )
     this.startFactor = startFactor
     this.endFactor = endFactor
     this.totalIters = totalIters
@@ -199,12 +212,13 @@ export class LinearLR extends LRScheduler {
     return this.baseLrs.map((base) => base * factor)
   }
 
-  protected override fields() {
+  protected override fields(): StateFields {
+    const isEpochs = (count: number) => Number.isFinite(count) && count > 0
     return {
       ...super.fields(),
-      startFactor: 'start_factor',
-      endFactor: 'end_factor',
-      totalIters: 'total_iters',
+      startFactor: { key: 'start_factor', ...positiveShare },
+      endFactor: { key: 'end_factor', isValid: isShare, expected: 'between 0 and 1' },
+      totalIters: { key: 'total_iters', isValid: isEpochs, expected: 'a number above 0' },
     }
   }
 }

@@ -3,11 +3,19 @@ import {
   checkFlag,
   checkNumber,
   checkOptions,
+  isCount,
   isShare,
   type OptionNames,
 } from '../../util/options.ts'
 import type { ParamGroup } from '../settings.ts'
-import { checkOption, checkRequired, LRScheduler, perGroup, type Schedulable } from './scheduler.ts'
+import {
+  checkOption,
+  checkRequired,
+  LRScheduler,
+  perGroup,
+  type Schedulable,
+  type StateFields,
+} from './scheduler.ts'
 
 export interface OneCycleOptions {
   /** Number of steps in the whole cycle; alternatively, set `epochs` and `stepsPerEpoch`. */
@@ -66,7 +74,7 @@ interface Phase {
 export class OneCycleLR extends LRScheduler {
   protected totalSteps: number
   protected cycleMomentum: boolean
-  readonly #phases: readonly Phase[]
+  readonly #phasesOf: (totalSteps: number) => Phase[]
   readonly #anneal: (start: number, end: number, share: number) => number
 
   /** `maxLr`: peak learning rate; one value, or one per group. */
@@ -91,15 +99,14 @@ export class OneCycleLR extends LRScheduler {
     const { epochs = 0, stepsPerEpoch = 0, totalSteps = epochs * stepsPerEpoch } = options
     const { pctStart = 0.3, divFactor = 25, finalDivFactor = 1e4 } = options
     const { baseMomentum = 0.85, maxMomentum = 0.95 } = options
-    const isTotal = Number.isInteger(totalSteps) && totalSteps > 0
-    checkOption('OneCycleLR', 'totalSteps', totalSteps, isTotal, 'a whole number above 0')
+    checkOption('OneCycleLR', 'totalSteps', totalSteps, isCount(totalSteps), aCount)
     checkNumber('OneCycleLR', 'pctStart', pctStart, isShare, 'between 0 and 1')
     for (const key of ['cycleMomentum', 'threePhase'] as const)
       checkFlag('OneCycleLR', key, options[key])
     this.totalSteps = totalSteps
     this.cycleMomentum = options.cycleMomentum ?? true
     this.#anneal = options.annealStrategy === 'linear' ? linear : cosine
-    this.#phases = phasesOf(totalSteps, pctStart, options.threePhase ?? false)
+    this.#phasesOf = (steps) => phasesOf(steps, pctStart, options.threePhase ?? false)
 
     const groups: readonly CycledGroup[] = optimizer.paramGroups
     const each = <T>(option: string, value: T | readonly T[], isOne: (one: T) => boolean) =>
@@ -128,10 +135,11 @@ export class OneCycleLR extends LRScheduler {
     const step = this.lastEpoch
     const isInside = step <= this.totalSteps
     checkOption('OneCycleLR', 'step', step + 1, isInside, `at most ${this.totalSteps}`)
-    const last = this.#phases.length - 1
-    const at = this.#phases.findIndex(({ endStep }, i) => step <= endStep || i === last)
-    const { endStep, lr, momentum } = this.#phases[at]
-    const startStep = at === 0 ? 0 : this.#phases[at - 1].endStep
+    const phases = this.#phasesOf(this.totalSteps)
+    const last = phases.length - 1
+    const at = phases.findIndex(({ endStep }, i) => step <= endStep || i === last)
+    const { endStep, lr, momentum } = phases[at]
+    const startStep = at === 0 ? 0 : phases[at - 1].endStep
     const share = (step - startStep) / (endStep - startStep)
     return (this.optimizer.paramGroups as readonly CycledGroup[]).map((group) => {
       if (this.cycleMomentum) {
@@ -143,10 +151,17 @@ export class OneCycleLR extends LRScheduler {
     })
   }
 
-  protected override fields() {
-    return { ...super.fields(), totalSteps: 'total_steps', cycleMomentum: 'cycle_momentum' }
+  protected override fields(): StateFields {
+    return {
+      ...super.fields(),
+      totalSteps: { key: 'total_steps', isValid: isCount, expected: aCount },
+      cycleMomentum: { key: 'cycle_momentum', ...flag },
+    }
   }
 }
+
+const aCount = 'a whole number above 0'
+const flag = { isValid: (on: unknown) => typeof on === 'boolean', expected: 'true or false' }
 
 const cosine = (start: number, end: number, share: number): number =>
   end + ((start - end) / 2) * (Math.cos(Math.PI * share) + 1)

@@ -2,8 +2,10 @@ import {
   checkChoice,
   checkNumber,
   checkOptions,
+  isNoNan,
   isNotNegative,
   isShare,
+  isWhole,
 } from '../../util/options.ts'
 import {
   checkOptimizer,
@@ -12,7 +14,7 @@ import {
   type Schedulable,
   type SchedulerState,
 } from './scheduler.ts'
-import { checkState } from './state.ts'
+import { checkState, numbers, type StateField } from './state.ts'
 
 export interface PlateauOptions {
   /** Whether the metric should fall or rise; default `min`. */
@@ -35,6 +37,18 @@ export interface PlateauOptions {
 
 const modes = ['min', 'max'] as const
 const thresholdModes = ['rel', 'abs'] as const
+const oneOf = (choices: readonly string[]) => ({
+  isValid: (choice: string) => choices.includes(choice),
+  expected: `one of ${choices.join(', ')}`,
+})
+const notNegative = {
+  isValid: (value: number) => isNoNan(value) && value >= 0,
+  expected: 'at least 0',
+}
+const lowering = {
+  isValid: (value: number) => isShare(value) && value < 1,
+  expected: 'from 0 to below 1',
+}
 
 /** Lowers the learning rates when a metric stops improving, like torch's ReduceLROnPlateau: call `step(metric)` after each epoch. */
 export class ReduceLROnPlateau {
@@ -62,13 +76,11 @@ export class ReduceLROnPlateau {
     })
     checkChoice(name, 'mode', options.mode, modes)
     checkChoice(name, 'thresholdMode', options.thresholdMode, thresholdModes)
-    const isLeast = (value: number) => value >= 0
     for (const key of ['patience', 'threshold', 'cooldown', 'eps'] as const)
-      checkNumber(name, key, options[key], isLeast, 'at least 0')
-    checkNumber(name, 'factor', options.factor, isShare, 'between 0 and 1')
+      checkNumber(name, key, options[key], notNegative.isValid, notNegative.expected)
+    checkNumber(name, 'factor', options.factor, lowering.isValid, lowering.expected)
     const { mode = 'min', factor = 0.1, patience = 10, threshold = 1e-4 } = options
     const { thresholdMode = 'rel', cooldown = 0, minLr = 0, eps = 1e-8 } = options
-    checkOption('ReduceLROnPlateau', 'factor', factor, factor < 1, 'below 1')
     const minLrs = perGroup(
       name,
       'minLr',
@@ -84,6 +96,7 @@ export class ReduceLROnPlateau {
 
   /** Processes the metric of an epoch. errors: `config.invalid` unless it is a number. */
   step(metric: number): void {
+    checkOptimizer('ReduceLROnPlateau', this.optimizer)
     checkOption('ReduceLROnPlateau.step', 'metric', metric, typeof metric === 'number', 'a number')
     const { patience, cooldown } = this.#options
     this.#lastEpoch++
@@ -129,14 +142,18 @@ export class ReduceLROnPlateau {
     }
   }
 
-  /** Loads a saved state. errors: `data.malformed` for another kind of scheduler or another number of groups; then nothing changes. */
+  /**
+   * Loads a saved state.
+   *
+   * errors: `data.malformed` for another kind of scheduler, another number of groups, or what the constructor refuses; then nothing changes.
+   */
   loadStateDict(state: SchedulerState): void {
     this.prepareLoad(state)()
   }
 
   /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
   prepareLoad(state: SchedulerState): () => void {
-    const saved = structuredClone(checkState('ReduceLROnPlateau', state, this.stateDict()))
+    const saved = structuredClone(checkState('ReduceLROnPlateau', state, this.#fields()))
     return () => {
       this.#options = {
         mode: saved['mode'] as 'min' | 'max',
@@ -154,6 +171,27 @@ export class ReduceLROnPlateau {
       this.#lastEpoch = saved['last_epoch'] as number
       this.#lastLr = saved['_last_lr'] as number[]
     }
+  }
+
+  #fields(): readonly StateField[] {
+    const groups = this.#options.minLrs.length
+    const whole = { isValid: isWhole, expected: 'a whole number from 0 up' }
+    const isBest = (best: number | null) => best === null || isNoNan(best)
+    return [
+      { key: 'mode', ...oneOf(modes) },
+      { key: 'factor', ...lowering },
+      { key: 'patience', ...notNegative },
+      { key: 'threshold', ...notNegative },
+      { key: 'threshold_mode', ...oneOf(thresholdModes) },
+      { key: 'cooldown', ...notNegative },
+      { key: 'min_lrs', ...numbers(groups, isNotNegative) },
+      { key: 'eps', ...notNegative },
+      { key: 'best', isValid: isBest, expected: 'a number or null' },
+      { key: 'num_bad_epochs', ...whole },
+      { key: 'cooldown_counter', ...notNegative },
+      { key: 'last_epoch', ...whole },
+      { key: '_last_lr', ...numbers(groups) },
+    ]
   }
 
   #isBetter(metric: number): boolean {

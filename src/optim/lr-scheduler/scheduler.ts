@@ -1,10 +1,10 @@
 import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
 import { isRecord, quoted } from '../../util/kind-of.ts'
-import { checkArgument, checkNumber } from '../../util/options.ts'
+import { checkArgument, checkNumber, isNotNegative, isWhole } from '../../util/options.ts'
 import type { ParamGroup } from '../settings.ts'
-import { checkState, type SchedulerState } from './state.ts'
+import { checkState, numbers, type SchedulerState, type StateFields } from './state.ts'
 
-export type { SchedulerState } from './state.ts'
+export type { SchedulerState, StateFields } from './state.ts'
 
 /** The parts of an optimizer that a scheduler needs. */
 export interface Schedulable {
@@ -31,14 +31,17 @@ export abstract class LRScheduler implements AnyScheduler {
   readonly optimizer: Schedulable
   lastEpoch = -1
   protected baseLrs: number[]
+  readonly #groups: number
   protected stepCount = 0
-  protected lastLr: number[] = []
+  protected lastLr: number[]
 
   constructor(optimizer: Schedulable) {
     checkOptimizer(new.target.name, optimizer)
     this.optimizer = optimizer
     for (const group of optimizer.paramGroups) group.initialLr ??= group.lr
     this.baseLrs = optimizer.paramGroups.map(({ initialLr }) => initialLr!)
+    this.#groups = this.baseLrs.length
+    this.lastLr = this.present()
   }
 
   /** Returns the learning rates of `lastEpoch` by group, computed from the current ones. */
@@ -49,13 +52,13 @@ export abstract class LRScheduler implements AnyScheduler {
     return this.rates()
   }
 
-  /** Fields included in `stateDict`: PyTorch's key for each field. */
-  protected fields(): Record<string, string> {
+  /** Fields included in `stateDict`, which each step and each loaded state checks. */
+  protected fields(): StateFields {
     return {
-      baseLrs: 'base_lrs',
-      lastEpoch: 'last_epoch',
-      stepCount: '_step_count',
-      lastLr: '_last_lr',
+      baseLrs: { key: 'base_lrs', ...numbers(this.#groups, isNotNegative) },
+      lastEpoch: { key: 'last_epoch', isValid: isEpoch, expected: 'a number from -1 up' },
+      stepCount: { key: '_step_count', isValid: isWhole, expected: 'a whole number from 0 up' },
+      lastLr: { key: '_last_lr', ...numbers(this.#groups) },
     }
   }
 
@@ -68,19 +71,24 @@ export abstract class LRScheduler implements AnyScheduler {
   /**
    * Advances by one epoch, or to `epoch`, and sets the learning rates.
    *
-   * errors: `config.invalid` for an epoch, or a resulting learning rate, that is no number; then nothing changes.
+   * errors: `config.invalid` for an epoch below 0, a field that the constructor would refuse, or a resulting learning rate that is no
+   * number; then nothing changes.
    */
   step(epoch?: number): void {
     const name = this.constructor.name
-    checkNumber(name, 'epoch', epoch, Number.isFinite, 'a number')
-    checkOption(name, 'lastEpoch', this.lastEpoch, Number.isFinite(this.lastEpoch), 'a number')
-    const before = { ...this }
-    try {
-      this.set(this.advance(epoch))
-    } catch (error) {
-      Object.assign(this, before)
-      throw error
+    checkOptimizer(name, this.optimizer)
+    checkNumber(name, 'epoch', epoch, isNotNegative, 'a number from 0 up')
+    for (const [field, { isValid, expected, isArgument }] of Object.entries(this.fields())) {
+      const value: unknown = Reflect.get(this, field)
+      const check = isArgument ? checkRequired : checkOption
+      check(name, field, value, isValid(value as never), expected)
     }
+    const before = { ...this }
+    wholly(
+      this.optimizer,
+      () => this.set(this.advance(epoch)),
+      () => Object.assign(this, before),
+    )
   }
 
   /** Counts the epoch and returns its learning rates. */
@@ -98,14 +106,16 @@ export abstract class LRScheduler implements AnyScheduler {
   stateDict(): SchedulerState {
     const own = this as unknown as Record<string, unknown>
     return structuredClone(
-      Object.fromEntries(Object.entries(this.fields()).map(([field, key]) => [key, own[field]])),
+      Object.fromEntries(
+        Object.entries(this.fields()).map(([field, { key }]) => [key, own[field]]),
+      ),
     )
   }
 
   /**
    * Loads a saved state; the learning rates are in the optimizer's state dict.
    *
-   * errors: `data.malformed` for another kind of scheduler or another number of groups; then nothing changes.
+   * errors: `data.malformed` for another kind of scheduler, another number of groups, or what its constructor refuses; then nothing changes.
    */
   loadStateDict(state: SchedulerState): void {
     this.prepareLoad(state)()
@@ -113,10 +123,12 @@ export abstract class LRScheduler implements AnyScheduler {
 
   /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
   prepareLoad(state: SchedulerState): () => void {
-    const saved = structuredClone(checkState(this.constructor.name, state, this.stateDict()))
+    const fields = Object.entries(this.fields())
+    const rules = fields.map(([, field]) => field)
+    checkState(this.constructor.name, state, rules)
+    const saved = fields.map(([field, { key }]) => [field, structuredClone(state[key])])
     return () => {
-      const own = this as unknown as Record<string, unknown>
-      for (const [field, key] of Object.entries(this.fields())) own[field] = saved[key]
+      Object.assign(this, Object.fromEntries(saved))
     }
   }
 
@@ -145,6 +157,20 @@ export abstract class LRScheduler implements AnyScheduler {
   /** Returns the learning rates of the groups times `factor`. */
   protected scaled(factor: number): number[] {
     return this.present().map((lr) => lr * factor)
+  }
+}
+
+const isEpoch = (epoch: number): boolean => Number.isFinite(epoch) && epoch >= -1
+
+/** Runs `step`; where it fails, the optimizer's groups are as they were, and `undo` has been called. */
+export function wholly(optimizer: Schedulable, step: () => void, undo: () => void): void {
+  const before = optimizer.paramGroups.map((group) => [group, { ...group }] as const)
+  try {
+    step()
+  } catch (error) {
+    for (const [group, settings] of before) Object.assign(group, settings)
+    undo()
+    throw error
   }
 }
 

@@ -1,40 +1,46 @@
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
+import { isNotNegative } from '../../util/options.ts'
 
 /** A scheduler's state as JSON, with PyTorch's keys. */
 export type SchedulerState = Record<string, unknown>
 
-/** Keys that tell kinds of schedulers apart. */
-const ofOneKind = [
-  'step_size',
-  'gamma',
-  'milestones',
-  'factor',
-  'total_iters',
-  'start_factor',
-  'end_factor',
-  'T_max',
-  'T_0',
-  'T_mult',
-  'total_steps',
-  'cycle_momentum',
-  'min_lrs',
-  'patience',
-  '_milestones',
-  '_schedulers',
+/** A field of a scheduler: its key in the state, and what it may be. */
+export interface StateField {
+  readonly key: string
+  readonly isValid: (value: never) => boolean
+  readonly expected: string
+  /** Whether the constructor takes it as an argument of that name. */
+  readonly isArgument?: boolean
+}
+
+export type StateFields = Readonly<Record<string, StateField>>
+
+/** A rule for lists with at least one number for each of `count` groups. */
+export const numbers = (count: number, isOne: (value: number) => boolean = Number.isFinite) => ({
+  isValid: (list: number[]) => Array.isArray(list) && list.length >= count && list.every(isOne),
+  expected: `a list of ${count} ${isOne === isNotNegative ? 'numbers from 0 up' : 'numbers'}`,
+})
+
+/** Keys of PyTorch's states that no scheduler here has a use for. */
+const fromPyTorch = [
+  'verbose',
+  '_get_lr_called_within_step',
+  '_is_initial',
+  'lr_lambdas',
+  'mode_worse',
+  'use_beta1',
+  '_schedule_phases',
+  'anneal_func',
+  '_anneal_func_type',
 ]
 
-/**
- * The state, if a scheduler with `own` state may take it over: all of its keys with values of the same type and length, and none of another
- * kind's. A null is a number that is not there yet.
- *
- * errors: `data.malformed`.
- */
+/** The state, if a scheduler with these fields may take it over: all of its keys and no others. errors: `data.malformed`. */
 export function checkState(
   scheduler: string,
   state: SchedulerState,
-  own: SchedulerState,
+  fields: readonly StateField[],
 ): SchedulerState {
   const refuse = (expected: string, got: string): never => {
     throw new TabringError(
@@ -43,23 +49,15 @@ export function checkState(
     )
   }
   if (typeof state !== 'object' || state === null) refuse('a state', quoted(state))
-  const given = clipped(Object.keys(state).join(', '))
-  for (const [key, value] of Object.entries(own)) {
-    if (!Object.hasOwn(state, key)) refuse(`"${clipped(key)}"`, given || 'an empty state')
-    if (!isAlike(value, state[key])) {
-      refuse(`"${clipped(key)}" like ${JSON.stringify(value)}`, quoted(state[key]))
-    }
+  const given = Object.keys(state)
+  const known = fields.map(({ key }) => key)
+  for (const { key, isValid, expected } of fields) {
+    if (!Object.hasOwn(state, key))
+      refuse(`"${clipped(key)}"`, clipped(given.join(', ')) || 'an empty state')
+    if (!isValid(state[key] as never))
+      refuse(`${expected} as "${clipped(key)}"`, quoted(state[key]))
   }
-  const foreign = ofOneKind.find((key) => key in state && !(key in own))
-  if (foreign !== undefined) refuse('a state of the same kind', `one with "${clipped(foreign)}"`)
+  const surplus = given.find((key) => !known.includes(key) && !fromPyTorch.includes(key))
+  if (surplus !== undefined) refuse(`only ${known.join(', ')}`, `"${clipped(surplus)}"`)
   return state
-}
-
-function isAlike(own: unknown, given: unknown): boolean {
-  if (Array.isArray(own)) {
-    if (!Array.isArray(given) || given.length !== own.length) return false
-    return own.every((value, i) => isAlike(value, given[i]))
-  }
-  if (own === null || typeof own === 'number') return given === null || typeof given === 'number'
-  return typeof given === typeof own && given !== null && !Array.isArray(given)
 }

@@ -118,6 +118,10 @@ test('scaler and average', async () => {
   expect(() => scaler.loadStateDict({ ...short, scale: 3 } as never)).toThrow(
     refused('data.malformed', /a number as "_growth_tracker", got undefined/),
   )
+  for (const [key, value] of [['_growth_tracker', 1.5] as const, ['mine', 1] as const])
+    expect(() => scaler.loadStateDict({ ...before, [key]: value } as never)).toThrow(
+      new RegExp(`GradScaler.*${key}`),
+    )
   expect(await scaler.stateDict()).toEqual(before)
 })
 
@@ -212,7 +216,9 @@ describe('a state of another scheduler is refused, and changes nothing', () => {
     const scheduler = made('StepLR')
     const two = new SGD([{ params: parameters() }, { params: parameters() }])
     const other = new s.StepLR(two, 1).stateDict()
-    expect(() => scheduler.loadStateDict(other)).toThrow(/expected "base_lrs" like \[1\], got \[/)
+    expect(() => scheduler.loadStateDict({ ...other, base_lrs: [] })).toThrow(
+      /expected a list of 1 numbers from 0 up as "base_lrs", got \[\]/,
+    )
     for (const nothing of [undefined, null, {}]) {
       expect(() => scheduler.loadStateDict(nothing as never)).toThrow(
         refused('data.malformed', /StepLR expected/),
