@@ -5,6 +5,7 @@ import type { SettleAttrs } from '../kernels/grad-scaler/settle.ts'
 import { Optimizer } from './optimizer.ts'
 import { checkNotNegative, type ParamGroup, type Params } from './settings.ts'
 import { emitUpdate, type Slice, slots } from './slice.ts'
+import type { StateNames } from './state-dict.ts'
 
 export interface AdagradSettings {
   /** Learning rate; default 1e-2. */
@@ -23,6 +24,7 @@ export type AdagradOptions = Partial<AdagradSettings>
 
 /** Adagrad, like torch.optim.Adagrad. source: Duchi, Hazan and Singer, JMLR 12 (2011). */
 export class Adagrad extends Optimizer<AdagradSettings> {
+  protected readonly stateNames: StateNames = { sum: true }
   constructor(params: Params<AdagradSettings>, options: AdagradOptions = {}) {
     const defaults = {
       lr: 1e-2,

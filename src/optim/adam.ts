@@ -5,6 +5,7 @@ import type { SettleAttrs } from '../kernels/grad-scaler/settle.ts'
 import { Optimizer } from './optimizer.ts'
 import { checkBetas, checkNotNegative, type ParamGroup, type Params } from './settings.ts'
 import { emitUpdate, type Slice, slots } from './slice.ts'
+import type { StateNames } from './state-dict.ts'
 
 export interface AdamSettings {
   /** Learning rate; default 1e-3. */
@@ -35,6 +36,11 @@ const logOf = (beta: number): number => Math.max(Math.log(beta), -100)
 
 /** Common base of Adam and AdamW, which differ only in how they apply the weight decay. */
 abstract class AdamBase extends Optimizer<AdamSettings> {
+  protected readonly stateNames: StateNames = {
+    exp_avg: true,
+    exp_avg_sq: true,
+    max_exp_avg_sq: 'amsgrad',
+  }
   protected abstract readonly isDecoupled: boolean
 
   protected update(trace: Trace, slice: Slice, group: ParamGroup<AdamSettings>): GraphNode[] {

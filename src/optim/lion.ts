@@ -4,6 +4,7 @@ import { lion } from '../kernels/lion/lion.ts'
 import { Optimizer } from './optimizer.ts'
 import { checkBetas, checkNotNegative, type ParamGroup, type Params } from './settings.ts'
 import { emitUpdate, type Slice, slots } from './slice.ts'
+import type { StateNames } from './state-dict.ts'
 
 export interface LionSettings {
   /** Learning rate; default 1e-4. */
@@ -18,6 +19,7 @@ export type LionOptions = Partial<LionSettings>
 
 /** Lion: steps of equal size in the direction of the momentum's sign. source: Chen et al., arXiv 2302.06675. */
 export class Lion extends Optimizer<LionSettings> {
+  protected readonly stateNames: StateNames = { exp_avg: true }
   protected override readonly savesStep = false
 
   constructor(params: Params<LionSettings>, options: LionOptions = {}) {

@@ -20,12 +20,6 @@ export function tensorsOf({ step: _, ...entry }: StateEntry): Record<string, Sta
   return tensors
 }
 
-/** The updates that a saved entry counts, if it does: PyTorch 1.13 and later count in a tensor. */
-export function stepsIn({ step }: StateEntry): number | undefined {
-  if (typeof step === 'number') return step
-  return step?.data.length === 1 ? step.data[0] : undefined
-}
-
 /** The steps that all these parameters have made in a loaded state. errors: `graph.misuse` where they differ. */
 export function commonSteps(
   parameters: readonly Parameter[],

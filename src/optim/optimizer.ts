@@ -18,7 +18,7 @@ import { countElements, formatShape, sameShape, tensorType } from '../util/shape
 import { checkGroup, checkKinds, checkSettingNames, requireList } from './check-params.ts'
 import { Cohort } from './cohort.ts'
 import { alikeGroup } from './group-settings-check.ts'
-import { commonSteps, type LoadedState, stepsIn, tensorsOf, wholeState } from './loaded-state.ts'
+import { commonSteps, type LoadedState, tensorsOf, wholeState } from './loaded-state.ts'
 import { noGradient, owners } from './parameter-buckets.ts'
 import { replicaBucketBytes, sumOverReplicas } from './replicas.ts'
 import { type CommonSettings, overlay, type ParamGroup, type Params } from './settings.ts'
@@ -30,7 +30,9 @@ import {
   requireState,
   type SettingValue,
   type StateEntry,
+  type StateNames,
   type StateTensor,
+  stepsIn,
 } from './state-dict.ts'
 import { warnOfUnlisted } from './warn-unlisted.ts'
 
@@ -50,6 +52,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   #stepCount = 0
   /** Whether the saved state of each parameter has PyTorch's `step`. */
   protected readonly savesStep: boolean = true
+  /** The states that `update` asks its slices for. */
+  protected abstract readonly stateNames: StateNames
   readonly #cohorts = new Map<ParamGroup<Settings>, Cohort[]>()
   /** Made in a trace under way. */
   readonly #making = new WeakMap<Trace, Map<ParamGroup<Settings>, Cohort[]>>()
@@ -249,7 +253,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   /** @internal Checks a state as `loadStateDict` does; what it returns loads it. */
   prepareLoad(saved: OptimizerStateDict): () => void {
     const counts = this.paramGroups.map(({ params }) => params.length)
-    requireState(this.constructor.name, saved, counts)
+    requireState(this.constructor.name, saved, counts, this.stateNames, this.savesStep)
     const loaded = new Map<Parameter, LoadedState>()
     this.paramGroups.forEach((group, at) => {
       const indices = saved.param_groups[at]['params'] as readonly number[]
@@ -497,6 +501,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       isSettled: control.isSettled,
       steps: () => cohort.steps,
       state: (name, initial = 0) => {
+        invariant(Object.hasOwn(this.stateNames, name), () => `${name} is not among stateNames`)
         this.#initial.set(name, initial)
         let pool = bucket.state.get(name)
         if (!pool) {

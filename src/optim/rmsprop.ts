@@ -9,6 +9,7 @@ import {
 import { Optimizer } from './optimizer.ts'
 import { checkNotNegative, type ParamGroup, type Params } from './settings.ts'
 import { emitUpdate, type Slice, slots } from './slice.ts'
+import type { StateNames } from './state-dict.ts'
 
 export interface RMSpropSettings {
   /** Learning rate; default 1e-2. */
@@ -34,6 +35,11 @@ export type RMSpropOptions = Partial<RMSpropSettings>
  * 0.
  */
 export class RMSprop extends Optimizer<RMSpropSettings> {
+  protected readonly stateNames: StateNames = {
+    square_avg: true,
+    grad_avg: 'centered',
+    momentum_buffer: 'momentum',
+  }
   constructor(params: Params<RMSpropSettings>, options: RMSpropOptions = {}) {
     const defaults = {
       lr: 1e-2,

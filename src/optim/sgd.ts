@@ -6,6 +6,7 @@ import { TabringError } from '../util/errors.ts'
 import { Optimizer } from './optimizer.ts'
 import { checkNotNegative, type ParamGroup, type Params } from './settings.ts'
 import { emitUpdate, type Slice, slots } from './slice.ts'
+import type { StateNames } from './state-dict.ts'
 
 export interface SGDSettings {
   /** Learning rate; default 1e-3. */
@@ -33,6 +34,7 @@ const undamped = ({ momentum, dampening }: SGDSettings): number =>
  * fail. If momentum becomes 0, later steps are plain descent; the buffer then follows the gradient, where PyTorch leaves it unchanged.
  */
 export class SGD extends Optimizer<SGDSettings> {
+  protected readonly stateNames: StateNames = { momentum_buffer: 'momentum' }
   protected override readonly savesStep = false
 
   constructor(params: Params<SGDSettings>, options: SGDOptions = {}) {

@@ -1,6 +1,7 @@
 import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
+import { isWhole } from '../util/options.ts'
 import type { Shape } from '../util/shape.ts'
 import { formatShape } from '../util/shape.ts'
 
@@ -22,12 +23,34 @@ export interface OptimizerStateDict {
   readonly param_groups: readonly Readonly<Record<string, SettingValue>>[]
 }
 
+/** The tensors that an optimizer keeps of each parameter, by PyTorch's names: always, or while a setting is on. */
+export type StateNames = Readonly<Record<string, true | 'amsgrad' | 'centered' | 'momentum'>>
+
+/** Of them those that sum squares. */
+const squares = ['exp_avg_sq', 'max_exp_avg_sq', 'square_avg', 'sum']
+
+/** The updates that a saved entry counts, if it does: PyTorch 1.13 and later count in a tensor. */
+export function stepsIn({ step }: StateEntry): number | undefined {
+  if (typeof step === 'number') return step
+  return step?.data.length === 1 ? step.data[0] : undefined
+}
+
+/** Whether a parameter has been updated: of others PyTorch's SGD saves nulls. */
+const isBegun = (entry: StateEntry): boolean => Object.values(entry).some((value) => value !== null)
+
 /**
- * Checks that `saved` is an optimizer's state at all, of groups with those numbers of parameters: the rest may be read without care.
+ * Checks that `saved` is an optimizer's state at all, of groups with those numbers of parameters, whole for each that was updated: the rest
+ * may be read without care.
  *
  * errors: `data.malformed`.
  */
-export function requireState(optimizer: string, saved: unknown, counts: readonly number[]): void {
+export function requireState(
+  optimizer: string,
+  saved: unknown,
+  counts: readonly number[],
+  names: StateNames,
+  savesStep: boolean,
+): void {
   const refuse = (expected: string, got: unknown) =>
     new TabringError(
       'data.malformed',
@@ -45,14 +68,35 @@ export function requireState(optimizer: string, saved: unknown, counts: readonly
   })
   if (groups.length !== counts.length || sizes.some((size, i) => size !== counts[i]))
     throw refuse(`groups of ${formatShape(counts)} parameters`, formatShape(sizes))
-  for (const { params } of groups)
-    if (!(params as readonly unknown[]).every(Number.isSafeInteger))
-      throw refuse('numbers of parameters as "params"', 'others')
+  const groupOf = new Map(
+    groups.flatMap((group) => (group['params'] as unknown[]).map((one) => [String(one), group])),
+  )
+  const isNumbered = [...groupOf.keys()].every((key) => Number.isSafeInteger(Number(key)))
+  if (!isNumbered || groupOf.size !== counts.reduce((sum, count) => sum + count, 0))
+    throw refuse('each parameter by a number of its own in "params"', 'others')
   for (const [key, entry] of Object.entries(state)) {
+    const group = groupOf.get(key)
+    if (!group) throw refuse('states of the parameters in "params"', `one of "${clipped(key)}"`)
     if (!isRecord(entry)) throw refuse(`a state of parameter ${clipped(key)}`, entry)
-    for (const [name, value] of Object.entries(entry))
+    const refuseEntry = (what: string, name: string, value: unknown) =>
+      refuse(`${what} as "${clipped(name)}" of ${clipped(key)}`, value)
+    for (const [name, value] of Object.entries(entry)) {
       if (value !== null && typeof value !== 'number' && !isTensor(value))
-        throw refuse(`a number or a float32 tensor as "${clipped(name)}" of ${clipped(key)}`, value)
+        throw refuseEntry('a number or a float32 tensor', name, value)
+      if (!Object.hasOwn(names, name) && !(savesStep && name === 'step'))
+        throw refuse(
+          `only ${Object.keys(names).join(', ')} of ${clipped(key)}`,
+          `"${clipped(name)}"`,
+        )
+      if (squares.includes(name) && isTensor(value) && value.data.some((one) => one < 0))
+        throw refuseEntry('sums of squares', name, 'numbers below 0')
+    }
+    if (!isBegun(entry as StateEntry)) continue
+    const steps = stepsIn(entry as StateEntry)
+    if (savesStep && !isWhole(steps)) throw refuseEntry('a whole number', 'step', steps)
+    for (const [name, setting] of Object.entries(names))
+      if (!isTensor(entry[name]) && (setting === true || group[setting]))
+        throw refuseEntry('a float32 tensor', name, entry[name])
   }
 }
 

@@ -2,13 +2,13 @@ import type { Parameter } from '../../graph/trace/parameter.ts'
 import { blocksOf } from '../../kernels/encode/encode.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { stepsIn } from '../loaded-state.ts'
 import {
   type OptimizerStateDict,
   requireState,
   type SettingValue,
   type StateEntry,
   type StateTensor,
+  stepsIn,
 } from '../state-dict.ts'
 import { type Floats, type HostUpdate, scalarArrays } from './host-update.ts'
 import { vectorArrays } from './vector-update.ts'
@@ -183,18 +183,18 @@ export class ExactOptimizer {
 
   /** Checks a state as `loadStateDict` does; what it returns loads it. */
   prepareLoad(saved: OptimizerStateDict): () => void {
-    requireState('exact training', saved, [this.#parameters.length])
-    const {
-      state,
-      param_groups: [group],
-    } = saved
-    const names = stateNames[this.#settings.kind]
+    const { kind } = this.#settings
+    const names = stateNames[kind]
+    const known = Object.fromEntries(names.map((name) => [name, true as const]))
+    requireState('exact training', saved, [this.#parameters.length], known, kind === 'adamw')
+    const [group] = saved.param_groups
+    const entries = (group['params'] as readonly number[]).map((at) => saved.state[at])
     const refuse = (problem: string) =>
       new TabringError(
         'data.malformed',
         `loadStateDict: ${problem}. Load the state of the same model and optimizer.`,
       )
-    const stepsOf = Object.values(state).map((entry) => stepsIn(entry) ?? 1)
+    const stepsOf = Object.values(saved.state).map((entry) => stepsIn(entry) ?? 1)
     const { exact_steps: steps = Math.max(0, ...stepsOf), exact_exponents: exponents = [] } = group
     const blocks = this.#parameters.reduce((sum, { count }) => sum + blocksOf(count), 0)
     const isOfBlocks =
@@ -207,8 +207,8 @@ export class ExactOptimizer {
       throw refuse(`expected exact_steps and exact_exponents of ${blocks} blocks`)
     const contents = this.#parameters.map(({ name, count }, i) =>
       names.map((key) => {
-        const tensor = state[i]?.[key]
-        if (state[i] && (typeof tensor !== 'object' || tensor?.data.length !== count))
+        const tensor = entries[i]?.[key]
+        if (entries[i] && (typeof tensor !== 'object' || tensor?.data.length !== count))
           throw refuse(`${key} of "${clipped(name)}" must have ${count} elements`)
         return typeof tensor === 'object' ? tensor?.data : undefined
       }),
@@ -216,7 +216,7 @@ export class ExactOptimizer {
     return () => {
       this.#updated.clear()
       for (const [i, own] of contents.entries()) {
-        if (state[i]) this.#updated.add(i)
+        if (entries[i]) this.#updated.add(i)
         for (const [at, data] of own.entries()) {
           if (data) this.#states[i][at].set(data)
           else this.#states[i][at].fill(0)

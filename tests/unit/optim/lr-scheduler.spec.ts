@@ -140,7 +140,9 @@ test('bad options are refused by name', () => {
   expect(() => new s.OneCycleLR(optimizer, [1], { totalSteps: 5 })).toThrow(
     /OneCycleLR: maxLr must be one value, or one for each of 2 groups, got 1/,
   )
-  expect(() => new s.ReduceLROnPlateau(optimizer, { factor: 1 })).toThrow(/factor must be from 0 to below 1/)
+  expect(() => new s.ReduceLROnPlateau(optimizer, { factor: 1 })).toThrow(
+    /factor must be from 0 to below 1/,
+  )
   const scheduler = new s.OneCycleLR(optimizer, 1, { totalSteps: 2 })
   for (let step = 0; step < 2; step++) scheduler.step()
   expect(() => scheduler.step()).toThrow(/OneCycleLR: step must be at most 2, got 4/)
