@@ -23,8 +23,14 @@ export function flagRules(command: Command, rules: readonly FlagRule[]): { check
     return given.has(long) && (value === undefined || given.get(long) === value)
   }
   return {
-    /** errors: `config.invalid`, for the first rule that is broken. */
+    /** errors: `config.invalid`, for a flag with an empty value, else for the first rule that is broken. */
     check() {
+      for (const [flag, value] of given)
+        if (value === '')
+          throw new TabringError(
+            'config.invalid',
+            `${flag}: its value is empty. Is a variable of the shell not set? Give it a value, or omit ${flag}.`,
+          )
       for (const { flag, needs, excludes, remedy } of rules) {
         if (!has(flag)) continue
         if (needs !== undefined && !has(needs))
@@ -43,7 +49,7 @@ export function flagRules(command: Command, rules: readonly FlagRule[]): { check
 }
 
 /** Of the flags that choose a device, in every command. */
-export const deviceRules: readonly FlagRule[] = ['--adapter', '--visible-devices'].map((flag) => ({
+export const deviceRules: readonly FlagRule[] = ['--adapter', '--memory-cap', '--visible-devices'].map((flag) => ({
   flag,
   excludes: '--device cpu',
   remedy: ', which uses no WebGPU device. Omit one of them.',
