@@ -16,7 +16,7 @@ import { chooseCpu, chosenDevice } from './ui/room/device-choice.ts'
 import { enterRoom } from './ui/room/enter-room.ts'
 import { keepName, readName } from './ui/room/kept-name.ts'
 import { ranksOf, transportOf } from './ui/settings/draft.ts'
-import { draftFromQuery, givenInQuery, unusedIn } from './ui/settings/query.ts'
+import { draftFromQuery, givenInQuery } from './ui/settings/query.ts'
 import { type Acts, idleActs } from './ui/state/acts.ts'
 import { begin } from './ui/state/snapshot.ts'
 import { pageSurface, Store } from './ui/state/store.ts'
@@ -37,7 +37,7 @@ keepPageOnDrop()
 if (root.dataset.demo) leaveDemoAddress(root.dataset.demo)
 
 // Before a new room replaces what is behind the #.
-const unusedInLink = unusedIn(location.search, location.hash)
+const address = location.search + location.hash
 
 /** The room that the address names, or a new one, which goes into the address. */
 function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
@@ -78,7 +78,7 @@ const store = new Store(
     draft,
     transport,
     ranks: ranksOf(draft),
-    unusedInLink,
+    address,
     givenInLink: given === null ? null : { demo: draft.demo, text: given },
   }),
   pageSurface,

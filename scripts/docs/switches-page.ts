@@ -2,9 +2,11 @@ import { markdownTable } from '../../src/util/markdown.ts'
 import { switches, switchNames } from '../../src/util/switch-table.ts'
 import { type SwitchName, variableOf } from '../../src/util/switches.ts'
 import { madeBy } from './made-by.ts'
+import { switchEffects } from './switch-effects.ts'
 
 function row(name: SwitchName): string[] {
-  const { type, default: standard, effect, isOfRun } = switches[name]
+  const { type, default: standard, isOfRun } = switches[name]
+  const effect = switchEffects[name]
   const text = isOfRun ? [...effect, 'Set it on every rank.'] : effect
   const shown = typeof standard === 'object' ? 'none' : String(standard)
   return [`\`${name}\``, type, shown, text.join('<br>')]

@@ -1,4 +1,6 @@
+import { useLoaded } from '../parts/use-loaded.ts'
 import { firstErrorOf, fittingBatch } from '../settings/check.ts'
+import { settings } from '../settings/list.ts'
 import type { Acts } from '../state/acts.ts'
 import { canStart, checkedDraft, givenFacts } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
@@ -6,15 +8,23 @@ import type { Snapshot } from '../state/snapshot.ts'
 /** For `aria-describedby` of the button that it keeps from working. */
 export const settingsErrorId = 'settings-error'
 
+const keys = settings.map(({ key }) => key)
+
 /** What the page's address has without an effect, and what keeps the maker from starting: the first wrong setting, the way to its field, and where one number would do, that number. */
 export function SettingsError({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+  const { experiments, draft, lobby, address } = snapshot
+  const { part } = useLoaded(
+    'the address',
+    () => import('../settings/address-notes.ts'),
+    address !== '',
+  )
   if (!canStart(snapshot)) return null
-  const { experiments, draft, lobby, unusedInLink } = snapshot
   const ranks = lobby?.members.length
   const error = firstErrorOf(checkedDraft(snapshot))
-  const notes = unusedInLink.length > 0 && (
+  const unused = part?.unusedIn(address, keys) ?? []
+  const notes = unused.length > 0 && (
     <ul class="address-notes">
-      {unusedInLink.map((note) => (
+      {unused.map((note) => (
         <li key={note}>{note}</li>
       ))}
     </ul>

@@ -73,9 +73,9 @@ export const settings: readonly Setting[] = [
     choices: [
       ['auto', 'automatic: trusted on this computer, strangers in a network'],
       ['members', 'trusted: all gradients count'],
-      ['strangers', 'strangers: far too large gradients do not count'],
+      ['strangers', 'strangers: too large gradients do not count'],
     ],
-    hint: 'Among strangers, the gradients of a tab do not count in a step where they are not numbers, or over 10 times as large as those of the others. The status names the tab. With whole replicas only.',
+    hint: 'Among strangers, gradients that are not numbers, or 10 times as large as the others, do not count, and the status names their tab. Large ones count less. Whole replicas only.',
     isAdvanced: true,
   },
   {
@@ -88,7 +88,7 @@ export const settings: readonly Setting[] = [
       ['trimmedMean', 'the mean without the extremes'],
       ['median', 'their median'],
     ],
-    hint: 'All but the mean keep few tabs with wrong gradients from deciding the result, need 3 tabs or more, and learn less from data that differs between tabs. With whole replicas only.',
+    hint: 'All but the mean keep few tabs with wrong gradients from deciding, need 3 tabs, and learn less from data that differs between tabs. Whole replicas only.',
     isAdvanced: true,
   },
   {

@@ -1,9 +1,7 @@
 import type { TransportChoice } from '../../peer/room/messages.ts'
 import { givenData } from '../../trainer/settings/config.ts'
 import type { Experiments } from '../../trainer/settings/experiments.ts'
-import { clipped } from '../../util/clipped.ts'
-import { switchNames } from '../../util/switch-table.ts'
-import { launcherParameter, switchParameters } from '../../util/switches.ts'
+import { switchParameters } from '../../util/switches.ts'
 import { defaultDraftOf } from './draft.ts'
 import { type Draft, settings } from './list.ts'
 
@@ -17,29 +15,6 @@ export function draftFromQuery(experiments: Experiments, query: string): Draft {
   const demo = parameters.get('demo')?.slice(0, 1000)
   const draft: Draft = { ...defaultDraftOf(experiments, demo), ...Object.fromEntries(named) }
   return givenInQuery(query) === null ? draft : { ...draft, data: givenData }
-}
-
-/** Weights leave every useful range within a step of a larger one. */
-const mostLr = 100
-
-/** What an address has that the page does not use: a sentence each. */
-export function unusedIn(query: string, fragment: string): string[] {
-  const parameters = new URLSearchParams(query)
-  const keys: readonly string[] = settings.map(({ key }) => key)
-  const known = [...keys, 'given', launcherParameter, ...switchNames]
-  const notes = [...new Set(parameters.keys())].flatMap((name) => {
-    const values = parameters.getAll(name)
-    if (!known.includes(name)) return [`${clipped(name)} is not a setting`]
-    if (values.length > 1) return [`${name} appears ${values.length} times; the first counts`]
-    const [value] = values
-    if (keys.includes(name) && value === '') return [`${name} is empty; its default is used`]
-    if (name !== 'lr') return []
-    if (Number(value) === 0) return ['lr is 0, which trains nothing']
-    return Number(value) > mostLr ? [`lr is ${clipped(value)}, far above what trains`] : []
-  })
-  if (/^#./.test(fragment) && !/[#&](room|key)=/.test(fragment))
-    notes.push(`${clipped(fragment)} is not a link to a room; this is a new one`)
-  return notes.map((note) => `In the address, ${note}.`)
 }
 
 /** Data in an address, as a demo wrote it there; null for none. */

@@ -61,8 +61,8 @@ export interface Snapshot {
   readonly givenSamples: Readonly<Record<string, number | undefined>>
   /** What the page's own address had of it. */
   readonly givenInLink: { readonly demo: string; readonly text: string } | null
-  /** What that address has and the page does not use: a sentence each. */
-  readonly unusedInLink: readonly string[]
+  /** That address, from its `?` or `#` on. */
+  readonly address: string
   /** The demo whose view could not read that, until it gets other data. */
   readonly damagedInLink: string | null
   /** The links that this tab entered the room with. */
@@ -129,7 +129,7 @@ export interface Beginning {
   transport: TransportChoice
   ranks?: number
   givenInLink?: Snapshot['givenInLink']
-  unusedInLink?: Snapshot['unusedInLink']
+  address?: Snapshot['address']
 }
 
 export function begin({
@@ -140,7 +140,7 @@ export function begin({
   transport,
   ranks = 1,
   givenInLink = null,
-  unusedInLink = [],
+  address = '',
 }: Beginning): Snapshot {
   return {
     experiments,
@@ -162,7 +162,7 @@ export function begin({
     given: {},
     givenSamples: {},
     givenInLink,
-    unusedInLink,
+    address,
     damagedInLink: null,
     transport,
     ranks,

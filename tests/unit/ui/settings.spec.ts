@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { trainConfigSchema } from '../../../src/trainer/settings/config.ts'
 import { experimentLink, inviteLink } from '../../../src/ui/experiment/experiment-link.ts'
+import * as addresses from '../../../src/ui/settings/address-notes.ts'
 import { mostRanks, ranksOf } from '../../../src/ui/settings/draft.ts'
 import { isOfTab, settings } from '../../../src/ui/settings/list.ts'
-import { unusedIn } from '../../../src/ui/settings/query.ts'
 import { checkedDraft } from '../../../src/ui/state/room-facts.ts'
 import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { inside, makeSnapshot, play, training } from '../../support/page-states.ts'
@@ -145,9 +145,15 @@ describe('the list of settings', () => {
 })
 
 describe('the address', () => {
+  const unusedIn = (address: string) =>
+    addresses.unusedIn(
+      address,
+      settings.map(({ key }) => key),
+    )
+
   it('says what the page does not use of it', () => {
-    expect(unusedIn('?demo=text&lr=0.1&debug=2&given=a&launcher={}', '#key=abc')).toEqual([])
-    expect(unusedIn('?lr=&epoch=3&lr2=&seed=1&seed=2', '#nonsense')).toEqual([
+    expect(unusedIn('?demo=playground&lr=0.1&debug=2&given=a&launcher={}#key=abc')).toEqual([])
+    expect(unusedIn('?lr=&epoch=3&lr2=&seed=1&seed=2#nonsense')).toEqual([
       'In the address, lr is empty; its default is used.',
       'In the address, epoch is not a setting.',
       'In the address, lr2 is not a setting.',
@@ -156,11 +162,22 @@ describe('the address', () => {
     ])
   })
 
+  it('says which settings do nothing beside the others', () => {
+    expect(unusedIn('?steps=5&exact=true&virtualWorkers=3&strategy=ddp&hashEvery=5')).toEqual([])
+    expect(
+      unusedIn('?virtualWorkers=3&steps=5&epochs=2&strategy=alone&bucketCapMb=3&given=a'),
+    ).toEqual([
+      'In the address, virtualWorkers has no effect: only exact=true has them.',
+      'In the address, epochs has no effect: steps says how long to train.',
+      'In the address, bucketCapMb has no effect: strategy=alone exchanges nothing.',
+      'In the address, given has no effect: only demo=playground reads it.',
+    ])
+  })
+
   it('says that a learning rate of 0, or far above what trains, is useless', () => {
-    expect(unusedIn('?lr=0', '')).toEqual(['In the address, lr is 0, which trains nothing.'])
-    expect(unusedIn('?lr=1e5', '')).toEqual(['In the address, lr is 1e5, far above what trains.'])
-    for (const right of ['0.1', '1e-7', '-1', 'fast'])
-      expect(unusedIn(`?lr=${right}`, '')).toEqual([])
+    expect(unusedIn('?lr=0')).toEqual(['In the address, lr is 0, which trains nothing.'])
+    expect(unusedIn('?lr=1e5')).toEqual(['In the address, lr is 1e5, far above what trains.'])
+    for (const right of ['0.1', '1e-7', '-1', 'fast']) expect(unusedIn(`?lr=${right}`)).toEqual([])
   })
 
   it('names no demo, data or checkpoint that there is not', () => {

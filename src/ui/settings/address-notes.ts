@@ -1,0 +1,42 @@
+import { clipped } from '../../util/clipped.ts'
+import { switchNames } from '../../util/switch-table.ts'
+import { launcherParameter } from '../../util/switches.ts'
+
+/** Weights leave every useful range within a step of a larger one. */
+const mostLr = 100
+
+type Get = (name: string) => string | null
+
+const idleAlone = (get: Get) => get('strategy') === 'alone' && 'strategy=alone exchanges nothing'
+
+/** By setting: why it does nothing beside the others; false where it does something. */
+const idle: Readonly<Record<string, (get: Get) => string | false>> = {
+  virtualWorkers: (get) => get('exact') !== 'true' && 'only exact=true has them',
+  epochs: (get) => get('steps') !== null && 'steps says how long to train',
+  bucketCapMb: idleAlone,
+  hashEvery: idleAlone,
+  lanes: (get) => get('transport') === 'port' && 'transport=port has one lane',
+  given: (get) => get('demo') !== 'playground' && 'only demo=playground reads it',
+}
+
+/** What an address has that the page does not use: a sentence each. `address`: from its `?` or `#` on. `keys`: of the settings. */
+export function unusedIn(address: string, keys: readonly string[]): string[] {
+  const { search, hash: fragment } = new URL(address, 'https://page.example')
+  const parameters = new URLSearchParams(search)
+  const known = [...keys, 'given', launcherParameter, ...switchNames]
+  const notes = [...new Set(parameters.keys())].flatMap((name) => {
+    const values = parameters.getAll(name)
+    if (!known.includes(name)) return [`${clipped(name)} is not a setting`]
+    if (values.length > 1) return [`${name} appears ${values.length} times; the first counts`]
+    const [value] = values
+    if (keys.includes(name) && value === '') return [`${name} is empty; its default is used`]
+    const why = Object.hasOwn(idle, name) && idle[name]((other) => parameters.get(other))
+    if (why) return [`${name} has no effect: ${why}`]
+    if (name !== 'lr') return []
+    if (Number(value) === 0) return ['lr is 0, which trains nothing']
+    return Number(value) > mostLr ? [`lr is ${clipped(value)}, far above what trains`] : []
+  })
+  if (/^#./.test(fragment) && !/[#&](room|key)=/.test(fragment))
+    notes.push(`${clipped(fragment)} is not a link to a room; this is a new one`)
+  return notes.map((note) => `In the address, ${note}.`)
+}
