@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach } from 'vitest'
-import { startTrain, type ToldProcess } from './told-process.ts'
+import { startTrain, type ToldProcess } from './program-process.ts'
 
 export interface TrainFolder {
   /** An empty folder of each test, removed after it. */

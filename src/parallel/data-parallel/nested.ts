@@ -1,6 +1,7 @@
 import { Tensor } from '../../graph/trace/tensor.ts'
+import { clipped } from '../../util/clipped.ts'
 import { ShapeError } from '../../util/errors.ts'
-import { kindOf, quoted } from '../../util/kind-of.ts'
+import { inWords, kindOf, quoted } from '../../util/kind-of.ts'
 
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
@@ -50,9 +51,7 @@ export function zipTensors(
     return Object.fromEntries(keyed(values.map((value) => new Map(Object.entries(value)))))
   if (typeof first !== 'object' && typeof first !== 'function') {
     if (values.every((value) => Object.is(value, first))) return first
-    throw refuse(
-      `the replicas returned ${quoted(values.find((value) => !Object.is(value, first)))} beside ${quoted(first)} in one place`,
-    )
+    throw refuse(`the replicas returned ${clipped(values.map(inWords).join(', '))} in one place`)
   }
   if (values.every((value) => value === null)) return null
   throw refuse(`a replica returned ${kindOf(values.find((value) => !isRecord(value)) ?? first)}`)

@@ -115,7 +115,7 @@ export async function initDeviceMesh(
   const known = { meshDimNames: true, processGroup: true } as const
   const { meshDimNames, processGroup } = checkOptions('initDeviceMesh', options, known)
   checkChoice('initDeviceMesh', 'deviceType', deviceType, ['webgpu', 'cpu'])
-  checkList('initDeviceMesh', 'meshShape', meshShape, isCount, 'whole numbers above 0')
+  checkList('initDeviceMesh', 'meshShape', meshShape, isCount, 'sizes')
   if (meshDimNames !== undefined)
     checkList('initDeviceMesh', 'meshDimNames', meshDimNames, isText, 'texts')
   const group = processGroup ?? getProcessGroup('initDeviceMesh')

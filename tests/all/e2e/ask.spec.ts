@@ -3,7 +3,7 @@ import { freePort } from '../../support/free-port.ts'
 import { button, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 import { repository } from '../../support/repository.ts'
-import { startNode } from '../../support/told-process.ts'
+import { startNode } from '../../support/program-process.ts'
 
 const { openTab, openContext } = driveRooms()
 

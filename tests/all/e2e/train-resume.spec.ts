@@ -9,7 +9,7 @@ import { readSafetensors } from '../../../src/data/safetensors.ts'
 import { debuggedBrowser, debugTab } from '../../support/debugged-browser.ts'
 import { freePort } from '../../support/free-port.ts'
 import { idxFolder } from '../../support/idx-files.ts'
-import { startTrain } from '../../support/told-process.ts'
+import { startTrain } from '../../support/program-process.ts'
 
 /** `npm run train` with checkpoints, as a process: what it keeps in the folder, and what it goes on from. */
 

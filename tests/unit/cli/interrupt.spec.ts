@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { repository } from '../../support/repository.ts'
-import { startNode } from '../../support/told-process.ts'
+import { startNode } from '../../support/program-process.ts'
 
 // How a command ends. Opening a pipe that nobody writes to never returns, like a call on a disk that does not answer.
 

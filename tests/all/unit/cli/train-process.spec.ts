@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { type Files, gzip, idxFile, smallFolder } from '../../../support/idx-files.ts'
-import { startTrain } from '../../../support/told-process.ts'
+import { startTrain } from '../../../support/program-process.ts'
 
 /** `npm run train` as a real process, on input that it must refuse before it starts a browser. */
 
