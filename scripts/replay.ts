@@ -10,6 +10,7 @@ import { parseOptions } from '../node/train/options.ts'
 import { oneLine } from '../node/train/tab-group.ts'
 import { trainInTabs } from '../node/train/tabs.ts'
 import { openTrainingHost } from '../node/training-host.ts'
+import { secretPrefix, type WritableFolders } from '../node/writable-folders.ts'
 import { readSafetensors } from '../src/data/safetensors.ts'
 import { load } from '../src/data/saved-tree.ts'
 import type { StateDict } from '../src/nn/module.ts'
@@ -78,9 +79,12 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
   const note = (line: string) => process.stderr.write(`replay: ${line}\n`)
   const { adapter, device, isHeaded } = options
   const mounts = dataFolder === undefined ? undefined : { [dataMount]: dataFolder }
-  const host = await openTrainingHost({ adapter, device, isHeaded, note, mounts })
+  const writable: WritableFolders = {}
+  const host = await openTrainingHost({ adapter, device, isHeaded, note, mounts, writable })
   const folder = await mkdtemp(join(tmpdir(), 'tabring-replay-'))
-  const weights = join(folder, 'weights.safetensors')
+  const out = secretPrefix('out')
+  writable[out] = folder
+  const weights = 'weights.safetensors'
   try {
     const [{ result }] = await trainInTabs({
       browser: chromiumTabs(host.browser),
@@ -88,7 +92,7 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
       worldSize: 1,
       config,
       timeoutMs: options.timeoutMs,
-      saveTo: saved && weights,
+      saveTo: saved && `${out}${weights}`,
       signal: stop.signal,
       onEvent: (event) => {
         if (event.event !== 'step' || differs !== undefined) return
@@ -106,7 +110,7 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
     if (log.end && log.end.paramHash !== result.paramHash)
       differs ??= `the last step ends with ${result.paramHash} here, and with ${log.end.paramHash} in the log`
     if (saved) {
-      const other = differentTensor(saved.model, await readFile(weights))
+      const other = differentTensor(saved.model, await readFile(join(folder, weights)))
       if (other) differs ??= `"${other}" after step ${saved.step} has other bits in the checkpoint`
     }
     if (differs === undefined) {
