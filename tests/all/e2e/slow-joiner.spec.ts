@@ -43,7 +43,8 @@ test.each([false, true])(
     console.log(
       `${aloneMs.toFixed(0)} ms a step before, ${besideMs.toFixed(0)} ms with the slow tab outside`,
     )
-    expect(besideMs).toBeLessThan(3 * aloneMs)
+    // With the slow tab inside it would be 20 s; a busy machine makes it longer than three times as long.
+    expect(besideMs).toBeLessThan(Math.max(3 * aloneMs, 7000))
     await button(maker, 'Stop').click()
     await Promise.all(pages.map((one) => see(one, 'Stopped')))
     await see(page, /^(Stopped|The run is over|Waiting for .+ to start)$/)
