@@ -378,7 +378,8 @@ export class RoomRun {
     const order = this.withoutLeavers(ids)
     const known = counted(ballot, mostClaimed.ballot)
     this.beginElastic(key, order, known, seats, limits.backMs)
-    if (!told.mayBeAhead) this.elastic!.halves.heard(id)
+    // It may have ended at once.
+    if (!told.mayBeAhead) this.elastic?.halves.heard(id)
   }
 
   /** Whether members still bring a run that this server has taken over: it takes what it gets. */

@@ -1,4 +1,5 @@
 import {
+  ballotStep,
   type ClientMessage,
   type JsonValue,
   limits,
@@ -33,6 +34,15 @@ const hex = (draw: Draw, bytes: number) =>
 const idIn = (draw: Draw, { ids }: Known) => (draw.isOneIn(6) ? hex(draw, 8) : draw.pick(ids))
 const epochIn = (draw: Draw, { epoch }: Known) =>
   draw.isOneIn(4) ? draw.pick([1, epoch + 1, 2 ** 30, 2 ** 31]) : Math.max(1, epoch)
+const ballotIn = (draw: Draw) =>
+  draw.isOneIn(3)
+    ? draw.pick([
+        2 ** 31,
+        2 ** 32 - 1,
+        limits.rostersAhead * ballotStep,
+        (limits.rostersAhead + 1) * ballotStep,
+      ])
+    : draw.pick([0, 1, 7])
 const keyIn = (draw: Draw, { runKey }: Known) => (draw.isOneIn(4) ? hex(draw, 8) : runKey)
 const someIds = (draw: Draw, known: Known) => [
   ...new Set(Array.from({ length: draw.whole(1, 4) }, () => idIn(draw, known))),
@@ -63,7 +73,7 @@ const again = (draw: Draw, known: Known, id = idIn(draw, known)) => ({
     run: {
       key: keyIn(draw, known),
       run: draw.pick([1, Math.max(1, known.epoch), 2 ** 30, 2 ** 31]),
-      ballot: draw.pick([0, 7, Number.MAX_SAFE_INTEGER]),
+      ballot: ballotIn(draw),
       ids: [...new Set([...(draw.isOneIn(4) ? [] : [id]), ...someIds(draw, known)])],
       settings: settings(draw, known),
       ...(draw.isOneIn(2) && { mayBeAhead: true }),
@@ -149,13 +159,13 @@ const make: Make = {
   ranks: (draw, known) => ({
     type: 'ranks',
     key: keyIn(draw, known),
-    ballot: draw.pick([0, 1, 7, Number.MAX_SAFE_INTEGER]),
+    ballot: ballotIn(draw),
     ids: someIds(draw, known),
   }),
   half: (draw, known) => ({
     type: 'half',
     key: keyIn(draw, known),
-    ballot: draw.pick([0, 1, 7]),
+    ballot: ballotIn(draw),
     alive: someIds(draw, known).map((id) => `${id}.${known.epoch}`),
     lives: someIds(draw, known).map((id) => `${id}.${draw.whole(0, 3)}`),
   }),

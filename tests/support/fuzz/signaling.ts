@@ -28,6 +28,13 @@ const smallLimits: Partial<Limits> = {
   relayQueueBytes: 4 * 1024,
   relayBytesPerSec: 4 * 1024,
   reachBurst: 3,
+  asksPerRoom: 2,
+  declinesPerRoom: 1,
+  addressesKept: 2,
+  seatsPerRun: 3,
+  halvesPerRun: 1,
+  leftOutPerRun: 1,
+  endedRunsPerRoom: 1,
 }
 
 /** Longer than the server waits for anything but an idle room. units: ms. */
@@ -36,8 +43,9 @@ const quietMs = 150_000
 /** Members of room A, and the host of room B: none of them does anything wrong. */
 const bystanders: readonly string[] = ['t0', 't1']
 const host = 'u0'
-/** A rank of the host's, without a token: what attackers know of it lets none of them in where the host is asked. */
+/** A rank of the host's tab: what attackers know of it lets none of them in where the host is asked, nor gives them its seat. */
 const rank = 'u1'
+const rankToken = 'dc'.repeat(16)
 
 /** A host that starts more of them in so short a time would be refused itself. */
 const mostRuns = 4
@@ -69,12 +77,18 @@ class Attack {
   #runs = 0
   /** Runs that the host has started: their keys, or their epochs where they are not elastic. */
   readonly #started = new Set<string | number>()
+  readonly #isSmall: boolean
+  /** Of the newest connection of `rank`, and of the elastic run in which it has its seat; it may be away. */
+  #rankId = ''
+  #rankKey = ''
+  #isRankAway = false
 
   constructor(seed: number, trace?: Trace) {
     this.findings = new Findings(trace)
     this.#draw = new Draw(seed)
     this.#marker = `fuzz-${seed}`
-    const own = this.#draw.isOneIn(2) ? smallLimits : {}
+    this.#isSmall = this.#draw.isOneIn(2)
+    const own = this.#isSmall ? smallLimits : {}
     this.#largest = own.messageBytes ?? limits.messageBytes
     this.#hasRoomKey = this.#draw.isOneIn(4)
     this.#asks = this.#draw.isOneIn(4)
@@ -110,9 +124,12 @@ class Attack {
     const before = this.#memory()
     const heard = bystanders.map((id) => world.inboxes.get(id)!.length)
     world.create(host, roomB, infoOf(host), 'dd'.repeat(16))
-    if (this.#asks) {
-      world.join(rank, roomB, infoOf(rank, { tab: '0a0b0c0d' }))
-      this.#letIn(host)
+    const withRank = this.#asks || draw.isOneIn(2)
+    if (withRank) {
+      world.join(rank, roomB, infoOf(rank, { tab: '0a0b0c0d' }), authKey, rankToken)
+      if (this.#asks) this.#letIn(host)
+      this.#rankId = world.last(rank, 'welcome').id
+      if (draw.isOneIn(2)) this.#beginWithRank()
     }
     await world.env.advance(1000)
     // What attackers have put into the store of B stays as long as the room.
@@ -127,9 +144,11 @@ class Attack {
     this.#checkHost()
 
     for (const id of this.#attackers.keys()) world.server.lost(id, 'gone')
+    if (this.#isRankAway) await this.#cutOrBringRank()
     // A run may go on with the host alone, and keeps places for those that are gone.
     const { epoch: running } = world.last(host, 'lobby')
-    if (running > 0) world.say(host, { type: 'abort', epoch: running, text: 'enough' })
+    for (const id of running > 0 ? [host, rank] : [])
+      world.say(id, { type: 'abort', epoch: running, text: 'enough' })
     await world.env.advance(quietMs)
     this.#checkMemory(beside)
     world.server.lost(host, 'gone')
@@ -151,6 +170,7 @@ class Attack {
     if (this.#attackers.size === 0 || draw.isOneIn(7)) this.#open()
     else if (draw.isOneIn(12)) await world.env.advance(draw.pick([1, 20, 1000, 1000, 6000, 20_000]))
     else if (draw.isOneIn(15) && this.#runs < mostRuns) this.#actAsHost()
+    else if (this.#rankKey && draw.isOneIn(10)) await this.#cutOrBringRank()
     else if (draw.isOneIn(25)) this.#leave(draw.pick([...this.#attackers.keys()]))
     else this.#send(draw.pick([...this.#attackers.keys()]))
     for (const id of world.closed.keys()) this.#attackers.delete(id)
@@ -184,9 +204,8 @@ class Attack {
     this.#world.server.lost(id, `${this.#marker} is lost`)
   }
 
-  #actAsHost(): void {
+  #actAsHost(isElastic = this.#draw.isOneIn(2)): void {
     const world = this.#world
-    const isElastic = this.#draw.isOneIn(2)
     this.#runs += 1
     this.#note(`${host} starts a run`)
     const before = world.all(host, 'assign').length
@@ -195,6 +214,42 @@ class Attack {
       this.#started.add(key ?? epoch)
     const epoch = world.all(host, 'assign').at(-1)?.epoch
     if (epoch !== undefined && !this.#draw.isOneIn(3)) world.say(host, { type: 'ready', epoch })
+  }
+
+  #beginWithRank(): void {
+    this.#actAsHost(true)
+    for (const id of [host, rank]) {
+      const { epoch, key } = this.#world.last(id, 'assign')
+      this.#world.say(id, { type: 'ready', epoch })
+      this.#rankKey = key!
+    }
+  }
+
+  /** The connection of the host's rank ends, or it comes back: it has its seat while the run is on. */
+  async #cutOrBringRank(): Promise<void> {
+    const world = this.#world
+    this.#isRankAway = !this.#isRankAway
+    if (this.#isRankAway) {
+      this.#note(`${rank} is away`)
+      world.server.lost(rank, 'offline')
+      return
+    }
+    this.#note(`${rank} comes back`)
+    world.server.lost(rank, 'offline')
+    await world.env.advance(limits.lobbyDelayMs)
+    const isOn = world.last(host, 'lobby').state === 'running'
+    const ids = [world.last(host, 'welcome').id, this.#rankId]
+    const run = { key: this.#rankKey, run: 1, ballot: 1, ids, settings: null }
+    const again = { id: this.#rankId, epoch: 1, run }
+    world.join(rank, roomB, infoOf(rank, { tab: '0a0b0c0d' }), authKey, rankToken, { again })
+    const { id } = world.all(rank, 'welcome').at(-1) ?? {}
+    if (id === this.#rankId) return
+    const isSame = isOn && world.last(host, 'assign').key === this.#rankKey
+    if (id !== undefined && isSame && !this.#isSmall)
+      this.#violate(`${rank} has lost its seat in the run`)
+    // Too many may be in the room.
+    this.#isRankAway = id === undefined
+    this.#rankId = id ?? this.#rankId
   }
 
   #known(id: string): Known {
@@ -208,7 +263,10 @@ class Attack {
       authKey: room ? authKey : '02'.repeat(32),
       proof: room ? hmac(authKey, proofText(room, nonce)) : '03'.repeat(32),
       epoch: assigned?.epoch ?? lobby?.epoch ?? 0,
-      ids: lobby?.members.map((one) => one.id) ?? ['ab'.repeat(8)],
+      ids: [
+        ...(lobby?.members.map((one) => one.id) ?? ['ab'.repeat(8)]),
+        ...(this.#isRankAway ? Array(3).fill(this.#rankId) : []),
+      ],
       runKey: assigned?.key ?? 'cd'.repeat(8),
       marker: this.#marker,
     }

@@ -148,6 +148,14 @@ describe('so many are kept, and the newest of them:', () => {
     expect(await told()).toEqual(['running', 't0', 't2', 'late'])
   })
 
+  it('seats of a run that has more ranks: it ends where none of them is here', async () => {
+    world = new RendezvousWorld({ seatsPerRun: 1 })
+    world.create('t0')
+    back('again', ids[1], { ids: [ids[1], ids[2]] }, tokenOf('t1'))
+    expect(world.all('again', 'error')).toEqual([])
+    expect(await told()).toEqual(['failed'])
+  })
+
   it('newcomers that are left out', async () => {
     await begin({ leftOutPerRun: 1 })
     for (const [at, name] of ['a', 'b'].entries()) {
