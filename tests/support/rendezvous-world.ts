@@ -10,7 +10,7 @@ import {
 } from '../../src/peer/room/messages.ts'
 import { roomKeyText } from '../../src/peer/room/room-key.ts'
 import { proofText } from '../../src/peer/room/secret.ts'
-import { Rendezvous, type RoomEvent } from '../../src/peer/server/rendezvous.ts'
+import { type Limits, Rendezvous, type RoomEvent } from '../../src/peer/server/rendezvous.ts'
 import { VirtualEnv } from '../../src/util/virtual-env.ts'
 import { infoOf } from './member-info.ts'
 
@@ -52,7 +52,7 @@ export class RendezvousWorld {
   givesRoomKey = false
   /** Every message passes as JSON text, as it does on a socket. */
   constructor(
-    custom: Partial<Record<keyof typeof limits, number>> = {},
+    custom: Partial<Limits> = {},
     {
       ice,
       hasRelay = false,

@@ -83,7 +83,7 @@ export const serverFactsSchema = v.object({
 })
 export type ServerFacts = v.InferOutput<typeof serverFactsSchema>
 
-/** Every limit of the signaling protocol, for server and client. */
+/** Limits of the signaling protocol, for server and client; server/limits.ts has the rest. */
 export const limits = {
   /**
    * Largest message in either direction, in UTF-8 bytes: the server refuses a larger one, and its own largest, the lobby of
@@ -104,16 +104,6 @@ export const limits = {
   /** Those who wait for a room's maker to let them in, and how long each of them waits. */
   asksPerRoom: 20,
   askMs: 600_000,
-  /** From the maker's refusal until an address may ask again: so long after the first, and each time twice as long. */
-  askAgainMs: 5_000,
-  askAgainMostMs: 600_000,
-  /** Addresses of which a room knows how often its maker refused them. */
-  declinesPerRoom: 64,
-  /** Token bucket of wrong room keys from one address. */
-  wrongKeysPerSec: 1 / 60,
-  wrongKeyBurst: 10,
-  /** Addresses whose wrong keys, and whose relayed bytes, a server counts: the last ones. */
-  addressesKept: 16_384,
   /** Connections inside for the store alone. */
   guestsPerRoom: 64,
   /** From connecting to a valid `create` or `join`. */
@@ -130,16 +120,6 @@ export const limits = {
    * come back (room-connection.ts).
    */
   backMs: 10_000,
-  /**
-   * Of an elastic run: members that are in it or may come back to it; of which rosters the first half is known; newcomers that get no links; and
-   * how far a ballot may be above the newest one: so many rosters, and one for each second since.
-   */
-  seatsPerRun: 128,
-  halvesPerRun: 64,
-  leftOutPerRun: 128,
-  rostersAhead: 64,
-  /** Elastic runs that have ended of which a member may still hear. */
-  endedRunsPerRoom: 16,
   /** The server pings this often and drops a connection that it has not heard from for `goneMs`. */
   pingMs: 5_000,
   goneMs: 15_000,
@@ -201,9 +181,6 @@ export const limits = {
   storeBytesPerRoom: 8 * 1024 * 1024,
   storeBytes: 256 * 1024 * 1024,
 } as const
-
-/** Those of one server. */
-export type Limits = { [K in keyof typeof limits]: number }
 
 const hex = (bytes: number) =>
   v.pipe(v.string(), v.regex(new RegExp(`^[0-9a-f]{${2 * bytes}}$`), `${2 * bytes} hex digits`))

@@ -1,5 +1,5 @@
 import { memberOf } from '../room/lives.ts'
-import { limits } from '../room/messages.ts'
+import { limits } from './limits.ts'
 
 interface Half {
   /** Of a roster. */

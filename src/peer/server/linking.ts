@@ -6,7 +6,6 @@ import type {
   Assignment,
   ClientMessage,
   JsonValue,
-  Limits,
   MemberInfo,
   MessageOf,
   ServerMessage,
@@ -14,6 +13,7 @@ import type {
 import type { Refusal } from '../room/refusals.ts'
 import type { TokenBucket } from '../room/token-bucket.ts'
 import { planLinks } from '../room/topology.ts'
+import type { Limits } from './limits.ts'
 
 /** Of a room. */
 export interface Member {

@@ -3,8 +3,6 @@ import { invariant, messageOf } from '../../util/errors.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import {
   type ClientMessage,
-  limits as defaultLimits,
-  type Limits,
   type MessageOf,
   parseClientMessage,
   protocolVersion,
@@ -14,13 +12,14 @@ import {
 import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 import { AddressBuckets } from './address-buckets.ts'
+import { limits as defaultLimits, type Limits } from './limits.ts'
 import { type Going, type Member, withoutRelay } from './linking.ts'
 import { type Role, refusalOf } from './rights.ts'
 import { Room } from './room.ts'
 import type { RelaySockets } from './room-relay.ts'
 
-export type { Limits } from '../room/messages.ts'
 export { linkKind } from '../room/topology.ts'
+export type { Limits } from './limits.ts'
 
 /**
  * The signaling server without its sockets: who is connected, and who may enter which room. What happens inside is the

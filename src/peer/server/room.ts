@@ -4,7 +4,6 @@ import type {
   Again,
   ClientMessage,
   JsonValue,
-  Limits,
   MemberInfo,
   MessageOf,
   ServerMessage,
@@ -12,6 +11,7 @@ import type {
 import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
 import { ringNeighbours } from '../room/topology.ts'
+import type { Limits } from './limits.ts'
 import { type Going, type Member, planFor } from './linking.ts'
 import { RoomAsks } from './room-asks.ts'
 import { type RelaySockets, RoomRelay } from './room-relay.ts'

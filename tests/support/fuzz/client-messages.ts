@@ -2,11 +2,11 @@ import {
   ballotStep,
   type ClientMessage,
   type JsonValue,
-  limits,
   type MessageOf,
   protocolVersion,
 } from '../../../src/peer/room/messages.ts'
 import type { StoreCall } from '../../../src/peer/room/store-messages.ts'
+import { limits } from '../../../src/peer/server/limits.ts'
 import { infoOf } from '../member-info.ts'
 import type { Draw } from '../simulation/draw.ts'
 

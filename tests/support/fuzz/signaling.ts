@@ -1,10 +1,6 @@
-import {
-  type Limits,
-  limits,
-  parseServerMessage,
-  type ServerMessage,
-} from '../../../src/peer/room/messages.ts'
+import { parseServerMessage, type ServerMessage } from '../../../src/peer/room/messages.ts'
 import { proofText } from '../../../src/peer/room/secret.ts'
+import { type Limits, limits } from '../../../src/peer/server/limits.ts'
 import { infoOf } from '../member-info.ts'
 import { authKey, hmac, RendezvousWorld, roomA, roomB } from '../rendezvous-world.ts'
 import { Draw } from '../simulation/draw.ts'

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { limits, type MessageOf } from '../../../src/peer/room/messages.ts'
+import type { MessageOf } from '../../../src/peer/room/messages.ts'
+import { limits } from '../../../src/peer/server/limits.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { authKey, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'
 

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { type Limits, limits, protocolVersion } from '../../../src/peer/room/messages.ts'
+import { protocolVersion } from '../../../src/peer/room/messages.ts'
 import { proveRoomKey } from '../../../src/peer/room/room-key.ts'
 import { newRoomLink } from '../../../src/peer/room/secret.ts'
+import { type Limits, limits } from '../../../src/peer/server/limits.ts'
 import { infoOf } from '../../support/member-info.ts'
 import {
   authKey,

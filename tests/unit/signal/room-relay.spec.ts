@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { type Limits, limits, protocolVersion } from '../../../src/peer/room/messages.ts'
+import { limits, protocolVersion } from '../../../src/peer/room/messages.ts'
 import { proofText } from '../../../src/peer/room/secret.ts'
+import type { Limits } from '../../../src/peer/server/limits.ts'
 import { authKey, hmac, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'
 
 /** The server's relay on a virtual clock, where sockets take what they are told to. */

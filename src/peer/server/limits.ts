@@ -1,0 +1,29 @@
+import { limits as shared } from '../room/messages.ts'
+
+/** Every limit of the signaling server: what its clients know too, and what it keeps. */
+export const limits = {
+  ...shared,
+  /** From the maker's refusal until an address may ask again: so long after the first, and each time twice as long. */
+  askAgainMs: 5_000,
+  askAgainMostMs: 600_000,
+  /** Addresses of which a room knows how often its maker refused them. */
+  declinesPerRoom: 64,
+  /** Token bucket of wrong room keys from one address. */
+  wrongKeysPerSec: 1 / 60,
+  wrongKeyBurst: 10,
+  /** Addresses whose wrong keys, and whose relayed bytes, a server counts: the last ones. */
+  addressesKept: 16_384,
+  /**
+   * Of an elastic run: members that are in it or may come back to it; of which rosters the first half is known; newcomers that get no links; and
+   * how far a ballot may be above the newest one: so many rosters, and one for each second since.
+   */
+  seatsPerRun: 128,
+  halvesPerRun: 64,
+  leftOutPerRun: 128,
+  rostersAhead: 64,
+  /** Elastic runs that have ended of which a member may still hear. */
+  endedRunsPerRoom: 16,
+} as const
+
+/** Those of one server. */
+export type Limits = { [K in keyof typeof limits]: number }
