@@ -4,6 +4,7 @@ import { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import { Parameter } from '../graph/trace/parameter.ts'
 import { nameLater, type StoredData, type StoredTensor } from '../graph/trace/stored-tensor.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
+import { activeTrace, isTracing } from '../graph/trace/trace.ts'
 import type { Holding } from '../graph/trace/value.ts'
 import { clipped } from '../util/clipped.ts'
 import { type DeviceSpec, placedDevice } from '../util/device.ts'
@@ -66,8 +67,12 @@ export abstract class Module {
 
   abstract forward(x: Tensor, ...others: unknown[]): Tensor
 
-  /** Whether layers are in training mode (active dropout, batch statistics); fixed when a program is compiled. */
+  /**
+   * Whether layers are in training mode (active dropout, batch statistics). A compiled step keeps what it has read, and refuses to run in the
+   * other mode until a step is compiled in that.
+   */
   get training(): boolean {
+    if (isTracing()) activeTrace('training').modes.set(this, this.#training)
     return this.#training
   }
   set training(training: boolean) {
@@ -124,9 +129,20 @@ export abstract class Module {
     return this
   }
 
-  /** Same as `train(false)`: programs compiled from now on evaluate. */
+  /** Same as `train(false)`: steps compiled from now on evaluate. */
   eval(): this {
     return this.train(false)
+  }
+
+  /** @internal What `trace` returns, traced with this module in evaluation mode; each of its modules is as before afterwards. */
+  evaluating<T>(trace: () => T): T {
+    const before = [...this.modules()].map((module) => [module, module.#training] as const)
+    try {
+      this.eval()
+      return trace()
+    } finally {
+      for (const [module, training] of before) module.training = training
+    }
   }
 
   /**

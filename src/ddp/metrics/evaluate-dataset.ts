@@ -112,7 +112,11 @@ export async function evaluate<S = Sample>(
     const full = padBatch(batch, batchSize)
     // Once, though several batches are under way.
     compiling ??= compile(
-      (given) => summing(model, () => batchSums(given, sampleCount())),
+      (given) => {
+        const sums = model.evaluating(() => batchSums(given, sampleCount()))
+        checkSums(sums)
+        return sums
+      },
       typesOf(full),
       {
         ...(device !== undefined && { device }),
@@ -195,31 +199,23 @@ function shareOf(count: number, batchSize: number, group: CollectiveGroup | unde
   }
 }
 
-/** What `batchSums` returns, with the model in evaluation mode, each of its modules as before afterwards. */
-function summing(model: Module, sumsOf: () => Record<string, Tensor>): Record<string, Tensor> {
-  const before = [...model.modules()].map((module) => [module, module.training] as const)
-  try {
-    model.eval()
-    const sums = sumsOf()
-    const refuse = (what: string, got: string, remedy: string) =>
-      new TabringError('graph.misuse', `evaluate: ${what}, got ${got}. ${remedy}`)
-    if (!isRecord(sums) || sums instanceof Tensor)
-      throw refuse(
-        'batchSums must return sums by name',
-        kindOf(sums),
-        'Write ({ x, y }, count) => ({ loss: … }).',
-      )
-    for (const [name, sum] of Object.entries(sums)) {
-      if (sum instanceof Tensor && sum.count === 1 && sum.dtype === 'f32') continue
-      throw refuse(
-        `"${clipped(name)}" must be a sum, an f32 tensor of one element`,
-        sum instanceof Tensor ? `${sum.dtype}${formatShape(sum.shape)}` : kindOf(sum),
-        'Sum over the counted samples.',
-      )
-    }
-    return sums
-  } finally {
-    for (const [module, training] of before) module.training = training
+/** errors: `graph.misuse` unless these are sums by name. */
+function checkSums(sums: Record<string, Tensor>): void {
+  const refuse = (what: string, got: string, remedy: string) =>
+    new TabringError('graph.misuse', `evaluate: ${what}, got ${got}. ${remedy}`)
+  if (!isRecord(sums) || sums instanceof Tensor)
+    throw refuse(
+      'batchSums must return sums by name',
+      kindOf(sums),
+      'Write ({ x, y }, count) => ({ loss: … }).',
+    )
+  for (const [name, sum] of Object.entries(sums)) {
+    if (sum instanceof Tensor && sum.count === 1 && sum.dtype === 'f32') continue
+    throw refuse(
+      `"${clipped(name)}" must be a sum, an f32 tensor of one element`,
+      sum instanceof Tensor ? `${sum.dtype}${formatShape(sum.shape)}` : kindOf(sum),
+      'Sum over the counted samples.',
+    )
   }
 }
 

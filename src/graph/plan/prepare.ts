@@ -47,7 +47,7 @@ import {
   nodesBehind,
   storageOf,
 } from '../trace/value.ts'
-import { refuseReplaced } from './refuse-replaced.ts'
+import { refuseOtherModes, refuseReplaced } from './refuse-replaced.ts'
 import { Weighing } from './weighing.ts'
 import type { Work } from './work.ts'
 
@@ -218,7 +218,7 @@ export function traceStep(
   const kept = [...outputValues.filter((value) => !isJoint(value)), ...gradientValues]
   const traced = nodesBehind(kept, trace.effects)
   refuseReadsAfterUpdate(traced, trace)
-  trace.refusals.push(refuseReplaced(traced))
+  trace.refusals.push(refuseReplaced(traced), refuseOtherModes(trace.modes))
   const { nodes, find } = (useNaiveKernels ? withoutRewrites : rewrite)({ nodes: traced, kept })
 
   const fixed = new Map<GraphValue, Place>()

@@ -265,6 +265,11 @@ export interface OutputCheck {
   refuse(data: HostData): TabringError | undefined
 }
 
+/** A module as a trace sees it: one that trains or evaluates. */
+export interface Moded {
+  readonly training: boolean
+}
+
 /** What ranks have settled for one program, over the traces that it took. */
 export interface Settled {
   /** By optimizer: the parameters that it updates, on whichever rank they have a gradient, in the order of their exchange. */
@@ -330,6 +335,8 @@ export class Trace {
   readonly backwards: { readonly from: number; readonly to: number }[] = []
   /** Ids [from, to) of the nodes by which each node's gradient was made. */
   readonly rules: { readonly from: number; readonly to: number; readonly of: GraphNode }[] = []
+  /** Whether modules trained when the function last asked them. */
+  readonly modes = new Map<Moded, boolean>()
   /** Called when the traced function has returned: what it makes outlives the trace, unless it threw. */
   readonly whenTraced: (() => void)[] = []
   /** Called before each run's scalars are written (an optimizer counts its steps here). */

@@ -7,7 +7,6 @@ import type { Module } from '../../nn/module.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import type { Task, TaskData } from '../settings/task.ts'
-import { evaluating } from '../watch/looks.ts'
 import { batchArrays } from './share-batches.ts'
 
 /** Fewer rows than this a batch are not worth a dispatch. */
@@ -108,7 +107,7 @@ export class Evaluation {
     const { runtime, model, task, config, data, parts } = this.#options
     this.#program ??= compile(
       (inputs) =>
-        evaluating(model, () => {
+        model.evaluating(() => {
           const output = task.forward(model, inputs)
           const metric = task.measure?.(output, inputs)
           return { loss: task.loss(output, inputs), ...(metric && { metric }) }

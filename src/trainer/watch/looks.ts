@@ -120,7 +120,7 @@ export class Looks {
     const { runtime } = looked
     let made = this.#programs.get(key)
     if (!made) {
-      made = compile((inputs) => evaluating(model, () => forward(model, inputs)), types, {
+      made = compile((inputs) => model.evaluating(() => forward(model, inputs)), types, {
         runtime,
       })
       this.#programs.set(key, made)
@@ -192,17 +192,6 @@ export class Looks {
 
   #require(looked: Looked): void {
     if (this.#looked !== looked) throw noModel()
-  }
-}
-
-/** What `trace` returns, traced with the model in evaluation mode. */
-export function evaluating<T>(model: Module, trace: () => T): T {
-  const { training } = model
-  model.eval()
-  try {
-    return trace()
-  } finally {
-    model.train(training)
   }
 }
 

@@ -5,6 +5,7 @@ import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { ModuleDict, ModuleList } from '../../../src/nn/containers.ts'
+import { Dropout } from '../../../src/nn/dropout.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Module, Sequential } from '../../../src/nn/module.ts'
 import { tensorType } from '../../../src/util/shape.ts'
@@ -72,4 +73,34 @@ test('a step runs on when what it reads is in no module, or in none when it was 
   })
   set(model, { fc: linear() })
   await step.run({ x })
+})
+
+test.each([true, false])(
+  'a step refuses to run when no step was compiled in the mode that the model has (%s)',
+  async (was) => {
+    const model = new Sequential(new Linear(2, 2), new Dropout(0.5)).train(was)
+    const step = await evaluating(model)
+    model.train(!was)
+    await expect(step.run({ x })).rejects.toThrow(
+      `run: the step was compiled with Dropout in ${was ? 'training' : 'evaluation'} mode, `,
+    )
+    const other = await evaluating(model)
+    for (const mode of [was, !was]) {
+      model.train(mode)
+      for (const one of [step, other]) await one.run({ x })
+    }
+  },
+)
+
+test('a step whose function sets the mode itself runs in either', async () => {
+  const model = new Sequential(new Linear(2, 2), new Dropout(0.5))
+  const step = await compile(
+    ({ x }) => ({ y: model.evaluating(() => model.forward(x)) }),
+    { x: tensorType([1, 2]) },
+    { device: 'cpu' },
+  )
+  for (const mode of [true, false]) {
+    model.train(mode)
+    await step.run({ x })
+  }
 })
