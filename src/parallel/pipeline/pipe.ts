@@ -12,7 +12,8 @@ import {
   placedDevice,
 } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
-import { checkOptions, isCount } from '../../util/options.ts'
+import { isText } from '../../util/kind-of.ts'
+import { checkList, checkOptions, isCount } from '../../util/options.ts'
 import { cutEvenly, layersOf, ownerOf, placesBy } from './cut.ts'
 
 export interface PipelineOptions {
@@ -168,6 +169,9 @@ export async function pipeline(module: Module, options: PipelineOptions): Promis
   })
   if (splitSpec && (stages !== undefined || balance !== undefined))
     throw misfit('splitSpec and stages or balance exclude each other. Pass one of them.')
+  const begins = "paths of submodules that begin a stage, such as ['layer2']"
+  if (splitSpec !== undefined) checkList('pipeline', 'splitSpec', splitSpec, isText, begins)
+  if (devices !== undefined) checkList('pipeline', 'devices', devices, () => true, 'devices')
   if (piped.has(module))
     throw misfit('the module is a pipeline already. Call pipe.release() first.')
   const paths = ['', ...(splitSpec ?? evenPaths(module, stages, balance))]
