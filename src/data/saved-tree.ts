@@ -1,6 +1,7 @@
 import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { isDetached, kindOf, quoted } from '../util/kind-of.ts'
+import { checkArgument } from '../util/options.ts'
 import {
   readSafetensors,
   type SafeTensor,
@@ -73,7 +74,9 @@ const refuse = (path: readonly string[], expected: string, got: string): DataErr
  * errors: `data.malformed`, naming the path, for values that are neither plain nor arrays: functions, class instances, keys that start with
  * `$`.
  */
-export function save(state: SavedState): Uint8Array<ArrayBuffer> {
+export function save(state: SavedState, ...rest: []): Uint8Array<ArrayBuffer> {
+  const [options] = rest as unknown[]
+  checkArgument('save', 'options', options, options === undefined, 'left out: it has none')
   const tensors = new Map<string, SafeTensor>()
   const add = (path: readonly string[], shape: readonly number[], data: SavedArray): string => {
     let name = path.join('.')

@@ -53,7 +53,7 @@ const mostDims = 100
 /**
  * The numbers of a tensor in a parameter's or buffer's own type; floats are rounded to nearest.
  *
- * errors: `data.malformed`, naming the key, for whole numbers that 32 bits do not hold.
+ * errors: `data.malformed`, naming the key, for numbers that 32 bits do not hold.
  */
 export function stateValues(
   key: string,
@@ -66,14 +66,18 @@ export function stateValues(
       : data instanceof Uint16Array
         ? wordsAs(dtype, data)
         : data
-  if (target === 'f32') return Float32Array.from(numbers)
-  const tooLarge = numbers.find((value) => Math.trunc(value) !== (value | 0))
+  const isFloat = target === 'f32'
+  const isTooLarge = (value: number) =>
+    isFloat
+      ? Number.isFinite(value) && !Number.isFinite(Math.fround(value))
+      : Math.trunc(value) !== (value | 0)
+  const tooLarge = isFloat && !(data instanceof Float64Array) ? undefined : numbers.find(isTooLarge)
   if (tooLarge !== undefined)
     throw new DataError(
       'data.malformed',
-      `loadStateDict: "${clipped(key)}": expected whole numbers of 32 bits, got ${tooLarge}. Load a file saved for this model.`,
+      `loadStateDict: "${clipped(key)}": expected ${isFloat ? 'numbers that float32 holds' : 'whole numbers of 32 bits'}, got ${tooLarge}. Load a file saved for this model.`,
     )
-  return Int32Array.from(numbers)
+  return isFloat ? Float32Array.from(numbers) : Int32Array.from(numbers)
 }
 
 function wordsAs(

@@ -3,7 +3,7 @@
 
 Run: /usr/bin/python3 tests/golden/torch_files.py      (torch 1.13, Debian's python3-torch; the output is committed)
 
-It also loads what make_torch_files.ts wrote of those values, tabring-tensors.pt and tabring-values.pt. `--resnet18 FILE [WIDTH]` writes a file with the keys and shapes of torchvision's resnet18 alone.
+It also loads what make_torch_files.ts wrote of those values, tabring-tensors.pt, tabring-values.pt and a run's tabring-run.pt. `--resnet18 FILE [WIDTH]` writes a file with the keys and shapes of torchvision's resnet18 alone.
 """
 import argparse
 import collections
@@ -205,7 +205,18 @@ def check_ours():
     tensors = torch.load(OUT / "tabring-tensors.pt", weights_only=True)
     values = torch.load(OUT / "tabring-values.pt")
     assert tensors["tied_a"].data_ptr() == tensors["tied_b"].data_ptr()
-    return {"tensors": plain(tensors), "values": plain(values)}
+    run = torch.load(OUT / "tabring-run.pt")
+    model = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.BatchNorm1d(1))
+    model.load_state_dict(run["state_dict"])
+    optimizer = torch.optim.AdamW(model.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    optimizer.load_state_dict(run["optimizer"])
+    scheduler.load_state_dict(run["scheduler"])
+    model(torch.ones(4, 2)).sum().backward()
+    optimizer.step()
+    scheduler.step()
+    assert optimizer.state_dict()["state"][0]["step"] == 2 and scheduler.get_last_lr() == [0.05]
+    return {"tensors": plain(tensors), "values": plain(values), "run": plain(run)}
 
 
 def main():

@@ -233,7 +233,8 @@ describe('resuming', () => {
       optimizer.loadStateDict({ state: {}, param_groups: [{ ...group, maximize: true }] }),
     ).toThrow(/AdamW has no setting "maximize"/)
     const data = new Float32Array(2)
-    const state = { 0: { step: 1, exp_avg: { shape: [2], data } } }
+    const moment = { shape: [2], data }
+    const state = { 0: { step: 1, exp_avg: moment, exp_avg_sq: moment } }
     expect(() => optimizer.loadStateDict({ state, param_groups: [group] })).toThrow(
       /exp_avg of "a" must be \[3, 5\], got \[2\]/,
     )

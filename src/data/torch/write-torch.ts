@@ -1,18 +1,20 @@
 import { clipped, clippedName } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
-import { quoted } from '../../util/kind-of.ts'
+import { isRecord, quoted } from '../../util/kind-of.ts'
 import { elementArrays, type SafetensorsDtype } from '../safetensors.ts'
 import { writeZip } from '../zip.ts'
 import { mostDepth, type TorchValue } from './read-torch.ts'
-import { storageTypes, stridesOf } from './tensors.ts'
+import { isSizes, storageTypes, stridesOf } from './tensors.ts'
 
 /**
  * Returns the bytes of a file that torch.load reads, of PyTorch 1.6 and later, also with `weights_only=True`. Equal values give equal bytes.
  *
- * Objects become dicts, arrays lists, and whole numbers ints. Tensors are `{ dtype, shape, data }`; those with one array share their storage.
- * errors: `data.malformed`, naming the path, for values that are none of these, and for U16, U32 and U64, which PyTorch 1 has not.
+ * Objects become dicts, arrays lists, and whole numbers ints, as do keys where all are whole numbers and no value is a tensor. Tensors are
+ * `{ shape, data }`, also with a `dtype`, such as the entries of state dicts; those with one array share their storage.
+ * errors: `data.malformed`, naming the path, for values that are none of these, for texts that UTF-8 does not hold, and for U16, U32 and
+ * U64, which PyTorch 1 has not.
  */
-export function writeTorch(value: TorchValue): Uint8Array<ArrayBuffer> {
+export function writeTorch(value: TorchValue | object): Uint8Array<ArrayBuffer> {
   const pickle = new Pickle()
   pickle.put(value, [])
   const text = (line: string) => new TextEncoder().encode(line)
@@ -37,13 +39,20 @@ const storageNames = new Map(
 )
 
 interface Tensor {
-  readonly dtype: SafetensorsDtype
+  readonly dtype?: SafetensorsDtype
   readonly shape: readonly number[]
   readonly data: ArrayBufferView & { readonly length: number }
 }
 
 const isTensor = (value: object): value is Tensor =>
-  'data' in value && ArrayBuffer.isView(value.data) && 'shape' in value && 'dtype' in value
+  'data' in value && ArrayBuffer.isView(value.data) && 'shape' in value
+
+const dtypeOf = (data: ArrayBufferView) =>
+  data instanceof Uint16Array
+    ? 'U16'
+    : (Object.keys(elementArrays) as SafetensorsDtype[]).find(
+        (dtype) => data instanceof elementArrays[dtype],
+      )
 
 /** A pickle in the making, of protocol 2 and of those opcodes that PyTorch's restricted reader knows. */
 class Pickle {
@@ -67,7 +76,7 @@ class Pickle {
       throw refuse([], `at most ${mostDepth} levels`, 'more, or an object in itself')
     if (value === null) this.#op('N')
     else if (typeof value === 'boolean') this.#op(value ? '\x88' : '\x89')
-    else if (typeof value === 'string') this.#text(value)
+    else if (typeof value === 'string') this.#text(value, path)
     else if (typeof value === 'bigint') this.#int(value, path)
     else if (Number.isSafeInteger(value) && !Object.is(value, -0))
       this.#int(BigInt(value as number), path)
@@ -91,18 +100,24 @@ class Pickle {
     if (prototype !== Object.prototype && prototype !== null)
       throw refuse(path, 'a plain object', quoted(record))
     this.#op('}(')
-    for (const [key, item] of Object.entries(record)) {
-      if (item === undefined) continue
-      this.#text(key)
+    const entries = Object.entries(record).filter(([, item]) => item !== undefined)
+    const isByNumber = entries.every(
+      ([key, item]) => /^(0|[1-9]\d{0,14})$/.test(key) && !(isRecord(item) && isTensor(item)),
+    )
+    for (const [key, item] of entries) {
+      if (isByNumber) this.#int(BigInt(key), path)
+      else this.#text(key, path)
       this.put(item, [...path, key])
     }
     this.#op('u')
   }
 
-  #tensor({ dtype, shape, data }: Tensor, path: readonly string[]): void {
-    const storage = storageNames.get(dtype)
+  #tensor(tensor: Tensor, path: readonly string[]): void {
+    const { shape, data, dtype = dtypeOf(data) } = tensor
+    const storage = dtype && storageNames.get(dtype)
     if (!storage)
       throw refuse(path, `a dtype among ${[...storageNames.keys()].join(' ')}`, quoted(dtype))
+    if (!isSizes(shape)) throw refuse(path, 'a shape of whole numbers', quoted(shape))
     const length = shape.reduce((product, dim) => product * dim, 1)
     if (!(data instanceof elementArrays[dtype]) || data.length !== length)
       throw refuse(path, `${length} elements of ${dtype} for [${shape}]`, quoted(data))
@@ -146,7 +161,8 @@ class Pickle {
     })
   }
 
-  #text(text: string): void {
+  #text(text: string, path: readonly string[] = []): void {
+    if (/\p{Surrogate}/u.test(text)) throw refuse(path, 'text', 'half of a surrogate pair in one')
     const bytes = new TextEncoder().encode(text)
     this.#add('X', 4 + bytes.length, (view) => {
       view.setUint32(0, bytes.length, true)

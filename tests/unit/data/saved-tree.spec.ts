@@ -34,6 +34,8 @@ test('what is not plain is refused by its path', () => {
   const bad = { model: { run: () => 1 } } as unknown as SavedState
   expect(() => save(bad)).toThrow(/model\.run: expected a plain value or an array, got function/)
   expect(() => save({ seen: new Map() } as unknown as SavedState)).toThrow(/seen: .*got a Map/)
+  const surplus = [{ format: 'pt' }] as unknown as []
+  expect(() => save({ a: 1 }, ...surplus)).toThrow(/^save: options must be left out/)
   expect(() => save({ a: { $tensor: 'x' } })).toThrow(/keys that do not start with "\$"/)
 })
 

@@ -79,6 +79,7 @@ describe('writeTorch', () => {
     for (const [from, to] of [
       ['tensors.pt', 'tabring-tensors.pt'],
       ['values-2.pt', 'tabring-values.pt'],
+      ['tabring-run.pt', 'tabring-run.pt'],
     ] as const) {
       const ours = writeTorch(await readTorch(fileOf(from)))
       expect(Buffer.compare(ours, fileOf(to))).toBe(0)
@@ -87,6 +88,15 @@ describe('writeTorch', () => {
     expect(golden.ours.tensors).toEqual(golden.tensors)
     // torch.load gives lists where tuples and sets were: as here.
     expect(golden.ours.values).toEqual(golden.values)
+    // PyTorch's model, optimizer and scheduler have loaded it.
+    expect(await read('tabring-run.pt')).toEqual(golden.ours.run)
+  })
+
+  test('takes the element type of a tensor from its array', async () => {
+    const arrays = [Float32Array, Float64Array, BigInt64Array, Int32Array, Int16Array, Int8Array]
+    const tensors = [...arrays, Uint8Array].map((Of) => ({ shape: [1], data: new Of(1) }))
+    const read = (await readTorch(writeTorch(tensors))) as SafeTensor[]
+    expect(read.map(({ dtype }) => dtype)).toEqual('F32 F64 I64 I32 I16 I8 U8'.split(' '))
   })
 
   test.each<[unknown, RegExp]>([
@@ -103,6 +113,9 @@ describe('writeTorch', () => {
       { a: { dtype: 'F32', shape: [2], data: Float32Array.of(1) } },
       /^writeTorch: a: expected 2 elements of F32 for \[2\], got Float32Array of 1/,
     ],
+    [{ a: ['\ud800'] }, /^writeTorch: a\.0: expected text, got half of a surrogate pair/],
+    [{ '\udc00': 1 }, /expected text, got half of a surrogate pair/],
+    [{ a: { shape: 'x', data: new Float32Array() } }, /^writeTorch: a: expected a shape of whole/],
     [[2n ** 4000n], /^writeTorch: 0: expected whole numbers of at most 248 bytes/],
     [JSON.parse(`${'['.repeat(200)}${']'.repeat(200)}`), /at most 100 levels/],
   ])('refuses %#', (value, message) => {
