@@ -4,6 +4,7 @@ import { variables } from '../../src/distributed/rendezvous/env.ts'
 import { defaultMasterPort } from '../../src/distributed/rendezvous/slurm.ts'
 import { limits } from '../../src/peer/room/messages.ts'
 import { clipped } from '../../src/util/clipped.ts'
+import { ownOf } from '../../src/util/kind-of.ts'
 import { browserHelp } from '../browser-choice.ts'
 import { addIceFlags, type IceFlags } from '../ice/ice-flags.ts'
 import { wholeNumber } from '../parse-number.ts'
@@ -152,12 +153,12 @@ function notEmpty(text: string): string {
 
 /** Adds `NAME=value`, or `NAME` with the shell's value. */
 function variable(text: string, before: Readonly<Record<string, string>> = {}) {
-  const [, name, given] = /^([A-Za-z_]\w*)(?:=(.*))?$/s.exec(text) ?? []
+  const [, name, given] = /^(?!__proto__\b)([A-Za-z_]\w*)(?:=(.*))?$/s.exec(text) ?? []
   if (name === undefined)
     throw new InvalidArgumentError(`Expected NAME or NAME=value, got "${clipped(text)}".`)
   if (Object.hasOwn(variables, name))
     throw new InvalidArgumentError(`Expected a name that the launcher does not set, got ${name}.`)
-  const value = given ?? process.env[name]
+  const value = given ?? ownOf(process.env, name)
   if (value === undefined)
     throw new InvalidArgumentError(`Expected a variable of the shell, but ${name} is not set.`)
   if (Object.hasOwn(before, name) && before[name] !== value)

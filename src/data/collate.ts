@@ -1,6 +1,6 @@
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isRecord, isTexts, kindOf, quoted } from '../util/kind-of.ts'
+import { isRecord, isTexts, kindOf, ownOf, quoted } from '../util/kind-of.ts'
 import {
   checkArgument,
   checkList,
@@ -60,7 +60,7 @@ export function defaultCollate(samples: readonly Sample[], options: CollateOptio
   const fields = Object.keys(first)
   requireDTypes(first, dtypes)
   samples.forEach((sample, row) => {
-    const extra = Object.keys(sample).find((field) => !(field in first))
+    const extra = Object.keys(sample).find((field) => !Object.hasOwn(first, field))
     if (extra !== undefined)
       throw refuse(
         extra,
@@ -70,8 +70,8 @@ export function defaultCollate(samples: readonly Sample[], options: CollateOptio
   })
   return Object.fromEntries(
     fields.map((field) => {
-      const values = samples.map((sample) => sample[field])
-      if (typeof values[0] !== 'string') return [field, stack(field, values, dtypes[field])]
+      const values = samples.map((sample) => ownOf(sample, field) as SampleValue)
+      if (typeof values[0] !== 'string') return [field, stack(field, values, ownOf(dtypes, field))]
       const row = values.findIndex((value) => typeof value !== 'string')
       if (row >= 0) throw refuse(field, 'texts', inSample(values[row], row))
       return [field, values as string[]]
@@ -82,7 +82,12 @@ export function defaultCollate(samples: readonly Sample[], options: CollateOptio
 function requireDTypes(first: Sample, dtypes: FieldDTypes): void {
   checkRecord('collate', 'dtypes', dtypes)
   for (const [field, dtype] of Object.entries(dtypes)) {
-    if (Object.hasOwn(arrays, dtype) && field in first && typeof first[field] !== 'string') continue
+    if (
+      Object.hasOwn(arrays, dtype) &&
+      Object.hasOwn(first, field) &&
+      typeof first[field] !== 'string'
+    )
+      continue
     throw new DataError(
       'config.invalid',
       `collate: dtypes must be f32, i32 or u32 for numeric fields, got ${clipped(field)}: ${quoted(dtype)} for samples with ${clipped(Object.keys(first).join(', '))}. Correct it.`,

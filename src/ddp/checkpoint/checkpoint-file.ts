@@ -4,6 +4,7 @@ import { getRngState, type RngState, setRngState } from '../../nn/init.ts'
 import { Module } from '../../nn/module.ts'
 import { clipped } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
+import { ownOf } from '../../util/kind-of.ts'
 import { checkArgument, checkFlag, checkOptions, checkRecord } from '../../util/options.ts'
 import { preparedLoads } from '../../util/prepared-loads.ts'
 import { readConditions, takeConditions } from '../data-parallel/run-conditions.ts'
@@ -78,20 +79,20 @@ export async function readState(
       `saveCheckpoint: the name "${ownKey}" is reserved for the file itself. Use another name.`,
     )
   }
-  const states: Record<string, Saved> = {}
+  const states = new Map<string, Saved>()
   const parts: string[] = []
   await whenReady(state)
   for (const [name, value] of Object.entries(state)) {
     if (isStateful(value)) {
       parts.push(name)
-      states[name] = (await value.stateDict()) as Saved
-    } else if (value !== undefined) states[name] = value as Saved
+      states.set(name, (await value.stateDict()) as Saved)
+    } else if (value !== undefined) states.set(name, value as Saved)
   }
   const run = readConditions(state)
   const random = { ...getRngState() }
   const texts = new Set(randoms.map((one) => JSON.stringify(one)))
   const byRank = texts.size > 1 ? { randomByRank: randoms.map((one) => ({ ...one })) } : {}
-  return { ...states, [ownKey]: { parts, random, ...byRank, run } }
+  return { ...Object.fromEntries(states), [ownKey]: { parts, random, ...byRank, run } }
 }
 
 /**
@@ -188,7 +189,9 @@ export async function prepareAt<Values extends SavedState>(
     )
   }
   await whenReady(parts)
-  const loads = preparedLoads(Object.entries(parts).map(([name, part]) => [part, states[name]]))
+  const loads = preparedLoads(
+    Object.entries(parts).map(([name, part]) => [part, ownOf(states, name)]),
+  )
   return async () => {
     for (const load of loads) await load()
     const differences = run ? takeConditions(run, parts) : []

@@ -1,5 +1,6 @@
 import type { SavedState } from '../../data/saved-tree.ts'
 import { Module } from '../../nn/module.ts'
+import { ownOf } from '../../util/kind-of.ts'
 import { type OrderOfSums, RingExchange } from './ring-exchange.ts'
 
 /** How a wrapped model's ranks sum, as far as it decides bits. */
@@ -69,7 +70,7 @@ export function takeConditions(saved: RunConditions, parts: Named): string[] {
   const worldSize = worldSizeOf(parts)
   if (saved.worldSize !== worldSize) return [`ranks ${saved.worldSize}, now ${worldSize}`]
   return exchangesOf(parts).flatMap(([name, exchange]) => {
-    const before = saved.models[name]
+    const before = ownOf(saved.models, name)
     if (!before || exchange.size === 1) return []
     if (!exchange.hasPrograms) {
       if (!exchange.isCapGiven) {

@@ -72,9 +72,10 @@ export async function addOverRanks(
 }
 
 function added(batches: readonly Sums[]): Record<string, number> {
-  const total: Record<string, number> = {}
+  const total = new Map<string, number>()
   for (const sums of batches) {
-    for (const [name, value] of Object.entries(sums)) total[name] = (total[name] ?? 0) + value
+    for (const [name, value] of Object.entries(sums))
+      total.set(name, (total.get(name) ?? 0) + value)
   }
-  return total
+  return Object.fromEntries(total)
 }

@@ -127,7 +127,7 @@ export async function evaluate<S = Sample>(
     // Of several ranks each needs the inputs that its devices read, and has the sums that they compute.
     const program = await compiling
     const { inputs } = program.prepared
-    const needed = Object.entries(full).filter(([name]) => name in inputs)
+    const needed = Object.entries(full).filter(([name]) => Object.hasOwn(inputs, name))
     const outputs = await program.run(Object.fromEntries(needed), { count: samples })
     return Object.fromEntries(Object.entries(outputs).map(([name, [value]]) => [name, value]))
   }

@@ -1,5 +1,6 @@
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
+import { ownOf } from '../../util/kind-of.ts'
 import { groupVariables, nextGroupName } from '../launcher/next-group.ts'
 
 /**
@@ -68,9 +69,6 @@ function read(name: string): string | undefined {
   if (location?.search !== undefined) return fromAddress(name, location.search, location.hash ?? '')
   return ownOf(process?.env ?? {}, name)
 }
-
-const ownOf = (variables: Readonly<Record<string, string | undefined>>, name: string) =>
-  Object.hasOwn(variables, name) ? variables[name] : undefined
 
 /** Variables by hand: `?RANK=0&WORLD_SIZE=2`, and the room behind the `#`, which browsers keep to themselves. */
 function fromAddress(name: string, search: string, hash: string): string | undefined {

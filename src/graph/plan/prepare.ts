@@ -198,6 +198,8 @@ export function traceStep(
       'an object of tensors by name, such as { loss }',
     )
     const outputs = Object.entries(returned).map(([name, tensor]): [string, GraphValue] => {
+      // A run's outputs are set by name, which this one is no name for.
+      checkArgument('compile', 'an output', name, name !== '__proto__', 'another name')
       if (tensor instanceof Tensor) return [name, trace.toFloat(tensor.value)]
       throw new TabringError(
         'graph.misuse',

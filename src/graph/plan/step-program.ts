@@ -1,7 +1,7 @@
 import { StagedTensor } from '../../gpu/staging.ts'
 import { clipped } from '../../util/clipped.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
-import { isTexts, kindOf } from '../../util/kind-of.ts'
+import { isTexts, kindOf, ownOf } from '../../util/kind-of.ts'
 import { checkRecord } from '../../util/options.ts'
 import {
   countElements,
@@ -147,8 +147,8 @@ const dataOf = (input: RunInputs[string] | undefined): HostData | StagedTensor |
 /** The inputs of these names, with elements copied; staged ones belong to the run already, and what is no input stays for `checkInputs`. */
 export const copyInputs = (inputs: RunInputs, names: Iterable<string>): RunInputs =>
   Object.fromEntries(
-    [...names].map((name) => {
-      const given = inputs[name]
+    [...names].map((name): [string, RunInputs[string]] => {
+      const given = ownOf(inputs, name) as RunInputs[string]
       const data = dataOf(given)
       if (!ArrayBuffer.isView(data)) return [name, given]
       return [name, data === given ? data.slice() : { ...given, data: data.slice() }]
@@ -201,14 +201,15 @@ export function refuseSurplus(types: InputTypes, inputs: RunInputs, scalars: obj
 export function checkInputs(prepared: Pick<Prepared, 'inputs'>, inputs: RunInputs): CheckedInputs {
   checkRecord('run', 'inputs', inputs)
   return Object.entries(prepared.inputs).map(([name, type]) => {
-    const data = dataOf(inputs[name])
+    const given = ownOf(inputs, name)
+    const data = dataOf(given)
     const count = countElements(type.shape)
     const array = hostArrays[type.dtype as HostDType]
     const made = data instanceof StagedTensor ? data.array : data?.constructor
     if (!data || made !== array || data.length !== count) {
       throw new TabringError(
         'graph.misuse',
-        `run: input "${clipped(name)}" must be a ${array.name} of ${count} elements, got ${data instanceof StagedTensor ? `${made?.name} of ${data.length}` : kindOf(data ?? inputs[name])}. ${remedyFor(inputs[name], array, type)}`,
+        `run: input "${clipped(name)}" must be a ${array.name} of ${count} elements, got ${data instanceof StagedTensor ? `${made?.name} of ${data.length}` : kindOf(data ?? given)}. ${remedyFor(given, array, type)}`,
       )
     }
     const { shape } = inputs[name] as { readonly shape?: Shape }

@@ -95,7 +95,7 @@ export class SplitProgram implements StepProgram {
         ),
       ),
     )
-    const isRead = (name: string) => all.some((one) => name in one.inputs)
+    const isRead = (name: string) => all.some((one) => Object.hasOwn(one.inputs, name))
     this.parts = parts
     this.prepared = {
       trace,
@@ -167,7 +167,7 @@ export class SplitProgram implements StepProgram {
     const { onMark } = this
     const isOnSeveral = this.parts.length > 1
     const running = this.parts.map(async ({ device, program }) => {
-      const own = inputs.filter(([name]) => name in program.prepared.inputs)
+      const own = inputs.filter(([name]) => Object.hasOwn(program.prepared.inputs, name))
       program.onMark =
         onMark && isOnSeveral
           ? (name, atMs) => onMark(`${formatDevice(device)}, ${name}`, atMs)

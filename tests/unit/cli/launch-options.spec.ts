@@ -218,6 +218,8 @@ describe('what is refused, in one line', () => {
     ['--env NOT_SET_HERE train.ts', 'a variable of the shell, but NOT_SET_HERE is not set'],
     ['--env A=1 --env A=2 train.ts', '--env: expected one value for A, got two'],
     ['--env 1a train.ts', '--env: expected NAME or NAME=value, got "1a"'],
+    ['--env __proto__=1 train.ts', '--env: expected NAME or NAME=value, got "__proto__=1"'],
+    ['--env constructor train.ts', 'but constructor is not set'],
     ['--visible-devices 0,0 train.ts', 'visibleDevices must be'],
     [
       '--elastic 3 train.ts',

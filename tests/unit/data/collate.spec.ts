@@ -26,6 +26,19 @@ test('stacks tensors, numbers and texts', () => {
   expect(padBatch(batch, 3).y).toEqual({ shape: [3], data: Int32Array.of(5, 6, 0) })
 })
 
+test('fields may have the names of what every object inherits', () => {
+  const names = ['constructor', 'toString', '__proto__']
+  const sample = Object.fromEntries(names.map((name) => [name, 1]))
+  expect(Object.entries(defaultCollate([sample]))).toEqual(
+    names.map((name) => [name, { shape: [1], data: Int32Array.of(1) }]),
+  )
+  expect(() => defaultCollate([sample, {}] as never)).toThrow(/got nothing in sample 1/)
+  expect(() => defaultCollate([{}, sample] as never)).toThrow(/"constructor": expected only/)
+  expect(() => defaultCollate([{ x: 1 }], { dtypes: { constructor: 'f32' } as never })).toThrow(
+    /dtypes must be f32, i32 or u32 for numeric fields, got constructor/,
+  )
+})
+
 describe('batchSizeOf and padBatch refuse', () => {
   const floats = (shape: unknown, count: number) => ({ shape, data: new Float32Array(count) })
   test.each([

@@ -135,3 +135,17 @@ test('a run refuses elements under another shape than compiled for', async () =>
       })
   }
 })
+
+test('an input with the name of what every object inherits is missing where it is not given', async () => {
+  const inputs = { constructor: tensorType([1]) }
+  const runtime = new CpuRuntime()
+  const odd = await compile(({ constructor: x }) => ({ y: (x as Tensor).neg() }), inputs, {
+    runtime,
+  })
+  await expect((async () => odd.run({} as never))()).rejects.toThrow(
+    /"constructor" must be .* got nothing/,
+  )
+  await expect(
+    compile(({ x }) => ({ ['__proto__']: x }), { x: tensorType([1]) }, { runtime }),
+  ).rejects.toThrow(/^compile: an output must be another name, got "__proto__"/)
+})
