@@ -4,9 +4,9 @@ import { isRecord, isTexts, kindOf, ownOf, quoted } from '../util/kind-of.ts'
 import {
   checkArgument,
   checkList,
-  checkNumber,
   checkOptions,
   checkRecord,
+  requireNumber,
 } from '../util/options.ts'
 import { checkShape, countElements, formatShape, type HostDType, sameShape } from '../util/shape.ts'
 import type { HostNumbers, HostTensor } from './descriptions.ts'
@@ -216,10 +216,10 @@ export function padBatch(batch: Batch, rows: number): Batch {
     )
   if (size === rows) return batch
   const isEnough = (count: number) => Number.isInteger(count) && count >= size
-  checkNumber(
+  requireNumber(
     'padBatch',
     'rows',
-    rows ?? Number.NaN,
+    rows,
     isEnough,
     `a whole number of at least ${size}, the batch's`,
   )

@@ -9,9 +9,10 @@ export interface CsvNumbers {
   thousands?: string
   /**
    * The number in the place of missing values (empty, `NA`, `NaN`, `null` and the others of pandas), as pandas' `fillna`; `skip` leaves out
-   * records with a missing value in any column, as `dropna`. Default: they are errors in columns of numbers.
+   * records with a missing value in any column, as `dropna`; `keep` takes `NA` and its like as texts, as `keep_default_na=False`. Default:
+   * they are errors in the columns that are used.
    */
-  missing?: number | 'skip'
+  missing?: number | 'skip' | 'keep'
 }
 
 /** What pandas takes as missing, besides nothing. */

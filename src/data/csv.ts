@@ -113,7 +113,7 @@ export class CsvTable {
    *
    * order: by number if all are numbers that f64 distinguishes (then 1 and 1.0 are one class), otherwise by UTF-16 code units. The latter
    * includes whole numbers beyond 2^53 - 1, such as identifiers, and numbers too large for f64. Spaces around a value are ignored.
-   * errors: `data.malformed`, naming line and column of an empty value, and of `NA` and its like where all others are numbers.
+   * errors: `data.malformed`, naming line and column of an empty value, and of `NA` and its like unless texts are kept.
    */
   classes(column: string): string[] {
     return this.#classify(column).classes
@@ -122,7 +122,7 @@ export class CsvTable {
   /**
    * Returns the table as samples: `x` f32 [features], and `y` according to `columns`.
    *
-   * errors: as `numbers` and `classes`; `config.invalid` for an unknown option, or a label together with a target.
+   * errors: as `numbers` and `classes`; `data.malformed` for a table without records; `config.invalid` for an unknown option, or a label together with a target.
    */
   dataset(which: CsvColumns = {}): TensorDataset {
     checkOptions(`dataset of ${this.#file}`, which, { features: true, label: true, target: true })
@@ -134,6 +134,7 @@ export class CsvTable {
       )
     const chosen = features ?? this.columns.filter((name) => name !== label && name !== target)
     const count = this.records.length
+    if (count === 0) throw refuse(this.#file, 'one record or more', 'none besides the header')
     const x = new Float32Array(count * chosen.length)
     chosen.forEach((column, at) => {
       this.numbers(column).forEach((value, row) => {
@@ -156,18 +157,19 @@ export class CsvTable {
   /** Numbers the distinct values of a column from 0; a class is written as it is where it comes first. */
   #classify(column: string): { classes: string[]; targets: Int32Array<ArrayBuffer> } {
     const values = this.texts(column).map((text) => text.trim())
+    const isKept = this.#numbers.missing === 'keep'
     const present = values.filter((value) => !isMissing(value))
     const numbers = new Map(
       [...new Set(present)].map((value) => [value, plainNumber(value, this.#numbers)]),
     )
     const areNumbers = numbers.size > 0 && areDistinctNumbers(numbers.values())
-    const lacking = values.findIndex(areNumbers ? isMissing : isNothing)
+    const lacking = values.findIndex(isKept && !areNumbers ? isNothing : isMissing)
     if (lacking >= 0)
       throw refuse(
         this.#where(column, lacking),
         'a class',
         gotOf(values[lacking]),
-        'Correct the file, pass missing: "skip" to leave out such records, or choose other columns.',
+        'Correct the file, pass missing: "skip" to leave out such records or missing: "keep" for a class of that name, or choose other columns.',
       )
     const key = (value: string) => (areNumbers ? Number(numbers.get(value)) : value)
     const written = new Map<string | number, string>()
@@ -203,6 +205,15 @@ export async function readCsv(
   const isSource = isText(source) || source instanceof Blob
   checkArgument('readCsv', 'source', source, isSource, 'a text, a Blob or a File')
   checkCsvOptions(options)
+  const isPath =
+    isText(source) && (/^\w+:\/\/\S+$/.test(source) || /^[^\r\n\t,;|]+\.[a-z]\w*$/i.test(source))
+  checkArgument(
+    'readCsv',
+    'source',
+    source,
+    !isPath,
+    "the table's text, as await (await fetch(path)).text() gives it, a Blob or a File, and no path",
+  )
   const file = clippedName(name)
   const { header = true, decimal, thousands, missing } = options
   const bytes =
@@ -298,8 +309,8 @@ function checkCsvOptions(options: CsvOptions): void {
       'readCsv',
       'missing',
       missing,
-      typeof missing === 'number' || missing === 'skip',
-      'a number or "skip"',
+      typeof missing === 'number' || missing === 'skip' || missing === 'keep',
+      'a number, "skip" or "keep"',
     )
 }
 

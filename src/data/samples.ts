@@ -1,6 +1,6 @@
 import { ShapeError } from '../util/errors.ts'
 import { kindOf } from '../util/kind-of.ts'
-import { checkArgument, checkNumber, checkRecord } from '../util/options.ts'
+import { checkArgument, checkRecord, requireNumber } from '../util/options.ts'
 import { RandomStream } from '../util/random.ts'
 import {
   checkShape,
@@ -53,13 +53,7 @@ export interface Dataset<S = Sample> {
 export function randomStreamOf(key: SampleKey): RandomStream {
   checkRecord('randomStreamOf', 'key', key)
   for (const name of ['seed', 'epoch', 'index'] as const) {
-    checkNumber(
-      'randomStreamOf',
-      name,
-      key[name] ?? Number.NaN,
-      Number.isSafeInteger,
-      'a whole number',
-    )
+    requireNumber('randomStreamOf', name, key[name], Number.isSafeInteger, 'a whole number')
   }
   return new RandomStream(key.seed, key.index, 'augment', key.epoch)
 }

@@ -1,4 +1,4 @@
-import { checkNumber, isCount } from '../util/options.ts'
+import { isCount, requireNumber } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 
 /**
@@ -29,18 +29,12 @@ const mostRanks = 2 ** 20
  */
 export function batchShares(batchSize: number, worldSize: number): BatchShare[] {
   const isRows = (rows: number) => Number.isInteger(rows) && rows >= 0
-  checkNumber(
-    'batchShares',
-    'batchSize',
-    batchSize ?? Number.NaN,
-    isRows,
-    'a whole number of at least 0',
-  )
+  requireNumber('batchShares', 'batchSize', batchSize, isRows, 'a whole number of at least 0')
   const isSize = (size: number) => isCount(size) && size <= mostRanks
-  checkNumber(
+  requireNumber(
     'batchShares',
     'worldSize',
-    worldSize ?? Number.NaN,
+    worldSize,
     isSize,
     `a whole number from 1 to ${mostRanks}`,
   )

@@ -106,7 +106,18 @@ export function checkNumber(
   isValid: (value: number) => boolean,
   range: string,
 ): void {
-  if (value === undefined || (typeof value === 'number' && isValid(value))) return
+  if (value !== undefined) requireNumber(where, name, value, isValid, range)
+}
+
+/** errors: as `checkNumber`, also for nothing. */
+export function requireNumber(
+  where: string,
+  name: string,
+  value: number | undefined,
+  isValid: (value: number) => boolean,
+  range: string,
+): void {
+  if (typeof value === 'number' && isValid(value)) return
   throw new TabringError(
     'config.invalid',
     `${where}: ${name} must be ${range}, got ${quoted(value)}. Change ${name}.`,

@@ -1,6 +1,12 @@
 import { DataError } from '../../util/errors.ts'
 import { isIterable, kindOf, quoted } from '../../util/kind-of.ts'
-import { checkArgument, checkOptions, checkRecord, type OptionNames } from '../../util/options.ts'
+import {
+  checkArgument,
+  checkNumber,
+  checkOptions,
+  checkRecord,
+  type OptionNames,
+} from '../../util/options.ts'
 import { preparedLoads } from '../../util/prepared-loads.ts'
 import { permutation } from '../../util/random.ts'
 import { switchValue } from '../../util/switches.ts'
@@ -204,6 +210,9 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
     requireSameBatches(this.#settings, state)
     requireWhole("the state's epoch", state.epoch, 0)
     requireWhole("the state's batches", state.batches, 0)
+    const isInside = (batches: number) => batches <= this.length
+    const range = `at most ${this.length}, the loader's`
+    checkNumber('DataLoader', "the state's batches", state.batches, isInside, range)
     const sampler = this.#sampler
     const loads =
       state.sampler !== undefined && sampler?.loadStateDict

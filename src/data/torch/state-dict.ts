@@ -7,21 +7,10 @@ import { readValue } from './read-torch.ts'
 import { StoredTensor } from './tensors.ts'
 import { beginBytes, isTorchFile, openTorch } from './torch-file.ts'
 
-/** Where training scripts put the model's state dict beside the optimizer's. */
-const usualKeys = [
-  'state_dict',
-  'model_state_dict',
-  'model_state',
-  'model',
-  'net',
-  'weights',
-  'params',
-]
-
 /**
  * Returns the tensors of a file by key, of safetensors or of torch.save, whichever its bytes are. Its elements are read tensor by tensor.
  *
- * A checkpoint of torch.save may hold the state dict under a usual key, or as its only part that is one.
+ * A checkpoint of torch.save may hold the state dict as its only part that is one.
  * errors: `data.missing`; `data.malformed` as `readTorch` and `readSafetensors`, and for a file without a state dict or with several,
  * naming its keys.
  */
@@ -51,8 +40,6 @@ function stateIn(value: unknown, where: string): unknown {
   if (value instanceof Refused) return value
   const parts = value instanceof Dict ? [...value.entries] : []
   const states = parts.filter(([, part]) => isState(part))
-  const usual = states.filter(([key]) => usualKeys.includes(String(key)))
-  if (usual.length === 1) return usual[0][1]
   if (states.length === 1) return states[0][1]
   if (states.length === 0 && value instanceof Dict && (isState(value) || parts.length === 0))
     return value
@@ -62,6 +49,6 @@ function stateIn(value: unknown, where: string): unknown {
   const got = value instanceof Dict ? `the keys ${shown.join(', ')}` : 'another value'
   throw new DataError(
     'data.malformed',
-    `${where}: expected ${states.length > 1 ? 'one state dict' : 'a state dict'}, or one under a key such as ${usualKeys.slice(0, 3).join(', ')}, got ${clipped(got, 300)}. Save the model's state_dict(), or read the file with readTorch and give one part to model.loadStateDict.`,
+    `${where}: expected ${states.length > 1 ? 'one state dict' : 'a state dict'}, or one under a key such as state_dict, model_state_dict, model, got ${clipped(got, 300)}. Save the model's state_dict(), or read the file with readTorch and give one part to model.loadStateDict.`,
   )
 }

@@ -105,6 +105,7 @@ export async function evaluate<S = Sample>(
   const { ranks: group, runsTogether } = divisionFor(model, processGroup)
   if (model instanceof DistributedDataParallel) await model.ready
   const count = dataset.length
+  checkArgument('evaluate', 'dataset', dataset, count > 0, 'a data set of one sample or more')
   const own = shareOf(count, batchSize, group)
   const loader = new DataLoader<S, Batch>(dataset, { ...loading, batchSize, sampler: own })
   let compiling: Promise<StepProgram> | undefined

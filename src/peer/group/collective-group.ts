@@ -6,7 +6,13 @@
 import type { Env } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 import { isDetached } from '../../util/kind-of.ts'
-import { checkArgument, checkNumber, checkText, isCount } from '../../util/options.ts'
+import {
+  checkArgument,
+  checkNumber,
+  checkText,
+  isCount,
+  requireNumber,
+} from '../../util/options.ts'
 import { type AlgorithmChoice, defaultChoice } from '../algorithms/algorithm-choice.ts'
 import { type ChunkRange, chunkRange } from '../algorithms/plan.ts'
 import { countedBucket, countedDataBucket, monitorTag } from '../collective/announcement.ts'
@@ -121,14 +127,14 @@ export class CollectiveGroup {
     return this.ownDeadlineMs ?? this.membership.collectives.deadlineMs
   }
   set deadlineMs(value: number) {
-    checkNumber('deadlineMs', 'deadlineMs', value ?? Number.NaN, (ms) => ms > 0, 'above 0')
+    requireNumber('deadlineMs', 'deadlineMs', value, (ms) => ms > 0, 'above 0')
     if (this.place.id === 0) this.membership.collectives.deadlineMs = value
     else this.ownDeadlineMs = value
   }
 
   /** Returns this rank's chunk of a buffer of `length` elements, which it owns after `reduceScatter`. units: elements. */
   ownRange(length: number, alignment = 1): ChunkRange {
-    checkNumber('ownRange', 'length', length ?? Number.NaN, isWhole, 'a whole number of at least 0')
+    requireNumber('ownRange', 'length', length, isWhole, 'a whole number of at least 0')
     checkNumber('ownRange', 'alignment', alignment, isCount, 'a whole number above 0')
     return chunkRange(length, this.size, this.rank, alignment)
   }

@@ -182,12 +182,17 @@ describe('numbers as the options say', () => {
     expect(table.lines).toEqual([2, 6])
   })
 
-  test('a missing class among numbers is an error, and a text among texts', async () => {
+  test('a missing class is an error, and a text where it is kept', async () => {
     const numbered = await readCsv('x,y\n1,0\n1,1\n1,NA\n', 'n.csv')
     expect(() => numbered.classes('y')).toThrow(
       'n.csv, line 4, column "y": expected a class, got "NA". Correct the file, pass missing: "skip"',
     )
-    const countries = await readCsv('x,y\n1,DE\n1,NA\n', 'n.csv')
+    const text = 'x,y\n1,DE\n1,NA\n'
+    const table = await readCsv(text, 'n.csv')
+    expect(() => table.classes('y')).toThrow(
+      /line 3, column "y": expected a class, got "NA".*"keep"/,
+    )
+    const countries = await readCsv(text, 'n.csv', { missing: 'keep' })
     expect(countries.classes('y')).toEqual(['DE', 'NA'])
   })
 
@@ -292,4 +297,11 @@ describe('hostile text of 1 MB reads in time that grows with its length', () => 
     // A quadratic expression takes half a minute or more.
     expect(cpuMs() - began).toBeLessThan(15_000)
   })
+})
+
+test('a path and a table without records are refused', async () => {
+  for (const path of ['data/train.csv', 'https://example.org/a?b=1', 'C:\\my data\\a.tsv'])
+    await expect(readCsv(path, 'train.csv')).rejects.toThrow(/^readCsv: source must be .* no path/)
+  const table = await readCsv('a,b\n', 'n.csv')
+  expect(() => table.dataset()).toThrow('n.csv: expected one record or more, got none besides')
 })

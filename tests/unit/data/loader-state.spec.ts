@@ -244,3 +244,12 @@ test('waitedMs is the time that the newest batch kept its consumer waiting', asy
   expect(waits[1]).toBeGreaterThan(398)
   for (const wait of [waits[0], waits[2]]) expect(wait).toBeLessThan(0.5 * waits[1])
 })
+
+test('a state of more batches than an epoch has is refused', () => {
+  const loader = new DataLoader({ length: 3, get: () => ({ x: 1 }) })
+  const state = loader.stateDict()
+  loader.loadStateDict({ ...state, batches: 3 })
+  expect(() => loader.loadStateDict({ ...state, batches: 99 })).toThrow(
+    "DataLoader: the state's batches must be at most 3, the loader's, got 99.",
+  )
+})

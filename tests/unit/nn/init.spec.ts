@@ -85,3 +85,7 @@ test('setRngState refuses what is no state, and changes nothing', () => {
     }
   }
 })
+
+test('setRngState names a number that is missing', () => {
+  expect(() => setRngState({} as never)).toThrow(/^setRngState: seed must be .*, got undefined\./)
+})

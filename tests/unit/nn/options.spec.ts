@@ -202,7 +202,7 @@ const values: [call: () => unknown, text: RegExp][] = [
   [() => rotaryTable(5, 8), /rotaryTable: width must be an even number above 0, got 5/],
   [
     () => new Conv2d(3, 4, undefined as never),
-    /Conv2d: kernelSize must be a whole number above 0, or a pair of them, got NaN/,
+    /Conv2d: kernelSize must be a whole number above 0, or a pair of them, got undefined/,
   ],
   [
     () => new Conv1d(3, 4, [3] as never),
