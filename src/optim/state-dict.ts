@@ -68,12 +68,12 @@ export function requireState(
   })
   if (groups.length !== counts.length || sizes.some((size, i) => size !== counts[i]))
     throw refuse(`groups of ${formatShape(counts)} parameters`, formatShape(sizes))
-  const groupOf = new Map(
-    groups.flatMap((group) => (group['params'] as unknown[]).map((one) => [String(one), group])),
-  )
-  const isNumbered = [...groupOf.keys()].every((key) => Number.isSafeInteger(Number(key)))
-  if (!isNumbered || groupOf.size !== counts.reduce((sum, count) => sum + count, 0))
+  const params = groups.flatMap((group) => group['params'] as unknown[])
+  if (!params.every(isWhole) || new Set(params).size !== params.length)
     throw refuse('each parameter by a number of its own in "params"', 'others')
+  const groupOf = new Map(
+    groups.flatMap((group) => (group['params'] as number[]).map((one) => [String(one), group])),
+  )
   for (const [key, entry] of Object.entries(state)) {
     const group = groupOf.get(key)
     if (!group) throw refuse('states of the parameters in "params"', `one of "${clipped(key)}"`)

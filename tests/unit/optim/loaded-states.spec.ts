@@ -78,6 +78,8 @@ test.each(states)(
       [({ state }) => Object.assign(state[0]!, { exp_avg_cubed: tensor(1) }), /"exp_avg_cubed"/],
       [({ state }) => Object.assign(state, { abc: {} }), /one of "abc"/],
       [({ param_groups: [group] }) => Object.assign(group, { params: [0, 0] }), /"params"/],
+      [({ param_groups: [group] }) => Object.assign(group, { params: [0, {}] }), /"params"/],
+      [({ state }) => Object.assign(state, { '': {} }), /one of ""/],
       [({ param_groups: [group] }) => Object.assign(group, { params: [5, 6] }), /one of "0"/],
     ]
     for (const [change, text] of changes) refuses(change, text)
