@@ -27,6 +27,7 @@ test('with --ask the host lets a tab in, which trains and may reload, and declin
     await see(stranger, 'Waiting to be let in')
     await button(host, 'Decline').click()
     await stranger.getByText('The host did not let this tab in').waitFor()
+    await stranger.getByText('It may ask again in 5 s').first().waitFor()
     expect(await button(host, 'Decline').count()).toBe(0)
     await button(host, 'Start').click()
     await Promise.all([host, guest].map((page) => see(page, 'Finished', 120_000)))
