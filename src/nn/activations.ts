@@ -1,6 +1,6 @@
 import * as functions from '../graph/functions/activations.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
-import { checkChoice, checkNumber, checkOptions } from '../util/options.ts'
+import { checkChoice, checkOptions, requireNumber } from '../util/options.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
 
@@ -65,7 +65,7 @@ export class Softplus extends Module {
 }
 
 function checkDim(where: string, dim: number): number {
-  checkNumber(where, 'dim', dim ?? Number.NaN, Number.isInteger, 'a whole number')
+  requireNumber(where, 'dim', dim, Number.isInteger, 'a whole number')
   return dim
 }
 
