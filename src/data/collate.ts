@@ -1,13 +1,14 @@
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isRecord, isTexts, kindOf, ownOf, quoted } from '../util/kind-of.ts'
+import { isRecord, isTexts, kindOf, quoted } from '../util/kind-of.ts'
 import {
   checkArgument,
   checkList,
+  checkNumber,
   checkOptions,
   checkRecord,
-  requireNumber,
 } from '../util/options.ts'
+import { ownOf } from '../util/own-of.ts'
 import { checkShape, countElements, formatShape, type HostDType, sameShape } from '../util/shape.ts'
 import type { HostNumbers, HostTensor } from './descriptions.ts'
 import {
@@ -216,12 +217,13 @@ export function padBatch(batch: Batch, rows: number): Batch {
     )
   if (size === rows) return batch
   const isEnough = (count: number) => Number.isInteger(count) && count >= size
-  requireNumber(
+  checkNumber(
     'padBatch',
     'rows',
     rows,
     isEnough,
     `a whole number of at least ${size}, the batch's`,
+    true,
   )
   return Object.fromEntries(
     Object.entries(batch).map(([field, value]) => {

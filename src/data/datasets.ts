@@ -1,7 +1,7 @@
 import { clipped } from '../util/clipped.ts'
 import { ArgumentTypeError, DataError, ShapeError } from '../util/errors.ts'
 import { isDetached, isRecord, kindOf, quoted } from '../util/kind-of.ts'
-import { checkArgument, checkList, checkOptions, requireNumber } from '../util/options.ts'
+import { checkArgument, checkList, checkNumber, checkOptions } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 import { countElements, formatShape } from '../util/shape.ts'
 import type { DatasetDescription, FileArray } from './descriptions.ts'
@@ -103,12 +103,13 @@ export function checkDataset(where: string, dataset: unknown): void {
   const isDataset = isRecord(dataset) && typeof dataset.get === 'function'
   checkArgument(where, 'dataset', dataset, isDataset, 'a data set, with length and get(index, key)')
   const { length } = dataset as Dataset<unknown>
-  requireNumber(
+  checkNumber(
     where,
     "the data set's length",
     length,
     (count) => Number.isSafeInteger(count) && count >= 0 && count < 2 ** 32,
     `a whole number below 2^32`,
+    true,
   )
 }
 

@@ -1,6 +1,6 @@
 import { ShapeError } from '../util/errors.ts'
 import { kindOf } from '../util/kind-of.ts'
-import { checkArgument, checkRecord, requireNumber } from '../util/options.ts'
+import { checkArgument, checkNumber, checkRecord } from '../util/options.ts'
 import { RandomStream } from '../util/random.ts'
 import {
   checkShape,
@@ -53,7 +53,7 @@ export interface Dataset<S = Sample> {
 export function randomStreamOf(key: SampleKey): RandomStream {
   checkRecord('randomStreamOf', 'key', key)
   for (const name of ['seed', 'epoch', 'index'] as const) {
-    requireNumber('randomStreamOf', name, key[name], Number.isSafeInteger, 'a whole number')
+    checkNumber('randomStreamOf', name, key[name], Number.isSafeInteger, 'a whole number', true)
   }
   return new RandomStream(key.seed, key.index, 'augment', key.epoch)
 }

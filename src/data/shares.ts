@@ -1,4 +1,4 @@
-import { isCount, requireNumber } from '../util/options.ts'
+import { checkNumber, isCount } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 
 /**
@@ -29,14 +29,15 @@ const mostRanks = 2 ** 20
  */
 export function batchShares(batchSize: number, worldSize: number): BatchShare[] {
   const isRows = (rows: number) => Number.isInteger(rows) && rows >= 0
-  requireNumber('batchShares', 'batchSize', batchSize, isRows, 'a whole number of at least 0')
+  checkNumber('batchShares', 'batchSize', batchSize, isRows, 'a whole number of at least 0', true)
   const isSize = (size: number) => isCount(size) && size <= mostRanks
-  requireNumber(
+  checkNumber(
     'batchShares',
     'worldSize',
     worldSize,
     isSize,
     `a whole number from 1 to ${mostRanks}`,
+    true,
   )
   const base = Math.floor(batchSize / worldSize)
   const larger = batchSize % worldSize

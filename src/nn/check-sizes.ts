@@ -1,12 +1,12 @@
 import type { Pair } from '../graph/functions/pair.ts'
-import { checkNumber, isCount, requireNumber } from '../util/options.ts'
+import { checkNumber, isCount } from '../util/options.ts'
 
 const isSize = (value: number) => Number.isInteger(value) && value >= 0
 
 /** errors: `config.invalid` unless each of the sizes, by name, is a whole number of at least 0. */
 export function checkSizes(where: string, sizes: Readonly<Record<string, number>>): void {
   for (const [name, size] of Object.entries(sizes))
-    requireNumber(where, name, size, isSize, 'a whole number of at least 0')
+    checkNumber(where, name, size, isSize, 'a whole number of at least 0', true)
 }
 
 /** errors: `config.invalid` unless a window's size is given, in whole numbers above 0: one, or a pair where `isPair`. */
@@ -17,7 +17,7 @@ export function checkKernel(where: string, kernelSize: Pair, isPair: boolean): v
       : isPair && Array.isArray(kernelSize) && kernelSize.length === 2 && kernelSize.every(isCount)
   if (isFit) return
   const range = isPair ? 'a whole number above 0, or a pair of them' : 'a whole number above 0'
-  requireNumber(where, 'kernelSize', kernelSize as number, () => false, range)
+  checkNumber(where, 'kernelSize', kernelSize as number, () => false, range, true)
 }
 
 /** errors: `config.invalid` unless groups divide the channels on both sides, and there are channels. */

@@ -6,14 +6,7 @@ import type { Parameter } from '../graph/trace/parameter.ts'
 import { layerOfCall, nextRandomLayer } from '../graph/trace/random.ts'
 import { mustBeTensor, product, type Tensor } from '../graph/trace/tensor.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
-import {
-  checkNumber,
-  checkOptions,
-  checkRecord,
-  isCount,
-  isShare,
-  requireNumber,
-} from '../util/options.ts'
+import { checkNumber, checkOptions, checkRecord, isCount, isShare } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
 import { ModuleList } from './containers.ts'
 import { Dropout } from './dropout.ts'
@@ -55,7 +48,7 @@ function checkConfig(config: GptConfig): void {
   checkOptions('gpt', config, { ...sizes, dropout: true, layerNormEps: true, checkpoint: true })
   const given: Partial<GptConfig> = config
   for (const name of Object.keys(sizes) as (keyof typeof sizes)[]) {
-    requireNumber('gpt', name, given[name], isCount, 'a whole number above 0')
+    checkNumber('gpt', name, given[name], isCount, 'a whole number above 0', true)
   }
   checkNumber('gpt', 'dropout', config.dropout, isShare, 'within 0..1')
   const isPositive = (value: number) => Number.isFinite(value) && value > 0

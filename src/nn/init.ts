@@ -5,7 +5,7 @@ import {
   setNextRandomStep,
   setRandomSeed,
 } from '../graph/trace/random.ts'
-import { checkOptions, requireNumber } from '../util/options.ts'
+import { checkNumber, checkOptions } from '../util/options.ts'
 import { RandomStream } from '../util/random.ts'
 import { checkCount, checkShape, countElements, type Shape } from '../util/shape.ts'
 
@@ -30,7 +30,7 @@ export function manualSeed(value: number): void {
 
 function checkSeed(where: string, seed: number): void {
   const isSeed = (value: number) => Number.isSafeInteger(value) && value >= 0
-  requireNumber(where, 'seed', seed, isSeed, 'a whole number from 0 to 2^53 - 1')
+  checkNumber(where, 'seed', seed, isSeed, 'a whole number from 0 to 2^53 - 1', true)
 }
 
 /** State of this page's or worker's random numbers, like torch.get_rng_state, but three numbers. */
@@ -54,7 +54,7 @@ export function setRngState(state: RngState): void {
   checkSeed('setRngState', state.seed)
   for (const name of ['nextStream', 'nextStep'] as const) {
     const isNumber = (value: number) => Number.isInteger(value) && value >= 0 && value < 2 ** 32
-    requireNumber('setRngState', name, state[name], isNumber, wholeOf32Bits)
+    checkNumber('setRngState', name, state[name], isNumber, wholeOf32Bits, true)
   }
   seed = state.seed
   setRandomSeed(seed)

@@ -1,7 +1,7 @@
 import { groupNorm, layerNorm, rmsNorm } from '../graph/functions/normalization.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
-import { checkOptions, isCount, requireNumber } from '../util/options.ts'
+import { checkNumber, checkOptions, isCount } from '../util/options.ts'
 import type { Shape } from '../util/shape.ts'
 import { checkEps } from './check-eps.ts'
 import { checkSizes } from './check-sizes.ts'
@@ -91,7 +91,7 @@ export class GroupNorm extends Module {
     checkSizes('GroupNorm', { numChannels })
     const isDivisor = (count: number) => isCount(count) && numChannels % count === 0
     const range = `a divisor of ${numChannels} channels`
-    requireNumber('GroupNorm', 'numGroups', numGroups, isDivisor, range)
+    checkNumber('GroupNorm', 'numGroups', numGroups, isDivisor, range, true)
     this.#groups = numGroups
     this.#eps = options.eps ?? 1e-5
     showSettings(this, { numGroups, numChannels, eps: this.#eps })

@@ -2,8 +2,8 @@ import type { StoredData } from '../graph/trace/stored-tensor.ts'
 import { unpackHalves } from '../kernels/half.ts'
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
+import { isWhole } from '../util/is-whole.ts'
 import { quoted } from '../util/kind-of.ts'
-import { isWhole } from '../util/options.ts'
 import { countElements, formatShape, type Shape } from '../util/shape.ts'
 
 /** Input of `loadStateDict`: entries of a state dict, or tensors from `readSafetensors`. */

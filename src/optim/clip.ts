@@ -18,7 +18,7 @@ import type { NormKind } from '../kernels/grad-clip/norm.ts'
 import { meet } from '../kernels/meet/meet.ts'
 import type { ScalarSlot } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
-import { checkFlag, checkOptions, requireNumber } from '../util/options.ts'
+import { checkFlag, checkNumber, checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
 import { bucketsBehind } from './parameter-buckets.ts'
 
@@ -40,7 +40,7 @@ export interface ClipGradNormOptions {
 /** The slot of a limit. A run whose limit is wrong is refused before anything counts it. */
 function slotOf(where: string, name: string, limit: Limit, trace: Trace): ScalarSlot {
   const check = (value: number) =>
-    requireNumber(where, name, value, isLimit, 'a number of at least 0')
+    checkNumber(where, name, value, isLimit, 'a number of at least 0', true)
   let value = Number.NaN
   if (typeof limit !== 'function') {
     check(limit)

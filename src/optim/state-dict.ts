@@ -1,7 +1,7 @@
 import { clipped } from '../util/clipped.ts'
 import { TabringError } from '../util/errors.ts'
+import { isWhole } from '../util/is-whole.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
-import { isWhole } from '../util/options.ts'
 import type { Shape } from '../util/shape.ts'
 import { formatShape } from '../util/shape.ts'
 

@@ -29,10 +29,6 @@ export const isRecord = (value: unknown): value is Record<string, unknown> =>
 export const isPlain = (value: unknown): value is Record<string, unknown> =>
   /^\[object (Object|Module)\]$/.test(Object.prototype.toString.call(value))
 
-/** The value of a name that may come from outside, if the record itself has one: `constructor` stands in the prototype of each. */
-export const ownOf = <T>(record: Readonly<Record<string, T>>, name: string): T | undefined =>
-  Object.hasOwn(record, name) ? record[name] : undefined
-
 /** Whether it is a text. */
 export const isText = (value: unknown): value is string => typeof value === 'string'
 

@@ -98,26 +98,16 @@ export function checkChoice<T extends string | number>(
   )
 }
 
-/** errors: `config.invalid` unless an option that is given is a number for which `isValid`. */
+/** errors: `config.invalid` unless an option is a number for which `isValid`, or not given where it need not be. */
 export function checkNumber(
   where: string,
   name: string,
   value: number | undefined,
   isValid: (value: number) => boolean,
   range: string,
+  isRequired = false,
 ): void {
-  if (value !== undefined) requireNumber(where, name, value, isValid, range)
-}
-
-/** errors: as `checkNumber`, also for nothing. */
-export function requireNumber(
-  where: string,
-  name: string,
-  value: number | undefined,
-  isValid: (value: number) => boolean,
-  range: string,
-): void {
-  if (typeof value === 'number' && isValid(value)) return
+  if (typeof value === 'number' ? isValid(value) : value === undefined && !isRequired) return
   throw new TabringError(
     'config.invalid',
     `${where}: ${name} must be ${range}, got ${quoted(value)}. Change ${name}.`,
@@ -155,10 +145,6 @@ export const isNoNan = (value: number): boolean => typeof value === 'number' && 
 
 /** Whether a number is a share: for `checkNumber`. */
 export const isShare = (value: number): boolean => isNotNegative(value) && value <= 1
-
-/** Whether a number is whole and not below 0: for `checkNumber`. */
-export const isWhole = (value: unknown): boolean =>
-  Number.isSafeInteger(value) && Number(value) >= 0
 
 /** Whether a number is whole and above 0: for `checkNumber`. */
 export const isCount = (value: number): boolean => Number.isInteger(value) && value > 0

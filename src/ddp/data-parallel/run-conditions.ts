@@ -1,6 +1,6 @@
 import type { SavedState } from '../../data/saved-tree.ts'
 import { Module } from '../../nn/module.ts'
-import { ownOf } from '../../util/kind-of.ts'
+import { ownOf } from '../../util/own-of.ts'
 import { type OrderOfSums, RingExchange } from './ring-exchange.ts'
 
 /** How a wrapped model's ranks sum, as far as it decides bits. */

@@ -1,6 +1,6 @@
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
-import { ownOf } from '../../util/kind-of.ts'
+import { ownOf } from '../../util/own-of.ts'
 import { groupVariables, nextGroupName } from '../launcher/next-group.ts'
 
 /**

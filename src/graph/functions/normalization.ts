@@ -1,6 +1,6 @@
 import { norm } from '../../kernels/norm/norm.ts'
 import { ShapeError } from '../../util/errors.ts'
-import { isCount, requireNumber } from '../../util/options.ts'
+import { checkNumber, isCount } from '../../util/options.ts'
 import { checkWholes, countElements, formatShape, type Shape, sameShape } from '../../util/shape.ts'
 import { emitAll, given, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
 import { ones } from './shape.ts'
@@ -80,7 +80,7 @@ export function groupNorm(
   eps = 1e-5,
 ): Tensor {
   mustBeTensor('groupNorm', x, ...given(weight), ...given(bias))
-  requireNumber('groupNorm', 'numGroups', numGroups, isCount, 'a whole number above 0')
+  checkNumber('groupNorm', 'numGroups', numGroups, isCount, 'a whole number above 0', true)
   const [, channels = 0, ...space] = x.shape
   if (x.shape.length < 2 || channels % numGroups !== 0) {
     throw new ShapeError(

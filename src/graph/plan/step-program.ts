@@ -1,8 +1,9 @@
 import { StagedTensor } from '../../gpu/staging.ts'
 import { clipped } from '../../util/clipped.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
-import { isTexts, kindOf, ownOf } from '../../util/kind-of.ts'
+import { isTexts, kindOf } from '../../util/kind-of.ts'
 import { checkRecord } from '../../util/options.ts'
+import { ownOf } from '../../util/own-of.ts'
 import {
   countElements,
   formatShape,

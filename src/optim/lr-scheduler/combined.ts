@@ -1,4 +1,5 @@
-import { checkList, isWhole } from '../../util/options.ts'
+import { isWhole } from '../../util/is-whole.ts'
+import { checkList } from '../../util/options.ts'
 import { preparedLoads } from '../../util/prepared-loads.ts'
 import {
   type AnyScheduler,

@@ -1,3 +1,4 @@
+import { isWhole } from '../../util/is-whole.ts'
 import {
   checkChoice,
   checkNumber,
@@ -5,7 +6,6 @@ import {
   isNoNan,
   isNotNegative,
   isShare,
-  isWhole,
 } from '../../util/options.ts'
 import {
   checkOptimizer,

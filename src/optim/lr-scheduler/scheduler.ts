@@ -1,6 +1,7 @@
 import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
+import { isWhole } from '../../util/is-whole.ts'
 import { isRecord, quoted } from '../../util/kind-of.ts'
-import { checkArgument, checkNumber, isNotNegative, isWhole } from '../../util/options.ts'
+import { checkArgument, checkNumber, isNotNegative } from '../../util/options.ts'
 import type { ParamGroup } from '../settings.ts'
 import { checkState, numbers, type SchedulerState, type StateFields } from './state.ts'
 

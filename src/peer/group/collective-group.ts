@@ -11,7 +11,6 @@ import {
   checkNumber,
   checkText,
   isCount,
-  requireNumber,
 } from '../../util/options.ts'
 import { type AlgorithmChoice, defaultChoice } from '../algorithms/algorithm-choice.ts'
 import { type ChunkRange, chunkRange } from '../algorithms/plan.ts'
@@ -127,14 +126,14 @@ export class CollectiveGroup {
     return this.ownDeadlineMs ?? this.membership.collectives.deadlineMs
   }
   set deadlineMs(value: number) {
-    requireNumber('deadlineMs', 'deadlineMs', value, (ms) => ms > 0, 'above 0')
+    checkNumber('deadlineMs', 'deadlineMs', value, (ms) => ms > 0, 'above 0', true)
     if (this.place.id === 0) this.membership.collectives.deadlineMs = value
     else this.ownDeadlineMs = value
   }
 
   /** Returns this rank's chunk of a buffer of `length` elements, which it owns after `reduceScatter`. units: elements. */
   ownRange(length: number, alignment = 1): ChunkRange {
-    requireNumber('ownRange', 'length', length, isWhole, 'a whole number of at least 0')
+    checkNumber('ownRange', 'length', length, isWhole, 'a whole number of at least 0', true)
     checkNumber('ownRange', 'alignment', alignment, isCount, 'a whole number above 0')
     return chunkRange(length, this.size, this.rank, alignment)
   }
