@@ -1,6 +1,6 @@
 import { clipped } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
-import { isRecord, isTexts, kindOf, quoted } from '../util/kind-of.ts'
+import { isDetached, isRecord, isTexts, kindOf, quoted } from '../util/kind-of.ts'
 import {
   checkArgument,
   checkList,
@@ -140,6 +140,8 @@ function stack(
 
 function elementsOf(field: string, value: SampleValue, row: number): Elements {
   if (typeof value === 'number') return { shape: [], dtype: 'i32', data: [value] }
+  if (isDetached(isHostTensor(value) ? value.data : value))
+    throw refuse(field, 'an array', inSample(value, row), 'Transfer a copy.')
   if (isHostTensor(value))
     return { shape: value.shape, dtype: dtypeOf(value.data), data: value.data }
   if (isNumberArray(value)) return { shape: [value.length], dtype: dtypeOf(value), data: value }

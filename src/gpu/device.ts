@@ -255,8 +255,12 @@ export class Gpu {
 
   write(buffer: GPUBuffer, data: ArrayBufferView<ArrayBuffer>, offsetBytes = 0): void {
     if (data.byteLength === 0) return
-    this.counters.bytesUploaded += data.byteLength
-    this.queue.writeBuffer(buffer, offsetBytes, data.buffer, data.byteOffset, data.byteLength)
+    const { byteLength, byteOffset } = data
+    this.counters.bytesUploaded += byteLength
+    // WebGPU takes no memory that may change its size.
+    const isResizable = 'resizable' in data.buffer && data.buffer.resizable
+    if (isResizable) data = new Uint8Array(data.buffer.slice(byteOffset, byteOffset + byteLength))
+    this.queue.writeBuffer(buffer, offsetBytes, data.buffer, data.byteOffset, byteLength)
   }
 
   submit(encoder: GPUCommandEncoder): void {

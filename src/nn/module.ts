@@ -124,6 +124,7 @@ export abstract class Module {
   /** Sets training mode for this module and all its submodules; returns this module. */
   train(mode = true): this {
     checkFlag('train', 'mode', mode)
+    this.nameTensors()
     this.training = mode
     for (const [, module] of this.children()) module.train(mode)
     return this
@@ -185,6 +186,7 @@ export abstract class Module {
   /** Calls `fn` with every submodule, then with this module; returns this module. */
   apply(fn: (module: Module) => void): this {
     checkArgument('apply', 'fn', fn, typeof fn === 'function', 'a function of a module')
+    this.nameTensors()
     for (const module of new Set(this.children().map(([, child]) => child))) module.apply(fn)
     fn(this)
     return this
@@ -381,7 +383,7 @@ export abstract class Module {
     )
   }
 
-  /** @internal Names all parameters and buffers by their keys, for errors. */
+  /** @internal Names all parameters and buffers by their keys, for errors. errors: `graph.misuse` for a module within itself. */
   nameTensors(): void {
     this.#named(false)
   }
@@ -397,8 +399,14 @@ export abstract class Module {
     return all
   }
 
-  /** errors: `graph.misuse` for two tensors or modules of this one with one key, and for a key with a dot. */
-  *#walk(prefix: string, within?: Holding): Generator<Walked> {
+  /** errors: `graph.misuse` for two tensors or modules of this one with one key, for a key with a dot, and for a module within itself. */
+  *#walk(prefix: string, within?: Holding, above: readonly Module[] = []): Generator<Walked> {
+    if (above.includes(this)) {
+      throw new TabringError(
+        'graph.misuse',
+        `${above[0].constructor.name}: "${clipped(prefix.slice(0, -1))}" is one of the modules that hold it. Keep it in a #private field, which is no part of a module.`,
+      )
+    }
     const seen = new Set<string>()
     const unique = (key: string): string => {
       if (seen.has(key)) {
@@ -423,7 +431,8 @@ export abstract class Module {
       yield [unique(keyOf(name)), buffer, persistent, { within, isKept }]
     }
     for (const [name, module] of this.children()) {
-      yield* module.#walk(`${unique(name)}.`, { within, isKept: this.keeps(module) })
+      const holding = { within, isKept: this.keeps(module) }
+      yield* module.#walk(`${unique(name)}.`, holding, [...above, this])
     }
   }
 }

@@ -38,7 +38,10 @@ export const isTexts = (value: unknown): value is string[] =>
 
 /** Whether it is an object that a loop can go through. */
 export const isIterable = (value: unknown): value is Iterable<unknown> =>
-  typeof value === 'object' && value !== null && Symbol.iterator in value && !isDetached(value)
+  typeof value === 'object' &&
+  value !== null &&
+  typeof (value as Partial<Iterable<unknown>>)[Symbol.iterator] === 'function' &&
+  !isDetached(value)
 
 /** Whether it is an array whose buffer was transferred away, as to a worker: the platform throws where it is read. */
 export function isDetached(value: unknown): boolean {

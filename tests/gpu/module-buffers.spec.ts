@@ -156,3 +156,18 @@ test('without running statistics evaluation normalizes by the batch', async () =
   expectNear(means(y as Float32Array), [0, 0, 0])
   program.destroy()
 })
+
+test('a run takes elements in memory that may grow', async () => {
+  const memory = new (ArrayBuffer as new (size: number, options: object) => ArrayBuffer)(16, {
+    maxByteLength: 32,
+  })
+  const x = new Float32Array(memory, 4, 2)
+  x.set([1, 2])
+  const program = await compile(
+    ({ x }) => ({ y: x.mul(2) }),
+    { x: tensorType([2]) },
+    { runtime: await testRuntime() },
+  )
+  expect((await program.run({ x })).y).toEqual(Float32Array.of(2, 4))
+  program.destroy()
+})

@@ -92,6 +92,15 @@ export abstract class Tensor {
     )
   }
 
+  /** Throws in loops over a tensor. Outside of a compiled function there is none, so that tests may compare tensors. errors: `graph.misuse`. */
+  get [Symbol.iterator](): undefined {
+    if (!currentTrace()) return undefined
+    throw new TabringError(
+      'graph.misuse',
+      'Tensor: JavaScript cannot loop over a tensor. Take its rows one by one: x.select(0, i) for each i below x.shape[0].',
+    )
+  }
+
   // --- elementwise; shapes broadcast by NumPy's rules ---
 
   add(other: Operand): Tensor {

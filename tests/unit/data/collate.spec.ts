@@ -7,6 +7,7 @@ import {
 } from '../../../src/data/collate.ts'
 import { DataLoader } from '../../../src/data/loader/data-loader.ts'
 import type { Sample } from '../../../src/data/samples.ts'
+import { detached } from '../../support/api-arguments.ts'
 
 const refusal = (message: RegExp, code = 'data.malformed') =>
   expect.objectContaining({ name: 'DataError', code, message: expect.stringMatching(message) })
@@ -183,6 +184,10 @@ describe('refuses', () => {
     'arrays of texts': [[{ x: ['a'] }], /nested arrays of numbers \[1\], got the string "a"/],
     'a truth value': [[{ x: true }], /got true in sample 0/],
     'big integers': [[{ x: BigInt64Array.of(1n) }], /got BigInt64Array of 1/],
+    'a detached array': [
+      [{ x: detached() }],
+      /got Float32Array of 0, whose buffer was transferred/,
+    ],
     'a shape of another size': [
       [{ x: { shape: [3], data: Float32Array.of(1) } }],
       /3 elements under \[3\], got 1 in sample 0/,

@@ -151,8 +151,9 @@ test('embedding rejects a run when an index has no row', async () => {
   )
 })
 
-test("JavaScript's operators throw on a tensor, and a text shows its shape", async () => {
+test("JavaScript's operators and loops throw on a tensor, and a text shows its shape", async () => {
   const wrong: readonly ((x: Tensor) => unknown)[] = [
+    (x) => [...(x as unknown as Tensor[])],
     (x) => (x as unknown as number) * 2,
     (x) => (x as unknown as number) > 2,
     (x) => (x as unknown as number) + 1,
@@ -172,7 +173,9 @@ test("JavaScript's operators throw on a tensor, and a text shows its shape", asy
     )
     await expect(compiling).rejects.toMatchObject({
       code: 'graph.misuse',
-      message: expect.stringContaining('Write x.mul(2) for x * 2'),
+      message: expect.stringMatching(
+        /Write x.mul\(2\) for x \* 2|Take its rows .* x.select\(0, i\)/,
+      ),
     })
   }
   let text = ''

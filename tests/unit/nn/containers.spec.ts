@@ -213,3 +213,13 @@ test('a dict takes modules alone, and modules take flags alone', () => {
     'data must be a Float32Array, got a plain array of 4',
   )
 })
+
+test('a module that holds itself, or one that holds it, is refused by the name under which it does', () => {
+  const [alone, outer, inner] = [1, 2, 3].map(() => new Holding(undefined))
+  Object.assign(alone, { me: alone })
+  Object.assign(outer, { inner })
+  Object.assign(inner, { outer })
+  for (const [module, path] of [[alone, 'me'] as const, [outer, 'inner.outer'] as const])
+    for (const use of [() => module.parameters(), () => module.eval(), () => module.apply(Boolean)])
+      expect(use).toThrow(`Holding: "${path}" is one of the modules that hold it. Keep it in a`)
+})
