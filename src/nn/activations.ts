@@ -1,6 +1,6 @@
 import * as functions from '../graph/functions/activations.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
-import { checkChoice, checkOptions, requireNumber } from '../util/options.ts'
+import { checkChoice, checkNumber, checkOptions, isNoNan } from '../util/options.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
 
@@ -10,6 +10,7 @@ export class LeakyReLU extends Module {
   readonly #negativeSlope: number
   constructor(negativeSlope = 0.01) {
     super()
+    checkNumber('LeakyReLU', 'negativeSlope', negativeSlope, isNoNan, 'a number')
     this.#negativeSlope = negativeSlope
     showSettings(this, { negativeSlope })
   }
@@ -55,6 +56,8 @@ export class Softplus extends Module {
   readonly #threshold: number
   constructor(beta = 1, threshold = 20) {
     super()
+    checkNumber('Softplus', 'beta', beta, isNoNan, 'a number')
+    checkNumber('Softplus', 'threshold', threshold, isNoNan, 'a number')
     this.#beta = beta
     this.#threshold = threshold
     showSettings(this, { beta, threshold })
@@ -65,7 +68,7 @@ export class Softplus extends Module {
 }
 
 function checkDim(where: string, dim: number): number {
-  requireNumber(where, 'dim', dim, Number.isInteger, 'a whole number')
+  checkNumber(where, 'dim', dim, Number.isInteger, 'a dimension', true)
   return dim
 }
 

@@ -11,6 +11,7 @@ import { ShapeError } from '../util/errors.ts'
 import { quoted } from '../util/kind-of.ts'
 import { checkNumber, checkOptions, isCount, isShare, type OptionNames } from '../util/options.ts'
 import { formatShape, sameShape } from '../util/shape.ts'
+import { checkFlags } from './check-sizes.ts'
 import { filled, uniform } from './init.ts'
 import { Linear } from './layers.ts'
 import { Module } from './module.ts'
@@ -75,6 +76,7 @@ export class MultiheadAttention extends Module {
       )
     }
     checkOptions('MultiheadAttention', options, { dropout: true, bias: true, batchFirst: true })
+    checkFlags('MultiheadAttention', options, 'bias', 'batchFirst')
     checkNumber('MultiheadAttention', 'dropout', options.dropout, isShare, 'within 0..1')
     this.#embedDim = embedDim
     this.#heads = numHeads

@@ -7,7 +7,7 @@ import { ShapeError } from '../util/errors.ts'
 import { checkNumber, checkOptions, isShare } from '../util/options.ts'
 import { checkCount, formatShape } from '../util/shape.ts'
 import { checkEps } from './check-eps.ts'
-import { checkSizes } from './check-sizes.ts'
+import { checkFlags, checkSizes } from './check-sizes.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
 
@@ -52,6 +52,7 @@ export abstract class BatchNorm extends Module {
     checkEps(this.constructor.name, options.eps)
     checkSizes(this.constructor.name, { numFeatures: features })
     checkCount(this.constructor.name, [features])
+    checkFlags(this.constructor.name, options, 'affine', 'trackRunningStats')
     if (options.momentum !== null)
       checkNumber(this.constructor.name, 'momentum', options.momentum, isShare, 'from 0 to 1')
     const { eps = 1e-5, momentum = 0.1, affine = true, trackRunningStats = true } = options

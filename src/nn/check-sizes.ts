@@ -1,5 +1,5 @@
 import type { Pair } from '../graph/functions/pair.ts'
-import { checkNumber, isCount } from '../util/options.ts'
+import { checkFlag, checkNumber, isCount } from '../util/options.ts'
 
 const isSize = (value: number) => Number.isInteger(value) && value >= 0
 
@@ -9,15 +9,32 @@ export function checkSizes(where: string, sizes: Readonly<Record<string, number>
     checkNumber(where, name, size, isSize, 'a whole number of at least 0', true)
 }
 
+/** errors: `config.invalid` unless each of these options that is given is true or false. */
+export function checkFlags(where: string, options: object, ...names: readonly string[]): void {
+  for (const name of names) checkFlag(where, name, Reflect.get(options, name))
+}
+
 /** errors: `config.invalid` unless a window's size is given, in whole numbers above 0: one, or a pair where `isPair`. */
 export function checkKernel(where: string, kernelSize: Pair, isPair: boolean): void {
-  const isFit =
-    typeof kernelSize === 'number'
-      ? isCount(kernelSize)
-      : isPair && Array.isArray(kernelSize) && kernelSize.length === 2 && kernelSize.every(isCount)
-  if (isFit) return
-  const range = isPair ? 'a whole number above 0, or a pair of them' : 'a whole number above 0'
-  checkNumber(where, 'kernelSize', kernelSize as number, () => false, range, true)
+  checkPair(where, 'kernelSize', kernelSize, isPair, 1)
+}
+
+/** errors: the same for the steps and paddings of windows, which may be omitted; a padding may be 0. */
+export function checkWindow(where: string, options: object, isPair: boolean): void {
+  const least = { stride: 1, dilation: 1, padding: 0, outputPadding: 0 }
+  for (const [name, from] of Object.entries(least)) {
+    const value: Pair | undefined = Reflect.get(options, name)
+    if (value !== undefined) checkPair(where, name, value, isPair, from)
+  }
+}
+
+function checkPair(where: string, name: string, value: Pair, isPair: boolean, from: number): void {
+  const isFit = (one: unknown) => Number.isInteger(one) && (one as number) >= from
+  if (isPair && Array.isArray(value) ? value.length === 2 && value.every(isFit) : isFit(value))
+    return
+  const one = from === 1 ? 'a whole number above 0' : 'a whole number of at least 0'
+  const range = isPair ? `${one}, or a pair of them` : one
+  checkNumber(where, name, value as number, () => false, range, true)
 }
 
 /** errors: `config.invalid` unless groups divide the channels on both sides, and there are channels. */

@@ -11,9 +11,9 @@ import type { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { clipped } from '../util/clipped.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
-import { checkOptions, type OptionNames } from '../util/options.ts'
+import { checkChoice, checkFlag, checkOptions, type OptionNames } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
-import { checkGroups, checkKernel } from './check-sizes.ts'
+import { checkGroups, checkKernel, checkWindow } from './check-sizes.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
@@ -61,12 +61,18 @@ function padsOf(
   return [Math.floor(total / 2), Math.ceil(total / 2)]
 }
 
-/** errors: `shape.unsupported` for 'same' with a stride. */
-function refuseStride(where: string, padding: unknown, stride: readonly number[]): void {
-  if (padding !== 'same' || stride.every((step) => step === 1)) return
+/** errors: `shape.unsupported` for 'same' with a stride; `config.invalid` for other options than a convolution takes. */
+function checkConv(where: string, options: Conv1dOptions | Conv2dOptions, isPair: boolean): void {
+  checkOptions<object>(where, options, convOptions)
+  checkMode(where, options.paddingMode)
+  checkFlag(where, 'bias', options.bias)
+  const { padding, stride = 1, ...others } = options
+  if (typeof padding === 'string') checkChoice(where, 'padding', padding, ['same', 'valid'])
+  checkWindow(where, typeof padding === 'string' ? { ...others, stride } : options, isPair)
+  if (padding !== 'same' || [stride].flat().every((step) => step === 1)) return
   throw new ShapeError(
     'shape.unsupported',
-    `${where}: padding 'same' needs stride 1, got ${formatShape(stride)}. Pass the padding as numbers.`,
+    `${where}: padding 'same' needs stride 1, got ${formatShape([stride].flat())}. Pass the padding as numbers.`,
   )
 }
 
@@ -97,8 +103,7 @@ export class Conv1d extends Module {
     options: Conv1dOptions = {},
   ) {
     super()
-    checkOptions('Conv1d', options, convOptions)
-    checkMode('Conv1d', options.paddingMode)
+    checkConv('Conv1d', options, false)
     checkGroups('Conv1d', inChannels, outChannels, options.groups)
     checkKernel('Conv1d', kernelSize, false)
     const ofGroup = inChannels / (options.groups ?? 1)
@@ -116,7 +121,6 @@ export class Conv1d extends Module {
     const { padding = 0, dilation = 1 } = this.#options
     const paddingMode = this.#paddingMode
     if (paddingMode === 'zeros') return conv1d(x, this.weight, this.bias, this.#options)
-    refuseStride('Conv1d', padding, [this.#options.stride ?? 1])
     const padded = pad(x, padsOf(padding, this.weight.shape[2], dilation), paddingMode)
     return conv1d(padded, this.weight, this.bias, { ...this.#options, padding: 0 })
   }
@@ -136,8 +140,7 @@ export class Conv2d extends Module {
     options: Conv2dOptions = {},
   ) {
     super()
-    checkOptions('Conv2d', options, convOptions)
-    checkMode('Conv2d', options.paddingMode)
+    checkConv('Conv2d', options, true)
     checkGroups('Conv2d', inChannels, outChannels, options.groups)
     checkKernel('Conv2d', kernelSize, true)
     const [height, width] = pair('Conv2d', 'kernelSize', kernelSize)
@@ -153,10 +156,9 @@ export class Conv2d extends Module {
   }
 
   forward(x: Tensor): Tensor {
-    const { padding = 0, dilation = 1, stride = 1 } = this.#options
+    const { padding = 0, dilation = 1 } = this.#options
     const paddingMode = this.#paddingMode
     if (paddingMode === 'zeros') return conv2d(x, this.weight, this.bias, this.#options)
-    refuseStride('Conv2d', padding, pair('Conv2d', 'stride', stride))
     const [rows, columns] =
       typeof padding === 'string' ? [padding, padding] : pair('Conv2d', 'padding', padding)
     const [, , height, width] = this.weight.shape
@@ -181,6 +183,8 @@ export class ConvTranspose2d extends Module {
   ) {
     super()
     checkOptions('ConvTranspose2d', options, transposeOptions)
+    checkWindow('ConvTranspose2d', options, true)
+    checkFlag('ConvTranspose2d', 'bias', options.bias)
     checkGroups('ConvTranspose2d', inChannels, outChannels, options.groups)
     checkKernel('ConvTranspose2d', kernelSize, true)
     const [height, width] = pair('ConvTranspose2d', 'kernelSize', kernelSize)

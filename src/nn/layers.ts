@@ -5,7 +5,7 @@ import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { activeTrace } from '../graph/trace/trace.ts'
 import { clipped } from '../util/clipped.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
-import { checkOptions } from '../util/options.ts'
+import { checkFlag, checkNumber, checkOptions } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
 import { checkSizes } from './check-sizes.ts'
 import { fanInUniform } from './init.ts'
@@ -22,6 +22,7 @@ export class Linear extends Module {
   constructor(inFeatures: number, outFeatures: number, options: { bias?: boolean } = {}) {
     super()
     checkOptions('Linear', options, { bias: true })
+    checkFlag('Linear', 'bias', options.bias)
     checkSizes('Linear', { inFeatures, outFeatures })
     showSettings(this, { inFeatures, outFeatures })
     this.weight = fanInUniform([outFeatures, inFeatures], inFeatures)
@@ -55,9 +56,19 @@ export class ReLU extends Module {
   }
 }
 
-/** Flattens all dimensions except the first. */
+/** Makes one dimension of those from `startDim` to `endDim`: by default of all except the first. */
 export class Flatten extends Module {
+  readonly #range: readonly [number, number]
+
+  constructor(startDim = 1, endDim = -1) {
+    super()
+    checkNumber('Flatten', 'startDim', startDim, Number.isInteger, 'a dimension')
+    checkNumber('Flatten', 'endDim', endDim, Number.isInteger, 'a dimension')
+    this.#range = [startDim, endDim]
+    showSettings(this, { startDim, endDim })
+  }
+
   forward(x: Tensor): Tensor {
-    return flatten(x, 1)
+    return flatten(x, ...this.#range)
   }
 }

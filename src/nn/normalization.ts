@@ -4,7 +4,7 @@ import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkNumber, checkOptions, isCount } from '../util/options.ts'
 import type { Shape } from '../util/shape.ts'
 import { checkEps } from './check-eps.ts'
-import { checkSizes } from './check-sizes.ts'
+import { checkFlags, checkSizes } from './check-sizes.ts'
 import { filled } from './init.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
@@ -36,6 +36,7 @@ export class LayerNorm extends Module {
     super()
     checkOptions('LayerNorm', options, { eps: true, elementwiseAffine: true, bias: true })
     checkEps('LayerNorm', options.eps)
+    checkFlags('LayerNorm', options, 'elementwiseAffine', 'bias')
     this.#shape = asShape('LayerNorm', normalizedShape)
     this.#eps = options.eps ?? 1e-5
     showSettings(this, { normalizedShape: this.#shape, eps: this.#eps })
@@ -62,6 +63,7 @@ export class RMSNorm extends Module {
     super()
     checkOptions('RMSNorm', options, { eps: true, elementwiseAffine: true })
     checkEps('RMSNorm', options.eps)
+    checkFlags('RMSNorm', options, 'elementwiseAffine')
     this.#shape = asShape('RMSNorm', normalizedShape)
     this.#eps = options.eps
     showSettings(this, { normalizedShape: this.#shape, eps: this.#eps })
@@ -88,6 +90,7 @@ export class GroupNorm extends Module {
     super()
     checkOptions('GroupNorm', options, { eps: true, affine: true })
     checkEps('GroupNorm', options.eps)
+    checkFlags('GroupNorm', options, 'affine')
     checkSizes('GroupNorm', { numChannels })
     const isDivisor = (count: number) => isCount(count) && numChannels % count === 0
     const range = `a divisor of ${numChannels} channels`

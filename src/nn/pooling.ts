@@ -15,7 +15,7 @@ import {
 } from '../graph/functions/pooling.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkOptions } from '../util/options.ts'
-import { checkKernel } from './check-sizes.ts'
+import { checkFlags, checkKernel, checkWindow } from './check-sizes.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
 
@@ -29,6 +29,8 @@ export class MaxPool2d extends Module {
     checkKernel(new.target.name, kernelSize, true)
     this.#kernel = kernelSize
     this.#options = { ...checkOptions('MaxPool2d', options, maxPoolOptions) }
+    checkWindow('MaxPool2d', options, true)
+    checkFlags('MaxPool2d', options, 'ceilMode')
     showSettings(this, { kernelSize, stride: kernelSize, padding: 0, ...options })
   }
 
@@ -56,6 +58,8 @@ export class MaxPool1d extends Module {
     checkKernel(new.target.name, kernelSize, false)
     this.#kernel = kernelSize
     this.#options = { ...checkOptions('MaxPool1d', options, maxPoolOptions) }
+    checkWindow('MaxPool1d', options, false)
+    checkFlags('MaxPool1d', options, 'ceilMode')
     showSettings(this, { kernelSize, stride: kernelSize, padding: 0, ...options })
   }
 
@@ -83,6 +87,8 @@ export class AvgPool2d extends Module {
     checkKernel(new.target.name, kernelSize, true)
     this.#kernel = kernelSize
     this.#options = { ...checkOptions('AvgPool2d', options, avgPoolOptions) }
+    checkWindow('AvgPool2d', options, true)
+    checkFlags('AvgPool2d', options, 'ceilMode', 'countIncludePad')
     showSettings(this, { kernelSize, stride: kernelSize, padding: 0, ...options })
   }
 
@@ -101,6 +107,8 @@ export class AvgPool1d extends Module {
     checkKernel(new.target.name, kernelSize, false)
     this.#kernel = kernelSize
     this.#options = { ...checkOptions('AvgPool1d', options, avgPoolOptions) }
+    checkWindow('AvgPool1d', options, false)
+    checkFlags('AvgPool1d', options, 'ceilMode', 'countIncludePad')
     showSettings(this, { kernelSize, stride: kernelSize, padding: 0, ...options })
   }
 

@@ -6,6 +6,7 @@ import { ShapeError } from '../util/errors.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
 import { checkNumber, checkOptions, isShare, type OptionNames } from '../util/options.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
+import { checkFlags } from './check-sizes.ts'
 import { Dropout } from './dropout.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'
@@ -96,6 +97,7 @@ export abstract class RecurrentBase extends Module {
     super()
     checkOptions(new.target.name, options, layerOptions)
     checkNumber(new.target.name, 'dropout', options.dropout, isShare, 'within 0..1')
+    checkFlags(new.target.name, options, 'bias', 'batchFirst', 'bidirectional')
     const { numLayers = 1, bias = true, batchFirst = false, bidirectional = false } = options
     for (const [name, value] of Object.entries({ inputSize, hiddenSize, numLayers }))
       if (!Number.isInteger(value) || value < 1)

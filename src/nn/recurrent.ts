@@ -2,7 +2,7 @@ import { type RecurrentWeights, recurrentLayer } from '../graph/functions/recurr
 import { zeros } from '../graph/functions/shape.ts'
 import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import type { CellKind } from '../kernels/recurrent/cells.ts'
-import { checkChoice, checkOptions } from '../util/options.ts'
+import { checkChoice, checkFlag, checkOptions } from '../util/options.ts'
 import { checkSizes } from './check-sizes.ts'
 import { Module } from './module.ts'
 import {
@@ -57,6 +57,7 @@ abstract class CellBase extends Module {
   constructor(cell: CellKind, inputSize: number, hiddenSize: number, options: CellOptions) {
     super()
     const { bias = true } = checkOptions(new.target.name, options, { bias: true })
+    checkFlag(new.target.name, 'bias', bias)
     checkSizes(new.target.name, { inputSize, hiddenSize })
     showSettings(this, { inputSize, hiddenSize })
     this.#cell = cell

@@ -337,6 +337,9 @@ const npyFile = Uint8Array.from(atob(numpy.cases[0].file), (character) => charac
 
 /** Arguments with which the others work: as many of the first as there is an obvious one for. */
 const ofOthers: Readonly<Record<string, () => unknown[]>> = {
+  Softmax: () => [1],
+  LogSoftmax: () => [1],
+  Flatten: () => [0, 1],
   defaultCollate: () => [[{ x: 1 }], {}],
   padBatch: () => [batch(), 4],
   CsvTable: () => ['table', ['a'], [['1']]],

@@ -119,7 +119,7 @@ export const isLayer = (value: Callable): boolean => value.prototype instanceof 
 
 /** Layers whose options, if any, say only which parameters they have, and models that are made of layers. */
 export const withoutSettings: readonly string[] =
-  `DistributedDataParallel Sigmoid SiLU Tanh RotaryEmbedding CharRnn ModuleDict ModuleList Flatten
+  `DistributedDataParallel Sigmoid SiLU Tanh RotaryEmbedding CharRnn ModuleDict ModuleList
   ReLU Sequential ResNet DataParallel`.split(/\s+/)
 
 /** Layers with the settings that they show. */

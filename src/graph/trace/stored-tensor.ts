@@ -83,6 +83,13 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   isListed = false
   /** Where the module holds it that named it. */
   heldAt: Holding | undefined
+  /** errors: `graph.misuse`: contents are set by `assign`. */
+  protected set data(_: never) {
+    throw new TabringError(
+      'graph.misuse',
+      `${this.constructor.name}: data of ${this.title} cannot be set. Write assign(array) for new contents, and await read() to see them.`,
+    )
+  }
   /** Its name in quotes, for errors, or its shape where no module has named it. */
   get title(): string {
     return this.name ? `"${clipped(this.name)}"` : `a tensor ${formatShape(this.shape)}`

@@ -23,7 +23,7 @@ import { packedRotaryEmbedding, rotaryTable } from '../../../src/graph/functions
 import { full } from '../../../src/graph/functions/shape.ts'
 import { autocast } from '../../../src/graph/trace/autocast.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
-import { GELU } from '../../../src/nn/activations.ts'
+import { GELU, LeakyReLU, Softmax, Softplus } from '../../../src/nn/activations.ts'
 import { MultiheadAttention, RotaryEmbedding } from '../../../src/nn/attention.ts'
 import { BatchNorm1d, BatchNorm2d } from '../../../src/nn/batch-norm.ts'
 import { charRnn } from '../../../src/nn/char-rnn.ts'
@@ -107,6 +107,56 @@ test.each(Object.entries(layers))('%s', (name, [make, options]) => {
     ),
   )
   expect(() => make(true as never)).toThrow(new RegExp(`^${name}: expected an object with options`))
+})
+
+test.each<[name: string, make: () => Module, wrong: string]>([
+  ['Conv2d', () => new Conv2d(1, 1, 3, { padding: 'smae' as never }), 'padding must be one of'],
+  ['Conv2d', () => new Conv2d(1, 1, 3, { padding: Number.NaN }), 'padding must be a whole number'],
+  ['Conv2d', () => new Conv2d(1, 1, 3, { stride: 0 }), 'stride must be a whole number above 0'],
+  ['Conv2d', () => new Conv2d(1, 1, 3, { dilation: [1, 0] }), 'dilation must be a whole number'],
+  ['Conv1d', () => new Conv1d(1, 1, 3, { stride: [1, 1] as never }), 'stride must be a whole'],
+  ['Conv1d', () => new Conv1d(1, 1, 3, { padding: 'same', stride: 2 }), "padding 'same' needs str"],
+  ['ConvTranspose2d', () => new ConvTranspose2d(1, 1, 3, { padding: 'same' as never }), 'padding'],
+  ['ConvTranspose2d', () => new ConvTranspose2d(1, 1, 3, { outputPadding: -1 }), 'outputPadding'],
+  ['MaxPool2d', () => new MaxPool2d(2, { stride: 0 }), 'stride must be a whole number above 0'],
+  ['AvgPool1d', () => new AvgPool1d(2, { padding: 0.5 }), 'padding must be a whole number of'],
+  ['LeakyReLU', () => new LeakyReLU(Number.NaN), 'negativeSlope must be a number, got NaN'],
+  ['LeakyReLU', () => new LeakyReLU({ negativeSlope: 1 } as never), 'negativeSlope must be a'],
+  ['Softplus', () => new Softplus(1, '20' as never), 'threshold must be a number'],
+  ['Softmax', () => new Softmax(undefined as never), 'dim must be a dimension'],
+  ['Flatten', () => new Flatten(0.5), 'startDim must be a dimension, got 0.5'],
+])('%s refuses a setting that it cannot have when it is made (%#)', (name, make, wrong) => {
+  expect(make).toThrow(`${name}: ${wrong}`)
+})
+
+test.each(Object.entries(layers))('%s takes no text as a flag', (_, [make]) => {
+  const flags = [
+    'bias',
+    'affine',
+    'elementwiseAffine',
+    'batchFirst',
+    'ceilMode',
+    'trackRunningStats',
+  ]
+  for (const flag of flags)
+    expect(() => make({ [flag]: 'no' })).toThrow(
+      new RegExp(`${flag} must be true or false|got "${flag}"`),
+    )
+})
+
+test('Flatten joins the dimensions that it is given', async () => {
+  const step = await compile(
+    ({ x }) => ({ x: new Flatten(0).forward(x), y: new Flatten(0, 1).forward(x) }),
+    { x: tensorType([2, 2, 3]) },
+    { device: 'cpu' },
+  )
+  expect(step.prepared.outputs.map(({ type }) => type.shape)).toEqual([[12], [4, 3]])
+})
+
+test("a parameter's data cannot be set", () => {
+  expect(() => Object.assign(new Linear(1, 1).weight, { data: new Float32Array(1) })).toThrow(
+    'Parameter: data of a tensor [1, 1] cannot be set. Write assign(array)',
+  )
 })
 
 const sizes = { vocabSize: 5, blockSize: 4, layers: 1, heads: 1, width: 4 }
@@ -227,7 +277,6 @@ const values: [call: () => unknown, text: RegExp][] = [
   [() => new GroupNorm(3, 4), /GroupNorm: numGroups must be a divisor of 4 channels, got 3/],
   [() => new GroupNorm(0, 4), /GroupNorm: numGroups must be a divisor of 4 channels, got 0/],
   [() => new ReLU(true as never), /^ReLU: the argument must be omitted, got true/],
-  [() => new Flatten(0 as never), /^Flatten: the argument must be omitted, got 0/],
   [() => manualSeed(-5), /manualSeed: seed must be a whole number from 0 to 2\^53 - 1, got -5/],
   [
     () =>
