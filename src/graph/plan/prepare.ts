@@ -304,7 +304,7 @@ function callWith(fn: TracedFunction, types: InputTypes, trace: Trace): ReturnTy
     const names = clipped(Object.keys(types).join(', ')) || 'none'
     throw new TabringError(
       'graph.misuse',
-      `compile: the function reads "${clipped(missing)}", which is none of its inputs: ${names} (${clipped(text)}). Declare it: { ${clipped(missing)}: tensorType([…]) }.`,
+      `compile: ${clipped(text)} (The function reads "${clipped(missing)}", which is none of its inputs: ${names}. If that is what is undefined, declare it: { ${clipped(missing)}: tensorType([…]) }.)`,
       { cause: error },
     )
   }

@@ -80,9 +80,18 @@ test('a function that reads an input that is not declared is told so', async () 
   ]
   for (const use of uses) {
     await expect(compile(use as never, types, { device: 'cpu' })).rejects.toEqual(
-      refused(/^compile: the function reads "y", which is none of its inputs: x \(.* Declare it: /),
+      refused(
+        /^compile: .*undefined.* \(The function reads "y", which is none of its inputs: x\. If/,
+      ),
     )
   }
+  const other = ({ x, y: _ }: Record<string, never>) => {
+    const holder: { layer?: { forward(x: never): never } } = {}
+    return { z: holder.layer!.forward(x) }
+  }
+  await expect(compile(other as never, types, { device: 'cpu' })).rejects.toEqual(
+    refused(/^compile: Cannot read properties of undefined \(reading 'forward'\) \(The function/),
+  )
   const optional = ({ x, mask }: Record<string, never>) => ({ z: mask ?? x })
   await compile(optional as never, types, { device: 'cpu' })
 })
