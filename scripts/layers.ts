@@ -291,7 +291,6 @@ export const allowed: Record<string, readonly string[]> = {
     'src/peer/group',
     'src/ddp/metrics',
     'src/trainer/settings',
-    'src/trainer/watch',
   ],
   'src/trainer/exact': [
     'src/util',

@@ -419,8 +419,6 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   RMSNorm: layer(2),
   AdaptiveAvgPool1d: () => [2],
   AdaptiveAvgPool2d: () => [2],
-  LogSoftmax: () => [0],
-  Softmax: () => [0],
   httpFolder: () => ['https://example.invalid/'],
   AvgPool1d: layer(2),
   AvgPool2d: layer(2),

@@ -7,8 +7,8 @@ import type { ScalarSlot } from '../../kernels/op.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import { emit, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
-import { mustCount } from '../trace/tensor-arguments.ts'
 import { activeTrace } from '../trace/trace.ts'
+import { mustCount } from './sample-count.ts'
 
 /** Running statistics of a batch normalization; the op updates them on the device. */
 export interface RunningStatistics {

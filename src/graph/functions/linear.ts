@@ -1,8 +1,8 @@
 import { topKCorrect as topKCorrectOp } from '../../kernels/top-k/top-k.ts'
 import { checkOptions } from '../../util/options.ts'
 import { elementwise, emit, given, mustBeTensor, product, type Tensor } from '../trace/tensor.ts'
-import { mustBeFloat, mustCount } from '../trace/tensor-arguments.ts'
-import type { SampleCount } from './sample-count.ts'
+import { mustBeFloat } from '../trace/tensor-arguments.ts'
+import { mustCount, type SampleCount } from './sample-count.ts'
 
 /** Functions on tensors, named as in torch.nn.functional. */
 

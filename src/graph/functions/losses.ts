@@ -15,8 +15,8 @@ import {
   type Operand,
   type Tensor,
 } from '../trace/tensor.ts'
-import { mustCount } from '../trace/tensor-arguments.ts'
 import { activeTrace, type MeanOver } from '../trace/trace.ts'
+import { mustCount } from './sample-count.ts'
 import { arange } from './shape.ts'
 
 /** How a loss reduces the losses of elements or rows. Losses are named as in torch.nn.functional. */

@@ -1,4 +1,5 @@
 import type { ScalarSlot } from '../../kernels/op.ts'
+import { isRecord } from '../../util/kind-of.ts'
 import { checkArgument, checkText, isNoNan } from '../../util/options.ts'
 import { activeTrace } from '../trace/trace.ts'
 
@@ -45,4 +46,17 @@ export function ofRows<T>(
   } finally {
     trace.countOfPart = outer
   }
+}
+
+/** errors: a TypeError, naming `where`, for a count that is given and that no run can set; `graph.misuse` for another trace's. */
+export function mustCount(where: string, count: ScalarSlot | undefined): void {
+  if (count === undefined) return
+  checkArgument(
+    where,
+    'count',
+    count,
+    isRecord(count) && Number.isInteger(count.slot),
+    'sampleCount() or stepScalar(name), whose value run() takes',
+  )
+  activeTrace(where).scalars.requireOwn(count)
 }

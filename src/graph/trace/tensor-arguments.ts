@@ -1,9 +1,6 @@
-import type { ScalarSlot } from '../../kernels/op.ts'
 import { ShapeError, TabringError } from '../../util/errors.ts'
-import { isRecord, quoted } from '../../util/kind-of.ts'
-import { checkArgument } from '../../util/options.ts'
+import { quoted } from '../../util/kind-of.ts'
 import { type DType, formatShape, type Shape } from '../../util/shape.ts'
-import { activeTrace } from './trace.ts'
 
 /** What functions of tensors ask of their arguments, in one wording. */
 
@@ -61,17 +58,4 @@ export function mustBeTensors(
     'graph.misuse',
     `${op}: input ${i} must be a Tensor, got ${quoted(inputs[i])}. Inside compile() pass a tensor; arrays are inputs of a run: step = await compile(({ x }) => ({ y: model.forward(x) }), { x: tensorType([1, 4]) }), then step.run({ x: array }).`,
   )
-}
-
-/** errors: a TypeError, naming `where`, for a count that is given and that no run can set; `graph.misuse` for another trace's. */
-export function mustCount(where: string, count: ScalarSlot | undefined): void {
-  if (count === undefined) return
-  checkArgument(
-    where,
-    'count',
-    count,
-    isRecord(count) && Number.isInteger(count.slot),
-    'sampleCount() or stepScalar(name), whose value run() takes',
-  )
-  activeTrace(where).scalars.requireOwn(count)
 }
