@@ -311,6 +311,9 @@ const slurm = {
 const block = () =>
   class Block extends api.Module {
     static expansion = 1
+    constructor(..._: unknown[]) {
+      super()
+    }
     forward(x: api.Tensor) {
       return x
     }

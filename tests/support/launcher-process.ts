@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { expect } from 'vitest'
-import { repository } from './repository.ts'
 import { startNode, type ToldProcess } from './program-process.ts'
+import { repository } from './repository.ts'
 
 /** `tabring run` and `tabring launch` as processes. */
 

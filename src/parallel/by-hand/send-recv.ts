@@ -85,7 +85,7 @@ export function recv(shape: Shape, src: number, options: RecvOptions = {}): Tens
 }
 
 const checkRank = (where: string, name: string, rank: number) =>
-  checkNumber(where, name, rank ?? Number.NaN, (one) => isCount(one + 1), 'a global rank')
+  checkNumber(where, name, rank, (one) => isCount(one + 1), 'a global rank', true)
 
 /** Only the rank counts: it decides which of its devices sends or receives. */
 const deviceOf = (rank: number): PlacedDevice => ({ type: 'webgpu', index: 0, rank })

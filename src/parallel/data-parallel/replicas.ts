@@ -39,7 +39,7 @@ function placedDevices(where: string, devices: readonly DeviceSpec[]): PlacedDev
 
 /** errors: `config.invalid` for an axis that is no whole number. */
 export const checkDim = (where: string, dim: number) =>
-  checkNumber(where, 'dim', dim ?? Number.NaN, Number.isInteger, 'a whole number')
+  checkNumber(where, 'dim', dim, Number.isInteger, 'a whole number', true)
 
 /**
  * Divides arguments among devices, like torch.nn.parallel.scatter: a list of arguments for each device.

@@ -122,7 +122,7 @@ export abstract class Schedule {
     workFor: (microBatches: number) => MicroBatchWork,
   ): { loss: Tensor; outputs: Tensor[] } {
     const where = `${this.constructor.name}.stepOf`
-    checkNumber(where, 'batch', batch ?? Number.NaN, isCount, 'a whole number above 0')
+    checkNumber(where, 'batch', batch, isCount, 'a whole number above 0', true)
     checkArgument(where, 'workFor', workFor, typeof workFor === 'function', 'a function')
     const { marks, microBatches } = this.#begin(batch)
     const work = workFor(microBatches)
@@ -166,7 +166,7 @@ export abstract class Schedule {
     checkArgument(where, 'costs', costs, isCosts, '{ forwardMs, backwardMs, transferMs }')
     const isNumber = (count: number) => isCount(count) && count <= mostSimulated
     const range = `a whole number from 1 to ${mostSimulated}`
-    checkNumber(where, 'microBatches', microBatches ?? Number.NaN, isNumber, range)
+    checkNumber(where, 'microBatches', microBatches, isNumber, range, true)
     this.check(microBatches)
     return simulateSchedule(
       this.pipe.devices.map((_, device) => this.#orderOf(device, microBatches)),

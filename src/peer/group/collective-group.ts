@@ -6,12 +6,7 @@
 import type { Env } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 import { isDetached } from '../../util/kind-of.ts'
-import {
-  checkArgument,
-  checkNumber,
-  checkText,
-  isCount,
-} from '../../util/options.ts'
+import { checkArgument, checkNumber, checkText, isCount } from '../../util/options.ts'
 import { type AlgorithmChoice, defaultChoice } from '../algorithms/algorithm-choice.ts'
 import { type ChunkRange, chunkRange } from '../algorithms/plan.ts'
 import { countedBucket, countedDataBucket, monitorTag } from '../collective/announcement.ts'

@@ -2,8 +2,8 @@ import { expect, test } from 'vitest'
 import { freePort } from '../../support/free-port.ts'
 import { button, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
-import { repository } from '../../support/repository.ts'
 import { startNode } from '../../support/program-process.ts'
+import { repository } from '../../support/repository.ts'
 
 const { openTab, openContext } = driveRooms()
 

@@ -11,8 +11,8 @@ import {
 import { freePort } from '../../support/free-port.ts'
 import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
-import { repository } from '../../support/repository.ts'
 import { startNode, type ToldProcess } from '../../support/program-process.ts'
+import { repository } from '../../support/repository.ts'
 
 // An elastic run needs no server once it has begun, and finds one that comes back.
 

@@ -4,8 +4,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { repository } from '../../support/repository.ts'
 import { startNode } from '../../support/program-process.ts'
+import { repository } from '../../support/repository.ts'
 
 // How a command ends. Opening a pipe that nobody writes to never returns, like a call on a disk that does not answer.
 

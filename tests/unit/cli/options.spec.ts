@@ -230,7 +230,7 @@ test.each([
   ['--checkpoint-every 0 --checkpoint-dir a', 'of 1 or more, got "0"'],
   ['--keep-last 0 --checkpoint-dir a', 'of 1 or more, got "0"'],
   ['--resume latest', '--resume: needs --checkpoint-dir.'],
-  ['--resume=', '--resume: expected latest, best or a file, got ""'],
+  ['--resume=', '--resume: its value is empty.'],
   ['--device gpu', '--device: expected cpu or webgpu, got "gpu".'],
   ['--model transformer', 'model: expected mlp, cnn, or cnn-bn, got transformer.'],
   ['--demo chess', '--demo: expected digits, playground'],

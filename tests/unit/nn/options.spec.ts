@@ -221,7 +221,7 @@ const others: Record<string, (wrong: Options) => unknown> = {
     return step.run({}, {}, o)
   },
   full: (o) => traced(() => full([2], 1, o)),
-  recv: (o) => traced(() => recv([2], 0, o)),
+  'parallel.recv': (o) => traced(() => recv([2], 0, o)),
   autocast: (o) => traced(() => autocast(o, () => 1)),
 }
 
