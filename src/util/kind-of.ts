@@ -16,7 +16,8 @@ export function kindOf(value: unknown): string {
   if (value instanceof URL) return `the URL ${clipped(value.href)}`
   if ('shape' in value && isShort(value.shape)) {
     const tensor = `a tensor [${value.shape.join(', ')}]`
-    return 'data' in value ? `${tensor} of ${kindOf(value.data)}` : tensor
+    const data = 'data' in value ? value.data : undefined
+    return data === undefined ? tensor : `${tensor} of ${kindOf(data)}`
   }
   return `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
 }
