@@ -16,8 +16,10 @@ export function kindOf(value: unknown): string {
   if (value instanceof URL) return `the URL ${clipped(value.href)}`
   if ('shape' in value && isShort(value.shape)) {
     const tensor = `a tensor [${value.shape.join(', ')}]`
-    const data = 'data' in value ? value.data : undefined
-    return data === undefined ? tensor : `${tensor} of ${kindOf(data)}`
+    // A parameter inherits a name for it, to refuse what is set.
+    return Object.hasOwn(value, 'data')
+      ? `${tensor} of ${kindOf(Reflect.get(value, 'data'))}`
+      : tensor
   }
   return `an object with ${clipped(Object.keys(value).join(', ')) || 'no fields'}`
 }
