@@ -51,6 +51,7 @@ const inside: Record<string, string> = {
     'graph/trace/trace.d.ts#Trace',
     'graph/trace/value.d.ts#GraphNode',
     'graph/trace/value.d.ts#GraphValue',
+    'graph/trace/value.d.ts#Holding',
   ]),
   ...because('what the library gives the bucket of a hook, which none makes outside', [
     'graph/trace/exchange.d.ts#BucketPlace',
@@ -61,6 +62,10 @@ const inside: Record<string, string> = {
     'kernels/grad-scaler/settle.d.ts#SettleAttrs',
     'optim/cohort.d.ts#Cohort',
     'optim/slice.d.ts#Slice',
+    'optim/state-dict.d.ts#StateNames',
+  ]),
+  ...because('what the state of a scheduler has, which its methods alone read', [
+    'optim/lr-scheduler/state.d.ts#StateFields',
   ]),
   ...because('streams of random numbers are made by the library alone', [
     'util/random.d.ts#Purpose',
