@@ -11,13 +11,22 @@ export class Call {
   isLate = false
   /** Members that have promised another call. */
   readonly refused = new Set<string>()
+  /** Those that had refused the call before this one. */
+  readonly refusedBefore: ReadonlySet<string>
   /** The server is asked which half came first. */
   isAsking = false
   readonly #self: string
   readonly #reports: Map<string, Report>
 
   /** `own`: what the leader would answer. */
-  constructor(self: string, ballot: number, own: Report, isPlanned: boolean) {
+  constructor(
+    self: string,
+    ballot: number,
+    own: Report,
+    isPlanned: boolean,
+    refusedBefore: ReadonlySet<string> = new Set(),
+  ) {
+    this.refusedBefore = refusedBefore
     this.ballot = ballot
     this.isPlanned = isPlanned
     this.isLateForNew = !isPlanned

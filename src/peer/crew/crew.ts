@@ -1,5 +1,6 @@
 import { PeerError } from '../../util/errors.ts'
 import type { Link, LinkStats } from '../link/link.ts'
+import { ballotStep, callsAhead, lastBallot } from '../room/ballots.ts'
 import { Call } from './call.ts'
 import { CrewLinks } from './crew-links.ts'
 import type { CrewMessage } from './messages.ts'
@@ -12,24 +13,10 @@ import {
   type Undecided,
 } from './options.ts'
 import { breachOf, type Role } from './rights.ts'
-import {
-  ballotAbove,
-  ballotWithin,
-  lastBallot,
-  numberOf,
-  type Report,
-  type Roster,
-  type Verdict,
-  winsHalf,
-} from './roster.ts'
+import { ballotAbove, follows, type Report, type Roster, type Verdict, winsHalf } from './roster.ts'
+import { SeenBallots } from './seen-ballots.ts'
 
 type Missing = Omit<Undecided, 'step'>
-
-/**
- * How far the numbers of the calls that a member has named may be above all that were seen: this many, and one more each second. A member that
- * was apart for a while has called every two seconds.
- */
-const mostAhead = 64
 
 /**
  * One member's part in deciding who trains together, as its run goes from roster to roster. There is no coordinator: leading is an act, and any
@@ -54,19 +41,13 @@ export class Crew {
   #promised: number
   /** To whose call it has promised last. */
   #leader: string | null = null
-  /** The largest ballot that it has heard of. */
-  #seen: number
-  /** By member, by how much it has raised the number of `seen`. */
-  readonly #raised = new Map<string, number>()
-  readonly #beganMs: number
+  readonly #seen: SeenBallots
   /** Of one that joins: those that train, as the server and they say. */
   readonly #ranks = new Set<string>()
   /** Members that have said since the newest roster that the others continue without this one. */
   readonly #outside = new Set<string>()
-  /** Members that have refused the newest call. */
-  #refusers = new Set<string>()
   #state: 'running' | 'stopped' | 'leading' | 'over'
-  /** That this member leads, or has led. */
+  /** That this member leads, or has led since the newest roster. */
   #call: Call | null = null
   /** The newest call was for a planned change. */
   #isPlanned = false
@@ -118,9 +99,9 @@ export class Crew {
       },
       options.pace,
     )
-    this.#beganMs = options.env.now()
     this.#roster = roster && { ...roster, before: [] }
-    this.#proved = this.#promised = this.#seen = this.#given = roster?.ballot ?? 0
+    this.#proved = this.#promised = this.#given = roster?.ballot ?? 0
+    this.#seen = new SeenBallots(options.env, this.#promised)
     this.#state = roster ? 'running' : 'stopped'
     this.#hasState = roster !== null
     if (!roster) this.#waitToJoin()
@@ -162,8 +143,9 @@ export class Crew {
     if (!this.#roster || this.#roster.ballot <= this.#proved) return
     this.#proved = this.#roster.ballot
     this.#roster = { ...this.#roster, before: [] }
-    for (const known of [this.#dead, this.#raised])
-      for (const id of known.keys()) if (!this.#roster.members.includes(id)) known.delete(id)
+    for (const id of this.#dead.keys())
+      if (!this.#roster.members.includes(id)) this.#dead.delete(id)
+    this.#seen.keep(this.#roster.members)
     this.#links.forgetEnded(this.#roster.members)
   }
 
@@ -336,17 +318,16 @@ export class Crew {
   #lead(isPlanned: boolean): void {
     if (this.#state === 'over' || !this.#roster) return
     this.#stop('this member calls')
-    const ballot = ballotAbove(this.#newest, this.self)
+    const ballot = ballotAbove(this.#seen.newest, this.self)
     if (ballot === null) {
       this.abort('the run has had as many changes of its ranks as it can. Start it again.')
       return
     }
-    this.#seen = this.#promised = ballot
+    this.#seen.newest = this.#promised = ballot
     this.#leader = this.self
-    this.#refusers = new Set(this.#call?.refused)
     this.#state = 'leading'
     this.#isPlanned = isPlanned
-    const call = new Call(this.self, ballot, this.#report(), isPlanned)
+    const call = new Call(this.self, ballot, this.#report(), isPlanned, this.#call?.refused)
     this.#call = call
     const entered = this.#roster.ballot
     this.#links.send(this.#links.up, { type: 'call', ballot, entered, isPlanned })
@@ -362,10 +343,6 @@ export class Crew {
       this.#decide()
     })
     this.#decide()
-  }
-
-  get #newest(): number {
-    return Math.max(this.#seen, this.#promised)
   }
 
   #report(): Report {
@@ -490,20 +467,6 @@ export class Crew {
     return (this.#roster?.members.includes(id) ?? this.#ranks.has(id)) ? 'member' : 'newcomer'
   }
 
-  /** The largest ballot that a member may name. */
-  #limitOf(from: string): number {
-    // One that joins does not know how many there have been.
-    if (!this.#roster) return ballotWithin(0, numberOf(lastBallot) - mostAhead)
-    const seconds = (this.#options.env.now() - this.#beganMs) / 1000
-    return ballotWithin(this.#newest, mostAhead + seconds - (this.#raised.get(from) ?? 0))
-  }
-
-  #sees(ballot: number, from: string): void {
-    const more = numberOf(ballot) - numberOf(this.#newest)
-    if (more > 1) this.#raised.set(from, (this.#raised.get(from) ?? 0) + more - 1)
-    this.#seen = Math.max(this.#seen, ballot)
-  }
-
   #receive(from: string, message: CrewMessage): void {
     if (this.#state === 'over') return
     const role = this.#roleOf(from)
@@ -511,7 +474,8 @@ export class Crew {
       self: this.self,
       roster: this.#roster,
       promised: this.#promised,
-      limit: this.#limitOf(from),
+      // One that joins does not know how many calls there have been.
+      limit: this.#roster ? this.#seen.limitOf(from) : lastBallot - callsAhead * ballotStep,
       isUp: (id) => this.#links.isUp(id),
     })
     if (breach) {
@@ -597,7 +561,7 @@ export class Crew {
 
   #called(from: string, message: Extract<CrewMessage, { type: 'call' }>): void {
     const { ballot, isPlanned } = message
-    this.#sees(ballot, from)
+    this.#seen.take(ballot, from)
     const own = this.#roster
     if (ballot <= this.#promised) {
       this.#refuse(from, message)
@@ -638,7 +602,7 @@ export class Crew {
     from: string,
     { ballot, promised, outside }: Extract<CrewMessage, { type: 'refuse' }>,
   ): void {
-    this.#sees(promised, from)
+    this.#seen.take(promised, from)
     if (outside !== null && outside > (this.#roster?.ballot ?? 0)) {
       this.#doubtIsIn(from)
       return
@@ -654,7 +618,7 @@ export class Crew {
     if (this.#state !== 'leading' || !call || ballot !== call.ballot) return
     call.refused.add(from)
     // It has refused the call before, too: this one can do without it.
-    if (this.#refusers.has(from)) return
+    if (call.refusedBefore.has(from)) return
     // Another one leads: it gets the time that it needs.
     this.#state = 'stopped'
     const [draw] = this.#options.env.random(1)
@@ -671,7 +635,7 @@ export class Crew {
       this.#links.send([from], { type: 'refuse', ballot, promised: this.#promised, outside: null })
       return
     }
-    const isNext = !own || roster.before.some((one) => one.ballot <= own.ballot)
+    const isNext = !own || follows(roster, own)
     if (members.includes(this.self) && isNext) this.#enter(roster)
     else if (own && this.#lacksLinks) this.#out('the others continue without this member')
     else if (own) this.#doubtIsIn(from)
@@ -683,11 +647,11 @@ export class Crew {
     this.#held = undefined
     this.#stop('the next roster is here')
     this.#roster = roster
-    this.#seen = before ? this.#seen : roster.ballot
+    if (!before) this.#seen.newest = roster.ballot
     this.#promised = roster.ballot
+    this.#call = null
     this.#ranks.clear()
     this.#outside.clear()
-    this.#refusers.clear()
     this.#state = 'running'
     this.#decided()
     const { ballot } = roster

@@ -1,6 +1,7 @@
 import * as v from 'valibot'
 import { clipped } from '../../util/clipped.ts'
 import { messageOf, PeerError } from '../../util/errors.ts'
+import { lastBallot } from '../room/ballots.ts'
 
 /**
  * What the members of a crew say to each other, as JSON in control messages of their links (`EpochLinks`).
@@ -19,7 +20,7 @@ import { messageOf, PeerError } from '../../util/errors.ts'
  *   wait    senior -> all        a newcomer is not let in yet, and why
  *   bye     leaving -> all       it takes part no more; names the newest roster that it has entered, and whether its run is done
  */
-const ballot = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(2 ** 32 - 1))
+const ballot = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(lastBallot))
 const id = v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.regex(/^[\w.-]+$/))
 const ids = v.pipe(v.array(id), v.maxLength(64), v.readonly())
 const why = v.pipe(v.string(), v.maxLength(300))

@@ -1,6 +1,6 @@
 import { memberOf } from '../room/lives.ts'
 import type { CrewMessage } from './messages.ts'
-import type { PastRoster, Roster } from './roster.ts'
+import { follows, type PastRoster, type Roster } from './roster.ts'
 
 /** What the sender of a message is to the member that hears it: nobody says so itself. */
 export type Role =
@@ -65,7 +65,7 @@ export function breachOf(
   role: Role,
   hearer: Hearer,
 ): Breach | null {
-  const { promised, limit, roster: own } = hearer
+  const { promised, limit } = hearer
   const { from: allowed, others } = rights[message.type]
   if (ballotOf(message) > limit) return end('names a ballot that nobody has called with')
   if (!allowed.includes(role)) {
@@ -94,8 +94,6 @@ export function breachOf(
       return message.id === hearer.self || hearer.isUp(message.id) ? null : drop
     case 'bye':
       return message.entered > limit ? end('entered a roster that nobody has called for') : null
-    case 'probe':
-      return own && role === 'newcomer' ? drop : null
     default:
       return null
   }
@@ -125,11 +123,9 @@ function reportBreach(
 function rosterBreach(next: Roster, { self, roster: own, promised, isUp }: Hearer): Breach | null {
   if (next.ballot !== promised) return end('sent a roster that it has not called for')
   if (!isOrdered(next)) return end('sent a roster that cannot be')
-  if (!own || !next.members.includes(self)) return null
-  const follows = next.before.some(({ ballot }) => ballot <= own.ballot)
+  if (!own || !next.members.includes(self) || !follows(next, own)) return null
   const kept = own.members.filter((id) => next.members.includes(id))
   const leftOut = own.members.filter((id) => !next.members.includes(id) && isUp(id))
-  if (!follows) return null
   return leftOut.length > kept.length ? end('sent a roster without most members') : null
 }
 

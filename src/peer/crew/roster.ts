@@ -1,3 +1,5 @@
+import { ballotStep, lastBallot } from '../room/ballots.ts'
+
 /**
  * Who trains together, and who may decide who trains next. Pure functions: crew.ts carries out what they find.
  *
@@ -67,28 +69,14 @@ export type Verdict =
   /** Nobody here has entered a roster. */
   | { readonly kind: 'none' }
 
-const numberStep = 2 ** 16
-/** A ballot is the epoch of a group, which frames carry in 32 bits. */
-const mostNumber = 2 ** 16 - 1
-
-/** The largest ballot that there can be. */
-export const lastBallot = (mostNumber + 1) * numberStep - 1
-
 /**
  * A ballot of the member `id` above all that it has `seen`: a number, and 16 bits of the id, so that two leaders have different ballots. Null
  * where there is none: the run has had 65,535 of them.
  */
 export function ballotAbove(seen: number, id: string): number | null {
-  const number = numberOf(seen) + 1
-  return number > mostNumber ? null : number * numberStep + hash16(id)
+  const ballot = (Math.floor(seen / ballotStep) + 1) * ballotStep + hash16(id)
+  return ballot > lastBallot ? null : ballot
 }
-
-/** Which of the ballots it is, counted from the run's begin. */
-export const numberOf = (ballot: number): number => Math.floor(ballot / numberStep)
-
-/** The largest ballot whose number is at most `count` above that of `seen`. */
-export const ballotWithin = (seen: number, count: number): number =>
-  Math.min(lastBallot, (numberOf(seen) + Math.floor(count) + 1) * numberStep - 1)
 
 function hash16(text: string): number {
   let hash = 0x811c9dc5
@@ -186,6 +174,10 @@ function linkedMembers(
   }
   return taken
 }
+
+/** Whether a roster was decided by those who knew the roster `own`: it, or an earlier one, had to agree. */
+export const follows = (next: Roster, own: Roster): boolean =>
+  next.before.some(({ ballot }) => ballot <= own.ballot)
 
 /** Whether those who are `here` may continue where exactly half of a roster is here, and `first` were the first to say so. */
 export const winsHalf = (

@@ -1,5 +1,6 @@
 import * as v from 'valibot'
 import { clipped } from '../../util/clipped.ts'
+import { lastBallot } from './ballots.ts'
 import { meshLimit } from './edges.ts'
 import { iceServersSchema } from './ice-servers.ts'
 import { mostUs } from './microseconds.ts'
@@ -278,10 +279,7 @@ export type MemberInfo = v.InferOutput<typeof infoSchema>
 /** Null for a guest. */
 const entrySchema = v.nullable(infoSchema)
 
-/** Of two rosters of one leader (crew/roster.ts). */
-export const ballotStep = 2 ** 16
-/** A ballot is the epoch of a group too, which frames carry in 32 bits. */
-const ballotSchema = whole(0, 2 ** 32 - 1)
+const ballotSchema = whole(0, lastBallot)
 /** Members in the order of their ranks. */
 const ranksSchema = v.pipe(
   v.array(memberIdSchema),

@@ -1,3 +1,4 @@
+import { callsAhead } from '../room/ballots.ts'
 import { limits as shared } from '../room/messages.ts'
 
 /** Every limit of the signaling server: what its clients know too, and what it keeps. */
@@ -20,7 +21,7 @@ export const limits = {
   seatsPerRun: 128,
   halvesPerRun: 64,
   leftOutPerRun: 128,
-  rostersAhead: 64,
+  rostersAhead: callsAhead,
   /** Elastic runs that have ended of which a member may still hear. */
   endedRunsPerRoom: 16,
 } as const

@@ -1,14 +1,14 @@
 import { toHex } from '../../util/env.ts'
 import { without, withoutEpoch } from '../collective/failure.ts'
-import {
-  type AbortCode,
-  type Again,
-  ballotStep,
-  type JsonValue,
-  type MessageOf,
-  type RoomState,
-  type RunNow,
-  type ServerMessage,
+import { ballotStep } from '../room/ballots.ts'
+import type {
+  AbortCode,
+  Again,
+  JsonValue,
+  MessageOf,
+  RoomState,
+  RunNow,
+  ServerMessage,
 } from '../room/messages.ts'
 import { Halves } from './halves.ts'
 import { keepNewest } from './keep-newest.ts'

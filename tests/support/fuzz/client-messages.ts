@@ -1,5 +1,5 @@
+import { ballotStep } from '../../../src/peer/room/ballots.ts'
 import {
-  ballotStep,
   type ClientMessage,
   type JsonValue,
   type MessageOf,

@@ -6,9 +6,9 @@ import {
 } from '../../../src/peer/crew/messages.ts'
 import { crewTimes } from '../../../src/peer/crew/options.ts'
 import { type Role, rights } from '../../../src/peer/crew/rights.ts'
-import { lastBallot } from '../../../src/peer/crew/roster.ts'
 import { EpochLinks, maxUnsentBytes } from '../../../src/peer/link/epoch-link.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
+import { lastBallot } from '../../../src/peer/room/ballots.ts'
 import { crash, crewOf, type Member, member, namesOf, place } from '../../support/crew-members.ts'
 
 // What one tab can do to the others with messages that no build of this project sends.
