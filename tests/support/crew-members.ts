@@ -1,11 +1,10 @@
-import { afterEach } from 'vitest'
 import { Crew } from '../../src/peer/crew/crew.ts'
 import type { CrewOptions, Undecided } from '../../src/peer/crew/options.ts'
 import type { Roster } from '../../src/peer/crew/roster.ts'
 import { type Fault, type MemoryLink, memoryPair } from '../../src/peer/link/memory-link.ts'
 import { VirtualEnv } from '../../src/util/virtual-env.ts'
 
-// Members of a run over memory links on a virtual clock. A spec that imports this gets its clean-up.
+// Members of a run over memory links on a virtual clock.
 
 export interface Member {
   readonly id: string
@@ -20,14 +19,15 @@ export interface Member {
   readonly links: Map<string, MemoryLink>
 }
 
-/** Of the test under way. */
+/** Of the test under way. A spec that uses this has `afterEach(clearPlace)`. */
 export const place = { world: new VirtualEnv(1), members: new Map<string, Member>() }
 
-afterEach(() => {
+// Not a hook here: of the specs that share a worker, and with it this module, only the first would have it.
+export function clearPlace(): void {
   for (const { crew } of place.members.values()) crew.resign('the test is over')
   place.world = new VirtualEnv(1)
   place.members = new Map()
-})
+}
 
 export const founding = (ids: string) => ({ ballot: 1, members: ids.split('') })
 

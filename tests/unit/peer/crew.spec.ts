@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test } from 'vitest'
 import { decodeCrewMessage, encodeCrewMessage } from '../../../src/peer/crew/messages.ts'
 import { type CrewOptions, crewTimes } from '../../../src/peer/crew/options.ts'
 import { ProcessGroup } from '../../../src/peer/group/group.ts'
@@ -6,6 +6,7 @@ import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
 import { sessionDefaults } from '../../../src/peer/session/session-config.ts'
 import {
+  clearPlace,
   crash,
   crewOf,
   founding,
@@ -19,6 +20,8 @@ import {
 } from '../../support/crew-members.ts'
 
 // Crews over memory links on a virtual clock. tests/unit/peer/elastic-simulation.spec.ts has them in whole worlds.
+
+afterEach(clearPlace)
 
 describe('a lost member', () => {
   test('the others have the next roster within half a second', async () => {

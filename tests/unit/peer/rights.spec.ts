@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test } from 'vitest'
 import {
   type CrewMessage,
   decodeCrewMessage,
@@ -9,9 +9,19 @@ import { type Role, rights } from '../../../src/peer/crew/rights.ts'
 import { EpochLinks, maxUnsentBytes } from '../../../src/peer/link/epoch-link.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
 import { lastBallot } from '../../../src/peer/room/ballots.ts'
-import { crash, crewOf, type Member, member, namesOf, place } from '../../support/crew-members.ts'
+import {
+  clearPlace,
+  crash,
+  crewOf,
+  type Member,
+  member,
+  namesOf,
+  place,
+} from '../../support/crew-members.ts'
 
 // What one tab can do to the others with messages that no build of this project sends.
+
+afterEach(clearPlace)
 
 type Heard = (message: CrewMessage) => void
 
