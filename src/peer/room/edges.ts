@@ -1,6 +1,6 @@
 /** Who is linked to whom: the one rule for the rooms of the page and for process groups that form by themselves. */
 
-/** The most ranks of which all are linked to all, unless told otherwise; more form a ring. */
+/** The maximum number of ranks of which all are linked to all, unless told otherwise; more form a ring. */
 export const meshLimit = 16
 
 /** The ring's edges as [offering rank, answering rank]: N of them, one for 2 ranks, none for 1. */
@@ -19,3 +19,19 @@ export function meshEdges(worldSize: number): [number, number][] {
 /** Those of all pairs up to `meshLimit` ranks, and the ring's beyond. */
 export const edgesBySize = (worldSize: number): [number, number][] =>
   worldSize > meshLimit ? ringEdges(worldSize) : meshEdges(worldSize)
+
+/**
+ * Likewise, of a room: all pairs up to `meshLimit` ranks. Beyond, the ring, in which data goes, and chords across it, over which members decide who
+ * trains on: each rank to those 2, 4, 8, ... places on. So 64 ranks have 11 links each, and a message reaches all in 3 hops. The offsets are
+ * Chord's (Stoica et al., 2001).
+ */
+export function roomEdges(worldSize: number): [number, number][] {
+  if (worldSize <= meshLimit) return meshEdges(worldSize)
+  const edges: [number, number][] = []
+  for (let offset = 1; 2 * offset <= worldSize; offset *= 2)
+    for (let rank = 0; rank < worldSize; rank++) {
+      const other = (rank + offset) % worldSize
+      if (2 * offset < worldSize || rank < other) edges.push([rank, other])
+    }
+  return edges
+}

@@ -1,5 +1,5 @@
 /** How the members of a room are linked: pure functions of its members. */
-import { edgesBySize, ringEdges } from './edges.ts'
+import { ringEdges, roomEdges } from './edges.ts'
 import type { AssignedLink, MemberInfo } from './messages.ts'
 
 const isOpen = (transport: MemberInfo['transport']) =>
@@ -21,13 +21,13 @@ export function linkKind(a: MemberInfo, b: MemberInfo): AssignedLink['kind'] | n
 export const canFallBack = (a: MemberInfo, b: MemberInfo): boolean =>
   a.transport === 'fallback' && b.transport === 'fallback' && linkKind(a, b) === 'webrtc'
 
-/** Each rank's links, by rank, all to all or in a ring by their number; or the two ranks that cannot be joined as they ask. */
+/** Each rank's links, by rank, as `roomEdges` has them by their number; or the two ranks that cannot be joined as they ask. */
 export function planLinks(
   members: readonly MemberInfo[],
   hasRelay: boolean,
 ): { links: AssignedLink[][] } | { apart: [number, number] } {
   const links = members.map((): AssignedLink[] => [])
-  for (const [from, to] of edgesBySize(members.length)) {
+  for (const [from, to] of roomEdges(members.length)) {
     const kind = linkKind(members[from], members[to])
     if (!kind) return { apart: [from, to] }
     const way = {

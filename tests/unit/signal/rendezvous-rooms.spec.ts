@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { edgesBySize, meshLimit } from '../../../src/peer/room/edges.ts'
+import { edgesBySize, meshLimit, ringEdges, roomEdges } from '../../../src/peer/room/edges.ts'
 import type { MemberInfo } from '../../../src/peer/room/messages.ts'
 import { limits, protocolVersion } from '../../../src/peer/room/messages.ts'
 import { proofText } from '../../../src/peer/room/secret.ts'
@@ -340,4 +340,24 @@ describe('how two members are joined', () => {
       Array.from({ length: 17 }, (_, rank) => [rank, (rank + 1) % 17]),
     )
   })
+
+  it.each([
+    [17, 8, 2],
+    [24, 8, 3],
+    [64, 11, 3],
+  ])(
+    '%i tabs form a ring with %i links each, and reach each other in %i hops',
+    (size, degree, hops) => {
+      const edges = roomEdges(size)
+      expect(edges).toEqual(expect.arrayContaining(ringEdges(size)))
+      const others = Array.from({ length: size }, (_, rank) =>
+        edges.flatMap(([a, b]) => (a === rank ? [b] : b === rank ? [a] : [])),
+      )
+      for (const own of others) expect(new Set(own).size).toBe(degree)
+      let reached = new Set([0])
+      for (let hop = 0; hop < hops; hop++)
+        reached = new Set([...reached].flatMap((rank) => [rank, ...others[rank]!]))
+      expect(reached.size).toBe(size)
+    },
+  )
 })
