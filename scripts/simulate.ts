@@ -32,6 +32,13 @@ const whole = (least: number) => (text: string) => {
   throw new InvalidArgumentError(`Expected a whole number from ${least}.`)
 }
 
+const range = (text: string): readonly [number, number] => {
+  const [min = Number.NaN, max = min] = text.split(':').map(Number)
+  if (Number.isInteger(min) && Number.isInteger(max) && min >= 2 && min <= max && max <= 64)
+    return [min, max]
+  throw new InvalidArgumentError('Expected two whole numbers from 2 to 64, as in 17:64.')
+}
+
 const cellFrom = (text: string): Cell => {
   const cell = cellOf(text)
   if (cell) return cell
@@ -46,7 +53,7 @@ const command = new Command('npm run simulate --')
   .option('--seeds <count>', 'how many', whole(1), 1000)
   .option('--first <number>', 'the first seed', whole(0), 1)
   .option('--seed <number>', 'this seed alone, with all that happens in it', whole(0))
-  .option('--members <most>', 'most members that begin a run', whole(2), 6)
+  .option('--members <min:max>', 'how many members begin a run', range, [2, 6] as const)
   .option('--cell <names>', 'what strikes first: fault, moment and role', cellFrom)
   .addOption(
     new Option('--liar <role>', 'a tab that sends any message with any fields').choices([
@@ -127,7 +134,7 @@ async function showSeed(seed: number, kind: WorldKind): Promise<number> {
 async function main(_: readonly string[], signal: AbortSignal): Promise<number> {
   command.parse()
   const { seeds, first, seed, members, cell, liar, cells: inCells } = command.opts()
-  const kind: WorldKind = { cell, most: members, liar }
+  const kind: WorldKind = { cell, members, liar }
   if (seed !== undefined) return showSeed(seed, kind)
   const sums = new Sums()
   const add = (outcome: ElasticOutcome) => {

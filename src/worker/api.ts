@@ -67,7 +67,7 @@ export interface CrewPlace {
   readonly former: FormerLife | null
 }
 
-/** Newcomers that are linked to this rank, by their ranks in `epoch`. */
+/** Members that are linked to this rank, by their ranks in `epoch`: newcomers, or those that `unlinked` has asked for, by its ballot. */
 export interface Admission {
   readonly epoch: number
   readonly newcomers: readonly {
@@ -125,6 +125,10 @@ export interface ComputeApi {
   ): Promise<RunResult>
   /** Newcomers may join the elastic run after one of the next steps, over links that were added. */
   admit(admission: Admission): Promise<void>
+  /** A link that the event `unlinked` has asked for cannot be made. */
+  notLinked(ballot: number, peerRank: number): Promise<void>
+  /** Sends what WebRTC needs for a link that `unlinked` has asked for; others pass it on. */
+  signal(ballot: number, peerRank: number, attempt: number, data: string): Promise<void>
   /** A member of the room, with this id, is dead for sure; `ballot`: of the newest roster that it may have been in, default: that of this rank. */
   memberIsDead(member: string, ballot?: number): Promise<void>
   /** The connection of a member to the server has ended: it is lost unless it answers. */

@@ -16,6 +16,7 @@ export class Call {
   /** The server is asked which half came first. */
   isAsking = false
   readonly #self: string
+  readonly #called: readonly string[]
   readonly #reports: Map<string, Report>
 
   /** `own`: what the leader would answer. */
@@ -24,8 +25,10 @@ export class Call {
     ballot: number,
     own: Report,
     isPlanned: boolean,
+    called: readonly string[],
     refusedBefore: ReadonlySet<string> = new Set(),
   ) {
+    this.#called = called
     this.refusedBefore = refusedBefore
     this.ballot = ballot
     this.isPlanned = isPlanned
@@ -47,7 +50,16 @@ export class Call {
     this.#reports.set(from, report)
   }
 
-  /** Null while it waits for answers of the members `up`, to which there are links. `dead`, `most`, `slow`: as of `judge`. */
+  /** Members that can answer: of those who were `called` the ones to which there are links, `up`, or to which one that has answered has one. */
+  reached(up: readonly string[]): string[] {
+    const reached = new Set(up)
+    for (const id of reached)
+      for (const other of this.#reports.get(id)?.linked ?? [])
+        if (this.#called.includes(other)) reached.add(other)
+    return [...reached]
+  }
+
+  /** Null while it waits for answers of the members `up`, which it has reached. `dead`, `most`, `slow`: as of `judge`. */
   verdict(
     up: readonly string[],
     dead: ReadonlyMap<string, number>,

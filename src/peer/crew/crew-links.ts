@@ -3,12 +3,20 @@ import { messageOf } from '../../util/errors.ts'
 import { EpochLinks } from '../link/epoch-link.ts'
 import { type Link, type LinkStats, sumStats } from '../link/link.ts'
 import { memberOf } from '../room/lives.ts'
-import { type CrewMessage, decodeCrewMessage, encodeCrewMessage } from './messages.ts'
+import {
+  type CrewMessage,
+  decodeCrewMessage,
+  encodeCrewMessage,
+  type PassableMessage,
+} from './messages.ts'
+import { Passing } from './passing.ts'
 
 /** What the links of a member tell it. */
 export interface CrewLinksListener {
-  /** Of pings and their answers it hears nothing. */
+  /** Of pings and their answers it hears nothing, nor of what it passes on. */
   heard(from: string, message: CrewMessage): void
+  /** Whether messages are passed on to and from that member: it is in the ring in which this one is. */
+  mayPass(id: string): boolean
   /** The member at the other end is there. `isRank`: the server has said that it trains. */
   came(id: string, isRank: boolean): void
   /** Empty for one that has not said who it is. */
@@ -27,6 +35,7 @@ export class CrewLinks {
   readonly #greeted = new WeakSet<EpochLinks>()
   /** What those have carried that have ended. */
   #past: Promise<LinkStats> = Promise.resolve(sumStats([]))
+  readonly #passing: Passing
   /** By id: gives up the wait for an answer. */
   readonly #doubted = new Map<string, () => void>()
 
@@ -34,6 +43,15 @@ export class CrewLinks {
     this.#self = self
     this.#env = env
     this.#listener = listener
+    const links = this
+    this.#passing = new Passing({
+      self,
+      get up() {
+        return links.up
+      },
+      send: (to, message) => this.#sendOver(to, message),
+      heard: (from, body) => listener.heard(from, body),
+    })
   }
 
   /** `id`: who is at the other end; null where it says so itself: a life of `member`. */
@@ -62,8 +80,9 @@ export class CrewLinks {
   }
 
   #name(link: EpochLinks, id: string): void {
-    this.#links.get(id)?.close('replaced by another link')
+    const before = this.#links.get(id)
     this.#links.set(id, link)
+    before?.close('replaced by another link')
     const end = () => {
       this.#hasEnded(link)
       if (this.#links.get(id) === link) this.#listener.ended(id)
@@ -91,9 +110,11 @@ export class CrewLinks {
 
   #receive(from: string, message: CrewMessage): void {
     this.#endDoubt(from)
-    if (message.type === 'ping') this.send([from], { type: 'pong' })
-    else if (message.type === 'probe') this.send([from], { ...message, type: 'probed' })
-    else if (message.type !== 'pong') this.#listener.heard(from, message)
+    if (message.type === 'ping') this.#sendOver([from], { type: 'pong' })
+    else if (message.type === 'probe') this.#sendOver([from], { ...message, type: 'probed' })
+    else if (message.type === 'pass') {
+      if (this.#listener.mayPass(from)) this.#passing.take(from, message)
+    } else if (message.type !== 'pong') this.#listener.heard(from, message)
   }
 
   /** The link to that member ends unless it answers within `ms`. */
@@ -104,7 +125,7 @@ export class CrewLinks {
       this.close(id, 'it does not answer, and its connection to the server has ended')
     })
     this.#doubted.set(id, cancel)
-    this.send([id], { type: 'ping' })
+    this.#sendOver([id], { type: 'ping' })
   }
 
   #endDoubt(id: string): void {
@@ -151,9 +172,21 @@ export class CrewLinks {
     return [...this.#links.keys()]
   }
 
-  send(to: readonly string[], message: CrewMessage): void {
+  /** Over the links that there are; in a ring others pass it on to the rest. */
+  send(to: readonly string[], message: PassableMessage): void {
+    this.#sendOver(to, message)
+    const far = to.filter((id) => !this.isUp(id) && this.#listener.mayPass(id))
+    if (far.length > 0) this.#passing.send(far, message)
+  }
+
+  /** Over the links that there are. */
+  #sendOver(to: readonly string[], message: CrewMessage): void {
     const payload = encodeCrewMessage(message)
     for (const id of to) this.#links.get(id)?.control(payload)
+  }
+
+  probe(id: string, probe: Extract<CrewMessage, { type: 'probe' }>): void {
+    this.#sendOver([id], probe)
   }
 
   close(id: string, why: string): void {

@@ -1,6 +1,7 @@
 import { PeerError } from '../../util/errors.ts'
 import type { Link, LinkStats } from '../link/link.ts'
 import { ballotStep, callsAhead, lastBallot } from '../room/ballots.ts'
+import { meshLimit } from '../room/edges.ts'
 import { Call } from './call.ts'
 import { CrewLinks } from './crew-links.ts'
 import type { CrewMessage } from './messages.ts'
@@ -17,6 +18,7 @@ import { ballotAbove, follows, type Report, type Roster, type Verdict, winsHalf 
 import { SeenBallots } from './seen-ballots.ts'
 
 type Missing = Omit<Undecided, 'step'>
+type Signal = Extract<CrewMessage, { type: 'signal' }>
 
 /**
  * One member's part in deciding who trains together, as its run goes from roster to roster. There is no coordinator: leading is an act, and any
@@ -44,6 +46,8 @@ export class Crew {
   readonly #seen: SeenBallots
   /** Of one that joins: those that train, as the server and they say. */
   readonly #ranks = new Set<string>()
+  /** Members of the newest roster to which no link could be made. */
+  readonly #apart = new Set<string>()
   /** Members that have said since the newest roster that the others continue without this one. */
   readonly #outside = new Set<string>()
   #state: 'running' | 'stopped' | 'leading' | 'over'
@@ -76,6 +80,7 @@ export class Crew {
     this.#times = { ...crewTimes, ...options.times }
     this.#links = new CrewLinks(options.self, options.env, {
       heard: (from, message) => this.#receive(from, message),
+      mayPass: (id) => this.#roster?.isRing === true && this.#roster.members.includes(id),
       came: (id, isRank) => this.#came(id, isRank),
       ended: (id) => this.#ended(id),
     })
@@ -94,12 +99,17 @@ export class Crew {
         },
         isNew: (id) => this.#isNew(id),
         send: (to, message) => this.#links.send(to, message),
+        probe: (id, message) => this.#links.probe(id, message),
         wish: () => listener.wish(),
         waits: (id, why) => listener.waits?.(id, why),
       },
       options.pace,
     )
-    this.#roster = roster && { ...roster, before: [] }
+    this.#roster = roster && {
+      ...roster,
+      before: [],
+      isRing: roster.members.length > meshLimit,
+    }
     this.#proved = this.#promised = this.#given = roster?.ballot ?? 0
     this.#seen = new SeenBallots(options.env, this.#promised)
     this.#state = roster ? 'running' : 'stopped'
@@ -131,6 +141,29 @@ export class Crew {
   openLinks(): Map<number, Link> {
     const { ballot, members } = this.#roster!
     return this.#links.open(ballot, members)
+  }
+
+  /** A link to that member of the current roster could not be made: the next one does without it where it needs one. */
+  setApart(id: string): void {
+    this.#apart.add(id)
+  }
+
+  isApart(id: string): boolean {
+    return this.#apart.has(id)
+  }
+
+  /** Calls for another roster, without waiting for others to: they do not notice that this member cannot form the group of the current one. */
+  lead(): void {
+    if (this.#state === 'running') this.#lead(false)
+  }
+
+  isLinked(id: string): boolean {
+    return this.#links.isUp(id)
+  }
+
+  /** Sends what WebRTC needs to link this member to that one, of the roster with that ballot. */
+  signal(to: string, signal: Omit<Signal, 'type'>): void {
+    this.#links.send([to], { type: 'signal', ...signal })
   }
 
   /** This member has the state of the run, or a person has decided that it continues without. */
@@ -226,7 +259,7 @@ export class Crew {
 
   #sayBye(why: string, isDone = false): void {
     const entered = this.#roster?.ballot ?? 0
-    this.#links.send(this.#links.up, { type: 'bye', entered, isDone, why: why.slice(0, 300) })
+    this.#links.send(this.#others, { type: 'bye', entered, isDone, why: why.slice(0, 300) })
   }
 
   /** The others continue without this member, or it needs new links: it is to come in again. */
@@ -246,6 +279,20 @@ export class Crew {
   /** Members to which there are links, or were. */
   get known(): string[] {
     return this.#links.known
+  }
+
+  /** Those that hear what this member sends to all: with links, and in a ring those to whom others pass it on. */
+  get #others(): string[] {
+    const { up } = this.#links
+    const { isRing, members } = this.#roster ?? {}
+    const far = isRing ? members!.filter((id) => id !== this.self && !this.#dead.has(id)) : []
+    return [...new Set([...up, ...far])]
+  }
+
+  /** Whether that member may be there, as far as this one's links show. */
+  #mayBeThere(id: string): boolean {
+    if (id === this.self || this.#links.isUp(id)) return true
+    return this.#roster?.isRing === true && !this.#links.known.includes(id) && !this.#dead.has(id)
   }
 
   /** What its links have carried so far. */
@@ -304,7 +351,7 @@ export class Crew {
     this.#state = 'stopped'
     const members = this.#roster?.members
     if (!members) return
-    const alive = members.filter((id) => id === this.self || this.#links.isUp(id))
+    const alive = members.filter((id) => this.#mayBeThere(id))
     const place = alive.indexOf(this.self)
     if (place === 0) this.#lead(isPlanned)
     else this.#waitForRoster(isPlanned)
@@ -327,10 +374,12 @@ export class Crew {
     this.#leader = this.self
     this.#state = 'leading'
     this.#isPlanned = isPlanned
-    const call = new Call(this.self, ballot, this.#report(), isPlanned, this.#call?.refused)
+    const others = this.#others
+    const { refused } = this.#call ?? {}
+    const call = new Call(this.self, ballot, this.#report(), isPlanned, others, refused)
     this.#call = call
     const entered = this.#roster.ballot
-    this.#links.send(this.#links.up, { type: 'call', ballot, entered, isPlanned })
+    this.#links.send(others, { type: 'call', ballot, entered, isPlanned })
     const { answerMs, plannedMs } = this.#times
     const endWait = () => {
       call.isLate = true
@@ -353,6 +402,7 @@ export class Crew {
       hasState: this.#hasState,
       step: step?.() ?? 0,
       linked: this.#links.up,
+      apart: [...this.#apart],
       former,
     }
   }
@@ -376,8 +426,14 @@ export class Crew {
   }
 
   #verdict(call: Call): Verdict | null {
-    const up = this.#links.up.filter((id) => !this.#outside.has(id))
+    const up = this.#reached(call).filter((id) => !this.#outside.has(id))
     return call.verdict(up, this.#dead, this.#options.most, this.#newcomers.keptOut)
+  }
+
+  /** Those whose answers it can expect. */
+  #reached(call: Call): string[] {
+    const { up } = this.#links
+    return this.#roster?.isRing ? call.reached(up) : up
   }
 
   /** Whether more of its roster's members say that they are in one without this member than say otherwise, once those that can have answered. */
@@ -385,8 +441,9 @@ export class Crew {
     if (this.#outside.size === 0) return false
     const others = this.#roster!.members.filter((id) => id !== this.self)
     const answered = others.filter((id) => call.has(id))
+    const reached = this.#reached(call)
     const isAwaited = others.some(
-      (id) => this.#links.isUp(id) && !call.has(id) && !this.#outside.has(id),
+      (id) => reached.includes(id) && !call.has(id) && !this.#outside.has(id),
     )
     return this.#outside.size > answered.length && (call.isLate || !isAwaited)
   }
@@ -399,9 +456,9 @@ export class Crew {
 
   #agree(
     { ballot, answered, isPlanned }: Call,
-    { members, before }: Extract<Verdict, { kind: 'agreed' | 'half' }>,
+    { members, before, isRing }: Extract<Verdict, { kind: 'agreed' | 'half' }>,
   ): void {
-    const roster: Roster = { ballot, members, before }
+    const roster: Roster = { ballot, members, before, isRing }
     this.#links.send(answered, { type: 'roster', roster })
     const { keptOut } = this.#newcomers
     if (isPlanned)
@@ -439,7 +496,7 @@ export class Crew {
 
   #cannotDecide(call: Call, about: Missing, unlinked: readonly string[] = []): void {
     // Others may still answer in time.
-    if (!call.isLate && this.#links.up.some((id) => !call.has(id))) return
+    if (!call.isLate && this.#reached(call).some((id) => !call.has(id))) return
     const { missing, hadMore } = about
     const told = this.#undecided
     const { step } = call
@@ -510,6 +567,9 @@ export class Crew {
         return
       case 'bye':
         this.#left(from, message)
+        return
+      case 'signal':
+        this.#listener.signal?.(from, message)
     }
   }
 
@@ -539,7 +599,7 @@ export class Crew {
   /** Whether it has no link to one of its roster that may be alive. */
   get #lacksLinks(): boolean {
     const { members = [] } = this.#roster ?? {}
-    return members.some((id) => id !== this.self && !this.#links.isUp(id) && !this.#dead.has(id))
+    return members.some((id) => !this.#mayBeThere(id) && !this.#dead.has(id))
   }
 
   /** A member says that the others continue without this one, which asks them. */
@@ -652,10 +712,12 @@ export class Crew {
     this.#call = null
     this.#ranks.clear()
     this.#outside.clear()
+    this.#apart.clear()
     this.#state = 'running'
     this.#decided()
     const { ballot } = roster
-    const leftOut = before?.members.filter((id) => !roster.members.includes(id)) ?? []
+    const isLeftOut = (id: string) => !roster.members.includes(id) && this.#links.isUp(id)
+    const leftOut = before?.members.filter(isLeftOut) ?? []
     this.#links.send(leftOut, { type: 'refuse', ballot, promised: ballot, outside: ballot })
     for (const id of leftOut) this.#links.close(id, 'the others continue without it')
     this.#give()
@@ -666,7 +728,8 @@ export class Crew {
     this.#newcomers.mustWait(message)
     if (!this.#roster) for (const id of message.members) this.#ranks.add(id)
     // One that has lost a link joins again over others, unless its end was that member's.
-    const isLinked = message.members.every((one) => this.#links.isUp(one))
+    const { known } = this.#links
+    const isLinked = message.members.every((one) => this.#links.isUp(one) || !known.includes(one))
     if (!this.#roster && isLinked) this.#waitToJoin()
   }
 

@@ -16,7 +16,7 @@ export interface GateHost {
   readonly env: Env
   /** Those with a link to this member, while it is for this member to let them in. */
   waiting(): readonly string[]
-  send(to: readonly string[], message: CrewMessage): void
+  probe(id: string, message: Extract<CrewMessage, { type: 'probe' }>): void
   letIn(id: string): void
   /** It is to wait, and why; `isSlow`: for its link, so that nobody lets it in. */
   keepOut(id: string, why: string, isSlow: boolean): void
@@ -87,7 +87,7 @@ export class Gate {
     if (!test) {
       test = new LinkTest(
         env,
-        (round) => this.#host.send([id], { type: 'probe', round, fill }),
+        (round) => this.#host.probe(id, { type: 'probe', round, fill }),
         (bytesPerMs) => this.#isFast(bytesPerMs),
         (bytesPerMs) => this.#judge(id, bytesPerMs),
       )

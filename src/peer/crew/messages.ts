@@ -19,6 +19,8 @@ import { lastBallot } from '../room/ballots.ts'
  *   probed  newcomer -> member   so
  *   wait    senior -> all        a newcomer is not let in yet, and why
  *   bye     leaving -> all       it takes part no more; names the newest roster that it has entered, and whether its run is done
+ *   signal  member -> member     what WebRTC needs to link the two
+ *   pass    member -> member     one of these to members to which its sender has no link: pass it on (passing.ts)
  */
 const ballot = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(lastBallot))
 const id = v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.regex(/^[\w.-]+$/))
@@ -33,10 +35,11 @@ const past = v.strictObject(pastEntries)
 const roster = v.strictObject({
   ...pastEntries,
   before: v.pipe(v.array(past), v.maxLength(64), v.readonly()),
+  isRing: v.boolean(),
 })
 
-const schema = v.variant('type', [
-  v.strictObject({ type: v.literal('hello'), id }),
+/** What others may pass on. */
+const passable = [
   v.strictObject({
     type: v.literal('call'),
     ballot,
@@ -53,6 +56,7 @@ const schema = v.variant('type', [
     hasState: v.boolean(),
     step: v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
     linked: ids,
+    apart: ids,
     former: v.nullable(v.strictObject({ id, entered: ballot })),
   }),
   v.strictObject({
@@ -66,10 +70,6 @@ const schema = v.variant('type', [
   v.strictObject({ type: v.literal('roster'), roster }),
   v.strictObject({ type: v.literal('leave'), ballot }),
   v.strictObject({ type: v.literal('abort'), why }),
-  v.strictObject({ type: v.literal('ping') }),
-  v.strictObject({ type: v.literal('pong') }),
-  v.strictObject({ type: v.literal('probe'), ...probeEntries }),
-  v.strictObject({ type: v.literal('probed'), ...probeEntries }),
   v.strictObject({
     type: v.literal('wait'),
     /** The newcomer. */
@@ -86,8 +86,36 @@ const schema = v.variant('type', [
     isDone: v.boolean(),
     why,
   }),
+  v.strictObject({
+    type: v.literal('signal'),
+    /** Of the roster whose members are linked. */
+    ballot,
+    attempt: v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(16)),
+    data: v.pipe(v.string(), v.maxLength(2 ** 14)),
+  }),
+] as const
+
+const passed = v.strictObject({
+  type: v.literal('pass'),
+  from: id,
+  /** Counts up by one for each message that `from` has passed on. */
+  number: v.pipe(v.number(), v.safeInteger(), v.minValue(1)),
+  to: ids,
+  body: v.variant('type', passable),
+})
+export type PassedMessage = v.InferOutput<typeof passed>
+
+const schema = v.variant('type', [
+  ...passable,
+  v.strictObject({ type: v.literal('hello'), id }),
+  v.strictObject({ type: v.literal('ping') }),
+  v.strictObject({ type: v.literal('pong') }),
+  v.strictObject({ type: v.literal('probe'), ...probeEntries }),
+  v.strictObject({ type: v.literal('probed'), ...probeEntries }),
+  passed,
 ])
 export type CrewMessage = v.InferOutput<typeof schema>
+export type PassableMessage = PassedMessage['body']
 
 export const encodeCrewMessage = (message: CrewMessage): Uint8Array =>
   new TextEncoder().encode(JSON.stringify(message))

@@ -1,6 +1,6 @@
 import type { Env } from '../../util/env.ts'
 import { Gate, type StepPace } from './gate.ts'
-import type { CrewMessage } from './messages.ts'
+import type { CrewMessage, PassableMessage } from './messages.ts'
 import type { Roster } from './roster.ts'
 
 /** What newcomers need of the crew. */
@@ -13,7 +13,8 @@ export interface NewcomersHost {
   readonly letsIn: boolean
   /** Whether that member is in no roster yet, as far as this one knows. */
   isNew(id: string): boolean
-  send(to: readonly string[], message: CrewMessage): void
+  send(to: readonly string[], message: PassableMessage): void
+  probe(id: string, message: Extract<CrewMessage, { type: 'probe' }>): void
   /** All should end the same step and ask for the next roster. */
   wish(): void
   /** That newcomer waits, and why; null: it has gone. */
@@ -38,7 +39,8 @@ export class Newcomers {
     const own = {
       env: host.env,
       waiting: () => this.#waiting,
-      send: (to: readonly string[], message: CrewMessage) => host.send(to, message),
+      probe: (id: string, message: Extract<CrewMessage, { type: 'probe' }>) =>
+        host.probe(id, message),
       letIn: (id: string) => this.#letIn(id),
       keepOut: (id: string, why: string, isSlow: boolean) => this.#keepOut(id, why, isSlow),
     }

@@ -1,5 +1,6 @@
 import type { Env } from '../../util/env.ts'
 import type { StepPace } from './gate.ts'
+import type { CrewMessage } from './messages.ts'
 import type { FormerLife, Roster } from './roster.ts'
 
 /** How long members wait for each other. units: ms. */
@@ -43,7 +44,7 @@ export interface CrewOptions {
   readonly former?: FormerLife | null
   /** The newest step of the run whose state this member has. Default: 0. */
   readonly step?: () => number
-  /** Most members of a roster. */
+  /** The maximum number of members of a roster. */
   readonly most: number
   readonly times?: Partial<CrewTimes>
   /** What a step takes, by which newcomers are let in; undefined until one has ended. Default: all are let in. */
@@ -78,6 +79,8 @@ export interface CrewListener {
   waits?(id: string, why: string | null): void
   /** That member has said what no build of this project says, in words that follow its name: its link has ended. */
   broke?(id: string, what: string): void
+  /** A member of the current roster, or of the next one, sends what WebRTC needs to link the two. */
+  signal?(from: string, signal: Extract<CrewMessage, { type: 'signal' }>): void
   /** The others continue without this member. */
   out(why: string): void
   /** This member may not decide, and a person must, by `continueWithout`. Null: that is over. */

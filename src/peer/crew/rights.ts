@@ -38,6 +38,8 @@ export const rights: Readonly<Record<CrewMessage['type'], Right>> = {
   probed: { from: all, others: 'drop' },
   wait: { from: members, others: 'drop' },
   bye: { from: all, others: 'drop' },
+  signal: { from: members, others: 'drop' },
+  pass: { from: members, others: 'drop' },
 }
 
 /** What a member knows when it hears a message. */

@@ -1,4 +1,5 @@
 import { ballotStep, lastBallot } from '../room/ballots.ts'
+import { meshLimit, ringNeighbours } from '../room/edges.ts'
 
 /**
  * Who trains together, and who may decide who trains next. Pure functions: crew.ts carries out what they find.
@@ -22,6 +23,8 @@ export interface PastRoster {
 export interface Roster extends PastRoster {
   /** The rosters before it, the newest first, back to the newest proved one. */
   readonly before: readonly PastRoster[]
+  /** Each member needs links to the two beside it alone, and messages to others are passed on; else each two members are linked. */
+  readonly isRing: boolean
 }
 
 /** What a member answers to a call. It has promised to take part in no roster below the call's ballot. */
@@ -36,6 +39,8 @@ export interface Report {
   readonly step: number
   /** Members to which it has a link. */
   readonly linked: readonly string[]
+  /** Members to which it could make none. */
+  readonly apart: readonly string[]
   /** The life before this one of the same tab, which is over, and the newest roster that it had entered. */
   readonly former: FormerLife | null
 }
@@ -45,10 +50,7 @@ export interface FormerLife {
   readonly entered: number
 }
 
-export interface NextRoster {
-  readonly members: readonly string[]
-  readonly before: readonly PastRoster[]
-}
+export type NextRoster = Omit<Roster, 'ballot'>
 
 export type Verdict =
   | ({ readonly kind: 'agreed' } & NextRoster)
@@ -94,7 +96,7 @@ export function newestOf(reports: Iterable<Report>): Roster | null {
 
 /**
  * What the members that have answered may do. `dead`: by id, the newest roster that a member had entered when it died. `leader` is one of the
- * members that have answered. At most `most` members, of which each two are linked. `slow`: newcomers that are not let in.
+ * members that have answered. At most `most` members. `slow`: newcomers that are not let in.
  *
  * Only members of the leader's roster are believed, and none of them that a roster after the leader's is proved: the leader would be in it.
  */
@@ -116,7 +118,7 @@ export function judge(
   const here = newest.members.filter((id) => reports.has(id))
   if (ahead.length > 0 && here.length * 2 <= newest.members.length) return { kind: 'ahead', ahead }
 
-  const members = linkedMembers(leader, newest, reports, most, slow)
+  const { members, isRing } = linkedMembers(leader, newest, reports, most, slow)
   if (!members.some((id) => newest.members.includes(id) && reports.get(id)!.hasState))
     return { kind: 'ahead', ahead: newest.members.filter((id) => !members.includes(id)) }
   const halves: number[] = []
@@ -133,7 +135,7 @@ export function judge(
     for (const id of alive) if (!members.includes(id)) absent.add(id)
   }
   const before = chain.map(({ ballot, members: all }) => ({ ballot, members: all }))
-  const next = { members, before }
+  const next = { members, before, isRing }
   return halves.length > 0
     ? { kind: 'half', ballots: halves, missing: [...absent], ...next }
     : { kind: 'agreed', ...next }
@@ -145,8 +147,9 @@ function backTo(proved: number, rosters: readonly PastRoster[]): PastRoster[] {
 }
 
 /**
- * Those that stay, in their order, then those that come; each two are linked, and the leader is one of them. Who lacks the most links is left out
- * first: of two that lack as many, the one that came later.
+ * Those that stay, in their order, then those that come. Up to `meshLimit` members each two are linked; in a ring, which follows a ring or takes in
+ * more than that, those beside each other are, or have not tried in vain to be. Who lacks the most links is left out first, the leader never: of two
+ * that lack as many, the one that came later.
  */
 function linkedMembers(
   leader: string,
@@ -154,26 +157,43 @@ function linkedMembers(
   reports: ReadonlyMap<string, Report>,
   most: number,
   slow: ReadonlySet<string>,
-): string[] {
-  const areLinked = (a: string, b: string) =>
-    a === b || (reports.get(a)!.linked.includes(b) && reports.get(b)!.linked.includes(a))
+): Pick<Roster, 'members' | 'isRing'> {
   const isStaying = (id: string) => newest.members.includes(id)
-  let taken = newest.members.filter((id) => reports.has(id))
-  if (!isStaying(leader)) taken.push(leader)
+  const staying = newest.members.filter((id) => reports.has(id))
+  if (!isStaying(leader)) staying.push(leader)
+  const coming = [...reports.keys()].filter(
+    (id) => !isStaying(id) && id !== leader && !slow.has(id),
+  )
+  const bothSay = (a: string, b: string, says: (report: Report, other: string) => boolean) =>
+    says(reports.get(a)!, b) && says(reports.get(b)!, a)
+  const areLinked = (a: string, b: string) =>
+    a === b || bothSay(a, b, ({ linked }, other) => linked.includes(other))
+  const areBeside = (a: string, b: string) =>
+    areLinked(a, b) || bothSay(a, b, ({ apart }, other) => !apart.includes(other))
+  const isRing = newest.isRing || staying.length + coming.length > meshLimit
+  const lackOf = (all: readonly string[], at: number) =>
+    isRing
+      ? besideIn(all, at).filter((other) => !areBeside(all[at]!, other)).length
+      : all.filter((other) => !areLinked(all[at]!, other)).length
+  let taken = staying
   for (;;) {
-    const lacking = taken.map((id) =>
-      id === leader ? 0 : taken.filter((other) => !areLinked(id, other)).length,
-    )
+    const lacking = taken.map((id, at) => (id === leader ? 0 : lackOf(taken, at)))
     const worst = Math.max(...lacking)
     if (worst === 0) break
     taken = taken.filter((_, at) => at !== lacking.lastIndexOf(worst))
   }
-  for (const id of reports.keys()) {
-    const isComing = !isStaying(id) && id !== leader && !slow.has(id)
-    if (isComing && taken.length < most && taken.every((one) => areLinked(one, id))) taken.push(id)
+  for (const id of coming) {
+    const next = [...taken, id]
+    if (next.length <= most && lackOf(next, taken.length) === 0) taken = next
   }
-  return taken
+  const isMesh =
+    taken.length <= meshLimit && taken.every((a) => taken.every((b) => areLinked(a, b)))
+  return { members: taken, isRing: !isMesh }
 }
+
+/** The members beside that one in the ring. */
+const besideIn = (all: readonly string[], at: number): string[] =>
+  ringNeighbours(at, all.length).map((rank) => all[rank]!)
 
 /** Whether a roster was decided by those who knew the roster `own`: it, or an earlier one, had to agree. */
 export const follows = (next: Roster, own: Roster): boolean =>

@@ -35,3 +35,17 @@ export function roomEdges(worldSize: number): [number, number][] {
     }
   return edges
 }
+
+/** The ranks beside this one in the ring: before it and behind it, one alone in a room of two. */
+export function ringNeighbours(rank: number, worldSize: number): number[] {
+  return ringEdges(worldSize).flatMap(([from, to]) =>
+    from === rank ? [to] : to === rank ? [from] : [],
+  )
+}
+
+/** The ranks to which this one is linked in a room. */
+export function ranksLinkedTo(rank: number, worldSize: number): number[] {
+  return roomEdges(worldSize).flatMap(([from, to]) =>
+    from === rank ? [to] : to === rank ? [from] : [],
+  )
+}

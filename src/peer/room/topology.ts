@@ -1,5 +1,5 @@
 /** How the members of a room are linked: pure functions of its members. */
-import { ringEdges, roomEdges } from './edges.ts'
+import { roomEdges } from './edges.ts'
 import type { AssignedLink, MemberInfo } from './messages.ts'
 
 const isOpen = (transport: MemberInfo['transport']) =>
@@ -38,13 +38,6 @@ export function planLinks(
     links[to].push({ peerRank: from, initiator: false, ...way })
   }
   return { links }
-}
-
-/** The ranks beside this one in the ring: before it and behind it, one alone in a room of two. */
-export function ringNeighbours(rank: number, worldSize: number): number[] {
-  return ringEdges(worldSize).flatMap(([from, to]) =>
-    from === rank ? [to] : to === rank ? [from] : [],
-  )
 }
 
 /** Equal for members that ports join. */

@@ -1,4 +1,5 @@
 import { type Env, toHex } from '../../util/env.ts'
+import { ringNeighbours } from '../room/edges.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import type {
   Again,
@@ -10,7 +11,6 @@ import type {
 } from '../room/messages.ts'
 import type { Refusal } from '../room/refusals.ts'
 import { TokenBucket } from '../room/token-bucket.ts'
-import { ringNeighbours } from '../room/topology.ts'
 import type { Limits } from './limits.ts'
 import { type Going, type Member, planFor } from './linking.ts'
 import { RoomAsks } from './room-asks.ts'

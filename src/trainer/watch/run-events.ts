@@ -153,6 +153,23 @@ export type RunEvent =
       rank: number
     }
   | {
+      /** Links that this rank needs in the roster with that ballot, and lacks: `ComputeApi.admit` or `notLinked` answers for each. */
+      event: 'unlinked'
+      ballot: number
+      /** By the ranks at the other end. */
+      links: readonly { readonly peerRank: number; readonly initiator: boolean }[]
+      rank: number
+    }
+  | {
+      /** For a link that `unlinked` has asked for, from its other end: as `ComputeApi.signal` there. */
+      event: 'signal'
+      ballot: number
+      from: number
+      attempt: number
+      data: string
+      rank: number
+    }
+  | {
       /** Whether others train on cannot be known for sure, or steps are lost: a person decides. Told by the ranks that wait. */
       event: 'undecided'
       /** Members that have not answered or are dead, by id. Null: that is over. */

@@ -188,6 +188,9 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'roster':
     case 'half':
       return { ...run, waits: null }
+    case 'unlinked':
+    case 'signal':
+      return run
     case 'silent': {
       const others = run.silent.filter((rank) => rank !== event.who)
       return { ...run, silent: event.isSilent ? [...others, event.who] : others }

@@ -316,6 +316,14 @@ class ComputeWorker implements ComputeApi {
     else this.#admissions.push({ admission, links })
   }
 
+  async notLinked(ballot: number, peerRank: number): Promise<void> {
+    this.#crew?.notLinked(ballot, peerRank)
+  }
+
+  async signal(ballot: number, peerRank: number, attempt: number, data: string): Promise<void> {
+    this.#crew?.signal(ballot, peerRank, attempt, data)
+  }
+
   async memberIsDead(member: string, ballot?: number): Promise<void> {
     this.#crew?.memberIsDead(member, ballot)
   }

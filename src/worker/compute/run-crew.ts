@@ -1,10 +1,12 @@
 import { Crew } from '../../peer/crew/crew.ts'
 import type { StepPace } from '../../peer/crew/gate.ts'
+import type { CrewListener } from '../../peer/crew/options.ts'
 import type { Roster } from '../../peer/crew/roster.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { Link, LinkStats } from '../../peer/link/link.ts'
-import { meshLimit } from '../../peer/room/edges.ts'
+import { ringNeighbours, roomEdges } from '../../peer/room/edges.ts'
 import { memberOf } from '../../peer/room/lives.ts'
+import { limits } from '../../peer/room/messages.ts'
 import { leftOutError } from '../../peer/room/refusals.ts'
 import type { RunEvent } from '../../trainer/watch/run-events.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
@@ -14,8 +16,14 @@ import type { Admission, CrewPlace, Membership } from '../api.ts'
 
 /** A member that has promised to be in the next group says so at once; one that does not is as good as lost. units: ms. */
 const helloMs = 8000
+/** For the links to the ranks beside this one in the ring, before its group forms. units: ms. */
+const linkMs = 10_000
+/** Signals of members that are in a later roster already. */
+const maxEarlySignals = 256
 /** For the server to say which half asked first. units: ms. */
 const halfMs = 5000
+
+type MemberSignal = Parameters<NonNullable<CrewListener['signal']>>[1]
 
 /** What a group of the run is made of. */
 export interface GroupPlace {
@@ -64,6 +72,10 @@ export class RunCrew {
   #rank: number
   /** Which half of the roster with this ballot has asked the server first, once it says so. */
   #asked: { ballot: number; answer: (first: readonly string[] | null) => void } | undefined
+  /** Called when a link is there, or cannot be. */
+  #linksChanged: () => void = () => undefined
+  /** By member: what has come for a roster that this rank has not entered yet. */
+  #earlySignals: { readonly from: string; readonly signal: MemberSignal }[] = []
   /** Why the others continue without this rank. */
   #out: string | undefined
 
@@ -85,7 +97,7 @@ export class RunCrew {
         roster,
         step: options.heldStep,
         pace,
-        most: meshLimit,
+        most: limits.membersPerRoom,
         firstHalf: (...half) => this.#askForHalf(...half),
       },
       {
@@ -96,6 +108,7 @@ export class RunCrew {
           const why = `the tab ${memberOf(who)} ${what}, as no build of this project does. Its link has ended.`
           options.tell({ event: 'waits', who, why, rank: this.#rank })
         },
+        signal: (from, signal) => this.#signalled(from, signal),
         out: (why) => {
           this.#out = why
         },
@@ -159,20 +172,99 @@ export class RunCrew {
       this.#fail = reject
     })
     failed.catch(() => undefined)
+    await Promise.race([this.#linkRing(roster), failed])
+    const beside = ringNeighbours(this.#rank, members.length)
+    const links = [...this.#crew.openLinks()].filter(
+      ([rank]) => !roster.isRing || beside.includes(rank),
+    )
     const keys = members.map((id) => this.#machines.get(memberOf(id)) ?? id)
     const known = [...new Set(keys)]
     this.#group = await this.#options.join({
       rank: this.#rank,
       worldSize: members.length,
       epoch: ballot,
-      links: this.#crew.openLinks(),
+      links: new Map(links),
       machines: keys.map((key) => known.indexOf(key)),
-      helloMs: waitMs,
+      // Others may still make their links.
+      helloMs: waitMs && waitMs + (roster.isRing ? linkMs : 0),
       failed,
       silence: () => this.#crew.silenceLinks(),
     })
     this.#crew.proved()
     return this.#group
+  }
+
+  /**
+   * Has the page make the links that this rank lacks: those along the ring, for which this waits, and across it. errors: `peer.lost` where one along the
+   * ring cannot be made.
+   */
+  async #linkRing({ ballot, members, isRing }: Roster): Promise<void> {
+    if (!isRing) return
+    const rank = this.#rank
+    const lacks = (peerRank: number) => !this.#crew.isLinked(members[peerRank])
+    const links = roomEdges(members.length)
+      .flatMap(([from, to]) =>
+        from === rank
+          ? [{ peerRank: to, initiator: true }]
+          : to === rank
+            ? [{ peerRank: from, initiator: false }]
+            : [],
+      )
+      .filter(({ peerRank }) => lacks(peerRank))
+    if (links.length === 0) return
+    this.#options.tell({ event: 'unlinked', ballot, links, rank })
+    const signals = this.#earlySignals
+    this.#earlySignals = []
+    for (const { from, signal } of signals) this.#signalled(from, signal)
+    const missing = () => ringNeighbours(rank, members.length).filter(lacks)
+    const isApart = () => missing().some((peer) => this.#crew.isApart(members[peer]))
+    const isLinked = await new Promise<boolean>((resolve) => {
+      const cancel = this.#env.after(linkMs, () => end(false))
+      const end = (isWell: boolean) => {
+        cancel()
+        this.#linksChanged = () => undefined
+        resolve(isWell)
+      }
+      this.#linksChanged = () => {
+        if (isApart() || this.#crew.roster?.ballot !== ballot) end(false)
+        else if (missing().length === 0) end(true)
+      }
+      this.#linksChanged()
+    })
+    if (isLinked) return
+    if (this.#crew.roster?.ballot !== ballot) throw laterRoster()
+    for (const peer of missing()) this.#crew.setApart(members[peer])
+    this.#crew.lead()
+    throw new PeerError(
+      'peer.lost',
+      `rank ${rank} has no link to the ranks beside it in the ring, ${missing().join(' and ')}.`,
+    )
+  }
+
+  #signalled(from: string, signal: MemberSignal): void {
+    const { ballot: own = 0, members = [] } = this.#crew.roster ?? {}
+    const { ballot, attempt, data } = signal
+    if (ballot > own && this.#earlySignals.length < maxEarlySignals)
+      this.#earlySignals.push({ from, signal })
+    const rank = members.indexOf(from)
+    if (ballot !== own || rank < 0) return
+    const about = { ballot, from: rank, attempt, data }
+    this.#options.tell({ event: 'signal', ...about, rank: this.#rank })
+  }
+
+  /** A link that `unlinked` has asked for cannot be made. */
+  notLinked(ballot: number, peerRank: number): void {
+    const { roster } = this.#crew
+    if (roster?.ballot !== ballot) return
+    this.#crew.setApart(roster.members[peerRank])
+    this.#linksChanged()
+  }
+
+  /** Sends what WebRTC needs for a link that `unlinked` has asked for. */
+  signal(ballot: number, peerRank: number, attempt: number, data: string): void {
+    const { roster } = this.#crew
+    if (roster?.ballot === ballot)
+      this.#crew.signal(roster.members[peerRank], { ballot, attempt, data })
   }
 
   #stop(why: string): void {
@@ -181,13 +273,14 @@ export class RunCrew {
     this.#group?.abort(error)
   }
 
-  /** Newcomers, with the links to them by their ranks. */
+  /** Newcomers, or members that were not linked, with the links to them by their ranks. */
   admit({ newcomers }: Admission, links: ReadonlyMap<number, Link>): void {
     for (const { rank, id, machine } of newcomers) {
       const link = links.get(rank)
       this.#machines.set(memberOf(id), machine)
       if (link) this.#crew.add(id, link)
     }
+    this.#linksChanged()
   }
 
   /** This rank has the run's state. */

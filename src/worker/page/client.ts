@@ -81,6 +81,8 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
     train: (membership, config, baseUrl, onEvents, ...rest) =>
       race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvents), ...rest)),
     admit: (admission) => race(remote.admit(admission)),
+    notLinked: (...args) => race(remote.notLinked(...args)),
+    signal: (...args) => race(remote.signal(...args)),
     memberIsDead: (member, ballot) => race(remote.memberIsDead(member, ballot)),
     doubt: (member) => race(remote.doubt(member)),
     firstHalf: (ballot, first) => race(remote.firstHalf(ballot, first)),

@@ -563,7 +563,12 @@ export const fileReaders: readonly FileReader[] = [
     form: 'json',
     codes: /^peer\.protocol$/,
     seeds: () => {
-      const roster = { ballot: 2, members: ['a'], before: [{ ballot: 1, members: ['a'] }] }
+      const roster = {
+        ballot: 2,
+        members: ['a'],
+        before: [{ ballot: 1, members: ['a'] }],
+        isRing: false,
+      }
       return [
         textOf(encodeCrewMessage({ type: 'roster', roster })),
         textOf(
@@ -575,6 +580,7 @@ export const fileReaders: readonly FileReader[] = [
             hasState: true,
             step: 4,
             linked: ['a'],
+            apart: [],
             former: null,
           }),
         ),

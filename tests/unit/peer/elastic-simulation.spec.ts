@@ -181,7 +181,7 @@ const split = { kind: 'partition', moment: 'computing', role: 'senior' } as cons
 // A check that cannot fail proves nothing.
 test.each([
   ['a minority', weakRules.minority, drawn(10)],
-  ['any half', weakRules.half, drawn(30, { cell: split, most: 2 })],
+  ['any half', weakRules.half, drawn(30, { cell: split, members: [2, 2] })],
   ['the first half that asks a new server', weakRules['new server'], newServers],
 ] as const)(
   'where %s may continue, two groups train',

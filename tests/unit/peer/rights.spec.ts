@@ -46,7 +46,7 @@ function liar(id: string, to: readonly Member[], heard: Heard = () => undefined)
   }
 }
 
-const newest = { ballot: lastBallot, members: ['x'], before: [] }
+const newest = { ballot: lastBallot, members: ['x'], before: [], isRing: false }
 const report = {
   type: 'report',
   ballot: 1,
@@ -55,6 +55,7 @@ const report = {
   hasState: true,
   step: 0,
   linked: [],
+  apart: [],
   former: null,
 } as const
 
@@ -97,7 +98,7 @@ describe('a newcomer with the link alone', () => {
     const tab = liar('x', all, (message) => {
       if (message.type !== 'call') return
       const { ballot } = message
-      const roster = { ballot: ballot - 1, members: ['x'], before: [] }
+      const roster = { ballot: ballot - 1, members: ['x'], before: [], isRing: false }
       tab.say({ ...report, ballot, roster, proved: ballot - 1, step: 99 })
       tab.say({ ...report, ballot, former: { id: 'b', entered: ballot } })
     })
@@ -112,7 +113,7 @@ describe('a newcomer with the link alone', () => {
     const tab = liar('x', four)
     crash(all[4]!)
     for (const [at, { id }] of four.entries()) {
-      const roster = { ballot: 2 ** 17, members: [id], before: [] }
+      const roster = { ballot: 2 ** 17, members: [id], before: [], isRing: false }
       tab.sayTo(at, { type: 'roster', roster })
     }
     const next = four.map(({ crew }) => namesOf(crew.next()))
@@ -157,7 +158,7 @@ describe('a member that lies', () => {
     ],
     [
       'sends a roster without a call',
-      { type: 'roster', roster: { ballot: 2 ** 17, members: ['m'], before: [] } },
+      { type: 'roster', roster: { ballot: 2 ** 17, members: ['m'], before: [], isRing: false } },
     ],
     ['tells all to leave', { type: 'leave', ballot: 1 }],
     ['leaves from the last roster', { type: 'bye', entered: lastBallot, isDone: false, why: '' }],
@@ -179,7 +180,7 @@ describe('a member that lies', () => {
       isCalled = true
       for (const [at, { id }] of honest.entries()) {
         const before = [{ ballot: 1, members: ['a', 'b', 'm', 'c', 'd'] }]
-        const roster = { ballot: 2 ** 17, members: ['m', id], before }
+        const roster = { ballot: 2 ** 17, members: ['m', id], before, isRing: false }
         tab.sayTo(at, { type: 'roster', roster })
       }
     })
@@ -201,7 +202,7 @@ describe('a member that lies', () => {
   test('reports a former life that is another member: that one stays', async () => {
     const { honest, tab } = withLiar((message) => {
       if (message.type !== 'call') return
-      const roster = { ballot: 1, members: ['a', 'b', 'm', 'c', 'd'], before: [] }
+      const roster = { ballot: 1, members: ['a', 'b', 'm', 'c', 'd'], before: [], isRing: false }
       const former = { id: 'd', entered: message.ballot }
       tab.say({ ...report, ballot: message.ballot, roster, proved: 1, former })
     })

@@ -14,6 +14,7 @@ const roster = (ballot: number, members: string, ...before: Roster['before']): R
   ballot,
   members: members.split(''),
   before,
+  isRing: false,
 })
 
 interface Said {
@@ -32,6 +33,7 @@ function reportsOf(said: Record<string, Said>): Map<string, Report> {
     hasState: hasState ?? own !== null,
     step: 0,
     linked: linked?.split('') ?? all.filter((other) => other !== id),
+    apart: [],
     former: null,
   })
   return new Map(Object.entries(said).map(([id, one]) => [id, report(id, one)]))

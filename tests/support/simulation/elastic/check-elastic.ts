@@ -13,8 +13,8 @@ export function checkElastic(seed: number, kind: WorldKind = {}): Promise<Elasti
 }
 
 /** The command that runs a seed again and shows all that happened in it. */
-function replayOf(seed: number, { cell, most, liar }: WorldKind): string {
-  const members = most === undefined ? '' : ` --members ${most}`
+function replayOf(seed: number, { cell, members: range, liar }: WorldKind): string {
+  const members = range === undefined ? '' : ` --members ${range.join(':')}`
   const which = cell ? ` --cell "${nameOf(cell)}"` : ''
   const lies = liar ? ` --liar ${liar}` : ''
   return `npm run simulate -- elastic --seed ${seed}${members}${which}${lies}`

@@ -3,6 +3,7 @@ import type { FormerLife, Roster } from '../../../../src/peer/crew/roster.ts'
 import type { Link } from '../../../../src/peer/link/link.ts'
 import { type Fault, memoryPair } from '../../../../src/peer/link/memory-link.ts'
 import { FrameType, fieldOffset, headerBytes } from '../../../../src/peer/link/wire.ts'
+import { ranksLinkedTo, roomEdges } from '../../../../src/peer/room/edges.ts'
 import { memberOf } from '../../../../src/peer/room/lives.ts'
 import { Halves } from '../../../../src/peer/server/halves.ts'
 import type { RunEvent } from '../../../../src/trainer/watch/run-events.ts'
@@ -32,6 +33,8 @@ const mostBefore = 16
 const yieldMs = 12_000
 /** A tab connects to a server that is there again within this time. */
 const reconnectMs = 3000
+/** A page tries to make a link for this long. */
+const giveUpMs = 8000
 /** A person looks at what is undecided this long after. */
 const personMs = 20_000
 
@@ -46,6 +49,8 @@ export class ElasticWorld {
   calmMs = 0
   rosters = 0
   persons = 0
+  /** Links that members have made themselves. */
+  linked = 0
   /** Old messages that arrived once more. */
   echoes = 0
   /** The longest that enough members were connected and ended no step. units: ms. */
@@ -92,13 +97,11 @@ export class ElasticWorld {
     for (const [tab, own] of scenario.founders.entries())
       this.#begin(new Life(this, new RankPlace(this.env), { ...own, tab, id: ids[tab]! }, roster))
     const links = this.lives.map((): LinkTo[] => [])
-    for (const [at, life] of this.lives.entries())
-      for (const [other, own] of this.lives.entries())
-        if (other > at) {
-          const [there, back] = this.#link(life, own)
-          links[at]!.push(there)
-          links[other]!.push(back)
-        }
+    for (const [at, other] of roomEdges(this.lives.length)) {
+      const [there, back] = this.#link(this.lives[at]!, this.lives[other]!)
+      links[at]!.push(there)
+      links[other]!.push(back)
+    }
     for (const [rank, life] of this.lives.entries()) void life.run(links[rank]!)
     for (const [at, { atMs, ...own }] of scenario.joiners.entries())
       this.env.after(atMs, () => this.#open({ ...own, tab: scenario.founders.length + at }))
@@ -171,7 +174,9 @@ export class ElasticWorld {
       life.place.after(1000, () => this.#admit(life))
       return
     }
-    const links = members.map((member) => {
+    const beside = ranksLinkedTo(members.length, members.length + 1)
+    const linked = members.filter((_, rank) => rank === 0 || beside.includes(rank))
+    const links = linked.map((member) => {
       const [there, back] = this.#link(member, life)
       member.place.event(() => member.admit(there))
       return { ...back, id: null }
@@ -183,6 +188,11 @@ export class ElasticWorld {
   /** The ends at `a` and at `b`. */
   #link(a: Life, b: Life): [LinkTo, LinkTo] {
     const { delayMs } = this.scenario
+    for (const [from, to] of [
+      [a, b],
+      [b, a],
+    ])
+      this.#cut.delete(`${from.id} ${to.id}`)
     const [there, back] = memoryPair(this.env, {
       delayMs: () => delayMs * (1 + Math.floor(this.env.chance() * 4) / 4),
       forward: this.#faults(a, b),
@@ -515,6 +525,37 @@ export class ElasticWorld {
     for (const end of isToAll ? to : to.length > 0 ? [draw.pick(to)] : [])
       if (end.isUp && end.room() > 0) end.send(frameOf(lie))
     this.note(`!! ${liar.id} lies${isToAll ? ' to all' : ''}: ${JSON.stringify(lie)}`)
+  }
+
+  // --- links that members make themselves ---
+
+  /** Its page offers links for which it is the initiator, and gives up after a while. */
+  unlinked(life: Life, { ballot, links }: Extract<RunEvent, { event: 'unlinked' }>): void {
+    const { members } = life.crew.roster!
+    for (const { peerRank, initiator } of links) {
+      if (initiator) life.crew.signal(ballot, peerRank, 1, 'offer')
+      const isUp = () => this.#ends.get(`${life.id} ${members[peerRank]}`)?.isUp === true
+      life.place.after(giveUpMs, () => {
+        if (life.isAlive && !isUp()) life.crew.notLinked(ballot, peerRank)
+      })
+    }
+  }
+
+  /** An offer has come, over links and other members. */
+  signalled(life: Life, { ballot, from }: Extract<RunEvent, { event: 'signal' }>): void {
+    const other = this.lives.find(({ id }) => id === life.crew.roster!.members[from])
+    if (!other || this.areConnected(life, other)) return
+    this.env.after(serverMs, () => {
+      const canReach = this.#apart.has(life) === this.#apart.has(other)
+      // Pages give up what they do for an older roster.
+      const areHere = [life, other].every((one) => one.isAlive && one.roster.ballot === ballot)
+      if (!canReach || !areHere || this.areConnected(life, other)) return
+      const [there, back] = this.#link(life, other)
+      life.place.event(() => life.admit(there))
+      other.place.event(() => other.admit(back))
+      this.linked++
+      this.note(`${life.id} and ${other.id} are linked for ${ballot}`)
+    })
   }
 
   // --- faults ---

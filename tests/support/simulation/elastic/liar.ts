@@ -62,6 +62,7 @@ export function drawLie(draw: Draw, { ids, self, ballots }: Truth): Lie {
   const roster = () => ({
     ...past(),
     before: Array.from({ length: draw.whole(0, 2) }, past),
+    isRing: draw.isOneIn(2),
   })
   const type = draw.pick(types)
   const why = 'a lie'
@@ -80,6 +81,7 @@ export function drawLie(draw: Draw, { ids, self, ballots }: Truth): Lie {
         hasState: draw.isOneIn(2),
         step: draw.pick([0, draw.whole(0, 50), Number.MAX_SAFE_INTEGER]),
         linked: some(),
+        apart: some(),
         former: draw.isOneIn(2) ? null : { id: id(), entered: within() },
       }
     case 'refuse':

@@ -155,11 +155,11 @@ export class Life {
   async run(links: readonly LinkTo[]): Promise<void> {
     const { ballot, members } = this.roster
     const rank = this.isFounder ? members.indexOf(this.id) : links.length
-    const others = links.flatMap((link, at) => [
-      [this.isFounder && at >= rank ? at + 1 : at, link] as const,
-    ])
     const self = { id: this.id, member: memberOf(this.id) }
-    const all = [...links.slice(0, rank), self, ...links.slice(rank)]
+    const all = this.isFounder
+      ? members.map((id) => ({ id, member: memberOf(id) }))
+      : [...links, self]
+    const rankOf = (link: LinkTo, at: number) => (this.isFounder ? members.indexOf(link.id!) : at)
     const { signal } = this.#abort
     this.#crew = new RunCrew({
       env: this.place,
@@ -176,7 +176,7 @@ export class Life {
         epoch: ballot,
         joins: !this.isFounder,
       },
-      links: new Map(others.map(([peerRank, { link }]) => [peerRank, link])),
+      links: new Map(links.map((one, at) => [rankOf(one, at), one.link])),
       signal,
       join: (place) => this.#join(place),
       tell: (event) => this.#told(event),
@@ -222,6 +222,8 @@ export class Life {
       this.mayBeAhead = false
       this.#world.askForHalf(this, event)
     } else if (event.event === 'undecided') this.#world.undecided(this, event.missing)
+    else if (event.event === 'unlinked') this.#world.unlinked(this, event)
+    else if (event.event === 'signal') this.#world.signalled(this, event)
   }
 
   async #join(place: GroupPlace): Promise<ProcessGroup> {

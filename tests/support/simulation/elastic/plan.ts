@@ -180,17 +180,17 @@ export interface ElasticScenario {
 export interface WorldKind {
   /** What strikes first. */
   readonly cell?: Cell | undefined
-  /** Most members that begin the run. */
-  readonly most?: number | undefined
+  /** How many members begin the run, at least and at most. Default: 2 to 6. */
+  readonly members?: readonly [number, number] | undefined
   /** A tab that lies: then half of the worlds have no other fault. */
   readonly liar?: LiarPlan['role'] | undefined
 }
 
 export function drawElastic(
   seed: number,
-  { cell, most = 6, liar }: WorldKind = {},
+  { cell, members = [2, 6], liar }: WorldKind = {},
 ): ElasticScenario {
-  const { faults, ...honest } = drawHonest(seed, cell, most)
+  const { faults, ...honest } = drawHonest(seed, cell, members)
   if (!liar) return { ...honest, faults }
   const draw = new Draw(seed, 1)
   const lies = draw.pick([1, 4, 40])
@@ -201,7 +201,11 @@ export function drawElastic(
   return { ...honest, founders, faults: draw.isOneIn(2) ? [] : faults, liar: plan }
 }
 
-function drawHonest(seed: number, cell: Cell | undefined, most: number): ElasticScenario {
+function drawHonest(
+  seed: number,
+  cell: Cell | undefined,
+  [least, most]: readonly [number, number],
+): ElasticScenario {
   const draw = new Draw(seed)
   const isMixed = draw.isOneIn(2)
   const machines = draw.whole(1, 4)
@@ -227,7 +231,7 @@ function drawHonest(seed: number, cell: Cell | undefined, most: number): Elastic
   return {
     seed,
     founders: Array.from(
-      { length: draw.whole(needsLag ? Math.min(4, most) : 2, needsOrphans ? 2 : most) },
+      { length: draw.whole(needsLag ? Math.min(4, most) : least, needsOrphans ? 2 : most) },
       member,
     ),
     joiners: Array.from({ length: needsOrphans ? 2 : count }, () => ({
@@ -241,7 +245,10 @@ function drawHonest(seed: number, cell: Cell | undefined, most: number): Elastic
     faults: [
       ...(cell ? [{ ...fault(cell), nth: 1 }] : []),
       ...wayTo(cell),
-      ...Array.from({ length: cell ? draw.whole(0, 1) : draw.whole(1, 4) }, () => fault()),
+      ...Array.from(
+        { length: cell ? draw.whole(0, 1) : draw.whole(1, Math.max(4, most / 4)) },
+        () => fault(),
+      ),
     ],
   }
 }

@@ -30,7 +30,7 @@ export const weakRules = {
   half: judging((judge) => (leader, reports, dead, most) => {
     const verdict = judge(leader, reports, dead, most)
     if (verdict.kind !== 'half') return verdict
-    return { kind: 'agreed', members: verdict.members, before: verdict.before }
+    return { ...verdict, kind: 'agreed' }
   }),
   /** The newest roster counts alone, without those before it. */
   chain: judging((judge) => (leader, reports, dead, most) => {
