@@ -93,6 +93,9 @@ export interface RunResult extends TrainerResult {
   adapter: AdapterFacts
 }
 
+/** Who of a roster asked the server first; null where it cannot know, undefined where it is away. */
+export type FirstHalf = readonly string[] | null | undefined
+
 /** The worker's methods. Every pending call rejects with `worker.dead` when the worker ends. */
 export interface ComputeApi {
   /** Takes the page's switches over and opens the device; `cpu`, which is slow, only where the user agreed. errors: `gpu.unavailable`. */
@@ -133,8 +136,8 @@ export interface ComputeApi {
   memberIsDead(member: string, ballot?: number): Promise<void>
   /** The connection of a member to the server has ended: it is lost unless it answers. */
   doubt(member: string): Promise<void>
-  /** Answers the event `half`: who asked first; null where the server cannot know. */
-  firstHalf(ballot: number, first: readonly string[] | null): Promise<void>
+  /** Answers the event `half`. */
+  firstHalf(ballot: number, first: FirstHalf): Promise<void>
   /** The room says that the others continue without this rank. */
   leftOut(why: string): Promise<void>
   /** After `undecided`, a person's decision: the elastic run continues without those that are missing. */

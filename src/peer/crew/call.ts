@@ -59,18 +59,19 @@ export class Call {
     return [...reached]
   }
 
-  /** Null while it waits for answers of the members `up`, which it has reached. `dead`, `most`, `slow`: as of `judge`. */
+  /** Null while it waits for answers of the members `up`, which it has reached. `dead` and what follows: as of `judge`. */
   verdict(
     up: readonly string[],
     dead: ReadonlyMap<string, number>,
     most: number,
     slow: ReadonlySet<string>,
+    saidBye: ReadonlySet<string>,
   ): Verdict | null {
     const newest = newestOf(this.#reports.values())
     const awaited = up.filter((id) => !this.has(id))
     if (!this.isLate && awaited.some((id) => newest?.members.includes(id))) return null
     if (!this.isLateForNew && awaited.some((id) => !slow.has(id))) return null
-    return judge(this.#self, this.#reports, dead, most, slow)
+    return judge(this.#self, this.#reports, dead, most, slow, saidBye)
   }
 
   /** Members of the newest roster that have not answered and are not known to be dead. `own`: the leader's roster. */

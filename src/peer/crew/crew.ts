@@ -57,6 +57,8 @@ export class Crew {
   #isPlanned = false
   /** By id: the newest roster that a member had entered when it died. */
   readonly #dead = new Map<string, number>()
+  /** Those of them of which nothing says so but their own word over a link. */
+  readonly #saidBye = new Set<string>()
   /** Those of them whose run is over: the others do not need them any more. */
   readonly #done = new Set<string>()
   /** Of a newcomer: once it has got the run's state. */
@@ -177,7 +179,10 @@ export class Crew {
     this.#proved = this.#roster.ballot
     this.#roster = { ...this.#roster, before: [] }
     for (const id of this.#dead.keys())
-      if (!this.#roster.members.includes(id)) this.#dead.delete(id)
+      if (!this.#roster.members.includes(id)) {
+        this.#dead.delete(id)
+        this.#saidBye.delete(id)
+      }
     this.#seen.keep(this.#roster.members)
     this.#links.forgetEnded(this.#roster.members)
   }
@@ -209,17 +214,25 @@ export class Crew {
   }
 
   /**
-   * A member is dead for sure: it said so, with the newest roster that it may have `entered`, or its process has ended. Then the link must still be
-   * up once all that was on its way has come: a member that had entered a roster without this one would have closed it.
+   * A member is dead for sure: it told the server so, with the newest roster that it may have `entered`, or its process has ended. Then the link
+   * must still be up once all that was on its way has come: a member that had entered a roster without this one would have closed it.
    */
   isDead(id: string, entered?: number): void {
-    if (this.#state === 'over' || this.#dead.has(id)) return
+    if (this.#state === 'over') return
+    if (this.#dead.has(id)) {
+      if (entered !== undefined && this.#saidBye.delete(id)) this.#decide()
+      return
+    }
     if (entered === undefined) {
       this.#options.env.after(this.#times.lastMs, () => {
         if (this.#links.isUp(id)) this.isDead(id, this.#roster?.ballot ?? 0)
       })
       return
     }
+    this.#isGone(id, entered)
+  }
+
+  #isGone(id: string, entered: number): void {
     this.#dead.set(id, entered)
     this.#links.close(id, 'that member is dead')
     this.#lost(id)
@@ -238,6 +251,7 @@ export class Crew {
     this.#call?.take(this.self, this.#report())
     for (const id of [...told.missing, ...this.#dead.keys()])
       this.#dead.set(id, this.#roster.ballot)
+    this.#saidBye.clear()
     if (this.#state === 'leading') this.#decide()
     else if (this.#state === 'stopped') this.#lead(false)
   }
@@ -427,7 +441,8 @@ export class Crew {
 
   #verdict(call: Call): Verdict | null {
     const up = this.#reached(call).filter((id) => !this.#outside.has(id))
-    return call.verdict(up, this.#dead, this.#options.most, this.#newcomers.keptOut)
+    const { keptOut } = this.#newcomers
+    return call.verdict(up, this.#dead, this.#options.most, keptOut, this.#saidBye)
   }
 
   /** Those whose answers it can expect. */
@@ -470,19 +485,22 @@ export class Crew {
   }
 
   async #askForHalf(call: Call, verdict: Extract<Verdict, { kind: 'half' }>): Promise<void> {
-    const { firstHalf } = this.#options
+    const { firstHalf = noServer } = this.#options
     const { members } = verdict
+    const sure = new Map([...this.#dead].filter(([id]) => !this.#saidBye.has(id)))
     call.isAsking = true
-    let isWon = firstHalf !== undefined
+    let isWon = true
     try {
       for (const { ballot: half, members: all } of verdict.before) {
         if (!isWon || !verdict.ballots.includes(half)) continue
         const own = members.filter((id) => all.includes(id))
         const alive = all.filter((id) => !this.#dead.has(id))
-        isWon = winsHalf(own, await firstHalf!(half, alive, own), this.#dead)
+        const first = await firstHalf(half, alive, own)
+        isWon = first !== null && winsHalf(own, first, sure)
       }
     } catch {
-      isWon = false
+      // Without the server their word must do.
+      isWon = verdict.missing.every((id) => this.#saidBye.has(id))
     }
     call.isAsking = false
     if (this.#state !== 'leading' || this.#promised !== call.ballot) return
@@ -610,8 +628,10 @@ export class Crew {
   }
 
   #left(from: string, { entered, isDone }: Extract<CrewMessage, { type: 'bye' }>): void {
+    if (this.#dead.has(from)) return
+    this.#saidBye.add(from)
     if (!isDone || this.#state !== 'running') {
-      this.isDead(from, entered)
+      this.#isGone(from, entered)
       return
     }
     // Its last frames are on their way to this member's own end.
@@ -761,3 +781,5 @@ export class Crew {
     this.#waiting = undefined
   }
 }
+
+const noServer = () => Promise.reject(new PeerError('peer.lost', 'crew: no server'))

@@ -51,13 +51,14 @@ export interface CrewOptions {
   readonly pace?: (() => StepPace | undefined) | undefined
   /**
    * Of two halves of a roster the first one continues: asks the server which one that is, on behalf of `lives`. `alive`: members of the roster
-   * that are not known to be dead. Without it, or where it rejects, a person has to decide.
+   * that are not known to be dead. Null where the server cannot know; it rejects where the server does not answer. Then a person has to decide,
+   * unless all that are missing have said bye. Default: no server answers.
    */
   readonly firstHalf?: (
     ballot: number,
     alive: readonly string[],
     lives: readonly string[],
-  ) => Promise<readonly string[]>
+  ) => Promise<readonly string[] | null>
 }
 
 /** Whom a member waits for that may not decide. */

@@ -6,7 +6,7 @@ import { meshLimit, ringNeighbours } from '../room/edges.ts'
  *
  * Two groups must never train on after the same loss. So a new roster needs more than half of the newest roster that anybody entered, and of each
  * roster before it back to the newest that is proved. A roster is proved once one of its members has seen all others in it. Members that are
- * known to be dead do not count.
+ * known to be dead do not count. Who has only said so itself may train on: without the others' majority, the server says who asked first.
  *
  * Why this is enough: let X and Y both follow the proved roster P on different branches, X with the lower ballot. More than half of P promised
  * each, so one member promised both, X first. It is a member of X, and X runs only after that member has entered it: before its promise to Y. So
@@ -54,7 +54,10 @@ export type NextRoster = Omit<Roster, 'ballot'>
 
 export type Verdict =
   | ({ readonly kind: 'agreed' } & NextRoster)
-  /** Exactly half of the rosters with these ballots are here: of two halves one may continue. The others are `missing`. */
+  /**
+   * Exactly half of the rosters with these ballots are here, or more than half only without those that said bye: of two parts one may continue.
+   * The others are `missing`.
+   */
   | ({
       readonly kind: 'half'
       readonly ballots: readonly number[]
@@ -96,7 +99,8 @@ export function newestOf(reports: Iterable<Report>): Roster | null {
 
 /**
  * What the members that have answered may do. `dead`: by id, the newest roster that a member had entered when it died. `leader` is one of the
- * members that have answered. At most `most` members. `slow`: newcomers that are not let in.
+ * members that have answered. At most `most` members. `slow`: newcomers that are not let in. `saidBye`: those of the dead of which nothing else
+ * says so.
  *
  * Only members of the leader's roster are believed, and none of them that a roster after the leader's is proved: the leader would be in it.
  */
@@ -106,6 +110,7 @@ export function judge(
   dead: ReadonlyMap<string, number>,
   most: number,
   slow: ReadonlySet<string> = new Set(),
+  saidBye: ReadonlySet<string> = new Set(),
 ): Verdict {
   const own = reports.get(leader)!.roster
   if (!own) return { kind: 'none' }
@@ -126,13 +131,14 @@ export function judge(
   for (const { ballot, members: all } of chain) {
     const alive = all.filter((id) => !dead.has(id))
     const here = alive.filter((id) => members.includes(id))
-    if (here.length * 2 > alive.length || alive.length === 0) continue
+    const mayBe = all.filter((id) => !dead.has(id) || saidBye.has(id))
+    if (here.length * 2 > mayBe.length || alive.length === 0) continue
     if (here.length * 2 < alive.length) {
       const missing = alive.filter((id) => !members.includes(id))
       return { kind: 'missing', missing, unlinked: missing.filter((id) => reports.has(id)) }
     }
     halves.push(ballot)
-    for (const id of alive) if (!members.includes(id)) absent.add(id)
+    for (const id of mayBe) if (!members.includes(id)) absent.add(id)
   }
   const before = chain.map(({ ballot, members: all }) => ({ ballot, members: all }))
   const next = { members, before, isRing }
@@ -199,7 +205,7 @@ const besideIn = (all: readonly string[], at: number): string[] =>
 export const follows = (next: Roster, own: Roster): boolean =>
   next.before.some(({ ballot }) => ballot <= own.ballot)
 
-/** Whether those who are `here` may continue where exactly half of a roster is here, and `first` were the first to say so. */
+/** Whether those who are `here` may continue where half of a roster is here, and `first` were the first to say so. `dead`: for sure. */
 export const winsHalf = (
   here: readonly string[],
   first: readonly string[],

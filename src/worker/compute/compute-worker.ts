@@ -31,6 +31,7 @@ import type {
   Admission,
   CheckpointAddress,
   ComputeApi,
+  FirstHalf,
   Membership,
   RunResult,
   TimedEvent,
@@ -332,7 +333,7 @@ class ComputeWorker implements ComputeApi {
     this.#crew?.doubt(member)
   }
 
-  async firstHalf(ballot: number, first: readonly string[] | null): Promise<void> {
+  async firstHalf(ballot: number, first: FirstHalf): Promise<void> {
     this.#crew?.firstHalf(ballot, first)
   }
 

@@ -12,7 +12,7 @@ import type { RunEvent } from '../../trainer/watch/run-events.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
 import { PeerError, type TabringError } from '../../util/errors.ts'
 import { orAbort } from '../../util/or-abort.ts'
-import type { Admission, CrewPlace, Membership } from '../api.ts'
+import type { Admission, CrewPlace, FirstHalf, Membership } from '../api.ts'
 
 /** A member that has promised to be in the next group says so at once; one that does not is as good as lost. units: ms. */
 const helloMs = 8000
@@ -71,7 +71,7 @@ export class RunCrew {
   #fail: (error: PeerError) => void = () => undefined
   #rank: number
   /** Which half of the roster with this ballot has asked the server first, once it says so. */
-  #asked: { ballot: number; answer: (first: readonly string[] | null) => void } | undefined
+  #asked: { ballot: number; answer: (first: FirstHalf) => void } | undefined
   /** Called when a link is there, or cannot be. */
   #linksChanged: () => void = () => undefined
   /** By member: what has come for a roster that this rank has not entered yet. */
@@ -333,17 +333,17 @@ export class RunCrew {
     return this.#crew.linkStats()
   }
 
-  firstHalf(ballot: number, first: readonly string[] | null): void {
+  firstHalf(ballot: number, first: FirstHalf): void {
     if (this.#asked?.ballot === ballot) this.#asked.answer(first)
   }
 
-  /** errors: `peer.timeout` where the server does not answer, `peer.lost` where it cannot know. */
+  /** errors: `peer.timeout` where the server does not answer, `peer.lost` where it is away. */
   async #askForHalf(
     ballot: number,
     alive: readonly string[],
     lives: readonly string[],
-  ): Promise<readonly string[]> {
-    const first = await new Promise<readonly string[] | null>((resolve, reject) => {
+  ): Promise<readonly string[] | null> {
+    const first = await new Promise<FirstHalf>((resolve, reject) => {
       const cancel = this.#env.after(halfMs, () => {
         reject(new PeerError('peer.timeout', `the server did not answer within ${halfMs} ms.`))
       })
@@ -356,7 +356,7 @@ export class RunCrew {
       }
       this.#options.tell({ event: 'half', ballot, alive, lives, rank: this.#rank })
     })
-    if (!first) throw new PeerError('peer.lost', 'the server cannot know who asked first.')
+    if (first === undefined) throw new PeerError('peer.lost', 'the server is away.')
     return first
   }
 }

@@ -479,7 +479,7 @@ export class MemberRun {
       const { key } = this.#first
       this.#mayBeAhead = false
       if (key !== undefined && client.isInside) client.half(key, ballot, alive, lives)
-      else compute.firstHalf(ballot, null).catch(() => undefined)
+      else compute.firstHalf(ballot, undefined).catch(() => undefined)
     } else if (event.event === 'undecided') {
       const sinceMs = this.#undecided?.sinceMs ?? performance.now()
       const missing = event.missing?.map(memberOf)

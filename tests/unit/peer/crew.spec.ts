@@ -225,6 +225,33 @@ describe('half of the members', () => {
     expect(a.told).toEqual(['stop'])
   })
 
+  test('one whose only other member said bye asks the server, and continues at once', async () => {
+    const asked: unknown[] = []
+    const [a, b] = crewOf('ab', async (...half) => {
+      asked.push(half)
+      return half[2]
+    }) as [Member, Member]
+    b.crew.resign('it has left the run')
+    const next = a.crew.next()
+    await place.world.advance(10)
+    expect(await namesOf(next)).toBe('a')
+    expect([asked, a.told]).toEqual([[[1, ['a'], ['a']]], ['stop']])
+  })
+
+  test.each([[['b']], [null]])(
+    'one whose only other member said bye waits while the server says %j, until that one has left the room',
+    async (first) => {
+      const [a, b] = crewOf('ab', async () => first) as [Member, Member]
+      b.crew.resign('it has left the run')
+      const next = a.crew.next()
+      await place.world.advance(100)
+      expect([a.told, a.crew.roster!.ballot]).toEqual([['stop', 'undecided b'], 1])
+      a.crew.isDead('b', 1)
+      expect(await namesOf(next)).toBe('a')
+      expect(a.told).toEqual(['stop', 'undecided b', 'decided'])
+    },
+  )
+
   test('without a server neither continues until a person says so', async () => {
     const { a, b, next } = await lose()
     expect([a.told, b.told]).toEqual([

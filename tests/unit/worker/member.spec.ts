@@ -152,7 +152,7 @@ it('asks the server which half came first, and answers at once where it is away'
   expect(world.asked).toEqual([['firstHalf', 1, ['0.1']]])
   world.isInside = false
   world.work({ event: 'half', ballot: 1, alive: lives, lives: ['0.1'], rank: 0 })
-  expect(world.asked[1]).toEqual(['firstHalf', 1, null])
+  expect(world.asked[1]).toEqual(['firstHalf', 1, undefined])
 })
 
 it('a rank that the others continue without asks the server to come in again, as another life', async () => {

@@ -341,7 +341,7 @@ export class ElasticWorld {
 
   askForHalf(life: Life, { ballot, alive, lives }: Extract<RunEvent, { event: 'half' }>): void {
     if (!this.#reachesServer(life)) {
-      life.crew.firstHalf(ballot, null)
+      life.crew.firstHalf(ballot, undefined)
       return
     }
     this.env.after(serverMs, () => {
