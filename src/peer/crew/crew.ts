@@ -496,7 +496,9 @@ export class Crew {
         const own = members.filter((id) => all.includes(id))
         const alive = all.filter((id) => !this.#dead.has(id))
         const first = await firstHalf(half, alive, own)
-        isWon = first !== null && winsHalf(own, first, sure)
+        // Whoever of them said bye cannot go on without those that are here.
+        const isOurs = first?.some((id) => own.includes(id))
+        isWon = first !== null && winsHalf(own, first, isOurs ? this.#dead : sure)
       }
     } catch {
       // Without the server their word must do.
@@ -509,7 +511,10 @@ export class Crew {
     const isSame = now?.kind === 'half' && now.members.join() === members.join()
     if (!isSame) this.#decide()
     else if (isWon) this.#agree(call, verdict)
-    else this.#cannotDecide(call, this.#unheard(call, now))
+    else {
+      const unlinked = now.missing.filter((id) => call.has(id))
+      this.#cannotDecide(call, this.#unheard(call, now), unlinked)
+    }
   }
 
   #cannotDecide(call: Call, about: Missing, unlinked: readonly string[] = []): void {
@@ -654,7 +659,9 @@ export class Crew {
       if (this.#state === 'over' || this.#promised !== ballot) return
       this.#stop('a member called')
       this.#state = 'stopped'
-      if (own) this.#waitForRoster(isPlanned)
+      // It may have gone while this member's step was to end.
+      if (own && this.#links.isUp(from)) this.#waitForRoster(isPlanned)
+      else if (own) this.#waitForLeader(false)
       this.#links.send([from], { type: 'report', ballot, ...this.#report() })
     }
     // The step that all end is this member's too: `next` answers.
@@ -716,7 +723,9 @@ export class Crew {
       return
     }
     const isNext = !own || follows(roster, own)
-    if (members.includes(this.self) && isNext) this.#enter(roster)
+    const isLinked = own !== null || members.every((id) => id === this.self || this.#links.isUp(id))
+    if (!isLinked) this.#out('it has lost a link')
+    else if (members.includes(this.self) && isNext) this.#enter(roster)
     else if (own && this.#lacksLinks) this.#out('the others continue without this member')
     else if (own) this.#doubtIsIn(from)
   }

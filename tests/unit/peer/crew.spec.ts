@@ -252,6 +252,28 @@ describe('half of the members', () => {
     },
   )
 
+  test('one that lacks a link is told to leave where the server cannot know the half', async () => {
+    const [a, b, c] = crewOf('abcd', async () => null, 'd') as [Member, Member, Member]
+    b.links.get('c')!.close('the connection failed')
+    const refused = expect(c.crew.next()).rejects.toThrow(/lost links to other members/)
+    for (const one of [a, b]) one.crew.next().catch(() => undefined)
+    await place.world.advance(crewTimes.answerMs + 100)
+    await refused
+  })
+
+  test('one goes on alone with the half that it has won with another, once that one says bye', async () => {
+    const all = crewOf('abcd', async (ballot) => (ballot === 1 ? ['a', 'b'] : ['a'])) as Member[]
+    const [a, b, c, d] = all as [Member, Member, Member, Member]
+    for (const one of [c, d]) silence(one, all)
+    const next = [a.crew.next(), b.crew.next()]
+    expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
+    for (const one of [c, d]) a.crew.isDead(one.id, 1)
+    b.crew.resign('it has left the run')
+    const alone = a.crew.next()
+    await place.world.advance(100)
+    expect(await namesOf(alone)).toBe('a')
+  })
+
   test('without a server neither continues until a person says so', async () => {
     const { a, b, next } = await lose()
     expect([a.told, b.told]).toEqual([

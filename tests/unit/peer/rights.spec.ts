@@ -220,6 +220,32 @@ describe('a member that lies', () => {
   })
 })
 
+test('a planned call of one that is gone when the step ends here costs no wait', async () => {
+  const [a, b] = crewOf('abm', undefined, 'm') as [Member, Member]
+  const tab = liar('m', [a, b])
+  tab.say({ type: 'call', ballot: 2 ** 17, entered: 1, isPlanned: true })
+  await place.world.advance(10)
+  for (const one of tab.links) one.close('it was closed')
+  await place.world.advance(10)
+  const next = [a, b].map(({ crew }) => crew.next())
+  const beganMs = place.world.now()
+  expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
+  expect(place.world.now() - beganMs).toBeLessThan(crewTimes.leadMs)
+})
+
+test('a newcomer that is sent a roster with others to whom it has no link joins again', async () => {
+  const joiner = member('x', null)
+  const next = joiner.crew.next()
+  const tab = liar('m', [joiner])
+  tab.say({ type: 'hello', id: 'm' })
+  tab.say({ type: 'call', ballot: 2 ** 17, entered: 1, isPlanned: true })
+  const before = [{ ballot: 1, members: ['m'] }]
+  tab.say({ type: 'roster', roster: { ballot: 2 ** 17, members: ['m', 'n', 'x'], before } })
+  const refused = expect(next).rejects.toThrow(/it has lost a link\. It joins again/)
+  await place.world.advance(100)
+  await refused
+})
+
 test('a link by which nothing is read holds a bounded number of bytes, whatever it is asked', async () => {
   const joiner = member('x', null)
   const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
