@@ -287,6 +287,8 @@ export class ElasticWorld {
       if (said.type !== 'probe' && said.type !== 'probed')
         this.note(`${from.id} > ${to.id} ${JSON.stringify(said)}`)
       if (said.type === 'call') this.#called = Math.max(this.#called, said.ballot)
+      // From then on the others may end their links to it.
+      if (said.type === 'bye') this.#touched.add(from)
       if (this.isLiar(from)) return
       if (said.type === 'report') this.moment(from, 'report')
       if (said.type === 'roster') {
