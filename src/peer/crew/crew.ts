@@ -660,7 +660,7 @@ export class Crew {
       this.#stop('a member called')
       this.#state = 'stopped'
       // It may have gone while this member's step was to end.
-      if (own && this.#links.isUp(from)) this.#waitForRoster(isPlanned)
+      if (own && this.#mayBeThere(from)) this.#waitForRoster(isPlanned)
       else if (own) this.#waitForLeader(false)
       this.#links.send([from], { type: 'report', ballot, ...this.#report() })
     }
@@ -723,7 +723,8 @@ export class Crew {
       return
     }
     const isNext = !own || follows(roster, own)
-    const isLinked = own !== null || members.every((id) => id === this.self || this.#links.isUp(id))
+    const isHeard = (id: string) => id === this.self || this.#links.isUp(id)
+    const isLinked = own !== null || roster.isRing || members.every(isHeard)
     if (!isLinked) this.#out('it has lost a link')
     else if (members.includes(this.self) && isNext) this.#enter(roster)
     else if (own && this.#lacksLinks) this.#out('the others continue without this member')

@@ -3,6 +3,9 @@
 /** The maximum number of ranks of which all are linked to all, unless told otherwise; more form a ring. */
 export const meshLimit = 16
 
+/** Newcomers that a run links at once: so nobody forms more links at once than in a full mesh. */
+export const newcomersAtOnce = meshLimit - 1
+
 /** The ring's edges as [offering rank, answering rank]: N of them, one for 2 ranks, none for 1. */
 export function ringEdges(worldSize: number): [number, number][] {
   if (worldSize < 2) return []
@@ -43,9 +46,14 @@ export function ringNeighbours(rank: number, worldSize: number): number[] {
   )
 }
 
-/** The ranks to which this one is linked in a room. */
-export function ranksLinkedTo(rank: number, worldSize: number): number[] {
-  return roomEdges(worldSize).flatMap(([from, to]) =>
-    from === rank ? [to] : to === rank ? [from] : [],
-  )
+/**
+ * Likewise, of the newcomers to a run, who come after its `ranks`: those of `roomEdges` that touch one, and each one's to rank 0, which measures
+ * it.
+ */
+export function newcomerEdges(ranks: number, worldSize: number): [number, number][] {
+  const edges = roomEdges(worldSize).filter((edge) => Math.max(...edge) >= ranks)
+  for (let newcomer = ranks; newcomer < worldSize; newcomer++)
+    if (!edges.some((edge) => edge.includes(0) && edge.includes(newcomer)))
+      edges.push([0, newcomer])
+  return edges
 }

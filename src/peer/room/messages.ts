@@ -1,7 +1,7 @@
 import * as v from 'valibot'
 import { clipped } from '../../util/clipped.ts'
 import { lastBallot } from './ballots.ts'
-import { meshLimit } from './edges.ts'
+import { meshLimit, newcomersAtOnce } from './edges.ts'
 import { iceServersSchema } from './ice-servers.ts'
 import { mostUs } from './microseconds.ts'
 import { mostNameChars, plainName } from './names.ts'
@@ -84,6 +84,9 @@ export const serverFactsSchema = v.object({
 })
 export type ServerFacts = v.InferOutput<typeof serverFactsSchema>
 
+/** In a room, and so the ranks of a run. */
+const membersPerRoom = 64
+
 /** Limits of the signaling protocol, for server and client; server/limits.ts has the rest. */
 export const limits = {
   /**
@@ -92,14 +95,14 @@ export const limits = {
    */
   messageBytes: 64 * 1024,
   /**
-   * Token bucket of each connection, store calls apart; a link with 2 attempts needs about 15 messages, with 8 lanes 45, and of 16 ranks that
-   * are all linked to all each has 15 links.
+   * Token bucket of each connection, store calls apart; a link with 2 attempts needs about 15 messages, with 8 lanes 45, and a run's first rank
+   * gets one to each newcomer.
    */
   messagesPerSec: 20,
-  messageBurst: 60 * (meshLimit - 1),
+  messageBurst: 60 * (membersPerRoom - 1),
   /** Rooms of one server, and members of one room. */
   rooms: 1000,
-  membersPerRoom: 64,
+  membersPerRoom,
   /** Open rooms that one address has made. */
   roomsPerAddress: 8,
   /** Those who wait for a room's maker to let them in, and how long each of them waits. */
@@ -284,7 +287,7 @@ const ballotSchema = whole(0, lastBallot)
 const ranksSchema = v.pipe(
   v.array(memberIdSchema),
   v.minLength(1),
-  v.maxLength(meshLimit),
+  v.maxLength(limits.membersPerRoom),
   v.check((ids) => new Set(ids).size === ids.length, 'distinct ids'),
 )
 
@@ -292,7 +295,7 @@ const ranksSchema = v.pipe(
 const livesSchema = v.pipe(
   v.array(v.pipe(v.string(), v.regex(/^[0-9a-f]{16}\.\d{1,10}$/, 'a life'))),
   v.minLength(1),
-  v.maxLength(meshLimit),
+  v.maxLength(limits.membersPerRoom),
 )
 
 /** An elastic run, as a member that is in it knows it. */
@@ -512,7 +515,7 @@ export const serverMessageSchema = v.variant('type', [
     /** Of an elastic run. */
     key: v.optional(runKeySchema),
     /** How many of the members are newcomers to a run that has begun: the last ones. The links are theirs alone. */
-    joining: v.optional(whole(1, meshLimit - 1)),
+    joining: v.optional(whole(1, newcomersAtOnce)),
     rank: rankSchema,
     worldSize: whole(1, limits.membersPerRoom),
     /** By rank. */

@@ -1,5 +1,5 @@
 /** How the members of a room are linked: pure functions of its members. */
-import { roomEdges } from './edges.ts'
+import { meshEdges, roomEdges } from './edges.ts'
 import type { AssignedLink, MemberInfo } from './messages.ts'
 
 const isOpen = (transport: MemberInfo['transport']) =>
@@ -21,17 +21,20 @@ export function linkKind(a: MemberInfo, b: MemberInfo): AssignedLink['kind'] | n
 export const canFallBack = (a: MemberInfo, b: MemberInfo): boolean =>
   a.transport === 'fallback' && b.transport === 'fallback' && linkKind(a, b) === 'webrtc'
 
-/** Each rank's links, by rank, as `roomEdges` has them by their number; or the two ranks that cannot be joined as they ask. */
+/**
+ * Each rank's links, by rank, of these `edges`; or two ranks that cannot be joined as they ask: any two may be neighbours once others have left.
+ */
 export function planLinks(
   members: readonly MemberInfo[],
   hasRelay: boolean,
+  edges = roomEdges(members.length),
 ): { links: AssignedLink[][] } | { apart: [number, number] } {
+  const apart = meshEdges(members.length).find(([a, b]) => !linkKind(members[a], members[b]))
+  if (apart) return { apart }
   const links = members.map((): AssignedLink[] => [])
-  for (const [from, to] of roomEdges(members.length)) {
-    const kind = linkKind(members[from], members[to])
-    if (!kind) return { apart: [from, to] }
+  for (const [from, to] of edges) {
     const way = {
-      kind,
+      kind: linkKind(members[from], members[to])!,
       ...(hasRelay && canFallBack(members[from], members[to]) && { canRelay: true }),
     }
     links[from].push({ peerRank: to, initiator: true, ...way })

@@ -69,11 +69,16 @@ export const withoutRelay =
 export type LinkPlan = { readonly links: AssignedLink[][] }
 type Refused = { readonly code: Refusal; readonly text: string }
 
-/** The links of ranks that are these members, or why there can be none. */
-export function planFor(members: readonly Member[], hasRelay: boolean): LinkPlan | Refused {
+/** The links of ranks that are these members, of `edges` alone where told, or why there can be none. */
+export function planFor(
+  members: readonly Member[],
+  hasRelay: boolean,
+  edges?: [number, number][],
+): LinkPlan | Refused {
   const plan = planLinks(
     members.map((one) => one.info),
     hasRelay,
+    edges,
   )
   if ('apart' in plan) {
     const [a, b] = plan.apart

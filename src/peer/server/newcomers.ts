@@ -1,5 +1,5 @@
 import { withoutEpoch } from '../collective/failure.ts'
-import { meshLimit } from '../room/edges.ts'
+import { newcomerEdges, newcomersAtOnce } from '../room/edges.ts'
 import type { Abort, JsonValue, MessageOf } from '../room/messages.ts'
 import { leftOutText } from '../room/refusals.ts'
 import { keepNewest } from './keep-newest.ts'
@@ -23,13 +23,13 @@ export interface BegunRun {
   nextEpoch(): number
   /** It was linked, and has failed before it trained. */
   failed(newcomer: Member): void
-  /** They are linked to all ranks and to each other. */
+  /** They have their links. */
   joined(newcomers: readonly Member[]): void
 }
 
 /**
- * Newcomers to an elastic run that is on get links to its ranks and to each other, in an epoch for it, while the ranks train. One such linking
- * at a time:
+ * Newcomers to an elastic run that is on get links (`newcomerEdges`), in an epoch for it, while the ranks train. One such linking at a time, of
+ * so many that nobody has more links to form than in a full mesh:
  *
  *   newcomer -1 s-> assign to ranks and newcomers -all ready-> start: the newcomers are ranks
  *                     |  linkDown, abort of a newcomer: without it, for the rest of the run; after linkDown of one that was a rank until it
@@ -77,7 +77,7 @@ export class Newcomers {
     })
   }
 
-  /** Up to the number that can all be linked; those that ask for other transports than the ranks wait. */
+  /** As many as one linking takes; those that ask for other transports than the ranks wait. */
   private waiting(): Member[] {
     const { room } = this.run
     const all = [...this.run.ranks()]
@@ -85,7 +85,8 @@ export class Newcomers {
     for (const one of room.members()) {
       const { id, connectionId } = one
       const isOutside = !this.run.isFree(one) || this.leftOut.has(id)
-      if (connectionId === null || isOutside || all.length >= meshLimit) continue
+      if (connectionId === null || isOutside) continue
+      if (all.length - before >= newcomersAtOnce) break
       if ('links' in planFor([...all, one], room.hasRelay)) all.push(one)
     }
     return all.slice(before)
@@ -96,16 +97,14 @@ export class Newcomers {
     if (newcomers.length === 0) return
     const { room, first, key } = this.run
     const members = [...this.run.ranks(), ...newcomers]
-    const plan = planFor(members, room.hasRelay)
+    const before = members.length - newcomers.length
+    const plan = planFor(members, room.hasRelay, newcomerEdges(before, members.length))
     if (!('links' in plan)) return
-    this.ranksBefore = members.length - newcomers.length
-    const links = plan.links.map((own, at) =>
-      own.filter(({ peerRank }) => this.isNewcomer(at) || this.isNewcomer(peerRank)),
-    )
+    this.ranksBefore = before
     const epoch = this.run.nextEpoch()
     const elastic = { run: first, key, joining: newcomers.length }
     this.isOn = true
-    this.linking = new Linking(room, epoch, members, links, room.limits.prepareMs, elastic)
+    this.linking = new Linking(room, epoch, members, plan.links, room.limits.prepareMs, elastic)
     this.cancelReady = room.env.after(this.linking.readyMs, () => this.endWait())
     room.changed()
   }

@@ -240,7 +240,10 @@ test('a newcomer that is sent a roster with others to whom it has no link joins 
   tab.say({ type: 'hello', id: 'm' })
   tab.say({ type: 'call', ballot: 2 ** 17, entered: 1, isPlanned: true })
   const before = [{ ballot: 1, members: ['m'] }]
-  tab.say({ type: 'roster', roster: { ballot: 2 ** 17, members: ['m', 'n', 'x'], before } })
+  tab.say({
+    type: 'roster',
+    roster: { ballot: 2 ** 17, members: ['m', 'n', 'x'], before, isRing: false },
+  })
   const refused = expect(next).rejects.toThrow(/it has lost a link\. It joins again/)
   await place.world.advance(100)
   await refused

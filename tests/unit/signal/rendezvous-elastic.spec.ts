@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { meshLimit } from '../../../src/peer/room/edges.ts'
+import { meshLimit, roomEdges } from '../../../src/peer/room/edges.ts'
 import { limits } from '../../../src/peer/room/messages.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
@@ -147,14 +147,52 @@ describe('newcomers', () => {
     expect(peersOf('late')).toEqual([2])
   })
 
-  it(`get links up to ${meshLimit} members, and one that asks for another transport gets none`, async () => {
-    await begun(meshLimit - 2)
-    world.join('odd', roomA, infoOf('odd', { transport: 'port' }))
-    await linking('a', 'b', 'c')
-    expect(namesOf('t0').slice(-3)).toEqual([`t${meshLimit - 3}`, 'a', 'b'])
-    expect(world.all('c', 'assign')).toEqual([])
-    expect(world.all('odd', 'assign')).toEqual([])
+  it('beyond 16 ranks have links by their places, and each one to rank 0; ranks get none to each other', async () => {
+    const ids = await begun(meshLimit)
+    await linking('a', 'b')
+    const all = [...ids, 'a', 'b']
+    const edges = roomEdges(all.length).filter((edge) => Math.max(...edge) >= meshLimit)
+    const own = (rank: number) =>
+      edges.flatMap(([a, b]) => (a === rank ? [b] : b === rank ? [a] : []))
+    for (const [rank, id] of all.entries()) {
+      const direct = rank === 0 ? [16, 17] : rank >= meshLimit ? [0] : []
+      expect(new Set(peersOf(id))).toEqual(new Set([...own(rank), ...direct]))
+    }
+    expect(peersOf('t5')).toEqual([])
+    ready(all)
+    expect(await ranksOf('t0')).toEqual(all)
   })
+
+  it('of a class join all, a few at once: nobody has more links to form than among 16', async () => {
+    await begun(1)
+    const names = Array.from({ length: limits.membersPerRoom - 1 }, (_, at) => `n${at}`)
+    await linking(...names)
+    for (let joined = 1; joined < limits.membersPerRoom; ) {
+      const { worldSize, epoch } = world.last('t0', 'assign')
+      const parts = ['t0', ...names].map((id) => world.all(id, 'assign').at(-1))
+      const now = parts.flatMap((part) => (part?.epoch === epoch ? [part] : []))
+      expect(now).toHaveLength(worldSize)
+      expect(worldSize - joined).toBeGreaterThan(0)
+      for (const { links } of now) expect(links.length).toBeLessThan(meshLimit)
+      joined = worldSize
+      ready(now.map(({ members, rank }) => members[rank]!.name))
+      await world.env.advance(limits.joinMs)
+    }
+    expect(await ranksOf('t0')).toEqual(['t0', ...names])
+    say('t0', 65_537, [...names].reverse())
+    expect(await ranksOf('t0')).toEqual([...names].reverse())
+  })
+
+  it.each([2, meshLimit])(
+    'to %i ranks get no links where one asks for another transport',
+    async (size) => {
+      await begun(size)
+      world.join('odd', roomA, infoOf('odd', { transport: 'port' }))
+      await linking('a', 'b')
+      expect(namesOf('t0').slice(size - 1)).toEqual([`t${size - 1}`, 'a', 'b'])
+      expect(world.all('odd', 'assign')).toEqual([])
+    },
+  )
 
   it('that get ready are ranks without a rank that is lost meanwhile', async () => {
     await begun(3)

@@ -19,12 +19,12 @@ describe('a run', () => {
       assigned.forEach((one, rank) => {
         expect(one).toMatchObject({ rank, worldSize: size, epoch: 1 })
         expect(one.members.map((member) => member.name)).toEqual(ids)
-        // All to all, and in a ring where that would be too many.
-        const isMesh = size <= 16
-        const others = [...ids.keys()].filter(
-          (peer) =>
-            peer !== rank && (isMesh || [1, size - 1].includes((peer - rank + size) % size)),
-        )
+        // All to all, and in a ring with chords where that would be too many.
+        const isLinked = (apart: number) => size <= 16 || [1, 2, 4, 8, 16, 32].includes(apart)
+        const others = [...ids.keys()].filter((peer) => {
+          const apart = (peer - rank + size) % size
+          return peer !== rank && isLinked(Math.min(apart, size - apart))
+        })
         expect(one.links.map(({ peerRank }) => peerRank).sort((a, b) => a - b)).toEqual(others)
         for (const link of one.links) {
           const back = assigned[link.peerRank].links.find((other) => other.peerRank === rank)
@@ -283,7 +283,7 @@ describe('a run', () => {
     const epoch = world.assign(ids)
     world.say('t0', { type: 'done', epoch })
     expect(world.refusal('t0')).toBe('wrong-state')
-    world.say('t0', { type: 'linkDown', epoch, peerRank: 2, text: 'x' })
+    world.say('t0', { type: 'linkDown', epoch, peerRank: 3, text: 'x' })
     expect(world.refusal('t0')).toBe('unknown-rank')
     expect(await world.state('t0')).toBe('assigned')
   })
@@ -301,9 +301,9 @@ describe('signals', () => {
       attempt: 1,
       box: 'abc',
     })
-    world.say('t1', { type: 'signal', epoch, to: 3, attempt: 1, box: 'abc' })
+    world.say('t1', { type: 'signal', epoch, to: 4, attempt: 1, box: 'abc' })
     expect(world.refusal('t1')).toBe('unknown-rank')
-    expect(world.all('t3', 'signal')).toHaveLength(0)
+    expect(world.all('t4', 'signal')).toHaveLength(0)
     expect(world.all('t0', 'signal')).toHaveLength(0)
   })
 

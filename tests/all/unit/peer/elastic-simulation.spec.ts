@@ -46,7 +46,8 @@ test.each(['newcomer', 'member'] as const)(
 test.each([0, 1, 2])(
   'seeds of up to 64 members: 10 from 10 * %i on',
   async (part) => {
-    for (let seed = 1; seed <= 10; seed++) add(await checkElastic(10 * part + seed, { members: [2, 64] }))
+    for (let seed = 1; seed <= 10; seed++)
+      add(await checkElastic(10 * part + seed, { members: [2, 64] }))
   },
   600_000,
 )

@@ -3,7 +3,7 @@ import type { FormerLife, Roster } from '../../../../src/peer/crew/roster.ts'
 import type { Link } from '../../../../src/peer/link/link.ts'
 import { type Fault, memoryPair } from '../../../../src/peer/link/memory-link.ts'
 import { FrameType, fieldOffset, headerBytes } from '../../../../src/peer/link/wire.ts'
-import { ranksLinkedTo, roomEdges } from '../../../../src/peer/room/edges.ts'
+import { newcomerEdges, roomEdges } from '../../../../src/peer/room/edges.ts'
 import { memberOf } from '../../../../src/peer/room/lives.ts'
 import { Halves } from '../../../../src/peer/server/halves.ts'
 import type { RunEvent } from '../../../../src/trainer/watch/run-events.ts'
@@ -174,8 +174,8 @@ export class ElasticWorld {
       life.place.after(1000, () => this.#admit(life))
       return
     }
-    const beside = ranksLinkedTo(members.length, members.length + 1)
-    const linked = members.filter((_, rank) => rank === 0 || beside.includes(rank))
+    const ranks = newcomerEdges(members.length, members.length + 1).flat()
+    const linked = members.filter((_, rank) => ranks.includes(rank))
     const links = linked.map((member) => {
       const [there, back] = this.#link(member, life)
       member.place.event(() => member.admit(there))
