@@ -2,11 +2,10 @@ import { basename } from 'node:path'
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { metaOf, parseTrainConfig } from '../../demos/experiments.ts'
 import { metas } from '../../demos/metas.ts'
-import { meshLimit } from '../../src/peer/room/edges.ts'
+import { limits } from '../../src/peer/room/messages.ts'
 import {
-  canBeElastic,
   givenData,
-  isElasticWith,
+  isElastic,
   ranksNeeded,
   type TrainConfig,
 } from '../../src/trainer/settings/config.ts'
@@ -25,9 +24,6 @@ import { dataMount } from '../mounts.ts'
 import { wholeNumber } from '../parse-number.ts'
 import { type RankRange, rankRange } from '../rank-range.ts'
 import { fewRestarts } from '../restarts.ts'
-
-/** The rendezvous takes no more members in one room. */
-const maxWorldSize = 64
 
 export interface CheckpointOptions {
   /** Of the disk; made if there is none. */
@@ -111,7 +107,12 @@ function defineCommand(): Command {
     .description(
       'Trains one model in N headless browser tabs, each a rank with its own WebGPU device, over WebRTC.',
     )
-    .option('--nproc-per-node <n>', 'number of tabs (ranks)', wholeNumber(1, maxWorldSize), 1)
+    .option(
+      '--nproc-per-node <n>',
+      'number of tabs (ranks)',
+      wholeNumber(1, limits.membersPerRoom),
+      1,
+    )
     .addOption(
       new Option('--demo <name>', 'demo to train').choices(Object.keys(metas)).default('digits'),
     )
@@ -200,7 +201,7 @@ function defineCommand(): Command {
     .option(
       '--elastic <min:max>',
       'train with MIN to MAX ranks: it begins with MIN tabs, more join it up to MAX, and a tab that is lost is opened again and joins',
-      rankRange(meshLimit),
+      rankRange(limits.membersPerRoom),
     )
     .option(
       '--no-elastic',
@@ -453,7 +454,7 @@ export function parseOptions(
       switches,
       traceFile: trace,
       runLogFile: runLog,
-      maxRestarts: maxRestarts ?? (isElasticWith(config, worldSize) ? fewRestarts : 0),
+      maxRestarts: maxRestarts ?? (isElastic(config) ? fewRestarts : 0),
       restartsAll: maxRestarts !== undefined || range !== undefined,
       isRelayed: relay ?? false,
       ...(ice && { ice }),
@@ -464,7 +465,7 @@ export function parseOptions(
 
 /** errors: `config.invalid` for a run that cannot be elastic. */
 function checkRange(config: TrainConfig): void {
-  if (canBeElastic(config)) return
+  if (isElastic(config)) return
   throw new TabringError(
     'config.invalid',
     `--elastic: needs --parallel dp and --strategy ddp, where each rank has the whole model, got ${config.parallel} and ${config.strategy}. Omit it.`,

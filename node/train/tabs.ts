@@ -1,6 +1,5 @@
-import { meshLimit } from '../../src/peer/room/edges.ts'
 import { formatFragment, newRoomLink, type RoomLink } from '../../src/peer/room/secret.ts'
-import { isElasticWith, type TrainConfig } from '../../src/trainer/settings/config.ts'
+import { isElastic, type TrainConfig } from '../../src/trainer/settings/config.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
 import type { CheckpointAddress } from '../../src/worker/api.ts'
@@ -18,7 +17,7 @@ export interface TabsOptions {
   worldSize: number
   /**
    * Of an elastic run: more tabs join up to the most as soon as it has begun, and it ends when it has too few for `timeoutMs`. Default: none
-   * join, and it ends with its last rank. At most `meshLimit`: a run of more ranks is not elastic, and ends with the first that is lost.
+   * join, and it ends with its last rank.
    */
   range?: RankRange
   /** The room that the tabs make; default: a new one. */
@@ -57,20 +56,13 @@ const pageTimeoutMs = 30_000
  * Contract with the page: see `tabAddress`; it calls `__tabringRoom` when its room is there, `__tabringMember`, `__tabringEvent` and
  * `__tabringDone`, before which rank 0 sends its weights to the address `save`. It has `__tabringContinueWithout`.
  * An elastic run continues without a tab that is lost once it has begun, and another tab joins it in its place.
- * errors: `config.invalid` for a range beyond `meshLimit`; one line that names the rank: what the tab reported, a crash, an uncaught error,
- * silence; or the signal's reason.
+ * errors: one line that names the rank: what the tab reported, a crash, an uncaught error, silence; or the signal's reason.
  * Tabs stay open after a failure: the caller closes the browser.
  */
 export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   const { browser, worldSize, signal, range = { least: 1, most: worldSize } } = options
   const { timeoutMs, onEvent, config, restarts = new Restarts() } = options
   const { onNotice = () => undefined } = options
-  const most = Math.max(range.most, worldSize)
-  if (options.range && most > meshLimit)
-    throw new TabringError(
-      'config.invalid',
-      `trainInTabs: expected at most ${meshLimit} ranks in an elastic run, got ${most}. Lower the range, or omit it: the run then ends with the first rank that is lost.`,
-    )
   const fragment = formatFragment(options.room ?? newRoomLink())
   /** By tab, once it is there. */
   const pages: Tab[] = []
@@ -90,7 +82,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
     },
     onStepsLost: onNotice,
     hasOneModel: config.strategy !== 'alone',
-    ...(isElasticWith(config, worldSize) && { onLost: (text) => replace(text) }),
+    ...(isElastic(config) && { onLost: (text) => replace(text) }),
   })
   const onEnd = (error: Error) => group.failAll(error)
   const leastRanks = new LeastRanks({

@@ -1,6 +1,5 @@
 import * as v from 'valibot'
 import { stepsPerEpoch } from '../../data/shares.ts'
-import { meshLimit } from '../../peer/room/edges.ts'
 
 const count = (minimum: number) => v.pipe(v.number(), v.safeInteger(), v.minValue(minimum))
 const name = v.pipe(v.string(), v.nonEmpty(), v.maxLength(100))
@@ -56,7 +55,7 @@ export const trainConfigSchema = v.object({
     ),
     'dp',
   ),
-  /** Whether the run continues when a rank is lost, and admits newcomers, where `isElasticWith` its ranks. */
+  /** Whether the run continues when a rank is lost, and admits newcomers, where it `isElastic`. */
   elastic: v.optional(v.boolean(), true),
   /** Whether the result is the same bits on any number of ranks: `trainer/exact`. */
   exact: v.optional(v.boolean(), false),
@@ -105,18 +104,12 @@ export const canBeSaved = ({ saves, strategy }: Pick<TrainConfig, 'saves' | 'str
   saves !== 'none' && strategy !== 'alone'
 
 /** Whether a run continues with other ranks: it was asked to, and each rank has the whole of one model. */
-export const canBeElastic = ({
+export const isElastic = ({
   elastic,
   parallel,
   strategy,
 }: Pick<TrainConfig, 'elastic' | 'parallel' | 'strategy'>): boolean =>
   elastic && parallel === 'dp' && strategy === 'ddp'
-
-/** Whether a run that begins with `worldSize` ranks is elastic; each two of them are then linked. */
-export const isElasticWith = (
-  config: Parameters<typeof canBeElastic>[0],
-  worldSize: number,
-): boolean => canBeElastic(config) && worldSize <= meshLimit
 
 /** How many ranks `parallel` needs, in words, where it cannot have `ranks`: `4 ranks`, `a multiple of 2 ranks`. */
 export function ranksNeeded(parallel: string, ranks: number): string | undefined {

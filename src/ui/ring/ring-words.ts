@@ -38,7 +38,7 @@ export function words(size: number, own: number, rate: string): string {
       ? 'One rank, no links'
       : size <= meshLimit
         ? `${size} ranks, each linked to all others, in ring order`
-        : `A ring of ${size} ranks, each linked to its two neighbours`
+        : `A ring of ${size} ranks, with further links across it`
   const you = own >= 0 ? `, this tab is rank ${own}` : ''
   return `${ring}${you}${rate ? `, ${rate} on each link of the ring` : ''}`
 }
@@ -63,7 +63,7 @@ export function note(
       ? ''
       : size <= meshLimit
         ? ' All ranks are linked to each other. The arcs are the ring, which large arrays normally take; small ones go directly to all ranks.'
-        : ' Each rank is linked to its two neighbours in the ring.'
+        : ' All data go along the ring. Each rank has a few further links, not drawn, over which ranks agree who trains on.'
   if (isMoving && isApart)
     return `${how} The exchange is off: ranks send no gradients, only short reports, at the rates shown.`
   if (!isMoving) return `${how}${all}`

@@ -1,5 +1,5 @@
 import type { Lobby, LobbyMember } from '../../peer/room/messages.ts'
-import { isElasticWith, seesEachRank, type TrainConfig } from '../../trainer/settings/config.ts'
+import { isElastic, seesEachRank, type TrainConfig } from '../../trainer/settings/config.ts'
 import { type CheckedDraft, checkDraft, type GivenFacts } from '../settings/check.ts'
 import type { Run } from './run.ts'
 import { isRunning } from './run-facts.ts'
@@ -127,8 +127,9 @@ export function canStart(snapshot: Snapshot): boolean {
   return isMaker(snapshot) && !isRoomOn(snapshot) && !isRunning(snapshot)
 }
 
-/** Whether a run of `worldSize` ranks with these settings continues when one is lost, and admits tabs that come later. */
-export const admits = (
-  { elastic = true, parallel = 'dp', strategy = 'ddp' }: Partial<TrainConfig>,
-  worldSize: number,
-): boolean => isElasticWith({ elastic, parallel, strategy }, worldSize)
+/** Whether a run with these settings continues when a rank is lost, and admits tabs that come later. */
+export const admits = ({
+  elastic = true,
+  parallel = 'dp',
+  strategy = 'ddp',
+}: Partial<TrainConfig>): boolean => isElastic({ elastic, parallel, strategy })

@@ -1,4 +1,3 @@
-import { meshLimit } from '../../peer/room/edges.ts'
 import { linkKind } from '../../peer/room/topology.ts'
 import { admits, isElasticOn, isWaitingForNext, ownMember } from './room-facts.ts'
 import type { Run } from './run.ts'
@@ -10,7 +9,6 @@ export type Wait =
   | { readonly is: 'barred'; readonly text: string }
   /** The run admits nobody. */
   | { readonly is: 'closed' }
-  | { readonly is: 'full' }
   /** It asks for other ways to the ranks than they do. */
   | { readonly is: 'apart' }
   /** It was left out, and joins again. */
@@ -27,11 +25,8 @@ export function waitOf(snapshot: Snapshot): Wait | null {
   const ranks = lobby.members.filter(({ rank }) => rank !== null)
   // While its ranks are being linked the room does not say yet.
   const isOpen =
-    lobby.state === 'assigned'
-      ? proposed !== null && admits(proposed, ranks.length)
-      : isElasticOn(snapshot)
+    lobby.state === 'assigned' ? proposed !== null && admits(proposed) : isElasticOn(snapshot)
   if (!isOpen) return { is: 'closed' }
-  if (ranks.length >= meshLimit) return { is: 'full' }
   const kinds = ranks.map((rank) => linkKind(rank, own))
   if (kinds.includes(null) || (!hasRelay && kinds.includes('relay'))) return { is: 'apart' }
   return ended ?? { is: 'soon' }

@@ -170,7 +170,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       return say(
         run.worldSize === 1
           ? 'One rank: no links are needed.'
-          : `Linking ${ranks}, ${run.worldSize <= meshLimit ? 'each to all the others' : 'each to its neighbours in the ring'}. ${linkingWords(run)} A rank that does not answer within 20 s counts as unreachable.`,
+          : `Linking ${ranks}, ${run.worldSize <= meshLimit ? 'each to all the others' : 'each to its neighbours in the ring and some across it'}. ${linkingWords(run)} A rank that does not answer within 20 s counts as unreachable.`,
       )
     case 'load':
       return say(loadingWords(run))
@@ -372,18 +372,13 @@ function lobbyStatus(snapshot: Snapshot): Status {
   return {
     tone: 'idle',
     title: `Ready with ${formatMany(count, 'rank')}`,
-    text: `Start once everyone is here.${resumes}${laterWords(config, count, from !== null)}`,
+    text: `Start once everyone is here.${resumes}${from ? '' : laterWords(config)}`,
   }
 }
 
-/** What becomes of tabs that come during the run, and of a run with too many ranks when one is lost. */
-function laterWords(config: Partial<TrainConfig> | null, count: number, isShort: boolean): string {
-  const isElastic = config !== null && admits(config, count)
-  if (!isElastic && config && admits(config, 1))
-    return ` With more than ${meshLimit} ranks the run ends when one is lost, and takes no more tabs.`
-  if (isShort) return ''
-  return ` Anyone who opens the link later ${isElastic ? 'joins the run' : 'waits for the next run'}.`
-}
+/** For tabs that come during the run. */
+const laterWords = (config: Partial<TrainConfig> | null): string =>
+  ` Anyone who opens the link later ${config && admits(config) ? 'joins the run' : 'waits for the next run'}.`
 
 /** The others have come to the run's end, or have all left, while this tab got ready to join them. */
 const hasEndedBeforeJoin = ({ joins, end }: Run): boolean =>

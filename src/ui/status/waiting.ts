@@ -1,4 +1,3 @@
-import { meshLimit } from '../../peer/room/edges.ts'
 import { isMaker, makerName } from '../state/room-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import type { Wait } from '../state/waiting-facts.ts'
@@ -25,8 +24,6 @@ export function waitingStatus(snapshot: Snapshot, wait: Wait): Status {
         `This run takes no more tabs.${endWords(snapshot)} This tab gets a rank when ${next} the next run.`,
       )
     }
-    case 'full':
-      return say(`The run has room for ${meshLimit} ranks. This tab joins when one leaves.`)
     case 'apart':
       return say(
         'Its ranks ask for other Links than this tab. Choose “automatic” under More settings, and rejoin.',

@@ -12,7 +12,7 @@ import { loadWebRtc } from '../../peer/tab/late-connection.ts'
 import { type LocalPorts, openLocalPorts } from '../../peer/tab/local-ports.ts'
 import { SignalClient, signalUrl } from '../../peer/tab/signal.ts'
 import {
-  isElasticWith,
+  isElastic,
   type TrainConfig,
   type TrainConfigInput,
 } from '../../trainer/settings/config.ts'
@@ -477,7 +477,7 @@ export class RoomMember {
     this.#hasStarted = true
     this.#marks.begin('pressed')
     const settings = parsed as unknown as JsonValue
-    client.start(settings, isElasticWith(parsed, client.lobby?.members.length ?? 1))
+    client.start(settings, isElastic(parsed))
   }
 
   /** Asks for a pause: all ranks begin it after the same step, told by the event `paused`. For the maker. */

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Browser } from 'playwright'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { chromiumTabs } from '../../../node/chromium-tabs.ts'
 import { OutFile } from '../../../node/train/out-file.ts'
@@ -145,39 +145,6 @@ test('silence is told with who was silent and when', async () => {
     'no message within 6 s from rank 0 (compile), rank 1 (compile). Raise --timeout if the machine is slow.',
   )
 }, 120_000)
-
-describe('17 ranks', () => {
-  const elastic = parseTrainConfig({ steps: 3 })
-
-  test('train, and the loss of one ends the run: they are too many to be elastic', async () => {
-    const { results, message } = await run({ kind: 'train' }, { worldSize: 17, config: elastic })
-    expect(message).toBe('')
-    expect(results.map(({ rank }) => rank)).toEqual([...Array(17).keys()])
-    const notices: string[] = []
-    const lost = await run(
-      { kind: 'refuse', rank: 9, code: 'worker.dead', message: 'its worker ended.' },
-      { worldSize: 17, config: elastic, onNotice: (line) => notices.push(line) },
-    )
-    expect(lost.message).toBe('rank 9: its worker ended.')
-    expect(notices).toEqual([])
-  }, 240_000)
-
-  test.each([
-    { worldSize: 1, range: { least: 1, most: 17 } },
-    { worldSize: 17, range: { least: 17, most: 17 } },
-  ])(
-    'are refused as an elastic run before a tab opens: %j',
-    async (sizes) => {
-      const { message, events } = await run({ kind: 'train' }, { ...sizes, config: elastic })
-      expect(message).toBe(
-        'trainInTabs: expected at most 16 ranks in an elastic run, got 17. Lower the range, or omit it: the run then ends with the first rank that is lost.',
-      )
-      expect(events).toEqual([])
-      expect(asking).toEqual([])
-    },
-    60_000,
-  )
-})
 
 test('a missing page, a crashed tab, a dead browser and an abort', async () => {
   expect((await run({ kind: 'train' }, { url: `${url}nowhere/` })).message).toBe(

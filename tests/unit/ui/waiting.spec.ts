@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
-import { meshLimit } from '../../../src/peer/room/edges.ts'
 import { limits, type MemberInfo } from '../../../src/peer/room/messages.ts'
 import type { Action, Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { waitOf } from '../../../src/ui/state/waiting-facts.ts'
@@ -91,15 +90,6 @@ describe('a tab that comes during a run', () => {
     expect(statusOf(steps).text).toContain(' It ends at step 90. ')
     await tab.see({ type: 'proposed', config: null })
     expect(tab.text).toMatch(/^This run takes no more tabs\. This tab gets/)
-  })
-
-  it('says that the run is full when all ranks are taken, until one leaves', async () => {
-    const tab = await LateTab.of(meshLimit)
-    expect(tab.wait).toBe('full')
-    expect(tab.text).toBe('The run has room for 16 ranks. This tab joins when one leaves.')
-    tab.world.say('t3', { type: 'bye' })
-    await tab.see()
-    expect(tab.wait).toBe('soon')
   })
 
   it('says that its links are others when the ranks ask for other transports', async () => {

@@ -46,8 +46,7 @@ it('start works after one that was refused because the server was lost', async (
 })
 
 it.each([
-  [16, {}, true],
-  [17, {}, false],
+  [64, {}, true],
   [2, { elastic: false }, false],
 ])('start of %i ranks with %o is elastic: %s', async (count, input, isElastic) => {
   const member = newMember()
