@@ -105,7 +105,7 @@ export class MemberRun {
   readonly #links: RingLinks
   /** Links to newcomers, which form or have formed. */
   readonly #linkings: Linking[] = []
-  /** Who was ever linked to this tab, by id in the room. */
+  /** Who was ever in the run with this tab, by id in the room. */
   readonly #known = new Map<string, { member: AssignedMember; link: AssignedLink | undefined }>()
   #rank: number
   /** The newest roster that this tab was in. */
@@ -136,14 +136,13 @@ export class MemberRun {
   #isOver = false
 
   constructor(tab: RunTab, assignment: Assignment) {
-    const { epoch, rank, members, links } = assignment
+    const { epoch, rank, members } = assignment
     this.#tab = tab
     this.#first = assignment
     this.#rank = rank
     this.#ballot = epoch
     this.#members = members.map(({ id }) => id)
-    for (const [at, member] of members.entries())
-      this.#known.set(member.id, { member, link: links.find(({ peerRank }) => peerRank === at) })
+    this.#know(assignment)
     this.#links = this.#formLinks(assignment, this.#prepare(assignment))
     this.#links.connected.catch((error) => this.fail(this.#unlinked(error), epoch))
   }
@@ -198,13 +197,20 @@ export class MemberRun {
 
   /** Takes an assignment of this run: links to newcomers form, while ranks train on. False for one of another run. */
   follow(assignment: Assignment): boolean {
-    const { key, epoch, members, links } = assignment
+    const { key, epoch, links } = assignment
     if (key === undefined || !this.isRunning || this.#first.key !== key) return false
-    tell(1, 'room', () => `epoch ${epoch}: links to ${assignment.joining} newcomers`)
-    for (const link of links)
-      this.#known.set(members[link.peerRank].id, { member: members[link.peerRank], link })
+    tell(1, 'room', () => `epoch ${epoch}: links to ${links.length} newcomers`)
+    this.#know(assignment)
     this.#linkings.push({ assignment, ring: this.#formLinks(assignment), isAdmitted: false })
     return true
+  }
+
+  /** Its members, of whom this tab may have no link to some. */
+  #know({ members, links }: Assignment): void {
+    for (const [at, member] of members.entries()) {
+      const own = links.find(({ peerRank }) => peerRank === at)
+      this.#known.set(member.id, { member, link: own ?? this.#known.get(member.id)?.link })
+    }
   }
 
   /** All links of that epoch are up on all ranks. */

@@ -76,6 +76,16 @@ it('a new roster reaches the server, and the page with the names', async () => {
   ])
 })
 
+it('a roster with a newcomer to which this tab has no link reaches the page with its name', async () => {
+  await running(2)
+  world.hear('assign', { ...assignment(2, 3), joining: 1, links: [] })
+  world.hear('start', { epoch: 2, settings })
+  world.work({ event: 'roster', ballot: 70_000, members: ['0.1', '1.1', '2.2'], rank: 0 })
+  const names = [{ name: 't0' }, { name: 't1' }, { name: 't2' }]
+  expect(regrouped).toMatchObject([{ members: names, links: [{ peerRank: 1 }] }])
+  expect(regrouped[0]!.links).toHaveLength(1)
+})
+
 it('a member that has left is dead for sure, one whose connection has ended is asked', async () => {
   await running(3)
   const gone = { name: 't2', rank: 2, text: '', ballot: 7 }
