@@ -1,0 +1,75 @@
+import type { Page } from 'playwright'
+import { expect, test } from 'vitest'
+import { continuedWithout, joined, reaches, says, stepOf } from '../../support/elastic-tabs.ts'
+import { seeText, statusText, textIn, useFirefox } from '../../support/firefox-pages.ts'
+import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
+import { driveRooms } from '../../support/page-rooms.ts'
+
+// More ranks than can all be linked to each other: several in each tab. Ranks are lost and come without a click, as in a small room.
+
+const { served, openContext, openTab } = driveRooms()
+const openInFirefox = useFirefox()
+const query = '?demo=playground&batchSize=96&steps=60&maxStepsPerSec=2'
+
+/** Tabs of one browser with so many ranks each, in one room; and the link by which another one comes. */
+async function openClass(ranks: readonly number[]): Promise<{ pages: Page[]; link: URL }> {
+  const context = await openContext()
+  const maker = await openTab(context, `${served.localUrl}${query}&ranks=${ranks[0]}`)
+  await see(maker, 'Alone in the room')
+  const link = new URL(await invite(maker))
+  const pages = [maker]
+  for (const count of ranks.slice(1)) {
+    link.search = `?ranks=${count}`
+    pages.push(await openTab(context, link.href))
+  }
+  const all = ranks.reduce((sum, count) => sum + count, 0)
+  await Promise.all(pages.map((page) => seeMembers(page, all)))
+  return { pages, link }
+}
+
+test('24 ranks in three tabs: one tab is closed, another one comes, and all end with one state', async () => {
+  const { pages, link } = await openClass([8, 8, 8])
+  const [maker, second, third] = pages as [Page, Page, Page]
+  await maker.bringToFront()
+  await button(maker, 'Start').click()
+  await reaches(maker, 10)
+  await second.close()
+  for (const page of [maker, third]) await says(page, continuedWithout, 120_000)
+  await reaches(maker, (await stepOf(maker)) + 5)
+  link.search = '?ranks=4'
+  const late = await openTab(maker.context(), link.href)
+  await says(late, joined, 120_000)
+  const here = [maker, third, late]
+  await Promise.all(here.map((page) => see(page, 'Finished', 240_000)))
+  const hashes = await Promise.all(here.map(hashOf))
+  expect(new Set(hashes).size).toBe(1)
+  expect(await maker.locator('#summary').textContent()).toContain('the same on all 20 ranks')
+}, 600_000)
+
+test('the host of 24 ranks closes its tab: the others train on', async () => {
+  const [maker, ...others] = (await openClass([8, 8, 8])).pages
+  await maker!.bringToFront()
+  await button(maker!, 'Start').click()
+  await reaches(maker!, 10)
+  await maker!.close()
+  await others[0]!.bringToFront()
+  await Promise.all(others.map((page) => see(page, 'Finished', 240_000)))
+  const hashes = await Promise.all(others.map(hashOf))
+  expect(new Set(hashes).size).toBe(1)
+}, 600_000)
+
+test('a tab of Firefox among 18 ranks trains to the same state', async () => {
+  const { pages, link } = await openClass([8, 8])
+  const [maker, second] = pages as [Page, Page]
+  link.search = '?ranks=2'
+  const guest = await openInFirefox(link.href)
+  await seeMembers(maker, 18)
+  await maker.bringToFront()
+  await button(maker, 'Start').click()
+  await reaches(maker, 10)
+  await second.close()
+  await says(maker, continuedWithout, 120_000)
+  await see(maker, 'Finished', 240_000)
+  await seeText(guest, statusText, /Finished/)
+  expect(await textIn(guest, '[data-testid=param-hash]')).toBe(await hashOf(maker))
+}, 600_000)
