@@ -148,8 +148,8 @@ export const limits = {
   textChars: 500,
   /** Attempts to form one link. */
   attempts: 8,
-  /** Connections that are ends of relayed links: 16 ranks that are all linked to all have 240. */
-  relayEndsPerRoom: 512,
+  /** Connections that are ends of relayed links: 64 ranks have 704, and 808 where the first is linked to all. */
+  relayEndsPerRoom: 1024,
   /** One relayed message: what a link takes, and what sealing adds. */
   relayFrameBytes: 64 * 1024 + 28,
   /** The least: a sealed message without any text. What a server keeps of each comes on top, so tiny ones would cost it most. */
