@@ -64,7 +64,7 @@ export interface RingLinks {
 }
 
 /**
- * Forms the links that an assignment asks of this rank: to all others, in a room of many to both ring neighbours, to none alone.
+ * Forms the links that an assignment asks of this rank: those of `roomEdges`, to none alone.
  *
  * The server chose the kind of each link and who offers, the same for both sides. Closes when the epoch is aborted.
  */
