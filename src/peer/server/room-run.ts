@@ -12,7 +12,14 @@ import type {
 } from '../room/messages.ts'
 import { Halves } from './halves.ts'
 import { keepNewest } from './keep-newest.ts'
-import { type Going, Linking, type LinkPlan, type Member, type RunRoom } from './linking.ts'
+import {
+  type Going,
+  Linking,
+  type LinkPlan,
+  type Member,
+  planFor,
+  type RunRoom,
+} from './linking.ts'
 import { Newcomers } from './newcomers.ts'
 
 /** What names its epoch, and what else a member may say. */
@@ -51,7 +58,8 @@ interface Elastic {
  *                     |  lost rank, linkDown, abort, 20 s  |
  *                     +-------------> FAILED <-------------+        start again: ASSIGNED(epoch + 1)
  *
- * - A rank that says bye, or whose socket ends before the run is RUNNING, fails the run at once.
+ * - A rank that says bye, or whose socket ends before the run is RUNNING, fails the run at once. In an elastic run the others are ASSIGNED again
+ *   without it, in the next epoch; so they are after a linkDown, if one of the two ranks goes soon.
  * - A socket that ends without bye while RUNNING leaves its rank detached: the ring itself needs no server, so the run continues until a
  *   neighbour reports that link down too (FAILED), or everyone still attached is done (FINISHED). There is no way back into a run for a
  *   detached rank. Once every rank is detached the run counts as FAILED: they leave the room to who waits in it.
@@ -133,18 +141,25 @@ export class RoomRun {
 
   start({ links }: LinkPlan, settings: JsonValue, isElastic: boolean): void {
     const { room } = this
-    this.first = this.nextEpoch()
     this.state = 'assigned'
     this.away = null
     this.settings = settings
-    const key = isElastic ? toHex(room.env.random(8)) : null
-    this.key = key
-    this.ranks = [...room.members()]
-    for (const one of this.ranks) one.cameInRun = undefined
-    const { epoch, ranks } = this
+    this.key = isElastic ? toHex(room.env.random(8)) : null
+    const members = [...room.members()]
+    for (const one of members) one.cameInRun = undefined
+    this.assign(members, links)
+  }
+
+  /** Ranks of a run that begins get their links, in a new epoch. */
+  private assign(members: Member[], links: LinkPlan['links']): void {
+    const { room, key } = this
+    const epoch = this.nextEpoch()
+    this.first = epoch
+    this.ranks = members
     const elastic = key === null ? {} : { run: epoch, key }
-    const linking = new Linking(room, epoch, ranks, links, room.limits.readyMs, elastic)
+    const linking = new Linking(room, epoch, members, links, room.limits.readyMs, elastic)
     this.linking = linking
+    this.cancelTimer()
     this.cancelTimer = room.env.after(linking.readyMs, () =>
       this.fail(
         'peer.late',
@@ -153,6 +168,17 @@ export class RoomRun {
       ),
     )
     room.changed()
+  }
+
+  /** An elastic run begins without the rank, which has gone before it had begun. False where it cannot. */
+  private assignWithout(member: Member): boolean {
+    const { key, room, state } = this
+    if (state !== 'assigned' || key === null) return false
+    const others = this.ranks.filter((one) => one !== member)
+    const plan = planFor(others, room.hasRelay)
+    if (others.length === 0 || !('links' in plan)) return false
+    this.assign(others, plan.links)
+    return true
   }
 
   private nextEpoch(): number {
@@ -209,7 +235,7 @@ export class RoomRun {
     const rank = this.rankOf(member)
     if (rank < 0) return
     if (!this.isOwed(member)) this.finishIfDone()
-    else {
+    else if (!this.assignWithout(member)) {
       const who = this.nameOf(rank)
       const code = how === 'removed' ? 'peer.removed' : 'peer.lost'
       this.fail(
@@ -299,7 +325,13 @@ export class RoomRun {
     const { id, connectionId } = this.ranks[peerRank]
     if (this.done.has(id)) return
     const text = linking.downText(at, message)
-    if (this.state === 'assigned') this.fail('peer.unreachable', [at, peerRank], text)
+    const failed = () => {
+      const isForming = this.linking === linking && this.state === 'assigned'
+      if (isForming) this.fail('peer.unreachable', [at, peerRank], text)
+    }
+    if (this.state === 'assigned' && this.key === null) failed()
+    // The link's end may come before that of the peer's connection.
+    else if (this.state === 'assigned') this.room.env.after(this.room.limits.joinMs, failed)
     // Where both are here, neither may be lost.
     else this.fail('peer.lost', connectionId === null ? [peerRank] : [], text)
   }

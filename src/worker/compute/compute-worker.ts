@@ -68,8 +68,8 @@ class ComputeWorker implements ComputeApi {
   #abort: AbortController | undefined
   /** Of the newest run, where it is elastic. */
   #crew: RunCrew | undefined
-  /** That came before its crew was made. */
-  #admissions: { readonly admission: Admission; readonly links: Map<number, Link> }[] = []
+  /** What it has heard of its members before it was made. */
+  #early: ((crew: RunCrew) => void)[] = []
   /** The newest preparation for a run that is on, and for which settings. */
   #prepared: { readonly of: string; readonly work: Promise<WarmedUp | undefined> } | undefined
   /** The newest run, until its very end. */
@@ -182,7 +182,7 @@ class ComputeWorker implements ComputeApi {
     const { signal } = this.#abort
     const links = this.#takeLinks(epoch)
     this.#crew = undefined
-    this.#admissions = []
+    this.#early = []
     const before = this.#run
     const { who } = membership
     const ways =
@@ -226,7 +226,7 @@ class ComputeWorker implements ComputeApi {
           pace: () => trainer?.pace,
         })
       this.#crew = crew
-      for (const { admission, links } of this.#admissions.splice(0)) crew?.admit(admission, links)
+      for (const hear of this.#early.splice(0)) if (crew) hear(crew)
       const groups =
         crew ??
         new training.Rejoining({
@@ -313,8 +313,7 @@ class ComputeWorker implements ComputeApi {
   async admit(admission: Admission): Promise<void> {
     const links = this.#takeLinks(admission.epoch)
     if (!this.#abort) closeAll(links, 'the run is over')
-    else if (this.#crew) this.#crew.admit(admission, links)
-    else this.#admissions.push({ admission, links })
+    else this.#hear((crew) => crew.admit(admission, links))
   }
 
   async notLinked(ballot: number, peerRank: number): Promise<void> {
@@ -326,11 +325,17 @@ class ComputeWorker implements ComputeApi {
   }
 
   async memberIsDead(member: string, ballot?: number): Promise<void> {
-    this.#crew?.memberIsDead(member, ballot)
+    this.#hear((crew) => crew.memberIsDead(member, ballot))
   }
 
   async doubt(member: string): Promise<void> {
-    this.#crew?.doubt(member)
+    this.#hear((crew) => crew.doubt(member))
+  }
+
+  /** Of the run that is on: at once, or as soon as its crew is made. */
+  #hear(hear: (crew: RunCrew) => void): void {
+    if (this.#crew) hear(this.#crew)
+    else if (this.#abort) this.#early.push(hear)
   }
 
   async firstHalf(ballot: number, first: FirstHalf): Promise<void> {

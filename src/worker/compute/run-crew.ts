@@ -78,6 +78,8 @@ export class RunCrew {
   #earlySignals: { readonly from: string; readonly signal: MemberSignal }[] = []
   /** Why the others continue without this rank. */
   #out: string | undefined
+  /** A member was lost before the first group. */
+  #hasStopped = false
 
   constructor(options: RunCrewOptions) {
     const { place, membership, links, pace, env = systemEnv } = options
@@ -129,7 +131,7 @@ export class RunCrew {
   /** The first group: with all ranks that begin the run, or with those that let this one in. errors: those of joining. */
   async first(): Promise<ProcessGroup> {
     const { roster } = this.#crew
-    if (!roster) return this.#next(true)
+    if (!roster || this.#hasStopped) return this.#next(!roster)
     try {
       return await this.#join(roster, undefined)
     } catch (error) {
@@ -269,6 +271,7 @@ export class RunCrew {
 
   #stop(why: string): void {
     const error = new PeerError('peer.lost', `rank ${this.#rank}: ${why}.`)
+    this.#hasStopped = true
     this.#fail(error)
     this.#group?.abort(error)
   }

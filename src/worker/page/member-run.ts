@@ -157,10 +157,9 @@ export class MemberRun {
     return this.#hasTrained ? (run ?? epoch) : epoch
   }
 
-  /** Whether the others continue when this tab leaves: the run is elastic and has begun. */
+  /** Whether the others continue when this tab leaves: the run is elastic. */
   get continuesWithoutThis(): boolean {
-    const { run, epoch } = this.#first
-    return run !== undefined && (this.isRunning || run !== epoch)
+    return this.#first.run !== undefined
   }
 
   /** The elastic run, for a server that does not know it; null for none. */
@@ -211,6 +210,16 @@ export class MemberRun {
       const own = links.find(({ peerRank }) => peerRank === at)
       this.#known.set(member.id, { member, link: own ?? this.#known.get(member.id)?.link })
     }
+  }
+
+  /** Ends without a word where the assignment is of this run, which has not begun: it begins with other ranks. False for one of another run. */
+  giveWay({ key, epoch }: Assignment): boolean {
+    if (key === undefined || this.isRunning || this.#first.key !== key) return false
+    tell(1, 'room', () => `epoch ${epoch}: the run begins with other ranks`)
+    this.#isOver = true
+    this.#tab.compute.dropLinks(this.#first.epoch).catch(() => undefined)
+    this.close()
+    return true
   }
 
   /** All links of that epoch are up on all ranks. */

@@ -539,7 +539,7 @@ export class RoomMember {
   #assigned(assignment: Assignment): void {
     if (this.#run?.follow(assignment)) return
     const hasStarted = this.#hasStarted
-    this.#run?.endBeforeNext()
+    if (!this.#run?.giveWay(assignment)) this.#run?.endBeforeNext()
     this.#hasStarted = hasStarted
     this.#rank = assignment.rank
     this.#marks.begin('assigned')

@@ -43,6 +43,24 @@ test.each([
   240_000,
 )
 
+test.each([
+  [0, true],
+  [150, true],
+  [0, false],
+])(
+  'the host closes %i ms after it has pressed Start, one browser: %s; the others begin without it',
+  async (ms, isShared) => {
+    const [maker, ...others] = await openRoom(3, '?demo=digits&steps=20', isShared)
+    await button(maker, 'Start').click()
+    await new Promise((resolve) => setTimeout(resolve, ms))
+    await maker.close()
+    await Promise.all(others.map((page) => see(page, 'Finished')))
+    const [hash, other] = await Promise.all(others.map(hashOf))
+    expect(other).toBe(hash)
+  },
+  120_000,
+)
+
 test('a tab that opens the link joins the run; another crashes; the rest finish', async () => {
   const pages = await openRoom(2, query)
   await button(pages[0], 'Start').click()

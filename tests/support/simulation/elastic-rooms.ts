@@ -458,7 +458,9 @@ class Tab {
     const { epoch, rank, members, links, joining, worldSize, key } = message
     if (epoch <= this.lastEpoch)
       world.violate(`${this.name} hears epoch ${epoch} after ${this.lastEpoch}`)
-    if (this.#linking)
+    // A run that has not begun is assigned again when one of its ranks goes.
+    const isAgain = joining === undefined && this.#linking?.key === key
+    if (this.#linking && !isAgain)
       world.violate(`${this.name} hears epoch ${epoch} while in ${this.#linking.epoch}`)
     if (members[rank]?.id !== this.#id || members.length !== worldSize || worldSize > meshLimit)
       world.violate(`${this.name} hears a rank that is not its own in epoch ${epoch}`)

@@ -84,12 +84,40 @@ describe('a rank that is gone', () => {
     expect(await world.state('late')).toBe('failed')
   })
 
-  it('before the run has begun: it fails', async () => {
+  it.each(['before', 'after'])(
+    'before the run has begun, %s others said that its link is down: it begins without it',
+    async (when) => {
+      await world.fill(3)
+      world.say('t0', { type: 'start', settings, isElastic: true })
+      world.say('t2', { type: 'ready', epoch: 1 })
+      if (when === 'before') world.server.lost('t0', 'closed')
+      world.say('t1', { type: 'linkDown', epoch: 1, peerRank: 0, text: 'its tab closed' })
+      if (when === 'after') world.server.lost('t0', 'closed')
+      await world.env.advance(limits.joinMs)
+      for (const id of ['t1', 't2']) {
+        expect(world.last(id, 'assign')).toMatchObject({ epoch: 2, run: 2, worldSize: 2 })
+        expect(world.all(id, 'abort')).toEqual([])
+      }
+      ready(['t1', 't2'])
+      expect(world.last('t1', 'start')).toEqual({ type: 'start', epoch: 2, settings })
+      expect(await ranksOf('t1')).toEqual(['t1', 't2'])
+    },
+  )
+
+  it('before a run that is not elastic has begun: it fails', async () => {
     await world.fill(2)
-    world.say('t0', { type: 'start', settings, isElastic: true })
+    world.say('t0', { type: 'start', settings })
     world.say('t1', { type: 'bye' })
     expect(world.last('t0', 'abort').text).toContain('rank 1 (t1) is gone')
     expect(await world.state('t0')).toBe('failed')
+  })
+
+  it('a link that cannot be made between two that stay ends the run before it has begun', async () => {
+    await world.fill(2)
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    world.say('t0', { type: 'linkDown', epoch: 1, peerRank: 1, text: 'ICE failed' })
+    await world.env.advance(limits.joinMs)
+    expect(world.last('t1', 'abort')).toMatchObject({ code: 'peer.unreachable', ranks: [0, 1] })
   })
 
   it('a link that ends between two ranks changes nothing', async () => {

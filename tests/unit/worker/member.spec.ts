@@ -367,26 +367,38 @@ it('a newcomer prepares with the settings of the run, and leaves when it cannot'
   expect(world.told).toEqual([['abort', 2, 'no data here']])
 })
 
-it('a dead worker does not end an elastic run that has begun: its tab leaves', async () => {
-  await running(2)
-  await die()
-  expect(world.told).toEqual([['bye']])
-})
-
-it('a worker that dies before it has joined an elastic run does not end it', async () => {
-  await newMember().join({} as AdapterFacts)
-  world.hear('assign', assignment(2, 2))
-  await die()
-  expect(world.told).toEqual([['bye']])
-})
-
 it.each([
-  ['an elastic run that has not begun', assignment(1, 2)],
-  ['a run that is not elastic', { ...assignment(1, 2), run: undefined, key: undefined }],
-])('a dead worker ends %s, with the reason', async (_, assigned) => {
+  ['has begun', 1, true],
+  ['has not begun', 1, false],
+  ['it has not joined yet', 2, false],
+])(
+  'a dead worker does not end an elastic run that %s: its tab leaves',
+  async (_, epoch, begins) => {
+    await newMember().join({} as AdapterFacts)
+    world.hear('assign', assignment(epoch, 2))
+    if (begins) world.hear('start', { epoch, settings })
+    await die()
+    expect(world.told).toEqual([['bye']])
+  },
+)
+
+it('a dead worker ends a run that is not elastic, with the reason', async () => {
   await newMember().join({} as AdapterFacts)
-  world.hear('assign', assigned)
-  if (!assigned.run) world.hear('start', { epoch: 1, settings })
+  world.hear('assign', { ...assignment(1, 2), run: undefined, key: undefined })
+  world.hear('start', { epoch: 1, settings })
   await die()
   expect(world.told).toEqual([['abort', 1, 'crashed'], ['bye']])
+})
+
+it('a run that begins with other ranks, before it has begun, ends nothing', async () => {
+  const ranks: number[] = []
+  const onAssigned = ({ worldSize }: Assignment) => ranks.push(worldSize)
+  const member = newMember(undefined, { onAssigned, onEnd: (end) => ends.push(end) })
+  ends.length = 0
+  await member.join({} as AdapterFacts)
+  world.hear('assign', assignment(1, 3))
+  world.hear('assign', { ...assignment(2, 2), run: 2 })
+  world.hear('start', { epoch: 2, settings })
+  expect(world.membership).toMatchObject({ epoch: 2, worldSize: 2, joins: false })
+  expect([ranks, ends]).toEqual([[3, 2], []])
 })

@@ -1,0 +1,42 @@
+import { expect, it } from 'vitest'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
+import { memoryPair } from '../../../src/peer/link/memory-link.ts'
+import { isRankLost } from '../../../src/trainer/loop/recovery.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
+import type { RunEvent } from '../../../src/worker/api.ts'
+import { RunCrew } from '../../../src/worker/compute/run-crew.ts'
+
+/** Rank 0 of two, and its link's other end. `happened`: what it has told, and the sizes of the groups that it has joined. */
+function makeCrew() {
+  const env = new VirtualEnv(1)
+  const [own, other] = memoryPair(env)
+  const happened: (RunEvent | number)[] = []
+  const crew = new RunCrew({
+    env,
+    place: {
+      self: 'a.1',
+      ids: ['a.1', 'b.1'],
+      members: ['a', 'b'],
+      machines: ['a', 'b'],
+      former: null,
+    },
+    membership: { epoch: 1, rank: 0, worldSize: 2 },
+    links: new Map([[1, own]]),
+    signal: new AbortController().signal,
+    join: async ({ worldSize }) => {
+      happened.push(worldSize)
+      return {} as ProcessGroup
+    },
+    tell: (event) => happened.push(event),
+    wish: () => undefined,
+    isRankLost,
+  })
+  return { env, crew, other, happened }
+}
+
+it('a member that is dead before the first group is not waited for', async () => {
+  const { crew, happened } = makeCrew()
+  crew.memberIsDead('b', 1)
+  await crew.first()
+  expect(happened).toMatchObject([{ event: 'roster', members: ['a.1'], rank: 0 }, 1])
+})
