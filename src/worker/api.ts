@@ -144,9 +144,9 @@ export interface ComputeApi {
   continueWithout(): Promise<void>
   /** Asks for a pause of the run: all ranks begin it after the same step, told by `paused`. A no-op when nothing runs. */
   pause(): Promise<void>
-  /** Takes back what `pause` asked for: when all that asked have, all ranks go on, told by `continued`. */
+  /** Ends the pause on all ranks, told by `continued`, or takes back what `pause` asked for. A no-op when nothing runs. */
   goOn(): Promise<void>
-  /** In a pause that was asked for here: all ranks take one step and pause again. A no-op when nothing runs. */
+  /** In a pause: all ranks take one step and pause again. A no-op when nothing runs. */
   oneStep(): Promise<void>
   /**
    * Saves a checkpoint of the run in this browser's private files, as `Trainer.save`: while it runs, in a pause, and behind its end until the

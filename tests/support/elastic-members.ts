@@ -37,6 +37,8 @@ export interface Member {
   after(step: number): Promise<void>
   /** As a link that loses a frame. */
   breakLink(): void
+  pause(): void
+  goOn(): void
   /** Asks for another group, as rank 0 does when a rank comes. */
   regroup(): void
   /** The newest step from which it could continue. */
@@ -95,6 +97,8 @@ export function enter(
       group?.abort(
         new PeerError('peer.protocol', 'rank 0 on its link to rank 1: a frame is lost.'),
       ),
+    pause: () => trainer?.pause(),
+    goOn: () => trainer?.goOn(),
     regroup: () => trainer?.regroupSoon(),
     heldStep: () => trainer?.heldStep ?? 0,
     leavesAlone: () => trainer?.leavesAlone ?? false,

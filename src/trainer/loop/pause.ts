@@ -1,18 +1,29 @@
 import type { ProcessGroup } from '../../peer/group/group.ts'
+import { type Env, systemEnv } from '../../util/env.ts'
 
-const label = 'the pause'
+/** How soon ranks in a pause hear that one of them goes on. units: ms. */
+const hearMs = 100
+
+/** What a rank says to the others in a pause. `stays`: another group began it. */
+const words = { nothing: 0, asks: 1, stays: 2, goesOn: 3 } as const
 
 /**
- * The pause of a run, on one rank: asked for here or elsewhere, begun by all ranks after the same step, and over when all who asked for it
- * have said so.
+ * The pause of a run, on one rank: asked for here or elsewhere, begun by all ranks after the same step, and over when one of them goes on. It
+ * outlasts the group in which it began, and the rank that asked for it.
  *
- * Whether anybody asks travels with each step's gradients (`GradientExchange.ownWord`), so that ranks agree without a message. What they
- * wait for in the pause has no deadline; heartbeats go on, so that a rank that dies is missed as ever.
+ * Whether anybody asks travels with each step's gradients (`GradientExchange.ownWord`), so that ranks agree without a message. In the pause
+ * they tell each other every `hearMs`; heartbeats go on, so that a rank that dies is missed as ever.
  */
 export class Pause {
+  readonly #env: Env
   #isAsked = false
-  #release: () => void = () => undefined
-  #released: Promise<void> = Promise.resolve()
+  #stays = false
+  #goesOn = false
+  #wake: () => void = () => undefined
+
+  constructor(env: Env = systemEnv) {
+    this.#env = env
+  }
 
   /** Whether this rank asks for a pause, or for one that goes on to stay. */
   get isAsked(): boolean {
@@ -20,78 +31,70 @@ export class Pause {
   }
 
   ask(): void {
-    if (this.#isAsked) return
     this.#isAsked = true
-    this.#released = new Promise((resolve) => {
-      this.#release = resolve
-    })
   }
 
-  /** Takes what was asked for back. */
+  /** Ends the pause that all are in, or takes back what was asked for. */
   goOn(): void {
     this.#isAsked = false
-    this.#release()
+    this.#goesOn = true
+    this.#wake()
   }
 
-  /** Lets one step pass: the pause that this rank asked for ends, and the next one begins behind the step that follows. */
+  /** Lets one step pass: the pause ends, and the next one begins behind the step that follows. */
   passStep(): void {
     this.goOn()
     this.ask()
   }
 
   /**
-   * Holds all ranks, which call it after the same step, until those that asked for it go on. `began` is told by which ranks; it is not
-   * called where all have taken it back meanwhile.
+   * Holds all ranks, which call it after the same step, until one of them goes on. `began` is told which of them asked, none where that one is
+   * gone; it is not called where nobody asks.
    *
-   * errors: the group's, `signal`'s reason.
+   * errors: the group's, `signal`'s reason, those of `began`.
    */
   async hold(
     group: ProcessGroup,
     signal: AbortSignal | undefined,
-    began: (by: readonly number[]) => void,
+    began: (by: readonly number[]) => unknown,
   ): Promise<void> {
-    const own = this.#isAsked
-    const asked = await group.allGatherU32(Uint32Array.of(own ? 1 : 0), { label })
-    const by = [...asked].flatMap((isAsked, rank) => (isAsked ? [rank] : []))
-    if (by.length === 0) return
-    began(by)
-    const sequence = group.takeSequence()
-    const meet = (bucket: number) =>
-      group.allGatherU32(Uint32Array.of(1), {
-        label,
-        sequence,
-        bucket,
-        deadlineMs: Number.POSITIVE_INFINITY,
-      })
-    if (own) {
-      // Open all the while, so that a rank that leaves is missed here, too: it fails with the group.
-      const end = meet(1)
-      const over = group.failed.then((error) => Promise.reject(error))
-      await untilReleased(Promise.race([this.#released, end.then(never), over]), signal)
-      await meet(0)
-      await end
-    } else {
-      // Here at once, and waiting for those that asked.
-      await meet(0)
-      await meet(1)
+    this.#goesOn = false
+    let isOn = false
+    try {
+      for (;;) {
+        const own = Uint32Array.of(this.#word)
+        const options = { label: 'the pause', deadlineMs: Number.POSITIVE_INFINITY }
+        const told = [...(await group.allGatherU32(own, options))]
+        signal?.throwIfAborted()
+        if (told.includes(words.goesOn) || told.every((word) => word === words.nothing)) break
+        if (!isOn) {
+          isOn = true
+          await began(told.flatMap((word, rank) => (word === words.asks ? [rank] : [])))
+        }
+        await this.#untilNext()
+      }
+    } catch (error) {
+      this.#stays ||= isOn
+      throw error
     }
-    signal?.throwIfAborted()
+    this.#stays = false
+    if (!this.#goesOn) this.#isAsked = false
   }
-}
 
-const never = () => new Promise<never>(() => undefined)
+  get #word(): number {
+    if (this.#goesOn) return words.goesOn
+    if (this.#isAsked) return words.asks
+    return this.#stays ? words.stays : words.nothing
+  }
 
-/** Waits for `released` or the signal. */
-async function untilReleased(released: Promise<void>, signal?: AbortSignal): Promise<void> {
-  let onAbort: () => void = () => undefined
-  const aborted = new Promise<never>((_, reject) => {
-    onAbort = () => reject(signal?.reason)
-    signal?.addEventListener('abort', onAbort)
-  })
-  try {
-    signal?.throwIfAborted()
-    await Promise.race([released, aborted])
-  } finally {
-    signal?.removeEventListener('abort', onAbort)
+  #untilNext(): Promise<void> {
+    if (this.#goesOn) return Promise.resolve()
+    return new Promise((resolve) => {
+      const cancel = this.#env.after(hearMs, resolve)
+      this.#wake = () => {
+        cancel()
+        resolve()
+      }
+    })
   }
 }

@@ -236,17 +236,17 @@ export class Trainer {
     return this.#setup?.step
   }
 
-  /** Asks for a pause: all ranks begin it after the same step, and are told `paused`. It ends when all who asked have called `goOn`. */
+  /** Asks for a pause: all ranks begin it after the same step, and are told `paused`. It ends when one of them calls `goOn`. */
   pause(): void {
     this.#loop.pause.ask()
   }
 
-  /** Takes back what `pause` asked for. */
+  /** Ends the pause on all ranks, or takes back what `pause` asked for. */
   goOn(): void {
     this.#loop.pause.goOn()
   }
 
-  /** In a pause that this rank asked for: all ranks take one step and pause again, told by `continued` and `paused`. */
+  /** In a pause: all ranks take one step and pause again, told by `continued` and `paused`. */
   oneStep(): void {
     this.#loop.pause.passStep()
   }

@@ -151,7 +151,7 @@ export class TrainingLoop {
   }
 
   async #run(attempt: Attempt): Promise<LoopEnd> {
-    const { config, task, onEvent, signal } = this.#options
+    const { config, task, onEvent, signal, isElastic } = this.#options
     const { group, replicas, patience, step, batches, evaluation, check, first } = attempt
     const { rank, size } = group
     const { metric } = task.meta
@@ -188,7 +188,8 @@ export class TrainingLoop {
       const isCompared = number % config.hashEvery === 0
       const isEvaluated =
         isLast || endsEpoch || (evaluateEvery !== undefined && number % evaluateEvery === 0)
-      const isKept = (isEvery || wish.isForKeep || wish.isForRegroup) && !isLast
+      const isForOthers = wish.isForKeep || wish.isForRegroup || (wish.isForPause && isElastic)
+      const isKept = (isEvery || isForOthers) && !isLast
       const isHeld = canBeSaved(config) && (wish.isForPause || isLast)
       const isSaved = isDueNow || isHeld || wish.isForSave
       if (isEvaluated || isKept || isSaved || isCompared) await this.#drain()
@@ -233,6 +234,12 @@ export class TrainingLoop {
     const mayLack = attempt.mayLackWhatFollows && firstStep > 0
     // Nobody asks for anything.
     if (mayLack) await follow(firstStep, wishesIn(0))
+    // A pause outlasts the group in which it began.
+    if (firstStep > 0 && firstStep < totalSteps)
+      await this.#hold(group, firstStep, async () => {
+        if (canBeSaved(config))
+          await attempt.save(first, { isBest: false, isDue: false, isHeld: true })
+      })
     for (let number = firstStep + 1; number <= totalSteps; number++) {
       await this.#pace.next(signal)
       const isSampled = live.isDue(number)
@@ -378,17 +385,18 @@ export class TrainingLoop {
     )
   }
 
-  async #hold(group: ProcessGroup, step: number): Promise<void> {
+  async #hold(group: ProcessGroup, step: number, began?: () => Promise<void>): Promise<void> {
     const { onEvent, signal } = this.#options
     const { rank } = group
     const { gaps } = this.#looks
     let beganMs: number | undefined
     gaps.open()
     try {
-      await this.pause.hold(group, signal, (by) => {
+      await this.pause.hold(group, signal, async (by) => {
         beganMs = performance.now()
         this.isPaused = true
         onEvent({ event: 'paused', step, by, rank })
+        await began?.()
       })
     } finally {
       this.isPaused = false

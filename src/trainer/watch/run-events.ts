@@ -89,11 +89,11 @@ export type RunEvent =
       rank: number
     }
   | {
-      /** All ranks have stopped after the same step, until those that asked for it continue. */
+      /** All ranks have stopped after the same step, until one of them goes on. */
       event: 'paused'
       /** Steps done. */
       step: number
-      /** The ranks that asked for it. */
+      /** The ranks that asked for it; none where they are gone. */
       by: readonly number[]
       rank: number
     }

@@ -44,17 +44,13 @@ function inCharge({ lobby, run }: Snapshot): Run['members'][number] | undefined 
   return run?.members.find(({ id }) => id === lobby?.maker) ?? run?.members[0]
 }
 
-/** Whether that is this tab, by any of its ranks. */
+/** Whether that is this tab, by any of its ranks. It may end a pause that another one began. */
 export function isInCharge(snapshot: Snapshot): boolean {
   const { run } = snapshot
   const own = run?.members[run.rank]
   const who = inCharge(snapshot)
   return own !== undefined && (who === own || (own.tab !== undefined && who?.tab === own.tab))
 }
-
-/** The rank that paused the run may end the pause, even if another one is in charge by then. */
-export const canPause = (snapshot: Snapshot): boolean =>
-  isInCharge(snapshot) || snapshot.run?.paused?.by.includes(snapshot.run.rank) === true
 
 /** Where a person has to decide whether the run continues, that person may also end it. */
 export const canStop = (snapshot: Snapshot): boolean =>

@@ -6,7 +6,6 @@ import { useLoaded } from '../parts/use-loaded.ts'
 import type { Acts } from '../state/acts.ts'
 import { ratesOf } from '../state/rates.ts'
 import {
-  canPause,
   canStart,
   canStop,
   checkedDraft,
@@ -78,7 +77,7 @@ export function StatusStrip({ snapshot, acts }: { snapshot: Snapshot; acts: Acts
 /** For who may, while steps are made, and through the tests between them: pauses all ranks behind one step, and lets them go on. */
 function PauseAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   const { run } = snapshot
-  if (!run || !canPause(snapshot) || run.isStopping) return null
+  if (!run || !isInCharge(snapshot) || run.isStopping) return null
   const isPaused = run.paused !== null
   if (!makesSteps(run)) return null
   // Behind the last step only its test is left.
@@ -144,7 +143,7 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
   } as const
   if (isRunning(snapshot)) {
     if (!isInCharge(snapshot)) {
-      const hasActs = canSave(snapshot) || canPause(snapshot) || canStop(snapshot)
+      const hasActs = canSave(snapshot) || canStop(snapshot)
       return (
         <>
           {!canStop(snapshot) && (
@@ -154,7 +153,6 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
             <div key="guest" class="main-acts" {...group}>
               <WithoutAct key="without" snapshot={snapshot} acts={acts} />
               {canSave(snapshot) && <SaveAct key="save" snapshot={snapshot} acts={acts} />}
-              <PauseAct key="pause" snapshot={snapshot} acts={acts} />
               <StopAct key="stop" snapshot={snapshot} acts={acts} />
             </div>
           )}

@@ -158,7 +158,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
     return {
       tone: 'idle',
       title: 'Paused',
-      text: `By ${by}, after step ${run.paused.step}. All ranks keep their links.`,
+      text: `${by ? `By ${by}, after` : 'After'} step ${run.paused.step}. All ranks keep their links.${by ? '' : changeWords(run)}`,
     }
   }
   const { joins, waits } = run

@@ -485,12 +485,12 @@ export class RoomMember {
     this.#compute.api.pause().catch(() => undefined)
   }
 
-  /** Ends the pause that this tab asked for, on all ranks, told by the event `continued`. */
+  /** Ends the pause on all ranks, told by the event `continued`. */
   goOn(): void {
     this.#compute.api.goOn().catch(() => undefined)
   }
 
-  /** In a pause that this tab asked for: all ranks take one step and pause again, told by `continued` and `paused`. */
+  /** In a pause: all ranks take one step and pause again, told by `continued` and `paused`. */
   oneStep(): void {
     this.#compute.api.oneStep().catch(() => undefined)
   }

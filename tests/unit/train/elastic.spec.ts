@@ -60,6 +60,28 @@ test('a lost rank does not end the run: the others continue from the newest kept
   ])
 })
 
+test('a pause outlasts the rank that asked for it: no step is lost, and another one goes on', async () => {
+  warned()
+  const room = new ElasticRoom(['a', 'b', 'c'])
+  const [a, b, c] = ['a', 'b', 'c'].map((name) => enter(room, name, { steps: 60 }))
+  const pauses = ({ events }: Pick<typeof a, 'events'>) =>
+    events.flatMap((event) => (event.event === 'paused' ? [event] : []))
+  await a.after(20)
+  a.pause()
+  await vi.waitFor(() => expect([a, b, c].map((one) => pauses(one).length)).toEqual([1, 1, 1]))
+  const [{ step }] = pauses(b)
+  room.become(['b', 'c'])
+  a.kill()
+  await vi.waitFor(() => expect(pauses(c).length).toBe(2))
+  for (const one of [b, c]) {
+    expect(pauses(one)[1]).toMatchObject({ step, by: [] })
+    expect(one.events.filter(({ event }) => event === 'step')).toHaveLength(step)
+  }
+  b.goOn()
+  for (const { steps } of resultsOf([await b.end, await c.end])) expect(steps).toBe(60)
+  expect(pauses(b)).toHaveLength(2)
+})
+
 test('a broken link does not end the run, unless it breaks without progress again and again', async () => {
   const warn = warned()
   const room = new ElasticRoom(['a', 'b'])

@@ -7,9 +7,9 @@ import { ratesOf, sharesOf, stepSamples } from '../../../src/ui/state/rates.ts'
 import { reduce } from '../../../src/ui/state/reduce.ts'
 import {
   canManage,
-  canPause,
   canStart,
   canStop,
+  isInCharge,
   isMaker,
   isWaitingForNext,
   nameInCharge,
@@ -607,7 +607,7 @@ describe('a run', () => {
   })
 
   it('is paused and stopped by the first rank when the maker has left it', () => {
-    const may = (snapshot: Snapshot) => [canPause(snapshot), canStop(snapshot)]
+    const may = (snapshot: Snapshot) => [isInCharge(snapshot), canStop(snapshot)]
     const [maker, second, third] = [0, 1, 2].map((rank) => training(3, 10, rank))
     expect([maker, second, third].map(may)).toEqual([
       [true, true],
@@ -638,14 +638,6 @@ describe('a run', () => {
     expect(nameInCharge(left(third, 2))).toBe(makeMember(1).name)
   })
 
-  it('is resumed by who has paused it, when another is in charge by then', () => {
-    const paused = { event: 'paused', step: 10, by: [1], rank: 0 } as const
-    const [second, third] = [1, 2].map((rank) =>
-      play(training(3, 10, rank), { type: 'event', event: paused, atMs: 0 }),
-    )
-    expect([canPause(second), canStop(second), canPause(third)]).toEqual([true, false, false])
-  })
-
   it('is stopped by any tab when that waits for a person', () => {
     const told = (missing: readonly string[] | null) =>
       ({
@@ -654,7 +646,7 @@ describe('a run', () => {
         atMs: 0,
       }) as const
     const waiting = play(training(3, 10, 2), told([`${makeMember(0).id}.1`]))
-    expect([canPause(waiting), canStop(waiting)]).toEqual([false, true])
+    expect([isInCharge(waiting), canStop(waiting)]).toEqual([false, true])
     expect(canStop(play(waiting, told(null)))).toBe(false)
   })
 
