@@ -466,6 +466,14 @@ export class RingExchange implements GradientExchange {
     )
   }
 
+  abort(reason: string): void {
+    this.#group.abort(reason)
+  }
+
+  get ranks(): readonly number[] {
+    return this.#group.ranks
+  }
+
   /** What each rank tells of the step that it compiles, in rank order. `areRight`: whether a rank may say that. errors: those of `listsOf`; the group's. */
   async #tellWhileCompiling(
     own: Told,

@@ -14,7 +14,7 @@ import type { StoredTensor } from '../trace/stored-tensor.ts'
 import { storedIn } from '../trace/value.ts'
 import { checkDevices } from './check-devices.ts'
 import { createProgram } from './create-program.ts'
-import { agreeOnStep, endingAll, failingTogether } from './failing-together.ts'
+import { agreeOnStep, endingAll, type MadeProgram } from './failing-together.ts'
 import { withChecks } from './output-checks.ts'
 
 type PartsOptions = PrepareOptions & {
@@ -33,7 +33,7 @@ export async function compileParts(
   step: TracedStep,
   options: PartsOptions,
   telling: <T>(work: Promise<T>) => Promise<T>,
-): Promise<SplitProgram> {
+): Promise<MadeProgram> {
   const { group } = options
   const { parts, isOwn, groups } = await telling(planParts(runtime, step, options))
   return endingAll(groups, 'could not compile a step', async () => {
@@ -55,8 +55,7 @@ export async function compileParts(
       tensor.holder = { ranks: group, root: group.ranks.indexOf(device.rank) }
       if (!isOwn(device)) tensor.release()
     }
-    const program = withChecks(new SplitProgram(step, programs, group))
-    return failingTogether(program, groups)
+    return { program: withChecks(new SplitProgram(step, programs, group)), groups }
   })
 }
 

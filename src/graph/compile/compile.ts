@@ -29,7 +29,7 @@ import { benchmarkVariants, isBenchmarking } from '../tune/benchmark.ts'
 import { checkDevices } from './check-devices.ts'
 import { compileParts } from './compile-parts.ts'
 import { createProgram } from './create-program.ts'
-import { agreeOnStep, endingAll, failingTogether } from './failing-together.ts'
+import { agreeOnStep, endingAll, failingTogether, type MadeProgram } from './failing-together.ts'
 import { guarded } from './guarded-program.ts'
 import { withUneven } from './join-context.ts'
 import { withChecks } from './output-checks.ts'
@@ -85,13 +85,14 @@ export async function compile(
   checkOptions('compile', options, compileOptions)
   if (options.runtime) checkRuntime('compile', options.runtime)
   const runtime = options.runtime ?? (await runtimeOf(options.device ?? getDefaultDevice()))
-  const program = await compileOn(runtime, fn, inputs, options)
-  if (!options.detectAnomaly) return guarded(program, inputs)
+  const { program, groups } = await compileOn(runtime, fn, inputs, options)
+  if (!options.detectAnomaly) return failingTogether(guarded(program, inputs), groups)
   const { withAnomalyDetection } = await loadPart(
     'detectAnomaly',
     () => import('./watched-program.ts'),
   )
-  return guarded(withAnomalyDetection(program, runtime, fn, inputs), inputs)
+  const watched = withAnomalyDetection(program, runtime, fn, inputs)
+  return failingTogether(guarded(watched, inputs), groups)
 }
 
 async function compileOn(
@@ -99,7 +100,7 @@ async function compileOn(
   fn: TracedFunction,
   inputs: InputTypes,
   options: CompileOptions,
-): Promise<StepProgram> {
+): Promise<MadeProgram> {
   const isCpu = runtime instanceof CpuRuntime
   const settled: Settled = { used: new Map() }
   let last: Trace | undefined
@@ -143,15 +144,16 @@ async function compileOn(
   }
   if (!exchange || updates.length === 0) {
     if (prepared.meetings.length > 0) await forwarded?.ready
-    if (forwarded) return create()
+    if (forwarded) return { program: await create(), groups: [] }
     const groups = await telling(agreeOnStep(prepared.trace, prepared.meetings))
-    return failingTogether(await endingAll(groups, 'could not compile a step', create), groups)
+    return { program: await endingAll(groups, 'could not compile a step', create), groups }
   }
   const number = exchange.countProgram()
   prepared.trace.weighing?.settle(await exchange.settleLayout(layoutOf(prepared)))
   await exchange.ready
   const program = await create()
-  return exchange.size === 1 ? program : withUneven(program, exchange, number)
+  if (exchange.size === 1) return { program, groups: [] }
+  return { program: withUneven(program, exchange, number), groups: [exchange] }
 }
 
 const looksAlone = () =>

@@ -1,9 +1,15 @@
 import { messageOf } from '../../util/errors.ts'
-import { agree, type Comparison, compareInTurn } from '../plan/agreement.ts'
+import { agree, type Comparison, compareInTurn, isToldToAll } from '../plan/agreement.ts'
 import type { StepProgram } from '../plan/step-program.ts'
 import type { PreparedMeeting } from '../plan/stops.ts'
-import type { CompilingRanks } from '../trace/exchange.ts'
+import type { CompilingRanks, StepEnd } from '../trace/exchange.ts'
 import type { Trace } from '../trace/trace.ts'
+
+/** A program, and the ranks that wait for each other in its runs. */
+export interface MadeProgram {
+  readonly program: StepProgram
+  readonly groups: readonly StepEnd[]
+}
 
 /**
  * Compares a step with other ranks: `transfers`, if any, then the meetings of each group and the settings of optimizers.
@@ -32,26 +38,27 @@ export async function agreeOnStep(
 /**
  * Ends the groups where `work` fails on this rank, since others wait for what it will not send.
  *
- * A group that has failed is left as it is: its ranks know.
+ * A group that has failed is left as it is: its ranks know. So is one whose ranks all have the error, and one of a single rank.
  */
 export async function endingAll<T>(
-  groups: readonly CompilingRanks[],
+  groups: readonly StepEnd[],
   what: string,
   work: () => Promise<T>,
 ): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    for (const group of groups)
+    const waiting = isToldToAll(error) ? [] : groups.filter(({ size }) => size > 1)
+    for (const group of waiting)
       group.abort(`rank ${group.ranks[group.rank]} ${what}: ${messageOf(error)}`)
     throw error
   }
 }
 
-/** Makes a run that fails on this rank end the groups. */
+/** Makes a run that fails on this rank, or is refused there, end the groups. */
 export function failingTogether<Program extends StepProgram>(
   program: Program,
-  groups: readonly CompilingRanks[],
+  groups: readonly StepEnd[],
 ): Program {
   if (groups.length === 0) return program
   const run = program.run.bind(program)

@@ -3,6 +3,7 @@ import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { shareFindings } from '../inside/anomaly-report.ts'
 import type { AnyRuntime } from '../memory/runtime.ts'
+import { noteToldToAll } from '../plan/agreement.ts'
 import type { InputTypes, TracedFunction } from '../plan/prepare.ts'
 import { copyInputs, type RunInputs, type StepProgram } from '../plan/step-program.ts'
 import { nextRandomStep, randomScalarNames } from '../trace/random.ts'
@@ -49,6 +50,7 @@ export function withAnomalyDetection<Program extends StepProgram>(
           : error
       if (all) {
         refused.add(all)
+        noteToldToAll(all)
         throw all
       }
       return run(own, settings)

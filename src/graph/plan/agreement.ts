@@ -18,8 +18,13 @@ export const isToldTexts = isTold(isText)
 /** How long a rank whose step cannot be compiled waits for the others to hear of it: it may end with that error. units: ms. */
 const failureWaitMs = 2_000
 
-/** Errors of compiling that all ranks have. */
+/** Errors that all ranks have. */
 const toldToAll = new WeakSet<object>()
+
+/** Notes that all ranks have this error. */
+export function noteToldToAll(error: unknown): void {
+  if (typeof error === 'object' && error !== null) toldToAll.add(error)
+}
 
 /** Whether all ranks have this error. */
 export const isToldToAll = (error: unknown): boolean =>
@@ -31,7 +36,7 @@ export const failureOf = (error: unknown): { readonly failure: string } => ({
 
 const mismatch = (text: string): PeerError => {
   const error = new PeerError('peer.mismatch', `compile: ${text}`)
-  toldToAll.add(error)
+  noteToldToAll(error)
   return error
 }
 

@@ -3,6 +3,7 @@ import type { GivenInputs } from '../memory/host-values.ts'
 import type { GradientWeighing, StepAgreement, Tally } from '../trace/exchange.ts'
 import { type Alike, alikeWords, areUnlike } from '../trace/settings-check.ts'
 import type { MeanOver, ScalarBlock } from '../trace/trace.ts'
+import { noteToldToAll } from './agreement.ts'
 import { commonMean, countIn, mostOf } from './mean-over.ts'
 
 export const newTally = (): Tally => ({ runs: 0, weighed: 0, weights: 0, count: 0 })
@@ -312,6 +313,7 @@ class ToldWeights implements StepAgreement {
   }
 
   refuse(error: unknown): void {
+    noteToldToAll(error)
     this.isRefused = true
     this.#reject(error)
   }

@@ -13,7 +13,7 @@ import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { meshOf, ringOf } from '../../support/process-ring.ts'
 
-// Ranks on which a step cannot be compiled, and what the others, which wait for it, come to know.
+// Ranks on which a step cannot be compiled or run, and what the others, which wait for it, come to know.
 
 const runtime = new CpuRuntime()
 const inputs = { x: tensorType([1, 2]) }
@@ -133,5 +133,31 @@ test('a rank that fails before it forwards and wraps anew meets the others by na
     expect(end).toMatch(/rank 0 runs compile, via allGatherU32/)
     expect(end).toMatch(/rank 1 runs DistributedDataParallel, via allGatherU32/)
   }
+  for (const group of groups) group.destroy()
+})
+
+test.each([
+  ['an input of another length', { x: new Float32Array(3) }],
+  ['an input that nothing reads', { x: new Float32Array(2), z: new Float32Array(2) }],
+])('a run that one rank refuses for %s ends at once on the others', async (_, wrong) => {
+  const groups = await ringOf(2)
+  const ends = await Promise.all(
+    groups.map(async (processGroup, rank) => {
+      const model = new DistributedDataParallel(new Linear(2, 2), { processGroup })
+      const optimizer = new SGD(model.parameters(), { lr: 1 })
+      const step = await compile(
+        ({ x }) => {
+          model.forward(x).sum().backward()
+          optimizer.step()
+          return {}
+        },
+        inputs,
+        { runtime },
+      )
+      return reason(step.run(rank === 1 ? wrong : { x: new Float32Array(2) }))
+    }),
+  )
+  expect(ends[1]).toMatch(/^graph.misuse: run: /)
+  expect(ends[0]).toMatch(/^peer.aborted: .*rank 1 failed in a step: run: /)
   for (const group of groups) group.destroy()
 })
