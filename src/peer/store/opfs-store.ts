@@ -1,6 +1,6 @@
 import { type Env, systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
-import { quoted } from '../../util/kind-of.ts'
+import { isText, quoted } from '../../util/kind-of.ts'
 import { fromBase64Url, toBase64Url } from '../room/base64url.ts'
 import { bytesOf, checkAmount, checkTimeout, keysOf, lateError, nameOf } from './check-arguments.ts'
 import type { Store } from './store.ts'
@@ -36,7 +36,7 @@ export class OpfsStore extends TimedStore implements Store {
 
   /** Opens the store of a room. errors: `config.invalid` without OPFS, Web Locks or BroadcastChannel, or for an invalid name. */
   static async open(room: string, env: Env = systemEnv): Promise<OpfsStore> {
-    if (!/^[\w.-]{1,100}$/.test(room)) {
+    if (!isText(room) || !/^[\w.-]{1,100}$/.test(room)) {
       throw new PeerError(
         'config.invalid',
         `opfs store: expected a room name of 1 to 100 letters, digits, ".", "_" and "-", got ${quoted(room)}. Choose another name.`,
