@@ -64,6 +64,7 @@ export class IdxDataset implements Dataset<IdxSample> {
     return { kind: 'idx', images, labels, transform: this.#transform?.description }
   }
 
+  /** @internal What `describe` returned, as a dataset again. */
   static restore({ images, labels, transform }: DatasetDescription & { kind: 'idx' }): IdxDataset {
     return new IdxDataset(images, labels, {
       transform: transform && (restoreTransform(transform) as Transform<PixelImage, HostTensor>),

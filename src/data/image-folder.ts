@@ -103,6 +103,7 @@ export class ImageFolder implements Dataset<ImageSample> {
     return { kind: 'imageFolder', files: this.#images, transform: description }
   }
 
+  /** @internal What `describe` returned, as a dataset again. */
   static restore({ files, transform }: DatasetDescription & { kind: 'imageFolder' }): ImageFolder {
     return new ImageFolder(files, {
       transform: transform && (restoreTransform(transform) as Transform<PixelImage, HostTensor>),

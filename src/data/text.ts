@@ -42,6 +42,7 @@ export class CharTokenizer implements Tokenizer {
 
   /** Returns a tokenizer for every character of `text`, numbered by code point. */
   static of(text: string): CharTokenizer {
+    checkText('CharTokenizer.of', 'text', text)
     const found = [...new Set(text)]
     return new CharTokenizer(found.sort((a, b) => a.codePointAt(0)! - b.codePointAt(0)!))
   }

@@ -6,10 +6,10 @@ import type { Parameter } from '../graph/trace/parameter.ts'
 import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace/trace.ts'
 import { TabringError } from '../util/errors.ts'
-import { checkRecord } from '../util/options.ts'
+import { checkArgument, checkRecord } from '../util/options.ts'
 import { BatchNorm, type BatchNormLayerOptions } from './batch-norm.ts'
 import { ModuleDict } from './containers.ts'
-import { Module, ModuleSequence } from './module.ts'
+import { checkModule, Module, ModuleSequence } from './module.ts'
 
 export interface SyncBatchNormOptions extends BatchNormLayerOptions {
   /** Ranks whose samples count, including this one; default: all ranks of a model in `DistributedDataParallel`, else this one alone. */
@@ -43,6 +43,7 @@ export class SyncBatchNorm extends BatchNorm {
     module: M,
     processGroup?: RankGroup,
   ): M | SyncBatchNorm {
+    checkModule('convertSyncBatchnorm', module)
     return convertAll(module, new Map(), processGroup) as M | SyncBatchNorm
   }
 
@@ -52,6 +53,13 @@ export class SyncBatchNorm extends BatchNorm {
     checkRecord('SyncBatchNorm', 'options', options)
     const { processGroup, ...others } = options
     super(numFeatures, others)
+    checkArgument(
+      'SyncBatchNorm',
+      'processGroup',
+      processGroup,
+      processGroup === undefined || isRankGroup(processGroup),
+      'what newGroup() returned on a rank in it',
+    )
     this.processGroup = processGroup
   }
 
@@ -94,6 +102,9 @@ interface Taken {
   runningVar: ModuleBuffer | undefined
   numBatchesTracked: ModuleBuffer | undefined
 }
+
+const isRankGroup = (group: unknown): boolean =>
+  typeof group === 'object' && group !== null && 'ranks' in group && Array.isArray(group.ranks)
 
 function convertOne(layer: BatchNorm, processGroup: RankGroup | undefined): SyncBatchNorm {
   const { eps, momentum, weight, bias, runningMean, runningVar, numBatchesTracked } = layer

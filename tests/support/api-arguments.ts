@@ -5,6 +5,7 @@ import type { BucketPlace } from '../../src/graph/trace/exchange.ts'
 import * as api from '../../src/index.ts'
 import { Pipe } from '../../src/parallel/pipeline/pipe.ts'
 import numpy from '../golden/npy.json'
+import { hiddenMethods } from './class-members.ts'
 
 /** What the spec of arguments calls: every exported function and class, and arguments with which each works. */
 
@@ -12,11 +13,25 @@ import numpy from '../golden/npy.json'
 const isNamespace = (value: unknown): value is Record<string, unknown> =>
   Object.prototype.toString.call(value) === '[object Module]'
 
+export const isClass = (value: Callable): boolean =>
+  /^class\b/.test(Function.prototype.toString.call(value))
+
+const hidden = hiddenMethods()
+
 function* exportsOf(members: object, prefix = ''): Iterable<[name: string, value: Callable]> {
   for (const [name, value] of Object.entries(members)) {
-    if (typeof value === 'function') yield [prefix + name, value as Callable]
-    else if (isNamespace(value)) yield* exportsOf(value, `${name}.`)
+    if (typeof value === 'function') {
+      yield [prefix + name, value as Callable]
+      if (isClass(value as Callable)) yield* staticMethods(value, prefix + name)
+    } else if (isNamespace(value)) yield* exportsOf(value, `${name}.`)
   }
+}
+
+/** Own static methods of a class, as `Class.method`. */
+function* staticMethods(owner: object, name: string): Iterable<[name: string, value: Callable]> {
+  for (const [key, { value }] of Object.entries(Object.getOwnPropertyDescriptors(owner)))
+    if (typeof value === 'function' && !hidden.has(`${name}.${key}`))
+      yield [`${name}.${key}`, value.bind(owner)]
 }
 
 export type Callable = (...args: unknown[]) => unknown
@@ -40,6 +55,7 @@ export const leftOut: Readonly<Record<string, string>> = {
   StagedTensor: madeInside,
   StagedUploads: madeInside,
   WebSocketStore: madeInside,
+  'WebSocketStore.open': 'openStore calls it, with a link that it has checked',
   Work: madeInside,
   'parallel.Sent': madeInside,
   Optimizer: 'is abstract',
@@ -70,6 +86,8 @@ export const withoutRight: Readonly<Record<string, string>> = {
   decodeImage: 'needs a browser',
   defaultRuntime: 'needs a GPU',
   openGpu: 'needs a GPU',
+  'OpfsStore.open': 'needs a browser',
+  'distributed.OpfsStore.open': 'needs a browser',
   openStore: 'needs a server',
   'distributed.openStore': 'needs a server',
   'distributed.recv': 'needs a second rank',
@@ -90,9 +108,6 @@ export const makesGroup: readonly string[] = [
 export const exported: readonly [name: string, value: Callable][] = [...exportsOf(api)]
 
 export const called = exported.filter(([name]) => !isLeftOut(name))
-
-export const isClass = (value: Callable): boolean =>
-  /^class\b/.test(Function.prototype.toString.call(value))
 
 export const call = (value: Callable, args: readonly unknown[]): unknown =>
   isClass(value) ? Reflect.construct(value, args) : value(...args)
@@ -468,6 +483,12 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   parallelizeModule: () => [linear(), deviceMesh(), {}],
   memoryPair: () => [api.systemEnv, {}],
   OpfsStore: () => ['name'],
+  'CharTokenizer.of': () => ['ab'],
+  'Float16Bits.encode': () => [floats()],
+  'ReplicaCheck.create': () => [new api.CpuRuntime(), [new Bucket(0, [parameter()])]],
+  'SyncBatchNorm.convert': () => [new api.BatchNorm1d(2)],
+  'SyncBatchNorm.convertSyncBatchnorm': () => [new api.BatchNorm1d(2)],
+  'OpfsStore.open': () => ['name'],
   PrefixStore: () => ['prefix', new api.HashStore()],
   openStore: () => [api.newRoomUrl('wss://example.invalid/'), {}],
   device: () => ['webgpu', 0],

@@ -1,7 +1,8 @@
 import { createProcessGroup, destroyProcessGroup } from '../../src/distributed/index.ts'
 import * as api from '../../src/index.ts'
 import { exported, isClass } from './api-arguments.ts'
-import { hiddenMethods, leftOutMethods, prototypesOf } from './api-methods.ts'
+import { leftOutMethods, prototypesOf } from './api-methods.ts'
+import { hiddenMethods } from './class-members.ts'
 
 /** What the spec of ends calls: every public method of an object that has ended, by each method that ends it. */
 

@@ -9,7 +9,7 @@ import {
   isClass,
   otherArguments,
 } from './api-arguments.ts'
-import { classMembers } from './class-members.ts'
+import { hiddenMethods } from './class-members.ts'
 
 /** What the spec of methods calls: every public method of the exported classes, on objects made with right arguments. */
 
@@ -23,10 +23,6 @@ export interface Method {
   /** Whether it works only in a function that is traced. */
   readonly isTraced: boolean
 }
-
-/** `Class.method` of all that the declarations leave out, or that subclasses alone may call. */
-export const hiddenMethods = (): Set<string> =>
-  new Set(classMembers().flatMap(({ owner, key, isHidden }) => (isHidden ? `${owner}.${key}` : [])))
 
 const ofGraph = 'takes parts of the graph, which only modules of the library have'
 

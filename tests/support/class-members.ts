@@ -33,6 +33,10 @@ export function classMembers(): readonly ClassMember[] {
   return found
 }
 
+/** `Class.method` of all that the declarations leave out, or that subclasses alone may call. */
+export const hiddenMethods = (): Set<string> =>
+  new Set(classMembers().flatMap(({ owner, key, isHidden }) => (isHidden ? `${owner}.${key}` : [])))
+
 function read(): ClassMember[] {
   const members: ClassMember[] = []
   const folder = join(repository, 'src')
