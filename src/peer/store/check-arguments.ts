@@ -6,9 +6,14 @@ import { checkNumber, longestTimeoutMs } from '../../util/options.ts'
 /** What callers of a store give it, checked: JavaScript knows no types. */
 
 /** errors: `config.invalid` for a time that no timer waits. */
-export function checkTimeout(where: string, timeoutMs: number | undefined): void {
+export function checkTimeout(
+  where: string,
+  timeoutMs: number | undefined,
+  isRequired = false,
+): void {
   const isTime = (value: number) => value >= 0 && value <= longestTimeoutMs
-  checkNumber(where, 'timeoutMs', timeoutMs, isTime, `from 0 (no limit) to ${longestTimeoutMs}`)
+  const range = `from 0 (no limit) to ${longestTimeoutMs}`
+  checkNumber(where, 'timeoutMs', timeoutMs, isTime, range, isRequired)
 }
 
 /** `store.get("key")`: how errors name a call. errors: a TypeError for a key that is no text. */

@@ -10,7 +10,7 @@ export abstract class TimedStore {
   }
 
   set timeoutMs(value: number) {
-    checkTimeout('store', value ?? Number.NaN)
+    checkTimeout('store', value, true)
     this.waitMs = value
   }
 }
