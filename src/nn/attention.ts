@@ -214,7 +214,8 @@ export class RotaryEmbedding extends Module {
     checkOptions('RotaryEmbedding', options, known)
     const { maxPositions = 2048, base = 10_000 } = options
     const isEven = (size: number) => isCount(size) && size % 2 === 0
-    checkNumber('RotaryEmbedding', 'width', width ?? 0, isEven, 'an even number above 0')
+    checkNumber('RotaryEmbedding', 'width', width, isEven, 'an even number above 0', true)
+    checkFlags('RotaryEmbedding', options, 'isInterleaved')
     checkNumber('RotaryEmbedding', 'maxPositions', maxPositions, isCount, 'a whole number above 0')
     checkNumber('RotaryEmbedding', 'base', base, isAbove0, 'a finite number above 0')
     this.#isInterleaved = options.isInterleaved ?? false

@@ -2,7 +2,7 @@ import * as losses from '../graph/functions/losses.ts'
 import { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
 import type { ScalarSlot } from '../kernels/op.ts'
-import { checkNumber, isShare, type OptionNames } from '../util/options.ts'
+import { checkArgument, type OptionNames } from '../util/options.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
 
@@ -11,8 +11,17 @@ import { showSettings } from './show-settings.ts'
 /** Options common to all loss modules; `forward` takes the number of samples that count, inside the step. */
 export type LossLayerOptions = Omit<losses.LossOptions, 'count'>
 
-const bufferOf = (values: readonly number[] | undefined): ModuleBuffer | undefined =>
-  values && new ModuleBuffer([values.length], Float32Array.from(values))
+function bufferOf(
+  layer: Module,
+  name: string,
+  values: readonly number[] | undefined,
+): ModuleBuffer | undefined {
+  if (values === undefined) return undefined
+  const isList = Array.isArray(values) || ArrayBuffer.isView(values)
+  const areNumbers = isList && values.length > 0 && Array.from(values).every(Number.isFinite)
+  checkArgument(layer.constructor.name, name, values, areNumbers, 'a list of finite numbers')
+  return new ModuleBuffer([values.length], Float32Array.from(values))
+}
 
 type Loss<Options> = (
   input: Tensor,
@@ -56,14 +65,12 @@ export class L1Loss extends PlainLoss<LossLayerOptions> {
 export class HuberLoss extends PlainLoss<LossLayerOptions & { delta?: number }> {
   constructor(options: LossLayerOptions & { delta?: number } = {}) {
     super(losses.huberLoss, options, { reduction: true, delta: true })
-    checkNumber('HuberLoss', 'delta', options.delta, (delta) => delta > 0, 'above 0')
   }
 }
 
 export class SmoothL1Loss extends PlainLoss<LossLayerOptions & { beta?: number }> {
   constructor(options: LossLayerOptions & { beta?: number } = {}) {
     super(losses.smoothL1Loss, options, { reduction: true, beta: true })
-    checkNumber('SmoothL1Loss', 'beta', options.beta, (beta) => beta >= 0, 'at least 0')
   }
 }
 
@@ -83,7 +90,7 @@ export class BCEWithLogitsLoss extends Module {
     const { posWeight, ...others } = options
     this.#options = others
     showSettings(this, { reduction: 'mean', ...others })
-    this.posWeight = bufferOf(posWeight)
+    this.posWeight = bufferOf(this, 'posWeight', posWeight)
     if (this.posWeight) this.registerBuffer('pos_weight', this.posWeight)
   }
   /** `count`: number of leading samples that count, a step scalar. */
@@ -113,7 +120,7 @@ export class NLLLoss extends Module {
     const { weight, ...others } = losses.checkLoss('NLLLoss', options, known)
     this.#options = others
     showSettings(this, { reduction: 'mean', ...others })
-    this.weight = bufferOf(weight)
+    this.weight = bufferOf(this, 'weight', weight)
     if (this.weight) this.registerBuffer('weight', this.weight)
   }
   /** `count`: number of leading samples that count, a step scalar; default: the one in the options. */
@@ -134,10 +141,9 @@ export class CrossEntropyLoss extends Module {
       labelSmoothing: true,
     } as const
     const { weight, ...others } = losses.checkLoss('CrossEntropyLoss', options, known)
-    checkNumber('CrossEntropyLoss', 'labelSmoothing', others.labelSmoothing, isShare, 'within 0..1')
     this.#options = others
     showSettings(this, { reduction: 'mean', ...others })
-    this.weight = bufferOf(weight)
+    this.weight = bufferOf(this, 'weight', weight)
     if (this.weight) this.registerBuffer('weight', this.weight)
   }
   /** `count`: number of leading samples that count, a step scalar. */

@@ -4,7 +4,14 @@ import type { ScalarSlot } from '../../kernels/op.ts'
 import { topKCorrect } from '../../kernels/top-k/top-k.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
-import { checkChoice, checkOptions, type OptionNames } from '../../util/options.ts'
+import {
+  checkChoice,
+  checkFlag,
+  checkNumber,
+  checkOptions,
+  isShare,
+  type OptionNames,
+} from '../../util/options.ts'
 import { countElements, formatShape, sameShape } from '../../util/shape.ts'
 import {
   elementwise,
@@ -72,7 +79,16 @@ export const plainOptions = { reduction: true, count: true } as const
 
 const reductions: readonly Reduction[] = ['none', 'sum', 'mean']
 
-/** errors: `config.invalid` for an option that the loss does not have, or another reduction. */
+/** What some losses have besides. */
+interface FurtherOptions {
+  readonly ignoreIndex?: number
+  readonly labelSmoothing?: number
+  readonly delta?: number
+  readonly beta?: number
+  readonly logTarget?: boolean
+}
+
+/** errors: `config.invalid` for an option that the loss does not have, and for a value that it cannot have. */
 export function checkLoss<T extends Pick<LossOptions, 'count'> & { readonly reduction?: string }>(
   where: string,
   options: T,
@@ -82,6 +98,12 @@ export function checkLoss<T extends Pick<LossOptions, 'count'> & { readonly redu
   checkOptions(where, options, known)
   checkChoice(where, 'reduction', options.reduction, choices)
   mustCount(where, options.count)
+  const { ignoreIndex, labelSmoothing, delta, beta, logTarget } = options as FurtherOptions
+  checkNumber(where, 'ignoreIndex', ignoreIndex, Number.isInteger, 'a whole number')
+  checkNumber(where, 'labelSmoothing', labelSmoothing, isShare, 'within 0..1')
+  checkNumber(where, 'delta', delta, (value) => value > 0, 'above 0')
+  checkNumber(where, 'beta', beta, (value) => value >= 0, 'at least 0')
+  checkFlag(where, 'logTarget', logTarget)
   return options
 }
 
@@ -123,7 +145,6 @@ export function huberLoss(
 ): Tensor {
   const { delta = 1 } = checkLoss('huberLoss', options, { ...plainOptions, delta: true })
   refuseBroadcast('huberLoss', input, target)
-  if (!(delta > 0)) refuseSize('huberLoss', 'delta', delta)
   return reduce(elementwise('huber', input, target, delta), options)
 }
 
@@ -137,15 +158,7 @@ export function smoothL1Loss(
   const { beta = 1, ...others } = checkLoss('smoothL1Loss', options, known)
   if (beta === 0) return l1Loss(input, target, others)
   refuseBroadcast('smoothL1Loss', input, target)
-  if (!(beta > 0)) refuseSize('smoothL1Loss', 'beta', beta)
   return reduce(elementwise('huber', input, target, beta).div(beta), others)
-}
-
-function refuseSize(where: string, name: string, value: number): never {
-  throw new ShapeError(
-    'shape.unsupported',
-    `${where}: ${name} must be above 0, got ${value}. The usual value is 1.`,
-  )
 }
 
 // --- probabilities ---
@@ -258,12 +271,6 @@ function classLoss(
   target: Tensor,
   { weight, ignoreIndex = ignoredClass, labelSmoothing = 0, reduction, count }: CrossEntropyOptions,
 ): Tensor {
-  if (!(labelSmoothing >= 0 && labelSmoothing <= 1)) {
-    throw new ShapeError(
-      'shape.unsupported',
-      `crossEntropy: labelSmoothing must be from 0 to 1, got ${labelSmoothing}. The usual value is 0.1.`,
-    )
-  }
   const [losses, weights] = emitAll(
     crossEntropyRows,
     [input, target, ...(weight ? [weight] : [])],

@@ -165,12 +165,10 @@ export function adaptiveAvgPool1d(x: Tensor, outputSize: number): Tensor {
 
 /** errors: `config.invalid` unless it is a whole number above 0, or, where `isPair`, a pair of them, or of nulls. */
 export function checkOutputSize(where: string, outputSize: unknown, isPair: boolean): void {
-  const sizes =
-    isPair && Array.isArray(outputSize) && outputSize.length === 2
-      ? outputSize
-      : [outputSize ?? Number.NaN]
+  const areTwo = isPair && Array.isArray(outputSize) && outputSize.length === 2
+  const sizes = areTwo ? outputSize.filter((size) => size !== null) : [outputSize]
   const range = `a whole number above 0${isPair ? ', or a pair of them or of nulls' : ''}`
-  for (const size of sizes) checkNumber(where, 'outputSize', size ?? undefined, isCount, range)
+  for (const size of sizes) checkNumber(where, 'outputSize', size, isCount, range, true)
 }
 
 const inRows = (

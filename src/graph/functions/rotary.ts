@@ -1,11 +1,18 @@
 import { rotary } from '../../kernels/rotary/rotary.ts'
-import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { checkFlag, checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { checkShape } from '../../util/shape.ts'
 import { emit, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 
 export interface RotaryOptions {
   /** Whether neighbouring elements are paired; default: element i is paired with i + width / 2. */
   isInterleaved?: boolean
+}
+
+/** Whether neighbours are paired. errors: `config.invalid` for other options. */
+function checkRotary(where: string, options: RotaryOptions): boolean {
+  const { isInterleaved = false } = checkOptions(where, options, { isInterleaved: true })
+  checkFlag(where, 'isInterleaved', isInterleaved)
+  return isInterleaved
 }
 
 /**
@@ -16,14 +23,14 @@ export interface RotaryOptions {
  */
 export function rotaryEmbedding(x: Tensor, table: Tensor, options: RotaryOptions = {}): Tensor {
   mustBeTensor('rotaryEmbedding', x, table)
-  checkOptions('rotaryEmbedding', options, { isInterleaved: true })
+  const isInterleaved = checkRotary('rotaryEmbedding', options)
   const rank = x.shape.length
   return emit(rotary, [x, table], {
     width: x.shape[rank - 1],
     inner: 1,
     turned: 1,
     positions: x.shape[rank - 2] ?? 1,
-    isInterleaved: options.isInterleaved ?? false,
+    isInterleaved,
     isInverse: false,
   })
 }
@@ -38,13 +45,13 @@ export function packedRotaryEmbedding(
   mustBeTensor('packedRotaryEmbedding', qkv, table)
   const known = { positions: true, heads: true } as const
   const { positions, heads } = checkOptions('packedRotaryEmbedding', sizes, known)
-  checkOptions('packedRotaryEmbedding', options, { isInterleaved: true })
+  const isInterleaved = checkRotary('packedRotaryEmbedding', options)
   return emit(rotary, [qkv, table], {
     width: qkv.shape[qkv.shape.length - 1] / (3 * heads),
     inner: 3 * heads,
     turned: 2 * heads,
     positions,
-    isInterleaved: options.isInterleaved ?? false,
+    isInterleaved,
     isInverse: false,
   })
 }
@@ -59,7 +66,7 @@ export function rotaryTable(
   base = 10_000,
 ): Float32Array<ArrayBuffer> {
   const isEven = (size: number) => isCount(size) && size % 2 === 0
-  checkNumber('rotaryTable', 'width', width ?? 0, isEven, 'an even number above 0')
+  checkNumber('rotaryTable', 'width', width, isEven, 'an even number above 0', true)
   checkNumber('rotaryTable', 'base', base, Number.isFinite, 'a number')
   checkShape('rotaryTable', [positions, width])
   const half = width / 2

@@ -42,6 +42,7 @@ import { AvgPool1d, AvgPool2d, MaxPool1d, MaxPool2d } from '../../../src/nn/pool
 import { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from '../../../src/nn/recurrent.ts'
 import { resnet18 } from '../../../src/nn/resnet.ts'
 import { spectralNorm } from '../../../src/nn/spectral-norm.ts'
+import { SyncBatchNorm } from '../../../src/nn/sync-batch-norm.ts'
 import { ReduceLROnPlateau } from '../../../src/optim/lr-scheduler/plateau.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { recv } from '../../../src/parallel/by-hand/send-recv.ts'
@@ -249,6 +250,7 @@ const values: [call: () => unknown, text: RegExp][] = [
   [() => new BatchNorm1d(4, { momentum: 3 }), /BatchNorm1d: momentum must be from 0 to 1, got 3/],
   [() => spectralNorm(new Linear(2, 2), { eps: -1 }), /spectralNorm: eps must be .*, got -1/],
   [() => new RotaryEmbedding(5), /RotaryEmbedding: width must be an even number above 0, got 5/],
+  [() => new RotaryEmbedding(4, { isInterleaved: 1 as never }), /isInterleaved must be true or/],
   [() => rotaryTable(5, 8), /rotaryTable: width must be an even number above 0, got 5/],
   [
     () => new Conv2d(3, 4, undefined as never),
@@ -291,7 +293,7 @@ const values: [call: () => unknown, text: RegExp][] = [
   ],
   [
     () => traced(({ x }) => adaptiveAvgPool2d(x.reshape([1, 2, 2, 2]), undefined as never)),
-    /adaptiveAvgPool2d: outputSize must be a whole number above 0, .*, got NaN/,
+    /adaptiveAvgPool2d: outputSize must be a whole number above 0, .*, got undefined/,
   ],
   [() => new Dropout(2), /Dropout: p must be within 0..1, got 2/],
   [
@@ -312,6 +314,25 @@ const values: [call: () => unknown, text: RegExp][] = [
   [() => new losses.KLDivLoss({ reduction: 'Mean' as never }), /'mean', 'batchmean', got "Mean"/],
   [() => new losses.HuberLoss({ delta: 0 }), /HuberLoss: delta must be above 0, got 0/],
   [() => new losses.CrossEntropyLoss({ labelSmoothing: 2 }), /labelSmoothing must be within 0..1/],
+  [
+    () => new losses.CrossEntropyLoss({ weight: [1, Number.NaN] }),
+    /CrossEntropyLoss: weight must be a list of finite numbers, got \[1,/,
+  ],
+  [() => new losses.NLLLoss({ weight: 'ab' as never }), /NLLLoss: weight must be a list of finite/],
+  [() => new losses.NLLLoss({ ignoreIndex: 1.5 }), /ignoreIndex must be a whole number, got 1.5/],
+  [
+    () => new losses.BCEWithLogitsLoss({ posWeight: [] }),
+    /posWeight must be a list of finite numbers, got \[\]/,
+  ],
+  [() => new losses.KLDivLoss({ logTarget: 1 as never }), /logTarget must be true or false, got 1/],
+  [
+    () => traced(({ x, y }) => functions.smoothL1Loss(x, y, { beta: Number.NaN })),
+    /smoothL1Loss: beta must be at least 0, got NaN/,
+  ],
+  [
+    () => new SyncBatchNorm(2, { processGroup: 5 as never }),
+    /SyncBatchNorm: processGroup must be what newGroup\(\) returned on a rank in it, got 5/,
+  ],
   [
     () => traced(({ x, y }) => functions.mseLoss(x, y, { reduction: 'batchmean' as never })),
     /mseLoss: reduction/,
