@@ -26,14 +26,17 @@ const isSource = (source: unknown): boolean =>
 const isOpen = (source: ByteSource | OpenFile): source is OpenFile =>
   isRecord(source) && 'sizeBytes' in source && 'read' in source
 
+/** An ArrayBuffer as an array of its bytes; anything else as it is. */
+export const asBytes = <T>(source: T | ArrayBuffer): T | Uint8Array<ArrayBuffer> =>
+  source instanceof ArrayBuffer
+    ? // A detached buffer is as empty as an array of it.
+      new Uint8Array(source.byteLength > 0 ? source : new ArrayBuffer())
+    : source
+
 /** `name` is for sources that have none of their own. errors: `data.missing` when it cannot be read. */
 export async function openFile(source: ByteSource | OpenFile, name: string): Promise<OpenFile> {
   if (isOpen(source)) return source
-  // A detached buffer is as empty as an array of it.
-  const bytes =
-    source instanceof ArrayBuffer
-      ? new Uint8Array(source.byteLength > 0 ? source : new ArrayBuffer())
-      : source
+  const bytes = asBytes(source)
   if (bytes instanceof Uint8Array)
     return {
       name,

@@ -2,7 +2,9 @@ import { clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { checkText } from '../util/options.ts'
 import { type ByteSource, readBytes } from './byte-source.ts'
+import { countOf, elementArrays, elementsIn } from './elements.ts'
 import { foreignFile } from './foreign.ts'
+import { malformed } from './malformed.ts'
 import { joined, mostUnpacked, unpackedParts } from './unpack.ts'
 
 /**
@@ -18,12 +20,12 @@ import { joined, mostUnpacked, unpackedParts } from './unpack.ts'
  */
 
 const elementTypes = {
-  8: { name: 'unsigned byte', array: Uint8Array, get: 'getUint8' },
-  9: { name: 'signed byte', array: Int8Array, get: 'getInt8' },
-  11: { name: 'int16', array: Int16Array, get: 'getInt16' },
-  12: { name: 'int32', array: Int32Array, get: 'getInt32' },
-  13: { name: 'float32', array: Float32Array, get: 'getFloat32' },
-  14: { name: 'float64', array: Float64Array, get: 'getFloat64' },
+  8: { name: 'unsigned byte', type: 'U8' },
+  9: { name: 'signed byte', type: 'I8' },
+  11: { name: 'int16', type: 'I16' },
+  12: { name: 'int32', type: 'I32' },
+  13: { name: 'float32', type: 'F32' },
+  14: { name: 'float64', type: 'F64' },
 } as const
 
 type ElementType = keyof typeof elementTypes
@@ -47,12 +49,6 @@ export interface IdxArray<Numbers extends IdxNumbers = IdxNumbers> {
 
 const hex = (byte: number) => `0x${byte.toString(16).padStart(2, '0')}`
 
-const refuse = (name: string, expected: string, got: string) =>
-  new DataError(
-    'data.malformed',
-    `${name}: expected ${expected}, got ${got}. Check the file, or fetch it again.`,
-  )
-
 /**
  * Returns the array that an uncompressed IDX file holds; bytes are a view of the file's, wider elements a copy.
  *
@@ -73,9 +69,9 @@ export function parseIdxBytes(
   const wantedMagic = [0, 0, unsignedByte, rank].map(hex).join(' ')
   const got = parseMagic(bytes, name, wantedMagic)
   if (got.type !== unsignedByte)
-    throw refuse(name, 'elements of type unsigned byte', `type ${elementTypes[got.type].name}`)
+    throw malformed(name, 'elements of type unsigned byte', `type ${elementTypes[got.type].name}`)
   if (got.rank !== rank)
-    throw refuse(name, `${rank} dimension${rank === 1 ? '' : 's'}`, `${got.rank} in the header`)
+    throw malformed(name, `${rank} dimension${rank === 1 ? '' : 's'}`, `${got.rank} in the header`)
   return parseElements(bytes, name, rank, unsignedByte) as IdxArray<Uint8Array<ArrayBuffer>>
 }
 
@@ -87,13 +83,13 @@ function parseMagic(
   if (bytes.length < 4)
     throw (
       foreignFile(name, 'an IDX file', bytes) ??
-      refuse(name, 'an IDX header of 4 bytes or more', `${bytes.length} bytes (truncated)`)
+      malformed(name, 'an IDX header of 4 bytes or more', `${bytes.length} bytes (truncated)`)
     )
   const magic = [...bytes.subarray(0, 4)].map(hex).join(' ')
   if (bytes[0] !== 0 || bytes[1] !== 0 || !(bytes[2] in elementTypes))
     throw (
       foreignFile(name, `the IDX magic number ${wanted}`, bytes) ??
-      refuse(name, `the IDX magic number ${wanted}`, magic)
+      malformed(name, `the IDX magic number ${wanted}`, magic)
     )
   return { rank: bytes[3], type: bytes[2] as ElementType }
 }
@@ -106,23 +102,20 @@ function parseElements(
 ): IdxArray {
   const headerBytes = 4 + 4 * rank
   if (bytes.length < headerBytes)
-    throw refuse(name, `an IDX header of ${headerBytes} bytes`, `${bytes.length} bytes (truncated)`)
+    throw malformed(
+      name,
+      `an IDX header of ${headerBytes} bytes`,
+      `${bytes.length} bytes (truncated)`,
+    )
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   const shape = Array.from({ length: rank }, (_, i) => view.getUint32(4 + 4 * i))
-  const { array, get } = elementTypes[type]
-  const count = elementsOf(shape)
-  const width = array.BYTES_PER_ELEMENT
-  const got = bytes.length - headerBytes
-  if (got !== count * width)
-    throw refuse(
-      name,
-      `${count * width} bytes for ${shape.join(' x ')} elements`,
-      `${got} (${got < count * width ? 'truncated' : 'surplus bytes'})`,
-    )
-  if (type === unsignedByte) return { shape, data: bytes.subarray(headerBytes) }
-  const data = new array(count)
-  for (let i = 0; i < count; i++) data[i] = view[get](headerBytes + i * width)
-  return { shape, data }
+  const elements = bytes.subarray(headerBytes)
+  const data = elementsIn(elements, elementTypes[type].type, {
+    shape,
+    isLittle: false,
+    where: name,
+  })
+  return { shape, data: data as IdxNumbers }
 }
 
 /**
@@ -152,9 +145,9 @@ export async function gunzipIfCompressed(
     size ??= sizeOf(joined(parts))
     if (size === 0) break
     if (size !== undefined && size > mostBytes)
-      throw refuse(name, `at most ${mostBytes} bytes without gzip`, `a header of ${size}`)
+      throw malformed(name, `at most ${mostBytes} bytes without gzip`, `a header of ${size}`)
     if (length > (size ?? mostBytes))
-      throw refuse(name, `${size ?? mostBytes} bytes without gzip, as its header says`, 'more')
+      throw malformed(name, `${size ?? mostBytes} bytes without gzip, as its header says`, 'more')
   }
   return joined(parts)
 }
@@ -168,13 +161,9 @@ function sizeOf(head: Uint8Array): number | undefined {
   if (head.length < headerBytes) return undefined
   const view = new DataView(head.buffer, head.byteOffset, head.byteLength)
   const shape = Array.from({ length: rank }, (_, i) => view.getUint32(4 + 4 * i))
-  const width = elementTypes[type as ElementType].array.BYTES_PER_ELEMENT
-  return headerBytes + width * elementsOf(shape)
+  const width = elementArrays[elementTypes[type as ElementType].type].BYTES_PER_ELEMENT
+  return headerBytes + width * countOf(shape)
 }
-
-/** Beyond 2^53 the product is inexact, but then far from any file's size. */
-const elementsOf = (shape: readonly number[]): number =>
-  shape.includes(0) ? 0 : shape.reduce((product, dim) => product * dim, 1)
 
 /** Returns the unsigned bytes in an IDX file of `rank` dimensions, plain or gzip. errors: as `gunzipIfCompressed` and `parseIdxBytes`. */
 export async function readIdxBytes(

@@ -1,9 +1,9 @@
 import { clipped, clippedName } from '../util/clipped.ts'
-import { halfValue } from '../util/half.ts'
 import { isText } from '../util/kind-of.ts'
 import { checkList, checkOptions, checkText } from '../util/options.ts'
 import { type ByteSource, openFile } from './byte-source.ts'
 import type { FileArray, FileNumbers } from './descriptions.ts'
+import { countOf, elementsIn, type NumpyCode, numpyTypes, requireSize } from './elements.ts'
 import { foreignFile } from './foreign.ts'
 import { malformed } from './malformed.ts'
 import { joined } from './unpack.ts'
@@ -27,24 +27,6 @@ const prefixBytes = 12
 const mostHeaderBytes = 2 ** 16
 const mostDimensions = 64
 
-/** By type and size in bytes: the array that holds the elements, and how one is read from other byte orders and wider types. */
-const numberTypes = {
-  b1: { array: Uint8Array, get: 'getUint8' },
-  i1: { array: Int8Array, get: 'getInt8' },
-  i2: { array: Int16Array, get: 'getInt16' },
-  i4: { array: Int32Array, get: 'getInt32' },
-  i8: { array: Int32Array, get: 'getInt32' },
-  u1: { array: Uint8Array, get: 'getUint8' },
-  u2: { array: Uint16Array, get: 'getUint16' },
-  u4: { array: Uint32Array, get: 'getUint32' },
-  u8: { array: Uint32Array, get: 'getUint32' },
-  f2: { array: Float32Array, get: 'getUint16' },
-  f4: { array: Float32Array, get: 'getFloat32' },
-  f8: { array: Float64Array, get: 'getFloat64' },
-} as const
-
-type NumberType = keyof typeof numberTypes
-
 /** What other types are, by their letter. */
 const otherTypes: Readonly<Record<string, string>> = {
   O: 'Python objects',
@@ -65,14 +47,13 @@ const otherRemedy: Readonly<Record<string, string>> = {
 }
 
 interface Header {
-  readonly type: NumberType
+  readonly type: NumpyCode
   readonly isLittle: boolean
   readonly isFortran: boolean
   readonly shape: readonly number[]
-  readonly count: number
   /** Where the elements begin. */
   readonly at: number
-  /** Of the whole file. */
+  /** Of all elements. */
   readonly sizeBytes: number
 }
 
@@ -115,9 +96,8 @@ function parseHeader(head: Uint8Array, where: string): Header {
   if (shape.length > mostDimensions || !shape.every(Number.isSafeInteger))
     throw malformed(where, `a shape of at most ${mostDimensions} sizes`, clipped(`${shape}`))
   const { type, isLittle } = parseType(descr, where)
-  const count = shape.includes(0) ? 0 : shape.reduce((product, dim) => product * dim, 1)
-  const sizeBytes = at + count * Number(type[1])
-  return { type, isLittle, isFortran: order === 'True', shape, count, at, sizeBytes }
+  const sizeBytes = countOf(shape) * Number(type[1])
+  return { type, isLittle, isFortran: order === 'True', shape, at, sizeBytes }
 }
 
 function parseType(descr: string, where: string): Pick<Header, 'type' | 'isLittle'> {
@@ -130,8 +110,8 @@ function parseType(descr: string, where: string): Pick<Header, 'type' | 'isLittl
     )
   const text = descr.slice(1, -1)
   const [, order, type] = /^([<>|=]?)([a-zA-Z?]\d*)/.exec(text) ?? []
-  if (type !== undefined && Object.hasOwn(numberTypes, type) && text === order + type)
-    return { type: type as NumberType, isLittle: order !== '>' }
+  if (type !== undefined && Object.hasOwn(numpyTypes, type) && text === order + type)
+    return { type: type as NumpyCode, isLittle: order !== '>' }
   const letter = type?.[0] ?? ''
   const is = Object.hasOwn(otherTypes, letter) ? otherTypes[letter] : 'another type'
   throw malformed(
@@ -146,67 +126,9 @@ function parseType(descr: string, where: string): Pick<Header, 'type' | 'isLittl
 
 /** The array of a whole file. errors: `data.malformed`. */
 function parseNpy(bytes: Uint8Array<ArrayBuffer>, where: string): FileArray {
-  const header = parseHeader(bytes, where)
-  requireSize(header, bytes.length, where)
-  const { shape, at, count } = header
-  const data = elementsOf(bytes.subarray(at), header, where)
-  return { shape, data: header.isFortran && count > 0 ? rowMajor(data, shape) : data }
-}
-
-function requireSize({ sizeBytes, shape }: Header, got: number, where: string): void {
-  if (got !== sizeBytes)
-    throw malformed(
-      where,
-      `${sizeBytes} bytes for ${clipped(shape.join(' x ')) || 'one'} elements`,
-      `${got} (${got < sizeBytes ? 'truncated' : 'surplus bytes'})`,
-    )
-}
-
-/** The elements in the order of the file. */
-function elementsOf(
-  bytes: Uint8Array<ArrayBuffer>,
-  { type, isLittle, count }: Header,
-  where: string,
-): FileNumbers {
-  const { array, get } = numberTypes[type]
-  const width = Number(type[1])
-  const isOwn = width === array.BYTES_PER_ELEMENT && (isLittle || width === 1)
-  // Typed arrays begin at multiples of their elements' size.
-  if (isOwn && bytes.byteOffset % width === 0)
-    return new array(bytes.buffer, bytes.byteOffset, count)
-  if (isOwn) return new array(bytes.slice().buffer)
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-  const data = new array(count)
-  if (width === 8 && array !== Float64Array)
-    narrow(view, isLittle, data as Int32Array | Uint32Array, where)
-  else if (type === 'f2')
-    for (let i = 0; i < count; i++) data[i] = halfValue(view.getUint16(2 * i, isLittle))
-  else for (let i = 0; i < count; i++) data[i] = view[get](width * i, isLittle)
-  return data
-}
-
-/** Puts 64-bit whole numbers into 32 bits. errors: `data.malformed` for the first that does not fit, by its place. */
-function narrow(
-  view: DataView,
-  isLittle: boolean,
-  data: Int32Array | Uint32Array,
-  where: string,
-): void {
-  const [lowAt, highAt] = isLittle ? [0, 4] : [4, 0]
-  const isSigned = data instanceof Int32Array
-  for (let i = 0; i < data.length; i++) {
-    const low = view.getInt32(8 * i + lowAt, isLittle)
-    const high = view.getInt32(8 * i + highAt, isLittle)
-    data[i] = low
-    if (high === (isSigned ? low >> 31 : 0)) continue
-    const value = isSigned ? view.getBigInt64(8 * i, isLittle) : view.getBigUint64(8 * i, isLittle)
-    throw malformed(
-      where,
-      `64-bit whole numbers that fit into ${isSigned ? 'int32' : 'uint32'}`,
-      `${value} as element ${i}`,
-      "Save smaller numbers, or array.astype('float64').",
-    )
-  }
+  const { type, isLittle, isFortran, shape, at } = parseHeader(bytes, where)
+  const data = elementsIn(bytes.subarray(at), numpyTypes[type], { shape, isLittle, where })
+  return { shape, data: isFortran && data.length > 0 ? rowMajor(data, shape) : data }
 }
 
 /** The elements with the last dimension fastest, of those with the first fastest. */
@@ -288,7 +210,8 @@ async function readEntry(archive: ZipArchive, array: string): Promise<FileArray>
     const head = joined(parts)
     const end = headerEnd(head, where)
     if (end === undefined || head.length < end) continue
-    requireSize(parseHeader(head, where), entry.sizeBytes, where)
+    const { at, sizeBytes, shape } = parseHeader(head, where)
+    requireSize(entry.sizeBytes - at, sizeBytes, shape, where)
     isKnown = true
   }
   return parseNpy(joined(parts), where)

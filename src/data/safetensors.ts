@@ -1,7 +1,8 @@
 import { clipped, clippedName } from '../util/clipped.ts'
 import { isDetached, isIterable, isRecord, isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkText } from '../util/options.ts'
-import type { OpenFile } from './byte-source.ts'
+import { asBytes, type OpenFile } from './byte-source.ts'
+import { type ElementType, elementArrays } from './elements.ts'
 import { foreignBytes, foreignFile } from './foreign.ts'
 import { malformed } from './malformed.ts'
 
@@ -16,26 +17,7 @@ import { malformed } from './malformed.ts'
  * source: the format section of huggingface/safetensors' README.
  */
 
-export const elementArrays = {
-  F64: Float64Array,
-  F32: Float32Array,
-  /** Raw bits; JavaScript of today has no array for it everywhere. */
-  F16: Uint16Array,
-  /** Raw bits. */
-  BF16: Uint16Array,
-  I64: BigInt64Array,
-  I32: Int32Array,
-  I16: Int16Array,
-  I8: Int8Array,
-  U64: BigUint64Array,
-  U32: Uint32Array,
-  U16: Uint16Array,
-  U8: Uint8Array,
-  /** One byte each, 0 or 1. */
-  BOOL: Uint8Array,
-} as const
-
-export type SafetensorsDtype = keyof typeof elementArrays
+export type SafetensorsDtype = ElementType
 export type ArrayOf<D extends SafetensorsDtype> = InstanceType<(typeof elementArrays)[D]>
 
 /** A named array; `dtype` is the element type of `data`. shape: `data` holds the product of `shape` elements. */
@@ -235,10 +217,15 @@ const tensorOf = ({ name, dtype, shape }: HeaderEntry, bytes: Uint8Array): [stri
  * errors: `data.malformed` for a wrong or truncated header, an unknown dtype, offsets that do not fit the shape, gaps or overlaps between
  * tensors, and missing or surplus bytes at the end.
  */
-export function readSafetensors(file: Uint8Array, name = 'safetensors'): SafetensorsFile {
+export function readSafetensors(
+  source: Uint8Array | ArrayBuffer,
+  name = 'safetensors',
+): SafetensorsFile {
   checkText('readSafetensors', 'name', name)
   const where = clippedName(name)
-  checkArgument(where, 'the file', file, file instanceof Uint8Array, 'its bytes, a Uint8Array')
+  const file = asBytes(source)
+  const areBytes = file instanceof Uint8Array
+  checkArgument(where, 'the file', file, areBytes, 'its bytes, a Uint8Array or an ArrayBuffer')
   const data = file.subarray(dataBegin(file, file.length, where))
   const header = file.subarray(lengthBytes, file.length - data.length)
   const { entries, metadata } = parseHead(header, data.length, where)

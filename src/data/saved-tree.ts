@@ -119,7 +119,7 @@ export function save(state: SavedState, ...rest: []): Uint8Array<ArrayBuffer> {
  *
  * errors: `data.malformed` for any other file; `readSafetensors` reads plain weights.
  */
-export function load(file: Uint8Array<ArrayBuffer>, name = 'checkpoint'): SavedState {
+export function load(file: Uint8Array<ArrayBuffer> | ArrayBuffer, name = 'checkpoint'): SavedState {
   const { tensors, metadata } = readSafetensors(file, name)
   const where = clippedName(name)
   const malformed = (expected: string, got: string) =>

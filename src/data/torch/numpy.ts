@@ -1,5 +1,5 @@
 import { halfValue } from '../../util/half.ts'
-import type { SafetensorsDtype } from '../safetensors.ts'
+import { type ElementType, type NumpyCode, numpyTypes } from '../elements.ts'
 import { type Calls, Refused, Unfit } from './pickle-reader.ts'
 import {
   elementsOf,
@@ -14,7 +14,7 @@ import {
 class ArrayType {
   isBigEndian = false
   constructor(
-    readonly dtype: SafetensorsDtype,
+    readonly dtype: ElementType,
     readonly itemBytes: number,
   ) {}
 
@@ -42,27 +42,11 @@ export class NumpyArray {
   tensor: StoredTensor | undefined
 }
 
-/** By numpy's code: the kind of number, and its bytes. */
-const types: Readonly<Record<string, SafetensorsDtype>> = {
-  f8: 'F64',
-  f4: 'F32',
-  f2: 'F16',
-  i8: 'I64',
-  i4: 'I32',
-  i2: 'I16',
-  i1: 'I8',
-  u8: 'U64',
-  u4: 'U32',
-  u2: 'U16',
-  u1: 'U8',
-  b1: 'BOOL',
-}
-
 export const numpyClasses: Calls = {
   'numpy.dtype': ([code]) => {
     const name = typeof code === 'string' ? code : ''
-    return Object.hasOwn(types, name)
-      ? new ArrayType(types[name], Number(name[1]))
+    return Object.hasOwn(numpyTypes, name)
+      ? new ArrayType(numpyTypes[name as NumpyCode], Number(name[1]))
       : new Refused('numpy.dtype')
   },
   'numpy.core.multiarray._reconstruct': () => new NumpyArray(),

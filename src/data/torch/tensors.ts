@@ -1,4 +1,5 @@
-import { elementArrays, type SafeTensor, type SafetensorsDtype } from '../safetensors.ts'
+import { elementArrays, swapBytes } from '../elements.ts'
+import type { SafeTensor, SafetensorsDtype } from '../safetensors.ts'
 import { Unfit } from './pickle-reader.ts'
 
 /** What PyTorch's storages hold: an element's type, where arrays here have it, and its size in bytes. */
@@ -157,16 +158,6 @@ function copyStrided(
     while (++index[d] === shape[d] && d > 0) {
       at += strides[d - 1] - strides[d] * shape[d]
       index[d--] = 0
-    }
-  }
-}
-
-function swapBytes(bytes: Uint8Array, itemBytes: number): void {
-  for (let at = 0; at < bytes.length; at += itemBytes) {
-    for (let [i, j] = [at, at + itemBytes - 1]; i < j; i++, j--) {
-      const byte = bytes[i]
-      bytes[i] = bytes[j]
-      bytes[j] = byte
     }
   }
 }

@@ -138,7 +138,7 @@ export interface UnpackOptions {
  * errors: `data.malformed` if the file holds other parts; those of the parts.
  */
 export const unpackCheckpoint = <Values extends SavedState = SavedState>(
-  file: Uint8Array<ArrayBuffer>,
+  file: Uint8Array<ArrayBuffer> | ArrayBuffer,
   parts: Parts = {},
   options: UnpackOptions = {},
 ): Promise<Values> => unpackAt<Values>(file, parts, options, placeIn(parts))
@@ -151,7 +151,7 @@ interface Place {
 
 /** As `unpackCheckpoint`, by one of several ranks. */
 export const unpackAt = async <Values extends SavedState>(
-  file: Uint8Array<ArrayBuffer>,
+  file: Uint8Array<ArrayBuffer> | ArrayBuffer,
   parts: Parts,
   options: UnpackOptions,
   place: Place,
@@ -159,7 +159,7 @@ export const unpackAt = async <Values extends SavedState>(
 
 /** What `unpackCheckpoint` checks, on one of several ranks; what it returns does the rest. */
 export async function prepareAt<Values extends SavedState>(
-  file: Uint8Array<ArrayBuffer>,
+  file: Uint8Array<ArrayBuffer> | ArrayBuffer,
   parts: Parts,
   options: UnpackOptions,
   { rank, size }: Place,

@@ -19,6 +19,7 @@ const readers: Record<string, (bytes: Bytes) => unknown> = {
   npy: (bytes) => readNpy(bytes, 'a'),
   npz: (bytes) => readNpz(bytes, 'a'),
   safetensors: async (bytes) => readSafetensors(bytes, 'a'),
+  'safetensors, of an ArrayBuffer,': async (bytes) => readSafetensors(bytes.slice().buffer, 'a'),
   torch: (bytes) => readTorch(bytes, 'a'),
 }
 
@@ -66,4 +67,5 @@ test('a safetensors header whose size looks like gzip is read', () => {
   file.set([0x1f, 0x8b])
   file.set(utf8(header), 8)
   expect(readSafetensors(file).tensors.size).toBe(0)
+  expect(readSafetensors(file.buffer).tensors.size).toBe(0)
 })
