@@ -113,7 +113,7 @@ export function normalize(
       firstSpelling ??= inner.includes('_') ? '_' : '-'
     if (flag === '--kill-on-bad-exit' || flag === '-K') {
       // Its value may be left out, as srun lets it: the next word may be the module.
-      const hasValue = /^[01]$/.test(argv[i + 1] ?? '')
+      const hasValue = /^(-?\d+|true|false|yes|no|on|off)$/.test(argv[i + 1] ?? '')
       out.push(`--kill-on-bad-exit=${hasValue ? argv[++i] : 1}`)
       continue
     }

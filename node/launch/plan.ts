@@ -1,5 +1,6 @@
 import { defaultMasterPort, type Variables } from '../../src/distributed/rendezvous/slurm.ts'
 import { TabringError } from '../../src/util/errors.ts'
+import { formatRanks } from '../../src/util/format-ranks.ts'
 import type { RankRange } from '../rank-range.ts'
 import type { CrewMember } from './crew/messages.ts'
 import type { TabChoice } from './flags.ts'
@@ -66,6 +67,29 @@ export function planLaunch(options: LaunchOptions, around: Surroundings): Plan {
   // Of many launchers on a machine one says it.
   if (words && (!plan.place || plan.index === 0)) plan.notes.unshift(words)
   return plan
+}
+
+/** Lines about flags that change nothing in a launcher of so many tabs. */
+export function notesOnFlags(
+  { tee, redirects, relay }: Pick<LaunchOptions, 'tee' | 'redirects' | 'relay'>,
+  { place, launchers, index }: Pick<Plan, 'place' | 'launchers' | 'index'>,
+  tabs: number,
+): string[] {
+  const notes: string[] = []
+  // Of many launchers on a machine one says it.
+  if (place && index !== 0) return notes
+  const here = place?.localWorldSize ?? tabs
+  for (const [flag, streams] of Object.entries({ '--tee': tee, '--redirects': redirects })) {
+    const named = typeof streams === 'object' ? Object.keys(streams).map(Number) : []
+    const missing = named.filter((rank) => rank >= here)
+    if (missing.length > 0)
+      notes.push(
+        `${flag}: this machine has no local ${formatRanks(missing)}. Local ranks are numbered from 0, and it has ${here}.`,
+      )
+  }
+  if (relay && launchers * tabs === 1)
+    notes.push('--relay: changes nothing in a run of one rank, which sends to nobody.')
+  return notes
 }
 
 /** errors: `config.invalid` for a run of several launchers, or on a machine with fewer devices than MIN. */

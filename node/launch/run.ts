@@ -27,7 +27,7 @@ import { importTool, requireTools } from './import-tool.ts'
 import { LogFiles } from './log-files.ts'
 import { type Crew, defaultJoinTimeoutMs, meet } from './meet.ts'
 import type { LaunchOptions } from './options.ts'
-import { type Plan, planLaunch } from './plan.ts'
+import { notesOnFlags, type Plan, planLaunch } from './plan.ts'
 import type { Screen } from './screen.ts'
 import { servePages } from './serve-pages.ts'
 import { slurmVariables } from './slurm-job.ts'
@@ -100,6 +100,7 @@ export async function launch(
       visibleDevices: parsed('visibleDevices', options.switches.visibleDevices),
       logicalDevices: parsed('logicalDevices', options.switches.logicalDevices),
     })
+    for (const note of notesOnFlags(options, plan, tabs)) screen.note(note)
     const member = { index: plan.index, name, tabs, place: plan.place }
     const log = (line: string) => screen.note(line)
     const used = new Restarts(options.maxRestarts)

@@ -425,6 +425,11 @@ export function parseOptions(
       'config.invalid',
       `--aggregation: ${config.aggregation} needs 3 ranks or more, of which the others outvote a wrong one, got ${most}. Start 3, or omit it.`,
     )
+  if (relay && most === 1)
+    throw new TabringError(
+      'config.invalid',
+      '--relay: one rank sends to nobody. Start more with --nproc-per-node, or omit it.',
+    )
   if (Number(stallRank) >= most)
     throw new TabringError(
       'config.invalid',

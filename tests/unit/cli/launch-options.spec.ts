@@ -126,6 +126,7 @@ describe('values', () => {
     ['--kill-on-bad-exit=0 train.ts', { killOnBadExit: false }],
     ['--kill_on_bad_exit 0 train.ts', { killOnBadExit: false, module: 'train.ts' }],
     ['-K train.ts', { killOnBadExit: true, module: 'train.ts' }],
+    ['-K no train.ts', { killOnBadExit: false, module: 'train.ts' }],
     ['train.ts', { killOnBadExit: true, adapter: 'auto', maxRestarts: 0 }],
     ['--rdzv-endpoint [::1]:99 train.ts', { rdzvEndpoint: { host: '::1', port: 99 } }],
     ['--master-addr [::1] train.ts', { masterAddr: '::1' }],
@@ -177,6 +178,7 @@ describe('what is refused, in one line', () => {
       '--nproc-per-nod: there is no such flag. Did you mean --nproc-per-node?',
     ],
     ['--master_prot=1 train.ts', 'Did you mean --master-port?'],
+    ['--kill-on-bad-exit 2 train.ts', '--kill-on-bad-exit: expected 1 or 0, got "2"'],
     [
       '--nproc-per-node 0 train.ts',
       '--nproc-per-node: expected a whole number from 1, or one of auto, cpu, gpu, got "0"',

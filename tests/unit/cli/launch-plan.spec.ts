@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { Leader } from '../../../node/launch/crew/leader.ts'
 import type { CrewMember, Part } from '../../../node/launch/crew/messages.ts'
 import { parseLaunch } from '../../../node/launch/options.ts'
-import { type Plan, planLaunch } from '../../../node/launch/plan.ts'
+import { notesOnFlags, type Plan, planLaunch } from '../../../node/launch/plan.ts'
 import { readSlurmJob, slurmVariables } from '../../../node/launch/slurm-job.ts'
 import { Restarts } from '../../../node/restarts.ts'
 import { rankFromSlurm, type Variables } from '../../../src/distributed/rendezvous/slurm.ts'
@@ -271,6 +271,35 @@ test("each tab's variables are those that a task of its own would have", () => {
     'SLURM_NTASKS',
   ])
   expect(kept).toMatchObject({ SLURM_ARRAY_TASK_ID: '3', SLURM_STEP_NODELIST: 'alpha[07-08]' })
+})
+
+test.each<[line: string, environment: Variables, notes: string[]]>([
+  [
+    '--nproc-per-node 2 --tee 0:3,7:1 train.ts',
+    {},
+    ['--tee: this machine has no local rank 7. Local ranks are numbered from 0, and it has 2.'],
+  ],
+  [
+    '--redirects 1:1,2:3 train.ts',
+    {},
+    [
+      '--redirects: this machine has no local ranks 1 and 2. Local ranks are numbered from 0, and it has 1.',
+    ],
+  ],
+  ['--nproc-per-node 2 --tee 0:3,1:1 --redirects 1 --relay train.ts', {}, []],
+  ['--tee 3:1 train.ts', taskOf8(0), []],
+  ['--tee 9:1 train.ts', taskOf8(1), []],
+  [
+    '--relay train.ts',
+    {},
+    ['--relay: changes nothing in a run of one rank, which sends to nobody.'],
+  ],
+  ['--nnodes 2 --node-rank 0 --relay train.ts', {}, []],
+])('flags that change nothing are said: %s', (line, environment, notes) => {
+  const parsed = parseLaunch('run', line.split(' '), environment)
+  if (parsed.kind === 'help') throw new Error('help')
+  const planned = plan(line, environment)
+  expect(notesOnFlags(parsed.options, planned, Number(planned.tabs))).toEqual(notes)
 })
 
 test('a broken variable is named', () => {

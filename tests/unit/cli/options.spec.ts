@@ -276,6 +276,7 @@ test.each([
   ['--keep-last 3', '--keep-last: needs --checkpoint-dir.'],
   ['--aggregation median --nproc-per-node 2', '--aggregation: median needs 3 ranks or more'],
   ['--aggregation trimmedMean --elastic 1:2', 'outvote a wrong one, got 2. Start 3, or omit it.'],
+  ['--relay --nproc-per-node 1', '--relay: one rank sends to nobody. Start more'],
   ['--elastic 1:2 --nproc-per-node 2', '--nproc-per-node: cannot be combined with --elastic'],
   ['--elastic 2:4 --parallel fsdp', '--elastic: needs --parallel dp and --strategy ddp'],
   ['--elastic 2:4 --strategy alone', 'got dp and alone. Omit it.'],
@@ -298,7 +299,7 @@ test('--relay and --ice-servers are those of tabring run and npm start', () => {
   expect(optionsOf()).not.toHaveProperty('ice')
   const parsed = parseOptions(
     [
-      '--relay',
+      ...'--nproc-per-node 2 --relay'.split(' '),
       '--ice-servers',
       'stun:stun.example:3478,turn:turn.example',
       '--turn_lifetime',
