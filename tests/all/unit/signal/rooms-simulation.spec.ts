@@ -51,12 +51,12 @@ test('5,000 members in 84 rooms', async () => {
     expect(outcome.peakMembers).toBeGreaterThan(4800)
     expect(outcome.peakRanks).toBeGreaterThan(50)
     expect(outcome.epochs).toBeGreaterThan(800)
-    // For each member: the lobby after each that comes or goes, and about 10 for each epoch.
-    expect(outcome.mostToOne).toBeLessThan(400)
-    expect(outcome.messages / given.members).toBeLessThan(200)
+    // For each member: the lobby after each that comes or goes, and about 20 for each epoch, most of them signals of its 11 links.
+    expect(outcome.mostToOne).toBeLessThan(500)
+    expect(outcome.messages / given.members).toBeLessThan(300)
     for (const name of tabFaults) expect(outcome.fired[name], name).toBeGreaterThanOrEqual(20)
   }
-}, 60_000)
+}, 120_000)
 
 test('1,000 seeds of a room with an elastic run', async () => {
   for (const seed of seedsFrom(2_000_001, 1000)) await checkSeed(seed, spec, runElasticRooms)
