@@ -258,7 +258,6 @@ export const allowed: Record<string, readonly string[]> = {
     'src/graph/plan',
     'src/nn',
     'src/data/shares.ts',
-    'src/peer/room/edges.ts',
   ],
   'src/trainer/watch': [
     'src/util',

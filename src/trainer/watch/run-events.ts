@@ -156,6 +156,8 @@ export type RunEvent =
       /** Links that this rank needs in the roster with that ballot, and lacks: `ComputeApi.admit` or `notLinked` answers for each. */
       event: 'unlinked'
       ballot: number
+      /** Of the roster, by rank: members of the run. */
+      lives: readonly string[]
       /** By the ranks at the other end. */
       links: readonly { readonly peerRank: number; readonly initiator: boolean }[]
       rank: number

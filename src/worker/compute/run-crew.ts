@@ -214,7 +214,7 @@ export class RunCrew {
       )
       .filter(({ peerRank }) => lacks(peerRank))
     if (links.length === 0) return
-    this.#options.tell({ event: 'unlinked', ballot, links, rank })
+    this.#options.tell({ event: 'unlinked', ballot, lives: members, links, rank })
     const signals = this.#earlySignals
     this.#earlySignals = []
     for (const { from, signal } of signals) this.#signalled(from, signal)

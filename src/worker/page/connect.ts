@@ -6,13 +6,22 @@ import { BothSides, wordIn } from '../../peer/tab/both-sides.ts'
 import type { LanedStats } from '../../peer/tab/laned-connection.ts'
 import { LateConnection } from '../../peer/tab/late-connection.ts'
 import type { LocalPair, LocalPorts } from '../../peer/tab/local-ports.ts'
-import type { SignalClient } from '../../peer/tab/signal.ts'
+import type { SignalClient, SignalEvents } from '../../peer/tab/signal.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
 import { messageOf, PeerError, RunError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 
+/** How the two ends of a link reach each other before there is one, and hear what ends the forming: through the server, as a rule. */
+export interface LinkSignals
+  extends Pick<SignalClient, 'signal' | 'ready' | 'linkDown' | 'iceServers' | 'address' | 'token'> {
+  on<E extends 'signal' | 'finished' | 'abort'>(
+    event: E,
+    listener: (value: SignalEvents[E]) => void,
+  ): () => void
+}
+
 export interface FormLinksOptions {
-  client: SignalClient
+  client: LinkSignals
   assignment: Assignment
   /** This tab's ports; needed where the assignment says `port`. */
   ports: LocalPorts | null

@@ -30,6 +30,7 @@ import type {
   RunResult,
 } from '../api.ts'
 import { formLinks, type RingLinks, type RingStats } from './connect.ts'
+import { MemberLinks } from './member-links.ts'
 import type { StartMarks } from './start-marks.ts'
 
 /** What a run ended with on this rank. */
@@ -105,6 +106,8 @@ export class MemberRun {
   readonly #links: RingLinks
   /** Links to newcomers, which form or have formed. */
   readonly #linkings: Linking[] = []
+  /** Links to members to which the server has made none. */
+  readonly #own: MemberLinks
   /** Who was ever in the run with this tab, by id in the room. */
   readonly #known = new Map<string, { member: AssignedMember; link: AssignedLink | undefined }>()
   #rank: number
@@ -143,6 +146,7 @@ export class MemberRun {
     this.#ballot = epoch
     this.#members = members.map(({ id }) => id)
     this.#know(assignment)
+    this.#own = new MemberLinks(tab)
     this.#links = this.#formLinks(assignment, this.#prepare(assignment))
     this.#links.connected.catch((error) => this.fail(this.#unlinked(error), epoch))
   }
@@ -328,10 +332,13 @@ export class MemberRun {
     this.#end({ ok: false, rank: this.#rank, error })
   }
 
+  get #rings(): RingLinks[] {
+    return [this.#links, ...this.#linkings.map(({ ring }) => ring), ...this.#own.rings]
+  }
+
   /** Closes all links. */
   close(): void {
-    this.#links.close()
-    for (const { ring } of this.#linkings) ring.close()
+    for (const ring of this.#rings) ring.close()
   }
 
   #end(end: RunEnd): void {
@@ -475,11 +482,19 @@ export class MemberRun {
     else out()
   }
 
+  /** Makes links that the worker lacks in its roster. */
+  #link(event: Extract<RunEvent, { event: 'unlinked' }>): void {
+    const { ballot, lives, links } = event
+    const members = lives.flatMap((life) => this.#known.get(memberOf(life))?.member ?? [])
+    if (members.length === lives.length) void this.#own.form(event, members)
+    else
+      for (const { peerRank } of links)
+        this.#tab.compute.notLinked(ballot, peerRank).catch(() => undefined)
+  }
+
   /** Of all links. */
   async #stats(): Promise<RingStats> {
-    const all = await Promise.all(
-      [this.#links, ...this.#linkings.map(({ ring }) => ring)].map((ring) => ring.stats()),
-    )
+    const all = await Promise.all(this.#rings.map((ring) => ring.stats()))
     const links = all.flatMap((one) => one.links)
     return { total: sumStats(all.map((one) => one.total)), links }
   }
@@ -500,7 +515,8 @@ export class MemberRun {
       const missing = event.missing?.map(memberOf)
       this.#undecided = missing && { sinceMs, missing }
       this.#askServer()
-    }
+    } else if (event.event === 'unlinked') this.#link(event)
+    else if (event.event === 'signal') this.#own.receive(event)
     this.#tab.marks.take(event, atMs)
     this.#tab.listener.onEvent?.(event, atMs)
   }
