@@ -282,9 +282,18 @@ test('newcomers may answer and leave; what decides is for members, and rosters f
     Object.entries(rights).flatMap(([type, { from }]) => (from.includes(role) ? [type] : []))
   expect(may('newcomer')).toEqual(['hello', 'report', 'ping', 'pong', 'probed', 'bye'])
   expect(may('member')).toEqual(
-    [...new Set([...may('newcomer'), 'call', 'refuse', 'abort', 'probe', 'wait'])].sort(
-      (a, b) => Object.keys(rights).indexOf(a) - Object.keys(rights).indexOf(b),
-    ),
+    [
+      ...new Set([
+        ...may('newcomer'),
+        'call',
+        'refuse',
+        'abort',
+        'probe',
+        'wait',
+        'signal',
+        'pass',
+      ]),
+    ].sort((a, b) => Object.keys(rights).indexOf(a) - Object.keys(rights).indexOf(b)),
   )
   expect(may('leader')).toEqual(Object.keys(rights))
 })
