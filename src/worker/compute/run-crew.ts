@@ -16,8 +16,8 @@ import type { Admission, CrewPlace, FirstHalf, Membership } from '../api.ts'
 
 /** A member that has promised to be in the next group says so at once; one that does not is as good as lost. units: ms. */
 const helloMs = 8000
-/** For the links to the ranks beside this one in the ring, before its group forms. units: ms. */
-const linkMs = 10_000
+/** For the links to the ranks beside this one in the ring, before its group forms: those ranks wait for it no longer than `helloMs`. units: ms. */
+const linkMs = 6000
 /** Signals of members that are in a later roster already. */
 const maxEarlySignals = 256
 /** For the server to say which half asked first. units: ms. */
@@ -187,8 +187,7 @@ export class RunCrew {
       epoch: ballot,
       links: new Map(links),
       machines: keys.map((key) => known.indexOf(key)),
-      // Others may still make their links.
-      helloMs: waitMs && waitMs + (roster.isRing ? linkMs : 0),
+      helloMs: waitMs,
       failed,
       silence: () => this.#crew.silenceLinks(),
     })

@@ -38,6 +38,8 @@ const types = [
   'probed',
   'wait',
   'bye',
+  'signal',
+  'pass',
 ] as const
 
 /** Any message but `abort`, which is every member's right, with any fields. */
@@ -102,6 +104,14 @@ export function drawLie(draw: Draw, { ids, self, ballots }: Truth): Lie {
       return { type, id: id(), why, isSlow: draw.isOneIn(2), members: some() }
     case 'bye':
       return { type, entered: within(), isDone: draw.isOneIn(2), why }
+    case 'signal':
+      return { type, ballot: within(), attempt: draw.whole(1, 3), data: why }
+    case 'pass': {
+      // In its own name: whoever passes messages on can invent those of others, as guarantees.md says.
+      const body = drawLie(draw, { ids, self, ballots })
+      if (body.type === 'pass' || !('ballot' in body || body.type === 'bye')) return body
+      return { type, from: self, number: draw.whole(1, 200), to: some(), body }
+    }
     default:
       return { type }
   }
