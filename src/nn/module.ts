@@ -9,7 +9,7 @@ import type { Holding } from '../graph/trace/value.ts'
 import { clipped } from '../util/clipped.ts'
 import { type DeviceSpec, placedDevice } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
-import { isIterable, quoted } from '../util/kind-of.ts'
+import { isIterable, isSameList, quoted } from '../util/kind-of.ts'
 import {
   checkArgument,
   checkChoice,
@@ -59,7 +59,6 @@ export abstract class Module {
   #training = true
   readonly #buffers = new Map<string, { buffer: ModuleBuffer; persistent: boolean }>()
   #hooks: ModuleHooks | undefined
-
   constructor(...none: never[]) {
     checkArgument(new.target.name, 'the argument', none[0], none.length === 0, 'omitted')
     nameLater(this)
@@ -376,6 +375,20 @@ export abstract class Module {
     return () => !found || Reflect.get(this, found[0]) === child
   }
 
+  /** @internal For a step that reads some of its tensors; see `Holder`. */
+  watchParts(): () => boolean {
+    const own = () => Object.values(this).filter((one) => one instanceof Parameter)
+    const parameters = own()
+    const modules = Object.entries(this).filter(
+      ([, one]) => one instanceof Module && one.#walk('').next().done,
+    )
+    return () =>
+      // What ranks have divided since says so where its contents are read.
+      parameters.some(({ dividedBy }) => dividedBy) ||
+      (isSameList(own(), parameters) &&
+        modules.every(([name, module]) => Reflect.get(this, name) === module))
+  }
+
   /** What the state dict holds, under all keys. */
   #state(): [key: string, tensor: StoredTensor][] {
     return this.#named().flatMap(([key, tensor, isPersistent]) =>
@@ -422,16 +435,16 @@ export abstract class Module {
     for (const [name, property] of Object.entries(this)) {
       if (!(property instanceof Parameter)) continue
       const isKept = () => Reflect.get(this, name) === property
-      yield [unique(keyOf(name)), property, true, { within, isKept }]
+      yield [unique(keyOf(name)), property, true, { within, isKept, holder: this }]
     }
     for (const [name, { buffer, persistent }] of this.#buffers) {
       const read: unknown = Reflect.get(this, name)
       const isKept = () =>
         this.#buffers.get(name)?.buffer === buffer && Reflect.get(this, name) === read
-      yield [unique(keyOf(name)), buffer, persistent, { within, isKept }]
+      yield [unique(keyOf(name)), buffer, persistent, { within, isKept, holder: this }]
     }
     for (const [name, module] of this.children()) {
-      const holding = { within, isKept: this.keeps(module) }
+      const holding = { within, isKept: this.keeps(module), holder: this }
       yield* module.#walk(`${unique(name)}.`, holding, [...above, this])
     }
   }
@@ -527,13 +540,15 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
 export const checkModule = (where: string, module: unknown): void =>
   checkArgument(where, 'module', module, module instanceof Module, 'a Module')
 
-/** Modules applied one after the other; their keys are their positions. Programs compiled before one is added or removed refuse to run. */
+/** Modules applied one after the other; their keys are their positions. Programs compiled before one is added, removed or replaced refuse to run. */
 export class Sequential extends ModuleSequence {
   constructor(...modules: Module[]) {
     super(modules)
   }
 
   forward(x: Tensor): Tensor {
-    return [...this].reduce((tensor, module) => module.forward(tensor), x)
+    const layers = [...this]
+    if (isTracing()) activeTrace('forward').sequences.set(this, () => isSameList([...this], layers))
+    return layers.reduce((tensor, module) => module.forward(tensor), x)
   }
 }

@@ -12,7 +12,7 @@ import type { UpdateAttrs } from '../kernels/update/rule.ts'
 import { clipped } from '../util/clipped.ts'
 import { formatDevice } from '../util/device.ts'
 import { invariant, TabringError } from '../util/errors.ts'
-import { isRecord } from '../util/kind-of.ts'
+import { isRecord, isSameList } from '../util/kind-of.ts'
 import { checkRecord } from '../util/options.ts'
 import { countElements, formatShape, sameShape, tensorType } from '../util/shape.ts'
 import { checkGroup, checkKinds, checkSettingNames, requireList } from './check-params.ts'
@@ -350,10 +350,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const known = this.paramGroups.map((group) => ({
       group,
       compiled: { ...group, params: [...group.params] },
-      traced: group.params.map(({ requiresGrad, replicatedBy }) => ({
-        requiresGrad,
-        replicatedBy,
-      })),
+      replicated: group.params.map(({ replicatedBy }) => replicatedBy),
     }))
     const counts = known.map(({ group }) => group.params.length)
     trace.refusals.push(() => {
@@ -365,8 +362,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
           `run: the step was compiled with groups of ${formatShape(counts)} parameters of ${this.constructor.name}, and its groups or their parameters have changed. Compile the step again: it updates what was there.`,
         )
       }
-      for (const { group, compiled, traced } of known) {
-        for (const [at, was] of traced.entries()) refuseChanged(group.params[at], was)
+      for (const { group, compiled, replicated } of known) {
+        for (const [at, was] of replicated.entries()) refuseReplicated(group.params[at], was)
         checkGroup(this.constructor.name, group, this.defaults)
         this.#checkSettings(group)
         this.#refuseOtherStep(compiled, group)
@@ -585,23 +582,14 @@ const gradientMissing = (parameter: Parameter) =>
     `optimizer.step: "${clipped(parameter.name)}" has no gradient, but parameters that are updated together with it have one. To freeze some of them, create a new optimizer and load the state of this one into it: loadStateDict(await optimizer.stateDict()).`,
   )
 
-/**
- * errors: `graph.misuse` for a parameter that is replicated since the step was compiled, or frozen or unfrozen for no step: none that was
- * compiled later has read its `requiresGrad`.
- */
-function refuseChanged(
-  { title, requiresGrad, isGradChanged, replicatedBy }: Parameter,
-  was: Pick<Parameter, 'requiresGrad' | 'replicatedBy'>,
+/** errors: `graph.misuse` for a parameter that is replicated since the step was compiled. */
+function refuseReplicated(
+  { title, replicatedBy }: Parameter,
+  was: Parameter['replicatedBy'],
 ): void {
-  const isFrozen = isGradChanged && requiresGrad !== was.requiresGrad
-  if (!isFrozen && replicatedBy === was.replicatedBy) return
+  if (replicatedBy === was) return
   throw new TabringError(
     'graph.misuse',
-    isFrozen
-      ? `run: the step was compiled with requiresGrad = ${was.requiresGrad} of ${title}, which is now ${requiresGrad}. Compile the step again: it ${requiresGrad ? 'does not update it' : 'goes on updating it'}.`
-      : `run: the step was compiled before replicate had ranks share ${title}. Compile the step again: it does not sum their gradients.`,
+    `run: the step was compiled before replicate had ranks share ${title}. Compile the step again: it does not sum their gradients.`,
   )
 }
-
-const isSameList = (list: unknown, of: readonly unknown[]): boolean =>
-  Array.isArray(list) && list.length === of.length && of.every((one, at) => one === list[at])

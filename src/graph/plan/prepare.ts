@@ -47,7 +47,7 @@ import {
   nodesBehind,
   storageOf,
 } from '../trace/value.ts'
-import { refuseOtherModes, refuseReplaced } from './refuse-replaced.ts'
+import { refuseOtherGradients, refuseOtherModes, refuseReplaced } from './refuse-replaced.ts'
 import { Weighing } from './weighing.ts'
 import type { Work } from './work.ts'
 
@@ -220,7 +220,8 @@ export function traceStep(
   const kept = [...outputValues.filter((value) => !isJoint(value)), ...gradientValues]
   const traced = nodesBehind(kept, trace.effects)
   refuseReadsAfterUpdate(traced, trace)
-  trace.refusals.push(refuseReplaced(traced), refuseOtherModes(trace.modes))
+  trace.refusals.push(refuseReplaced(traced, trace.sequences), refuseOtherModes(trace.modes))
+  if (trace.reached.size > 0) trace.refusals.push(refuseOtherGradients(traced))
   const { nodes, find } = (useNaiveKernels ? withoutRewrites : rewrite)({ nodes: traced, kept })
 
   const fixed = new Map<GraphValue, Place>()

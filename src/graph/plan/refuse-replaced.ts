@@ -2,23 +2,33 @@ import { TabringError } from '../../util/errors.ts'
 import type { Moded } from '../trace/trace.ts'
 import { type GraphNode, type Holding, type StoredLeaf, storedIn } from '../trace/value.ts'
 
+/** The parameters and buffers that nodes read. */
+const tensorsIn = (nodes: readonly GraphNode[]): Set<StoredLeaf> =>
+  new Set(nodes.flatMap(({ inputs }) => inputs.flatMap((value) => storedIn(value) ?? [])))
+
 /** Every place in which a tensor is held, from its module's to the outermost one. */
 function* holdingsOf({ heldAt }: StoredLeaf): Iterable<Holding> {
   for (let holding = heldAt; holding; holding = holding.within) yield holding
 }
 
 /**
- * Returns what refuses a run once a module has another parameter, buffer or module where the step read these.
+ * Returns what refuses a run once a module has another parameter, buffer or module where the step read these, or more of them.
  *
+ * `sequences`: those that the step went through, and whether each still has its modules.
  * Tensors that a step reads though no module has them are not looked after. cost: reading each property once a run.
  */
-export function refuseReplaced(nodes: readonly GraphNode[]): () => void {
+export function refuseReplaced(
+  nodes: readonly GraphNode[],
+  sequences: ReadonlyMap<object, () => boolean>,
+): () => void {
   const holdings = new Map<Holding, StoredLeaf>()
-  for (const tensor of new Set(nodes.flatMap(({ inputs }) => inputs.map(storedIn)))) {
-    const own = tensor ? [...holdingsOf(tensor)] : []
+  for (const tensor of tensorsIn(nodes)) {
+    const own = [...holdingsOf(tensor)]
     if (own.every((holding) => holding.isKept()))
-      for (const holding of own) if (!holdings.has(holding)) holdings.set(holding, tensor!)
+      for (const holding of own) if (!holdings.has(holding)) holdings.set(holding, tensor)
   }
+  const holders = new Set([...holdings.keys()].map(({ holder }) => holder))
+  const watched = [...sequences, ...[...holders].map((one) => [one, one.watchParts()] as const)]
   return () => {
     for (const [holding, { title, dividedBy }] of holdings) {
       // What ranks have divided since says so where its contents are read.
@@ -26,6 +36,32 @@ export function refuseReplaced(nodes: readonly GraphNode[]): () => void {
       throw new TabringError(
         'graph.misuse',
         `run: the step was compiled with ${title}, in whose place the model now has something else. Compile the step again, with an optimizer for the parameters that the model has now.`,
+      )
+    }
+    const changed = watched.find(([, isSame]) => !isSame())
+    if (!changed) return
+    throw new TabringError(
+      'graph.misuse',
+      `run: the step was compiled with other parameters or layers of a ${changed[0].constructor.name} than it has now. Compile the step again, with an optimizer for the parameters that the model has now.`,
+    )
+  }
+}
+
+/**
+ * Returns what refuses a run once a parameter of a step that computes gradients is frozen or unfrozen for no step: none that was compiled
+ * later has read its `requiresGrad`.
+ */
+export function refuseOtherGradients(nodes: readonly GraphNode[]): () => void {
+  const parameters = [...tensorsIn(nodes)].filter(
+    ({ isGradChanged }) => isGradChanged !== undefined,
+  )
+  const known = parameters.map((tensor) => [tensor, tensor.requiresGrad] as const)
+  return () => {
+    for (const [{ requiresGrad, isGradChanged, title }, was] of known) {
+      if (!isGradChanged || requiresGrad === was) continue
+      throw new TabringError(
+        'graph.misuse',
+        `run: the step was compiled with requiresGrad = ${was} of ${title}, which is now ${requiresGrad}. Compile the step again: it ${requiresGrad ? 'gives it no gradient' : 'goes on giving it one'}.`,
       )
     }
   }

@@ -15,11 +15,18 @@ export interface DividedAxis {
   readonly span: number
 }
 
+/** A module, as what reads its tensors knows it. */
+export interface Holder {
+  /** Returns what says whether it still has the parameters that it has now, no others, and the same modules without any. */
+  watchParts(): () => boolean
+}
+
 /** Where a module holds a tensor, or a module that does. */
 export interface Holding {
   readonly within: Holding | undefined
   /** Whether it still does. */
   isKept(): boolean
+  readonly holder: Holder
 }
 
 /** A Parameter or ModuleBuffer as values see it, which import no tensors: contents that outlive programs. */
@@ -28,6 +35,8 @@ export interface StoredLeaf {
   /** Its name in quotes, for errors, or its shape where it has none. */
   readonly title: string
   readonly requiresGrad: boolean
+  /** Of a parameter: whether no traced function has read `requiresGrad` since it was set to another value. */
+  readonly isGradChanged?: boolean
   /** Whether this rank has a part of it, which ops take only gathered with the others'. */
   readonly isShard?: boolean
   /** The function that has freed its contents, and put this rank's part in its place. */

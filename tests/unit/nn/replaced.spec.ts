@@ -3,6 +3,7 @@ import { compile } from '../../../src/graph/compile/compile.ts'
 import { ModuleBuffer } from '../../../src/graph/trace/module-buffer.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
+import { GELU } from '../../../src/nn/activations.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { ModuleDict, ModuleList } from '../../../src/nn/containers.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
@@ -18,9 +19,13 @@ class Net extends Module {
   readonly list = new ModuleList([new Linear(2, 2)])
   readonly heads = new ModuleDict({ a: new Linear(2, 2) })
   readonly norm = new BatchNorm1d(2)
+  readonly plain = new Linear(2, 2, { bias: false })
+  readonly empty = new Sequential(new ReLU())
+  readonly act = new ReLU()
 
   forward(x: Tensor): Tensor {
-    const inner = this.body.forward(this.fc.forward(x))
+    const first = this.act.forward(this.empty.forward(this.plain.forward(x)))
+    const inner = this.body.forward(this.fc.forward(first))
     return this.norm.forward(this.heads.get('a').forward(this.list.at(0).forward(inner)))
   }
 }
@@ -61,6 +66,57 @@ test.each<[what: string, named: string, change: (model: Net) => unknown]>([
     )
   },
 )
+
+test.each<[what: string, error: string, change: (model: Net) => unknown]>([
+  [
+    'a bias where there was none',
+    'parameters or layers of a Linear than it has now.',
+    ({ plain }) => set(plain, { bias: new Parameter([2], new Float32Array(2)) }),
+  ],
+  [
+    'another layer without parameters',
+    'parameters or layers of a Net than it has now.',
+    (model) => set(model, { act: new GELU() }),
+  ],
+  [
+    'another of a sequence',
+    'parameters or layers of a Sequential than it has now.',
+    ({ body }) => body.set(1, new GELU()),
+  ],
+  [
+    'one more in a sequence without parameters',
+    'parameters or layers of a Sequential than it has now.',
+    ({ empty }) => empty.append(new ReLU()),
+  ],
+])(
+  'a run says that the model has other layers than it was compiled with: %s',
+  async (_, error, change) => {
+    const model = new Net().eval()
+    const step = await evaluating(model)
+    await step.run({ x })
+    change(model)
+    await expect(step.run({ x })).rejects.toThrow(`run: the step was compiled with other ${error}`)
+    await (await evaluating(model)).run({ x })
+  },
+)
+
+test('a step that computes gradients is refused when a parameter was frozen since, one that does not runs on', async () => {
+  const model = new Net().eval()
+  const step = await compile(
+    ({ x }) => {
+      model.forward(x).sum().backward()
+      return { gradient: model.fc.weight.grad! }
+    },
+    { x: tensorType([1, 2]) },
+    { device: 'cpu' },
+  )
+  const forward = await evaluating(model)
+  model.fc.weight.requiresGrad = false
+  await expect(step.run({ x })).rejects.toThrow(
+    'run: the step was compiled with requiresGrad = true of "fc.weight", which is now false.',
+  )
+  await forward.run({ x })
+})
 
 test('a step runs on when what it reads is in no module, or in none when it was compiled', async () => {
   const model = new Net().eval()
