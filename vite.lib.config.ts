@@ -21,6 +21,13 @@ export default defineConfig({
       fileName: 'index',
     },
     // Errors carry their class's name.
-    rolldownOptions: { output: { keepNames: true } },
+    rolldownOptions: {
+      output: { keepNames: true },
+      // docs/guides/library.md says what loads when it is used; a static import of it would load it at once.
+      onwarn: (warning, warn) => {
+        if (warning.code === 'INEFFECTIVE_DYNAMIC_IMPORT') throw new Error(warning.message)
+        warn(warning)
+      },
+    },
   },
 })

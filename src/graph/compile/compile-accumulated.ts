@@ -10,7 +10,7 @@ import {
 } from '../plan/step-program.ts'
 import { newTally } from '../plan/weighing.ts'
 import { type CompileOptions, compile } from './compile.ts'
-import { isRefusedRun } from './watched-program.ts'
+import { isRefusedRun } from './failing-together.ts'
 
 export interface AccumulationOptions {
   /** Number of runs per update; default: runs inside `ddp.noSync` accumulate, each run outside updates. */

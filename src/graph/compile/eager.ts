@@ -17,10 +17,10 @@ import {
   traceStep,
 } from '../plan/prepare.ts'
 import { hostArrays, type RunInputs, type RunOutputs, refuseSurplus } from '../plan/step-program.ts'
-import { CpuProgram } from '../run/cpu-program.ts'
 import { ProgramBuffers } from '../run/program-buffers.ts'
 import { whenSettled } from '../trace/exchange.ts'
 import { randomScalarNames } from '../trace/random.ts'
+import { createCpuProgram } from './create-program.ts'
 import { keepBuffers } from './kept-buffers.ts'
 import { passChecks } from './output-checks.ts'
 
@@ -105,7 +105,7 @@ async function runOnCpu(
   scalars: Readonly<Record<string, number>>,
   { allowUpdates, onKernel, onNode }: EagerOptions,
 ): Promise<RunOutputs> {
-  const program = new CpuProgram(prepared, {
+  const program = await createCpuProgram(prepared, {
     allowUpdates,
     onNode: async (node, look, trace) => {
       onKernel?.(node.op.name)

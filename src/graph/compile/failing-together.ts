@@ -55,6 +55,18 @@ export async function endingAll<T>(
   }
 }
 
+/** Errors of runs that ended before they changed anything. */
+const refused = new WeakSet<object>()
+
+/** Notes that the run which rejects with this does not take place. */
+export function noteRefusedRun(error: object): void {
+  refused.add(error)
+}
+
+/** Whether a run that rejected with this did not take place. */
+export const isRefusedRun = (error: unknown): boolean =>
+  typeof error === 'object' && error !== null && refused.has(error)
+
 /** Makes a run that fails on this rank, or is refused there, end the groups. */
 export function failingTogether<Program extends StepProgram>(
   program: Program,

@@ -9,13 +9,7 @@ import { copyInputs, type RunInputs, type StepProgram } from '../plan/step-progr
 import { nextRandomStep, randomScalarNames } from '../trace/random.ts'
 import { gradientWeight } from '../trace/trace.ts'
 import { detectAnomaly } from './detect-anomaly.ts'
-
-/** Errors of runs that ended before they changed anything. */
-const refused = new WeakSet<object>()
-
-/** Whether a run that rejected with this did not take place. */
-export const isRefusedRun = (error: unknown): boolean =>
-  typeof error === 'object' && error !== null && refused.has(error)
+import { noteRefusedRun } from './failing-together.ts'
 
 /**
  * Makes each run of the program wait for a look at the same step, which ends it before it changes anything.
@@ -49,7 +43,7 @@ export function withAnomalyDetection<Program extends StepProgram>(
           ? (await shareFindings((text) => exchange.gatherTexts(text), error?.message))?.error
           : error
       if (all) {
-        refused.add(all)
+        noteRefusedRun(all)
         noteToldToAll(all)
         throw all
       }
