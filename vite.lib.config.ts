@@ -1,12 +1,27 @@
 import { join } from 'node:path'
-import { defineConfig } from 'vite'
+import { defineConfig, type Plugin } from 'vite'
 import { thirdPartyNotices } from './scripts/third-party-notices.ts'
 
 const notices = thirdPartyNotices(import.meta.dirname)
 
+/** Ends the build where a static import loads at once what is to load when it is used, as docs/guides/library.md says. */
+const loadedWhenUsed: Plugin = {
+  name: 'loaded-when-used',
+  generateBundle(_, bundle) {
+    const chunks = Object.values(bundle).filter((one) => one.type === 'chunk')
+    const atOnce = new Set(chunks.filter(({ isEntry }) => isEntry))
+    for (const { imports } of atOnce)
+      for (const one of chunks) if (imports.includes(one.fileName)) atOnce.add(one)
+    for (const id of [...atOnce].flatMap(({ moduleIds }) => moduleIds)) {
+      const [importer] = this.getModuleInfo(id)?.dynamicImporters ?? []
+      if (importer) this.error(`${id} loads at once, though ${importer} loads it when it is used`)
+    }
+  },
+}
+
 /** The library as others import it: a module with its chunks and workers, which import nothing from outside. */
 export default defineConfig({
-  plugins: [notices.bundle],
+  plugins: [notices.bundle, loadedWhenUsed],
   // Its workers lie beside it, wherever that is.
   base: './',
   worker: { format: 'es', plugins: () => [notices.worker()] },
@@ -21,13 +36,6 @@ export default defineConfig({
       fileName: 'index',
     },
     // Errors carry their class's name.
-    rolldownOptions: {
-      output: { keepNames: true },
-      // docs/guides/library.md says what loads when it is used; a static import of it would load it at once.
-      onwarn: (warning, warn) => {
-        if (warning.code === 'INEFFECTIVE_DYNAMIC_IMPORT') throw new Error(warning.message)
-        warn(warning)
-      },
-    },
+    rolldownOptions: { output: { keepNames: true } },
   },
 })
