@@ -36,6 +36,20 @@ function forced(op: Op, call: OpCall, limits: KernelLimits): Variant | undefined
   return applicable(op, call, limits).find((variant) => variant.name === name)
 }
 
+const told = new Set<string>()
+
+/** Says, once for each, which ops of the switch `variant` the nodes do not have. */
+function tellUnused(nodes: readonly GraphNode[]): void {
+  const names = new Set(nodes.map(({ op }) => op.name))
+  for (const name of Object.keys(switchValue('variant'))) {
+    if (names.has(name) || told.has(name)) continue
+    told.add(name)
+    console.warn(
+      `tabring: the switch variant names ${clipped(name)}, which is no op of the step that is compiled. npx tabring docs ops lists all ops.`,
+    )
+  }
+}
+
 /**
  * Chooses a variant for each node and returns the kernels, with the choice by key for the run's record.
  *
@@ -65,5 +79,6 @@ export function lowerNodes(
     const dispatches = lowering.dispatches.map((dispatch) => ({ ...dispatch }))
     lowered.push({ node, lowering: { ...lowering, dispatches } })
   }
+  tellUnused(nodes)
   return { lowered, chosen }
 }

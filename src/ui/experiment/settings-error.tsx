@@ -10,21 +10,21 @@ export const settingsErrorId = 'settings-error'
 
 const keys = settings.map(({ key }) => key)
 
-/** What the page's address has without an effect, and what keeps the maker from starting: the first wrong setting, the way to its field, and where one number would do, that number. */
+/** What the page's address and the form have without an effect, and what keeps the maker from starting: the first wrong setting, the way to its field, and where one number would do, that number. */
 export function SettingsError({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   const { experiments, draft, lobby, address } = snapshot
   const { part } = useLoaded(
     'the address',
     () => import('../settings/address-notes.ts'),
-    address !== '',
+    address !== '' || draft.lr !== '',
   )
   if (!canStart(snapshot)) return null
   const ranks = lobby?.members.length
   const error = firstErrorOf(checkedDraft(snapshot))
-  const unused = part?.unusedIn(address, keys) ?? []
-  const notes = unused.length > 0 && (
+  const told = part ? [...part.unusedIn(address, keys, ranks), ...part.uselessRate(draft.lr)] : []
+  const notes = told.length > 0 && (
     <ul class="address-notes">
-      {unused.map((note) => (
+      {told.map((note) => (
         <li key={note}>{note}</li>
       ))}
     </ul>

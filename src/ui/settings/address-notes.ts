@@ -9,6 +9,9 @@ type Get = (name: string) => string | null
 
 const idleAlone = (get: Get) => get('strategy') === 'alone' && 'strategy=alone exchanges nothing'
 
+/** Switches that change what ranks send each other. */
+const ofLinks: readonly string[] = ['drop', 'delayMs', 'stallRank']
+
 /** By setting: why it does nothing beside the others; false where it does something. */
 const idle: Readonly<Record<string, (get: Get) => string | false>> = {
   virtualWorkers: (get) => get('exact') !== 'true' && 'only exact=true has them',
@@ -19,8 +22,18 @@ const idle: Readonly<Record<string, (get: Get) => string | false>> = {
   given: (get) => get('demo') !== 'playground' && 'only demo=playground reads it',
 }
 
-/** What an address has that the page does not use: a sentence each. `address`: from its `?` or `#` on. `keys`: of the settings. */
-export function unusedIn(address: string, keys: readonly string[]): string[] {
+/** What a learning rate in a field does not do: a sentence, or none. */
+export function uselessRate(text: string): string[] {
+  const lr = text.trim() === '' ? Number.NaN : Number(text)
+  if (lr === 0) return ['A learning rate of 0 trains nothing.']
+  return lr > mostLr ? [`A learning rate of ${clipped(text)} is far above what trains.`] : []
+}
+
+/**
+ * What an address has that the page does not use: a sentence each. `address`: from its `?` or `#` on. `keys`: of the settings. `ranks`: how many
+ * would take part.
+ */
+export function unusedIn(address: string, keys: readonly string[], ranks = 1): string[] {
   const { search, hash: fragment } = new URL(address, 'https://page.example')
   const parameters = new URLSearchParams(search)
   const known = [...keys, 'given', launcherParameter, ...switchNames]
@@ -30,11 +43,13 @@ export function unusedIn(address: string, keys: readonly string[]): string[] {
     if (values.length > 1) return [`${name} appears ${values.length} times; the first counts`]
     const [value] = values
     if (keys.includes(name) && value === '') return [`${name} is empty; its default is used`]
-    const why = Object.hasOwn(idle, name) && idle[name]((other) => parameters.get(other))
-    if (why) return [`${name} has no effect: ${why}`]
-    if (name !== 'lr') return []
-    if (Number(value) === 0) return ['lr is 0, which trains nothing']
-    return Number(value) > mostLr ? [`lr is ${clipped(value)}, far above what trains`] : []
+    const why =
+      (Object.hasOwn(idle, name) && idle[name]((other) => parameters.get(other))) ||
+      (ranks === 1 && ofLinks.includes(name) && 'one rank sends to nobody') ||
+      (name === 'stallRank' &&
+        Number(value) >= ranks &&
+        `ranks are numbered from 0 to ${ranks - 1}`)
+    return why ? [`${name} has no effect: ${why}`] : []
   })
   if (/^#./.test(fragment) && !/[#&](room|key)=/.test(fragment))
     notes.push(`${clipped(fragment)} is not a link to a room; this is a new one`)

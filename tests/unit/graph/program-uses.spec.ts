@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import {
   compile,
   compileAccumulated,
@@ -6,6 +6,7 @@ import {
   mseLoss,
   type ScalarSlot,
   SGD,
+  setSwitches,
   stepScalar,
   type Tensor,
   tensorType,
@@ -130,4 +131,18 @@ test.each<
   await compile(earlier, types, { device: 'cpu' })
   const later = compile(({ x }) => ({ y: use(kept, x) }), types, { device: 'cpu' })
   await expect(later).rejects.toEqual(refused(new RegExp(`^compile: this ${what} is from another`)))
+})
+
+test('the switch variant says, once, which ops of it the step does not have', async () => {
+  const warn = vi.spyOn(console, 'warn').mockImplementation(() => undefined)
+  setSwitches({ variant: 'foo:bar,map:naive' })
+  try {
+    for (let i = 0; i < 2; i++) (await compiled()).destroy()
+    expect(warn.mock.calls.map(([text]) => text)).toEqual([
+      expect.stringMatching(/^tabring: the switch variant names foo, which is no op of the step/),
+    ])
+  } finally {
+    setSwitches({ variant: '' })
+    warn.mockRestore()
+  }
 })

@@ -145,10 +145,11 @@ describe('the list of settings', () => {
 })
 
 describe('the address', () => {
-  const unusedIn = (address: string) =>
+  const unusedIn = (address: string, ranks?: number) =>
     addresses.unusedIn(
       address,
       settings.map(({ key }) => key),
+      ranks,
     )
 
   it('says what the page does not use of it', () => {
@@ -175,9 +176,21 @@ describe('the address', () => {
   })
 
   it('says that a learning rate of 0, or far above what trains, is useless', () => {
-    expect(unusedIn('?lr=0')).toEqual(['In the address, lr is 0, which trains nothing.'])
-    expect(unusedIn('?lr=1e5')).toEqual(['In the address, lr is 1e5, far above what trains.'])
-    for (const right of ['0.1', '1e-7', '-1', 'fast']) expect(unusedIn(`?lr=${right}`)).toEqual([])
+    const { uselessRate } = addresses
+    expect(uselessRate('0')).toEqual(['A learning rate of 0 trains nothing.'])
+    expect(uselessRate('1e5')).toEqual(['A learning rate of 1e5 is far above what trains.'])
+    for (const right of ['', '0.1', '1e-7', '-1', 'fast']) expect(uselessRate(right)).toEqual([])
+  })
+
+  it('says that switches of links do nothing for the ranks that there are', () => {
+    expect(unusedIn('?stallRank=0&delayMs=5')).toEqual([
+      'In the address, stallRank has no effect: one rank sends to nobody.',
+      'In the address, delayMs has no effect: one rank sends to nobody.',
+    ])
+    expect(unusedIn('?stallRank=1&drop=0.1', 2)).toEqual([])
+    expect(unusedIn('?stallRank=2', 2)).toEqual([
+      'In the address, stallRank has no effect: ranks are numbered from 0 to 1.',
+    ])
   })
 
   it('names no demo, data or checkpoint that there is not', () => {
