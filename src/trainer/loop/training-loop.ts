@@ -20,6 +20,7 @@ import { LiveSamples } from '../watch/live-samples.ts'
 import type { Looks } from '../watch/looks.ts'
 import type { RunEvent, StepParts } from '../watch/run-events.ts'
 import { StepTimeline } from '../watch/step-timeline.ts'
+import { KeepPace } from './keep-pace.ts'
 import { LostSteps } from './lost-steps.ts'
 import { Pace } from './pace.ts'
 import { Pause } from './pause.ts'
@@ -32,9 +33,6 @@ const stepsAhead = 2
 
 /** The state is kept on the host every so many steps, on all ranks the same, so that a lost device costs no more than these. */
 const keepEvery = 50
-/** In an elastic run also after this time, however few steps that is, but in at most 1/50 of the time. */
-const keepAfterMs = 2000
-const mostKeeping = 50
 
 export interface LoopOptions {
   readonly config: TrainConfig
@@ -44,7 +42,7 @@ export interface LoopOptions {
   readonly signal?: AbortSignal
   /** Whether the run continues without ranks that are lost. */
   readonly isElastic?: boolean
-  /** For tests. Default: `keepAfterMs`. */
+  /** For tests. Default: that of `KeepPace`. */
   readonly keepAfterMs?: number
 }
 
@@ -118,8 +116,7 @@ export class TrainingLoop {
   progress: Progress | undefined
   /** Steps that are on the device. */
   readonly #underWay: Promise<void>[] = []
-  /** When this rank last kept the state, and how long that took. */
-  #kept = { atMs: performance.now(), tookMs: 0 }
+  readonly #keepPace: KeepPace
 
   constructor(options: LoopOptions, looks: Looks, saves: Saves) {
     this.#options = options
@@ -127,6 +124,7 @@ export class TrainingLoop {
     this.#saves = saves
     this.lost = new LostSteps(options)
     this.#pace = new Pace(options.config.maxStepsPerSec ?? 0)
+    this.#keepPace = new KeepPace(performance.now(), options.keepAfterMs)
   }
 
   /** Whether this rank has taken no step yet. */
@@ -167,6 +165,7 @@ export class TrainingLoop {
     const { deviceBytes } = attempt
     const firstStep = first.step
     this.#looks.step = firstStep
+    this.#keepPace.begin()
     const live = new LiveSamples({
       group,
       program: step,
@@ -215,8 +214,7 @@ export class TrainingLoop {
       if (isKept) {
         const beganMs = performance.now()
         await attempt.keep(progress)
-        const atMs = performance.now()
-        this.#kept = { atMs, tookMs: atMs - beganMs }
+        this.#keepPace.kept(beganMs, performance.now())
       }
       if (isSaved) {
         patience.forSetup()
@@ -376,13 +374,8 @@ export class TrainingLoop {
 
   /** Whether it is time to keep a state, for ranks that may lose another. With `exact` they keep one when that happens. */
   get #wantsToKeep(): boolean {
-    const { isElastic = false, config, keepAfterMs: afterMs = keepAfterMs } = this.#options
-    const { atMs, tookMs } = this.#kept
-    return (
-      isElastic &&
-      !config.exact &&
-      performance.now() - atMs >= Math.max(afterMs, mostKeeping * tookMs)
-    )
+    const { isElastic = false, config } = this.#options
+    return isElastic && !config.exact && this.#keepPace.isDue(performance.now())
   }
 
   async #hold(group: ProcessGroup, step: number, began?: () => Promise<void>): Promise<void> {

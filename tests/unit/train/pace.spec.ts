@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { KeepPace } from '../../../src/trainer/loop/keep-pace.ts'
 import { Pace } from '../../../src/trainer/loop/pace.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { startTask } from '../../support/task-ranks.ts'
@@ -21,6 +22,40 @@ test('steps begin at equal distances; a long one is not followed by a burst', as
   const began = await beginnings(20, [5, 5, 30, 400, 5, 5, 5])
   const gaps = began.slice(1).map((ms, i) => ms - began[i])
   expect(gaps).toEqual([50, 50, 50, 400, 50, 50])
+})
+
+test.each([
+  ['a first state that took long', [[0, 160]], 2160],
+  [
+    'states of 10 ms',
+    [
+      [0, 160],
+      [2160, 2170],
+    ],
+    4170,
+  ],
+  [
+    'states of 100 ms',
+    [
+      [0, 160],
+      [2160, 2260],
+    ],
+    7260,
+  ],
+  [
+    'one that was long by chance',
+    [
+      [0, 160],
+      [2160, 2170],
+      [5000, 5500],
+    ],
+    7500,
+  ],
+] as const)('after %s the next one is kept at the right time', (_, kept, dueMs) => {
+  const pace = new KeepPace(0)
+  pace.begin()
+  for (const [beganMs, endedMs] of kept) pace.kept(beganMs, endedMs)
+  expect([pace.isDue(dueMs - 1), pace.isDue(dueMs)]).toEqual([false, true])
 })
 
 test('without a pace nothing waits', async () => {
