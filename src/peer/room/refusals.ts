@@ -64,6 +64,9 @@ export const leftOutError = (
 /** Text for people; that a tab is left out stands in `EndFacts`. */
 export const leftOutText = (why: string): string => `the run continues without this tab: ${why}`
 
+/** The reason that a tab gets whose run the others have ended while it was away. */
+export const endedWithout = 'the run has ended without this tab.'
+
 /** The error that the server's `abort` stands for. */
 export const abortError = (abort: EndFacts & { code: ErrorCode; text: string }): RunError => {
   const { code, text, ranks, leftOut } = abort

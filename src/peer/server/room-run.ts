@@ -10,6 +10,7 @@ import type {
   RunNow,
   ServerMessage,
 } from '../room/messages.ts'
+import { endedWithout } from '../room/refusals.ts'
 import { Halves } from './halves.ts'
 import { keepNewest } from './keep-newest.ts'
 import {
@@ -574,5 +575,3 @@ export class RoomRun {
     for (const member of this.ranks) this.room.send(member, message)
   }
 }
-
-const endedWithout = 'the run has ended without this tab.'

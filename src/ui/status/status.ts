@@ -1,4 +1,5 @@
 import { meshLimit } from '../../peer/room/edges.ts'
+import { endedWithout } from '../../peer/room/refusals.ts'
 import {
   givenData,
   pipelinesOf,
@@ -102,6 +103,14 @@ export function statusOf(snapshot: Snapshot): Status {
       tone: 'idle',
       title: 'The run is over',
       text: `It ended before this tab had joined it. ${next}`,
+    }
+  }
+  if (run?.end?.kind === 'failed' && run.end.text.includes(endedWithout)) {
+    const how = lobby.state === 'finished' ? 'The others have finished it' : 'It ended'
+    return {
+      tone: 'idle',
+      title: 'The run is over',
+      text: `${how} while this tab was away, which has its weights after step ${run.step}. ${next}`,
     }
   }
   if (run?.end?.code === 'peer.removed') {

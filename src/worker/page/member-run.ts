@@ -7,7 +7,7 @@ import type {
   JsonValue,
   RunNow,
 } from '../../peer/room/messages.ts'
-import { abortError, leftOutError } from '../../peer/room/refusals.ts'
+import { abortError, endedWithout, leftOutError } from '../../peer/room/refusals.ts'
 import { machineKey, machinesOf } from '../../peer/room/topology.ts'
 import type { LocalPorts } from '../../peer/tab/local-ports.ts'
 import type { SignalClient } from '../../peer/tab/signal.ts'
@@ -296,7 +296,7 @@ export class MemberRun {
     const first = this.#members.find((id) => lobby?.members.some((one) => one.id === id))
     const isLong = performance.now() - undecided.sinceMs > yieldMs
     if (isInside && lobby && lobby.state !== 'running')
-      compute.abort('The run has ended without this tab.', true).catch(() => undefined)
+      compute.abort(endedWithout, true).catch(() => undefined)
     else if (isInside && (isOutside || (isLater && isLaterKnown)))
       compute.leftOut('the others continue').catch(() => undefined)
     else if (isInside && isLong && first && undecided.missing.includes(first))

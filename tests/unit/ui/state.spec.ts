@@ -698,6 +698,23 @@ describe('a run', () => {
     expect(text).toMatch(/before this tab had joined it\. Waiting for .* to start again\.$/)
   })
 
+  it.each(['finished', 'failed'] as const)('says that it %s while this tab was away', (state) => {
+    const text = 'epoch 1: the run has ended without this tab.'
+    const back = play(
+      training(3, 10),
+      { type: 'failed', code: 'peer.aborted', text },
+      { type: 'lobby', lobby: makeLobby(3, state), ownId: makeMember(0).id },
+    )
+    const how = state === 'finished' ? 'The others have finished it' : 'It ended'
+    expect(statusOf(back)).toMatchObject({
+      tone: 'idle',
+      title: 'The run is over',
+      text: expect.stringContaining(
+        `${how} while this tab was away, which has its weights after step 10.`,
+      ),
+    })
+  })
+
   it('goes on without the server', () => {
     const snapshot = play(training(3, 10), { type: 'serverLost', text: 'gone' })
     expect(isRunning(snapshot)).toBe(true)
