@@ -4,7 +4,7 @@ import { Panel } from '../parts/panel.tsx'
 import { chordsOf, ringOf } from '../state/rates.ts'
 import { isWaitingForNext } from '../state/room-facts.ts'
 import type { Run } from '../state/run.ts'
-import { goneRanks, isRunning, makesSteps, unreachedRanks } from '../state/run-facts.ts'
+import { advances, goneRanks, unreachedRanks } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import { ArrowHead } from './arrow-head.tsx'
 import { chordGroups, chordPath } from './chords.ts'
@@ -30,7 +30,6 @@ const labelledChords = 2
 /** Ranks in the ring's order, and the links that there are: those of the ring as arcs with arrows, the others as lines between. */
 export function RingView({ snapshot }: { snapshot: Snapshot }) {
   const { run } = snapshot
-  const isOn = isRunning(snapshot)
   const members = ringMembers(snapshot)
   const isPreview = !run && !isWaitingForNext(snapshot)
   const size = members.length
@@ -50,7 +49,7 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
     gone.has(to) ||
     (from === own && unreached.includes(to)) ||
     (to === own && unreached.includes(from))
-  const uses = run && isOn && makesSteps(run) && !run.paused ? linkUse(run) : []
+  const uses = run && advances(run) ? linkUse(run) : []
   const rates = uses.length > 2 ? ratesOfLinks(run!) : []
   const isMoving = uses.some(({ bytesPerSec }) => Number.isFinite(bytesPerSec))
   // Beyond some ranks there is no room beside the links: what they carry together is told in the middle.

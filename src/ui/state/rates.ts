@@ -7,6 +7,7 @@ import { pipelinesOf, type TrainConfig, trainConfigSchema } from '../../trainer/
 import { checkDraft } from '../settings/check.ts'
 import { isMaker } from './room-facts.ts'
 import type { Run } from './run.ts'
+import { advances } from './run-facts.ts'
 import { meanSamplesPerSec, secondsOf } from './run-time.ts'
 import type { Snapshot } from './snapshot.ts'
 
@@ -22,7 +23,7 @@ export interface Rates {
 }
 
 /**
- * Of the last seconds while the run goes on, then of the whole run, as its row in the run table has it.
+ * Of the last seconds while the run goes on, NaN while all wait for somebody, then of the whole run, as its row in the run table has it.
  *
  * Tests are seldom or many: a window of seconds would hold none of them, or nothing else. So their time is spread over the steps between them.
  */
@@ -40,11 +41,12 @@ function meanRates(run: Run): Rates {
   }
 }
 
-function ratesNow({ recent, tests, resumed, step, totalSteps }: Run): Rates {
+function ratesNow(run: Run): Rates {
+  const { recent, tests, resumed, step, totalSteps } = run
   const first = recent.at(0)
   const newest = recent.at(-1)
   const steps = first && newest ? newest.step - first.step : 0
-  if (!first || !newest || steps <= 0) {
+  if (!first || !newest || steps <= 0 || !advances(run)) {
     const none = Number.NaN
     return {
       stepsPerSec: none,

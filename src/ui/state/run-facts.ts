@@ -13,6 +13,13 @@ export function makesSteps({ phase, end }: Pick<Run, 'phase' | 'end'>): boolean 
   return end === null && (phase === 'train' || phase === 'evaluate')
 }
 
+/** Steps follow each other now: nobody is waited for, be it a person, a rank that was lost, or one that does not answer. */
+export function advances(run: Run): boolean {
+  const { paused, isStepping, undecided, lostName, silent } = run
+  const isHeld = (paused && !isStepping) || undecided || lostName !== null || silent.length > 0
+  return makesSteps(run) && !isHeld
+}
+
 /** Each rank trains a model of its own. */
 export const hasOwnModels = ({ config, worldSize }: Pick<Run, 'config' | 'worldSize'>): boolean =>
   config?.strategy === 'alone' && worldSize > 1

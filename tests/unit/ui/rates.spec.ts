@@ -104,6 +104,23 @@ describe('rates while a run goes on', () => {
     expect(runOf(snapshot).tests).toEqual([])
   })
 
+  it.each<RunEvent>([
+    { event: 'paused', step: 329, by: [0], rank: 0 },
+    { event: 'silent', who: 1, isSilent: true, rank: 0 },
+    { event: 'lost', text: 'rank 1 is lost', who: 1, rank: 0 },
+    { event: 'undecided', missing: ['b.1'], hadMore: false, step: 300, rank: 0 },
+    { event: 'phase', phase: 'compile', rank: 0 },
+  ])('there are none while all wait: after $event', (event) => {
+    const { snapshot, atMs } = tested(2, 329, 150, 600)
+    const nan = Number.NaN
+    expect(ratesOf(runOf(play(snapshot, { type: 'event', event, atMs })))).toEqual({
+      stepsPerSec: nan,
+      ownSamplesPerSec: nan,
+      totalSamplesPerSec: nan,
+      secondsLeft: nan,
+    })
+  })
+
   it('a pause is none of it', () => {
     const { snapshot, atMs } = tested(1, 50, 1000, 0)
     const step = { event: 'step', totalSteps: 540, epoch: 0, loss: 1, value: 1, rank: 0 } as const
