@@ -39,10 +39,11 @@ export function makeReporter(settings: ReportSettings, output: Output, error: Ou
     : new LineReporter(settings, output, error)
 }
 
-/** Which events are reported: those of rank 0, those of a rank that waits for others, and once what all ranks have found, who waits outside, and whose gradients do not count. */
+/** Which events are reported: those of rank 0, those of a rank that waits for others, and once what all ranks have found, who waits outside, whose connection is slow, and whose gradients do not count. */
 class Told {
   readonly #unlike = new Set<string>()
   readonly #waiting = new Set<string>()
+  readonly #slow = new Set<string>()
   readonly #leftOut = new Set<number>()
 
   takes(event: TabEvent): boolean {
@@ -51,6 +52,12 @@ class Told {
       const isNew = event.rank === 0 && event.why !== null && !this.#waiting.has(event.who)
       if (isNew) this.#waiting.add(event.who)
       return isNew
+    }
+    if (event.event === 'holdsUp') {
+      const { who } = event
+      if (who === null || this.#slow.has(who)) return false
+      this.#slow.add(who)
+      return true
     }
     if (event.event === 'leftOut') {
       const news = event.rank === 0 ? event.ranks.filter((rank) => !this.#leftOut.has(rank)) : []
@@ -105,6 +112,7 @@ class JsonReporter implements Reporter {
       'unlike',
       'undecided',
       'waits',
+      'holdsUp',
       'state',
       'leftOut',
       'unsaved',
@@ -203,6 +211,8 @@ abstract class PeopleReporter implements Reporter {
     if (event.event === 'regrouped')
       this.note(`continuing from step ${event.step}, world size ${event.worldSize}`)
     if (event.event === 'waits') this.note(`a new tab waits: ${event.why}`)
+    if (event.event === 'holdsUp')
+      this.note(`the connection of a tab holds up the run: ${event.why}`)
     if (event.event === 'state') this.#state(event)
     if (event.event === 'unsaved')
       this.note(`no checkpoint after step ${event.step}: ${event.text}`)

@@ -61,7 +61,17 @@ export type TabEvent =
   | { event: 'unlike'; step: number; text: string; isLasting: boolean; rank: number }
   | Extract<
       RunEvent,
-      { event: 'leftOut' | 'unsaved' | 'lost' | 'regrouped' | 'state' | 'waits' | 'undecided' }
+      {
+        event:
+          | 'leftOut'
+          | 'unsaved'
+          | 'lost'
+          | 'regrouped'
+          | 'state'
+          | 'waits'
+          | 'holdsUp'
+          | 'undecided'
+      }
     >
 
 /** What a tab tells at its end, through `__tabringDone`; fields beyond these pass unread. */

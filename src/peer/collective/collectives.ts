@@ -136,6 +136,12 @@ export interface CollectivesOptions {
 }
 
 /** Collectives in flight on one rank. */
+/** A rank whose bytes are waited for, and the payload that it has sent so far. */
+export interface HeldBy {
+  readonly rank: number
+  readonly receivedBytes: number
+}
+
 export interface CollectiveCounts {
   /** Launched on this rank and not finished. */
   launched: number
@@ -305,6 +311,14 @@ export class Collectives {
     const { heldBytes, peakHeldBytes } = this.receiver
     const held = [...heldBytes.values()].reduce((sum, bytes) => sum + bytes, 0)
     return { launched: active.length, startedByPeers: announced, heldBytes: held, peakHeldBytes }
+  }
+
+  /** See `ProcessGroup.heldBy`. */
+  get heldBy(): HeldBy | null {
+    const run = this.entries.active.find(({ hasBegun }) => hasBegun)
+    if (!run) return null
+    const { peer: rank } = run.awaited
+    return { rank, receivedBytes: this.options.peers.get(rank).stats.payloadBytesReceived }
   }
 
   /** Resolves when what a group has under way here has ended, well or not. */

@@ -105,9 +105,11 @@ export class Run {
   /** What those are sent. */
   start: FrameStart | undefined
   isOver = false
+  /** All ranks are known to have begun it: what is awaited now is bytes. */
+  hasBegun = false
   private isCompared = false
   private readonly rank: number
-  private onstarted: (() => void) | undefined
+  private readonly onstarted: (() => void) | undefined
   private settle!: { resolve: () => void; reject: (error: PeerError) => void }
 
   constructor(options: RunOptions) {
@@ -178,9 +180,9 @@ export class Run {
         entry.from.has(ring.next) &&
         this.begunBefore >= ring.size - 2
       : entry.from.size > 0
-    if (!hasBegun) return
+    if (!hasBegun || this.hasBegun) return
+    this.hasBegun = true
     this.onstarted?.()
-    this.onstarted = undefined
   }
 
   /** Whom a launch that makes no progress waits for, and for what, in words. */

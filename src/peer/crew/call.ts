@@ -59,19 +59,34 @@ export class Call {
     return [...reached]
   }
 
-  /** Null while it waits for answers of the members `up`, which it has reached. `dead` and what follows: as of `judge`. */
+  /**
+   * Null while it waits for answers of the members `up`, which it has reached. `dead` to `saidBye`: as of `judge`. `without`: members that the
+   * next roster leaves out where the others may decide alone.
+   */
   verdict(
     up: readonly string[],
     dead: ReadonlyMap<string, number>,
     most: number,
     slow: ReadonlySet<string>,
     saidBye: ReadonlySet<string>,
+    without: ReadonlySet<string>,
   ): Verdict | null {
     const newest = newestOf(this.#reports.values())
+    const others = this.#reportsWithout(without)
+    if (others) {
+      const isAwaited = (id: string) => newest?.members.includes(id) && !this.has(id)
+      if (!this.isLate && up.some((id) => isAwaited(id) && !without.has(id))) return null
+      const verdict = judge(this.#self, others, dead, most, slow, saidBye)
+      if (verdict.kind === 'agreed') return verdict
+    }
     const awaited = up.filter((id) => !this.has(id))
     if (!this.isLate && awaited.some((id) => newest?.members.includes(id))) return null
     if (!this.isLateForNew && awaited.some((id) => !slow.has(id))) return null
     return judge(this.#self, this.#reports, dead, most, slow, saidBye)
+  }
+
+  #reportsWithout(ids: ReadonlySet<string>): ReadonlyMap<string, Report> | null {
+    return ids.size > 0 ? new Map([...this.#reports].filter(([id]) => !ids.has(id))) : null
   }
 
   /** Members of the newest roster that have not answered and are not known to be dead. `own`: the leader's roster. */

@@ -8,6 +8,7 @@ import {
   decodeCrewMessage,
   encodeCrewMessage,
   type PassableMessage,
+  type Probe,
 } from './messages.ts'
 import { Passing } from './passing.ts'
 
@@ -185,7 +186,7 @@ export class CrewLinks {
     for (const id of to) this.#links.get(id)?.control(payload)
   }
 
-  probe(id: string, probe: Extract<CrewMessage, { type: 'probe' }>): void {
+  probe(id: string, probe: Probe): void {
     this.#sendOver([id], probe)
   }
 

@@ -4,7 +4,7 @@ import { ballotStep, callsAhead, lastBallot } from '../room/ballots.ts'
 import { meshLimit } from '../room/edges.ts'
 import { Call } from './call.ts'
 import { CrewLinks } from './crew-links.ts'
-import type { CrewMessage } from './messages.ts'
+import type { CrewMessage, Probe } from './messages.ts'
 import { Newcomers } from './newcomers.ts'
 import {
   type CrewListener,
@@ -16,6 +16,7 @@ import {
 import { breachOf, type Role } from './rights.ts'
 import { ballotAbove, follows, type Report, type Roster, type Verdict, winsHalf } from './roster.ts'
 import { SeenBallots } from './seen-ballots.ts'
+import { SlowMembers } from './slow-members.ts'
 
 type Missing = Omit<Undecided, 'step'>
 type Signal = Extract<CrewMessage, { type: 'signal' }>
@@ -66,6 +67,9 @@ export class Crew {
   /** What the owner was told. */
   #undecided: Undecided | null = null
   readonly #newcomers: Newcomers
+  readonly #slow: SlowMembers | undefined
+  /** Slow members, which the next roster is to leave out. */
+  #without: ReadonlySet<string> = new Set()
   /** A planned call whose answer waits for this member's own step to end. */
   #held: (() => void) | undefined
   #cancel: () => void = () => undefined
@@ -107,6 +111,17 @@ export class Crew {
       },
       options.pace,
     )
+    const slowHost = {
+      env: options.env,
+      self: options.self,
+      get ranks() {
+        return self.#state === 'running' ? self.#roster!.members : []
+      },
+      isLinked: (id: string) => this.#links.isUp(id),
+      probe: (id: string, message: Probe) => this.#links.probe(id, message),
+      found: (id: string, why: string) => this.#foundSlow(id, why),
+      passed: () => listener.holdsUp?.(null, null),
+    }
     this.#roster = roster && {
       ...roster,
       before: [],
@@ -116,6 +131,7 @@ export class Crew {
     this.#seen = new SeenBallots(options.env, this.#promised)
     this.#state = roster ? 'running' : 'stopped'
     this.#hasState = roster !== null
+    this.#slow = options.pace && new SlowMembers(slowHost, options.pace)
     if (!roster) this.#waitToJoin()
   }
 
@@ -442,7 +458,7 @@ export class Crew {
   #verdict(call: Call): Verdict | null {
     const up = this.#reached(call).filter((id) => !this.#outside.has(id))
     const { keptOut } = this.#newcomers
-    return call.verdict(up, this.#dead, this.#options.most, keptOut, this.#saidBye)
+    return call.verdict(up, this.#dead, this.#options.most, keptOut, this.#saidBye, this.#without)
   }
 
   /** Those whose answers it can expect. */
@@ -584,6 +600,7 @@ export class Crew {
         return
       case 'probed':
         this.#newcomers.echoed(from, message.round)
+        this.#slow?.echoed(from, message.round)
         return
       case 'wait':
         this.#mustWait(message)
@@ -740,6 +757,8 @@ export class Crew {
     if (!before) this.#seen.newest = roster.ballot
     this.#promised = roster.ballot
     this.#call = null
+    this.#without = new Set()
+    this.#slow?.forget()
     this.#ranks.clear()
     this.#outside.clear()
     this.#apart.clear()
@@ -754,7 +773,36 @@ export class Crew {
     this.#newcomers.entered(roster, this.#isPlanned)
   }
 
+  /** This member has found that the links of that one are slow: the others hear it. */
+  #foundSlow(id: string, why: string): void {
+    if (id === this.self) {
+      this.#listener.holdsUp?.(id, why)
+      return
+    }
+    const { members } = this.#roster!
+    this.#links.send(members, { type: 'wait', id, why, isSlow: true, members })
+    this.#holdsUp(id, why)
+  }
+
+  /** The most senior one of the others leaves it out at once, without waiting for the step, where they are more than half. */
+  #holdsUp(id: string, why: string): void {
+    if (this.#state !== 'running' || !this.#slow?.isHeldUp) return
+    const { named } = this.#slow
+    this.#slow.name(id)
+    this.#listener.holdsUp?.(id, why)
+    const { members } = this.#roster!
+    const others = members.filter((one) => !named.has(one))
+    if (others[0] !== this.self || others.length * 2 <= members.length) return
+    this.#without = new Set(named)
+    this.#held = undefined
+    this.#lead(false)
+  }
+
   #mustWait(message: Extract<CrewMessage, { type: 'wait' }>): void {
+    if (this.#roster?.members.includes(message.id)) {
+      if (message.isSlow) this.#holdsUp(message.id, message.why)
+      return
+    }
     this.#newcomers.mustWait(message)
     if (!this.#roster) for (const id of message.members) this.#ranks.add(id)
     // One that has lost a link joins again over others, unless its end was that member's.
@@ -782,6 +830,7 @@ export class Crew {
   #end(error: PeerError): void {
     this.#cancel()
     this.#newcomers.end()
+    this.#slow?.end()
     this.#links.endDoubts()
     this.#held = undefined
     this.#decided()

@@ -116,6 +116,7 @@ const schema = v.variant('type', [
 ])
 export type CrewMessage = v.InferOutput<typeof schema>
 export type PassableMessage = PassedMessage['body']
+export type Probe = Extract<CrewMessage, { type: 'probe' }>
 
 export const encodeCrewMessage = (message: CrewMessage): Uint8Array =>
   new TextEncoder().encode(JSON.stringify(message))

@@ -1,6 +1,7 @@
 import type { Env } from '../../util/env.ts'
-import { Gate, type StepPace } from './gate.ts'
-import type { CrewMessage, PassableMessage } from './messages.ts'
+import { Gate } from './gate.ts'
+import type { StepPace } from './link-test.ts'
+import type { CrewMessage, PassableMessage, Probe } from './messages.ts'
 import type { Roster } from './roster.ts'
 
 /** What newcomers need of the crew. */
@@ -14,7 +15,7 @@ export interface NewcomersHost {
   /** Whether that member is in no roster yet, as far as this one knows. */
   isNew(id: string): boolean
   send(to: readonly string[], message: PassableMessage): void
-  probe(id: string, message: Extract<CrewMessage, { type: 'probe' }>): void
+  probe(id: string, message: Probe): void
   /** All should end the same step and ask for the next roster. */
   wish(): void
   /** That newcomer waits, and why; null: it has gone. */
@@ -39,8 +40,7 @@ export class Newcomers {
     const own = {
       env: host.env,
       waiting: () => this.#waiting,
-      probe: (id: string, message: Extract<CrewMessage, { type: 'probe' }>) =>
-        host.probe(id, message),
+      probe: (id: string, message: Probe) => host.probe(id, message),
       letIn: (id: string) => this.#letIn(id),
       keepOut: (id: string, why: string, isSlow: boolean) => this.#keepOut(id, why, isSlow),
     }

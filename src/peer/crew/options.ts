@@ -1,5 +1,5 @@
 import type { Env } from '../../util/env.ts'
-import type { StepPace } from './gate.ts'
+import type { StepPace } from './link-test.ts'
 import type { CrewMessage } from './messages.ts'
 import type { FormerLife, Roster } from './roster.ts'
 
@@ -47,7 +47,7 @@ export interface CrewOptions {
   /** The maximum number of members of a roster. */
   readonly most: number
   readonly times?: Partial<CrewTimes>
-  /** What a step takes, by which newcomers are let in; undefined until one has ended. Default: all are let in. */
+  /** What a step takes, by which newcomers are let in and slow members found; undefined until one has ended. Default: all are let in. */
   readonly pace?: (() => StepPace | undefined) | undefined
   /**
    * Of two halves of a roster the first one continues: asks the server which one that is, on behalf of `lives`. `alive`: members of the roster
@@ -78,6 +78,8 @@ export interface CrewListener {
   wish(): void
   /** That newcomer, perhaps this member, is not let in yet. Null: it is gone. */
   waits?(id: string, why: string | null): void
+  /** The links of that member, perhaps this one, hold up the steps, in words that follow its name; null, null: none does any more. */
+  holdsUp?(id: string | null, why: string | null): void
   /** That member has said what no build of this project says, in words that follow its name: its link has ended. */
   broke?(id: string, what: string): void
   /** A member of the current roster, or of the next one, sends what WebRTC needs to link the two. */

@@ -2,6 +2,7 @@ import { ArgumentTypeError, PeerError } from '../../util/errors.ts'
 import { isRecord, kindOf, quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkOptions, checkText, checkTimeout } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
+import type { HeldBy } from '../collective/collectives.ts'
 import { type GroupOptions, type GroupStats, Membership } from '../collective/membership.ts'
 import type { LinkPeaks } from '../session/session-config.ts'
 import { CollectiveGroup } from './collective-group.ts'
@@ -144,6 +145,11 @@ export class ProcessGroup extends CollectiveGroup {
   /** Returns how full the link to a rank was at most since the last call; undefined if there is no link. */
   takeLinkPeaks(rank: number): LinkPeaks | undefined {
     return this.membership.takeLinkPeaks(rank)
+  }
+
+  /** The rank whose bytes the oldest collective that all have begun waits for; null where none does. */
+  get heldBy(): HeldBy | null {
+    return this.membership.collectives.heldBy
   }
 
   /**

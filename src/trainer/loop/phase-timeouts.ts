@@ -1,4 +1,5 @@
 import type { ProcessGroup } from '../../peer/group/group.ts'
+import type { StepParts } from '../watch/step-sample.ts'
 
 /**
  * Loading, compiling and tuning may take one rank minutes longer than another. Whoever dies meanwhile is missed by the heartbeat
@@ -10,7 +11,7 @@ const stepsOfPatience = 10
 /** Weight of the newest step in the mean. */
 const newest = 0.2
 
-/** How long a step's exchange with a newcomer may take to let it in, where a step takes `stepMs`. units: ms. */
+/** How long a step's exchange over a link may take, where a step takes `stepMs` without it: to let a newcomer in, and to keep a rank. units: ms. */
 export const exchangeLimitMs = (stepMs: number): number => Math.max(1000, 2 * stepMs)
 
 /** How long all ranks wait for a newcomer that takes the state: that moves up to 1.5 times what a step's exchange does. units: ms. */
@@ -18,6 +19,8 @@ export const transferLimitMs = (stepMs: number): number => Math.max(4000, 4 * st
 
 /** How long a group's collectives may stand still: minutes around the loop, ten times the mean step inside. */
 export class Patience {
+  /** What a step takes without what the links take for it: a mean of the steps that they did not hold up; NaN before the first. units: ms. */
+  restMs = Number.NaN
   readonly #group: ProcessGroup
   #meanMs = Number.NaN
 
@@ -31,12 +34,16 @@ export class Patience {
     this.#group.deadlineMs = setupDeadlineMs
   }
 
-  /** A step took `totalMs`; returns the mean. */
-  stepped(totalMs: number): number {
-    this.#meanMs = Number.isNaN(this.#meanMs)
-      ? totalMs
-      : this.#meanMs + newest * (totalMs - this.#meanMs)
+  /** A step has ended; returns the mean of what they take. units: ms. */
+  stepped({ total, wait, wire }: Pick<StepParts, 'total' | 'wait' | 'wire'>): number {
+    this.#meanMs = mean(this.#meanMs, total)
+    // A slow link also makes its rank begin the next step late.
+    const isHeldUp = Math.min(wait + wire, total - this.restMs) > exchangeLimitMs(this.restMs)
+    if (!isHeldUp) this.restMs = mean(this.restMs, total - wire)
     this.#group.deadlineMs = Math.max(leastStepDeadlineMs, stepsOfPatience * this.#meanMs)
     return this.#meanMs
   }
 }
+
+const mean = (before: number, now: number): number =>
+  Number.isNaN(before) ? now : before + newest * (now - before)

@@ -221,14 +221,17 @@ export class Trainer {
     return this.#record
   }
 
-  /** What a step takes now, and what a newcomer's link must carry; undefined before the first step. units: ms, bytes. */
+  /** What a step takes now, and what a link must carry for it; undefined before the first step. units: ms, bytes. */
   get pace() {
-    const { stepMs, isPaused } = this.#loop
+    const { stepMs, newestStepMs, isPaused } = this.#loop
+    const { restMs } = this.#patience
     if (!this.#setup || stepMs === 0) return undefined
     const parameters = this.#setup.parts.model.parameters()
     const elements = parameters.reduce((sum, { count }) => sum + count, 0)
     // To each link of a ring go nearly twice the gradients, of 4 bytes.
-    return { bytes: 8 * elements, stepMs, limitMs: exchangeLimitMs(stepMs), isPaused }
+    const { heldBy } = this.#group
+    const bytes = 8 * elements
+    return { bytes, stepMs, newestStepMs, restMs, heldBy, limitMs: exchangeLimitMs, isPaused }
   }
 
   /** The compiled training step, while there is one. */

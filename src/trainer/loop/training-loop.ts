@@ -109,6 +109,10 @@ export class TrainingLoop {
   /** Of the newest steps, a mean; 0 before the first. */
   stepMs = 0
   isPaused = false
+  /** When the step under way began; undefined between steps. */
+  #stepBeganMs: number | undefined
+  /** What the newest step that has ended took. */
+  #lastStepMs = 0
   /** The last step that was told of. */
   #told = 0
   #evaluated = 0
@@ -127,6 +131,13 @@ export class TrainingLoop {
     this.#keepPace = new KeepPace(performance.now(), options.keepAfterMs)
   }
 
+  /** How long the step under way, or the one before it, has taken, whichever is longer. units: ms. */
+  get newestStepMs(): number {
+    const beganMs = this.#stepBeganMs
+    const sinceMs = beganMs === undefined ? 0 : performance.now() - beganMs
+    return Math.max(this.#lastStepMs, sinceMs)
+  }
+
   /** Whether this rank has taken no step yet. */
   get hasToldNothing(): boolean {
     return this.#told === 0
@@ -141,9 +152,11 @@ export class TrainingLoop {
   async run(attempt: Attempt): Promise<LoopEnd> {
     const { gaps } = this.#looks
     await gaps.close()
+    this.#lastStepMs = 0
     try {
       return await this.#run(attempt)
     } finally {
+      this.#stepBeganMs = undefined
       gaps.open()
     }
   }
@@ -266,13 +279,15 @@ export class TrainingLoop {
         }
       }
       timeline.begin(step, number, totalSteps, isSampled)
+      this.#stepBeganMs = performance.now()
       // Of the ranks that have parts of a step, the first counts its samples.
       if (attempt.partAt === 0) samples += count
       const samplesSoFar = samples
       const tellStep = (times: StepParts, beganMs: number, stateHash?: string) => {
         if (number <= this.#told) return
         this.#told = number
-        this.stepMs = patience.stepped(times.total)
+        this.stepMs = patience.stepped(times)
+        this.#lastStepMs = times.total
         if (number === firstStep + 1) void evaluation.prepare()
         live.ended(number, times, beganMs)
         onEvent({
@@ -319,6 +334,7 @@ export class TrainingLoop {
       const taken = this.#drain(isSampled ? 0 : limit - 1)
       if (watched) await lost.blame(group, number, watched, taken)
       await taken
+      this.#stepBeganMs = undefined
       lost.stepped(group, number)
       await live.share(number)
       const wish = await asked()

@@ -34,6 +34,14 @@ export type RunEvent =
       rank: number
     }
   | {
+      /** The connection of a rank of an elastic run holds up the steps: told by each rank that has found or heard this. */
+      event: 'holdsUp'
+      /** Its id as a member. Null: none holds up the steps any more. */
+      who: string | null
+      why: string | null
+      rank: number
+    }
+  | {
       /** The model is divided over the ranks: what each holds of it, by rank. */
       event: 'divided'
       held: readonly RankPart[]

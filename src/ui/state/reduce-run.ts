@@ -139,6 +139,12 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       return { ...run, given: { doneBytes: event.doneBytes, totalBytes: event.totalBytes } }
     case 'waits':
       return { ...run, waits: event.why }
+    case 'holdsUp': {
+      const { who, why } = event
+      const isSelf = who !== null && memberOf(who) === run.members[run.rank]?.id
+      const name = who === null || isSelf ? null : nameIn(run, who)
+      return { ...run, heldUp: why === null ? null : { name, why } }
+    }
     case 'divided':
       return { ...run, held: event.held }
     case 'group':
@@ -187,7 +193,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       }
     case 'roster':
     case 'half':
-      return { ...run, waits: null }
+      return { ...run, waits: null, heldUp: null }
     case 'unlinked':
     case 'signal':
       return run

@@ -132,6 +132,8 @@ export interface Run {
   } | null
   /** Why a newcomer to an elastic run, which may be this tab, is not let in yet; null for none. */
   readonly waits: string | null
+  /** Whose connection holds up the steps of an elastic run, null for that of this tab, and how; null while none does. */
+  readonly heldUp: { readonly name: string | null; readonly why: string } | null
   /** Linked ranks that have not answered for some seconds. */
   readonly silent: readonly number[]
   /** All ranks hold behind this step; by those ranks. */
@@ -234,6 +236,7 @@ export function newRun(
     lostName: null,
     undecided: null,
     waits: null,
+    heldUp: null,
     silent: [],
     changes: [],
     paused: null,

@@ -209,7 +209,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       ]
       return {
         ...say(
-          `${how}${resumedWords(run)}${changeWords(run)}${waits ? ` A new tab waits: ${waits}` : ''}${stateWords(run)}${unlikeWords(run)}${leftOutWords(run)}${silentWords(run)}${lost}`,
+          `${how}${heldUpWords(run)}${resumedWords(run)}${changeWords(run)}${waits ? ` A new tab waits: ${waits}` : ''}${stateWords(run)}${unlikeWords(run)}${leftOutWords(run)}${silentWords(run)}${lost}`,
         ),
         ...(differences.length > 0 && {
           more: { summary: 'What differs', text: differences.join('; ') },
@@ -257,6 +257,16 @@ function silentWords(run: Run): string {
   if (run.silent.length === 0) return ''
   const who = run.silent.map((rank) => rankName(run, rank)).join(', ')
   return ` No answer from ${who} for more than 3 seconds.`
+}
+
+/** Whose connection is too slow for the run's steps. */
+function heldUpWords({ heldUp, worldSize }: Run): string {
+  if (!heldUp) return ''
+  const { name, why } = heldUp
+  if (name !== null) return ` The connection of ${name} holds up the run: ${why}`
+  return worldSize === 2
+    ? ` The connection between the two ranks holds up the run: ${why}`
+    : ` The connection of this tab holds up the run, or those of all do: ${why}`
 }
 
 /** Who left an elastic run last, who joined it, and from which step it continued. */

@@ -1,5 +1,5 @@
 import { Crew } from '../../peer/crew/crew.ts'
-import type { StepPace } from '../../peer/crew/gate.ts'
+import type { StepPace } from '../../peer/crew/link-test.ts'
 import type { CrewListener } from '../../peer/crew/options.ts'
 import type { Roster } from '../../peer/crew/roster.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
@@ -53,7 +53,7 @@ export interface RunCrewOptions {
   /** All ranks should end the same step and ask for the next group. */
   readonly wish: () => void
   readonly isRankLost: (error: unknown) => boolean
-  /** By which newcomers are let in. Default: all are. */
+  /** By which newcomers are let in, and slow members found. Default: all are let in. */
   readonly pace?: () => StepPace | undefined
   /** For tests. */
   readonly env?: Env
@@ -106,6 +106,7 @@ export class RunCrew {
         stop: (why) => this.#stop(why),
         wish: () => options.wish(),
         waits: (who, why) => options.tell({ event: 'waits', who, why, rank: this.#rank }),
+        holdsUp: (who, why) => options.tell({ event: 'holdsUp', who, why, rank: this.#rank }),
         broke: (who, what) => {
           const why = `the tab ${memberOf(who)} ${what}, as no build of this project does. Its link has ended.`
           options.tell({ event: 'waits', who, why, rank: this.#rank })

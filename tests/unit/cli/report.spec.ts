@@ -263,7 +263,7 @@ test.each([
   )
 })
 
-test('says once why a tab waits outside, and how much of the state has gone to new tabs', () => {
+test('says once why a tab waits outside, whose connection is slow, and how much of the state has gone to new tabs', () => {
   const output = new Memory()
   const error = new Memory()
   const reporter = makeReporter({ isJson: false, worldSize: 2, epochs: 1, metric }, output, error)
@@ -272,6 +272,8 @@ test('says once why a tab waits outside, and how much of the state has gone to n
     reporter.event({ ...waits, why: 'its connection is slow.', rank })
     reporter.event({ ...waits, why: 'its connection is still slow.', rank })
     reporter.event({ ...waits, why: null, rank })
+    reporter.event({ event: 'holdsUp', who: 'b.1', why: 'it is slow.', rank })
+    reporter.event({ event: 'holdsUp', who: null, why: null, rank })
     for (const doneBytes of [1, 2, 3])
       reporter.event({
         event: 'state',
@@ -282,6 +284,7 @@ test('says once why a tab waits outside, and how much of the state has gone to n
   }
   expect(error.text).toBe(
     'train: a new tab waits: its connection is slow.\n' +
+      'train: the connection of a tab holds up the run: it is slow.\n' +
       "train: sent 1.0 MiB of the state's 3.0 MiB to new tabs\n" +
       "train: sent 3.0 MiB of the state's 3.0 MiB to new tabs\n",
   )

@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
 import { Crew } from '../../../src/peer/crew/crew.ts'
-import type { StepPace } from '../../../src/peer/crew/gate.ts'
+import type { StepPace } from '../../../src/peer/crew/link-test.ts'
 import { crewTimes } from '../../../src/peer/crew/options.ts'
 import {
   type MemoryLink,
@@ -60,7 +60,10 @@ function link(a: Member, b: Member, options: MemoryLinkOptions): void {
 function train(): [Member, Member] {
   world = new VirtualEnv(1)
   members = []
-  pace = { bytes: 1e6, stepMs: 300, limitMs: 2000, isPaused: false }
+  pace = {
+    ...{ bytes: 1e6, stepMs: 300, newestStepMs: 300, restMs: 200, heldBy: null, isPaused: false },
+    limitMs: (stepMs) => Math.max(1000, 2 * stepMs),
+  }
   const a = member('a', 'ab')
   const b = member('b', 'ab')
   link(a, b, fast())
@@ -191,14 +194,14 @@ test('a newcomer whose link carries nothing waits', async () => {
 
 test('the round trip of a link does not count', async () => {
   const [a, b] = train()
-  join('x', [a, b], { delayMs: () => 400, bytesPerMs: 1000 })
+  join('x', [a, b], { delayMs: () => 400, bytesPerMs: 2000 })
   await world.advance(5000)
   expect(a.told).toEqual(['wish'])
 })
 
 test('a run of long steps lets in what a run of short ones does not', async () => {
   const [a, b] = train()
-  pace = { ...pace, stepMs: 6000, limitMs: 12_000 }
+  pace = { ...pace, stepMs: 6000 }
   join('x', [a, b], slow())
   await world.advance(10_000)
   expect(a.told).toEqual(['wish'])

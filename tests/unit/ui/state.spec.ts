@@ -582,6 +582,22 @@ describe('a run', () => {
     })
   })
 
+  it('says whose connection holds up the run, until none does', () => {
+    const holdsUp = (who: string | null, why: string | null) =>
+      ({ type: 'event', event: { event: 'holdsUp', who, why, rank: 0 }, atMs: 0 }) as const
+    const why = "it carries a step's gradients in 20 s, and without that a step takes 0.3 s."
+    const before = training(3, 10)
+    const { members } = before.run!
+    const wordsOf = (who: string, snapshot = before) =>
+      statusOf(play(snapshot, holdsUp(`${members[Number(who)].id}.1`, why))).text
+    expect(wordsOf('2')).toContain(` The connection of ${members[2].name} holds up the run: ${why}`)
+    expect(wordsOf('0')).toContain(' The connection of this tab holds up the run, or those of all')
+    const two = training(2, 10)
+    expect(wordsOf('0', two)).toContain(' The connection between the two ranks holds up the run: ')
+    const named = play(before, holdsUp(`${members[2].id}.1`, why))
+    expect(statusOf(play(named, holdsUp(null, null)))).toEqual(statusOf(before))
+  })
+
   it('says how much of the state a newcomer has, there and here', () => {
     const state = (doneBytes: number) =>
       ({

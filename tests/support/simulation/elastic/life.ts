@@ -161,6 +161,7 @@ export class Life {
       : [...links, self]
     const rankOf = (link: LinkTo, at: number) => (this.isFounder ? members.indexOf(link.id!) : at)
     const { signal } = this.#abort
+    const { stepMs } = this.#world.scenario
     this.#crew = new RunCrew({
       env: this.place,
       place: {
@@ -187,7 +188,10 @@ export class Life {
       heldStep: () => this.step,
       pace: () =>
         this.hasTrained
-          ? { bytes: 1000, stepMs: this.#world.scenario.stepMs, limitMs: 2000, isPaused: false }
+          ? {
+              ...{ bytes: 1000, stepMs, newestStepMs: stepMs, restMs: stepMs, heldBy: null },
+              ...{ limitMs: () => 2000, isPaused: false },
+            }
           : undefined,
     })
     try {

@@ -1,0 +1,160 @@
+import type { Env } from '../../util/env.ts'
+import { againMs, LinkTest, linkWords, type StepPace, slowestMs } from './link-test.ts'
+import type { Probe } from './messages.ts'
+
+/** What the search for slow members needs of the crew. */
+export interface SlowMembersHost {
+  readonly env: Env
+  readonly self: string
+  /** Members by rank, while their group trains; else none. */
+  readonly ranks: readonly string[]
+  isLinked(id: string): boolean
+  probe(id: string, message: Probe): void
+  /** This member has found that the links of that one hold up the steps; of this member itself: that its own ones do, or those of most. */
+  found(id: string, why: string): void
+  /** Those that were named hold up nothing any more. */
+  passed(): void
+}
+
+const tickMs = 1000
+
+/**
+ * Finds the member whose links hold up the steps, while these take too long.
+ *
+ * Each member measures the link to the rank whose bytes it waits for, as `Gate` does those to newcomers. In a ring all wait for the rank before, so
+ * most find a fast link and are done. Who finds a slow one measures its other links, one after the other. Where at least half of them are fast,
+ * the other end of the slow one is the slow member. Else it may be this member itself, or all are slow: then it names nobody else.
+ */
+export class SlowMembers {
+  /** Those that this member, or another one, has named since the steps are held up. */
+  readonly named = new Set<string>()
+  readonly #host: SlowMembersHost
+  readonly #pace: () => StepPace | undefined
+  readonly #tests = new Map<string, LinkTest>()
+  /** How long a step's exchange takes over the links that were measured, first over the one that was waited for. units: ms. */
+  readonly #takesMs = new Map<string, number>()
+  /** When the link that was waited for was begun to be measured. */
+  #began = { atMs: 0, receivedBytes: 0 }
+  /** Whose link is measured now. */
+  #measured: string | undefined
+  /** Links are measured again no sooner. */
+  #dueMs = 0
+  #count = 0
+  #isTold = false
+  #cancel: () => void = () => undefined
+
+  /** `pace`: undefined as long as no step has ended. */
+  constructor(host: SlowMembersHost, pace: () => StepPace | undefined) {
+    this.#host = host
+    this.#pace = pace
+    this.#wait()
+  }
+
+  /** Whether the bytes of the newest step take longer than they may. */
+  get isHeldUp(): boolean {
+    const pace = this.#pace()
+    return pace !== undefined && pace.newestStepMs - pace.restMs > pace.limitMs(pace.restMs)
+  }
+
+  #wait(): void {
+    this.#cancel = this.#host.env.after(tickMs, () => {
+      this.#wait()
+      this.#look()
+    })
+  }
+
+  #look(): void {
+    const { env, ranks } = this.#host
+    if (!this.isHeldUp || ranks.length < 2) this.forget()
+    else if (this.#measured === undefined && env.now() >= this.#dueMs) {
+      const { heldBy } = this.#pace()!
+      const awaited = heldBy && ranks[heldBy.rank]
+      if (!awaited) return
+      this.#began = { atMs: env.now(), receivedBytes: heldBy.receivedBytes }
+      this.#measure(awaited)
+    }
+  }
+
+  #measure(id: string): void {
+    this.#measured = id
+    const test =
+      this.#tests.get(id) ??
+      new LinkTest(
+        this.#host.env,
+        (probe) => this.#host.probe(id, probe),
+        (bytesPerMs) => {
+          const pace = this.#pace()
+          return pace !== undefined && pace.bytes / bytesPerMs <= pace.limitMs(pace.restMs)
+        },
+        (bytesPerMs) => this.#judge(id, bytesPerMs),
+      )
+    this.#tests.set(id, test)
+    test.beginIfDue()
+  }
+
+  #judge(id: string, measured: number): void {
+    const { env, self, ranks } = this.#host
+    const pace = this.#pace()
+    this.#measured = undefined
+    if (!pace || !this.isHeldUp) return
+    const { bytes, restMs, limitMs } = pace
+    const bytesPerMs = this.#takesMs.size > 0 ? measured : Math.max(measured, this.#receivedPerMs)
+    this.#takesMs.set(id, bytes / bytesPerMs)
+    const [awaitedMs] = this.#takesMs.values()
+    const others = ranks.filter((one) => one !== self && this.#host.isLinked(one))
+    const isFast = ([, ms]: readonly [string, number]) => awaitedMs! > limitMs(restMs + ms)
+    const fast = [...this.#takesMs].filter(isFast)
+    const isSlow = awaitedMs! > limitMs(restMs)
+    const isOther = fast.length * 2 >= others.length
+    const next = others.find((one) => !this.#takesMs.has(one))
+    if (isSlow && !isOther && next !== undefined) {
+      this.#measure(next)
+      return
+    }
+    const slow = [...this.#takesMs].filter((one) => !isFast(one))
+    this.#takesMs.clear()
+    this.#dueMs = env.now() + Math.min(slowestMs, againMs * 2 ** this.#count++)
+    if (!isSlow) return
+    this.#isTold = true
+    const withoutMs = restMs + Math.max(0, ...fast.map(([, ms]) => ms))
+    for (const [one, ms] of isOther ? slow : slow.slice(0, 1)) {
+      const why = linkWords(ms, 'without that a step', withoutMs)
+      this.#host.found(isOther ? one : self, `it ${why}.`)
+    }
+  }
+
+  /** What the link that is waited for has brought since then: frames of a measurement stand behind others in the queue. */
+  get #receivedPerMs(): number {
+    const { atMs, receivedBytes } = this.#began
+    const bytes = (this.#pace()?.heldBy?.receivedBytes ?? 0) - receivedBytes
+    return bytes / Math.max(1, this.#host.env.now() - atMs)
+  }
+
+  /** A frame has come back. */
+  echoed(id: string, round: number): void {
+    if (id === this.#measured) this.#tests.get(id)?.echoed(round)
+  }
+
+  /** Another member has found that the links of that one hold up the steps. */
+  name(id: string): void {
+    this.#isTold = true
+    this.named.add(id)
+  }
+
+  /** The steps are not held up, or other members train. */
+  forget(): void {
+    for (const test of this.#tests.values()) test.end()
+    this.#measured = undefined
+    this.#takesMs.clear()
+    this.#count = 0
+    this.named.clear()
+    if (!this.#isTold) return
+    this.#isTold = false
+    this.#host.passed()
+  }
+
+  end(): void {
+    this.#cancel()
+    this.forget()
+  }
+}

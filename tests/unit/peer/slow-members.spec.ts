@@ -1,0 +1,211 @@
+import { afterEach, expect, test } from 'vitest'
+import { Crew } from '../../../src/peer/crew/crew.ts'
+import { ProcessGroup } from '../../../src/peer/group/group.ts'
+import { type MemoryLinkOptions, memoryPair } from '../../../src/peer/link/memory-link.ts'
+import { exchangeLimitMs, Patience } from '../../../src/trainer/loop/phase-timeouts.ts'
+import { PeerError } from '../../../src/util/errors.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
+
+// Ranks that train over memory links on a virtual clock, of which some turn slow: whom they name, and whom they leave out.
+
+const elements = 125_000
+const computeMs = 200
+const fast = 10_000
+/** A step's gradients take 20 s. units: bytes/ms. */
+const slow = 50
+
+interface Rank {
+  readonly id: string
+  readonly crew: Crew
+  /** Whom it named, and what else it told, each with its moment. */
+  readonly told: { atMs: number; text: string }[]
+  group: ProcessGroup
+  patience: Patience
+  steps: number
+  stepBeganMs: number
+  lastStepMs: number
+  isOut: boolean
+}
+
+let world = new VirtualEnv(1)
+let ranks: Rank[] = []
+/** By the two ids. */
+const rates = new Map<string, { delayMs(): number; bytesPerMs: number }>()
+
+afterEach(() => {
+  for (const { crew, group } of ranks) {
+    crew.resign('the test is over')
+    group.destroy()
+  }
+  rates.clear()
+})
+
+const sleep = (ms: number) => new Promise<void>((resolve) => world.after(ms, resolve))
+
+function rankOf(id: string, ids: readonly string[], computesMs: number): Rank {
+  const told: Rank['told'] = []
+  const tell = (text: string) => told.push({ atMs: world.now(), text })
+  const pace = () => {
+    const { patience, lastStepMs, stepBeganMs, group } = made
+    if (lastStepMs === 0) return undefined
+    const newestStepMs = Math.max(lastStepMs, world.now() - stepBeganMs)
+    const { heldBy } = group
+    const now = { bytes: 8 * elements, stepMs: lastStepMs, newestStepMs, heldBy, isPaused: false }
+    return { ...now, restMs: patience.restMs, limitMs: exchangeLimitMs }
+  }
+  const crew = new Crew(
+    { env: world, self: id, roster: { ballot: 1, members: ids }, most: 64, pace },
+    {
+      stop: () => made.group.abort(new PeerError('peer.lost', 'the members decide')),
+      wish: () => undefined,
+      out: () => tell('out'),
+      undecided: (about) => tell(about ? 'undecided' : 'decided'),
+      holdsUp: (who, why) => tell(`${who}: ${why}`),
+    },
+  )
+  const made = { id, crew, told, steps: 0, stepBeganMs: 0, lastStepMs: 0, isOut: false } as Rank
+  void train(made, computesMs)
+  return made
+}
+
+async function train(rank: Rank, computesMs: number): Promise<void> {
+  await sleep(0)
+  for (;;) {
+    const { ballot, members } = rank.crew.roster!
+    const at = members.indexOf(rank.id)
+    const links = rank.crew.openLinks()
+    rank.group = new ProcessGroup({
+      rank: at,
+      size: members.length,
+      epoch: ballot,
+      links,
+      env: world,
+    })
+    rank.patience = new Patience(rank.group)
+    rank.lastStepMs = 0
+    try {
+      await rank.group.ready()
+      rank.crew.proved()
+      for (;;) await step(rank, computesMs)
+    } catch {
+      rank.isOut = await rank.crew.next().then(
+        () => false,
+        () => true,
+      )
+      if (rank.isOut) return
+    }
+  }
+}
+
+async function step(rank: Rank, computesMs: number): Promise<void> {
+  const beganMs = world.now()
+  rank.stepBeganMs = beganMs
+  await sleep(computesMs)
+  const launchedMs = world.now()
+  let startedMs = launchedMs
+  const onstarted = () => {
+    startedMs = world.now()
+  }
+  await rank.group.allReduce(new Float32Array(elements), { onstarted })
+  const endedMs = world.now()
+  const times = {
+    total: endedMs - beganMs,
+    wait: startedMs - launchedMs,
+    wire: endedMs - startedMs,
+  }
+  rank.patience.stepped(times)
+  rank.lastStepMs = times.total
+  rank.stepBeganMs = endedMs
+  rank.steps++
+}
+
+const pairOf = (a: string, b: string) => [a, b].sort().join('')
+
+/** `ids`: a letter each. `computes`: how long it computes in a step, by id; default `computeMs`. */
+function begin(ids: string, computes: Readonly<Record<string, number>> = {}): Rank[] {
+  world = new VirtualEnv(1)
+  const all = ids.split('')
+  ranks = all.map((id) => rankOf(id, all, computes[id] ?? computeMs))
+  for (const [at, a] of ranks.entries())
+    for (const b of ranks.slice(at + 1)) {
+      const rate = { delayMs: () => 1, bytesPerMs: fast, highWaterBytes: 2 ** 18 }
+      rates.set(pairOf(a.id, b.id), rate)
+      const [there, back] = memoryPair(world, rate as MemoryLinkOptions)
+      a.crew.add(b.id, there)
+      b.crew.add(a.id, back)
+    }
+  return ranks
+}
+
+function turn(which: (pair: string) => boolean, bytesPerMs: number): void {
+  for (const [pair, rate] of rates) if (which(pair)) rate.bytesPerMs = bytesPerMs
+}
+
+const why = (id: string) =>
+  new RegExp(
+    `^${id}: it carries a step's gradients in 2\\d s, and without that a step takes 0.[23] s\\.$`,
+  )
+
+const membersOf = (of: readonly Rank[]) => of.map(({ crew }) => crew.roster!.members.join(''))
+
+test.each(['a', 'b', 'c'])(
+  'three ranks, of which %s turns slow: the others name it within 10 s, and go on without it at their pace',
+  async (id) => {
+    const all = begin('abc')
+    const others = all.filter((one) => one.id !== id)
+    await world.advance(5000)
+    turn((pair) => pair.includes(id), slow)
+    const [beganMs, stepsBefore] = [world.now(), others[0]!.steps]
+    await world.advance(15_000)
+    for (const { told } of others) {
+      expect(told[0]!.text).toMatch(why(id))
+      expect(told[0]!.atMs - beganMs).toBeLessThan(10_000)
+    }
+    expect(membersOf(others)).toEqual(Array(2).fill('abc'.replace(id, '')))
+    expect(others[0]!.steps - stepsBefore).toBeGreaterThan(15)
+    // Nothing holds them up any more.
+    expect(others.map(({ told }) => told.at(-1)!.text)).toEqual(['null: null', 'null: null'])
+  },
+)
+
+test('five ranks, and one link between two that turns slow: one of the two is left out', async () => {
+  const all = begin('abcde')
+  await world.advance(5000)
+  turn((pair) => pair === 'bc', slow)
+  await world.advance(20_000)
+  const [first] = membersOf(all.filter(({ id }) => id === 'a'))
+  expect(['acde', 'abde']).toContain(first)
+  const stepsBefore = all[0]!.steps
+  await world.advance(5000)
+  expect(all[0]!.steps - stepsBefore).toBeGreaterThan(15)
+})
+
+test('two ranks, whose link turns slow: both say so until it is fast again, and stay together', async () => {
+  const [a, b] = begin('ab') as [Rank, Rank]
+  await world.advance(5000)
+  turn(() => true, slow)
+  await world.advance(10_000)
+  for (const { id, told } of [a, b]) expect(told[0]!.text).toMatch(why(id))
+  expect(membersOf([a, b])).toEqual(['ab', 'ab'])
+  turn(() => true, fast)
+  await world.advance(40_000)
+  expect([a, b].map(({ told }) => told.at(-1)!.text)).toEqual(['null: null', 'null: null'])
+})
+
+test('three ranks, all of whose links turn slow: nobody is left out', async () => {
+  const all = begin('abc')
+  await world.advance(5000)
+  turn(() => true, slow)
+  await world.advance(60_000)
+  expect(membersOf(all)).toEqual(['abc', 'abc', 'abc'])
+  // Each speaks of its own links.
+  for (const { id, told } of all) expect(told[0]!.text).toMatch(why(id))
+})
+
+test('a rank that computes slowly is not taken for one with a slow link', async () => {
+  const all = begin('abc', { c: 4000 })
+  await world.advance(60_000)
+  turn(() => true, 2000)
+  await world.advance(60_000)
+  expect(all.flatMap(({ told }) => told)).toEqual([])
+})
