@@ -144,6 +144,11 @@ export class Crew {
     return this.#roster
   }
 
+  /** Whether the group of the newest roster may form and train: no other roster is under way. */
+  get isRunning(): boolean {
+    return this.#state === 'running'
+  }
+
   get self(): string {
     return this.#options.self
   }

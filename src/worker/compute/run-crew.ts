@@ -169,8 +169,8 @@ export class RunCrew {
 
   async #join(roster: Roster, waitMs: number | undefined): Promise<ProcessGroup> {
     const { ballot, members } = roster
-    // Its links are those of the later one.
-    if (this.#crew.roster !== roster) throw laterRoster()
+    // Its links are those of the later one, or another one is under way.
+    if (this.#crew.roster !== roster || !this.#crew.isRunning) throw laterRoster()
     const failed = new Promise<never>((_, reject) => {
       this.#fail = reject
     })
