@@ -106,16 +106,31 @@ export async function openInOwnProcess(
  * those alone that began under an emulated network.
  */
 export async function silenceable(page: Page): Promise<(isSilent: boolean) => Promise<void>> {
+  const set = await shapeable(page)
+  return (isSilent) => set({ packetLoss: isSilent ? 100 : 0 })
+}
+
+/** What a tab's WebRTC connections are like. */
+interface Shape {
+  /** units: bytes/s; -1 for no limit. */
+  readonly uploadThroughput?: number
+  /** units: percent. */
+  readonly packetLoss?: number
+}
+
+/** As `silenceable`, for connections of any kind. */
+export async function shapeable(page: Page): Promise<(shape: Shape) => Promise<void>> {
   const session = await page.context().newCDPSession(page)
   await session.send('Network.enable')
   // Without some latency the browser emulates nothing.
   const ordinary = { offline: false, latency: 1, downloadThroughput: -1, uploadThroughput: -1 }
-  const set = async (isSilent: boolean) => {
+  const set = async (shape: Shape) => {
     await session.send('Network.emulateNetworkConditions', {
       ...ordinary,
-      packetLoss: isSilent ? 100 : 0,
+      packetQueueLength: 0,
+      ...shape,
     })
   }
-  await set(false)
+  await set({})
   return set
 }

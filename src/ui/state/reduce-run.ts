@@ -138,7 +138,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'state':
       return { ...run, given: { doneBytes: event.doneBytes, totalBytes: event.totalBytes } }
     case 'waits':
-      return { ...run, waits: event.why }
+      return { ...run, waits: event.why === null ? null : { who: event.who, why: event.why } }
     case 'holdsUp': {
       const { who, why } = event
       const isSelf = who !== null && memberOf(who) === run.members[run.rank]?.id

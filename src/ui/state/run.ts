@@ -130,8 +130,8 @@ export interface Run {
     readonly hadMore: boolean
     readonly step: number | null
   } | null
-  /** Why a newcomer to an elastic run, which may be this tab, is not let in yet; null for none. */
-  readonly waits: string | null
+  /** Which newcomer to an elastic run, by its id as a member, is not let in yet, and why; perhaps this tab. Null for none. */
+  readonly waits: { readonly who: string; readonly why: string } | null
   /** Whose connection holds up the steps of an elastic run, null for that of this tab, and how; null while none does. */
   readonly heldUp: { readonly name: string | null; readonly why: string } | null
   /** Linked ranks that have not answered for some seconds. */

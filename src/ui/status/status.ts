@@ -1,4 +1,5 @@
 import { meshLimit } from '../../peer/room/edges.ts'
+import { memberOf } from '../../peer/room/lives.ts'
 import { endedWithout } from '../../peer/room/refusals.ts'
 import {
   givenData,
@@ -171,7 +172,8 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
     }
   }
   const { joins, waits } = run
-  if (joins && waits) return { tone: 'idle', title: 'Waiting', text: `This tab waits: ${waits}` }
+  if (joins && waits)
+    return { tone: 'idle', title: 'Waiting', text: `This tab waits: ${waits.why}` }
   if (run.undecided) return undecidedStatus(run.undecided)
   if (run.lostName !== null) return say(waitingWords(run.lostName))
   switch (run.phase) {
@@ -209,7 +211,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       ]
       return {
         ...say(
-          `${how}${heldUpWords(run)}${resumedWords(run)}${changeWords(run)}${waits ? ` A new tab waits: ${waits}` : ''}${stateWords(run)}${unlikeWords(run)}${leftOutWords(run)}${silentWords(run)}${lost}`,
+          `${how}${heldUpWords(run)}${resumedWords(run)}${changeWords(run)}${waitsWords(snapshot, run)}${stateWords(run)}${unlikeWords(run)}${leftOutWords(run)}${silentWords(run)}${lost}`,
         ),
         ...(differences.length > 0 && {
           more: { summary: 'What differs', text: differences.join('; ') },
@@ -257,6 +259,13 @@ function silentWords(run: Run): string {
   if (run.silent.length === 0) return ''
   const who = run.silent.map((rank) => rankName(run, rank)).join(', ')
   return ` No answer from ${who} for more than 3 seconds.`
+}
+
+/** Which tab is not let in yet, as the room names it. */
+function waitsWords({ lobby }: Snapshot, { waits }: Run): string {
+  if (!waits) return ''
+  const name = lobby?.members.find(({ id }) => id === memberOf(waits.who))?.name
+  return ` ${name ? asSentence(name) : 'A new tab'} waits: ${waits.why}`
 }
 
 /** Whose connection is too slow for the run's steps. */

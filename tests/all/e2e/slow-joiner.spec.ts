@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest'
-import { reaches, stepTime, words } from '../../support/elastic-tabs.ts'
-import { button, invite, see } from '../../support/page-driver.ts'
+import { joined, reaches, says, shapeable, stepTime, words } from '../../support/elastic-tabs.ts'
+import { button, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 
-// Tabs that come to a run and cannot join it yet: their connection is slow, or it is paused. The others do not wait for them.
+// Tabs that come to a run and cannot join it yet: their connection is slow, or it is paused. And a rank whose connection turns slow. The others do
+// not wait for them.
 
 const { openRoom, openTab, openContext, picture } = driveRooms()
 
@@ -37,7 +38,7 @@ test.each([false, true])(
       /its connection carries a step's gradients in \d+ s, and a step of the run takes [\d.]+ s\. Training does not wait for it/
     await expect.poll(() => words(page), { timeout: 60_000 }).toMatch(why)
     await see(page, 'Waiting')
-    for (const one of pages) expect(await words(one)).toMatch(/^2 ranks .* A new tab waits: its/)
+    for (const one of pages) expect(await words(one)).toMatch(/^2 ranks .* waits: its/)
     await picture(page, 'slow-joiner')
     const besideMs = await stepTime(maker)
     console.log(
@@ -50,6 +51,38 @@ test.each([false, true])(
     await see(page, /^(Stopped|The run is over|Waiting for .+ to start)$/)
   },
   240_000,
+)
+
+test.each([{ uploadThroughput: 80_000 }, { packetLoss: 30 }])(
+  'a rank whose connection turns slow is left out and says why, and joins again once it is fast: %o',
+  async (shape) => {
+    const pages = await openRoom(2, '?steps=100000&maxStepsPerSec=20', false)
+    const [maker] = pages
+    const page = await (await openContext()).newPage()
+    const turn = await shapeable(page)
+    await page.goto(await invite(maker))
+    await Promise.all([...pages, page].map((one) => seeMembers(one, 3)))
+    await button(maker, 'Start').click()
+    await reaches(maker, 20)
+    const beforeMs = await stepTime(maker)
+    await turn(shape)
+    const beganMs = performance.now()
+    const left = / left: the run continued from step /
+    await Promise.all(pages.map((one) => says(one, left, 90_000)))
+    const leftMs = performance.now() - beganMs
+    await says(page, /^This tab waits: its connection carrie[sd] /)
+    await picture(maker, 'slow-rank')
+    const withoutMs = await stepTime(maker)
+    console.log(
+      `${beforeMs.toFixed(0)} ms a step before, ${withoutMs.toFixed(0)} ms without the slow rank, left out after ${leftMs.toFixed(0)} ms`,
+    )
+    expect(withoutMs).toBeLessThan(Math.max(3 * beforeMs, 7000))
+    await turn({})
+    await says(page, joined, 120_000)
+    await button(maker, 'Stop').click()
+    await Promise.all([...pages, page].map((one) => see(one, 'Stopped')))
+  },
+  300_000,
 )
 
 test('a tab that comes while the run is paused waits, says so, and joins when it continues', async () => {

@@ -572,6 +572,11 @@ describe('a run', () => {
       text: expect.stringContaining(' A new tab waits: its connection is slow.'),
     })
     expect(statusOf(play(outside, waits(null)))).toEqual(statusOf(before))
+    const known = play(before, { type: 'lobby', lobby: makeLobby(3), ownId: before.ownId })
+    const { id, name } = known.lobby!.members[2]!
+    const event = { event: 'waits', who: `${id}.2`, why: 'it is slow.', rank: 0 } as const
+    const named = play(known, { type: 'event', event, atMs: 0 })
+    expect(statusOf(named).text).toContain(` ${name} waits: it is slow.`)
     const roster = { event: 'roster', ballot: 9, members: [], rank: 0 } as const
     const next = play(outside, { type: 'event', event: roster, atMs: 0 })
     expect(statusOf(next)).toEqual(statusOf(before))
