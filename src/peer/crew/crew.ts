@@ -70,8 +70,8 @@ export class Crew {
   readonly #slow: SlowMembers | undefined
   /** Slow members, which the next roster is to leave out. */
   #without: ReadonlySet<string> = new Set()
-  /** A planned call whose answer waits for this member's own step to end. */
-  #held: (() => void) | undefined
+  /** A planned call whose answer waits for this member's own step to end; `hasFailed`: in a way that nobody planned. */
+  #held: ((hasFailed: boolean) => void) | undefined
   #cancel: () => void = () => undefined
   #waiting: { resolve: (roster: Roster) => void; reject: (error: unknown) => void } | undefined
   /** Why this member takes part no more. */
@@ -118,6 +118,7 @@ export class Crew {
         return self.#state === 'running' ? self.#roster!.members : []
       },
       isLinked: (id: string) => this.#links.isUp(id),
+      machineOf: (id: string) => options.machineOf?.(id),
       probe: (id: string, message: Probe) => this.#links.probe(id, message),
       found: (id: string, why: string) => this.#foundSlow(id, why),
       passed: () => listener.holdsUp?.(null, null),
@@ -229,7 +230,7 @@ export class Crew {
       if (this.#state !== 'running') return
       // The others may need this member's last frames of the step: the group ends with the next one.
       if (isPlanned) this.#state = 'stopped'
-      if (held) held()
+      if (held) held(!isPlanned)
       else this.#convene(isPlanned)
     })
   }
@@ -370,7 +371,7 @@ export class Crew {
     this.#stop('the members decide who trains on')
     const held = this.#held
     this.#held = undefined
-    if (held) held()
+    if (held) held(!isPlanned)
     else this.#waitForLeader(isPlanned)
   }
 
@@ -677,18 +678,18 @@ export class Crew {
     this.#promised = ballot
     this.#leader = from
     this.#isPlanned = isPlanned
-    const answer = () => {
+    const answer = (hasFailed: boolean) => {
       if (this.#state === 'over' || this.#promised !== ballot) return
       this.#stop('a member called')
       this.#state = 'stopped'
       // It may have gone while this member's step was to end.
-      if (own && this.#mayBeThere(from)) this.#waitForRoster(isPlanned)
+      if (own && this.#mayBeThere(from)) this.#waitForRoster(isPlanned && !hasFailed)
       else if (own) this.#waitForLeader(false)
       this.#links.send([from], { type: 'report', ballot, ...this.#report() })
     }
     // The step that all end is this member's too: `next` answers.
     if (isPlanned && this.#state === 'running') this.#held = answer
-    else answer()
+    else answer(false)
   }
 
   /** It has promised another call, or the caller is no member of its roster. */

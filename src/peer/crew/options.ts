@@ -49,6 +49,8 @@ export interface CrewOptions {
   readonly times?: Partial<CrewTimes>
   /** What a step takes, by which newcomers are let in and slow members found; undefined until one has ended. Default: all are let in. */
   readonly pace?: (() => StepPace | undefined) | undefined
+  /** The machine of a member; undefined where it is not known. Default: of none it is. */
+  readonly machineOf?: (id: string) => string | undefined
   /**
    * Of two halves of a roster the first one continues: asks the server which one that is, on behalf of `lives`. `alive`: members of the roster
    * that are not known to be dead. Null where the server cannot know; it rejects where the server does not answer. Then a person has to decide,

@@ -9,6 +9,8 @@ export interface SlowMembersHost {
   /** Members by rank, while their group trains; else none. */
   readonly ranks: readonly string[]
   isLinked(id: string): boolean
+  /** Of that member; undefined where it is not known. */
+  machineOf(id: string): string | undefined
   probe(id: string, message: Probe): void
   /** This member has found that the links of that one hold up the steps; of this member itself: that its own ones do, or those of most. */
   found(id: string, why: string): void
@@ -22,8 +24,8 @@ const tickMs = 1000
  * Finds the member whose links hold up the steps, while these take too long.
  *
  * Each member measures the link to the rank whose bytes it waits for, as `Gate` does those to newcomers. In a ring all wait for the rank before, so
- * most find a fast link and are done. Who finds a slow one measures its other links, one after the other. Where at least half of them are fast,
- * the other end of the slow one is the slow member. Else it may be this member itself, or all are slow: then it names nobody else.
+ * most find a fast link and are done. Who finds a slow one measures its other links, one after the other: first those to the same machine, which
+ * share its way. Where at least half of all are fast, the other ends of the slow ones are the slow members. Else it may be this member itself, or all are slow: then it names nobody else.
  */
 export class SlowMembers {
   /** Those that this member, or another one, has named since the steps are held up. */
@@ -106,8 +108,10 @@ export class SlowMembers {
     const fast = [...this.#takesMs].filter(isFast)
     const isSlow = awaitedMs! > limitMs(restMs)
     const isOther = fast.length * 2 >= others.length
-    const next = others.find((one) => !this.#takesMs.has(one))
-    if (isSlow && !isOther && next !== undefined) {
+    const left = others.filter((one) => !this.#takesMs.has(one))
+    const beside = left.find((one) => this.#isBeside(one))
+    const next = beside ?? (isOther ? undefined : left[0])
+    if (isSlow && next !== undefined) {
       this.#measure(next)
       return
     }
@@ -121,6 +125,14 @@ export class SlowMembers {
       const why = linkWords(ms, 'without that a step', withoutMs)
       this.#host.found(isOther ? one : self, `it ${why}.`)
     }
+  }
+
+  /** Whether it is on the machine of the one that was waited for, and this member is not. */
+  #isBeside(id: string): boolean {
+    const [awaited] = this.#takesMs.keys()
+    const { machineOf, self } = this.#host
+    const machine = machineOf(awaited!)
+    return machine !== undefined && machine === machineOf(id) && machine !== machineOf(self)
   }
 
   /** What the link that is waited for has brought since then: frames of a measurement stand behind others in the queue. */

@@ -20,12 +20,18 @@ export const transferLimitMs = (stepMs: number): number => Math.max(4000, 4 * st
 /** How long a group's collectives may stand still: minutes around the loop, ten times the mean step inside. */
 export class Patience {
   /** What a step takes without what the links take for it: a mean of the steps that they did not hold up; NaN before the first. units: ms. */
-  restMs = Number.NaN
+  restMs: number
   readonly #group: ProcessGroup
   #meanMs = Number.NaN
 
-  constructor(group: ProcessGroup) {
+  /** `before`: of the group before it. */
+  constructor(
+    group: ProcessGroup,
+    before?: { readonly group: ProcessGroup; readonly restMs: number },
+  ) {
     this.#group = group
+    // Another rank may compute more slowly than all of those.
+    this.restMs = before && group.size < before.group.size ? before.restMs : Number.NaN
     this.forSetup()
   }
 

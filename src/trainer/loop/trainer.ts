@@ -152,7 +152,8 @@ export class Trainer {
       // What is asked for from now on is for the step after.
       this.#loop.isRegroupAsked = false
       this.#group = await regroup!(ended)
-      this.#patience = new Patience(this.#group)
+      const { restMs } = this.#patience
+      this.#patience = new Patience(this.#group, { group: ended, restMs })
       this.#tellSilence()
       if (hasOtherRanks) {
         // Measured between other ranks, like those of the run that this one resumes.

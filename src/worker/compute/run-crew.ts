@@ -100,6 +100,7 @@ export class RunCrew {
         step: options.heldStep,
         pace,
         most: limits.membersPerRoom,
+        machineOf: (id) => this.#machines.get(memberOf(id)),
         firstHalf: (...half) => this.#askForHalf(...half),
       },
       {

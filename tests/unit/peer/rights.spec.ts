@@ -233,6 +233,17 @@ test('a planned call of one that is gone when the step ends here costs no wait',
   expect(place.world.now() - beganMs).toBeLessThan(crewTimes.leadMs)
 })
 
+test('a planned call without a roster, where the group has failed, is waited for as any other', async () => {
+  const [a, b] = crewOf('abm', undefined, 'm') as [Member, Member]
+  const tab = liar('m', [a, b])
+  tab.say({ type: 'call', ballot: 2 ** 17, entered: 1, isPlanned: true })
+  await place.world.advance(10)
+  const next = [a, b].map(({ crew }) => crew.next())
+  expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
+  const { leadMs, answerMs } = crewTimes
+  expect(place.world.now()).toBeLessThan(leadMs + answerMs + 100)
+})
+
 test('a newcomer that is sent a roster with others to whom it has no link joins again', async () => {
   const joiner = member('x', null)
   const next = joiner.crew.next()

@@ -54,7 +54,11 @@ function rankOf(id: string, ids: readonly string[], computesMs: number): Rank {
     return { ...now, restMs: patience.restMs, limitMs: exchangeLimitMs }
   }
   const crew = new Crew(
-    { env: world, self: id, roster: { ballot: 1, members: ids }, most: 64, pace },
+    {
+      ...{ env: world, self: id, roster: { ballot: 1, members: ids }, most: 64, pace },
+      // Those with a capital letter share one.
+      machineOf: (one) => (one < 'a' ? 'M' : one),
+    },
     {
       stop: () => made.group.abort(new PeerError('peer.lost', 'the members decide')),
       wish: () => undefined,
@@ -74,6 +78,7 @@ async function train(rank: Rank, computesMs: number): Promise<void> {
     const { ballot, members } = rank.crew.roster!
     const at = members.indexOf(rank.id)
     const links = rank.crew.openLinks()
+    const before = { group: rank.group, restMs: rank.patience?.restMs }
     rank.group = new ProcessGroup({
       rank: at,
       size: members.length,
@@ -81,7 +86,7 @@ async function train(rank: Rank, computesMs: number): Promise<void> {
       links,
       env: world,
     })
-    rank.patience = new Patience(rank.group)
+    rank.patience = new Patience(rank.group, rank.patience && before)
     rank.lastStepMs = 0
     try {
       await rank.group.ready()
@@ -178,6 +183,17 @@ test('five ranks, and one link between two that turns slow: one of the two is le
   const stepsBefore = all[0]!.steps
   await world.advance(5000)
   expect(all[0]!.steps - stepsBefore).toBeGreaterThan(15)
+})
+
+test('seven ranks, of which three share a machine that turns slow: the others go on without these', async () => {
+  const all = begin('AbcBdeC')
+  await world.advance(5000)
+  // Ports between its tabs stay fast.
+  turn((pair) => /[ABC][a-z]/.test(pair), slow)
+  await world.advance(30_000)
+  const others = all.filter(({ id }) => id >= 'a')
+  expect(membersOf(others)).toEqual(Array(4).fill('bcde'))
+  expect(others[0]!.told.at(-1)!.text).toBe('null: null')
 })
 
 test('two ranks, whose link turns slow: both say so until it is fast again, and stay together', async () => {
