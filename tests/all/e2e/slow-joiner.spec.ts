@@ -53,10 +53,13 @@ test.each([false, true])(
   240_000,
 )
 
-test.each([{ uploadThroughput: 80_000 }, { packetLoss: 30 }])(
-  'a rank whose connection turns slow is left out and says why, and joins again once it is fast: %o',
-  async (shape) => {
-    const pages = await openRoom(2, '?steps=100000&maxStepsPerSec=20', false)
+test.each([
+  [{ uploadThroughput: 80_000 }, true],
+  [{ packetLoss: 30 }, false],
+])(
+  'a rank whose connection turns slow is left out and says why, and joins again once it is fast: %o, exact: %s',
+  async (shape, exact) => {
+    const pages = await openRoom(2, `?steps=100000&maxStepsPerSec=20&exact=${exact}`, false)
     const [maker] = pages
     const page = await (await openContext()).newPage()
     const turn = await shapeable(page)
