@@ -512,15 +512,26 @@ export class Crew {
     const sure = new Map([...this.#dead].filter(([id]) => !this.#saidBye.has(id)))
     call.isAsking = true
     let isWon = true
+    const later: (readonly string[])[] = []
     try {
       for (const { ballot: half, members: all } of verdict.before) {
-        if (!isWon || !verdict.ballots.includes(half)) continue
+        if (!isWon) break
+        later.push(all)
+        if (!verdict.ballots.includes(half)) continue
         const own = members.filter((id) => all.includes(id))
         const alive = all.filter((id) => !this.#dead.has(id))
         const first = await firstHalf(half, alive, own)
         // Whoever of them said bye cannot go on without those that are here.
         const isOurs = first?.some((id) => own.includes(id))
         isWon = first !== null && winsHalf(own, first, isOurs ? this.#dead : sure)
+        // All that won that half went on in a later roster, which these here may follow: none of the others can without it.
+        const isSure = all.every((id) => !this.#saidBye.has(id))
+        if (
+          first &&
+          isSure &&
+          later.slice(0, -1).some((ids) => first.every((id) => ids.includes(id)))
+        )
+          isWon = true
       }
     } catch {
       // Without the server their word must do.

@@ -274,6 +274,25 @@ describe('half of the members', () => {
     expect(await namesOf(alone)).toBe('a')
   })
 
+  test('of two that went on with a half, and lose each other, the first goes on', async () => {
+    const halves = new Map([[1, ['a', 'b']]])
+    const all = crewOf('abcd', async (ballot, _, lives) => {
+      if (!halves.has(ballot)) halves.set(ballot, [...lives])
+      return halves.get(ballot)!
+    })
+    const [a, b, c, d] = all as [Member, Member, Member, Member]
+    for (const one of [c, d]) silence(one, all)
+    const next = [a.crew.next(), b.crew.next()]
+    expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
+    for (const one of [a, b]) for (const { id } of [c, d]) one.crew.isDead(id, 1)
+    a.links.get('b')!.close('the connection failed')
+    const alone = a.crew.next()
+    b.crew.next().catch(() => undefined)
+    await place.world.advance(10_000)
+    expect(await namesOf(alone)).toBe('a')
+    expect(b.crew.roster!.members).toEqual(['a', 'b'])
+  })
+
   test('without a server neither continues until a person says so', async () => {
     const { a, b, next } = await lose()
     expect([a.told, b.told]).toEqual([

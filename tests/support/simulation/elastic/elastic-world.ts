@@ -411,7 +411,7 @@ export class ElasticWorld {
   #askPerson(life: Life): void {
     if (!life.undecided || !life.isAlive) return
     const isHere = (id: string) => this.lives.some((one) => one.id === id && one.isAlive)
-    const own = life.roster.ballot
+    const own = life.crew.roster?.ballot ?? 0
     const isBehind = this.lives.some(
       ({ crew, end, isAlive }) =>
         end === 'done' || (isAlive && crew?.roster && crew.roster.ballot > own),
