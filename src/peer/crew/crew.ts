@@ -809,7 +809,9 @@ export class Crew {
     this.#listener.holdsUp?.(id, why)
     const { members } = this.#roster!
     const others = members.filter((one) => !named.has(one))
-    if (others[0] !== this.self || others.length * 2 <= members.length) return
+    if (others.length * 2 <= members.length) return
+    this.#newcomers.wereSlow(named)
+    if (others[0] !== this.self) return
     this.#without = new Set(named)
     this.#held = undefined
     this.#lead(false)

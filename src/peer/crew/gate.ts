@@ -7,6 +7,8 @@ export interface GateHost {
   readonly env: Env
   /** Those with a link to this member, while it is for this member to let them in. */
   waiting(): readonly string[]
+  /** Whether it was a rank before, and left out for its slow link. */
+  wasSlow(id: string): boolean
   probe(id: string, message: Probe): void
   letIn(id: string): void
   /** It is to wait, and why; `isSlow`: for its link, so that nobody lets it in. */
@@ -58,7 +60,7 @@ export class Gate {
       test = new LinkTest(
         env,
         (probe) => this.#host.probe(id, probe),
-        (bytesPerMs) => this.#isFast(bytesPerMs),
+        (bytesPerMs) => this.#isFast(id, bytesPerMs),
         (bytesPerMs) => this.#judge(id, bytesPerMs),
       )
       this.#tests.set(id, test)
@@ -66,9 +68,12 @@ export class Gate {
     test.beginIfDue()
   }
 
-  #isFast(bytesPerMs: number): boolean {
+  /** One that was slow must be twice as fast as others, or it would come and go. */
+  #isFast(id: string, bytesPerMs: number): boolean {
     const pace = this.#pace()
-    return pace !== undefined && pace.bytes / bytesPerMs <= pace.limitMs(pace.stepMs)
+    if (!pace) return false
+    const limitMs = pace.limitMs(pace.stepMs)
+    return pace.bytes / bytesPerMs <= (this.#host.wasSlow(id) ? limitMs / 2 : limitMs)
   }
 
   #judge(id: string, bytesPerMs: number): void {
@@ -80,7 +85,7 @@ export class Gate {
       this.forget(id)
       return
     }
-    if (this.#isFast(bytesPerMs)) {
+    if (this.#isFast(id, bytesPerMs)) {
       // Once for each link: a member that cannot be let in would stop the others again and again.
       test.dueMs = Number.POSITIVE_INFINITY
       this.#host.letIn(id)

@@ -1,4 +1,5 @@
 import type { Env } from '../../util/env.ts'
+import { memberOf } from '../room/lives.ts'
 import { Gate } from './gate.ts'
 import type { StepPace } from './link-test.ts'
 import type { CrewMessage, PassableMessage, Probe } from './messages.ts'
@@ -33,6 +34,9 @@ export class Newcomers {
   /** Those whose links are too slow. */
   readonly #slow = new Set<string>()
 
+  /** Tabs that were ranks, and left out for their slow links. */
+  readonly #wereSlow = new Set<string>()
+
   /** `pace`: as of `CrewOptions`. */
   constructor(host: NewcomersHost, pace: (() => StepPace | undefined) | undefined) {
     this.#host = host
@@ -40,6 +44,7 @@ export class Newcomers {
     const own = {
       env: host.env,
       waiting: () => this.#waiting,
+      wasSlow: (id: string) => this.#wereSlow.has(memberOf(id)),
       probe: (id: string, message: Probe) => host.probe(id, message),
       letIn: (id: string) => this.#letIn(id),
       keepOut: (id: string, why: string, isSlow: boolean) => this.#keepOut(id, why, isSlow),
@@ -54,6 +59,11 @@ export class Newcomers {
     this.#slow.delete(id)
     this.#gate?.forget(id)
     this.#look()
+  }
+
+  /** Ranks that are left out for their slow links. */
+  wereSlow(ids: Iterable<string>): void {
+    for (const id of ids) this.#wereSlow.add(memberOf(id))
   }
 
   /** Its link has ended. */

@@ -25,7 +25,8 @@ const tickMs = 1000
  *
  * Each member measures the link to the rank whose bytes it waits for, as `Gate` does those to newcomers. In a ring all wait for the rank before, so
  * most find a fast link and are done. Who finds a slow one measures its other links, one after the other: first those to the same machine, which
- * share its way. Where at least half of all are fast, the other ends of the slow ones are the slow members. Else it may be this member itself, or all are slow: then it names nobody else.
+ * share its way. Where at least half of all are fast, the other ends of the slow ones are the slow members. Else it may be this member itself, or
+ * all are slow: then it names nobody else.
  */
 export class SlowMembers {
   /** Those that this member, or another one, has named since the steps are held up. */
@@ -159,6 +160,7 @@ export class SlowMembers {
     this.#measured = undefined
     this.#takesMs.clear()
     this.#count = 0
+    this.#dueMs = Math.min(this.#dueMs, this.#host.env.now() + againMs)
     this.named.clear()
     if (!this.#isTold) return
     this.#isTold = false

@@ -61,7 +61,7 @@ function rankOf(id: string, ids: readonly string[], computesMs: number): Rank {
     },
     {
       stop: () => made.group.abort(new PeerError('peer.lost', 'the members decide')),
-      wish: () => undefined,
+      wish: () => tell('wish'),
       out: () => tell('out'),
       undecided: (about) => tell(about ? 'undecided' : 'decided'),
       holdsUp: (who, why) => tell(`${who}: ${why}`),
@@ -183,6 +183,38 @@ test('five ranks, and one link between two that turns slow: one of the two is le
   const stepsBefore = all[0]!.steps
   await world.advance(5000)
   expect(all[0]!.steps - stepsBefore).toBeGreaterThan(15)
+})
+
+test('one that was left out comes in again once a step takes half of what others may take', async () => {
+  const all = begin('abc')
+  await world.advance(5000)
+  turn((pair) => pair.includes('c'), slow)
+  await world.advance(15_000)
+  const others = all.slice(0, 2)
+  expect(membersOf(others)).toEqual(['ab', 'ab'])
+  const wishes = () => others.flatMap(({ told }) => told.filter(({ text }) => text === 'wish'))
+  // A step's gradients take 0.8 s, then 0.4 s.
+  const rate = { delayMs: () => 1, bytesPerMs: 1250 }
+  const crew = new Crew(
+    { env: world, self: 'c.2', roster: null, most: 64 },
+    {
+      stop: () => undefined,
+      wish: () => undefined,
+      out: () => undefined,
+      undecided: () => undefined,
+    },
+  )
+  for (const one of others) {
+    const [there, back] = memoryPair(world, rate)
+    one.crew.add('c.2', there)
+    crew.add(null, back)
+  }
+  await world.advance(20_000)
+  expect(wishes()).toEqual([])
+  rate.bytesPerMs = 2500
+  await world.advance(60_000)
+  expect(wishes()).toHaveLength(1)
+  crew.resign('the test is over')
 })
 
 test('seven ranks, of which three share a machine that turns slow: the others go on without these', async () => {
