@@ -516,22 +516,22 @@ export class Crew {
     try {
       for (const { ballot: half, members: all } of verdict.before) {
         if (!isWon) break
-        later.push(all)
-        if (!verdict.ballots.includes(half)) continue
+        if (!verdict.ballots.includes(half)) {
+          later.push(all)
+          continue
+        }
         const own = members.filter((id) => all.includes(id))
         const alive = all.filter((id) => !this.#dead.has(id))
         const first = await firstHalf(half, alive, own)
-        // Whoever of them said bye cannot go on without those that are here.
+        // Of those that won it together with one that is here, none can go on alone: neither who said bye, nor who is in a later roster that
+        // those here may follow.
         const isOurs = first?.some((id) => own.includes(id))
-        isWon = first !== null && winsHalf(own, first, isOurs ? this.#dead : sure)
-        // All that won that half went on in a later roster, which these here may follow: none of the others can without it.
-        const isSure = all.every((id) => !this.#saidBye.has(id))
-        if (
-          first &&
-          isSure &&
-          later.slice(0, -1).some((ids) => first.every((id) => ids.includes(id)))
-        )
-          isWon = true
+        const isFollowed =
+          isOurs &&
+          all.every((id) => !this.#saidBye.has(id)) &&
+          later.some((ids) => first!.every((id) => ids.includes(id)))
+        isWon = first !== null && (isFollowed || winsHalf(own, first, isOurs ? this.#dead : sure))
+        later.push(all)
       }
     } catch {
       // Without the server their word must do.
