@@ -117,7 +117,7 @@ export class Crew {
       get ranks() {
         return self.#state === 'running' ? self.#roster!.members : []
       },
-      isLinked: (id: string) => this.#links.isUp(id),
+      isUp: (id: string) => this.#links.isUp(id),
       machineOf: (id: string) => options.machineOf?.(id),
       probe: (id: string, message: Probe) => this.#links.probe(id, message),
       found: (id: string, why: string) => this.#foundSlow(id, why),

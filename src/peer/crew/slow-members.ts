@@ -8,7 +8,8 @@ export interface SlowMembersHost {
   readonly self: string
   /** Members by rank, while their group trains; else none. */
   readonly ranks: readonly string[]
-  isLinked(id: string): boolean
+  /** Whether there is a link to that member. */
+  isUp(id: string): boolean
   /** Of that member; undefined where it is not known. */
   machineOf(id: string): string | undefined
   probe(id: string, message: Probe): void
@@ -98,13 +99,13 @@ export class SlowMembers {
   #judge(id: string, measured: number): void {
     const { env, self, ranks } = this.#host
     const pace = this.#pace()
+    const others = ranks.filter((one) => one !== self && this.#host.isUp(one))
     this.#measured = undefined
     if (!pace || !this.isHeldUp) return
     const { bytes, restMs, limitMs } = pace
     const bytesPerMs = this.#takesMs.size > 0 ? measured : Math.max(measured, this.#receivedPerMs)
     this.#takesMs.set(id, bytes / bytesPerMs)
     const [awaitedMs] = this.#takesMs.values()
-    const others = ranks.filter((one) => one !== self && this.#host.isLinked(one))
     const isFast = ([, ms]: readonly [string, number]) => awaitedMs! > limitMs(restMs + ms)
     const fast = [...this.#takesMs].filter(isFast)
     const isSlow = awaitedMs! > limitMs(restMs)

@@ -127,12 +127,18 @@ async function step(rank: Rank, computesMs: number): Promise<void> {
 const pairOf = (a: string, b: string) => [a, b].sort().join('')
 
 /** `ids`: a letter each. `computes`: how long it computes in a step, by id; default `computeMs`. */
-function begin(ids: string, computes: Readonly<Record<string, number>> = {}): Rank[] {
+function begin(
+  ids: string,
+  computes: Readonly<Record<string, number>> = {},
+  isRing = false,
+): Rank[] {
   world = new VirtualEnv(1)
   const all = ids.split('')
   ranks = all.map((id) => rankOf(id, all, computes[id] ?? computeMs))
   for (const [at, a] of ranks.entries())
     for (const b of ranks.slice(at + 1)) {
+      const apart = ranks.indexOf(b) - at
+      if (isRing && apart > 1 && apart < ranks.length - 1) continue
       const rate = { delayMs: () => 1, bytesPerMs: fast, highWaterBytes: 2 ** 18 }
       rates.set(pairOf(a.id, b.id), rate)
       const [there, back] = memoryPair(world, rate as MemoryLinkOptions)
@@ -183,6 +189,17 @@ test('five ranks, and one link between two that turns slow: one of the two is le
   const stepsBefore = all[0]!.steps
   await world.advance(5000)
   expect(all[0]!.steps - stepsBefore).toBeGreaterThan(15)
+})
+
+test('a ring of six, of which one turns slow: only this one is named, by the rank behind it', async () => {
+  const all = begin('abcdef', {}, true)
+  await world.advance(5000)
+  turn((pair) => pair.includes('d'), slow)
+  await world.advance(10_000)
+  const texts = all
+    .filter(({ id }) => id !== 'd')
+    .flatMap(({ told }) => told.map(({ text }) => text))
+  expect(new Set(texts.map((text) => text[0]))).toEqual(new Set(['d']))
 })
 
 test('one that was left out comes in again once a step takes half of what others may take', async () => {
