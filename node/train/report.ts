@@ -113,6 +113,7 @@ class JsonReporter implements Reporter {
       'undecided',
       'waits',
       'holdsUp',
+      'broke',
       'state',
       'leftOut',
       'unsaved',
@@ -213,6 +214,8 @@ abstract class PeopleReporter implements Reporter {
     if (event.event === 'waits') this.note(`a new tab waits: ${event.why}`)
     if (event.event === 'holdsUp')
       this.note(`the connection of a tab holds up the run: ${event.why}`)
+    if (event.event === 'broke')
+      this.note(`${event.name ?? 'a tab'} ${event.what}: its link has ended`)
     if (event.event === 'state') this.#state(event)
     if (event.event === 'unsaved')
       this.note(`no checkpoint after step ${event.step}: ${event.text}`)

@@ -70,6 +70,7 @@ export type TabEvent =
           | 'state'
           | 'waits'
           | 'holdsUp'
+          | 'broke'
           | 'undecided'
       }
     >

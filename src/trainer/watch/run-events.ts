@@ -42,6 +42,17 @@ export type RunEvent =
       rank: number
     }
   | {
+      /** A member of an elastic run, or a newcomer, has sent what no build of this project sends: its link has ended. */
+      event: 'broke'
+      /** Its id as a member. */
+      who: string
+      /** Where the page knows it. */
+      name?: string
+      /** In words that follow its name. */
+      what: string
+      rank: number
+    }
+  | {
       /** The model is divided over the ranks: what each holds of it, by rank. */
       event: 'divided'
       held: readonly RankPart[]

@@ -145,6 +145,8 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       const name = who === null || isSelf ? null : nameIn(run, who)
       return { ...run, heldUp: why === null ? null : { name, why } }
     }
+    case 'broke':
+      return { ...run, broke: { who: event.name ?? 'A tab', what: event.what } }
     case 'divided':
       return { ...run, held: event.held }
     case 'group':

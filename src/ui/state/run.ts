@@ -134,6 +134,8 @@ export interface Run {
   readonly waits: { readonly who: string; readonly why: string } | null
   /** Whose connection holds up the steps of an elastic run, null for that of this tab, and how; null while none does. */
   readonly heldUp: { readonly name: string | null; readonly why: string } | null
+  /** Who last sent what no build of this project sends, and what that was; null for nobody. */
+  readonly broke: { readonly who: string; readonly what: string } | null
   /** Linked ranks that have not answered for some seconds. */
   readonly silent: readonly number[]
   /** All ranks hold behind this step; by those ranks. */
@@ -237,6 +239,7 @@ export function newRun(
     undecided: null,
     waits: null,
     heldUp: null,
+    broke: null,
     silent: [],
     changes: [],
     paused: null,

@@ -211,7 +211,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       ]
       return {
         ...say(
-          `${how}${heldUpWords(run)}${resumedWords(run)}${changeWords(run)}${waitsWords(snapshot, run)}${stateWords(run)}${unlikeWords(run)}${leftOutWords(run)}${silentWords(run)}${lost}`,
+          `${how}${heldUpWords(run)}${resumedWords(run)}${changeWords(run)}${waitsWords(snapshot, run)}${brokeWords(run)}${stateWords(run)}${unlikeWords(run)}${leftOutWords(run)}${silentWords(run)}${lost}`,
         ),
         ...(differences.length > 0 && {
           more: { summary: 'What differs', text: differences.join('; ') },
@@ -244,6 +244,12 @@ function undecidedStatus({ missing, hadMore, step }: NonNullable<Run['undecided'
     text: `${missing.join(', ')} ${why} ${next} If ${trains} on elsewhere, continuing here makes a second run. Check ${tab} before you continue without ${it}.`,
   }
 }
+
+/** Whose link has ended for what it sent. */
+const brokeWords = ({ broke }: Run): string =>
+  broke
+    ? ` ${broke.who} sent what this program never sends: it ${broke.what}. The link to it has ended.`
+    : ''
 
 /** Whose gradients did not count. */
 const leftOutWords = ({ leftOut }: Run): string =>

@@ -108,10 +108,7 @@ export class RunCrew {
         wish: () => options.wish(),
         waits: (who, why) => options.tell({ event: 'waits', who, why, rank: this.#rank }),
         holdsUp: (who, why) => options.tell({ event: 'holdsUp', who, why, rank: this.#rank }),
-        broke: (who, what) => {
-          const why = `the tab ${memberOf(who)} ${what}, as no build of this project does. Its link has ended.`
-          options.tell({ event: 'waits', who, why, rank: this.#rank })
-        },
+        broke: (who, what) => options.tell({ event: 'broke', who, what, rank: this.#rank }),
         signal: (from, signal) => this.#signalled(from, signal),
         out: (why) => {
           this.#out = why

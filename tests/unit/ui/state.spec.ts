@@ -603,6 +603,13 @@ describe('a run', () => {
     expect(statusOf(play(named, holdsUp(null, null)))).toEqual(statusOf(before))
   })
 
+  it('says whose link has ended for what it sent', () => {
+    const event = { event: 'broke', who: '9.2', name: 'Grace', what: 'called', rank: 0 } as const
+    expect(statusOf(play(training(3, 10), { type: 'event', event, atMs: 0 })).text).toContain(
+      ' Grace sent what this program never sends: it called. The link to it has ended.',
+    )
+  })
+
   it('says how much of the state a newcomer has, there and here', () => {
     const state = (doneBytes: number) =>
       ({

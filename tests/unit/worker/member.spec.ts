@@ -95,6 +95,16 @@ it('a member that has left is dead for sure, one whose connection has ended is a
   expect(world.asked[1]).toEqual(['memberIsDead', '2', 7])
 })
 
+it('a tab that broke the rules is told of by its name', async () => {
+  const names: unknown[] = []
+  const member = newMember((event) => event.event === 'broke' && names.push(event.name))
+  await member.join({} as AdapterFacts)
+  world.hear('assign', assignment(1, 2))
+  world.hear('start', { epoch: 1, settings })
+  world.work({ event: 'broke', who: '1.1', what: 'called', rank: 0 })
+  expect(names).toEqual(['t1'])
+})
+
 it('a rank that cannot decide is left out where the server knows that others train', async () => {
   await running(2)
   world.lobby = {

@@ -1,5 +1,7 @@
 import { expect, it } from 'vitest'
+import { encodeCrewMessage } from '../../../src/peer/crew/messages.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
+import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
 import { isRankLost } from '../../../src/trainer/loop/recovery.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
@@ -33,6 +35,20 @@ function makeCrew() {
   })
   return { env, crew, other, happened }
 }
+
+it('tells who broke the rules, and how', async () => {
+  const { env, crew, other, happened } = makeCrew()
+  const links = new EpochLinks(other)
+  links.control(encodeCrewMessage({ type: 'hello', id: 'b.1' }))
+  links.control(encodeCrewMessage({ type: 'bye', entered: 2 ** 31, isDone: false, why: '' }))
+  await env.advance(100)
+  crew.end(false)
+  expect(happened[0]).toMatchObject({
+    event: 'broke',
+    who: 'b.1',
+    what: 'names a ballot that nobody has called with',
+  })
+})
 
 it('a member that is dead before the first group is not waited for', async () => {
   const { crew, happened } = makeCrew()
