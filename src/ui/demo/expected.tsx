@@ -67,8 +67,12 @@ export function judge(
   return { is: 'open', words: `Step ${run.step}.` }
 }
 
-/** Settings that leave the numbers of a step as they are. */
+/**
+ * Settings that leave the numbers of a step as they are; `trust` scales long gradients down, with which the demos have reached their results
+ * too, and is the page's choice where it is served to a network.
+ */
 const withoutEffect: readonly (keyof TrainConfig)[] = [
+  'trust',
   'steps',
   'epochs',
   'lr',

@@ -50,6 +50,7 @@ it.each<[string, Snapshot | null, Expectation, 'open' | 'reached' | 'missed', Re
   ['another batch', after(200, { batchSize: 32 }), atLeast(0.9), 'open', /^Not checked/],
   ['another learning rate', after(200, { lr: 0.01 }), atLeast(0.9), 'open', /^Not checked/],
   ['the default rate, written out', after(200, { lr: 1e-3 }), atLeast(0.9), 'reached', /step 180/],
+  ['among strangers', after(200, { trust: 'strangers' }), atLeast(0.9), 'reached', /step 180/],
   ['tested more often', after(200, { evaluateEvery: 60 }), atLeast(0.9), 'reached', /step 180/],
   ['gone on from a checkpoint', after(200, { resume: 'latest' }), atLeast(0.9), 'open', /^Not/],
 ])('%s', (_, snapshot, expectation, is, words) => {
