@@ -32,7 +32,7 @@ interface World {
   work: (event: RunEvent) => void
   /** The worker's run ends. */
   fail: (error: Error) => void
-  finish: () => void
+  finish: (result?: Partial<RunResult>) => void
   membership: Membership | undefined
   lobby: unknown
   isInside: boolean
@@ -127,7 +127,7 @@ vi.mock('../../src/worker/page/client.ts', () => ({
         world.work = (event) => onEvents([{ event, atMs: 0 }])
         const ended = new Promise<RunResult>((resolve, reject) => {
           world.fail = reject
-          world.finish = () => resolve({} as RunResult)
+          world.finish = (result = {}) => resolve(result as RunResult)
         })
         return Promise.race([dead, ended])
       },

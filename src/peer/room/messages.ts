@@ -324,6 +324,13 @@ const againSchema = v.optional(
 )
 export type Again = NonNullable<v.InferOutput<typeof againSchema>>
 
+/** What a run has come to: its demo's metric over held-out samples, and how long it took. */
+const reachedSchema = v.strictObject({
+  value: v.pipe(v.number(), v.finite()),
+  seconds: v.pipe(v.number(), v.finite(), v.minValue(0)),
+})
+export type Reached = v.InferOutput<typeof reachedSchema>
+
 export const clientMessageSchema = v.variant('type', [
   v.strictObject({
     type: v.literal('create'),
@@ -393,7 +400,11 @@ export const clientMessageSchema = v.variant('type', [
     text: text(limits.textChars),
   }),
   v.strictObject({ type: v.literal('abort'), epoch: epochSchema, text: text(limits.textChars) }),
-  v.strictObject({ type: v.literal('done'), epoch: epochSchema }),
+  v.strictObject({
+    type: v.literal('done'),
+    epoch: epochSchema,
+    reached: v.optional(reachedSchema),
+  }),
   v.strictObject({
     type: v.literal('ranks'),
     key: runKeySchema,
@@ -487,6 +498,8 @@ export const serverMessageSchema = v.variant('type', [
     epoch: newestEpochSchema,
     /** Of the newest roster of an elastic run that the server knows of. */
     ballot: v.optional(v.number()),
+    /** What the last run came to, where that has finished and a rank has said so. */
+    reached: v.optional(reachedSchema),
     /** The member that may start: the first one. */
     maker: memberIdSchema,
     /** In order of joining, but that the maker is the first. */

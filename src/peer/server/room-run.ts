@@ -6,6 +6,7 @@ import type {
   Again,
   JsonValue,
   MessageOf,
+  Reached,
   RoomState,
   RunNow,
   ServerMessage,
@@ -86,6 +87,8 @@ export class RoomRun {
   /** Ranks whose part of the run has ended well, by id. */
   private readonly done = new Set<string>()
   private settings: JsonValue = null
+  /** What the last run came to, as the first rank says that tells. */
+  reached: Reached | undefined
   /** The newest that a member has named; it may be another server's. */
   private epochElsewhere = 0
   /** The epoch with which the current or last run began. */
@@ -143,6 +146,7 @@ export class RoomRun {
   start({ links }: LinkPlan, settings: JsonValue, isElastic: boolean): void {
     const { room } = this
     this.state = 'assigned'
+    this.reached = undefined
     this.away = null
     this.settings = settings
     this.key = isElastic ? toHex(room.env.random(8)) : null
@@ -274,7 +278,7 @@ export class RoomRun {
       const text = withoutEpoch(message.text, epoch)
       const why = without(`rank ${rank} `, text)
       this.fail('peer.aborted', [rank], `${this.nameOf(rank)}${why === text ? ':' : ''} ${why}`)
-    } else if (type === 'done') this.takeDone(member)
+    } else if (type === 'done') this.takeDone(member, message)
     else if (type === 'signal') linking!.passBox(place, message)
     else if (type === 'linkDown') this.linkDown(linking!, place, message)
     else if (this.state === 'assigned') {
@@ -283,13 +287,14 @@ export class RoomRun {
     }
   }
 
-  private takeDone(member: Member): void {
+  private takeDone(member: Member, { reached }: MessageOf<'done'>): void {
     if (this.state !== 'running') {
       const text = 'done arrived before the run had started.'
       this.room.refuse(member, 'wrong-state', text, 'done')
       return
     }
     this.done.add(member.id)
+    this.reached ??= reached
     this.finishIfDone()
   }
 

@@ -460,16 +460,22 @@ export class Room {
     this.dueLobby = null
     if (this.hasUpdates) this.updatesToldAtMs = this.host.env.now()
     this.hasUpdates = false
-    const { state, epoch, ballot } = this.run
+    const { state, epoch, ballot, reached } = this.run
     const members = this.members.map((one) => {
       const rank = this.run.rankOf(one)
       const attached = one.connectionId !== null
       return { id: one.id, ...one.info, rank: rank < 0 ? null : rank, attached }
     })
     const maker = this.members[0].id
+    const run = {
+      state,
+      epoch,
+      ...(ballot > 0 && { ballot }),
+      ...(state === 'finished' && reached && { reached }),
+    }
     this.tellAsks()
     for (const one of this.members) {
-      this.send(one, { type: 'lobby', state, epoch, ...(ballot > 0 && { ballot }), maker, members })
+      this.send(one, { type: 'lobby', ...run, maker, members })
     }
   }
 

@@ -8,6 +8,7 @@ import {
   type Lobby,
   limits,
   type MemberInfo,
+  type Reached,
   signalPath,
 } from '../room/messages.ts'
 import { SignalError } from '../room/refusals.ts'
@@ -311,8 +312,8 @@ export class SignalClient {
   }
 
   /** This rank's part of the run has ended well; it may leave from now on. */
-  done(epoch: number): void {
-    this.connection.send({ type: 'done', epoch })
+  done(epoch: number, reached?: Reached): void {
+    this.connection.send({ type: 'done', epoch, reached })
   }
 
   /** Who the ranks of an elastic run are now, by id, as its members have decided; the highest ballot counts. `key`: that of the run. */

@@ -1,5 +1,6 @@
 import { meshLimit } from '../../peer/room/edges.ts'
 import { memberOf } from '../../peer/room/lives.ts'
+import type { Reached } from '../../peer/room/messages.ts'
 import { endedWithout } from '../../peer/room/refusals.ts'
 import {
   givenData,
@@ -10,6 +11,7 @@ import {
 import type { ErrorCode } from '../../util/errors.ts'
 import { formatBytes, formatMany, formatMetric, formatSeconds } from '../parts/format.ts'
 import { firstErrorOf } from '../settings/check.ts'
+import { metaOfDraft } from '../settings/list.ts'
 import { samplesOfStep } from '../state/rates.ts'
 import {
   admits,
@@ -80,16 +82,11 @@ export function statusOf(snapshot: Snapshot): Status {
   const wait = waitOf(snapshot)
   if (wait) return waitingStatus(snapshot, wait)
   if (run?.end?.kind === 'finished') {
-    const { metric, value, seconds } = run.end.result
     const whose = hasOwnModels(run) ? `Rank ${run.rank}'s model: ` : ''
-    const reached =
-      metric.unit === 'share'
-        ? `${formatMetric(metric, value)} of the test samples are right`
-        : `Test ${metric.name} ${formatMetric(metric, value)}`
     return {
       tone: 'good',
       title: 'Finished',
-      text: `${whose}${reached} after ${formatSeconds(seconds)}. ${next}`,
+      text: `${whose}${reachedWords(run.end.result, run.end.result)}. ${next}`,
     }
   }
   if (run?.end?.kind === 'stopped') {
@@ -107,12 +104,16 @@ export function statusOf(snapshot: Snapshot): Status {
     }
   }
   if (run?.end?.kind === 'failed' && run.end.text.includes(endedWithout)) {
-    const how = lobby.state === 'finished' ? 'The others have finished it' : 'It ended'
-    return {
+    const own = `This tab was away, and has the weights after step ${run.step}.`
+    const say = (title: string, what: string): Status => ({
       tone: 'idle',
-      title: 'The run is over',
-      text: `${how} while this tab was away, which has its weights after step ${run.step}. ${next}`,
-    }
+      title,
+      text: `${what} ${own} ${next}`,
+    })
+    if (lobby.state !== 'finished') return say('The run is over', 'It ended without this tab.')
+    const meta = metaOfDraft(snapshot.experiments, run.config ?? snapshot.draft)
+    const { reached } = lobby
+    return say('Finished', reached ? `${reachedWords(meta, reached)}.` : 'By the other tabs.')
   }
   if (run?.end?.code === 'peer.removed') {
     const [gone] = goneRanks(snapshot)
@@ -131,6 +132,17 @@ export function statusOf(snapshot: Snapshot): Status {
     return failedStatus(snapshot, run, run.end, further)
   }
   return lobbyStatus(snapshot)
+}
+
+type RunMetric = Pick<ReturnType<typeof metaOfDraft>, 'metric'>
+
+/** What a run has come to. */
+function reachedWords({ metric }: RunMetric, { value, seconds }: Reached): string {
+  const what =
+    metric.unit === 'share'
+      ? `${formatMetric(metric, value)} of the test samples are right`
+      : `Test ${metric.name} ${formatMetric(metric, value)}`
+  return `${what} after ${formatSeconds(seconds)}`
 }
 
 /** Why the run failed, then `further`. */

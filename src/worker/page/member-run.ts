@@ -5,6 +5,7 @@ import type {
   AssignedLink,
   Assignment,
   JsonValue,
+  Reached,
   RunNow,
 } from '../../peer/room/messages.ts'
 import { abortError, endedWithout, leftOutError } from '../../peer/room/refusals.ts'
@@ -130,6 +131,8 @@ export class MemberRun {
   #hasTrained = false
   /** The worker has come to the good end of its part. */
   #isDone = false
+  /** Then: what the run has come to; undefined where it was not tested. */
+  #reached: Reached | undefined
   /** When the server is asked again. */
   #asking: ReturnType<typeof setTimeout> | undefined
   /** By what the room's run was ended, until the worker has come to its end. */
@@ -308,7 +311,7 @@ export class MemberRun {
   back(): void {
     const { client } = this.#tab
     const { run, key, epoch } = this.#first
-    if (this.#isDone) client.done(run ?? epoch)
+    if (this.#isDone) client.done(run ?? epoch, this.#reached)
     else if (this.#isOut && !this.#isPutOut && key !== undefined) client.out(key)
     else if (key !== undefined && this.isRunning && !this.#mayBeAhead)
       client.ranks(key, this.#ballot, this.#members)
@@ -445,7 +448,9 @@ export class MemberRun {
       const ring = await this.#stats()
       const ended = this.#othersEnd()
       this.#isDone = !this.#isOver
-      if (this.#isDone) client.done(run ?? epoch)
+      const { value, seconds } = result
+      if (Number.isFinite(value)) this.#reached = { value, seconds }
+      if (this.#isDone) client.done(run ?? epoch, this.#reached)
       await ended
       if (this.#isOver) {
         this.close()

@@ -438,8 +438,9 @@ describe('the end', () => {
     await linking('late')
     ready([...ids, 'late'])
     await linking('later')
-    world.say('t0', { type: 'done', epoch: 1 })
-    world.say('t1', { type: 'done', epoch: 3 })
+    const reached = { value: 0.9, seconds: 6 }
+    world.say('t0', { type: 'done', epoch: 1, reached })
+    world.say('t1', { type: 'done', epoch: 3, reached: { value: 1, seconds: 1 } })
     world.say('late', { type: 'done', epoch: 2 })
     expect(world.all('t0', 'finished')).toEqual([])
     world.server.lost('t2', 'closed')
@@ -449,6 +450,7 @@ describe('the end', () => {
       text: 'epoch 3: the run has ended before this tab could join it.',
     })
     expect(await world.state('t0')).toBe('finished')
+    expect(world.last('later', 'lobby').reached).toEqual(reached)
     world.say('t0', { type: 'start', settings })
     expect(world.last('later', 'assign').epoch).toBe(4)
   })

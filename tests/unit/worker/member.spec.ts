@@ -95,6 +95,12 @@ it('a member that has left is dead for sure, one whose connection has ended is a
   expect(world.asked[1]).toEqual(['memberIsDead', '2', 7])
 })
 
+it('a run that ends well tells the room what it has come to', async () => {
+  await running(2)
+  world.finish({ value: 0.9, seconds: 6 })
+  await vi.waitFor(() => expect(world.told).toEqual([['done', 1, { value: 0.9, seconds: 6 }]]))
+})
+
 it('a tab that broke the rules is told of by its name', async () => {
   const names: unknown[] = []
   const member = newMember((event) => event.event === 'broke' && names.push(event.name))
@@ -295,7 +301,7 @@ describe('another run of the same number', () => {
     }
     world.finish()
     await new Promise(setImmediate)
-    expect(world.told).toEqual([['done', 1]])
+    expect(world.told).toEqual([['done', 1, undefined]])
     expect(ends).toMatchObject([{ ok: true, rank: 0, worldSize: 2 }])
     world.hear('assign', joining)
     world.hear('start', { epoch: 5, settings })
@@ -325,7 +331,7 @@ it('says again that it is done where its connection was away when it said so, un
   world.told = []
   world.isInside = true
   world.hear('back', { isSame: true })
-  expect(world.told).toEqual([['done', 1]])
+  expect(world.told).toEqual([['done', 1, undefined]])
   world.hear('assign', { ...assignment(5, 2), run: 5, key: other })
   world.hear('start', { epoch: 5, settings })
   world.told = []
@@ -360,8 +366,8 @@ it('says again that it is done where its connection is back before the others ar
   await new Promise(setImmediate)
   world.hear('back', { isSame: true })
   expect(world.told).toEqual([
-    ['done', 1],
-    ['done', 1],
+    ['done', 1, undefined],
+    ['done', 1, undefined],
   ])
 })
 
