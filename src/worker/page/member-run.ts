@@ -81,6 +81,9 @@ const yieldMs = 12_000
 /** After the run's state has come too slowly the ranks are not stopped again before that. units: ms. */
 const slowAgainMs = 60_000
 
+/** From the run's end on the other ranks: a rank that was in their last step has come to its own by then. units: ms. */
+const lastMs = 2000
+
 type AssignedMember = Assignment['members'][number]
 
 /** Links that form in a separate epoch. */
@@ -250,6 +253,15 @@ export class MemberRun {
     if (this.#isOver && error.code === 'peer.removed') this.#tab.listener.onReason?.(error)
     if (this.isRunning) this.#tab.compute.abort(text).catch(() => undefined)
     else this.fail(error)
+  }
+
+  /** The others have come to the end: a tab that was away cannot, and has not heard yet that they are gone. */
+  finished(epoch: number): void {
+    if (epoch !== this.#first.run || !this.isRunning) return
+    this.#asking = setTimeout(() => {
+      if (this.isRunning && !this.#isDone)
+        this.#tab.compute.abort(endedWithout, true).catch(() => undefined)
+    }, lastMs)
   }
 
   /** The connection to the server has ended: newcomers are linked without this tab. */

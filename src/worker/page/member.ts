@@ -236,6 +236,7 @@ export class RoomMember {
     on('reach', (reach) => this.#measures?.receive(reach))
     on('start', ({ epoch, settings }) => this.#run?.start(epoch, settings))
     on('abort', (abort) => (this.#run ?? this.#past)?.abort(abort))
+    on('finished', ({ epoch }) => this.#run?.finished(epoch))
     on('refused', (error) => {
       this.#hasStarted = false
       this.#options.onRefused?.(error)

@@ -101,6 +101,20 @@ it('a run that ends well tells the room what it has come to', async () => {
   await vi.waitFor(() => expect(world.told).toEqual([['done', 1, { value: 0.9, seconds: 6 }]]))
 })
 
+it('a tab that comes back after the others have finished hears that the run has ended', async () => {
+  await running(2)
+  vi.useFakeTimers()
+  try {
+    world.hear('finished', { epoch: 1 })
+    await vi.advanceTimersByTimeAsync(1000)
+    expect(world.asked).toEqual([])
+    await vi.advanceTimersByTimeAsync(1000)
+    expect(world.asked).toEqual([['abort', 'the run has ended without this tab.', true]])
+  } finally {
+    vi.useRealTimers()
+  }
+})
+
 it('a tab that broke the rules is told of by its name', async () => {
   const names: unknown[] = []
   const member = newMember((event) => event.event === 'broke' && names.push(event.name))
