@@ -9,9 +9,15 @@ import { layerOfCall, nextRandomLayer } from '../graph/trace/random.ts'
 import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
 import { quoted } from '../util/kind-of.ts'
-import { checkNumber, checkOptions, isCount, isShare, type OptionNames } from '../util/options.ts'
+import {
+  checkFlags,
+  checkNumber,
+  checkOptions,
+  isCount,
+  isShare,
+  type OptionNames,
+} from '../util/options.ts'
 import { formatShape, sameShape } from '../util/shape.ts'
-import { checkFlags } from './check-sizes.ts'
 import { filled, uniform } from './init.ts'
 import { Linear } from './layers.ts'
 import { Module } from './module.ts'

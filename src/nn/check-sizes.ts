@@ -1,5 +1,5 @@
 import type { Pair } from '../graph/functions/pair.ts'
-import { checkFlag, checkNumber, isCount } from '../util/options.ts'
+import { checkNumber, isCount } from '../util/options.ts'
 
 const isSize = (value: number) => Number.isInteger(value) && value >= 0
 
@@ -7,11 +7,6 @@ const isSize = (value: number) => Number.isInteger(value) && value >= 0
 export function checkSizes(where: string, sizes: Readonly<Record<string, number>>): void {
   for (const [name, size] of Object.entries(sizes))
     checkNumber(where, name, size, isSize, 'a whole number of at least 0', true)
-}
-
-/** errors: `config.invalid` unless each of these options that is given is true or false. */
-export function checkFlags(where: string, options: object, ...names: readonly string[]): void {
-  for (const name of names) checkFlag(where, name, Reflect.get(options, name))
 }
 
 /** errors: `config.invalid` unless a window's size is given, in whole numbers above 0: one, or a pair where `isPair`. */

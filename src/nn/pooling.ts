@@ -14,8 +14,8 @@ import {
   type PooledWithIndices,
 } from '../graph/functions/pooling.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
-import { checkOptions } from '../util/options.ts'
-import { checkFlags, checkKernel, checkWindow } from './check-sizes.ts'
+import { checkFlags, checkOptions } from '../util/options.ts'
+import { checkKernel, checkWindow } from './check-sizes.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
 

@@ -4,9 +4,14 @@ import { mustBeTensor, Tensor } from '../graph/trace/tensor.ts'
 import { type CellKind, cells } from '../kernels/recurrent/cells.ts'
 import { ShapeError } from '../util/errors.ts'
 import { isRecord, quoted } from '../util/kind-of.ts'
-import { checkNumber, checkOptions, isShare, type OptionNames } from '../util/options.ts'
+import {
+  checkFlags,
+  checkNumber,
+  checkOptions,
+  isShare,
+  type OptionNames,
+} from '../util/options.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
-import { checkFlags } from './check-sizes.ts'
 import { Dropout } from './dropout.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'

@@ -123,6 +123,15 @@ export function checkFlag(where: string, name: string, value: boolean | undefine
   )
 }
 
+/** errors: as `checkFlag`, for each of these options. */
+export function checkFlags(where: string, options: object, ...names: readonly string[]): void {
+  for (const name of names) checkFlag(where, name, Reflect.get(options, name))
+}
+
+/** errors: `config.invalid` unless what keeps a divisor from 0 is a number that can, or undefined. */
+export const checkEps = (where: string, eps: number | undefined): void =>
+  checkNumber(where, 'eps', eps, isNotNegative, 'finite and at least 0')
+
 /** errors: as `checkFlag`, also for nothing. */
 export function requireFlag(where: string, name: string, value: boolean): void {
   checkFlag(where, name, value ?? (String(value) as never))

@@ -1,4 +1,4 @@
-import { checkChoice } from '../../util/options.ts'
+import { checkChoice, checkNumber, isNoNan } from '../../util/options.ts'
 import { elementwise, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 
 /** Returns 1 / (1 + exp(-x)). Activations are named as in torch.nn.functional; all are safe at any magnitude. */
@@ -6,8 +6,10 @@ import { elementwise, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 export const sigmoid = (x: Tensor): Tensor => elementwise('sigmoid', x)
 export const tanh = (x: Tensor): Tensor => elementwise('tanh', x)
 export const silu = (x: Tensor): Tensor => elementwise('silu', x)
-export const leakyRelu = (x: Tensor, negativeSlope = 0.01): Tensor =>
-  elementwise('leakyRelu', x, negativeSlope)
+export function leakyRelu(x: Tensor, negativeSlope = 0.01): Tensor {
+  checkNumber('leakyRelu', 'negativeSlope', negativeSlope, isNoNan, 'a number')
+  return elementwise('leakyRelu', x, negativeSlope)
+}
 
 /** Returns x Phi(x), exact to float32; or its tanh approximation, as in GPT-2. */
 export function gelu(x: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor {
@@ -16,8 +18,11 @@ export function gelu(x: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor {
 }
 
 /** Returns log(1 + exp(beta x)) / beta, or x itself where beta x is above the threshold. */
-export const softplus = (x: Tensor, beta = 1, threshold = 20): Tensor =>
-  elementwise('softplus', x, beta, threshold)
+export function softplus(x: Tensor, beta = 1, threshold = 20): Tensor {
+  checkNumber('softplus', 'beta', beta, isNoNan, 'a number')
+  checkNumber('softplus', 'threshold', threshold, isNoNan, 'a number')
+  return elementwise('softplus', x, beta, threshold)
+}
 
 /** Returns exp(x) / sum of exp(x) over an axis. cost: one dispatch, and one for the gradient. */
 export const softmax = (x: Tensor, axis: number): Tensor => mustBeTensor('softmax', x).softmax(axis)

@@ -1,7 +1,13 @@
 import { attention } from '../../kernels/attention/attention.ts'
 import type { AttentionAttrs, AttentionLayout } from '../../kernels/attention/geometry.ts'
 import { ShapeError } from '../../util/errors.ts'
-import { checkNumber, checkOptions, isShare, type OptionNames } from '../../util/options.ts'
+import {
+  checkFlags,
+  checkNumber,
+  checkOptions,
+  isShare,
+  type OptionNames,
+} from '../../util/options.ts'
 import { broadcastShapes, countElements, formatShape, type Shape } from '../../util/shape.ts'
 import { requiresGradient } from '../trace/backward.ts'
 import { functionalLayer, randomSlots } from '../trace/random.ts'
@@ -45,6 +51,8 @@ const attentionOptions: OptionNames<AttentionOptions> = {
 function checkAttention(where: string, options: AttentionOptions): void {
   checkOptions(where, options, attentionOptions)
   checkNumber(where, 'dropoutP', options.dropoutP, isShare, 'within 0..1')
+  checkNumber(where, 'scale', options.scale, Number.isFinite, 'a finite number')
+  checkFlags(where, options, 'isCausal', 'isBooleanMask', 'isExclusionMask')
 }
 
 const dropoutOf = (options: AttentionOptions, batch: number): AttentionAttrs['dropout'] =>

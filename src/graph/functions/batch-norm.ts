@@ -5,7 +5,7 @@ import {
 } from '../../kernels/batch-norm/batch-norm.ts'
 import type { ScalarSlot } from '../../kernels/op.ts'
 import { TabringError } from '../../util/errors.ts'
-import { checkOptions } from '../../util/options.ts'
+import { checkEps, checkFlag, checkNumber, checkOptions, isShare } from '../../util/options.ts'
 import { emit, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
 import { activeTrace } from '../trace/trace.ts'
 import { mustCount } from './sample-count.ts'
@@ -52,6 +52,10 @@ export function batchNorm(
   checkOptions('batchNorm', options, known)
   const { running, training = false, momentum = 0.1, eps = 1e-5, count } = options
   mustCount('batchNorm', count)
+  checkFlag('batchNorm', 'training', training)
+  checkEps('batchNorm', eps)
+  if (momentum !== null)
+    checkNumber('batchNorm', 'momentum', momentum, isShare, 'from 0 to 1, or null')
   const attrs = { eps, epilogue: [], ...(x.dtype === 'f16' && { half: true }) }
   const parameters = [toFloat(weight), toFloat(bias)]
   const own = { ...attrs, count: count ?? null }

@@ -1,6 +1,6 @@
 import { norm } from '../../kernels/norm/norm.ts'
 import { ShapeError } from '../../util/errors.ts'
-import { checkNumber, isCount } from '../../util/options.ts'
+import { checkEps, checkNumber, isCount } from '../../util/options.ts'
 import { checkWholes, countElements, formatShape, type Shape, sameShape } from '../../util/shape.ts'
 import { emitAll, given, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
 import { ones } from './shape.ts'
@@ -42,6 +42,7 @@ export function layerNorm(
 ): Tensor {
   mustBeTensor('layerNorm', x, ...given(weight), ...given(bias))
   checkEnd('layerNorm', x, normalizedShape)
+  checkEps('layerNorm', eps)
   const size = countElements(normalizedShape)
   const attrs = { size, groups: 1, span: 1, eps, isCentered: true }
   return emitAll(norm, withParameters(x, weight, bias), attrs)[0]
@@ -61,6 +62,7 @@ export function rmsNorm(
 ): Tensor {
   mustBeTensor('rmsNorm', x, ...given(weight))
   checkEnd('rmsNorm', x, normalizedShape)
+  checkEps('rmsNorm', eps)
   const size = countElements(normalizedShape)
   const attrs = { size, groups: 1, span: 1, eps, isCentered: false }
   return emitAll(norm, withParameters(x, weight), attrs)[0]
@@ -81,6 +83,7 @@ export function groupNorm(
 ): Tensor {
   mustBeTensor('groupNorm', x, ...given(weight), ...given(bias))
   checkNumber('groupNorm', 'numGroups', numGroups, isCount, 'a whole number above 0', true)
+  checkEps('groupNorm', eps)
   const [, channels = 0, ...space] = x.shape
   if (x.shape.length < 2 || channels % numGroups !== 0) {
     throw new ShapeError(

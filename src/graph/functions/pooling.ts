@@ -1,7 +1,13 @@
 import { avgPool2d as avgPool2dOp } from '../../kernels/avg-pool2d/avg-pool2d.ts'
 import { maxPool2d as maxPool2dOp } from '../../kernels/max-pool2d/max-pool2d.ts'
 import { ShapeError } from '../../util/errors.ts'
-import { checkNumber, checkOptions, isCount, type OptionNames } from '../../util/options.ts'
+import {
+  checkFlags,
+  checkNumber,
+  checkOptions,
+  isCount,
+  type OptionNames,
+} from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { emit, emitAll, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 import { type Pair, pair } from './pair.ts'
@@ -71,6 +77,7 @@ export function maxPool2d(
 ): Tensor | PooledWithIndices {
   mustBeTensor('maxPool2d', x)
   checkOptions('maxPool2d', options, { ...maxPoolOptions, returnIndices: true })
+  checkFlags('maxPool2d', options, 'ceilMode', 'returnIndices')
   const dilation = pair('maxPool2d', 'dilation', options.dilation ?? 1)
   const attrs = {
     ...storedAs(x),
@@ -88,6 +95,7 @@ export function maxPool2d(
 export function avgPool2d(x: Tensor, kernel: Pair, options: AvgPoolOptions = {}): Tensor {
   mustBeTensor('avgPool2d', x)
   checkOptions('avgPool2d', options, avgPoolOptions)
+  checkFlags('avgPool2d', options, 'ceilMode', 'countIncludePad')
   const attrs = {
     ...storedAs(x),
     kernel: pair('avgPool2d', 'kernel', kernel),
@@ -133,6 +141,7 @@ export function maxPool1d(
   options: MaxPoolOptions<number> & { returnIndices?: boolean } = {},
 ): Tensor | PooledWithIndices {
   checkOptions('maxPool1d', options, { ...maxPoolOptions, returnIndices: true })
+  checkFlags('maxPool1d', options, 'ceilMode', 'returnIndices')
   const { dilation = 1, ceilMode, returnIndices } = options
   const [y, indices] = alongRows('maxPool1d', x, (image) =>
     maxPool2d(image, [1, kernel], {
@@ -148,6 +157,7 @@ export function maxPool1d(
 /** Returns the mean of each window. shape: x[N, C, L] -> [N, C, OL] */
 export function avgPool1d(x: Tensor, kernel: number, options: AvgPoolOptions<number> = {}): Tensor {
   checkOptions('avgPool1d', options, avgPoolOptions)
+  checkFlags('avgPool1d', options, 'ceilMode', 'countIncludePad')
   const [y] = alongRows('avgPool1d', x, (image) => [
     avgPool2d(image, [1, kernel], { ...options, ...inRows(kernel, options) }),
   ])

@@ -1,5 +1,11 @@
 import { logSumExp } from '../../kernels/softmax/softmax.ts'
-import { checkOptions, isNoNan, type OptionNames } from '../../util/options.ts'
+import {
+  checkFlag,
+  checkNumber,
+  checkOptions,
+  isNoNan,
+  type OptionNames,
+} from '../../util/options.ts'
 import { countElements } from '../../util/shape.ts'
 import {
   type Axes,
@@ -71,6 +77,8 @@ const varianceOptions: OptionNames<VarianceOptions> = {
  */
 export function variance(x: Tensor, dim?: Axes, options: VarianceOptions = {}): Tensor {
   const { keepDim, unbiased, correction } = checkOptions('variance', options, varianceOptions)
+  checkNumber('variance', 'correction', correction, Number.isFinite, 'a finite number')
+  checkFlag('variance', 'unbiased', unbiased)
   mustBeFloat('variance', mustBeTensor('variance', x))
   const axes = x.axes(dim)
   const count = axes.reduce((product, axis) => product * x.shape[axis], 1)

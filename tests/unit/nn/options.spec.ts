@@ -8,17 +8,20 @@ import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-par
 import { initProcessGroup } from '../../../src/distributed/group/process-group.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
-import { gelu } from '../../../src/graph/functions/activations.ts'
+import { gelu, leakyRelu, softplus } from '../../../src/graph/functions/activations.ts'
 import {
   packedAttention,
   scaledDotProductAttention,
 } from '../../../src/graph/functions/attention.ts'
+import { batchNorm } from '../../../src/graph/functions/batch-norm.ts'
 import { conv2d } from '../../../src/graph/functions/convolution.ts'
 import { dropout } from '../../../src/graph/functions/dropout.ts'
 import { embedding } from '../../../src/graph/functions/index-ops.ts'
 import { topKCorrect } from '../../../src/graph/functions/linear.ts'
 import * as functions from '../../../src/graph/functions/losses.ts'
-import { adaptiveAvgPool2d } from '../../../src/graph/functions/pooling.ts'
+import { groupNorm, layerNorm, rmsNorm } from '../../../src/graph/functions/normalization.ts'
+import { adaptiveAvgPool2d, avgPool2d, maxPool2d } from '../../../src/graph/functions/pooling.ts'
+import { variance } from '../../../src/graph/functions/reductions.ts'
 import { packedRotaryEmbedding, rotaryTable } from '../../../src/graph/functions/rotary.ts'
 import { full } from '../../../src/graph/functions/shape.ts'
 import { autocast } from '../../../src/graph/trace/autocast.ts'
@@ -352,6 +355,30 @@ const values: [call: () => unknown, text: RegExp][] = [
     /weight must be a number, got NaN/,
   ],
 ]
+
+const image = (x: Tensor) => x.reshape([1, 1, 2, 4])
+/** What a layer refuses when it is made, its function refuses when it is called. */
+const called: [text: RegExp, call: (x: Tensor) => unknown][] = [
+  [/layerNorm: eps must be finite/, (x) => layerNorm(x, [4], undefined, undefined, Number.NaN)],
+  [/rmsNorm: eps must be finite .*, got -1/, (x) => rmsNorm(x, [4], undefined, -1)],
+  [/groupNorm: eps must be/, (x) => groupNorm(x, 1, undefined, undefined, 'a' as never)],
+  [/batchNorm: eps must be/, (x) => batchNorm(x, x, x, { training: true, eps: Number.NaN })],
+  [/batchNorm: momentum must be from 0 to 1/, (x) => batchNorm(x, x, x, { momentum: 2 })],
+  [/batchNorm: training must be true or/, (x) => batchNorm(x, x, x, { training: 'no' as never })],
+  [/scale must be a finite/, (x) => scaledDotProductAttention(x, x, x, { scale: Number.NaN })],
+  [/isCausal must be/, (x) => scaledDotProductAttention(x, x, x, { isCausal: 0 as never })],
+  [/maxPool2d: ceilMode must be/, (x) => maxPool2d(image(x), 2, { ceilMode: 'no' as never })],
+  [/avgPool2d: countIncludePad/, (x) => avgPool2d(image(x), 2, { countIncludePad: 0 as never })],
+  [/leakyRelu: negativeSlope must be a number, got NaN/, (x) => leakyRelu(x, Number.NaN)],
+  [/softplus: beta must be a number, got NaN/, (x) => softplus(x, Number.NaN)],
+  [/variance: correction must be/, (x) => variance(x, 1, { correction: Number.NaN })],
+]
+values.push(
+  ...called.map(([text, call]): (typeof values)[number] => [
+    () => traced(({ x }) => call(x) as Tensor),
+    text,
+  ]),
+)
 
 test.each(values.map(([call, text]) => [text, call] as const))('%s', async (text, call) => {
   const run = (async () => call())()
