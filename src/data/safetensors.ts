@@ -76,7 +76,15 @@ export function writeSafetensors(
   for (const [name, { dtype, shape, data }] of entries) {
     if (name === metadataKey)
       throw malformed('writeSafetensors', 'a name that is not reserved', `"${metadataKey}"`)
-    if (!(data instanceof elementArrays[dtype]) || elementsOf(shape) !== data.length)
+    if (!Object.hasOwn(elementArrays, dtype))
+      throw malformed(
+        `writeSafetensors: "${clipped(name)}"`,
+        `a dtype among ${Object.keys(elementArrays).join(' ')}`,
+        quoted(dtype),
+        'Correct it.',
+      )
+    const isShape = shape.every(isSize) && elementsOf(shape) === data.length
+    if (!(data instanceof elementArrays[dtype]) || !isShape)
       throw malformed(
         `writeSafetensors: "${clipped(name)}"`,
         `${elementsOf(shape)} elements of ${dtype} for [${shape}]`,

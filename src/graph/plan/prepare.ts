@@ -440,6 +440,8 @@ function sharedBuffersOf(
 export function checkTypes(inputs: InputTypes): void {
   checkRecord('compile', 'inputs', inputs)
   for (const [name, type] of Object.entries<unknown>(inputs)) {
+    // A run's inputs are written by name, which this one is no name for.
+    checkArgument('compile', 'an input', name, name !== '__proto__', 'another name')
     if (isRecord(type) && Array.isArray(type.shape) && typeof type.dtype === 'string') continue
     const isShape = Array.isArray(type) && type.every((size) => typeof size === 'number')
     const example = isShape ? formatShape(type) : '[1, 4]'

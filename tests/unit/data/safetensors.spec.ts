@@ -176,4 +176,9 @@ test('the writer refuses a shape that does not fit its data', () => {
   expect(() => writeSafetensors([['__metadata__', { dtype: 'F32', shape: [3], data }]])).toThrow(
     'a name that is not reserved',
   )
+  for (const shape of [[-1, -3], [Number.NaN], ['3' as never]])
+    expect(() => writeSafetensors([['a', { dtype: 'F32', shape, data }]])).toThrow('"a": expected ')
+  expect(() => writeSafetensors([['a', { dtype: 'toString' as 'F32', shape: [3], data }]])).toThrow(
+    'writeSafetensors: "a": expected a dtype among F64',
+  )
 })

@@ -148,4 +148,8 @@ test('an input with the name of what every object inherits is missing where it i
   await expect(
     compile(({ x }) => ({ ['__proto__']: x }), { x: tensorType([1]) }, { runtime }),
   ).rejects.toThrow(/^compile: an output must be another name, got "__proto__"/)
+  const named = JSON.parse('{"__proto__":{"shape":[1],"dtype":"f32"}}')
+  await expect(compile(() => ({}), named, { device: 'cpu' })).rejects.toThrow(
+    /^compile: an input must be another name, got "__proto__"/,
+  )
 })
