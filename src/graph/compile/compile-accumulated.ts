@@ -94,7 +94,7 @@ export class AccumulatedProgram<Out extends Outputs = Outputs> {
    *
    * `last: true` updates now with the gradients so far (at the end of an epoch), `last: false` postpones the update. Calls run in order;
    * data and scalars are copied before this returns. A run with wrong inputs or scalars, or with non-finite values under `detectAnomaly`,
-   * does not count: the same part is next, unless other runs have started since.
+   * does not count: the same part is next, unless other runs have started since. On several ranks it ends the group where it would update.
    * errors: as StepProgram.run; `graph.misuse` for an update inside `noSync`.
    */
   async run(
@@ -110,7 +110,13 @@ export class AccumulatedProgram<Out extends Outputs = Outputs> {
       )
     }
     const program = last ? this.updateStep : this.microStep
-    program.check(inputs, scalars)
+    try {
+      program.check(inputs, scalars)
+    } catch (error) {
+      // The others wait for a run that updates, and hear of it by this one's.
+      if (last) await program.run(inputs, scalars).catch(() => undefined)
+      throw error
+    }
     const added = this.#added
     const turn = ++this.#turn
     this.#added = last ? 0 : added + 1

@@ -73,8 +73,9 @@ export function failingTogether<Program extends StepProgram>(
   groups: readonly StepEnd[],
 ): Program {
   if (groups.length === 0) return program
-  const run = program.run.bind(program)
-  program.run = (inputs, scalars) =>
-    endingAll(groups, 'failed in a step', () => run(inputs, scalars))
+  const { run, shadow } = program
+  const ending = <T>(work: () => Promise<T>) => endingAll(groups, 'failed in a step', work)
+  program.run = (inputs, scalars) => ending(() => run.call(program, inputs, scalars))
+  program.shadow = (scalars) => ending(() => shadow.call(program, scalars))
   return program
 }

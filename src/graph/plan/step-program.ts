@@ -122,7 +122,8 @@ export interface StepProgram<Out extends Outputs = Outputs> {
    * The data is copied before this returns, so callers may reuse their arrays at once. With one rank several runs may be in flight; each
    * promise resolves with the outputs of its run. Step scalars missing from `scalars` have their initial value. With several ranks a run
    * resolves when the parameters of all buckets are gathered.
-   * errors: `graph.misuse` for wrong inputs, and after `destroy`; the device's first error; the exchange's errors.
+   * errors: `graph.misuse` for wrong inputs, and after `destroy`; the device's first error; the exchange's errors. What fails on one rank of
+   * several ends their group: the others, which wait for it, reject with `peer.aborted` and the reason.
    */
   run(inputs: RunInputs, scalars?: Readonly<Record<string, number>>): Promise<RunOutputs<Out>>
   /**

@@ -4,6 +4,7 @@ import {
   type DistributedDataParallelOptions,
 } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
+import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { Linear } from '../../../src/nn/layers.ts'
@@ -137,15 +138,16 @@ test('a rank that fails before it forwards and wraps anew meets the others by na
 })
 
 test.each([
-  ['an input of another length', { x: new Float32Array(3) }],
-  ['an input that nothing reads', { x: new Float32Array(2), z: new Float32Array(2) }],
-])('a run that one rank refuses for %s ends at once on the others', async (_, wrong) => {
+  ['an input of another length', { x: new Float32Array(3) }, compile],
+  ['an input that nothing reads', { x: new Float32Array(2), z: new Float32Array(2) }, compile],
+  ['the same in an accumulation', { x: new Float32Array(3) }, compileAccumulated],
+])('a run that one rank refuses for %s ends at once on the others', async (_, wrong, make) => {
   const groups = await ringOf(2)
   const ends = await Promise.all(
     groups.map(async (processGroup, rank) => {
       const model = new DistributedDataParallel(new Linear(2, 2), { processGroup })
       const optimizer = new SGD(model.parameters(), { lr: 1 })
-      const step = await compile(
+      const step = await make(
         ({ x }) => {
           model.forward(x).sum().backward()
           optimizer.step()
