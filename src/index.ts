@@ -31,6 +31,7 @@ export {
   download,
   forgetDownload,
 } from './data/download.ts'
+export type { SafetensorsDtype } from './data/elements.ts'
 export {
   type FileFolder,
   type FileStore,
@@ -83,7 +84,6 @@ export {
   type ArrayOf as SafetensorsArray,
   readSafetensors,
   type SafeTensor,
-  type SafetensorsDtype,
   type SafetensorsFile,
   writeSafetensors,
 } from './data/safetensors.ts'

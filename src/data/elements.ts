@@ -23,7 +23,7 @@ export const elementArrays = {
   BOOL: Uint8Array,
 } as const
 
-export type ElementType = keyof typeof elementArrays
+export type SafetensorsDtype = keyof typeof elementArrays
 
 /** NumPy's types by its code for them: the kind of number, and its bytes. */
 export const numpyTypes = {
@@ -65,7 +65,7 @@ export function swapBytes(bytes: Uint8Array, itemBytes: number): void {
  */
 export function elementsIn(
   bytes: Uint8Array<ArrayBuffer>,
-  type: Exclude<ElementType, 'BF16'>,
+  type: Exclude<SafetensorsDtype, 'BF16'>,
   { shape, isLittle, where }: { shape: readonly number[]; isLittle: boolean; where: string },
 ): FileNumbers {
   const array = elementArrays[type]

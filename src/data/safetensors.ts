@@ -2,7 +2,7 @@ import { clipped, clippedName } from '../util/clipped.ts'
 import { isDetached, isIterable, isRecord, isText, quoted } from '../util/kind-of.ts'
 import { checkArgument, checkList, checkText } from '../util/options.ts'
 import { asBytes, type OpenFile } from './byte-source.ts'
-import { type ElementType, elementArrays } from './elements.ts'
+import { elementArrays, type SafetensorsDtype } from './elements.ts'
 import { foreignBytes, foreignFile } from './foreign.ts'
 import { malformed } from './malformed.ts'
 
@@ -17,7 +17,6 @@ import { malformed } from './malformed.ts'
  * source: the format section of huggingface/safetensors' README.
  */
 
-export type SafetensorsDtype = ElementType
 export type ArrayOf<D extends SafetensorsDtype> = InstanceType<(typeof elementArrays)[D]>
 
 /** A named array; `dtype` is the element type of `data`. shape: `data` holds the product of `shape` elements. */

@@ -2,12 +2,8 @@ import { clipped, clippedName } from '../util/clipped.ts'
 import { DataError } from '../util/errors.ts'
 import { isDetached, kindOf, quoted } from '../util/kind-of.ts'
 import { checkArgument } from '../util/options.ts'
-import {
-  readSafetensors,
-  type SafeTensor,
-  type SafetensorsDtype,
-  writeSafetensors,
-} from './safetensors.ts'
+import type { SafetensorsDtype } from './elements.ts'
+import { readSafetensors, type SafeTensor, writeSafetensors } from './safetensors.ts'
 
 /**
  * Nested state in one safetensors file: the counterpart of torch.save and torch.load.

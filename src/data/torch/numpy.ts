@@ -1,5 +1,5 @@
 import { halfValue } from '../../util/half.ts'
-import { type ElementType, type NumpyCode, numpyTypes } from '../elements.ts'
+import { type NumpyCode, numpyTypes, type SafetensorsDtype } from '../elements.ts'
 import { type Calls, Refused, Unfit } from './pickle-reader.ts'
 import {
   elementsOf,
@@ -14,7 +14,7 @@ import {
 class ArrayType {
   isBigEndian = false
   constructor(
-    readonly dtype: ElementType,
+    readonly dtype: SafetensorsDtype,
     readonly itemBytes: number,
   ) {}
 

@@ -1,5 +1,5 @@
-import { elementArrays, swapBytes } from '../elements.ts'
-import type { SafeTensor, SafetensorsDtype } from '../safetensors.ts'
+import { elementArrays, type SafetensorsDtype, swapBytes } from '../elements.ts'
+import type { SafeTensor } from '../safetensors.ts'
 import { Unfit } from './pickle-reader.ts'
 
 /** What PyTorch's storages hold: an element's type, where arrays here have it, and its size in bytes. */

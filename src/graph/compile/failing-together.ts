@@ -2,8 +2,11 @@ import { messageOf } from '../../util/errors.ts'
 import { agree, type Comparison, compareInTurn, isToldToAll } from '../plan/agreement.ts'
 import type { StepProgram } from '../plan/step-program.ts'
 import type { PreparedMeeting } from '../plan/stops.ts'
-import type { CompilingRanks, StepEnd } from '../trace/exchange.ts'
+import type { CompilingRanks, RankGroup } from '../trace/exchange.ts'
 import type { Trace } from '../trace/trace.ts'
+
+/** Ranks that wait for each other in a step. */
+type StepEnd = Pick<CompilingRanks, keyof RankGroup | 'abort'>
 
 /** A program, and the ranks that wait for each other in its runs. */
 export interface MadeProgram {

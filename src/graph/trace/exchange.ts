@@ -7,14 +7,8 @@ export interface StepKey {
   readonly bucket: number
 }
 
-/** Ranks that wait for each other in a step. */
-export interface StepEnd extends RankGroup {
-  /** Ends the step on all ranks. */
-  abort(reason: string): void
-}
-
 /** Ranks that compile the same step: a process group. */
-export interface CompilingRanks extends StepEnd {
+export interface CompilingRanks extends RankGroup {
   /** What every rank says, in rank order: anything that JSON holds and that `isRight`. */
   gatherJson<T>(
     label: string,
@@ -22,6 +16,8 @@ export interface CompilingRanks extends StepEnd {
     isRight: (told: unknown) => told is T,
     key?: StepKey,
   ): Promise<T[]>
+  /** Ends the step on all ranks. */
+  abort(reason: string): void
 }
 
 /** How a step over several ranks sends tensors: a process group. */
@@ -192,7 +188,9 @@ export interface UnevenInputs {
  *
  * Implemented over a process group by ddp/data-parallel/ring-exchange.ts; the graph layer sees no peers.
  */
-export interface GradientExchange<Parameter = unknown> extends StepMeetings, StepEnd {
+export interface GradientExchange<Parameter = unknown> extends StepMeetings, RankGroup {
+  /** Ends the step on all ranks. */
+  abort(reason: string): void
   /** Whether gradients leave the program in each step that updates: there are several ranks, or a communication hook. */
   readonly exchangesGradients: boolean
   /** Of the model, in the order in which the module lists them. */
