@@ -67,6 +67,9 @@ const inside: Record<string, string> = {
   ...because('what the state of a scheduler has, which its methods alone read', [
     'optim/lr-scheduler/state.d.ts#StateFields',
   ]),
+  ...because('what the training page reads of its group', [
+    'peer/collective/collectives.d.ts#HeldBy',
+  ]),
   ...because('streams of random numbers are made by the library alone', [
     'util/random.d.ts#Purpose',
   ]),

@@ -1,3 +1,4 @@
+import { meshLimit } from '../../../../src/peer/room/edges.ts'
 import { Draw } from '../draw.ts'
 import type { LiarPlan } from './liar.ts'
 
@@ -245,10 +246,12 @@ function drawHonest(
     faults: [
       ...(cell ? [{ ...fault(cell), nth: 1 }] : []),
       ...wayTo(cell),
-      ...Array.from(
-        { length: cell ? draw.whole(0, 1) : draw.whole(1, Math.max(4, most / 4)) },
-        () => fault(),
-      ),
+      ...Array.from({ length: cell ? draw.whole(0, 1) : draw.whole(1, 4) }, () => fault()),
+      // More than can be linked all to all: a class, of which several leave at once.
+      ...Array.from({ length: most > meshLimit ? draw.whole(0, 6) : 0 }, () => ({
+        ...fault(),
+        kind: 'close' as const,
+      })),
     ],
   }
 }
