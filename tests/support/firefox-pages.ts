@@ -6,9 +6,11 @@ import type { Tab } from '../../node/tab.ts'
 
 /**
  * A headless Firefox on lavapipe for the tests of this file; returns what opens a page, as on a machine of its own. A test fails that leaves an
- * error behind, thrown by a page or on its console.
+ * error behind, thrown by a page or on its console, but for texts that are expected.
  */
-export function useFirefox(): (url: string) => Promise<Tab> {
+export function useFirefox(
+  isExpected: (text: string) => boolean = () => false,
+): (url: string) => Promise<Tab> {
   let firefox: FirefoxTabs
   const tabs: Tab[] = []
   const complaints: string[] = []
@@ -26,7 +28,7 @@ export function useFirefox(): (url: string) => Promise<Tab> {
     const tab = await firefox.openTab({
       origin: new URL(url).origin,
       onError: (error) => complaints.push(error.message),
-      onConsole: (type, text) => type === 'error' && complaints.push(text),
+      onConsole: (type, text) => type === 'error' && !isExpected(text) && complaints.push(text),
     })
     tabs.push(tab)
     await tab.load(url, 30_000)

@@ -176,7 +176,8 @@ export class CrewLinks {
   /** Over the links that there are; in a ring others pass it on to the rest. */
   send(to: readonly string[], message: PassableMessage): void {
     this.#sendOver(to, message)
-    const far = to.filter((id) => !this.isUp(id) && this.#listener.mayPass(id))
+    const isFar = (id: string) => id !== this.#self && !this.isUp(id)
+    const far = to.filter((id) => isFar(id) && this.#listener.mayPass(id))
     if (far.length > 0) this.#passing.send(far, message)
   }
 

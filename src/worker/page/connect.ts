@@ -245,6 +245,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
       else if (kind === 'relay') await overRelay(link)
       else if (canRelay) way = await overEither(link)
       else await overWebRtc(link)
+      if (isClosed) return
       ways.set(peerRank, way)
       options.onLinked?.(peerRank, way)
     } catch (thrown) {

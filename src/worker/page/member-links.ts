@@ -19,6 +19,8 @@ export interface MemberLinksOptions {
 interface Forming {
   readonly ballot: number
   readonly peerRank: number
+  /** By which the worker knows it. */
+  readonly epoch: number
   readonly ring: RingLinks
   readonly receive: (attempt: number, data: JsonValue) => void
   isUp: boolean
@@ -118,7 +120,7 @@ export class MemberLinks {
     })
     ring.connected.catch(() => undefined)
     const receive = (attempt: number, data: JsonValue) => hear(attempt, data)
-    const forming: Forming = { ballot, peerRank, ring, receive, isUp: false }
+    const forming: Forming = { ballot, peerRank, epoch, ring, receive, isUp: false }
     return forming
   }
 
@@ -134,5 +136,6 @@ export class MemberLinks {
     const at = this.#all.indexOf(forming)
     if (at >= 0) this.#all.splice(at, 1)
     forming.ring.close()
+    this.#options.compute.dropLinks(forming.epoch).catch(() => undefined)
   }
 }

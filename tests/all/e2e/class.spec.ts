@@ -8,7 +8,8 @@ import { driveRooms } from '../../support/page-rooms.ts'
 // More ranks than can all be linked to each other: several in each tab. Ranks are lost and come without a click, as in a small room.
 
 const { served, openContext, openTab } = driveRooms()
-const openInFirefox = useFirefox()
+// Firefox says so of each connection to a tab that has closed.
+const openInFirefox = useFirefox((text) => text.startsWith('WebRTC: ICE failed'))
 const query = '?demo=playground&batchSize=96&steps=60&maxStepsPerSec=2'
 
 /** Tabs of one browser with so many ranks each, in one room; and the link by which another one comes. */
