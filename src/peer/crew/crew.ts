@@ -694,7 +694,8 @@ export class Crew {
       this.#stop('a member called')
       this.#state = 'stopped'
       // It may have gone while this member's step was to end. In a ring a call comes also where the link to its leader has ended.
-      if (own && (own.isRing || this.#links.isUp(from))) this.#waitForRoster(isPlanned && !hasFailed)
+      if (own && (own.isRing || this.#links.isUp(from)))
+        this.#waitForRoster(isPlanned && !hasFailed)
       else if (own) this.#waitForLeader(false)
       this.#links.send([from], { type: 'report', ballot, ...this.#report() })
     }
