@@ -1,5 +1,7 @@
 import { Argument, Command, InvalidArgumentError, Option } from 'commander'
+import { rankRange } from '../node/rank-range.ts'
 import { runCommand } from '../node/run-command.ts'
+import { membersPerRoom } from '../src/peer/room/edges.ts'
 import { messageOf } from '../src/util/errors.ts'
 import {
   cellOf,
@@ -33,10 +35,9 @@ const whole = (least: number) => (text: string) => {
 }
 
 const range = (text: string): readonly [number, number] => {
-  const [min = Number.NaN, max = min] = text.split(':').map(Number)
-  if (Number.isInteger(min) && Number.isInteger(max) && min >= 2 && min <= max && max <= 64)
-    return [min, max]
-  throw new InvalidArgumentError('Expected two whole numbers from 2 to 64, as in 17:64.')
+  const { least, most } = rankRange(membersPerRoom)(text)
+  if (least > 1) return [least, most]
+  throw new InvalidArgumentError('Expected 2 members or more.')
 }
 
 const cellFrom = (text: string): Cell => {

@@ -135,13 +135,13 @@ export interface CollectivesOptions {
   attempt: (action: () => void, group?: number) => void
 }
 
-/** Collectives in flight on one rank. */
 /** A rank whose bytes are waited for, and the payload that it has sent so far. */
 export interface HeldBy {
   readonly rank: number
   readonly receivedBytes: number
 }
 
+/** Collectives in flight on one rank. */
 export interface CollectiveCounts {
   /** Launched on this rank and not finished. */
   launched: number

@@ -1,5 +1,8 @@
 /** Who is linked to whom: the one rule for the rooms of the page and for process groups that form by themselves. */
 
+/** The maximum number of members of a room, and so of ranks of a run. */
+export const membersPerRoom = 64
+
 /** The maximum number of ranks of which all are linked to all, unless told otherwise; more form a ring. */
 export const meshLimit = 16
 

@@ -1,7 +1,7 @@
 import * as v from 'valibot'
 import { clipped } from '../../util/clipped.ts'
 import { lastBallot } from './ballots.ts'
-import { meshLimit, newcomersAtOnce } from './edges.ts'
+import { membersPerRoom, meshLimit, newcomersAtOnce } from './edges.ts'
 import { iceServersSchema } from './ice-servers.ts'
 import { mostUs } from './microseconds.ts'
 import { mostNameChars, plainName } from './names.ts'
@@ -83,9 +83,6 @@ export const serverFactsSchema = v.object({
   data: v.nullable(v.string()),
 })
 export type ServerFacts = v.InferOutput<typeof serverFactsSchema>
-
-/** In a room, and so the ranks of a run. */
-const membersPerRoom = 64
 
 /** Limits of the signaling protocol, for server and client; server/limits.ts has the rest. */
 export const limits = {

@@ -4,9 +4,8 @@ import type { CrewListener } from '../../peer/crew/options.ts'
 import type { Roster } from '../../peer/crew/roster.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { Link, LinkStats } from '../../peer/link/link.ts'
-import { ringNeighbours, roomEdges } from '../../peer/room/edges.ts'
+import { membersPerRoom, ringNeighbours, roomEdges } from '../../peer/room/edges.ts'
 import { memberOf } from '../../peer/room/lives.ts'
-import { limits } from '../../peer/room/messages.ts'
 import { leftOutError } from '../../peer/room/refusals.ts'
 import type { RunEvent } from '../../trainer/watch/run-events.ts'
 import { type Env, systemEnv } from '../../util/env.ts'
@@ -99,7 +98,7 @@ export class RunCrew {
         roster,
         step: options.heldStep,
         pace,
-        most: limits.membersPerRoom,
+        most: membersPerRoom,
         machineOf: (id) => this.#machines.get(memberOf(id)),
         firstHalf: (...half) => this.#askForHalf(...half),
       },

@@ -535,11 +535,11 @@ export class MemberRun {
     } else if (event.event === 'unlinked') this.#link(event)
     else if (event.event === 'signal') this.#own.receive(event)
     this.#tab.marks.take(event, atMs)
-    const told =
+    const named =
       event.event === 'broke'
         ? { ...event, name: this.#known.get(memberOf(event.who))?.member.name }
         : event
-    this.#tab.listener.onEvent?.(told, atMs)
+    this.#tab.listener.onEvent?.(named, atMs)
   }
 
   /** The members have decided who the ranks are. */
