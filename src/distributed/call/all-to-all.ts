@@ -4,7 +4,7 @@ import { secondHalf, type Turn } from '../../peer/group/group-calls.ts'
 import { PeerError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { formatShape } from '../../util/shape.ts'
-import { begin, checkPlain, type DistributedOptions, type DistributedResult } from './call.ts'
+import { checkPlain, collective, type DistributedOptions, type DistributedResult } from './call.ts'
 import { arrayOf, type Contents, lengthOf, putBack } from './contents.ts'
 import { checkCount, checkTensor, checkTensorList, formOf, joined, spread } from './tensor-lists.ts'
 
@@ -16,18 +16,23 @@ export function allToAll<O extends DistributedOptions>(
 ): DistributedResult<O> {
   const where = 'allToAll'
   checkPlain(where, options)
-  return begin(where, options, async (group, free) => {
-    checkCount(where, 'inputTensorList', inputTensorList, group.size)
-    const form = formOf(where, inputTensorList[0]!)
-    checkTensorList(where, 'inputTensorList', inputTensorList, group, form)
-    checkTensorList(where, 'outputTensorList', outputTensorList, group, form)
-    const turn = group.reserve()
-    await free(inputTensorList, outputTensorList)
-    const input = await joined(inputTensorList)
-    const output = sameType(input, input.length)
-    await group.allToAll(input, output, turn)
-    spread(output, outputTensorList)
-  })
+  return collective(
+    where,
+    options,
+    (group) => {
+      checkCount(where, 'inputTensorList', inputTensorList, group.size)
+      const form = formOf(where, inputTensorList[0]!)
+      checkTensorList(where, 'inputTensorList', inputTensorList, group, form)
+      checkTensorList(where, 'outputTensorList', outputTensorList, group, form)
+      return { reads: inputTensorList, writes: outputTensorList }
+    },
+    async (group, { turn }) => {
+      const input = await joined(inputTensorList)
+      const output = sameType(input, input.length)
+      await group.allToAll(input, output, turn)
+      spread(output, outputTensorList)
+    },
+  )
 }
 
 /**
@@ -46,13 +51,14 @@ export function allToAllSingle<O extends DistributedOptions>(
 ): DistributedResult<O> {
   const where = 'allToAllSingle'
   checkPlain(where, options)
-  return begin(where, options, async (group, free) => {
+  const check = (group: CollectiveGroup) => {
     const { type } = formOf(where, input)
     checkTensor(where, 'output', output, { ...formOf(where, output), type })
     const sent = partsOf(where, 'input', input, inputSplitSizes, group)
     const taken = partsOf(where, 'output', output, outputSplitSizes, group)
-    const turn = group.reserve()
-    await free([input], [output])
+    return { reads: [input], writes: [output], sent, taken }
+  }
+  return collective(where, options, check, async (group, { sent, taken, turn }) => {
     const from = await arrayOf(input)
     const slot = await agree(where, group, sent, taken, turn)
     const all = await exchangeSlots(group, from, sent, slot, secondHalf(turn))

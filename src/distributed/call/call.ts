@@ -2,10 +2,12 @@ import { StoredTensor } from '../../graph/trace/stored-tensor.ts'
 import { isTracing } from '../../graph/trace/trace.ts'
 import { callsBefore, noteCall } from '../../peer/collective/arrays-in-use.ts'
 import { elementsOf, type ReduceOp as Op } from '../../peer/collective/element.ts'
-import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import type { Turn } from '../../peer/group/group-calls.ts'
 import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
-import { quoted } from '../../util/kind-of.ts'
+import { isRecord, quoted } from '../../util/kind-of.ts'
 import { checkChoice, checkOptions, type OptionNames } from '../../util/options.ts'
+import { defaultGroup } from '../group/default-group.ts'
 import { type GroupArgument, groupOf } from '../group/group-of.ts'
 import type { Contents } from './contents.ts'
 import { Work } from './work.ts'
@@ -49,39 +51,70 @@ export type DistributedResult<Options extends DistributedOptions> = Options exte
 const names: OptionNames<DistributedOptions> = { group: true, asyncOp: true }
 const reduceNames: OptionNames<ReduceOptions> = { ...names, op: true }
 
-/** Waits until earlier calls have ended that use the same tensors; later ones wait for this call. Call it once, at once after taking the turn. */
-export type Free = (reads: readonly Contents[], writes: readonly Contents[]) => Promise<void>
-
 /** What holds the contents: the tensor, or the array in which they are. */
 const elements = (contents: Contents): object =>
   contents instanceof StoredTensor ? contents : elementsOf(contents)
 
+/** The arrays that a call uses: it waits until earlier calls have ended that use the same, and later ones wait for it. */
+export interface Uses {
+  readonly reads: readonly Contents[]
+  readonly writes: readonly Contents[]
+}
+
+/** What a call does on a rank of its group. `prepare`, at once: checks what it was given, and takes its place in the order of calls. */
+export interface Call<Prepared extends Uses> {
+  readonly prepare: (group: CollectiveGroup) => Prepared
+  readonly run: (group: CollectiveGroup, prepared: Prepared) => Promise<void>
+}
+
 /** Begins a call: the promise, or with `asyncOp` the work. A rank outside of the group has nothing to do. */
-export function begin<Options extends DistributedOptions>(
+export function begin<Options extends DistributedOptions, Prepared extends Uses>(
   where: string,
   options: Options,
-  run: (group: CollectiveGroup, free: Free) => Promise<void>,
+  { prepare, run }: Call<Prepared>,
 ): DistributedResult<Options> {
   refuseInTrace(where)
   const promise = (async () => {
     const group = groupOf(where, options.group)
     if (!group) return
+    const prepared = prepare(group)
+    const uses = { reads: prepared.reads.map(elements), writes: prepared.writes.map(elements) }
     let end!: () => void
     const over = new Promise<void>((resolve) => {
       end = resolve
     })
+    const before = callsBefore(uses)
+    noteCall(uses, over)
     try {
-      await run(group, async (reads, writes) => {
-        const uses = { reads: reads.map(elements), writes: writes.map(elements) }
-        const before = callsBefore(uses)
-        noteCall(uses, over)
-        await Promise.all(before)
-      })
+      await Promise.all(before)
+      await run(group, prepared)
     } finally {
       end()
     }
   })()
   return (options.asyncOp ? new Work(promise) : promise) as DistributedResult<Options>
+}
+
+/** Begins a call of all ranks. What `check` refuses on this rank ends the group where another rank makes the call. */
+export const collective = <Options extends DistributedOptions, Checked extends Uses>(
+  where: string,
+  options: Options,
+  check: (group: CollectiveGroup) => Checked,
+  run: (group: CollectiveGroup, checked: Checked & { readonly turn: Turn }) => Promise<void>,
+): DistributedResult<Options> =>
+  begin(where, options, {
+    prepare: (group) => ({
+      ...group.refusing(where, {}, () => check(group)),
+      turn: group.reserve(),
+    }),
+    run,
+  })
+
+/** Returns what `check` does. As in `collective`, the other ranks of the group that the options name hear of what it refuses. */
+export function refusing<T>(where: string, options: GroupOptions, check: () => T): T {
+  const given = isRecord(options) ? (options.group ?? undefined) : undefined
+  const group = given === undefined ? defaultGroup() : given
+  return group instanceof CollectiveGroup ? group.refusing(where, {}, check) : check()
 }
 
 /** errors: `graph.misuse` inside a function that is being compiled, at once: nobody could wait there for a promise. */
@@ -94,20 +127,22 @@ export function refuseInTrace(where: string): void {
 }
 
 export function checkPlain(where: string, options: DistributedOptions): void {
-  checkOptions(where, options, names)
+  refusing(where, options, () => checkOptions(where, options, names))
 }
 
 export function checkReduce(where: string, options: ReduceOptions): void {
-  if (typeof options === 'string')
-    throw new ArgumentTypeError(
-      `${where}: options must be an object (op, group, asyncOp), got the text ${quoted(options)}. Write { op: ${quoted(options)} }.`,
-    )
-  checkOptions(where, options, reduceNames)
-  // What ReduceOp does not have is undefined too, and must not count as a sum.
-  if (Object.hasOwn(options, 'op') && options.op === undefined)
-    throw new TabringError(
-      'config.invalid',
-      `${where}: op must be one of ReduceOp.${Object.keys(ReduceOp).join(', ')}, got undefined. Choose one of these (there are no bitwise ops), or omit op for a sum.`,
-    )
-  checkChoice(where, 'op', options.op, Object.values(ReduceOp))
+  refusing(where, options, () => {
+    if (typeof options === 'string')
+      throw new ArgumentTypeError(
+        `${where}: options must be an object (op, group, asyncOp), got the text ${quoted(options)}. Write { op: ${quoted(options)} }.`,
+      )
+    checkOptions(where, options, reduceNames)
+    // What ReduceOp does not have is undefined too, and must not count as a sum.
+    if (Object.hasOwn(options, 'op') && options.op === undefined)
+      throw new TabringError(
+        'config.invalid',
+        `${where}: op must be one of ReduceOp.${Object.keys(ReduceOp).join(', ')}, got undefined. Choose one of these (there are no bitwise ops), or omit op for a sum.`,
+      )
+    checkChoice(where, 'op', options.op, Object.values(ReduceOp))
+  })
 }

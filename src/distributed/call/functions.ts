@@ -4,7 +4,7 @@
  *
  * Map: sums - from and to a rank - everyone to everyone - meeting. Messages are in messages.ts, all-to-alls in all-to-all.ts.
  * Ranks in arguments (`src`, `dst`) count among all ranks, as in PyTorch. Everything returns a promise; with `asyncOp` it returns a `Work` at once.
- * Counts, lengths and types are checked before anything is sent; a call that is refused on one rank alone leaves the others waiting.
+ * Counts, lengths and types are checked before anything is sent; a call that is refused on one rank alone ends the group, once another rank makes it.
  * A call takes its turn (`CollectiveGroup.reserve`) when it is made, before it waits for a parameter's contents: so ranks that make the same calls in
  * the same order meet, whoever reads slower.
  */
@@ -14,9 +14,9 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { Turn } from '../../peer/group/group-calls.ts'
 import { placeOf } from '../group/place-of.ts'
 import {
-  begin,
   checkPlain,
   checkReduce,
+  collective,
   type DistributedOptions,
   type DistributedResult,
   type ReduceOptions,
@@ -41,12 +41,15 @@ export function allReduce<O extends ReduceOptions>(
 ): DistributedResult<O> {
   checkReduce('allReduce', options)
   const { op = 'sum' } = options
-  return begin('allReduce', options, async (group, free) => {
-    formOf('allReduce', tensor)
-    const turn = group.reserve()
-    await free([], [tensor])
-    await inPlace(tensor, (array) => group.allReduce(array, { op, ...turn }))
-  })
+  return collective(
+    'allReduce',
+    options,
+    () => {
+      formOf('allReduce', tensor)
+      return { reads: [], writes: [tensor] }
+    },
+    (group, { turn }) => inPlace(tensor, (array) => group.allReduce(array, { op, ...turn })),
+  )
 }
 
 /** Reduces the tensor to rank `dst`. On the other ranks its contents are undefined afterwards. */
@@ -57,13 +60,16 @@ export function reduce<O extends ReduceOptions>(
 ): DistributedResult<O> {
   checkReduce('reduce', options)
   const { op = 'sum' } = options
-  return begin('reduce', options, async (group, free) => {
-    formOf('reduce', tensor)
-    const place = placeOf('reduce', group, dst)
-    const turn = group.reserve()
-    await free([], [tensor])
-    await inPlace(tensor, (array) => group.reduce(array, place, { op, ...turn }))
-  })
+  return collective(
+    'reduce',
+    options,
+    (group) => {
+      formOf('reduce', tensor)
+      return { reads: [], writes: [tensor], place: placeOf('reduce', group, dst) }
+    },
+    (group, { place, turn }) =>
+      inPlace(tensor, (array) => group.reduce(array, place, { op, ...turn })),
+  )
 }
 
 /** Reduces each place of `inputList` over the ranks, and stores this rank's place in `output`. shape: one tensor per rank, of output's length. */
@@ -75,12 +81,15 @@ export function reduceScatter<O extends ReduceOptions>(
   const where = 'reduceScatter'
   checkReduce(where, options)
   const { op = 'sum' } = options
-  return begin(where, options, async (group, free) => {
-    checkTensorList(where, 'inputList', inputList, group, formOf(where, output))
-    const turn = group.reserve()
-    await free(inputList, [output])
-    await ownShare(group, await joined(inputList), output, { op, ...turn })
-  })
+  return collective(
+    where,
+    options,
+    (group) => {
+      checkTensorList(where, 'inputList', inputList, group, formOf(where, output))
+      return { reads: inputList, writes: [output] }
+    },
+    async (group, { turn }) => ownShare(group, await joined(inputList), output, { op, ...turn }),
+  )
 }
 
 /** Does what `reduceScatter` does, with one input tensor. shape: input [N * L], output [L] */
@@ -92,12 +101,16 @@ export function reduceScatterTensor<O extends ReduceOptions>(
   const where = 'reduceScatterTensor'
   checkReduce(where, options)
   const { op = 'sum' } = options
-  return begin(where, options, async (group, free) => {
-    checkTensor(where, 'input', input, formOf(where, output, group.size))
-    const turn = group.reserve()
-    await free([input], [output])
-    await ownShare(group, (await arrayOf(input)).slice(), output, { op, ...turn })
-  })
+  return collective(
+    where,
+    options,
+    ({ size }) => {
+      checkTensor(where, 'input', input, formOf(where, output, size))
+      return { reads: [input], writes: [output] }
+    },
+    async (group, { turn }) =>
+      ownShare(group, (await arrayOf(input)).slice(), output, { op, ...turn }),
+  )
 }
 
 /** Reduces `all` over the ranks, in place, and puts this rank's share into `output`. */
@@ -121,13 +134,15 @@ export function broadcast<O extends DistributedOptions>(
   options: O = {} as O,
 ): DistributedResult<O> {
   checkPlain('broadcast', options)
-  return begin('broadcast', options, async (group, free) => {
-    formOf('broadcast', tensor)
-    const place = placeOf('broadcast', group, src)
-    const turn = group.reserve()
-    await free([], [tensor])
-    await inPlace(tensor, (array) => group.broadcast(array, place, turn))
-  })
+  return collective(
+    'broadcast',
+    options,
+    (group) => {
+      formOf('broadcast', tensor)
+      return { reads: [], writes: [tensor], place: placeOf('broadcast', group, src) }
+    },
+    (group, { place, turn }) => inPlace(tensor, (array) => group.broadcast(array, place, turn)),
+  )
 }
 
 /** Collects every rank's tensor in the list of rank `dst`; the other ranks pass no list. shape: one tensor per rank, of tensor's length. */
@@ -139,19 +154,24 @@ export function gather<O extends DistributedOptions>(
 ): DistributedResult<O> {
   const where = 'gather'
   checkPlain(where, options)
-  return begin(where, options, async (group, free) => {
-    const form = formOf(where, tensor)
-    const place = placeOf(where, group, dst)
-    checkRootList(where, 'gatherList', gatherList, group, dst)
-    const list = group.rank === place ? gatherList! : undefined
-    if (list !== undefined) checkTensorList(where, 'gatherList', list, group, form)
-    const turn = group.reserve()
-    await free([tensor], list ?? [])
-    const input = await arrayOf(tensor)
-    const output = list && sameType(input, input.length * list.length)
-    await group.gather(input, output, place, turn)
-    if (list) spread(output!, list)
-  })
+  return collective(
+    where,
+    options,
+    (group) => {
+      const form = formOf(where, tensor)
+      const place = placeOf(where, group, dst)
+      checkRootList(where, 'gatherList', gatherList, group, dst)
+      const list = group.rank === place ? gatherList! : undefined
+      if (list !== undefined) checkTensorList(where, 'gatherList', list, group, form)
+      return { reads: [tensor], writes: list ?? [], place, list }
+    },
+    async (group, { place, list, turn }) => {
+      const input = await arrayOf(tensor)
+      const output = list && sameType(input, input.length * list.length)
+      await group.gather(input, output, place, turn)
+      if (list) spread(output!, list)
+    },
+  )
 }
 
 /** Sends each rank its tensor of the list of rank `src`; the other ranks pass no list. shape: one tensor per rank, of tensor's length. */
@@ -163,17 +183,22 @@ export function scatter<O extends DistributedOptions>(
 ): DistributedResult<O> {
   const where = 'scatter'
   checkPlain(where, options)
-  return begin(where, options, async (group, free) => {
-    const form = formOf(where, tensor)
-    const place = placeOf(where, group, src)
-    checkRootList(where, 'scatterList', scatterList, group, src)
-    const list = group.rank === place ? scatterList! : undefined
-    if (list !== undefined) checkTensorList(where, 'scatterList', list, group, form)
-    const turn = group.reserve()
-    await free(list ?? [], [tensor])
-    const input = list && (await joined(list))
-    await inPlace(tensor, (array) => group.scatter(input, array, place, turn))
-  })
+  return collective(
+    where,
+    options,
+    (group) => {
+      const form = formOf(where, tensor)
+      const place = placeOf(where, group, src)
+      checkRootList(where, 'scatterList', scatterList, group, src)
+      const list = group.rank === place ? scatterList! : undefined
+      if (list !== undefined) checkTensorList(where, 'scatterList', list, group, form)
+      return { reads: list ?? [], writes: [tensor], place, list }
+    },
+    async (group, { place, list, turn }) => {
+      const input = list && (await joined(list))
+      await inPlace(tensor, (array) => group.scatter(input, array, place, turn))
+    },
+  )
 }
 
 // Everyone to everyone
@@ -186,12 +211,16 @@ export function allGather<O extends DistributedOptions>(
 ): DistributedResult<O> {
   const where = 'allGather'
   checkPlain(where, options)
-  return begin(where, options, async (group, free) => {
-    checkTensorList(where, 'tensorList', tensorList, group, formOf(where, tensor))
-    const turn = group.reserve()
-    await free([tensor], tensorList)
-    spread(await group.allGatherConcat(await arrayOf(tensor), turn), tensorList)
-  })
+  return collective(
+    where,
+    options,
+    (group) => {
+      checkTensorList(where, 'tensorList', tensorList, group, formOf(where, tensor))
+      return { reads: [tensor], writes: tensorList }
+    },
+    async (group, { turn }) =>
+      spread(await group.allGatherConcat(await arrayOf(tensor), turn), tensorList),
+  )
 }
 
 /** Does what `allGather` does, with one output tensor. shape: input [L], output [N * L] */
@@ -202,12 +231,16 @@ export function allGatherIntoTensor<O extends DistributedOptions>(
 ): DistributedResult<O> {
   const where = 'allGatherIntoTensor'
   checkPlain(where, options)
-  return begin(where, options, async (group, free) => {
-    checkTensor(where, 'output', output, formOf(where, input, group.size))
-    const turn = group.reserve()
-    await free([input], [output])
-    putBack(output, await group.allGatherConcat(await arrayOf(input), turn))
-  })
+  return collective(
+    where,
+    options,
+    ({ size }) => {
+      checkTensor(where, 'output', output, formOf(where, input, size))
+      return { reads: [input], writes: [output] }
+    },
+    async (group, { turn }) =>
+      putBack(output, await group.allGatherConcat(await arrayOf(input), turn)),
+  )
 }
 
 // Meeting
@@ -215,5 +248,10 @@ export function allGatherIntoTensor<O extends DistributedOptions>(
 /** Resolves when every rank has called it. */
 export function barrier<O extends DistributedOptions>(options: O = {} as O): DistributedResult<O> {
   checkPlain('barrier', options)
-  return begin('barrier', options, (group) => group.barrier())
+  return collective(
+    'barrier',
+    options,
+    () => ({ reads: [], writes: [] }),
+    (group, { turn }) => group.barrier(turn),
+  )
 }

@@ -1,11 +1,10 @@
 import { isTag, lastExplicitBucket } from '../../peer/collective/announcement.ts'
-import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { nonGroupMember } from '../../peer/group/non-group-member.ts'
 import { ArgumentTypeError, PeerError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { checkNumber, checkOptions, type OptionNames } from '../../util/options.ts'
 import { placeOf } from '../group/place-of.ts'
-import { begin, type Free, type GroupOptions } from './call.ts'
+import { begin, type GroupOptions } from './call.ts'
 import { arrayOf, type Contents } from './contents.ts'
 import { formOf, inPlace } from './tensor-lists.ts'
 import type { Work } from './work.ts'
@@ -54,16 +53,21 @@ function transfer(
   checkOptions(where, options, pairNames)
   const { group, tag = 0 } = options
   checkNumber(where, 'tag', tag, isTag, `a whole number from 0 to ${lastExplicitBucket}`)
-  const run = async (members: CollectiveGroup, free: Free) => {
-    formOf(where, tensor)
-    const place = placeOf(where, members, peer)
-    const side = where.endsWith('send') ? 'send' : 'receive'
-    const message = { tag, sequence: members.reserveMessage(side, place, tag) }
-    await (side === 'send' ? free([tensor], []) : free([], [tensor]))
-    if (side === 'send') await members.send(await arrayOf(tensor), place, message)
-    else await inPlace(tensor, (array) => members.recv(array, place, message))
-  }
-  return begin(where, { group, asyncOp: true } as const, run)
+  const side = where.endsWith('send') ? 'send' : 'receive'
+  return begin(where, { group, asyncOp: true } as const, {
+    prepare(members) {
+      const place = placeOf(where, members, peer)
+      members.refusingMessage(side, place, tag, { where, check: () => formOf(where, tensor) })
+      const message = { tag, sequence: members.reserveMessage(side, place, tag) }
+      const uses =
+        side === 'send' ? { reads: [tensor], writes: [] } : { reads: [], writes: [tensor] }
+      return { ...uses, place, message }
+    },
+    async run(members, { place, message }) {
+      if (side === 'send') await members.send(await arrayOf(tensor), place, message)
+      else await inPlace(tensor, (array) => members.recv(array, place, message))
+    },
+  })
 }
 
 /** A message for `batchIsendIrecv`: torch.distributed.P2POp. */

@@ -13,7 +13,7 @@ import { kindOf } from '../../util/kind-of.ts'
 import { checkOptions } from '../../util/options.ts'
 import { groupOf } from '../group/group-of.ts'
 import { placeOf } from '../group/place-of.ts'
-import { type GroupOptions, refuseInTrace } from './call.ts'
+import { type GroupOptions, refuseInTrace, refusing } from './call.ts'
 import { checkCount, checkRootList } from './tensor-lists.ts'
 
 function encode(where: string, value: unknown): Uint8Array {
@@ -65,8 +65,11 @@ export async function allGatherObject<T>(
   const where = 'allGatherObject'
   const group = openGroup(where, options)
   if (!group) return objectList
-  checkCount(where, 'objectList', objectList, group.size)
-  const told = await group.allGatherBytes(encode(where, object), { label: where })
+  const bytes = group.refusing(where, {}, () => {
+    checkCount(where, 'objectList', objectList, group.size)
+    return encode(where, object)
+  })
+  const told = await group.allGatherBytes(bytes, { label: where })
   return fill(where, group, objectList, told)
 }
 
@@ -83,11 +86,13 @@ export async function gatherObject<T>(
   const where = 'gatherObject'
   const group = openGroup(where, options)
   if (!group) return undefined
-  const place = placeOf(where, group, dst)
-  checkRootList(where, 'objectGatherList', objectGatherList, group, dst)
-  const list = group.rank === place ? objectGatherList! : undefined
-  if (list) checkCount(where, 'objectGatherList', list, group.size)
-  const bytes = encode(where, object)
+  const { place, list, bytes } = group.refusing(where, {}, () => {
+    const place = placeOf(where, group, dst)
+    checkRootList(where, 'objectGatherList', objectGatherList, group, dst)
+    const list = group.rank === place ? objectGatherList! : undefined
+    if (list) checkCount(where, 'objectGatherList', list, group.size)
+    return { place, list, bytes: encode(where, object) }
+  })
   const turn = group.reserve()
   const lengths = await group.allGatherU32(Uint32Array.of(bytes.length), { label: where, ...turn })
   const slot = new Uint8Array(longestAnnounced(where, group, lengths))
@@ -110,9 +115,11 @@ export async function broadcastObjectList(
   const where = 'broadcastObjectList'
   const group = openGroup(where, options)
   if (!group) return
-  const place = placeOf(where, group, src)
-  checkCount(where, 'objectList', objectList)
-  const own = group.rank === place ? encode(where, objectList) : undefined
+  const { place, own } = group.refusing(where, {}, () => {
+    const place = placeOf(where, group, src)
+    checkCount(where, 'objectList', objectList)
+    return { place, own: group.rank === place ? encode(where, objectList) : undefined }
+  })
   const all = decode(where, src, await broadcastBytes(where, group, own, place))
   if (!Array.isArray(all))
     throw new PeerError(
@@ -140,16 +147,18 @@ export async function scatterObjectList<T>(
   const where = 'scatterObjectList'
   const group = openGroup(where, options)
   if (!group) return undefined
-  const place = placeOf(where, group, src)
-  checkCount(where, 'outputList', outputList)
-  if (outputList.length === 0)
-    throw new PeerError(
-      'peer.mismatch',
-      `${where}: outputList must have a place for this rank's object, got an empty list. Write [undefined].`,
-    )
-  const isRoot = group.rank === place
-  if (isRoot) checkCount(where, 'inputList', inputList ?? [], group.size)
-  const parts = isRoot ? inputList!.map((one) => encode(where, one)) : []
+  const { place, isRoot, parts } = group.refusing(where, {}, () => {
+    const place = placeOf(where, group, src)
+    checkCount(where, 'outputList', outputList)
+    if (outputList.length === 0)
+      throw new PeerError(
+        'peer.mismatch',
+        `${where}: outputList must have a place for this rank's object, got an empty list. Write [undefined].`,
+      )
+    const isRoot = group.rank === place
+    if (isRoot) checkCount(where, 'inputList', inputList ?? [], group.size)
+    return { place, isRoot, parts: isRoot ? inputList!.map((one) => encode(where, one)) : [] }
+  })
   const lengths = isRoot
     ? Uint32Array.from(parts, (part) => part.length)
     : new Uint32Array(group.size)
@@ -166,12 +175,15 @@ export async function scatterObjectList<T>(
 }
 
 function openGroup(where: string, options: GroupOptions): CollectiveGroup | undefined {
-  if (options instanceof CollectiveGroup)
-    throw new ArgumentTypeError(
-      `${where}: options must be an object (group), got a group. Write { group }.`,
-    )
   refuseInTrace(where)
-  return groupOf(where, checkOptions(where, options, { group: true }).group)
+  const { group } = refusing(where, options, () => {
+    if (options instanceof CollectiveGroup)
+      throw new ArgumentTypeError(
+        `${where}: options must be an object (group), got a group. Write { group }.`,
+      )
+    return checkOptions(where, options, { group: true })
+  })
+  return groupOf(where, group)
 }
 
 function fill<T>(

@@ -35,8 +35,10 @@ import { type AbortRecord, type FrameHeader, FrameType, labelBytes } from '../li
 import type { Session } from '../session/session.ts'
 import {
   type Announcement,
+  type CollectiveKey,
   isBucket,
   isLabel,
+  keyOf,
   kindOf,
   lastExplicitBucket,
   layoutHash,
@@ -52,7 +54,7 @@ import {
   reduceOps,
 } from './element.ts'
 import { Exchange } from './exchange.ts'
-import { collectiveError, lostText } from './failure.ts'
+import { collectiveError, lostText, refusedText } from './failure.ts'
 import type { Peers } from './peers.ts'
 import { type CollectiveSpan, Entries, Run } from './pending-collectives.ts'
 import { Receiver } from './receiver.ts'
@@ -166,6 +168,8 @@ export class Collectives {
   private readonly deadlines: Deadlines<Standing<Run>>
   /** Ranks that said goodbye. */
   private readonly departed = new Map<Session, LinkEnd>()
+  /** By key: the error that ends the group where another rank begins the collective. */
+  private readonly refused = new Map<string, PeerError>()
   /** By group: why it has ended. */
   private readonly ends = new Map<number, { record: AbortRecord; error: PeerError }>()
 
@@ -206,6 +210,8 @@ export class Collectives {
     const name = nameOf(operation, sequence, bucket, place.id, label)
     const refuse = (code: ErrorCode, text: string) =>
       Promise.reject(new PeerError(code, `${name}: ${text}`))
+    const pair = receiver === undefined ? {} : { pair: pairOf(root, receiver) }
+    const keyOfKind = (kind: number) => ({ kind, group: place.id, sequence, bucket, ...pair })
     const end = this.endOf(place.id)
     if (end) return Promise.reject(collectiveError(name, end.record, end.error))
     if (!isBucket(bucket))
@@ -229,11 +235,11 @@ export class Collectives {
     const size = place.ranks.length
     if (size === 1) return Promise.resolve()
     const op = options.op ?? 'sum'
-    if (op === 'avg' && !type.divide)
-      return refuse(
-        'peer.mismatch',
-        `op "avg" needs float32 or float16, got ${type.name}. Sum whole numbers and divide the result.`,
-      )
+    if (op === 'avg' && !type.divide) {
+      const text = `op "avg" needs float32 or float16, got ${type.name}. Sum whole numbers and divide the result.`
+      this.refuse(keyOfKind(kindOf(operation, type.code)), text)
+      return refuse('peer.mismatch', text)
+    }
     const own: Announcement = {
       kind: kindOf(operation, type.code),
       fingerprint: {
@@ -247,9 +253,7 @@ export class Collectives {
       },
     }
     const route = { kind: own.kind, group: place.id, sequence, bucket }
-    const entry = this.entries.open(
-      receiver === undefined ? route : { ...route, pair: pairOf(root, receiver) },
-    )
+    const entry = this.entries.open(keyOfKind(own.kind))
     if (entry.run)
       return refuse(
         'peer.mismatch',
@@ -294,6 +298,17 @@ export class Collectives {
     return run.promise
   }
 
+  /** Notes that this rank refuses a collective or message, for a reason in words: its group ends where another rank has begun it, or begins it. */
+  refuse(key: CollectiveKey, reason: string): void {
+    const { attempt, rank } = this.options
+    if (this.hasEnded(key.group)) return
+    const error = new PeerError('peer.aborted', refusedText(rank, reason))
+    this.refused.set(keyOf(key), error)
+    attempt(() => {
+      if (this.entries.find(key)) throw error
+    }, key.group)
+  }
+
   /** A START or DATA frame of another rank. One of a group that has ended was under way, and is dropped. errors: `peer.protocol`, `peer.mismatch`. */
   receive(session: Session, header: FrameHeader, message: Uint8Array<ArrayBuffer>): void {
     if (this.hasEnded(header.group)) {
@@ -301,6 +316,8 @@ export class Collectives {
       return
     }
     const entry = this.receiver.receive(session, header, message)
+    const refused = entry && this.refused.get(entry.key)
+    if (refused) throw refused
     if (entry) this.entries.noteStart(entry, session.peerRank)
     if (entry?.run) this.endIfComplete(entry.run)
     this.sender.pump()

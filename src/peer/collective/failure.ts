@@ -65,6 +65,10 @@ export function lostText(rank: number, peerRank: number, { why, detail }: LinkEn
   return `rank ${rank} lost rank ${peerRank}: ${how}. Start again without it, or reload all tabs.`
 }
 
+/** What a rank says to those that begin what it has refused, behind the operation's name. */
+export const refusedText = (rank: number, reason: string): string =>
+  `rank ${rank} refused this call: ${reason}`
+
 /** What a rank says that stood still itself, in the place of whom it misses or who gave it up; `record` where it did not. */
 export function ownRecord(record: AbortRecord, rank: number, stoodStillMs: number): AbortRecord {
   const isLoss = record.code === 'peer.lost' || record.code === 'peer.timeout'

@@ -38,8 +38,9 @@ import { GroupCalls, type Turn } from './group-calls.ts'
  * later call with the same array waits for that.
  * Elements are float32, int32, uint32, uint8, or float16 (a Float16Array or its `Float16Bits`).
  *
- * A failure (timeout, disagreement, `abort`) ends the group: it rejects every pending and later collective of it on every rank with the same
- * cause. Buffer contents are then undefined. A lost rank, a bad frame or a failure of the group of all ranks ends the epoch: all groups.
+ * A failure (timeout, disagreement, `abort`, a call that one rank refuses and another makes) ends the group: it rejects every pending and
+ * later collective of it on every rank with the same cause. Buffer contents are then undefined. A lost rank, a bad frame or a failure of the
+ * group of all ranks ends the epoch: all groups.
  */
 export class CollectiveGroup {
   /** This rank's number in the group. */
@@ -162,7 +163,7 @@ export class CollectiveGroup {
 
   /** Resolves when every rank has called it. cost: ring N-1 steps of 4 bytes, direct 1. errors: `peer.*`. */
   async barrier(options: CollectiveOptions = {}): Promise<void> {
-    checkCollective('barrier', options)
+    this.refusing('barrier', options, () => checkCollective('barrier', options))
     return this.calls.begin('barrier', { buffer: new Float32Array(this.size) }, options)
   }
 
@@ -200,10 +201,13 @@ export class CollectiveGroup {
     options: CollectiveOptions = {},
   ): Promise<void> {
     const [input, output] = [elementsOf(given), into === undefined ? into : elementsOf(into)]
-    elementTypeOf(input, 'gather')
-    const { length } = input
     const isRoot = this.rank === root
-    checkLength('gather', this, output?.length ?? 0, isRoot ? length * this.size : 0, 'output')
+    const length = this.refusing('gather', options, () => {
+      elementTypeOf(input, 'gather')
+      const all = isRoot ? input.length * this.size : 0
+      checkLength('gather', this, output?.length ?? 0, all, 'output')
+      return input.length
+    })
     const uses = { reads: [input], writes: output === undefined ? [] : [output] }
     await this.calls.inTurn('gather', uses, options, async (own) => {
       if (!this.isFullyLinked && this.size > 1) {
@@ -228,10 +232,13 @@ export class CollectiveGroup {
     options: CollectiveOptions = {},
   ): Promise<void> {
     const [source, output] = [given === undefined ? given : elementsOf(given), elementsOf(into)]
-    elementTypeOf(output, 'scatter')
-    const { length } = output
     const isRoot = this.rank === root
-    checkLength('scatter', this, source?.length ?? 0, isRoot ? length * this.size : 0, 'input')
+    const length = this.refusing('scatter', options, () => {
+      elementTypeOf(output, 'scatter')
+      const all = isRoot ? output.length * this.size : 0
+      checkLength('scatter', this, source?.length ?? 0, all, 'input')
+      return output.length
+    })
     const ownPart = (all: ElementArray) =>
       output.set(all.subarray(length * this.rank, length * (this.rank + 1)))
     const uses = { reads: source === undefined ? [] : [source], writes: [output] }
@@ -284,11 +291,14 @@ export class CollectiveGroup {
     options: CollectiveOptions = {},
   ): Promise<void> {
     const [source, output] = [elementsOf(given), elementsOf(into)]
-    for (const array of [source, output]) elementTypeOf(array, 'allToAll')
     const { rank, size } = this
-    const length = source.length / size
-    checkLength('allToAll', this, source.length, Math.floor(length) * size, 'input')
-    checkLength('allToAll', this, output.length, source.length, 'output')
+    const length = this.refusing('allToAll', options, () => {
+      for (const array of [source, output]) elementTypeOf(array, 'allToAll')
+      const whole = Math.floor(source.length / size) * size
+      checkLength('allToAll', this, source.length, whole, 'input')
+      checkLength('allToAll', this, output.length, source.length, 'output')
+      return source.length / size
+    })
     const partOf = (all: ElementArray, index: number) =>
       all.subarray(index * length, (index + 1) * length)
     await this.calls.inTurn(
@@ -336,9 +346,11 @@ export class CollectiveGroup {
 
   /** Returns every rank's `values`, in rank order. All ranks pass the same number of values. For hashes and counts. errors: `peer.*`. */
   async allGatherU32(values: Uint32Array, options: CollectiveOptions = {}): Promise<Uint32Array> {
-    checkCollective('allGatherU32', options)
-    const isArray = values instanceof Uint32Array && !isDetached(values)
-    checkArgument('allGatherU32', 'values', values, isArray, 'a Uint32Array')
+    this.refusing('allGatherU32', options, () => {
+      checkCollective('allGatherU32', options)
+      const isArray = values instanceof Uint32Array && !isDetached(values)
+      checkArgument('allGatherU32', 'values', values, isArray, 'a Uint32Array')
+    })
     const all = new Uint32Array(values.length * this.size)
     all.set(values, values.length * this.rank)
     await this.calls.begin('allGatherU32', { buffer: all }, { ...options, alignment: 1 })
@@ -352,9 +364,11 @@ export class CollectiveGroup {
    * cost: two all-gathers; N-1 times the longest. errors: `peer.*`; `peer.protocol` if N times the longest exceeds 1 GiB.
    */
   async allGatherBytes(bytes: Uint8Array, options: CollectiveOptions = {}): Promise<Uint8Array[]> {
-    checkCollective('allGatherBytes', options)
-    const isArray = bytes instanceof Uint8Array && !isDetached(bytes)
-    checkArgument('allGatherBytes', 'bytes', bytes, isArray, 'a Uint8Array')
+    this.refusing('allGatherBytes', options, () => {
+      checkCollective('allGatherBytes', options)
+      const isArray = bytes instanceof Uint8Array && !isDetached(bytes)
+      checkArgument('allGatherBytes', 'bytes', bytes, isArray, 'a Uint8Array')
+    })
     const isCounted = options.sequence === undefined
     const sequence = options.sequence ?? this.calls.countSequence()
     const named = { label: 'allGatherBytes', ...options }
@@ -408,6 +422,21 @@ export class CollectiveGroup {
         : reason,
       this.place.id,
     )
+  }
+
+  /** @internal Returns what `check` does. Ends the group where another rank begins a call that it refuses here: see `GroupCalls.refusing`. */
+  refusing<T>(where: string, options: CollectiveOptions, check: () => T): T {
+    return this.calls.refusing(where, options, check)
+  }
+
+  /** @internal As `refusing`, for a message. */
+  refusingMessage<T>(
+    side: 'send' | 'receive',
+    peer: number,
+    tag: number,
+    call: { where: string; check: () => T },
+  ): T {
+    return this.calls.refusingMessage(side, peer, tag, call)
   }
 
   // Turns

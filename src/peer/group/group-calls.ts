@@ -3,6 +3,8 @@
  *
  * Map: collectives - messages - turns.
  */
+import { messageOf } from '../../util/errors.ts'
+import { isRecord } from '../../util/kind-of.ts'
 import { chooseAlgorithm } from '../algorithms/algorithm-choice.ts'
 import { pointToPoint } from '../algorithms/direct.ts'
 import { planCollective } from '../algorithms/plan-collective.ts'
@@ -10,11 +12,14 @@ import {
   countedBucket,
   countedDataBucket,
   isTag,
+  kindOf,
   lastExplicitBucket,
+  pairOf,
 } from '../collective/announcement.ts'
 import { callsBefore, noteCall, type Uses } from '../collective/arrays-in-use.ts'
 import type { CollectiveOptions, GroupPlace, Launch } from '../collective/collectives.ts'
 import { type ElementArray, elementTypeOf } from '../collective/element.ts'
+import { without } from '../collective/failure.ts'
 import type { Membership } from '../collective/membership.ts'
 import {
   type CalledGroup,
@@ -75,6 +80,30 @@ export class GroupCalls {
 
   // Collectives
 
+  /**
+   * Returns what `check` does. A call that it refuses takes its place in the order of calls, and ends the group where another rank begins it.
+   *
+   * `where`: what begins the texts of its errors.
+   */
+  refusing<T>(where: string, options: CollectiveOptions, check: () => T): T {
+    try {
+      return check()
+    } catch (thrown) {
+      this.refused(where, options, thrown)
+      throw thrown
+    }
+  }
+
+  private refused(where: string, options: CollectiveOptions, thrown: unknown): void {
+    if (this.group.size === 1 || this.isRetired) return
+    const { sequence, bucket = 0 }: CollectiveOptions = isRecord(options) ? { ...options } : {}
+    const turn = sequence === undefined ? this.reserve() : { sequence, bucket }
+    // Of those with a key only an all-gather has a slot to itself.
+    const kind = kindOf(where === 'allGather' ? where : 'allReduce', 0)
+    const key = { ...turn, group: this.place.id, kind }
+    this.membership.collectives.refuse(key, without(`${where}: `, messageOf(thrown)))
+  }
+
   /** Runs a collective that reads or writes one array. */
   inPlace(
     operation: Collective,
@@ -96,10 +125,13 @@ export class GroupCalls {
     options: CollectiveOptions,
     work: (options: CollectiveOptions) => Promise<T>,
   ): Promise<T> {
-    try {
+    const check = () => {
       checkCollective(operation, options)
       for (const array of [...uses.reads, ...uses.writes])
         elementTypeOf(array as ElementArray, operation)
+    }
+    try {
+      this.refusing(operation, options, check)
     } catch (thrown) {
       return Promise.reject(thrown)
     }
@@ -131,8 +163,12 @@ export class GroupCalls {
   ): Promise<void> {
     const { rank, size, ranks, isFullyLinked, deadlineMs } = this.group
     if (this.isRetired) return Promise.reject(destroyed(operation, this.group))
+    const cannotBegin = (text: string) => {
+      this.refused(operation, options, new Error(text))
+      return refuse(text)
+    }
     const isNone = noRoot(operation, this.group, root)
-    if (isNone) return refuse(isNone)
+    if (isNone) return cannotBegin(isNone)
     const choice = options.choice ?? this.group.choice
     const layout = { isFullyLinked, machines: choice.machines ?? this.group.machines }
     const algorithm =
@@ -140,7 +176,7 @@ export class GroupCalls {
       chooseAlgorithm(operation, length * buffer.BYTES_PER_ELEMENT, layout, choice)
     const machines = algorithm === 'hierarchical' ? layout.machines : undefined
     const cannot = noAlgorithm(operation, this.group, algorithm, machines)
-    if (cannot) return refuse(cannot)
+    if (cannot) return cannotBegin(cannot)
     const isCounted = options.sequence === undefined
     const launch: Launch = {
       operation,
@@ -175,13 +211,16 @@ export class GroupCalls {
     peer: number,
     options: MessageOptions,
   ): Promise<void> {
-    try {
+    const { tag = 0, sequence }: MessageOptions = isRecord(options) ? { ...options } : {}
+    const check = () => {
       checkMessage(side, options)
       elementTypeOf(buffer, side)
+    }
+    try {
+      this.refusingMessage(side, peer, tag, { where: side, check })
     } catch (thrown) {
       return Promise.reject(thrown)
     }
-    const { tag = 0, sequence } = options
     if (sequence !== undefined || !isTag(tag)) return this.message(side, buffer, peer, options)
     const uses = side === 'send' ? { reads: [buffer], writes: [] } : { reads: [], writes: [buffer] }
     const reserved = () => ({ ...options, sequence: this.reserveMessage(side, peer, tag) })
@@ -219,6 +258,27 @@ export class GroupCalls {
       },
       { label: word ?? label, deadlineMs: deadlineMs ?? groupMs },
     )
+  }
+
+  /** As `refusing`, for a message to or from `peer`. Where that is no rank, nobody hears of it. */
+  refusingMessage<T>(
+    side: 'send' | 'receive',
+    peer: number,
+    tag: number,
+    { where, check }: { where: string; check: () => T },
+  ): T {
+    try {
+      return check()
+    } catch (thrown) {
+      if (!isTag(tag) || noPeer(side, this.group, peer) || this.isRetired) throw thrown
+      const { rank, ranks } = this.group
+      const [from, to] = side === 'send' ? [rank, peer] : [peer, rank]
+      const turn = { sequence: this.reserveMessage(side, peer, tag), bucket: tag }
+      const between = { kind: kindOf('send', 0), pair: pairOf(ranks[from]!, ranks[to]!) }
+      const key = { ...turn, ...between, group: this.place.id }
+      this.membership.collectives.refuse(key, without(`${where}: `, messageOf(thrown)))
+      throw thrown
+    }
   }
 
   /** The number of a message that begins later, taken now: messages with one tag meet in the order in which they were called for. */

@@ -84,21 +84,9 @@ export class ProcessGroup extends CollectiveGroup {
     ranks: readonly number[] = this.ranks,
     options: NewGroupOptions = {},
   ): Promise<CollectiveGroup | NonGroupMember> {
-    const { timeoutMs } = checkOptions('newGroup', options, { timeoutMs: true })
-    checkTimeout('newGroup', 'timeoutMs', timeoutMs)
-    if (!Array.isArray(ranks)) {
-      throw new ArgumentTypeError(
-        `newGroup: ranks must be an array, or omitted for all ranks, got ${kindOf(ranks)}. Write [0, 1].`,
-      )
-    }
+    const { timeoutMs } = this.refusing('newGroup', {}, () => this.checkNewGroup(ranks, options))
     // The same on all ranks.
     const id = this.membership.groups++
-    const isWrong = ranks.some((rank) => !this.ranks.includes(rank))
-    if (isWrong || new Set(ranks).size !== ranks.length || ranks.length === 0)
-      throw new PeerError(
-        'peer.mismatch',
-        `newGroup: expected distinct ranks from 0 to ${this.size - 1}, got ${quoted(ranks)}. Name each rank once.`,
-      )
     // As torch orders them.
     const members = [...ranks].sort((a, b) => a - b)
     const record: GroupRecord = {
@@ -135,6 +123,23 @@ export class ProcessGroup extends CollectiveGroup {
     group.backend = this.backend
     if (timeoutMs !== undefined) group.deadlineMs = timeoutMs
     return group
+  }
+
+  private checkNewGroup(ranks: readonly number[], options: NewGroupOptions): NewGroupOptions {
+    checkOptions('newGroup', options, { timeoutMs: true })
+    checkTimeout('newGroup', 'timeoutMs', options.timeoutMs)
+    if (!Array.isArray(ranks)) {
+      throw new ArgumentTypeError(
+        `newGroup: ranks must be an array, or omitted for all ranks, got ${kindOf(ranks)}. Write [0, 1].`,
+      )
+    }
+    const isWrong = ranks.some((rank) => !this.ranks.includes(rank))
+    if (isWrong || new Set(ranks).size !== ranks.length || ranks.length === 0)
+      throw new PeerError(
+        'peer.mismatch',
+        `newGroup: expected distinct ranks from 0 to ${this.size - 1}, got ${quoted(ranks)}. Name each rank once.`,
+      )
+    return options
   }
 
   /** Returns a snapshot of the bytes and frames so far. */
