@@ -84,6 +84,7 @@ export abstract class BatchNorm extends Module {
         `${this.constructor.name}: x must have ${this.ranks.join(' or ')} dimensions, got ${formatShape(x.shape)}. Reshape it.`,
       )
     }
+    this.noteParts()
     const { running, eps, momentum } = this
     const training = this.training || !running
     return batchNorm(x, this.scale, this.shift, {

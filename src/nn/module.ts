@@ -379,14 +379,18 @@ export abstract class Module {
   watchParts(): () => boolean {
     const own = () => Object.values(this).filter((one) => one instanceof Parameter)
     const parameters = own()
-    const modules = Object.entries(this).filter(
-      ([, one]) => one instanceof Module && one.#walk('').next().done,
-    )
+    // Modules with tensors are watched where the step reads these.
+    const empty = this.children().filter(([, module]) => module.#walk('').next().done)
+    const kept = empty.flatMap(([, module]) => [this.keeps(module), module.watchParts()])
     return () =>
       // What ranks have divided since says so where its contents are read.
       parameters.some(({ dividedBy }) => dividedBy) ||
-      (isSameList(own(), parameters) &&
-        modules.every(([name, module]) => Reflect.get(this, name) === module))
+      (isSameList(own(), parameters) && kept.every((isSame) => isSame()))
+  }
+
+  /** Makes the step that is traced refuse to run once this module has other parameters, also where it has none. */
+  protected noteParts(): void {
+    if (isTracing()) activeTrace('forward').watched.set(this, this.watchParts())
   }
 
   /** What the state dict holds, under all keys. */
@@ -548,7 +552,7 @@ export class Sequential extends ModuleSequence {
 
   forward(x: Tensor): Tensor {
     const layers = [...this]
-    if (isTracing()) activeTrace('forward').sequences.set(this, () => isSameList([...this], layers))
+    if (isTracing()) activeTrace('forward').watched.set(this, () => isSameList([...this], layers))
     return layers.reduce((tensor, module) => module.forward(tensor), x)
   }
 }

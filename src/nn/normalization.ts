@@ -45,6 +45,7 @@ export class LayerNorm extends Module {
   }
 
   forward(x: Tensor): Tensor {
+    this.noteParts()
     return layerNorm(x, this.#shape, this.weight, this.bias, this.#eps)
   }
 }
@@ -70,6 +71,7 @@ export class RMSNorm extends Module {
   }
 
   forward(x: Tensor): Tensor {
+    this.noteParts()
     return rmsNorm(x, this.#shape, this.weight, this.#eps)
   }
 }
@@ -103,6 +105,7 @@ export class GroupNorm extends Module {
   }
 
   forward(x: Tensor): Tensor {
+    this.noteParts()
     return groupNorm(x, this.#groups, this.weight, this.bias, this.#eps)
   }
 }

@@ -14,12 +14,12 @@ function* holdingsOf({ heldAt }: StoredLeaf): Iterable<Holding> {
 /**
  * Returns what refuses a run once a module has another parameter, buffer or module where the step read these, or more of them.
  *
- * `sequences`: those that the step went through, and whether each still has its modules.
+ * `modules`: some that the step went through, and whether each still has its parts.
  * Tensors that a step reads though no module has them are not looked after. cost: reading each property once a run.
  */
 export function refuseReplaced(
   nodes: readonly GraphNode[],
-  sequences: ReadonlyMap<object, () => boolean>,
+  modules: ReadonlyMap<object, () => boolean>,
 ): () => void {
   const holdings = new Map<Holding, StoredLeaf>()
   for (const tensor of tensorsIn(nodes)) {
@@ -28,7 +28,7 @@ export function refuseReplaced(
       for (const holding of own) if (!holdings.has(holding)) holdings.set(holding, tensor)
   }
   const holders = new Set([...holdings.keys()].map(({ holder }) => holder))
-  const watched = [...sequences, ...[...holders].map((one) => [one, one.watchParts()] as const)]
+  const watched = [...modules, ...[...holders].map((one) => [one, one.watchParts()] as const)]
   return () => {
     for (const [holding, { title, dividedBy }] of holdings) {
       // What ranks have divided since says so where its contents are read.

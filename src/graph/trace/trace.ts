@@ -337,8 +337,8 @@ export class Trace {
   readonly rules: { readonly from: number; readonly to: number; readonly of: GraphNode }[] = []
   /** Whether modules trained when the function last asked them. */
   readonly modes = new Map<Moded, boolean>()
-  /** Sequences of modules that the function went through, and whether each still has those modules. */
-  readonly sequences = new Map<object, () => boolean>()
+  /** Modules that the function went through, and whether each still has the modules, or the parameters, that it had. */
+  readonly watched = new Map<object, () => boolean>()
   /** Called when the traced function has returned: what it makes outlives the trace, unless it threw. */
   readonly whenTraced: (() => void)[] = []
   /** Called before each run's scalars are written (an optimizer counts its steps here). */

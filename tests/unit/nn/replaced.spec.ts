@@ -9,9 +9,18 @@ import { ModuleDict, ModuleList } from '../../../src/nn/containers.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Module, Sequential } from '../../../src/nn/module.ts'
+import { GroupNorm, LayerNorm, RMSNorm } from '../../../src/nn/normalization.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
 // A model that changes after compiling: the step has the tensors that were there.
+
+/** Scales by what it may have. */
+class Scale extends Module {
+  readonly scale: Parameter | undefined
+  forward(x: Tensor): Tensor {
+    return this.scale ? x.mul(this.scale) : x
+  }
+}
 
 class Net extends Module {
   readonly fc = new Linear(2, 2)
@@ -22,11 +31,14 @@ class Net extends Module {
   readonly plain = new Linear(2, 2, { bias: false })
   readonly empty = new Sequential(new ReLU())
   readonly act = new ReLU()
+  readonly bare = new LayerNorm(2, { elementwiseAffine: false })
+  readonly scales = new ModuleList([new Scale()])
 
   forward(x: Tensor): Tensor {
-    const first = this.act.forward(this.empty.forward(this.plain.forward(x)))
+    const first = this.act.forward(this.empty.forward(this.plain.forward(this.bare.forward(x))))
     const inner = this.body.forward(this.fc.forward(first))
-    return this.norm.forward(this.heads.get('a').forward(this.list.at(0).forward(inner)))
+    const scaled = this.scales.at(0).forward(inner)
+    return this.norm.forward(this.heads.get('a').forward(this.list.at(0).forward(scaled)))
   }
 }
 
@@ -72,6 +84,16 @@ test.each<[what: string, error: string, change: (model: Net) => unknown]>([
     'a bias where there was none',
     'parameters or layers of a Linear than it has now.',
     ({ plain }) => set(plain, { bias: new Parameter([2], new Float32Array(2)) }),
+  ],
+  [
+    'a weight where there was none in the layer',
+    'parameters or layers of a LayerNorm than it has now.',
+    ({ bare }) => set(bare, { weight: new Parameter([2], new Float32Array(2)) }),
+  ],
+  [
+    'a parameter in a layer of a list that had none',
+    'parameters or layers of a Net than it has now.',
+    ({ scales }) => set(scales.at(0), { scale: new Parameter([2], new Float32Array(2)) }),
   ],
   [
     'another layer without parameters',
@@ -158,5 +180,20 @@ test('a step whose function sets the mode itself runs in either', async () => {
   for (const mode of [true, false]) {
     model.train(mode)
     await step.run({ x })
+  }
+})
+
+test('a run of a norm alone is refused once it has a weight where there was none', async () => {
+  const norms = [
+    new RMSNorm(2, { elementwiseAffine: false }),
+    new GroupNorm(1, 2, { affine: false }),
+  ]
+  for (const norm of norms) {
+    const step = await evaluating(norm)
+    await step.run({ x })
+    set(norm, { weight: new Parameter([2], new Float32Array(2)) })
+    await expect(step.run({ x })).rejects.toThrow(
+      'run: the step was compiled with other parameters',
+    )
   }
 })
