@@ -10,6 +10,7 @@ import {
   decimal,
   gotOf,
   isMissing,
+  isRoundedWhole,
   missingRemedy,
   plainNumber,
   remedyFor,
@@ -56,6 +57,8 @@ export class CsvTable {
   readonly lines: readonly number[]
   readonly #places: ReadonlyMap<string, number>
   readonly #numbers: CsvNumbers
+  /** Columns of whose rounded numbers the console has a line. */
+  readonly #said = new Set<string>()
 
   constructor(
     name: string,
@@ -87,12 +90,14 @@ export class CsvTable {
   }
 
   /**
-   * Returns the numbers of a column. errors: `data.malformed`, naming line and column of a value that is missing, is not a decimal number
-   * or does not fit into f32.
+   * Returns the numbers of a column. Where f32 rounds whole numbers, such as identifiers, a line on the console says so.
+   *
+   * errors: `data.malformed`, naming line and column of a value that is missing, is not a decimal number or does not fit into f32.
    */
   numbers(column: string): Float32Array<ArrayBuffer> {
     const { missing } = this.#numbers
-    return Float32Array.from(this.texts(column), (text, row) => {
+    const rounded: number[] = []
+    const numbers = Float32Array.from(this.texts(column), (text, row) => {
       const where = () => this.#where(column, row)
       const value = text.trim()
       if (isMissing(value)) {
@@ -104,8 +109,20 @@ export class CsvTable {
         throw refuse(where(), 'a decimal number', gotOf(value), remedyFor(value, this.#numbers))
       if (!Number.isFinite(Math.fround(Number(number))))
         throw refuse(where(), 'a number that fits into f32 (up to 3.4e38)', clipped(value))
+      if (isRoundedWhole(number)) rounded.push(row)
       return Number(number)
     })
+    if (rounded.length > 0) this.#sayRounded(column, rounded, numbers)
+    return numbers
+  }
+
+  #sayRounded(column: string, rows: readonly number[], numbers: Float32Array): void {
+    if (this.#said.has(column)) return
+    this.#said.add(column)
+    const [first] = rows
+    console.warn(
+      `${this.#where(column, first)}: ${clipped(this.texts(column)[first])} is ${numbers[first]} in f32, as ${rows.length} whole ${rows.length === 1 ? 'number of the column is' : 'numbers of the column are'} rounded. If they are identifiers, leave the column out of features, or pass it as label.`,
+    )
   }
 
   /**

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { type CsvOptions, type CsvTable, readCsv } from '../../../src/data/csv.ts'
 import { DataError } from '../../../src/util/errors.ts'
 import { cpuMs } from '../../support/cpu-time.ts'
@@ -92,6 +92,18 @@ test('numbers as spreadsheets and Python write them', async () => {
   expect(table.numbers('x')).toEqual(
     Float32Array.of(-1, 2.5, 0.5, 3, 1000, -0.25, 7, Math.fround(3.4e38), 0),
   )
+})
+
+test('whole numbers that f32 rounds are said once, by line and column', async () => {
+  const said: string[] = []
+  const console = vi.spyOn(globalThis.console, 'warn').mockImplementation((text) => said.push(text))
+  const table = await readCsv('id,x\n1,0.1\n123456789012,16777216\n+16777217,2\n', 'ids.csv')
+  expect([...table.numbers('id')]).toEqual([1, 123_456_790_528, 16_777_216])
+  table.dataset()
+  expect(said).toEqual([
+    'ids.csv, line 3, column "id": 123456789012 is 123456790528 in f32, as 2 whole numbers of the column are rounded. If they are identifiers, leave the column out of features, or pass it as label.',
+  ])
+  console.mockRestore()
 })
 
 test('lines count as in an editor, whatever is between the records', async () => {
