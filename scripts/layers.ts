@@ -509,6 +509,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/ui/checkpoints',
   ],
   'src/ui/experiment': [
+    'src/kernels/named-variants.ts',
     'src/trainer/settings/config.ts',
     'src/ui/parts',
     'src/ui/settings',

@@ -18,10 +18,20 @@ export function SettingsError({ snapshot, acts }: { snapshot: Snapshot; acts: Ac
     () => import('../settings/address-notes.ts'),
     address !== '' || draft.lr !== '',
   )
+  const { part: kernels } = useLoaded(
+    'the kernels',
+    () => import('../../kernels/named-variants.ts'),
+    part?.namesVariants(address) ?? false,
+  )
   if (!canStart(snapshot)) return null
   const ranks = lobby?.members.length
   const error = firstErrorOf(checkedDraft(snapshot))
-  const told = part ? [...part.unusedIn(address, keys, ranks), ...part.uselessRate(draft.lr)] : []
+  const told = part
+    ? [
+        ...part.unusedIn(address, keys, ranks, kernels?.wrongVariants),
+        ...part.uselessRate(draft.lr),
+      ]
+    : []
   const notes = told.length > 0 && (
     <ul class="address-notes">
       {told.map((note) => (

@@ -29,11 +29,19 @@ export function uselessRate(text: string): string[] {
   return lr > mostLr ? [`A learning rate of ${clipped(text)} is far above what trains.`] : []
 }
 
+/** Whether an address names variants of ops: then their list is needed too. */
+export const namesVariants = (address: string): boolean => /^[^#]*[?&]variant=[^&#]/.test(address)
+
 /**
  * What an address has that the page does not use: a sentence each. `address`: from its `?` or `#` on. `keys`: of the settings. `ranks`: how many
- * would take part.
+ * would take part. `wrongVariants`: those of kernels, once these are loaded.
  */
-export function unusedIn(address: string, keys: readonly string[], ranks = 1): string[] {
+export function unusedIn(
+  address: string,
+  keys: readonly string[],
+  ranks = 1,
+  wrongVariants: (text: string) => string[] = () => [],
+): string[] {
   const { search, hash: fragment } = new URL(address, 'https://page.example')
   const parameters = new URLSearchParams(search)
   const known = [...keys, 'given', launcherParameter, ...switchNames]
@@ -42,7 +50,9 @@ export function unusedIn(address: string, keys: readonly string[], ranks = 1): s
     if (!known.includes(name)) return [`${clipped(name)} is not a setting`]
     if (values.length > 1) return [`${name} appears ${values.length} times; the first counts`]
     const [value] = values
-    if (keys.includes(name) && value === '') return [`${name} is empty; its default is used`]
+    if (value === '' && (keys.includes(name) || name === 'variant'))
+      return [`${name} is empty; its default is used`]
+    if (name === 'variant') return wrongVariants(value)
     const why =
       (Object.hasOwn(idle, name) && idle[name]((other) => parameters.get(other))) ||
       (ranks === 1 && ofLinks.includes(name) && 'one rank sends to nobody') ||

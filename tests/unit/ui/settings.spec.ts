@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
+import { wrongVariants } from '../../../src/kernels/named-variants.ts'
 import { trainConfigSchema } from '../../../src/trainer/settings/config.ts'
 import { experimentLink, inviteLink } from '../../../src/ui/experiment/experiment-link.ts'
 import * as addresses from '../../../src/ui/settings/address-notes.ts'
@@ -150,6 +151,7 @@ describe('the address', () => {
       address,
       settings.map(({ key }) => key),
       ranks,
+      wrongVariants,
     )
 
   it('says what the page does not use of it', () => {
@@ -173,6 +175,21 @@ describe('the address', () => {
       'In the address, bucketCapMb has no effect: strategy=alone exchanges nothing.',
       'In the address, given has no effect: only demo=playground reads it.',
     ])
+  })
+
+  it('says which variants of ops there are not', () => {
+    expect(unusedIn('?variant=')).toEqual([
+      'In the address, variant is empty; its default is used.',
+    ])
+    expect(unusedIn('?variant=conv2d:naive,__proto__:a,conv2d:fast,adam:naive')).toEqual([
+      'In the address, variant names conv2d again; the last counts.',
+      'In the address, variant names __proto__, which is no op.',
+      expect.stringMatching(
+        /^In the address, variant of conv2d must be naive, [-\w, ]+, not fast\.$/,
+      ),
+    ])
+    expect(addresses.namesVariants('?demo=text&variant=a:b')).toBe(true)
+    expect(addresses.namesVariants('?variant=#variant=a:b')).toBe(false)
   })
 
   it('says that a learning rate of 0, or far above what trains, is useless', () => {

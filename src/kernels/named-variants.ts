@@ -1,0 +1,17 @@
+import { clipped } from '../util/clipped.ts'
+import { ops } from './index.ts'
+
+/** What a text such as `matmul:direct-8x8,softmax:naive` names that no op has, or names again: half a sentence each. */
+export function wrongVariants(text: string): string[] {
+  const pairs = text === '' ? [] : text.split(',').map((pair) => pair.split(':'))
+  return pairs.flatMap(([name, variant], at) => {
+    const op = ops.find((one) => one.name === name)
+    if (!op) return [`variant names ${clipped(name)}, which is no op`]
+    if (pairs.slice(at + 1).some(([later]) => later === name))
+      return [`variant names ${name} again; the last counts`]
+    const names = op.variants.map((one) => one.name)
+    return names.includes(variant)
+      ? []
+      : [`variant of ${name} must be ${names.join(', ')}, not ${clipped(variant)}`]
+  })
+}
