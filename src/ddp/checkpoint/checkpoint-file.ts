@@ -63,6 +63,9 @@ const isStateful = (value: CheckpointState[string]): value is Stateful =>
   typeof Reflect.get(value, 'stateDict') === 'function' &&
   typeof Reflect.get(value, 'loadStateDict') === 'function'
 
+/** What checkpoints have under these names is no plain value. */
+const partNames = ['model', 'optimizer', 'scheduler', 'loader', 'scaler'] as const
+
 /**
  * Reads the states of all parts; what `packState` makes a file of. On several ranks all call it: an optimizer gathers its slices.
  *
@@ -77,6 +80,14 @@ export async function readState(
     throw new DataError(
       'data.malformed',
       `saveCheckpoint: the name "${ownKey}" is reserved for the file itself. Use another name.`,
+    )
+  }
+  const missing = partNames.find((name) => state[name] === null)
+  if (missing ?? ('model' in state && state.model === undefined)) {
+    const name = missing ?? 'model'
+    throw new DataError(
+      'config.invalid',
+      `saveCheckpoint: ${name} must be a part with a state, got ${state[name]}. Pass the ${name} itself, or leave ${name} out.`,
     )
   }
   const states = new Map<string, Saved>()

@@ -15,6 +15,19 @@ test.each([Number.NaN, -1, Number.POSITIVE_INFINITY, '7', null])(
   },
 )
 
+test.each([{ model: null }, { model: undefined }, { optimizer: null }, { scheduler: null }])(
+  'saveCheckpoint refuses the state %j, in which a part is missing, and writes nothing',
+  async (state) => {
+    const folder = seenFolder()
+    const [[name, value]] = Object.entries(state)
+    await expect(saveCheckpoint(state, { folder })).rejects.toMatchObject({
+      code: 'config.invalid',
+      message: `saveCheckpoint: ${name} must be a part with a state, got ${value}. Pass the ${name} itself, or leave ${name} out.`,
+    })
+    expect([...folder.files.keys()]).toEqual([])
+  },
+)
+
 test.each([{}, 2, null, [], 'a', { read: () => 1 }])(
   'a folder that is %j is no folder, whatever the disk does',
   async (folder) => {
