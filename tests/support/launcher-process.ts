@@ -1,11 +1,11 @@
 import { join } from 'node:path'
 import { expect } from 'vitest'
-import { startNode, type ToldProcess } from './program-process.ts'
+import { type LoggedProcess, startNode } from './program-process.ts'
 import { repository } from './repository.ts'
 
 /** `tabring run` and `tabring launch` as processes. */
 
-export type Run = ToldProcess
+export type Run = LoggedProcess
 
 /** Starts a command in `folder`, which is its home too. */
 export function startLauncher(

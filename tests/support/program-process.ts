@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream'
 import { repository } from './repository.ts'
 
 /** A command as a process, and what it has said so far. */
-export interface ToldProcess {
+export interface LoggedProcess {
   child: ChildProcessByStdio<null, Readable, Readable>
   told: { stdout: string; stderr: string }
   /** The exit code, when both streams have ended. */
@@ -16,7 +16,7 @@ export function startNode(
   folder: string,
   argv: readonly string[],
   environment: NodeJS.ProcessEnv = {},
-): ToldProcess {
+): LoggedProcess {
   const child = spawn(process.execPath, argv, {
     cwd: folder,
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -36,4 +36,5 @@ export function startNode(
 export const startTrain = (
   argv: readonly string[],
   environment: NodeJS.ProcessEnv = {},
-): ToldProcess => startNode(repository, ['--import', 'tsx', 'node/train.ts', ...argv], environment)
+): LoggedProcess =>
+  startNode(repository, ['--import', 'tsx', 'node/train.ts', ...argv], environment)

@@ -3,13 +3,13 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach } from 'vitest'
-import { startTrain, type ToldProcess } from './program-process.ts'
+import { type LoggedProcess, startTrain } from './program-process.ts'
 
 export interface TrainFolder {
   /** An empty folder of each test, removed after it. */
   readonly path: string
   /** Starts `npm run train` as a process that does not outlive its test. */
-  start(environment: NodeJS.ProcessEnv, ...argv: string[]): ToldProcess
+  start(environment: NodeJS.ProcessEnv, ...argv: string[]): LoggedProcess
 }
 
 /** What the file's tests of `npm run train` have in common: a folder each, and no process left. */

@@ -11,7 +11,7 @@ import {
 import { freePort } from '../../support/free-port.ts'
 import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
-import { startNode, type ToldProcess } from '../../support/program-process.ts'
+import { type LoggedProcess, startNode } from '../../support/program-process.ts'
 import { repository } from '../../support/repository.ts'
 
 // An elastic run needs no server once it has begun, and finds one that comes back.
@@ -19,7 +19,7 @@ import { repository } from '../../support/repository.ts'
 const { openTab, openContext, browser } = driveRooms()
 
 /** `npm start` on that port. */
-async function startServer(port: number): Promise<ToldProcess> {
+async function startServer(port: number): Promise<LoggedProcess> {
   const server = startNode(repository, ['--import', 'tsx', 'node/start.ts', '--port', `${port}`])
   await expect.poll(() => server.told.stdout, { timeout: 60_000 }).toContain(`:${port}`)
   return server
@@ -44,7 +44,7 @@ async function trainInTwo(
   return [maker, other]
 }
 
-async function kill({ child, ended }: ToldProcess): Promise<void> {
+async function kill({ child, ended }: LoggedProcess): Promise<void> {
   child.kill('SIGKILL')
   await ended
 }
