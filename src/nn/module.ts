@@ -3,7 +3,7 @@ import type { HookHandle } from '../graph/trace/gradient-hooks.ts'
 import { ModuleBuffer } from '../graph/trace/module-buffer.ts'
 import { Parameter } from '../graph/trace/parameter.ts'
 import { nameLater, type StoredData, type StoredTensor } from '../graph/trace/stored-tensor.ts'
-import type { Tensor } from '../graph/trace/tensor.ts'
+import { Tensor } from '../graph/trace/tensor.ts'
 import { activeTrace, isTracing } from '../graph/trace/trace.ts'
 import type { Holding } from '../graph/trace/value.ts'
 import { clipped } from '../util/clipped.ts'
@@ -388,9 +388,10 @@ export abstract class Module {
       (isSameList(own(), parameters) && kept.every((isSame) => isSame()))
   }
 
-  /** Makes the step that is traced refuse to run once this module has other parameters, also where it has none. */
+  /** Makes the step that is traced refuse to run once this module has a parameter, where it has none. */
   protected noteParts(): void {
-    if (isTracing()) activeTrace('forward').watched.set(this, this.watchParts())
+    const isEmpty = !Object.values(this).some((one) => one instanceof Tensor)
+    if (isEmpty && isTracing()) activeTrace('forward').watched.set(this, this.watchParts())
   }
 
   /** What the state dict holds, under all keys. */

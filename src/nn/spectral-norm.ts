@@ -85,6 +85,12 @@ export function spectralNorm<M extends Module>(module: M, options: SpectralNormO
   let call: { readonly trace: Trace; normalized?: Tensor } | undefined
   Object.defineProperty(module, name, {
     configurable: true,
+    set() {
+      throw new TabringError(
+        'graph.misuse',
+        `${module.constructor.name}.${name}: spectralNorm computes it from "${name}_orig" in each call of forward. Set "${name}_orig", and compile again.`,
+      )
+    },
     get(): Tensor {
       const trace = activeTrace(`${module.constructor.name}.${name}`)
       if (call?.trace !== trace) {

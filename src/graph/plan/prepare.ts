@@ -220,7 +220,8 @@ export function traceStep(
   const kept = [...outputValues.filter((value) => !isJoint(value)), ...gradientValues]
   const traced = nodesBehind(kept, trace.effects)
   refuseReadsAfterUpdate(traced, trace)
-  trace.refusals.push(refuseReplaced(traced, trace.watched), refuseOtherModes(trace.modes))
+  const updated = trace.updates.flatMap(({ bucket }) => bucket.parameters)
+  trace.refusals.push(refuseReplaced(traced, updated, trace.watched), refuseOtherModes(trace.modes))
   if (trace.reached.size > 0) trace.refusals.push(refuseOtherGradients(traced))
   const { nodes, find } = (useNaiveKernels ? withoutRewrites : rewrite)({ nodes: traced, kept })
 

@@ -12,17 +12,18 @@ function* holdingsOf({ heldAt }: StoredLeaf): Iterable<Holding> {
 }
 
 /**
- * Returns what refuses a run once a module has another parameter, buffer or module where the step read these, or more of them.
+ * Returns what refuses a run once a module has another parameter, buffer or module where the step read or updates these, or more of them.
  *
  * `modules`: some that the step went through, and whether each still has its parts.
  * Tensors that a step reads though no module has them are not looked after. cost: reading each property once a run.
  */
 export function refuseReplaced(
   nodes: readonly GraphNode[],
+  updated: readonly StoredLeaf[],
   modules: ReadonlyMap<object, () => boolean>,
 ): () => void {
   const holdings = new Map<Holding, StoredLeaf>()
-  for (const tensor of tensorsIn(nodes)) {
+  for (const tensor of [...tensorsIn(nodes), ...updated]) {
     const own = [...holdingsOf(tensor)]
     if (own.every((holding) => holding.isKept()))
       for (const holding of own) if (!holdings.has(holding)) holdings.set(holding, tensor)

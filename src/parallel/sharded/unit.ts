@@ -7,6 +7,7 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { formatDevice } from '../../util/device.ts'
 import { countElements } from '../../util/shape.ts'
 import { groupsOf } from '../mesh/groups-of.ts'
+import { holdPart } from '../mesh/hold-part.ts'
 import type { ShardedParameter } from './sharded-parameter.ts'
 
 /** A property that holds a parameter. */
@@ -38,13 +39,7 @@ export class Unit {
 
   /** Makes properties hold the shard, and the whole parameter during forward. */
   takePlaces(shard: ShardedParameter, places: readonly ParameterPlace[]): void {
-    for (const { owner, name } of places) {
-      Object.defineProperty(owner, name, {
-        get: () => this.#wholeOf(shard) ?? shard,
-        enumerable: true,
-        configurable: true,
-      })
-    }
+    for (const { owner, name } of places) holdPart(owner, name, () => this.#wholeOf(shard) ?? shard)
   }
 
   /** Gathers the parameters in the trace under way. */

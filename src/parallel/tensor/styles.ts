@@ -8,6 +8,7 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { holdPart } from '../mesh/hold-part.ts'
 import { type Cut, SplitParameter } from './split-parameter.ts'
 import { copyToRanks, sumOverRanks } from './sums.ts'
 
@@ -79,7 +80,7 @@ export class RowwiseParallel implements ParallelStyle {
     /** The forward under way, which adds no bias: it is added to the sum, once. */
     let open: Trace | undefined
     if (bias)
-      hold(module, 'bias', () =>
+      holdPart(module, 'bias', () =>
         open && isTracing() && activeTrace('forward') === open ? undefined : bias,
       )
     module.registerForwardPreHook((_, [x]) => {
@@ -169,9 +170,5 @@ async function split(
   }
   const slice = new SplitParameter(parameter, await parameter.read(), group, cut)
   parameter.giveWayTo('parallelizeModule')
-  hold(module, name, () => slice)
-}
-
-function hold(module: Module, name: string, get: () => Parameter | undefined): void {
-  Object.defineProperty(module, name, { get, enumerable: true, configurable: true })
+  holdPart(module, name, () => slice)
 }

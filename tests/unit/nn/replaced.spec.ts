@@ -10,6 +10,7 @@ import { Dropout } from '../../../src/nn/dropout.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Module, Sequential } from '../../../src/nn/module.ts'
 import { GroupNorm, LayerNorm, RMSNorm } from '../../../src/nn/normalization.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
 // A model that changes after compiling: the step has the tensors that were there.
@@ -196,4 +197,21 @@ test('a run of a norm alone is refused once it has a weight where there was none
       'run: the step was compiled with other parameters',
     )
   }
+})
+
+test('a run is refused once a parameter was replaced that the step only updates', async () => {
+  const model = new Linear(2, 2)
+  const optimizer = new SGD(model.parameters(), { lr: 1 })
+  const step = await compile(
+    ({ x }) => {
+      // No output needs the forward, and this gradient no weight.
+      model.forward(x).sum().backward()
+      optimizer.step()
+      return {}
+    },
+    { x: tensorType([1, 2]) },
+    { device: 'cpu' },
+  )
+  set(model, { weight: new Parameter([2, 2], new Float32Array(4)) })
+  await expect(step.run({ x })).rejects.toThrow('run: the step was compiled with "weight"')
 })

@@ -4,6 +4,7 @@ import { checkpoint } from '../../../src/graph/functions/checkpoint.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { prepare } from '../../../src/graph/plan/prepare.ts'
 import { autocast } from '../../../src/graph/trace/autocast.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
@@ -193,4 +194,10 @@ test('the weight can be read in a call alone', () => {
     },
     x23,
   )
+})
+
+test('a weight that is computed cannot be set', () => {
+  const module = spectralNorm(new Linear(3, 3))
+  const set = () => Object.assign(module, { weight: new Parameter([3, 3], new Float32Array(9)) })
+  expect(set).toThrow('Linear.weight: spectralNorm computes it from "weight_orig"')
 })
