@@ -613,7 +613,7 @@ export const allowed: Record<string, readonly string[]> = {
     'src/own-gpu.ts',
     'src/bench-tables.ts',
   ],
-  'src/rank.ts': ['src/distributed/launcher', 'src/distributed/rendezvous'],
+  'src/rank.ts': ['src/distributed/launcher', 'src/distributed/rendezvous', 'src/util'],
   'src/rank-console.ts': ['src/distributed/launcher', 'src/distributed/rendezvous'],
   node: [
     'src/util',

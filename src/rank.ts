@@ -2,6 +2,7 @@ import { endsGroup, nextGroupName } from './distributed/launcher/next-group.ts'
 import { progressName } from './distributed/launcher/progress.ts'
 import { endName, type RankEnd } from './distributed/launcher/rank-end.ts'
 import { args, env } from './distributed/rendezvous/env.ts'
+import { stackOf } from './util/errors.ts'
 
 /**
  * The page of a rank of `tabring run`: it runs the user's module and tells the launcher how that ended.
@@ -15,14 +16,6 @@ function end(words: RankEnd): void {
   hasEnded = true
   const { [endName]: tell } = globalThis as unknown as { [endName]: (json: string) => void }
   tell(JSON.stringify(words))
-}
-
-/** An error's stack with those of its causes, as Node prints them. */
-function stackOf(thrown: unknown): string {
-  if (!(thrown instanceof Error)) return `thrown: ${String(thrown)}`
-  const { name, message, stack, cause } = thrown
-  const own = stack || `${name}: ${message}`
-  return cause === undefined ? own : `${own}\ncause: ${stackOf(cause)}`
 }
 
 function fail(thrown: unknown): void {

@@ -94,18 +94,21 @@ export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown)
 }
 
-/** An error's stack with those of its causes, as Node prints them; of causes in a circle each once. */
-export function stackOf(thrown: Error): string {
+/** The stack of what was thrown with those of its causes, as Node prints them; of causes in a circle each once. */
+export function stackOf(thrown: unknown): string {
   const told = new Set<Error>()
   const texts: string[] = []
   let next: unknown = thrown
   while (next instanceof Error && !told.has(next)) {
     told.add(next)
     const { name, message, stack = '', cause }: Error = next
-    // Firefox and Safari leave the words out of it.
-    texts.push(stack.includes(message) ? stack : `${name}: ${message}\n${stack}`)
+    const words = [name, message].filter(Boolean).join(': ')
+    // Firefox and Safari leave the words out of it: `load@file.js:1:1` where Chromium has `TypeError: words` and `    at load (file.js:1:1)`.
+    const isWhole = /^ +at /m.test(stack) || stack.startsWith(words)
+    texts.push(isWhole ? stack : `${words}\n${stack}`)
     next = cause
   }
   if (next instanceof Error) texts.push(`${next.name}: ${next.message} (see above)`)
+  else if (next !== undefined || texts.length === 0) texts.push(`thrown: ${String(next)}`)
   return texts.join('\ncause: ')
 }

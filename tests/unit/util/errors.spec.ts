@@ -67,7 +67,22 @@ test('a stack is told with those of its causes', () => {
   inner.stack = 'main@file.js:1:1'
   expect(stackOf(inner)).toBe('TypeError: inner\nmain@file.js:1:1')
   const other = new Error('x', { cause: 'no error' })
-  expect(stackOf(other)).toBe(other.stack)
+  expect(stackOf(other)).toBe(`${other.stack}\ncause: thrown: no error`)
+  expect(stackOf(undefined)).toBe('thrown: undefined')
+})
+
+test.each([
+  ['load', 'TypeError: load\nload@file.js:1:1'],
+  ['', 'TypeError\nload@file.js:1:1'],
+])('a stack of Firefox gets the words that it lacks: "%s"', (message, told) => {
+  const error = new TypeError(message)
+  error.stack = 'load@file.js:1:1'
+  expect(stackOf(error)).toBe(told)
+})
+
+test('a stack of Chromium is told as it is when the error has no words', () => {
+  const error = new Error()
+  expect(stackOf(error)).toBe(error.stack)
 })
 
 test('causes in a circle are told once each', () => {
