@@ -34,8 +34,9 @@ export function printAsNode(console: Console): void {
       print(own.log, inspect(value, { customInspect: false, ...options })),
     table,
     trace: (...args: unknown[]) => {
-      // Of the stack the first lines are the error's name and this function.
-      const stack = new Error().stack?.split('\n').slice(2) ?? []
+      const lines = new Error().stack?.split('\n') ?? []
+      // The first may be the error's name; that of a frame begins with `    at `, or has an @ in Firefox and Safari. The first frame is this function.
+      const stack = lines.filter((line) => /^ +at |@/.test(line)).slice(1)
       const head = args.length > 0 ? `Trace: ${format(...args)}` : 'Trace'
       print(own.trace, [head, ...stack].join('\n'))
     },

@@ -1,6 +1,6 @@
 import { Console } from 'node:console'
 import { PassThrough } from 'node:stream'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { printAsNode } from '../../../src/distributed/launcher/node-console.ts'
 
 // A rank's console against that of Node.
@@ -106,4 +106,12 @@ test.each<[string, (console: Console) => void]>([
 test('a trace has its words and begins where it was called', () => {
   const text = printedByRank((console) => console.trace('at %d', 1))
   expect(text).toMatch(/^Trace: at 1\n +at .*node-console\.spec\.ts/)
+})
+
+test('a trace begins where it was called in Firefox too', () => {
+  const stack = 'trace@console.js:1:1\nload@file.js:2:2\n'
+  vi.stubGlobal('Error', () => ({ stack }))
+  const text = printedByRank((console) => console.trace())
+  vi.unstubAllGlobals()
+  expect(text).toBe('Trace\nload@file.js:2:2')
 })
