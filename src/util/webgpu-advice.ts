@@ -19,7 +19,9 @@ export function webGpuAdvice(userAgent = globalThis.navigator?.userAgent ?? ''):
         ? 'Firefox for Android has no WebGPU: use Chrome.'
         : isOn('Linux') || isOn('X11')
           ? 'In Firefox on Linux, open about:config, set dom.webgpu.enabled to true, and restart it.'
-          : 'Firefox has it from 141 on Windows, and from 147 on Macs with Apple silicon: update it. Elsewhere set dom.webgpu.enabled to true in about:config.',
+          : Number(/Firefox\/(\d+)/.exec(userAgent)?.[1]) < 147
+            ? 'Firefox has it from 141 on Windows, and from 147 on Macs with Apple silicon: update it.'
+            : 'In about:config set dom.webgpu.enabled to true, and restart Firefox.',
       adapter:
         'In Firefox, about:support says what is blocked; gfx.webgpu.ignore-blocklist in about:config passes over the list. Without a graphics card, Linux needs lavapipe (the package mesa-vulkan-drivers).',
     }

@@ -8,6 +8,8 @@ const page = { isSecureContext: true, hasGpu: false, origin: 'http://localhost',
 const agents = {
   firefoxOnLinux: 'Mozilla/5.0 (X11; Linux x86_64; rv:153.0) Gecko/20100101 Firefox/153.0',
   firefoxOnAndroid: 'Mozilla/5.0 (Android 15; Mobile; rv:153.0) Gecko/153.0 Firefox/153.0',
+  firefoxOnIntelMac:
+    'Mozilla/5.0 (Macintosh; Intel Mac OS X 10.15; rv:153.0) Gecko/20100101 Firefox/153.0',
   firefoxOnWindows: 'Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:140.0) Firefox/140.0',
   safari: 'Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) Version/18.0 Safari/605.1.15',
   chromeOnIphone: 'Mozilla/5.0 (iPhone; CPU iPhone OS 18_0) CriOS/156.0 Safari/604.1',
@@ -17,6 +19,7 @@ const agents = {
 test.each([
   ['firefoxOnLinux', /dom\.webgpu\.enabled/, /gfx\.webgpu\.ignore-blocklist.*mesa-vulkan-drivers/],
   ['firefoxOnAndroid', /Android has no WebGPU: use Chrome/, /about:support/],
+  ['firefoxOnIntelMac', /^In about:config set dom\.webgpu\.enabled/, /about:support/],
   ['firefoxOnWindows', /141 on Windows/, /about:support/],
   ['safari', /macOS 26/, /Restart/],
   ['chromeOnIphone', /iOS 26/, /Restart/],
