@@ -1,8 +1,10 @@
 import { availableParallelism } from 'node:os'
 import { playwright } from '@vitest/browser-playwright'
 import { defineConfig } from 'vitest/config'
+import { chosenBrowser, findChosen } from './node/browser-choice.ts'
 import { browserFlags, findBrowser } from './node/chromium.ts'
 import { isolationHeaders } from './node/headers.ts'
+import { lavapipeOnly } from './node/vulkan.ts'
 import { firefox } from './tests/support/firefox-provider.ts'
 import viteConfig from './vite.config.ts'
 
@@ -61,9 +63,7 @@ const gpu = {
       screenshotFailures: false,
       ...(isLavapipe
         ? {
-            provider: firefox('/usr/bin/firefox-esr', {
-              VK_DRIVER_FILES: '/usr/share/vulkan/icd.d/lvp_icd.x86_64.json',
-            }),
+            provider: firefox(findChosen(chosenBrowser('firefox')), lavapipeOnly() ?? {}),
             instances: [{ browser: 'firefox' as const }],
           }
         : {

@@ -4,7 +4,7 @@ import type { AdapterChoice } from '../chromium.ts'
 import type { LaunchOptions } from '../training-browser.ts'
 import { lavapipeOnly } from '../vulkan.ts'
 import { Bidi } from './bidi.ts'
-import { startFirefox } from './process.ts'
+import { type FirefoxOptions, startFirefox } from './process.ts'
 import { FirefoxTabs } from './tabs.ts'
 
 const lavapipe =
@@ -19,18 +19,18 @@ const lavapipe =
 export async function launchFirefox(
   path: string,
   adapter: AdapterChoice,
-  { device, isHeaded }: LaunchOptions,
+  { device, isHeaded, throttles }: LaunchOptions & { readonly throttles?: boolean },
   note: (line: string) => void,
 ): Promise<FirefoxTabs> {
   const environment = adapter === 'software' ? { ...process.env, ...softwareOnly() } : process.env
-  const browser = await start(path, isHeaded, environment)
+  const browser = await start(path, { isHeaded, throttles, environment })
   if (device === 'cpu') return browser
   try {
     const { kind, answer } = await probeAdapter(browser)
     if (kind === 'none')
       throw new GpuError(
         'gpu.unavailable',
-        `browser: ${path} has no WebGPU adapter: ${answer}. Use Firefox 141 or later. ${lavapipe}`,
+        `browser: ${path} has no WebGPU adapter: ${answer}. ${answer.startsWith('navigator.gpu') ? 'Use a newer Firefox.' : lavapipe}`,
       )
     if (kind === 'software' && adapter === 'auto') note(noGpuNote)
     return browser
@@ -40,10 +40,10 @@ export async function launchFirefox(
   }
 }
 
-async function start(path: string, isHeaded: boolean, environment: NodeJS.ProcessEnv) {
+async function start(path: string, options: FirefoxOptions) {
   let running: Awaited<ReturnType<typeof startFirefox>> | undefined
   try {
-    running = await startFirefox(path, { isHeaded, environment })
+    running = await startFirefox(path, options)
     return new FirefoxTabs(await Bidi.connect(running.address), running)
   } catch (thrown) {
     await running?.close()

@@ -4,23 +4,26 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 /** For the profile: without these Firefox gives no WebGPU on Linux, and links no tabs of one machine that has no network. */
-const preferences = {
+export const preferences = {
   'dom.webgpu.enabled': true,
   // The list has Mesa, and with it lavapipe.
   'gfx.webgpu.ignore-blocklist': true,
   // mDNS names do not resolve in many containers; plain host addresses do.
   'media.peerconnection.ice.obfuscate_host_addresses': false,
   'media.peerconnection.ice.loopback': true,
-  // Tabs that nobody looks at go at full speed: all but one of a launcher's.
+  // A rank, a process.
+  'dom.ipc.processCount.webIsolated': 64,
+  'app.update.disabledForTesting': true,
+  'browser.shell.checkDefaultBrowser': false,
+}
+
+/** Keep the tabs that nobody looks at going at full speed: all but one of a launcher's. */
+const againstThrottling = {
   'dom.min_background_timeout_value': 4,
   'dom.min_background_timeout_value_without_budget_throttling': 4,
   'dom.timeout.enable_budget_timer_throttling': false,
   'dom.workers.throttling.enabled': false,
   'dom.ipc.processPriorityManager.enabled': false,
-  // A rank, a process.
-  'dom.ipc.processCount.webIsolated': 64,
-  'app.update.disabledForTesting': true,
-  'browser.shell.checkDefaultBrowser': false,
 }
 
 /** On a loaded machine of two cores it took 5 s. */
@@ -43,16 +46,29 @@ export interface FirefoxProcess {
   close(): Promise<void>
 }
 
-/** Starts Firefox with a profile of its own. errors: its last words, where it ends or does not answer. */
-export async function startFirefox(
-  path: string,
-  { isHeaded, environment }: { isHeaded: boolean; environment: NodeJS.ProcessEnv },
-): Promise<FirefoxProcess> {
+export interface FirefoxOptions {
+  readonly isHeaded: boolean
+  /** Whether hidden tabs are slowed, as in the Firefox of a person. Default false. */
+  readonly throttles?: boolean
+  readonly environment: NodeJS.ProcessEnv
+}
+
+/** Makes a profile with these preferences, and returns its path. */
+export async function makeProfile(given: Readonly<Record<string, unknown>>): Promise<string> {
   const profile = await mkdtemp(join(tmpdir(), 'tabring-firefox-'))
-  const lines = Object.entries(preferences).map(
+  const lines = Object.entries(given).map(
     ([name, value]) => `user_pref("${name}", ${JSON.stringify(value)});\n`,
   )
   await writeFile(join(profile, 'user.js'), lines.join(''))
+  return profile
+}
+
+/** Starts Firefox with a profile of its own. errors: its last words, where it ends or does not answer. */
+export async function startFirefox(
+  path: string,
+  { isHeaded, throttles = false, environment }: FirefoxOptions,
+): Promise<FirefoxProcess> {
+  const profile = await makeProfile({ ...preferences, ...(!throttles && againstThrottling) })
   const child = spawn(
     path,
     [

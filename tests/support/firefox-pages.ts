@@ -5,8 +5,8 @@ import type { FirefoxTabs } from '../../node/firefox/tabs.ts'
 import type { Tab } from '../../node/tab.ts'
 
 /**
- * A headless Firefox on lavapipe for the tests of this file; returns what opens a page, as on a machine of its own. A test fails that leaves an
- * error behind, thrown by a page or on its console, but for texts that are expected.
+ * A headless Firefox on lavapipe for the tests of this file, which slows hidden tabs as that of a person does; returns what opens a page, as on
+ * a machine of its own. A test fails that leaves an error behind, thrown by a page or on its console, but for texts that are expected.
  */
 export function useFirefox(
   isExpected: (text: string) => boolean = () => false,
@@ -16,7 +16,7 @@ export function useFirefox(
   const complaints: string[] = []
   beforeAll(async () => {
     const path = findChosen(chosenBrowser('firefox'))
-    const options = { isHeaded: false, timesKernels: false }
+    const options = { isHeaded: false, timesKernels: false, throttles: true }
     firefox = await launchFirefox(path, 'software', options, () => undefined)
   }, 120_000)
   afterAll(() => firefox?.close())

@@ -1,24 +1,17 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { rmSync } from 'node:fs'
 import { defineBrowserProvider } from '@vitest/browser'
 import type { BrowserProvider } from 'vitest/node'
+import { makeProfile, preferences } from '../../node/firefox/process.ts'
 
-/** WebGPU on Linux, on lavapipe too, and no pages or downloads that people would see. */
-const preferences = {
-  'dom.webgpu.enabled': true,
-  'gfx.webgpu.ignore-blocklist': true,
-  'media.peerconnection.ice.loopback': true,
-  'media.peerconnection.ice.obfuscate_host_addresses': false,
-  'browser.shell.checkDefaultBrowser': false,
+/** Besides those of a launcher's Firefox, which WebDriver sets there. */
+const withoutDriver = {
   'browser.startup.page': 0,
   'datareporting.policy.dataSubmissionEnabled': false,
   'dom.disable_open_during_load': false,
   'dom.max_script_run_time': 0,
   'dom.min_background_timeout_value': 4,
-  'app.update.auto': false,
 }
 
 /**
@@ -48,11 +41,7 @@ export const firefox = (executable: string, environment: NodeJS.ProcessEnv) =>
         getCommandsContext: () => ({}),
         async openPage(_sessionId, url) {
           await end()
-          const profile = mkdtempSync(join(tmpdir(), 'tabring-firefox-'))
-          const lines = Object.entries(preferences).map(
-            ([name, value]) => `user_pref(${JSON.stringify(name)}, ${JSON.stringify(value)});`,
-          )
-          writeFileSync(join(profile, 'user.js'), lines.join('\n'))
+          const profile = await makeProfile({ ...preferences, ...withoutDriver })
           const args = ['--headless', '--no-remote', '--profile', profile, url]
           const child = spawn(executable, args, {
             env: { ...process.env, ...environment },
