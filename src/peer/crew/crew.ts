@@ -714,10 +714,15 @@ export class Crew {
 
   /** After an answer: the leader may be lost before it has decided. */
   #waitForRoster(isPlanned: boolean): void {
-    const place = this.#roster!.members.indexOf(this.self)
     const { leadMs, plannedMs } = this.#times
     const leadingMs = isPlanned ? plannedMs : 0
-    this.#after(leadingMs + leadMs * (1 + place / 2), () => this.#lead(false))
+    this.#after(leadingMs + leadMs * this.#turn, () => this.#lead(false))
+  }
+
+  /** When this member leads, in times that a leader needs: from 1 for the most senior one to less than 9 for the last, of however many. */
+  get #turn(): number {
+    const { members } = this.#roster!
+    return 1 + members.indexOf(this.self) / Math.max(2, members.length / 8)
   }
 
   #refused(
@@ -744,9 +749,8 @@ export class Crew {
     // Another one leads: it gets the time that it needs.
     this.#state = 'stopped'
     const [draw] = this.#options.env.random(1)
-    const place = this.#roster!.members.indexOf(this.self)
     const { answerMs } = this.#times
-    this.#after(answerMs * (1 + place / 2) * (1 + draw / 256), () => this.#lead(false))
+    this.#after(answerMs * this.#turn * (1 + draw / 256), () => this.#lead(false))
   }
 
   #told(from: string, roster: Roster): void {
@@ -839,8 +843,13 @@ export class Crew {
     waiting.resolve(this.#roster)
   }
 
+  /** To be let in again as another life; those that wait for this member's decision would wait in vain, too. */
   #out(why: string): void {
     if (this.#state === 'over') return
+    if (this.#state === 'leading') {
+      const { ballot, answered } = this.#call!
+      this.#links.send(answered, { type: 'leave', ballot })
+    }
     this.#stop(why)
     this.#sayBye(why)
     this.#end(new PeerError('peer.lost', `crew: ${why}. It joins again as a newcomer.`))

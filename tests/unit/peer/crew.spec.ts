@@ -121,6 +121,23 @@ describe('a lost member', () => {
   })
 })
 
+test('the last of 64 members calls within half a minute when nobody else does', async () => {
+  const ids = Array.from({ length: 64 }, (_, at) => `m${at}`)
+  const last = member('m63', { ballot: 1, members: ids })
+  const heard: string[] = []
+  const [lost, left] = ['m61', 'm62'].map((id) => {
+    const [near, far] = memoryPair(place.world)
+    const other = new EpochLinks(far)
+    other.oncontrol = (payload) => heard.push(decodeCrewMessage(payload).type)
+    last.crew.add(id, near)
+    return other
+  })
+  lost!.close('the tab was closed')
+  await place.world.advance(9 * crewTimes.leadMs)
+  expect(left!.isUp).toBe(true)
+  expect(heard).toContain('call')
+})
+
 describe('an end that a person asks for', () => {
   test('reaches members that form their next group, and newcomers of one of them', async () => {
     const [a, b, c] = crewOf('abc') as [Member, Member, Member]
@@ -364,6 +381,21 @@ describe('a member that is left out', () => {
     expect(c.told).toEqual(['stop', 'out'])
     // It says bye, and the others are where they were.
     expect([a.told, b.told]).toEqual([['stop'], ['stop']])
+  })
+
+  test('says so to those that wait for it, which come in again too', async () => {
+    const [a, b, c, d, e] = crewOf('abcde') as Member[]
+    for (const one of [d!, e!])
+      for (const { id } of [a!, b!, c!]) one.links.get(id)!.close('the connection failed')
+    const next = [a!, b!, c!].map(({ crew }) => namesOf(crew.next()))
+    const out = [d!, e!].map(({ crew }) => expect(crew.next()).rejects.toThrow(/joins again/))
+    expect(await Promise.all(next)).toEqual(['abc', 'abc', 'abc'])
+    await place.world.advance(4 * crewTimes.leadMs)
+    expect(d!.told).toEqual(['stop', 'undecided a b c'])
+    d!.crew.leftOut('the others continue')
+    await place.world.advance(100)
+    await Promise.all(out)
+    expect(e!.told).toEqual(['stop', 'out'])
   })
 
   test('hears it from a member of a newer roster that it calls', async () => {

@@ -58,6 +58,10 @@ test.each([0, 1, 2])(
   600_000,
 )
 
+test('half a class that was cut off comes in again before the run is over', async () => {
+  await checkElastic(750, { members: [17, 64] })
+}, 120_000)
+
 test('where the newest roster counts without those before it, two groups train', async () => {
   const cell = { kind: 'one-way', moment: 'decision', role: 'senior' } as const
   const worlds = Array.from({ length: 300 }, (_, at) => drawElastic(1 + at, { cell }))
