@@ -1,40 +1,95 @@
-import { judge, newestOf, type Report, type Roster, type Verdict } from './roster.ts'
+import { areFirst } from './half.ts'
+import type { CrewMessage } from './messages.ts'
+import type { Newcomers } from './newcomers.ts'
+import type { CrewView, Undecided } from './options.ts'
+import type { Presence } from './presence.ts'
+import {
+  judge,
+  type NextRoster,
+  newestOf,
+  type Report,
+  type Roster,
+  type Verdict,
+} from './roster.ts'
 
-/** A call that a member leads: what the others have answered, and what follows from that. */
-export class Call {
+/** What a call needs of the member that leads it. */
+export interface Leader {
+  /** What it would answer itself. */
+  report(): Report
+  /** Whether it still waits for the answers to that call. */
+  leads(ballot: number): boolean
+  /** Does that later, in place of what it was to do later before. */
+  after(ms: number, run: () => void): void
+  enter(roster: Roster): void
+  /** It may not decide, and calls again. */
+  cannotDecide(about: Undecided, againMs: number): void
+  /** The others continue without it. */
+  out(): void
+}
+
+interface CallHost extends CrewView {
+  readonly presence: Presence
+  readonly newcomers: Newcomers
+}
+
+interface CallOptions {
   readonly ballot: number
   /** All members end the same step for it: none is lost. */
   readonly isPlanned: boolean
-  /** It no longer waits for new members. */
-  isLateForNew: boolean
-  /** Nor for those of the newest roster. */
-  isLate = false
-  /** Members that have promised another call. */
-  readonly refused = new Set<string>()
-  /** Those that had refused the call before this one. */
-  readonly refusedBefore: ReadonlySet<string>
-  /** The server is asked which half came first. */
-  isAsking = false
-  readonly #self: string
+  /** Slow members: the next roster leaves them out where the others may decide alone. */
+  readonly without: ReadonlySet<string>
+  /** The call that this member has led before since the newest roster. */
+  readonly before: Call | null
+}
+
+/** A call that a member leads: who is called, what they have answered, when it waits no longer, and what follows. */
+export class Call {
+  readonly ballot: number
+  readonly #crew: CallHost
+  readonly #leader: Leader
+  readonly #isPlanned: boolean
+  readonly #without: ReadonlySet<string>
   readonly #called: readonly string[]
   readonly #reports: Map<string, Report>
+  /** Members that have promised another call. */
+  readonly #refused = new Set<string>()
+  readonly #refusedBefore: ReadonlySet<string>
+  /** It no longer waits for new members. */
+  #isLateForNew: boolean
+  /** Nor for those of the newest roster. */
+  #isLate = false
+  /** The server is asked which half came first. */
+  #isAsking = false
 
-  /** `own`: what the leader would answer. */
-  constructor(
-    self: string,
-    ballot: number,
-    own: Report,
-    isPlanned: boolean,
-    called: readonly string[],
-    refusedBefore: ReadonlySet<string> = new Set(),
-  ) {
-    this.#called = called
-    this.refusedBefore = refusedBefore
+  constructor(crew: CallHost, leader: Leader, { ballot, isPlanned, without, before }: CallOptions) {
     this.ballot = ballot
-    this.isPlanned = isPlanned
-    this.isLateForNew = !isPlanned
-    this.#self = self
-    this.#reports = new Map([[self, own]])
+    this.#crew = crew
+    this.#leader = leader
+    this.#isPlanned = isPlanned
+    this.#isLateForNew = !isPlanned
+    this.#without = without
+    this.#refusedBefore = before ? before.#refused : new Set()
+    this.#called = crew.presence.others
+    this.#reports = new Map([[crew.options.self, leader.report()]])
+  }
+
+  begin(): void {
+    const { links, roster, times } = this.#crew
+    const { answerMs, plannedMs } = times
+    const isPlanned = this.#isPlanned
+    const call = { ballot: this.ballot, entered: roster!.ballot, isPlanned }
+    links.send(this.#called, { type: 'call', ...call })
+    const endWait = () => {
+      this.#isLate = true
+      this.decide()
+    }
+    this.#leader.after(answerMs, () => {
+      this.#isLateForNew = true
+      if (!isPlanned) return endWait()
+      this.#leader.after(plannedMs - answerMs, endWait)
+      this.decide()
+    })
+    this.decide()
   }
 
   /** Who has answered, and the leader. */
@@ -42,69 +97,137 @@ export class Call {
     return [...this.#reports.keys()]
   }
 
-  has(id: string): boolean {
-    return this.#reports.has(id)
-  }
-
-  take(from: string, report: Report): void {
+  reported(from: string, report: Extract<CrewMessage, { type: 'report' }>): void {
+    const { ballot, former } = report
+    if (ballot !== this.ballot || !this.#leader.leads(ballot) || this.#reports.has(from)) return
+    const { outside, dead } = this.#crew.presence
+    outside.delete(from)
     this.#reports.set(from, report)
+    if (former) dead.set(former.id, former.entered)
+    this.decide()
   }
 
-  /** Members that can answer: of those who were `called` the ones to which there are links, `up`, or to which one that has answered has one. */
-  reached(up: readonly string[]): string[] {
-    const reached = new Set(up)
-    for (const id of reached)
-      for (const other of this.#reports.get(id)?.linked ?? [])
-        if (this.#called.includes(other)) reached.add(other)
+  /** Takes a refusal; returns whether the leader gives way. One that has refused the call before, too, it can do without. */
+  refused(from: string): boolean {
+    this.#refused.add(from)
+    return !this.#refusedBefore.has(from)
+  }
+
+  /** The leader would answer something else now. */
+  reportAgain(): void {
+    this.#reports.set(this.#crew.options.self, this.#leader.report())
+  }
+
+  /** Decides who trains on, as soon as enough have answered. */
+  decide(): void {
+    if (!this.#leader.leads(this.ballot) || this.#isAsking) return
+    if (this.#isOutside) {
+      this.#leader.out()
+      return
+    }
+    const verdict = this.#verdict
+    if (verdict?.kind === 'agreed') this.#agree(verdict)
+    else if (verdict?.kind === 'half') void this.#askForHalf(verdict)
+    else if (verdict?.kind === 'ahead') this.#cannotDecide(verdict.ahead, true)
+    else if (verdict?.kind === 'missing')
+      this.#cannotDecide(this.#unheard(verdict.missing), false, verdict.unlinked)
+  }
+
+  /** Members whose answers it can expect: those to which there are links, and of those called the ones to which one that has answered has one. */
+  get #reached(): string[] {
+    const { links, roster } = this.#crew
+    const reached = new Set(links.up)
+    if (roster!.isRing)
+      for (const id of reached)
+        for (const other of this.#reports.get(id)?.linked ?? [])
+          if (this.#called.includes(other)) reached.add(other)
     return [...reached]
   }
 
-  /**
-   * Null while it waits for answers of the members `up`, which it has reached. `dead` to `saidBye`: as of `judge`. `without`: members that the
-   * next roster leaves out where the others may decide alone.
-   */
-  verdict(
-    up: readonly string[],
-    dead: ReadonlyMap<string, number>,
-    most: number,
-    slow: ReadonlySet<string>,
-    saidBye: ReadonlySet<string>,
-    without: ReadonlySet<string>,
-  ): Verdict | null {
-    const newest = newestOf(this.#reports.values())
-    const others = this.#reportsWithout(without)
-    if (others) {
-      const isAwaited = (id: string) => newest?.members.includes(id) && !this.has(id)
-      if (!this.isLate && up.some((id) => isAwaited(id) && !without.has(id))) return null
-      const verdict = judge(this.#self, others, dead, most, slow, saidBye)
+  /** Whether more of its roster's members say that they are in one without the leader than say otherwise, once those that can have answered. */
+  get #isOutside(): boolean {
+    const { options, presence, roster } = this.#crew
+    const { outside } = presence
+    if (outside.size === 0) return false
+    const others = roster!.members.filter((id) => id !== options.self)
+    const answered = others.filter((id) => this.#reports.has(id))
+    const awaited = this.#reached.filter((id) => !this.#reports.has(id) && !outside.has(id))
+    const isAwaited = awaited.some((id) => others.includes(id))
+    return outside.size > answered.length && (this.#isLate || !isAwaited)
+  }
+
+  /** Null while it waits for answers. */
+  get #verdict(): Verdict | null {
+    const { options, presence, newcomers } = this.#crew
+    const { dead, saidBye, outside } = presence
+    const { keptOut } = newcomers
+    const reports = this.#reports
+    const newest = newestOf(reports.values())
+    const awaited = this.#reached.filter((id) => !outside.has(id) && !reports.has(id))
+    const awaitedOfNewest = awaited.filter((id) => newest?.members.includes(id))
+    const evidence = { leader: options.self, reports, dead, saidBye, keptOut, most: options.most }
+    if (this.#without.size > 0) {
+      const isOther = (id: string) => !this.#without.has(id)
+      if (!this.#isLate && awaitedOfNewest.some(isOther)) return null
+      const others = new Map([...reports].filter(([id]) => isOther(id)))
+      const verdict = judge({ ...evidence, reports: others })
       if (verdict.kind === 'agreed') return verdict
     }
-    const awaited = up.filter((id) => !this.has(id))
-    if (!this.isLate && awaited.some((id) => newest?.members.includes(id))) return null
-    if (!this.isLateForNew && awaited.some((id) => !slow.has(id))) return null
-    return judge(this.#self, this.#reports, dead, most, slow, saidBye)
+    if (!this.#isLate && awaitedOfNewest.length > 0) return null
+    if (!this.#isLateForNew && awaited.some((id) => !keptOut.has(id))) return null
+    return judge(evidence)
   }
 
-  #reportsWithout(ids: ReadonlySet<string>): ReadonlyMap<string, Report> | null {
-    return ids.size > 0 ? new Map([...this.#reports].filter(([id]) => !ids.has(id))) : null
+  /** Members of the newest roster, or where those are all here, of one before it that counts too. */
+  #unheard(missing: readonly string[]): readonly string[] {
+    const { dead } = this.#crew.presence
+    const { members } = newestOf(this.#reports.values()) ?? this.#crew.roster!
+    const newest = members.filter((id) => !this.#reports.has(id) && !dead.has(id))
+    return newest.length > 0 ? newest : missing
   }
 
-  /** Members of the newest roster that have not answered and are not known to be dead. `own`: the leader's roster. */
-  missing(own: Roster | null, dead: ReadonlyMap<string, number>): string[] {
-    const { members = [] } = newestOf(this.#reports.values()) ?? own ?? {}
-    return members.filter((id) => !this.has(id) && !dead.has(id))
+  #agree({ members, before, isRing }: NextRoster): void {
+    const { links, newcomers } = this.#crew
+    const { answered, ballot } = this
+    const { keptOut } = newcomers
+    const roster = { ballot, members, before, isRing }
+    links.send(answered, { type: 'roster', roster })
+    if (this.#isPlanned)
+      for (const id of links.up)
+        if (!answered.includes(id) && !keptOut.has(id)) links.close(id, 'it did not answer a call')
+    this.#leader.enter(roster)
+    newcomers.leftOut(answered, keptOut)
   }
 
-  /** The newest step whose state one that has answered has; null where none has any. */
-  get step(): number | null {
-    const steps = [...this.#reports.values()].flatMap(({ hasState, step }) =>
-      hasState ? [step] : [],
-    )
-    return steps.length > 0 ? Math.max(...steps) : null
+  async #askForHalf(verdict: Extract<Verdict, { kind: 'half' }>): Promise<void> {
+    this.#isAsking = true
+    const isWon = await areFirst(verdict, this.#crew.presence, this.#crew.options.firstHalf)
+    this.#isAsking = false
+    if (!this.#leader.leads(this.ballot)) return
+    // Others may have answered or died meanwhile.
+    const now = this.#verdict
+    if (now?.kind !== 'half' || now.members.join() !== verdict.members.join()) this.decide()
+    else if (isWon) this.#agree(verdict)
+    else {
+      const unlinked = now.missing.filter((id) => this.#reports.has(id))
+      this.#cannotDecide(this.#unheard(now.missing), false, unlinked)
+    }
   }
 
-  /** Whether one that has answered has a link to one of them. */
-  reaches(ids: readonly string[]): boolean {
-    return ids.some((id) => [...this.#reports.values()].some(({ linked }) => linked.includes(id)))
+  #cannotDecide(
+    missing: readonly string[],
+    hadMore: boolean,
+    unlinked: readonly string[] = [],
+  ): void {
+    // Others may still answer in time.
+    if (!this.#isLate && this.#reached.some((id) => !this.#reports.has(id))) return
+    const reports = [...this.#reports.values()]
+    const steps = reports.flatMap(({ hasState, step }) => (hasState ? [step] : []))
+    const about = { missing, hadMore, step: steps.length > 0 ? Math.max(...steps) : null }
+    // Some lack links to each other. Another member, to which all are linked, finds that out when it leads.
+    const isElsewhere = missing.some((id) => reports.some(({ linked }) => linked.includes(id)))
+    const { links, times } = this.#crew
+    this.#leader.cannotDecide(about, isElsewhere ? 3 * times.leadMs : times.againMs)
+    links.send(unlinked, { type: 'leave', ballot: this.ballot })
   }
 }

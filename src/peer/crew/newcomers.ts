@@ -1,31 +1,17 @@
-import type { Env } from '../../util/env.ts'
 import { memberOf } from '../room/lives.ts'
 import { Gate } from './gate.ts'
-import type { StepPace } from './link-test.ts'
-import type { CrewMessage, PassableMessage, Probe } from './messages.ts'
+import type { CrewMessage, Probe } from './messages.ts'
+import type { CrewView } from './options.ts'
+import type { Presence } from './presence.ts'
 import type { Roster } from './roster.ts'
 
-/** What newcomers need of the crew. */
-export interface NewcomersHost {
-  readonly env: Env
-  /** Members with a link that is up. */
-  readonly up: readonly string[]
-  readonly roster: Roster | null
-  /** Whether it is for this member to let newcomers in: it trains, as the most senior one. */
-  readonly letsIn: boolean
-  /** Whether that member is in no roster yet, as far as this one knows. */
-  isNew(id: string): boolean
-  send(to: readonly string[], message: PassableMessage): void
-  probe(id: string, message: Probe): void
-  /** All should end the same step and ask for the next roster. */
-  wish(): void
-  /** That newcomer waits, and why; null: it has gone. */
-  waits(id: string, why: string | null): void
+interface NewcomersHost extends CrewView {
+  readonly presence: Presence
 }
 
 /** Those that have links to a member and are in no roster yet: who is let in, and who hears why not. */
 export class Newcomers {
-  readonly #host: NewcomersHost
+  readonly #crew: NewcomersHost
   readonly #gate: Gate | undefined
   /** Those that have said hello: before that a newcomer gets ready. */
   readonly #here = new Set<string>()
@@ -33,19 +19,18 @@ export class Newcomers {
   readonly #wished = new Set<string>()
   /** Those whose links are too slow. */
   readonly #slow = new Set<string>()
-
   /** Tabs that were ranks, and left out for their slow links. */
   readonly #wereSlow = new Set<string>()
 
-  /** `pace`: as of `CrewOptions`. */
-  constructor(host: NewcomersHost, pace: (() => StepPace | undefined) | undefined) {
-    this.#host = host
+  constructor(crew: NewcomersHost) {
+    this.#crew = crew
+    const { env, pace } = crew.options
     if (!pace) return
     const own = {
-      env: host.env,
+      env,
       waiting: () => this.#waiting,
       wasSlow: (id: string) => this.#wereSlow.has(memberOf(id)),
-      probe: (id: string, message: Probe) => host.probe(id, message),
+      probe: (id: string, message: Probe) => crew.links.probe(id, message),
       letIn: (id: string) => this.#letIn(id),
       keepOut: (id: string, why: string, isSlow: boolean) => this.#keepOut(id, why, isSlow),
     }
@@ -68,7 +53,7 @@ export class Newcomers {
 
   /** Its link has ended. */
   gone(id: string): void {
-    if (this.#slow.delete(id)) this.#host.waits(id, null)
+    if (this.#slow.delete(id)) this.#crew.listener.waits?.(id, null)
   }
 
   /** This member has entered a roster; `isPlanned`: the change has waited for newcomers. */
@@ -83,24 +68,27 @@ export class Newcomers {
 
   /** Those that no call takes in: with slow links, and where there is a gate those that it has not let in. */
   get keptOut(): ReadonlySet<string> {
-    const { up } = this.#host
+    const { links, presence } = this.#crew
     const isOutside = (id: string) =>
       this.#slow.has(id) || (this.#gate !== undefined && !this.#wished.has(id))
-    return new Set(up.filter((id) => this.#host.isNew(id) && isOutside(id)))
+    return new Set(links.up.filter((id) => presence.isNew(id) && isOutside(id)))
   }
 
   /** Newcomers that answered a call and are not in its roster hear why. */
-  leftOut(answered: readonly string[], keptOut: ReadonlySet<string>, most: number): void {
-    const { length } = this.#host.roster!.members
+  leftOut(answered: readonly string[], keptOut: ReadonlySet<string>): void {
+    const { options, presence, roster } = this.#crew
+    const { most } = options
+    const { length } = roster!.members
     const why = length === most ? `the run has its ${most} ranks.` : 'it has no link to some rank.'
     for (const id of answered)
-      if (this.#host.isNew(id) && !keptOut.has(id)) this.#keepOut(id, why, false)
+      if (presence.isNew(id) && !keptOut.has(id)) this.#keepOut(id, why, false)
   }
 
   /** The senior member's word on a newcomer, which may be this one. */
   mustWait({ id, why, isSlow }: Extract<CrewMessage, { type: 'wait' }>): void {
-    if (isSlow && this.#host.isNew(id)) this.#slow.add(id)
-    if (!this.#host.roster || isSlow) this.#host.waits(id, why)
+    const { listener, presence, roster } = this.#crew
+    if (isSlow && presence.isNew(id)) this.#slow.add(id)
+    if (!roster || isSlow) listener.waits?.(id, why)
   }
 
   /** A probe has come back. */
@@ -112,9 +100,11 @@ export class Newcomers {
     this.#gate?.end()
   }
 
+  /** The most senior member lets them in, while it trains. */
   get #waiting(): string[] {
-    const { letsIn, up } = this.#host
-    return letsIn ? up.filter((id) => this.#host.isNew(id) && this.#here.has(id)) : []
+    const { options, links, presence, roster, isRunning } = this.#crew
+    const letsIn = isRunning && roster!.members[0] === options.self
+    return letsIn ? links.up.filter((id) => presence.isNew(id) && this.#here.has(id)) : []
   }
 
   #look(): void {
@@ -128,15 +118,16 @@ export class Newcomers {
     if (this.#wished.has(id)) return
     this.#wished.add(id)
     this.#slow.delete(id)
-    this.#host.wish()
+    this.#crew.listener.wish()
   }
 
   #keepOut(id: string, why: string, isSlow: boolean): void {
-    const { members } = this.#host.roster!
+    const { listener, links, roster } = this.#crew
+    const { members } = roster!
     const to = isSlow ? [id, ...members] : [id]
-    this.#host.send(to, { type: 'wait', id, why, isSlow, members })
+    links.send(to, { type: 'wait', id, why, isSlow, members })
     if (!isSlow) return
     this.#slow.add(id)
-    this.#host.waits(id, why)
+    listener.waits?.(id, why)
   }
 }

@@ -1,4 +1,5 @@
 import type { Env } from '../../util/env.ts'
+import type { CrewLinks } from './crew-links.ts'
 import type { StepPace } from './link-test.ts'
 import type { CrewMessage } from './messages.ts'
 import type { FormerLife, Roster } from './roster.ts'
@@ -90,4 +91,22 @@ export interface CrewListener {
   out(why: string): void
   /** This member may not decide, and a person must, by `continueWithout`. Null: that is over. */
   undecided(about: Undecided | null): void
+}
+
+/** A member, as the parts of its crew see it. */
+export interface CrewView {
+  readonly options: CrewOptions
+  readonly times: CrewTimes
+  readonly listener: CrewListener
+  readonly links: CrewLinks
+  /** The newest that it has entered; null before the first. */
+  readonly roster: Roster | null
+  /** Whether the group of that roster may form and train: no other one is under way. */
+  readonly isRunning: boolean
+  /** Whether it takes part no more. */
+  readonly isOver: boolean
+  /** That member does not count any more, or has no link. */
+  lost(id: string): void
+  /** What a call of this member has waited for may be there. */
+  decide(): void
 }

@@ -97,21 +97,29 @@ export function newestOf(reports: Iterable<Report>): Roster | null {
   return newest
 }
 
+/** What a verdict follows from. */
+export interface Evidence {
+  /** One of the members that have answered. */
+  readonly leader: string
+  /** By member, what each has answered. */
+  readonly reports: ReadonlyMap<string, Report>
+  /** By id, the newest roster that a member had entered when it died. */
+  readonly dead: ReadonlyMap<string, number>
+  /** Those of the dead of which nothing else says so. */
+  readonly saidBye: ReadonlySet<string>
+  /** Newcomers that are not let in. */
+  readonly keptOut: ReadonlySet<string>
+  /** The maximum number of members. */
+  readonly most: number
+}
+
 /**
- * What the members that have answered may do. `dead`: by id, the newest roster that a member had entered when it died. `leader` is one of the
- * members that have answered. At most `most` members. `slow`: newcomers that are not let in. `saidBye`: those of the dead of which nothing else
- * says so.
+ * What the members that have answered may do.
  *
  * Only members of the leader's roster are believed, and none of them that a roster after the leader's is proved: the leader would be in it.
  */
-export function judge(
-  leader: string,
-  reports: ReadonlyMap<string, Report>,
-  dead: ReadonlyMap<string, number>,
-  most: number,
-  slow: ReadonlySet<string> = new Set(),
-  saidBye: ReadonlySet<string> = new Set(),
-): Verdict {
+export function judge(evidence: Evidence): Verdict {
+  const { leader, reports, dead, saidBye } = evidence
   const own = reports.get(leader)!.roster
   if (!own) return { kind: 'none' }
   const believed = own.members.flatMap((id) => reports.get(id) ?? [])
@@ -123,7 +131,7 @@ export function judge(
   const here = newest.members.filter((id) => reports.has(id))
   if (ahead.length > 0 && here.length * 2 <= newest.members.length) return { kind: 'ahead', ahead }
 
-  const { members, isRing } = linkedMembers(leader, newest, reports, most, slow)
+  const { members, isRing } = linkedMembers(newest, evidence)
   if (!members.some((id) => newest.members.includes(id) && reports.get(id)!.hasState))
     return { kind: 'ahead', ahead: newest.members.filter((id) => !members.includes(id)) }
   const halves: number[] = []
@@ -158,17 +166,14 @@ function backTo(proved: number, rosters: readonly PastRoster[]): PastRoster[] {
  * that lack as many, the one that came later.
  */
 function linkedMembers(
-  leader: string,
   newest: Roster,
-  reports: ReadonlyMap<string, Report>,
-  most: number,
-  slow: ReadonlySet<string>,
+  { leader, reports, keptOut, most }: Evidence,
 ): Pick<Roster, 'members' | 'isRing'> {
   const isStaying = (id: string) => newest.members.includes(id)
   const staying = newest.members.filter((id) => reports.has(id))
   if (!isStaying(leader)) staying.push(leader)
   const coming = [...reports.keys()].filter(
-    (id) => !isStaying(id) && id !== leader && !slow.has(id),
+    (id) => !isStaying(id) && id !== leader && !keptOut.has(id),
   )
   const bothSay = (a: string, b: string, says: (report: Report, other: string) => boolean) =>
     says(reports.get(a)!, b) && says(reports.get(b)!, a)

@@ -1,22 +1,9 @@
-import type { Env } from '../../util/env.ts'
 import { againMs, LinkTest, linkWords, type StepPace, slowestMs } from './link-test.ts'
-import type { Probe } from './messages.ts'
+import type { Newcomers } from './newcomers.ts'
+import type { CrewView } from './options.ts'
 
-/** What the search for slow members needs of the crew. */
-export interface SlowMembersHost {
-  readonly env: Env
-  readonly self: string
-  /** Members by rank, while their group trains; else none. */
-  readonly ranks: readonly string[]
-  /** Whether there is a link to that member. */
-  isUp(id: string): boolean
-  /** Of that member; undefined where it is not known. */
-  machineOf(id: string): string | undefined
-  probe(id: string, message: Probe): void
-  /** This member has found that the links of that one hold up the steps; of this member itself: that its own ones do, or those of most. */
-  found(id: string, why: string): void
-  /** Those that were named hold up nothing any more. */
-  passed(): void
+interface SlowMembersHost extends CrewView {
+  readonly newcomers: Newcomers
 }
 
 const tickMs = 1000
@@ -31,8 +18,9 @@ const tickMs = 1000
  */
 export class SlowMembers {
   /** Those that this member, or another one, has named since the steps are held up. */
-  readonly named = new Set<string>()
-  readonly #host: SlowMembersHost
+  readonly #named = new Set<string>()
+  readonly #crew: SlowMembersHost
+  readonly #leaveOut: (ids: ReadonlySet<string>) => void
   readonly #pace: () => StepPace | undefined
   readonly #tests = new Map<string, LinkTest>()
   /** How long a step's exchange takes over the links that were measured, first over the one that was waited for. units: ms. */
@@ -47,29 +35,40 @@ export class SlowMembers {
   #isTold = false
   #cancel: () => void = () => undefined
 
-  /** `pace`: undefined as long as no step has ended. */
-  constructor(host: SlowMembersHost, pace: () => StepPace | undefined) {
-    this.#host = host
+  /** `pace`: undefined as long as no step has ended. `leaveOut`: calls for a roster without those members. */
+  constructor(
+    crew: SlowMembersHost,
+    pace: () => StepPace | undefined,
+    leaveOut: (ids: ReadonlySet<string>) => void,
+  ) {
+    this.#crew = crew
     this.#pace = pace
+    this.#leaveOut = leaveOut
     this.#wait()
   }
 
+  /** Members by rank, while their group trains; else none. */
+  get #ranks(): readonly string[] {
+    return this.#crew.isRunning ? this.#crew.roster!.members : []
+  }
+
   /** Whether the bytes of the newest step take longer than they may. */
-  get isHeldUp(): boolean {
+  get #isHeldUp(): boolean {
     const pace = this.#pace()
     return pace !== undefined && pace.newestStepMs - pace.restMs > pace.limitMs(pace.restMs)
   }
 
   #wait(): void {
-    this.#cancel = this.#host.env.after(tickMs, () => {
+    this.#cancel = this.#crew.options.env.after(tickMs, () => {
       this.#wait()
       this.#look()
     })
   }
 
   #look(): void {
-    const { env, ranks } = this.#host
-    if (!this.isHeldUp || ranks.length < 2) this.forget()
+    const { env } = this.#crew.options
+    const ranks = this.#ranks
+    if (!this.#isHeldUp || ranks.length < 2) this.forget()
     else if (this.#measured === undefined && env.now() >= this.#dueMs) {
       const { heldBy } = this.#pace()!
       const awaited = heldBy && ranks[heldBy.rank]
@@ -84,8 +83,8 @@ export class SlowMembers {
     const test =
       this.#tests.get(id) ??
       new LinkTest(
-        this.#host.env,
-        (probe) => this.#host.probe(id, probe),
+        this.#crew.options.env,
+        (probe) => this.#crew.links.probe(id, probe),
         (bytesPerMs) => {
           const pace = this.#pace()
           return pace !== undefined && pace.bytes / bytesPerMs <= pace.limitMs(pace.restMs)
@@ -97,11 +96,11 @@ export class SlowMembers {
   }
 
   #judge(id: string, measured: number): void {
-    const { env, self, ranks } = this.#host
+    const { env, self } = this.#crew.options
     const pace = this.#pace()
-    const others = ranks.filter((one) => one !== self && this.#host.isUp(one))
+    const others = this.#ranks.filter((one) => one !== self && this.#crew.links.isUp(one))
     this.#measured = undefined
-    if (!pace || !this.isHeldUp) return
+    if (!pace || !this.#isHeldUp) return
     const { bytes, restMs, limitMs } = pace
     const bytesPerMs = this.#takesMs.size > 0 ? measured : Math.max(measured, this.#receivedPerMs)
     this.#takesMs.set(id, bytes / bytesPerMs)
@@ -125,14 +124,40 @@ export class SlowMembers {
     const withoutMs = restMs + Math.max(0, ...fast.map(([, ms]) => ms))
     for (const [one, ms] of isOther ? slow : slow.slice(0, 1)) {
       const why = linkWords(ms, 'without that a step', withoutMs)
-      this.#host.found(isOther ? one : self, `it ${why}.`)
+      this.#found(isOther ? one : self, `it ${why}.`)
     }
+  }
+
+  /** The links of that member hold up the steps: the others hear it. Of this member itself: its own ones do, or those of most. */
+  #found(id: string, why: string): void {
+    const { options, listener, links } = this.#crew
+    if (id === options.self) {
+      listener.holdsUp?.(id, why)
+      return
+    }
+    const members = this.#ranks
+    links.send(members, { type: 'wait', id, why, isSlow: true, members })
+    this.named(id, why)
+  }
+
+  /** The most senior one of the others leaves it out at once, without waiting for the step, where they are more than half. */
+  named(id: string, why: string): void {
+    if (!this.#crew.isRunning || !this.#isHeldUp) return
+    const { options, listener, newcomers } = this.#crew
+    this.#isTold = true
+    this.#named.add(id)
+    listener.holdsUp?.(id, why)
+    const members = this.#ranks
+    const others = members.filter((one) => !this.#named.has(one))
+    if (others.length * 2 <= members.length) return
+    newcomers.wereSlow(this.#named)
+    if (others[0] === options.self) this.#leaveOut(new Set(this.#named))
   }
 
   /** Whether it is on the machine of the one that was waited for, and this member is not. */
   #isBeside(id: string): boolean {
     const [awaited] = this.#takesMs.keys()
-    const { machineOf, self } = this.#host
+    const { machineOf = () => undefined, self } = this.#crew.options
     const machine = machineOf(awaited!)
     return machine !== undefined && machine === machineOf(id) && machine !== machineOf(self)
   }
@@ -141,18 +166,12 @@ export class SlowMembers {
   get #receivedPerMs(): number {
     const { atMs, receivedBytes } = this.#began
     const bytes = (this.#pace()?.heldBy?.receivedBytes ?? 0) - receivedBytes
-    return bytes / Math.max(1, this.#host.env.now() - atMs)
+    return bytes / Math.max(1, this.#crew.options.env.now() - atMs)
   }
 
   /** A frame has come back. */
   echoed(id: string, round: number): void {
     if (id === this.#measured) this.#tests.get(id)?.echoed(round)
-  }
-
-  /** Another member has found that the links of that one hold up the steps. */
-  name(id: string): void {
-    this.#isTold = true
-    this.named.add(id)
   }
 
   /** The steps are not held up, or other members train. */
@@ -161,11 +180,11 @@ export class SlowMembers {
     this.#measured = undefined
     this.#takesMs.clear()
     this.#count = 0
-    this.#dueMs = Math.min(this.#dueMs, this.#host.env.now() + againMs)
-    this.named.clear()
+    this.#dueMs = Math.min(this.#dueMs, this.#crew.options.env.now() + againMs)
+    this.#named.clear()
     if (!this.#isTold) return
     this.#isTold = false
-    this.#host.passed()
+    this.#crew.listener.holdsUp?.(null, null)
   }
 
   end(): void {

@@ -42,12 +42,18 @@ export function roomEdges(worldSize: number): [number, number][] {
   return edges
 }
 
+/** A rank's ends of these edges. */
+export const endsOf = (
+  rank: number,
+  edges: readonly (readonly [number, number])[],
+): { peerRank: number; initiator: boolean }[] =>
+  edges
+    .filter((edge) => edge.includes(rank))
+    .map(([from, to]) => ({ peerRank: from === rank ? to : from, initiator: from === rank }))
+
 /** The ranks beside this one in the ring: before it and behind it, one alone in a room of two. */
-export function ringNeighbours(rank: number, worldSize: number): number[] {
-  return ringEdges(worldSize).flatMap(([from, to]) =>
-    from === rank ? [to] : to === rank ? [from] : [],
-  )
-}
+export const ringNeighbours = (rank: number, worldSize: number): number[] =>
+  endsOf(rank, ringEdges(worldSize)).map(({ peerRank }) => peerRank)
 
 /**
  * Likewise, of the newcomers to a run, who come after its `ranks`: those of `roomEdges` that touch one, and each one's to rank 0, which measures

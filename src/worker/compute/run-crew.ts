@@ -4,7 +4,7 @@ import type { CrewListener } from '../../peer/crew/options.ts'
 import type { Roster } from '../../peer/crew/roster.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { Link, LinkStats } from '../../peer/link/link.ts'
-import { membersPerRoom, ringNeighbours, roomEdges } from '../../peer/room/edges.ts'
+import { endsOf, membersPerRoom, ringNeighbours, roomEdges } from '../../peer/room/edges.ts'
 import { memberOf } from '../../peer/room/lives.ts'
 import { leftOutError } from '../../peer/room/refusals.ts'
 import type { RunEvent } from '../../trainer/watch/run-events.ts'
@@ -187,7 +187,7 @@ export class RunCrew {
       machines: keys.map((key) => known.indexOf(key)),
       helloMs: waitMs,
       failed,
-      silence: () => this.#crew.silenceLinks(),
+      silence: () => this.#crew.links.silence(),
     })
     this.#crew.proved()
     return this.#group
@@ -200,23 +200,16 @@ export class RunCrew {
   async #linkRing({ ballot, members, isRing }: Roster): Promise<void> {
     if (!isRing) return
     const rank = this.#rank
-    const lacks = (peerRank: number) => !this.#crew.isLinked(members[peerRank])
-    const links = roomEdges(members.length)
-      .flatMap(([from, to]) =>
-        from === rank
-          ? [{ peerRank: to, initiator: true }]
-          : to === rank
-            ? [{ peerRank: from, initiator: false }]
-            : [],
-      )
-      .filter(({ peerRank }) => lacks(peerRank))
+    const lacks = (peerRank: number) => !this.#crew.links.isUp(members[peerRank])
+    const ends = endsOf(rank, roomEdges(members.length))
+    const links = ends.filter(({ peerRank }) => lacks(peerRank))
     if (links.length === 0) return
     this.#options.tell({ event: 'unlinked', ballot, lives: members, links, rank })
     const signals = this.#earlySignals
     this.#earlySignals = []
     for (const { from, signal } of signals) this.#signalled(from, signal)
     const missing = () => ringNeighbours(rank, members.length).filter(lacks)
-    const isApart = () => missing().some((peer) => this.#crew.isApart(members[peer]))
+    const isApart = () => missing().some((peer) => this.#crew.presence.apart.has(members[peer]))
     const isLinked = await new Promise<boolean>((resolve) => {
       const cancel = this.#env.after(linkMs, () => end(false))
       const end = (isWell: boolean) => {
@@ -232,7 +225,7 @@ export class RunCrew {
     })
     if (isLinked) return
     if (this.#crew.roster?.ballot !== ballot) throw laterRoster()
-    for (const peer of missing()) this.#crew.setApart(members[peer])
+    for (const peer of missing()) this.#crew.presence.apart.add(members[peer])
     this.#crew.lead()
     throw new PeerError(
       'peer.lost',
@@ -255,15 +248,15 @@ export class RunCrew {
   notLinked(ballot: number, peerRank: number): void {
     const { roster } = this.#crew
     if (roster?.ballot !== ballot) return
-    this.#crew.setApart(roster.members[peerRank])
+    this.#crew.presence.apart.add(roster.members[peerRank])
     this.#linksChanged()
   }
 
   /** Sends what WebRTC needs for a link that `unlinked` has asked for. */
   signal(ballot: number, peerRank: number, attempt: number, data: string): void {
     const { roster } = this.#crew
-    if (roster?.ballot === ballot)
-      this.#crew.signal(roster.members[peerRank], { ballot, attempt, data })
+    if (roster?.ballot !== ballot) return
+    this.#crew.links.send([roster.members[peerRank]], { type: 'signal', ballot, attempt, data })
   }
 
   #stop(why: string): void {
@@ -289,11 +282,15 @@ export class RunCrew {
   }
 
   memberIsDead(member: string, ballot?: number): void {
-    for (const id of this.#crew.known) if (memberOf(id) === member) this.#crew.isDead(id, ballot)
+    for (const id of this.#livesOf(member)) this.#crew.presence.isDead(id, ballot)
   }
 
   doubt(member: string): void {
-    for (const id of this.#crew.known) if (memberOf(id) === member) this.#crew.doubt(id)
+    for (const id of this.#livesOf(member)) this.#crew.presence.doubt(id)
+  }
+
+  #livesOf(member: string): string[] {
+    return this.#crew.links.known.filter((id) => memberOf(id) === member)
   }
 
   leftOut(why: string): void {
@@ -303,7 +300,8 @@ export class RunCrew {
   /** Members of the newest roster, by rank: the next one is without them. */
   putOut(ranks: readonly number[]): void {
     const { roster } = this.#crew
-    if (roster) for (const rank of ranks) this.#crew.isDead(roster.members[rank], roster.ballot)
+    if (!roster) return
+    for (const rank of ranks) this.#crew.presence.isDead(roster.members[rank], roster.ballot)
   }
 
   continueWithout(): void {
@@ -326,11 +324,11 @@ export class RunCrew {
   }
 
   closeLinks(why: string): void {
-    this.#crew.closeLinks(why)
+    this.#crew.links.closeAll(why)
   }
 
   linkStats(): Promise<LinkStats> {
-    return this.#crew.linkStats()
+    return this.#crew.links.stats()
   }
 
   firstHalf(ballot: number, first: FirstHalf): void {

@@ -50,7 +50,7 @@ describe('a lost member', () => {
     const all = crewOf('abc') as [Member, Member, Member]
     const [a, b, c] = all
     silence(b, all)
-    for (const { crew } of [a, c]) crew.isDead('b')
+    for (const { crew } of [a, c]) crew.presence.isDead('b')
     const next = [a.crew.next(), c.crew.next()]
     expect(await Promise.all(next.map(namesOf))).toEqual(['ac', 'ac'])
     expect(place.world.now()).toBeLessThan(500)
@@ -236,7 +236,7 @@ describe('half of the members', () => {
     silence(d, all)
     const next = [a.crew.next(), b.crew.next()]
     await place.world.advance(crewTimes.answerMs + 100)
-    a.crew.isDead('d', 1)
+    a.crew.presence.isDead('d', 1)
     answer(['c', 'd'])
     expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
     expect(a.told).toEqual(['stop'])
@@ -263,7 +263,7 @@ describe('half of the members', () => {
       const next = a.crew.next()
       await place.world.advance(100)
       expect([a.told, a.crew.roster!.ballot]).toEqual([['stop', 'undecided b'], 1])
-      a.crew.isDead('b', 1)
+      a.crew.presence.isDead('b', 1)
       expect(await namesOf(next)).toBe('a')
       expect(a.told).toEqual(['stop', 'undecided b', 'decided'])
     },
@@ -284,7 +284,7 @@ describe('half of the members', () => {
     for (const one of [c, d]) silence(one, all)
     const next = [a.crew.next(), b.crew.next()]
     expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
-    for (const one of [c, d]) a.crew.isDead(one.id, 1)
+    for (const one of [c, d]) a.crew.presence.isDead(one.id, 1)
     b.crew.resign('it has left the run')
     const alone = a.crew.next()
     await place.world.advance(100)
@@ -301,7 +301,7 @@ describe('half of the members', () => {
     for (const one of [c, d]) silence(one, all)
     const next = [a.crew.next(), b.crew.next()]
     expect(await Promise.all(next.map(namesOf))).toEqual(['ab', 'ab'])
-    for (const one of [a, b]) for (const { id } of [c, d]) one.crew.isDead(id, 1)
+    for (const one of [a, b]) for (const { id } of [c, d]) one.crew.presence.isDead(id, 1)
     a.links.get('b')!.close('the connection failed')
     const alone = a.crew.next()
     b.crew.next().catch(() => undefined)
@@ -350,7 +350,7 @@ describe('a member that may not decide', () => {
     const [a, b] = crewOf('ab') as [Member, Member]
     a.step = 8
     b.crew.resign('the tab was closed')
-    a.crew.isDead('b', 99)
+    a.crew.presence.isDead('b', 99)
     a.crew.next().catch(() => undefined)
     await place.world.advance(crewTimes.answerMs)
     expect(a.abouts).toEqual([{ missing: ['b'], hadMore: true, step: 8 }])
@@ -415,7 +415,7 @@ test('members that are done disturb nobody', async () => {
   const [a, b, c] = crewOf('abc') as [Member, Member, Member]
   a.crew.resign('its run is over', true)
   await place.world.advance(100)
-  a.crew.closeLinks('its run is over')
+  a.crew.links.closeAll('its run is over')
   await place.world.advance(30_000)
   expect([b.told, c.told]).toEqual([[], []])
   // One that is lost before its own end: those that are done are not needed.
@@ -429,11 +429,11 @@ test('members that are done disturb nobody', async () => {
 
 test('a member whose connection to the server has ended is lost unless it answers', async () => {
   const [a, b, c] = crewOf('abc') as [Member, Member, Member]
-  c.crew.doubt('b')
+  c.crew.presence.doubt('b')
   await place.world.advance(2 * crewTimes.doubtMs)
   expect(a.told).toEqual([])
   silence(b, [a, b, c])
-  a.crew.doubt('b')
+  a.crew.presence.doubt('b')
   await place.world.advance(crewTimes.doubtMs + 100)
   expect(a.crew.roster?.members).toEqual(['a', 'c'])
 })

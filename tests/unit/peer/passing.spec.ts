@@ -137,7 +137,7 @@ describe('a ring of members', () => {
     const all = ringOf(24)
     const [, , c, d, e, f] = all as Member[]
     for (const one of [d!, e!]) crash(one)
-    c!.crew.setApart('f')
+    c!.crew.presence.apart.add('f')
     const out = expect(place.world.until(f!.crew.next())).rejects.toThrow(/joins again/)
     const left = all.filter((one) => ![d, e, f].includes(one))
     expect(await rosterOf(left)).toBe('abcghijklmnopqrstuvwx')

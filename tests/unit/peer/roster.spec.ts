@@ -44,7 +44,15 @@ const verdictOf = (
   said: Record<string, Said>,
   dead: Record<string, number> = {},
   most = 64,
-) => judge(leader, reportsOf(said), new Map(Object.entries(dead)), most)
+) =>
+  judge({
+    leader,
+    reports: reportsOf(said),
+    dead: new Map(Object.entries(dead)),
+    saidBye: new Set(),
+    keptOut: new Set(),
+    most,
+  })
 
 const five = roster(1, 'abcde')
 const four = roster(1, 'abcd')

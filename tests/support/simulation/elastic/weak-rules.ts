@@ -20,24 +20,24 @@ const judging = (weaken: (judge: Judge) => Judge): Weakness => ({
 /** Rules that each lack something, by what they lack or allow: the simulator must find out. */
 export const weakRules = {
   /** Members that are missing count as dead. */
-  minority: judging((judge) => (leader, reports, dead, most) => {
-    const verdict = judge(leader, reports, dead, most)
+  minority: judging((judge) => (evidence) => {
+    const verdict = judge(evidence)
     if (verdict.kind !== 'missing') return verdict
     const gone = verdict.missing.map((id) => [id, 0] as const)
-    return judge(leader, reports, new Map([...dead, ...gone]), most)
+    return judge({ ...evidence, dead: new Map([...evidence.dead, ...gone]) })
   }),
   /** Each of two halves continues. */
-  half: judging((judge) => (leader, reports, dead, most) => {
-    const verdict = judge(leader, reports, dead, most)
+  half: judging((judge) => (evidence) => {
+    const verdict = judge(evidence)
     if (verdict.kind !== 'half') return verdict
     return { ...verdict, kind: 'agreed' }
   }),
   /** The newest roster counts alone, without those before it. */
-  chain: judging((judge) => (leader, reports, dead, most) => {
-    const proved = [...reports].map(
+  chain: judging((judge) => (evidence) => {
+    const proved = [...evidence.reports].map(
       ([id, one]) => [id, { ...one, proved: one.roster?.ballot ?? 0 }] as const,
     )
-    return judge(leader, new Map(proved), dead, most)
+    return judge({ ...evidence, reports: new Map(proved) })
   }),
   /** Whoever has a link may say anything. */
   'no rights': {

@@ -1,0 +1,106 @@
+import type { CrewMessage } from './messages.ts'
+import type { CrewView } from './options.ts'
+
+/** The members of a run that may be there, as far as one member's links and what it has heard show. */
+export class Presence {
+  /** By id: the newest roster that a member had entered when it died. */
+  readonly dead = new Map<string, number>()
+  /** Those of them of which nothing says so but their own word over a link. */
+  readonly saidBye = new Set<string>()
+  /** Those of them whose run is over: the others do not need them any more. */
+  readonly done = new Set<string>()
+  /** Members that have said since the newest roster that the others continue without this one. */
+  readonly outside = new Set<string>()
+  /** Members of the newest roster to which no link could be made: the next one does without such a link where it needs one. */
+  readonly apart = new Set<string>()
+  readonly #crew: CrewView
+
+  constructor(crew: CrewView) {
+    this.#crew = crew
+  }
+
+  /** Those that hear what this member sends to all: with links, and in a ring those to whom others pass it on. */
+  get others(): string[] {
+    const { options, links, roster } = this.#crew
+    const isFar = (id: string) => id !== options.self && !this.dead.has(id)
+    return [...new Set([...links.up, ...(roster?.isRing ? roster.members.filter(isFar) : [])])]
+  }
+
+  /** Those of the dead that are so for sure, not by their own word alone. */
+  get surelyDead(): Map<string, number> {
+    return new Map([...this.dead].filter(([id]) => !this.saidBye.has(id)))
+  }
+
+  /** Whether this member has no link to one of its roster that may be alive. */
+  get lacksLinks(): boolean {
+    const { members = [] } = this.#crew.roster ?? {}
+    return members.some((id) => !this.mayBeThere(id) && !this.dead.has(id))
+  }
+
+  mayBeThere(id: string): boolean {
+    const { options, links, roster } = this.#crew
+    if (id === options.self || links.isUp(id)) return true
+    return roster?.isRing === true && !links.known.includes(id) && !this.dead.has(id)
+  }
+
+  /** Whether that member is in no roster yet, as far as this one knows. */
+  isNew(id: string): boolean {
+    const members = this.#crew.roster?.members
+    return members !== undefined && !members.includes(id) && !this.dead.has(id)
+  }
+
+  /**
+   * A member is dead for sure: it told the server so, with the newest roster that it may have `entered`, or its process has ended. Then the link
+   * must still be up once all that was on its way has come: a member that had entered a roster without this one would have closed it.
+   */
+  isDead(id: string, entered?: number): void {
+    const { options, times, links, isOver } = this.#crew
+    if (isOver) return
+    if (entered === undefined && !this.dead.has(id))
+      options.env.after(times.lastMs, () => {
+        if (links.isUp(id)) this.isDead(id, this.#crew.roster?.ballot ?? 0)
+      })
+    else if (!this.dead.has(id)) this.#isGone(id, entered!)
+    else if (entered !== undefined && this.saidBye.delete(id)) this.#crew.decide()
+  }
+
+  #isGone(id: string, entered: number): void {
+    this.dead.set(id, entered)
+    this.#crew.links.close(id, 'that member is dead')
+    this.#crew.lost(id)
+  }
+
+  /** That member says bye. */
+  left(id: string, { entered, isDone }: Extract<CrewMessage, { type: 'bye' }>): void {
+    if (this.dead.has(id)) return
+    this.saidBye.add(id)
+    if (!isDone || !this.#crew.isRunning) {
+      this.#isGone(id, entered)
+      return
+    }
+    // Its last frames are on their way to this member's own end.
+    this.dead.set(id, entered)
+    this.done.add(id)
+  }
+
+  /** A member's connection to the server has ended: its link ends too, unless it answers. */
+  doubt(id: string): void {
+    const { links, times, isOver } = this.#crew
+    if (!isOver) links.doubt(id, times.doubtMs)
+  }
+
+  /** A person has decided: these are gone, and knew nothing newer than `ballot`. */
+  giveUp(missing: readonly string[], ballot: number): void {
+    for (const id of [...missing, ...this.dead.keys()]) this.dead.set(id, ballot)
+    this.saidBye.clear()
+  }
+
+  /** Forgets who died before all of `members` entered their roster. */
+  keep(members: readonly string[]): void {
+    for (const id of this.dead.keys())
+      if (!members.includes(id)) {
+        this.dead.delete(id)
+        this.saidBye.delete(id)
+      }
+  }
+}
