@@ -633,7 +633,13 @@ export const allowed: Record<string, readonly string[]> = {
 
 /** What a layer may take types from besides: it describes them, and runs none of it. */
 export const typesOnly: Record<string, readonly string[]> = {
-  'src/worker': ['src/gpu/device.ts', 'src/peer/link', 'src/peer/crew', 'src/trainer'],
+  'src/worker': [
+    'src/gpu/device.ts',
+    'src/peer/room',
+    'src/peer/link',
+    'src/peer/crew',
+    'src/trainer',
+  ],
 }
 
 /** What runs in Node alone: `node` may import it, and nothing that a tab loads. */

@@ -2,6 +2,7 @@ import type { AdapterFacts } from '../gpu/device.ts'
 import type { FormerLife } from '../peer/crew/roster.ts'
 import type { Transport } from '../peer/link/channel-transport.ts'
 import type { LinkStats } from '../peer/link/link.ts'
+import type { LifeKeys } from '../peer/room/life-keys.ts'
 import type {
   CheckpointSettings,
   NotARun,
@@ -54,9 +55,13 @@ export interface Membership {
   who?: string
 }
 
-/** Whom a rank of an elastic run decides with who trains on (`Crew`). A member's id is that of the room, a point and the epoch in which it came. */
+/** Whom a rank of an elastic run decides with who trains on (`Crew`). A member's id is the name of its life (lives.ts). */
 export interface CrewPlace {
+  /** The run's. */
+  readonly key: string
   readonly self: string
+  /** By which others know what this rank has said. */
+  readonly keys: LifeKeys
   /** By rank; null for a member of a run that is on, which says itself who it is. */
   readonly ids: readonly (string | null)[]
   /** By rank: ids in the room. */

@@ -3,6 +3,7 @@ import type { CrewOptions, Undecided } from '../../src/peer/crew/options.ts'
 import type { Roster } from '../../src/peer/crew/roster.ts'
 import { type Fault, type MemoryLink, memoryPair } from '../../src/peer/link/memory-link.ts'
 import { VirtualEnv } from '../../src/util/virtual-env.ts'
+import { cheapSigner } from './cheap-signer.ts'
 
 // Members of a run over memory links on a virtual clock.
 
@@ -11,6 +12,8 @@ export interface Member {
   readonly crew: Crew
   /** What it told its owner: 'stop', 'wish', 'out', 'undecided a b', 'decided'. */
   readonly told: string[]
+  /** Whose link it has ended for what they sent, and what that was. */
+  readonly broke: string[]
   /** What it could not decide, each time that it said so. */
   readonly abouts: Undecided[]
   /** The newest that it has kept. */
@@ -38,9 +41,11 @@ export function member(
 ): Member {
   const told: string[] = []
   const abouts: Undecided[] = []
+  const broke: string[] = []
   const crew = new Crew(
     {
       ...{ env: place.world, self: id, roster, most: 64 },
+      signer: cheapSigner(id, place.world),
       step: () => made.step,
       ...(firstHalf && { firstHalf }),
     },
@@ -48,13 +53,14 @@ export function member(
       stop: () => told.push('stop'),
       wish: () => told.push('wish'),
       out: () => told.push('out'),
+      broke: (who, what) => broke.push(`${who} ${what}`),
       undecided: (about) => {
         told.push(about ? `undecided ${about.missing.join(' ')}` : 'decided')
         if (about) abouts.push(about)
       },
     },
   )
-  const made: Member = { id, crew, told, abouts, step: 0, links: new Map() }
+  const made: Member = { id, crew, told, abouts, broke, step: 0, links: new Map() }
   place.members.set(id, made)
   return made
 }

@@ -1,8 +1,8 @@
-import type { Env } from '../../util/env.ts'
 import { messageOf } from '../../util/errors.ts'
 import { EpochLinks } from '../link/epoch-link.ts'
 import { type Link, type LinkStats, sumStats } from '../link/link.ts'
 import { memberOf } from '../room/lives.ts'
+import { Inbox, maxUncheckedBytes, maxWaitingBytes } from './inbox.ts'
 import {
   type CrewMessage,
   decodeCrewMessage,
@@ -10,6 +10,7 @@ import {
   type PassableMessage,
   type Probe,
 } from './messages.ts'
+import type { CrewOptions } from './options.ts'
 import { Passing } from './passing.ts'
 
 /** What the links of a member tell it. */
@@ -22,14 +23,18 @@ export interface CrewLinksListener {
   came(id: string, isRank: boolean): void
   /** Empty for one that has not said who it is. */
   ended(id: string): void
+  /** It has sent what no build of this project sends, in words that follow its name. */
+  broke(id: string, what: string): void
 }
 
 /** A member's links to the others, by id. They outlive the groups that use them, one after the other. */
 export class CrewLinks {
   readonly #self: string
-  readonly #env: Env
+  readonly #env: CrewOptions['env']
   readonly #listener: CrewLinksListener
   readonly #links = new Map<string, EpochLinks>()
+  /** By id. */
+  readonly #inboxes = new Map<string, Inbox>()
   /** All that are up. */
   readonly #up = new Set<EpochLinks>()
   /** Those whose other end has said hello. */
@@ -40,18 +45,23 @@ export class CrewLinks {
   /** By id: gives up the wait for an answer. */
   readonly #doubted = new Map<string, () => void>()
 
-  constructor(self: string, env: Env, listener: CrewLinksListener) {
+  constructor(
+    { self, env, signer }: Pick<CrewOptions, 'self' | 'env' | 'signer'>,
+    listener: CrewLinksListener,
+  ) {
     this.#self = self
     this.#env = env
     this.#listener = listener
     const links = this
     this.#passing = new Passing({
-      self,
+      ...{ self, env, signer },
       get up() {
         return links.up
       },
       send: (to, message) => this.#sendOver(to, message),
+      mayPass: (id) => listener.mayPass(id),
       heard: (from, body) => listener.heard(from, body),
+      forged: (by) => listener.broke(by, 'passed on what another one has not said'),
     })
   }
 
@@ -84,15 +94,20 @@ export class CrewLinks {
     const before = this.#links.get(id)
     this.#links.set(id, link)
     before?.close('replaced by another link')
+    const inbox = this.#inboxes.get(id) ?? new Inbox()
+    this.#inboxes.set(id, inbox)
     const end = () => {
       this.#hasEnded(link)
-      if (this.#links.get(id) === link) this.#listener.ended(id)
+      const tell = () => {
+        if (this.#links.get(id) === link) this.#listener.ended(id)
+      }
+      inbox.put(0, tell, Number.POSITIVE_INFINITY)
     }
     link.onend = end
     link.oncontrol = (payload) => {
       const message = decode(link, payload)
       if (message?.type === 'hello') this.#greet(link, id)
-      else if (message) this.#receive(id, message)
+      else if (message) this.#receive(id, message, payload.length, inbox)
     }
     if (!link.isUp) end()
   }
@@ -109,13 +124,19 @@ export class CrewLinks {
     if (this.#up.delete(link)) this.#past = Promise.all([this.#past, link.stats()]).then(sumStats)
   }
 
-  #receive(from: string, message: CrewMessage): void {
+  #receive(from: string, message: CrewMessage, size: number, inbox: Inbox): void {
     this.#endDoubt(from)
     if (message.type === 'ping') this.#sendOver([from], { type: 'pong' })
     else if (message.type === 'probe') this.#sendOver([from], { ...message, type: 'probed' })
     else if (message.type === 'pass') {
-      if (this.#listener.mayPass(from)) this.#passing.take(from, message)
-    } else if (message.type !== 'pong') this.#listener.heard(from, message)
+      const take = () => {
+        if (this.#listener.mayPass(from)) return this.#passing.take(from, message)
+      }
+      inbox.put(size, take, maxUncheckedBytes)
+    } else if (message.type !== 'pong') {
+      const isTaken = inbox.put(size, () => this.#listener.heard(from, message), maxWaitingBytes)
+      if (!isTaken) this.#listener.broke(from, 'sent more than this member can take')
+    }
   }
 
   /** The link to that member ends unless it answers within `ms`. */
@@ -141,7 +162,10 @@ export class CrewLinks {
   /** Forgets links that have ended, but for those to `members`. */
   forgetEnded(members: readonly string[]): void {
     for (const [id, { isUp }] of this.#links)
-      if (!isUp && !members.includes(id)) this.#links.delete(id)
+      if (!isUp && !members.includes(id)) {
+        this.#links.delete(id)
+        this.#inboxes.delete(id)
+      }
   }
 
   /** To whom there is a link, by rank: the links of an epoch. Those of the epoch before fall silent. */
@@ -191,12 +215,17 @@ export class CrewLinks {
     this.#sendOver([id], probe)
   }
 
+  /** What that member has sent is not heard any more. */
   close(id: string, why: string): void {
+    this.#inboxes.get(id)?.clear()
     this.#links.get(id)?.close(why)
   }
 
+  /** Once all is on its way that was to be passed on. */
   closeAll(why: string): void {
-    for (const link of [...this.#up]) link.close(why)
+    this.#passing.whenSent(() => {
+      for (const link of [...this.#up]) link.close(why)
+    })
   }
 
   /** What all have carried so far, those that have ended too. */

@@ -78,15 +78,16 @@ export class Crew implements CrewView {
   #given = 0
 
   constructor(options: CrewOptions, listener: CrewListener) {
-    const { self, env, roster, pace } = options
+    const { roster, pace } = options
     this.options = options
     this.listener = listener
     this.times = { ...crewTimes, ...options.times }
-    this.links = new CrewLinks(self, env, {
+    this.links = new CrewLinks(options, {
       heard: (from, message) => this.#receive(from, message),
       mayPass: (id) => this.#roster?.isRing === true && this.#roster.members.includes(id),
       came: (id, isRank) => this.#came(id, isRank),
       ended: (id) => this.#ended(id),
+      broke: (id, what) => this.#broke(id, what),
     })
     this.presence = new Presence(this)
     this.newcomers = new Newcomers(this)

@@ -20,7 +20,7 @@ import { lastBallot } from '../room/ballots.ts'
  *   wait    senior -> all        a newcomer is not let in yet, and why
  *   bye     leaving -> all       it takes part no more; names the newest roster that it has entered, and whether its run is done
  *   signal  member -> member     what WebRTC needs to link the two
- *   pass    member -> member     one of these to members to which its sender has no link: pass it on (passing.ts)
+ *   pass    member -> member     one of these to members to which its sender has no link, signed: pass it on (passing.ts)
  */
 const ballot = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(lastBallot))
 const id = v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.regex(/^[\w.-]+$/))
@@ -95,13 +95,19 @@ const passable = [
   }),
 ] as const
 
+const passableBody = v.variant('type', passable)
+const base64Url = v.pipe(v.string(), v.maxLength(128), v.regex(/^[\w-]*$/))
+
 const passed = v.strictObject({
   type: v.literal('pass'),
   from: id,
   /** Counts up by one for each message that `from` has passed on. */
   number: v.pipe(v.number(), v.safeInteger(), v.minValue(1)),
   to: ids,
-  body: v.variant('type', passable),
+  body: passableBody,
+  /** Of `from`, and what it has signed (`signedText`): life-keys.ts. */
+  key: base64Url,
+  signature: base64Url,
 })
 export type PassedMessage = v.InferOutput<typeof passed>
 
@@ -117,6 +123,17 @@ const schema = v.variant('type', [
 export type CrewMessage = v.InferOutput<typeof schema>
 export type PassableMessage = PassedMessage['body']
 export type Probe = Extract<CrewMessage, { type: 'probe' }>
+
+/** The message with its fields in the order in which a decoded one has them: a signature is of that text. */
+export const inOrder = (body: PassableMessage): PassableMessage => v.parse(passableBody, body)
+
+/** All of a passed message that nobody may change. */
+export const signedText = ({
+  from,
+  number,
+  to,
+  body,
+}: Omit<PassedMessage, 'key' | 'signature'>): string => JSON.stringify([from, number, to, body])
 
 export const encodeCrewMessage = (message: CrewMessage): Uint8Array =>
   new TextEncoder().encode(JSON.stringify(message))

@@ -1,4 +1,5 @@
 import type { Env } from '../../util/env.ts'
+import type { Signer } from '../room/life-keys.ts'
 import type { CrewLinks } from './crew-links.ts'
 import type { StepPace } from './link-test.ts'
 import type { CrewMessage } from './messages.ts'
@@ -39,6 +40,8 @@ export interface CrewOptions {
   readonly env: Env
   /** Names one life of this member: after it was out it comes in with another id. */
   readonly self: string
+  /** Signs what others pass on for this member. */
+  readonly signer: Signer
   /** With which the run began; null for a member that joins later. */
   readonly roster: Pick<Roster, 'ballot' | 'members'> | null
   /** The life before this one, where it is over: to the others a proof that it is. */

@@ -66,7 +66,7 @@ import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
  *
  * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
-export const protocolVersion = 16
+export const protocolVersion = 17
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
@@ -259,6 +259,8 @@ const measuredSchema = v.strictObject({
 export type Measured = v.InferOutput<typeof measuredSchema>
 export type ToNext = NonNullable<Measured['toNext']>
 
+const keyHashSchema = v.pipe(v.string(), v.regex(/^[\w-]{16}$/, 'the hash of a key'))
+
 /** What a member tells the others about itself. */
 const memberEntries = {
   /** Shown to people. */
@@ -272,6 +274,8 @@ const memberEntries = {
   transport: v.picklist(transportChoices),
   /** Equal for the ranks of one tab; a tab with one rank may leave it out. */
   tab: v.optional(hex(4)),
+  /** Of the key with which it signs in elastic runs (life-keys.ts); who takes part in none may leave it out. */
+  keyHash: v.optional(keyHashSchema),
 }
 const infoEntries = { ...memberEntries, measured: v.optional(measuredSchema) }
 const infoSchema = v.strictObject(infoEntries)
@@ -290,7 +294,7 @@ const ranksSchema = v.pipe(
 
 /** Members of an elastic run (lives.ts). */
 const livesSchema = v.pipe(
-  v.array(v.pipe(v.string(), v.regex(/^[0-9a-f]{16}\.\d{1,10}$/, 'a life'))),
+  v.array(v.pipe(v.string(), v.regex(/^[0-9a-f]{16}\.\d{1,10}(\.[\w-]{16})?$/, 'a life'))),
   v.minLength(1),
   v.maxLength(limits.membersPerRoom),
 )

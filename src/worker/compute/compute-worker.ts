@@ -222,6 +222,7 @@ class ComputeWorker implements ComputeApi {
         place &&
         new training.RunCrew({
           ...{ place, membership, links, signal, join, tell, wish, isRankLost },
+          signer: training.signerOf(place),
           heldStep: () => trainer?.heldStep ?? 0,
           pace: () => trainer?.pace,
         })

@@ -5,6 +5,7 @@ import type { Roster } from '../../peer/crew/roster.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { Link, LinkStats } from '../../peer/link/link.ts'
 import { endsOf, membersPerRoom, ringNeighbours, roomEdges } from '../../peer/room/edges.ts'
+import { LifeSigner, type Signer } from '../../peer/room/life-keys.ts'
 import { memberOf } from '../../peer/room/lives.ts'
 import { leftOutError } from '../../peer/room/refusals.ts'
 import type { RunEvent } from '../../trainer/watch/run-events.ts'
@@ -39,7 +40,8 @@ export interface GroupPlace {
 }
 
 export interface RunCrewOptions {
-  readonly place: CrewPlace
+  readonly place: Omit<CrewPlace, 'key' | 'keys'>
+  readonly signer: Signer
   readonly membership: Membership
   /** By rank. */
   readonly links: ReadonlyMap<number, Link>
@@ -57,6 +59,9 @@ export interface RunCrewOptions {
   /** For tests. */
   readonly env?: Env
 }
+
+/** Signs what this rank says in the run. */
+export const signerOf = ({ keys, key }: CrewPlace): Signer => new LifeSigner(keys, key)
 
 /** An elastic run's groups, one after the other, as its members decide them. */
 export class RunCrew {
@@ -81,7 +86,7 @@ export class RunCrew {
   #hasStopped = false
 
   constructor(options: RunCrewOptions) {
-    const { place, membership, links, pace, env = systemEnv } = options
+    const { place, signer, membership, links, pace, env = systemEnv } = options
     const { self, ids, members, machines, former } = place
     this.#options = options
     this.#env = env
@@ -94,6 +99,7 @@ export class RunCrew {
       {
         env,
         self,
+        signer,
         former,
         roster,
         step: options.heldStep,

@@ -13,7 +13,7 @@ export { isLoss, isRankLost } from '../../trainer/loop/recovery.ts'
 export { PutOut } from '../../trainer/loop/strikes.ts'
 export { Trainer } from '../../trainer/loop/trainer.ts'
 export { warmUp } from '../../trainer/loop/warm-up.ts'
-export { RunCrew } from './run-crew.ts'
+export { RunCrew, signerOf } from './run-crew.ts'
 
 /** errors: `config.invalid` for a demo that this page does not have. */
 export async function taskOf({ demo }: TrainConfig, tasks: TaskLoaders): Promise<Task> {

@@ -1,4 +1,5 @@
 import { sumStats } from '../../peer/link/link.ts'
+import type { LifeKeys } from '../../peer/room/life-keys.ts'
 import { lifeOf, memberOf } from '../../peer/room/lives.ts'
 import type {
   Abort,
@@ -57,6 +58,7 @@ export interface RunTab {
   readonly client: SignalClient
   readonly compute: ComputeApi
   readonly ports: LocalPorts | null
+  readonly keys: LifeKeys
   readonly marks: StartMarks
   readonly listener: RunListener
   /** Where checkpoints are, if not in this browser's private files. */
@@ -427,7 +429,9 @@ export class MemberRun {
       joins,
       ...(key !== undefined && {
         crew: {
+          key,
           self: this.#self,
+          keys: this.#tab.keys,
           ids: members.map((member, at) => (isUnknown(at) ? null : lifeOf(member, epoch))),
           members: members.map(({ id }) => id),
           machines: members.map(machineKey),

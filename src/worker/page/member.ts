@@ -1,3 +1,4 @@
+import { type LifeKeys, newLifeKeys } from '../../peer/room/life-keys.ts'
 import type {
   Asks,
   Assignment,
@@ -94,6 +95,7 @@ interface WayIn {
   readonly link: RoomLink
   readonly hostToken: string | undefined
   readonly ports: LocalPorts | null
+  readonly keys: LifeKeys
 }
 
 /**
@@ -107,6 +109,8 @@ export class RoomMember {
   #client: SignalClient | undefined
   #adapter: AdapterFacts | undefined
   #ports: LocalPorts | null = null
+  /** There once this tab enters a room. */
+  #keys: LifeKeys | undefined
   #run: MemberRun | undefined
   /** The newest that has ended: the server may not have heard that. */
   #past: MemberRun | undefined
@@ -173,14 +177,15 @@ export class RoomMember {
     const hostToken = token?.((await RoomSecret.derive(link)).room)
     const hasPorts = transport !== 'webrtc' && transport !== 'relay'
     const ports = hasPorts ? await openLocalPorts() : null
-    if (!this.#isClosed) return { link, hostToken, ports }
+    this.#keys ??= await newLifeKeys()
+    if (!this.#isClosed) return { link, hostToken, ports, keys: this.#keys }
     ports?.close()
     throw hasLeft()
   }
 
   /** This tab is the new client's from the call on. */
   async #enter(
-    { link, hostToken, ports }: WayIn,
+    { link, hostToken, ports, keys }: WayIn,
     adapter: AdapterFacts,
     mode: RoomMemberOptions['mode'],
   ): Promise<void> {
@@ -194,6 +199,7 @@ export class RoomMember {
       hidden: document.hidden,
       transport,
       tab: this.#options.tab,
+      keyHash: keys.hash,
       ...changes,
     }
     const url = signalUrl(location)
@@ -556,6 +562,7 @@ export class RoomMember {
         client: this.#requireClient(),
         compute: this.compute,
         ports: this.#ports,
+        keys: this.#keys!,
         marks: this.#marks,
         listener: this.#options,
         checkpoints: this.#options.checkpoints,

@@ -8,6 +8,7 @@ import {
   memoryPair,
 } from '../../../src/peer/link/memory-link.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
+import { cheapSigner } from '../../support/cheap-signer.ts'
 
 // A run whose steps take 0.3 s and exchange 1 MB, on a virtual clock: which newcomers it lets in.
 
@@ -34,7 +35,7 @@ function member(id: string, founders: string | null): Member {
   const told: string[] = []
   const roster = founders === null ? null : { ballot: 1, members: founders.split('') }
   const crew = new Crew(
-    { env: world, self: id, roster, most: 64, pace: () => pace },
+    { env: world, self: id, signer: cheapSigner(id, world), roster, most: 64, pace: () => pace },
     {
       stop: () => told.push('stop'),
       wish: () => told.push('wish'),

@@ -1,9 +1,11 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import { encodeCrewMessage } from '../../../src/peer/crew/messages.ts'
-import { Passing } from '../../../src/peer/crew/passing.ts'
+import { encodeCrewMessage, signedText } from '../../../src/peer/crew/messages.ts'
+import { burst, Passing } from '../../../src/peer/crew/passing.ts'
 import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
 import { roomEdges } from '../../../src/peer/room/edges.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
+import { cheapSigner, signedBy } from '../../support/cheap-signer.ts'
 import {
   clearPlace,
   crash,
@@ -20,12 +22,12 @@ afterEach(clearPlace)
 
 const letters = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-'
 
-/** Members that begin a run, linked as a room's are. */
-function ringOf(size: number): Member[] {
+/** Members that begin a run, linked as a room's are, without that one. */
+function ringOf(size: number, without?: string): Member[] {
   const ids = [...letters.slice(0, size)]
   const all = ids.map((id) => member(id, { ballot: 1, members: ids }))
   for (const [from, to] of roomEdges(size)) link(all[from]!, all[to]!)
-  return all
+  return all.filter(({ id }) => id !== without)
 }
 
 const rosterOf = async (all: readonly Member[]) => {
@@ -37,9 +39,10 @@ const rosterOf = async (all: readonly Member[]) => {
 describe('a message to members without a link', () => {
   /** Passings with links along these edges, and how often each link is used. */
   function netOf(size: number, edges: readonly (readonly [number, number])[]) {
+    const env = new VirtualEnv(1)
     const heard: string[] = []
+    const forgers: string[] = []
     const used = new Map<string, number>()
-    const queue: (() => void)[] = []
     const ids = Array.from({ length: size }, (_, at) => `m${at}`)
     const near = ids.map((_, at) =>
       edges.flatMap(([a, b]) => (a === at ? [ids[b]!] : b === at ? [ids[a]!] : [])),
@@ -48,54 +51,118 @@ describe('a message to members without a link', () => {
     const all: Passing[] = ids.map(
       (self, at) =>
         new Passing({
-          self,
+          ...{ env, self, signer: cheapSigner(self, env) },
           get up() {
             return near[at]!.filter((id) => !gone.has(id))
           },
+          mayPass: (id) => ids.includes(id),
           send: (to, message) => {
             for (const id of to) {
               used.set(`${self} ${id}`, (used.get(`${self} ${id}`) ?? 0) + 1)
-              queue.push(() => all[ids.indexOf(id)]!.take(self, message))
+              env.after(1, () => void all[ids.indexOf(id)]!.take(self, message))
             }
           },
           heard: (from, { type }) => heard.push(`${self} < ${from} ${type}`),
+          forged: (by) => forgers.push(`${self}: ${by}`),
         }),
     )
-    const run = () => {
-      for (const step of queue) step()
-      queue.length = 0
+    const run = async () => {
+      await env.advance(1000)
       return heard.splice(0).sort()
     }
-    return { all, ids, used, gone, run }
+    return { env, all, ids, used, gone, forgers, run }
   }
 
-  test('arrives once at each of 64, and no link carries it more than once each way', () => {
-    const { all, ids, used, run } = netOf(64, roomEdges(64))
+  test('arrives once at each of 64, and no link carries it more than once each way', async () => {
+    const { all, ids, used, forgers, run } = netOf(64, roomEdges(64))
     const far = ids.slice(3, 61)
     all[0]!.send(far, { type: 'leave', ballot: 1 })
-    expect(run()).toEqual(far.map((id) => `${id} < m0 leave`).sort())
+    expect(await run()).toEqual(far.map((id) => `${id} < m0 leave`).sort())
     expect(Math.max(...used.values())).toBe(1)
+    expect(forgers).toEqual([])
   })
 
-  test('is answered over the way on which it came, as long as that is up', () => {
+  test('is answered over the way on which it came, as long as that is up', async () => {
     const { all, used, gone, run } = netOf(24, roomEdges(24))
     all[0]!.send(['m11'], { type: 'leave', ballot: 1 })
-    run()
+    await run()
     used.clear()
     all[11]!.send(['m0'], { type: 'leave', ballot: 2 })
-    expect(run()).toEqual(['m0 < m11 leave'])
+    expect(await run()).toEqual(['m0 < m11 leave'])
     const way = [...used.keys()]
     expect(way.length).toBeLessThanOrEqual(3)
     gone.add(way[0]!.split(' ')[1]!)
     all[11]!.send(['m0'], { type: 'leave', ballot: 3 })
-    expect(run()).toEqual(['m0 < m11 leave'])
+    expect(await run()).toEqual(['m0 < m11 leave'])
   })
 
-  test('arrives while any way is left', () => {
+  /** What `m0` would send, had it said so. */
+  const invented = (number: number, to: readonly string[]) => {
+    const lie = {
+      type: 'pass',
+      from: 'm0',
+      number,
+      to,
+      body: { type: 'leave', ballot: 1 },
+    } as const
+    return { ...lie, ...signedBy('m4', signedText(lie)) }
+  }
+
+  test('that a neighbour has invented is not heard, and the next true one is, whatever its number', async () => {
+    const { all, ids, forgers, run } = netOf(24, roomEdges(24))
+    for (const number of [1, Number.MAX_SAFE_INTEGER])
+      void all[5]!.take('m4', invented(number, ids))
+    expect(await run()).toEqual([])
+    expect(forgers).toEqual(['m5: m4', 'm5: m4'])
+    all[0]!.send(['m5', 'm11'], { type: 'leave', ballot: 1 })
+    expect(await run()).toEqual(['m11 < m0 leave', 'm5 < m0 leave'])
+  })
+
+  test.each([
+    ['its recipients', { to: ['m5', 'm7'] }],
+    ['its number', { number: 9 }],
+    ['its origin', { from: 'm1' }],
+    ['its text', { body: { type: 'leave', ballot: 2 } }],
+  ] as const)('whose neighbour has changed %s is not heard', async (_, change) => {
+    const { all, forgers, run } = netOf(24, roomEdges(24))
+    const said = { type: 'pass', from: 'm0', number: 1, to: ['m5'] } as const
+    const message = { ...said, body: { type: 'leave', ballot: 1 } } as const
+    const signed = { ...message, ...signedBy('m0', signedText(message)) }
+    void all[5]!.take('m4', { ...signed, ...change })
+    expect(await run()).toEqual([])
+    expect(forgers).toEqual(['m5: m4'])
+    void all[5]!.take('m4', signed)
+    expect(await run()).toEqual(['m5 < m0 leave'])
+  })
+
+  test('is one of few that a member may have passed on at once: those of others arrive', async () => {
+    const { env, all, used, run } = netOf(24, roomEdges(24))
+    for (let count = 0; count < 4000; count++) all[0]!.send(['m11'], { type: 'leave', ballot: 1 })
+    all[5]!.send(['m18'], { type: 'leave', ballot: 1 })
+    await env.advance(5000)
+    const heard = await run()
+    expect(heard).toContain('m18 < m5 leave')
+    expect(heard.length).toBeGreaterThan(burst)
+    expect(heard.length).toBeLessThan(burst + 300)
+    expect(used.get('m9 m11')).toBeLessThan(burst + 300)
+  })
+
+  test('is on its way before the links may be closed', async () => {
+    const { all, used, run } = netOf(24, roomEdges(24))
+    all[0]!.send(['m11'], { type: 'leave', ballot: 1 })
+    let count = 0
+    all[0]!.whenSent(() => {
+      count = used.size
+    })
+    await run()
+    expect(count).toBeGreaterThan(0)
+  })
+
+  test('arrives while any way is left', async () => {
     const { all, ids, gone, run } = netOf(64, roomEdges(64))
     for (const [at, id] of ids.entries()) if (at % 2 === 1 && at !== 33) gone.add(id)
     all[0]!.send(['m33'], { type: 'leave', ballot: 1 })
-    expect(run()).toEqual(['m33 < m0 leave'])
+    expect(await run()).toEqual(['m33 < m0 leave'])
   })
 })
 
@@ -121,7 +188,7 @@ describe('a ring of members', () => {
     const left = all.slice(6)
     const rosters = left.map(async ({ crew }) => {
       for (;;) {
-        const { members } = await place.world.until(crew.next())
+        const { members } = await crew.next()
         if (members.length === 18) return members.join('')
       }
     })
@@ -130,7 +197,8 @@ describe('a ring of members', () => {
       crash(one)
       await place.world.advance(150)
     }
-    expect(new Set(await Promise.all(rosters))).toEqual(new Set(['ghijklmnopqrstuvwx']))
+    const names = await place.world.until(Promise.all(rosters))
+    expect(new Set(names)).toEqual(new Set(['ghijklmnopqrstuvwx']))
   })
 
   test('leaves out one of two that are beside each other now and cannot be linked', async () => {
@@ -144,6 +212,26 @@ describe('a ring of members', () => {
     await out
   })
 
+  test('ends its links to the one of them that invents what another one says, by name, and hears nothing of it', async () => {
+    const all = ringOf(24, 'm')
+    const ids = [...letters.slice(0, 24)]
+    const body = { type: 'abort', why: 'the end' } as const
+    const lie = { type: 'pass', from: 'c', number: 1, to: ids, body } as const
+    const near = all.filter(({ links }) => links.has('m'))
+    for (const one of near) {
+      const [there, back] = memoryPair(place.world, { delayMs: () => 1 })
+      one.crew.add('m', there)
+      const signed = signedBy('m', signedText(lie))
+      new EpochLinks(back).control(encodeCrewMessage({ ...lie, ...signed }))
+    }
+    await place.world.advance(20)
+    expect(near.length).toBe(8)
+    for (const { broke } of near)
+      expect(broke).toEqual(['m passed on what another one has not said'])
+    expect(all.flatMap(({ crew }) => crew.isLinked('m'))).not.toContain(true)
+    expect(await rosterOf(all)).toBe(letters.slice(0, 24).replace('m', ''))
+  })
+
   test('passes nothing on for one that is not in it', async () => {
     const all = ringOf(24)
     const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
@@ -151,7 +239,9 @@ describe('a ring of members', () => {
     all[0]!.crew.add('x.1', near)
     const to = all.map(({ id }) => id)
     const body = { type: 'abort', why: 'the end' } as const
-    stranger.control(encodeCrewMessage({ type: 'pass', from: 'b', number: 1, to, body }))
+    const signed = { key: 'b', signature: '' }
+    const lie = { type: 'pass', from: 'b', number: 1, to, body, ...signed } as const
+    stranger.control(encodeCrewMessage(lie))
     await place.world.advance(1000)
     expect(all.flatMap(({ told }) => told)).toEqual([])
   })

@@ -5,6 +5,7 @@ import { type MemoryLinkOptions, memoryPair } from '../../../src/peer/link/memor
 import { exchangeLimitMs, Patience } from '../../../src/trainer/loop/phase-timeouts.ts'
 import { PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
+import { cheapSigner } from '../../support/cheap-signer.ts'
 
 // Ranks that train over memory links on a virtual clock, of which some turn slow: whom they name, and whom they leave out.
 
@@ -56,6 +57,7 @@ function rankOf(id: string, ids: readonly string[], computesMs: number): Rank {
   const crew = new Crew(
     {
       ...{ env: world, self: id, roster: { ballot: 1, members: ids }, most: 64, pace },
+      signer: cheapSigner(id, world),
       // Those with a capital letter share one.
       machineOf: (one) => (one < 'a' ? 'M' : one),
     },
@@ -213,7 +215,7 @@ test('one that was left out comes in again once a step takes half of what others
   // A step's gradients take 0.8 s, then 0.4 s.
   const rate = { delayMs: () => 1, bytesPerMs: 1250 }
   const crew = new Crew(
-    { env: world, self: 'c.2', roster: null, most: 64 },
+    { env: world, self: 'c.2', signer: cheapSigner('c.2', world), roster: null, most: 64 },
     {
       stop: () => undefined,
       wish: () => undefined,

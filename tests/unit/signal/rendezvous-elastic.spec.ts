@@ -493,7 +493,7 @@ describe('the end', () => {
 })
 
 describe('half of a roster', () => {
-  const life = (id: string) => `${idOf(id)}.1`
+  const life = (id: string) => `${idOf(id)}.1.${'_-'.repeat(8)}`
   const asks = (id: string, ballot: number, alive: string[], lives: string[]) => {
     world.say(id, {
       type: 'half',

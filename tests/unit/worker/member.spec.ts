@@ -1,6 +1,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
-import type { Abort, Assignment } from '../../../src/peer/room/messages.ts'
+import { LifeSigner } from '../../../src/peer/room/life-keys.ts'
+import type { Abort, Assignment, MemberInfo } from '../../../src/peer/room/messages.ts'
 import { leftOutError, SignalError } from '../../../src/peer/room/refusals.ts'
 import { PeerError, RunError, TabringError } from '../../../src/util/errors.ts'
 import type { AdapterFacts } from '../../../src/worker/api.ts'
@@ -206,6 +207,19 @@ it('a rank that the others continue without asks the server to come in again, as
     ids: [null, '1.3'],
     former: { id: '0.1', entered: 1 },
   })
+})
+
+it('a rank signs with the key that the room has named: the name of its life has the hash', async () => {
+  await newMember().join({} as AdapterFacts)
+  const [{ keyHash }] = [...world.infos.values()] as [MemberInfo]
+  const first = assignment(1, 2)
+  const [own, ...others] = first.members
+  world.hear('assign', { ...first, members: [{ ...own!, keyHash }, ...others] })
+  world.hear('start', { epoch: 1, settings })
+  const { self, key: run, keys } = world.membership!.crew!
+  expect(self).toBe(`0.1.${keyHash}`)
+  const signed = await new LifeSigner(keys, run).sign('text')
+  expect(await new LifeSigner(keys, key).verify(self, 'text', signed)).toBe(true)
 })
 
 it('a rank that was left out and cannot be linked yet waits for other links, and comes in as another life', async () => {

@@ -7,6 +7,7 @@ import { isRankLost } from '../../../src/trainer/loop/recovery.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import type { RunEvent } from '../../../src/worker/api.ts'
 import { RunCrew } from '../../../src/worker/compute/run-crew.ts'
+import { cheapSigner } from '../../support/cheap-signer.ts'
 
 /** Rank 0 of two, and its link's other end. `happened`: what it has told, and the sizes of the groups that it has joined. */
 function makeCrew() {
@@ -22,6 +23,7 @@ function makeCrew() {
       machines: ['a', 'b'],
       former: null,
     },
+    signer: cheapSigner('a.1', env),
     membership: { epoch: 1, rank: 0, worldSize: 2 },
     links: new Map([[1, own]]),
     signal: new AbortController().signal,

@@ -19,6 +19,7 @@ import {
 } from '../../../../src/util/errors.ts'
 import { orAbort } from '../../../../src/util/or-abort.ts'
 import { type GroupPlace, RunCrew } from '../../../../src/worker/compute/run-crew.ts'
+import { cheapSigner } from '../../cheap-signer.ts'
 import type { RankPlace } from '../rank-place.ts'
 import type { ElasticWorld } from './elastic-world.ts'
 
@@ -164,6 +165,7 @@ export class Life {
     const { stepMs } = this.#world.scenario
     this.#crew = new RunCrew({
       env: this.place,
+      signer: cheapSigner(this.id, this.place),
       place: {
         self: this.id,
         ids: all.map(({ id }) => id),

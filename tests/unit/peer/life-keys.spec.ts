@@ -1,0 +1,57 @@
+import { beforeAll, describe, expect, test } from 'vitest'
+import { type LifeKeys, LifeSigner, newLifeKeys } from '../../../src/peer/room/life-keys.ts'
+import { keyHashOf, lifeOf, memberOf } from '../../../src/peer/room/lives.ts'
+
+// With the platform's cryptography.
+
+let keys: LifeKeys
+let others: LifeKeys
+let life: string
+let signer: LifeSigner
+
+beforeAll(async () => {
+  ;[keys, others] = await Promise.all([newLifeKeys(), newLifeKeys()])
+  life = lifeOf({ id: 'ab'.repeat(8), keyHash: keys.hash }, 7)
+  signer = new LifeSigner(keys, 'run')
+})
+
+test('the name of a life has the id in the room, and the hash of its key', () => {
+  expect(life).toMatch(/^(ab){8}\.7\.[\w-]{16}$/)
+  expect(memberOf(life)).toBe('ab'.repeat(8))
+  expect(keyHashOf(life)).toBe(keys.hash)
+  expect(keys.secret.extractable).toBe(false)
+})
+
+describe('a signature', () => {
+  test('is good for the life that has signed the text, whoever checks it, as often as it comes', async () => {
+    const signed = await signer.sign('text')
+    expect(signed).toEqual({
+      key: expect.stringMatching(/^[\w-]{87}$/),
+      signature: expect.stringMatching(/^[\w-]{86}$/),
+    })
+    const checker = new LifeSigner(others, 'run')
+    for (let time = 0; time < 2; time++)
+      expect(await checker.verify(life, 'text', signed)).toBe(true)
+  })
+
+  test('is refused for another text, life or run', async () => {
+    const signed = await signer.sign('text')
+    const ofOther = lifeOf({ id: 'ab'.repeat(8), keyHash: others.hash }, 7)
+    expect(await signer.verify(life, 'text ', signed)).toBe(false)
+    expect(await signer.verify(ofOther, 'text', signed)).toBe(false)
+    expect(await signer.verify('ab', 'text', signed)).toBe(false)
+    expect(await new LifeSigner(others, 'other').verify(life, 'text', signed)).toBe(false)
+  })
+
+  test('of another key is refused, whichever key comes with it', async () => {
+    const forged = await new LifeSigner(others, 'run').sign('text')
+    expect(await signer.verify(life, 'text', forged)).toBe(false)
+    expect(await signer.verify(life, 'text', { ...forged, key: keys.key })).toBe(false)
+  })
+
+  test.each(['', 'x', '_'.repeat(86), '-'.repeat(87)])('"%s" is refused', async (text) => {
+    const signed = await signer.sign('text')
+    expect(await signer.verify(life, 'text', { ...signed, signature: text })).toBe(false)
+    expect(await signer.verify(life, 'text', { ...signed, key: text })).toBe(false)
+  })
+})
