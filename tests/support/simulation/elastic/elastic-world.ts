@@ -12,7 +12,7 @@ import { Draw } from '../draw.ts'
 import { RankPlace } from '../rank-place.ts'
 import type { Trace } from '../trace.ts'
 import { controlEpoch, EchoLink, epochOf } from './echo-link.ts'
-import { drawLie, frameOf, type LiarPlan } from './liar.ts'
+import { drawLie, frameOf, type LiarPlan, type Passed } from './liar.ts'
 import { type Built, Life, type LifeEnd, type LinkTo } from './life.ts'
 import {
   type ElasticScenario,
@@ -29,6 +29,8 @@ const serverMs = 50
 const mostEarly = 16
 /** Rosters after the newest proved one, and it. */
 const mostBefore = 16
+/** Messages of others that a liar remembers. */
+const mostPassed = 32
 /** A member that misses the first one in the room gives up its place after this time. */
 const yieldMs = 12_000
 /** A tab connects to a server that is there again within this time. */
@@ -71,6 +73,8 @@ export class ElasticWorld {
   #liar: Life | undefined
   readonly #lies: Draw
   #liesLeft = 0
+  /** What others have passed on to it, the newest. */
+  readonly #passed: Passed[] = []
   /** The newest that a member has called with. */
   #called = 0
   #isServerUp = true
@@ -290,6 +294,8 @@ export class ElasticWorld {
       // From then on the others may end their links to it.
       if (said.type === 'bye') this.#touched.add(from)
       if (this.isLiar(from)) return
+      if (this.isLiar(to) && said.type === 'pass') this.#passed.push(said)
+      if (this.#passed.length > mostPassed) this.#passed.shift()
       if (said.type === 'report') this.moment(from, 'report')
       if (said.type === 'roster') {
         const { ballot, before } = said.roster
@@ -522,7 +528,7 @@ export class ElasticWorld {
     const rosters = this.lives.flatMap(({ crew }) => crew?.roster?.ballot ?? [])
     const ballots = [this.#called, Math.max(1, ...rosters)]
     const isToAll = draw.isOneIn(2)
-    const lie = drawLie(draw, { ids, self: liar.id, ballots })
+    const lie = drawLie(draw, { ids, self: liar.id, ballots, passed: this.#passed })
     const to = this.#endsOf(liar)
     for (const end of isToAll ? to : to.length > 0 ? [draw.pick(to)] : [])
       if (end.isUp && end.room() > 0) end.send(frameOf(lie))

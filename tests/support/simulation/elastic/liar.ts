@@ -1,5 +1,6 @@
-import { encodeCrewMessage } from '../../../../src/peer/crew/messages.ts'
+import { encodeCrewMessage, inOrder, signedText } from '../../../../src/peer/crew/messages.ts'
 import { fieldOffset, headerBytes } from '../../../../src/peer/link/wire.ts'
+import { signedBy } from '../../cheap-signer.ts'
 import type { Draw } from '../draw.ts'
 import { controlEpoch } from './echo-link.ts'
 
@@ -21,9 +22,12 @@ export interface Truth {
   readonly self: string
   /** The newest call's and the newest roster's. */
   readonly ballots: readonly number[]
+  /** What others have passed on to it. */
+  readonly passed: readonly Passed[]
 }
 
 type Lie = Parameters<typeof encodeCrewMessage>[0]
+export type Passed = Extract<Lie, { type: 'pass' }>
 
 const types = [
   'hello',
@@ -43,7 +47,8 @@ const types = [
 ] as const
 
 /** Any message but `abort`, which is every member's right, with any fields. */
-export function drawLie(draw: Draw, { ids, self, ballots }: Truth): Lie {
+export function drawLie(draw: Draw, truth: Truth): Lie {
+  const { ids, self, ballots, passed } = truth
   const ballot = () => {
     const near = draw.pick(ballots)
     return draw.pick([
@@ -107,15 +112,25 @@ export function drawLie(draw: Draw, { ids, self, ballots }: Truth): Lie {
     case 'signal':
       return { type, ballot: within(), attempt: draw.whole(1, 3), data: why }
     case 'pass': {
-      // In its own name: whoever passes messages on can invent those of others, as guarantees.md says.
-      const body = drawLie(draw, { ids, self, ballots })
-      if (body.type === 'pass' || !('ballot' in body || body.type === 'bye')) return body
-      return { type, from: self, number: draw.whole(1, 200), to: some(), body }
+      const body = drawLie(draw, truth)
+      if (!isPassable(body)) return body
+      const number = draw.pick([draw.whole(1, 200), draw.whole(1, 200), Number.MAX_SAFE_INTEGER])
+      const own = { type, from: self, number, to: some(), body: inOrder(body) } as const
+      if (draw.isOneIn(3)) return { ...own, ...signedBy(self, signedText(own)) }
+      // In another one's name, or what another one has said: once more, or changed.
+      if (passed.length === 0 || draw.isOneIn(3))
+        return { ...own, from: id(), ...signedBy(self, signedText(own)) }
+      const said = draw.pick(passed)
+      const { from, to } = own
+      return { ...said, ...draw.pick([{}, { from }, { number }, { to }, { body }]) }
     }
     default:
       return { type }
   }
 }
+
+const isPassable = (lie: Lie): lie is Passed['body'] =>
+  ['call', 'report', 'refuse', 'roster', 'leave', 'wait', 'bye', 'signal'].includes(lie.type)
 
 /** A control message as it is on a link. */
 export function frameOf(message: Lie): Uint8Array<ArrayBuffer> {

@@ -3,6 +3,7 @@ import type * as rights from '../../../../src/peer/crew/rights.ts'
 import type * as rosters from '../../../../src/peer/crew/roster.ts'
 import { memberOf } from '../../../../src/peer/room/lives.ts'
 import type * as servers from '../../../../src/peer/server/halves.ts'
+import type * as signers from '../../cheap-signer.ts'
 import type { ElasticScenario } from './plan.ts'
 
 type Judge = typeof rosters.judge
@@ -43,6 +44,17 @@ export const weakRules = {
   'no rights': {
     path: '../../../../src/peer/crew/rights.ts',
     of: (real: typeof rights) => ({ ...real, breachOf: () => null }),
+  },
+  /** Whoever passes a message on may change it, and invent others. */
+  'no signatures': {
+    path: '../../cheap-signer.ts',
+    of: (real: typeof signers) => ({
+      ...real,
+      cheapSigner: (...of: Parameters<typeof real.cheapSigner>) => ({
+        ...real.cheapSigner(...of),
+        verify: async () => true,
+      }),
+    }),
   },
   /** A server that is another process than before takes the first half that asks for the first. */
   'new server': {
