@@ -178,7 +178,11 @@ export class RunCrew {
       this.#fail = reject
     })
     failed.catch(() => undefined)
-    await Promise.race([this.#linkRing(roster), failed])
+    await Promise.race([this.#linkRing(roster), failed]).catch((error) => {
+      // Until there is a group again, the last one's links would be taken for dead.
+      this.#crew.silenceLinks()
+      throw error
+    })
     const beside = ringNeighbours(this.#rank, members.length)
     const links = [...this.#crew.openLinks()].filter(
       ([rank]) => !roster.isRing || beside.includes(rank),

@@ -93,6 +93,11 @@ test('a member whose leader dies with its decision enters the next roster before
   await checkElastic(36, { cell })
 })
 
+test('a member of a ring whose neighbour cannot be linked keeps its link to the other one', async () => {
+  const world = { ...drawElastic(152, { liar: 'member', members: [17, 20] }), steps: 2 }
+  expect((await simulateElastic(world)).violations).toEqual([])
+})
+
 test('those that hold the state are lost while a newcomer takes it: a person decides', async () => {
   const member = (machine: number) => ({ device: 0, machine })
   const loss = { kind: 'close', moment: 'state transfer', role: 'donor', ms: 0 } as const
@@ -194,6 +199,14 @@ test.each([
 test('where whoever has a link may say anything, a newcomer breaks a run', async () => {
   expect(await violationOf(weakRules['no rights'], drawn(1, { liar: 'newcomer' }))).not.toBe('')
 })
+
+test('where members may change what they pass on, one of a ring gets honest links ended', async () => {
+  const world = { ...drawElastic(5, { liar: 'member', members: [17, 20] }), steps: 10 }
+  expect(await violationOf(weakRules['no signatures'], [world])).toMatch(
+    /which no fault had struck/,
+  )
+  expect((await simulateElastic(world)).violations).toEqual([])
+}, 60_000)
 
 test('where a half asks a new server, it cannot know which half came first', async () => {
   for (const world of newServers) expect((await simulateElastic(world)).violations).toEqual([])
