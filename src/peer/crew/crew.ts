@@ -97,7 +97,7 @@ export class Crew implements CrewView {
       isRing: roster.members.length > meshLimit,
     }
     this.#proved = this.#promised = this.#given = roster?.ballot ?? 0
-    this.#seen = new SeenBallots(env, this.#promised)
+    this.#seen = new SeenBallots(options.env, this.#promised)
     this.#state = roster ? 'running' : 'stopped'
     this.#hasState = roster !== null
     this.#slow = pace && new SlowMembers(this, pace, (ids) => this.#leaveOut(ids))

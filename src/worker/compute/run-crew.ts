@@ -180,7 +180,7 @@ export class RunCrew {
     failed.catch(() => undefined)
     await Promise.race([this.#linkRing(roster), failed]).catch((error) => {
       // Until there is a group again, the last one's links would be taken for dead.
-      this.#crew.silenceLinks()
+      this.#crew.links.silence()
       throw error
     })
     const beside = ringNeighbours(this.#rank, members.length)
