@@ -4,7 +4,7 @@ import type { RingExchange } from '../../src/ddp/data-parallel/ring-exchange.ts'
 import { allreduceHook } from '../../src/ddp/hooks/comm-hooks.ts'
 import type { LeftOut } from '../../src/ddp/hooks/left-out.ts'
 import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
-import { alikeWords } from '../../src/graph/trace/settings-check.ts'
+import { type Counts, noteSections } from '../../src/graph/plan/step-notes.ts'
 import { classifiers, endAll, parametersOf, samplesOf } from './classification.ts'
 import { type Lie, liars } from './liars.ts'
 
@@ -22,24 +22,21 @@ export interface LyingRun {
   readonly lastLoss: number
 }
 
-/** What a step's words begin with; `alikeWords` follow. */
-const weighingWords = 9
-
 /**
- * Trains 8 ranks, one of which lies about its gradients as `liars[kind]` does; with undefined none does. `words`: changes what it tells of its
- * samples, in place.
+ * Trains 8 ranks, one of which lies about its gradients as `liars[kind]` does; with undefined none does. `counts`: what it tells of its
+ * samples in place of the truth.
  */
 export async function trainWithLiar(
   kind: string | undefined,
   options: Pick<DistributedDataParallelOptions, 'aggregation' | 'trust'>,
   {
     steps = 40,
-    words,
+    counts,
     size = 8,
     liars: lying = [liar % size],
   }: {
     steps?: number
-    words?: (told: Float32Array) => void
+    counts?: Partial<Counts>
     size?: number
     /** Ranks. */
     liars?: readonly number[]
@@ -58,13 +55,12 @@ export async function trainWithLiar(
       lies.get(rank)?.(bucket.buffer(), bucket, posted.get(bucket.index()))
       return robust ? robust.reduce(bucket) : allreduceHook(null, bucket)
     }
-    if (lying.includes(rank) && words) {
+    if (lying.includes(rank) && counts) {
       const group = ddp.processGroup
       const gather = group.allGatherConcat.bind(group)
       vi.spyOn(group, 'allGatherConcat').mockImplementation((own, key) => {
-        const told = own as Float32Array
-        const begin = told.length - weighingWords - alikeWords
-        words(told.subarray(begin, begin + weighingWords))
+        const told = own as Float32Array<ArrayBuffer>
+        noteSections.write(told.subarray(told.length - noteSections.length), counts)
         return gather(own, key)
       })
     }

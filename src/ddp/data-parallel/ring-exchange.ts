@@ -15,12 +15,11 @@ import {
   type MeetingPlace,
   type RankGroup,
   type StepLayout,
-  type StepWeights,
+  type StepNotes,
   type UnevenInputs,
   Unsettled,
 } from '../../graph/trace/exchange.ts'
 import type { Parameter } from '../../graph/trace/parameter.ts'
-import { settingsError } from '../../graph/trace/settings-check.ts'
 import type { AlgorithmChoice } from '../../peer/algorithms/algorithm-choice.ts'
 import { chunkRange } from '../../peer/algorithms/plan.ts'
 import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
@@ -76,8 +75,7 @@ export class RingExchange implements GradientExchange {
   firstCapBytes: number | undefined
   readonly programs = new Map<number, StepProgram>()
   uneven: UnevenInputs | undefined
-  ownWord = 0
-  joinedWord = 0
+  readonly flags = { own: 0, sum: 0 }
   sentFinite: boolean | undefined
   ready: Promise<void> = Promise.resolve()
   /** Once it is settled. */
@@ -99,7 +97,7 @@ export class RingExchange implements GradientExchange {
   /** Smaller groups that meet in forward and backward. */
   readonly #smaller = new GroupMeetings()
   #programCount = 0
-  /** A bucket's data with room for the words of its step's weights. */
+  /** A bucket's data with room for the words of its step's notes. */
   readonly #wires = new WeakMap<Bucket, Float32Array<ArrayBuffer>>()
 
   constructor(group: CollectiveGroup, options: RingExchangeOptions) {
@@ -186,36 +184,36 @@ export class RingExchange implements GradientExchange {
     bucket: Bucket,
     place: BucketPlace,
     data: Float32Array<ArrayBuffer>,
-    weights: StepWeights,
+    notes: StepNotes,
     onstarted?: () => void,
   ): Promise<void> {
     const { hook } = this
     if (this.sentFinite) this.sentFinite = data.every(Number.isFinite)
     try {
-      if (hook) await this.#reduceByHook(hook, bucket, place, data, weights, onstarted)
-      else await this.#reducePlainly(bucket, place, data, weights, onstarted)
+      if (hook) await this.#reduceByHook(hook, bucket, place, data, notes, onstarted)
+      else await this.#reducePlainly(bucket, place, data, notes, onstarted)
     } catch (error) {
       // The other buckets wait for what goes along with the first one.
-      if (place.index === 0) weights.fail(error)
+      if (place.index === 0) notes.fail(error)
       throw error
     }
   }
 
-  /** A sum whose chunks each end, in the first bucket, with the words of `weights`, so that every rank has their sums. */
+  /** A sum whose chunks each end, in the first bucket, with the words of `notes`, so that every rank has their sums. */
   async #reducePlainly(
     bucket: Bucket,
     { index }: BucketPlace,
     data: Float32Array<ArrayBuffer>,
-    weights: StepWeights,
+    notes: StepNotes,
     onstarted?: () => void,
   ): Promise<void> {
     const key = this.#alignedKey(index, onstarted)
     let factor = 1
     if (index > 0) {
       await this.#group.reduceScatter(data, key)
-      factor = await weights.settled
+      factor = await notes.settled
     } else {
-      const { length } = weights.words
+      const { length } = notes.words
       const wire = this.#wireOf(bucket)
       // With a unit more for every chunk, chunks hold what they hold without.
       const places = Array.from({ length: this.size }, (_, rank) => {
@@ -225,32 +223,26 @@ export class RingExchange implements GradientExchange {
       for (const { start, end, from } of places) {
         wire.set(data.subarray(start, end), from)
         wire.fill(0, from + end - start, from + end - start + poolAlignment)
-        wire.set(weights.words, from + end - start)
+        wire.set(notes.words, from + end - start)
       }
       await this.#group.reduceScatter(wire, key)
       const { start, end, from } = places[this.rank]
       const told = from + end - start
       data.set(wire.subarray(from, told), start)
       const sums = wire.subarray(told, told + length)
-      if (weights.differ(sums, this.size)) throw await this.#tellSettings(weights)
-      factor = weights.settle(sums)
+      await this.#compare(notes, sums)
+      factor = notes.settle(sums)
     }
     const { start, end } = bucket.ownSlice(this)
     scale(data.subarray(start, end), factor)
   }
 
-  /** Ends the step for settings that differ; returns the error, which names them. All ranks come here, since all have the same sums. */
-  async #tellSettings(weights: StepWeights): Promise<PeerError> {
-    const all = await gatherJson(
-      'settings of the update',
-      this.#group,
-      weights.numbers(),
-      isTexts,
-      this.#key(keys.settings),
+  /** All ranks come here with the same sums, so they ask for each other's settings together. errors: those of `compare`. */
+  #compare(notes: StepNotes, sums: Float32Array<ArrayBuffer>): Promise<void> {
+    const key = this.#key(keys.settings)
+    return notes.compare(sums, this.size, (own) =>
+      gatherJson('settings of the update', this.#group, own, isTexts, key),
     )
-    const error = settingsError(all)
-    weights.refuse(error)
-    return error
   }
 
   #wireOf(bucket: Bucket): Float32Array<ArrayBuffer> {
@@ -268,24 +260,24 @@ export class RingExchange implements GradientExchange {
     bucket: Bucket,
     place: BucketPlace,
     data: Float32Array<ArrayBuffer>,
-    weights: StepWeights,
+    notes: StepNotes,
     onstarted?: () => void,
   ): Promise<void> {
     const sequence = this.#sequence
     const { elements } = bucket
     const tail = data.slice(elements)
     let factor: number
-    if (place.index > 0) factor = await weights.settled
+    if (place.index > 0) factor = await notes.settled
     else {
-      const told = new Float32Array(tail.length + weights.words.length)
+      const told = new Float32Array(tail.length + notes.words.length)
       told.set(tail)
-      told.set(weights.words, tail.length)
-      const all = await this.#sumOfTold(told, tail.length, weights)
+      told.set(notes.words, tail.length)
+      const all = await this.#sumOfTold(told, tail.length, notes)
       tail.set(all.subarray(0, tail.length))
       const sums = all.subarray(tail.length)
-      if (weights.differ(sums, this.size)) throw await this.#tellSettings(weights)
+      await this.#compare(notes, sums)
       // The first bucket's hook is called before the others', which wait for this.
-      factor = weights.settle(sums)
+      factor = notes.settle(sums)
     }
     scale(data.subarray(0, elements), factor)
     const gradients = new GradBucket(this.#group, bucket, place, data.slice(0, elements), {
@@ -309,7 +301,7 @@ export class RingExchange implements GradientExchange {
   async #sumOfTold(
     own: Float32Array<ArrayBuffer>,
     tailElements: number,
-    weights: StepWeights,
+    notes: StepNotes,
   ): Promise<Float32Array<ArrayBuffer>> {
     const key = this.#key(keys.tail)
     if (this.robust) {
@@ -317,15 +309,7 @@ export class RingExchange implements GradientExchange {
       const words = Array.from({ length: this.size }, (_, rank) =>
         all.subarray(rank * own.length + tailElements, (rank + 1) * own.length),
       )
-      const wrong = weights.firstWrong(words)
-      if (wrong >= 0) {
-        const error = new PeerError(
-          'peer.protocol',
-          `rank ${this.#group.ranks[wrong]}: what it tells of its samples and micro-steps cannot be right, and decides what all gradients count for. Run about as many micro-steps on all ranks, or start again without it.`,
-        )
-        weights.refuse(error)
-        throw error
-      }
+      notes.check(words, this.#group.ranks)
       return this.robust.sumOf(all, tailElements, this.size)
     }
     await this.#group.allReduce(own, key)

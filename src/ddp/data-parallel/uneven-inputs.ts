@@ -3,6 +3,7 @@ import { gradientWeight } from '../../graph/trace/trace.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { invariant, TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
+import { Sections } from '../../util/sections.ts'
 import type { RingExchange } from './ring-exchange.ts'
 
 /** Options of `DistributedDataParallel.join`. */
@@ -15,8 +16,8 @@ export interface JoinOptions {
   enable?: boolean
 }
 
-/** What ranks tell each other before a step: whether they have a batch, for which program, and what it weighs. */
-const wordsOfRank = 3
+/** What ranks tell each other before a step: whether they have a batch, for which program, and the bits of what it weighs. */
+const sections = new Sections({ isActive: 1, program: 1, weight: 1 })
 
 /** Ranks with more and with fewer batches: before each step they tell who has one, and those without shadow the step of the others. */
 export class RingUnevenInputs {
@@ -76,18 +77,17 @@ export class RingUnevenInputs {
 
   /** Tells whether this rank has a batch; returns the ranks that have. */
   async #tell(program?: number, weight = 0) {
-    const own = new Uint32Array(wordsOfRank)
-    own[0] = program === undefined ? 0 : 1
-    own[1] = program ?? 0
-    new Float32Array(own.buffer)[2] = weight
+    const own = sections.write(new Uint32Array(sections.length), {
+      isActive: program === undefined ? 0 : 1,
+      program: program ?? 0,
+      weight: new Uint32Array(Float32Array.of(weight).buffer),
+    })
     const words = Uint32Array.from(await this.#group.allGatherU32(own, { label: 'join' }))
-    const floats = new Float32Array(words.buffer)
-    const ranks = Array.from({ length: this.#group.size }, (_, rank) => ({
-      rank,
-      isActive: words[wordsOfRank * rank] === 1,
-      program: words[wordsOfRank * rank + 1],
-      weight: floats[wordsOfRank * rank + 2],
-    }))
+    const ranks = sections.rows(words).map((one, rank) => {
+      const { isActive, program, weight } = sections.read(one)
+      const [float] = new Float32Array(Uint32Array.of(weight).buffer)
+      return { rank, isActive: isActive === 1, program, weight: float }
+    })
     const active = ranks.filter(({ isActive }) => isActive)
     this.root = active[0]?.rank ?? 0
     if (this.#throws && active.length > 0 && active.length < ranks.length) {

@@ -1,4 +1,3 @@
-import { wordInTail } from '../../graph/trace/bucket.ts'
 import { type Aggregation, aggregate } from './aggregate.ts'
 import type { GradBucket } from './grad-bucket.ts'
 import { type BucketNorms, type LeftOut, LeftOutRanks, type Trust } from './left-out.ts'
@@ -85,7 +84,7 @@ export class RobustAggregation {
         sums[i] += told[i]
       }
     }
-    if (isMended) for (let i = 0; i < wordInTail; i++) sums[i] *= size / count
+    if (isMended) for (let i = 0; i < tailElements; i++) sums[i] *= size / count
     return sums
   }
 }

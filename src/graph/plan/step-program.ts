@@ -112,8 +112,8 @@ export interface StepProgram<Out extends Outputs = Outputs> {
   readonly encodeMs: number
   readonly memory: ProgramMemory
   onMark: OnMark | undefined
-  /** What carries the ranks' word in place of the trace's exchange: see `GradientExchange`. */
-  readonly words?: { ownWord: number; joinedWord: number }
+  /** Those that steps carry in place of the trace's exchange. */
+  readonly flags?: { own: number; sum: number }
   /** Number of dispatches per run. */
   readonly dispatchCount: number
   /**

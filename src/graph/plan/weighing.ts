@@ -1,26 +1,12 @@
 import { TabringError } from '../../util/errors.ts'
 import type { GivenInputs } from '../memory/host-values.ts'
-import type { GradientWeighing, StepAgreement, Tally } from '../trace/exchange.ts'
-import { type Alike, alikeWords, areUnlike } from '../trace/settings-check.ts'
+import type { GradientWeighing, StepNotes, Tally } from '../trace/exchange.ts'
+import type { Alike } from '../trace/settings-check.ts'
 import type { MeanOver, ScalarBlock } from '../trace/trace.ts'
-import { noteToldToAll } from './agreement.ts'
 import { commonMean, countIn, mostOf } from './mean-over.ts'
+import { type Counts, type Factors, SentNotes } from './step-notes.ts'
 
 export const newTally = (): Tally => ({ runs: 0, weighed: 0, weights: 0, count: 0 })
-
-/** What the words of a rank are, in their order. Whole numbers all of them, so that their sums are the same in any order. */
-const wordNames = [
-  'shadows',
-  'runs',
-  'weighed',
-  'weights',
-  'partWeights',
-  'countLow',
-  'countHigh',
-  'lastLow',
-  'lastHigh',
-] as const
-type Words = Record<(typeof wordNames)[number], number>
 
 /** Weights travel in these units, exactly where they are sums of few. */
 const weightUnit = 2 ** -22
@@ -41,12 +27,6 @@ interface Ranks {
   readonly size: number
   /** Whether steps that some ranks have no batch for still divide by all ranks. */
   readonly dividesByAll: boolean
-}
-
-/** What a rank's sum of gradients, and its means of scalar outputs, are multiplied by. */
-interface Factors {
-  readonly gradients: number
-  readonly outputs: number
 }
 
 /**
@@ -151,13 +131,14 @@ export class Weighing implements GradientWeighing {
     Object.assign(all, newTally())
     const { size } = this.#ranks()
     if (size > 1) return
-    this.#takeFactor = this.#factors(this.#words(), 1).gradients
+    this.#takeFactor = this.#factors(this.#counts(), 1).gradients
   }
 
-  /** What ranks tell each other in the step that has begun; the same object to its end. */
-  stepWeights(): StepAgreement {
-    return new ToldWeights(
-      this.#words(),
+  /** What ranks send each other in the step that has begun; the same object to its end. */
+  stepNotes(flags: number): StepNotes {
+    return new SentNotes(
+      flags,
+      this.#counts(),
       {
         factors: (sums) => {
           const { size } = this.#ranks()
@@ -171,7 +152,7 @@ export class Weighing implements GradientWeighing {
     )
   }
 
-  #words(): Words {
+  #counts(): Counts {
     const { runs, weighed, weights, count } = this.#own
     return {
       shadows: this.#isShadow ? 1 : 0,
@@ -187,7 +168,7 @@ export class Weighing implements GradientWeighing {
   }
 
   /** errors: `graph.misuse` for weights that do not add up. */
-  #factors(sums: Words, size: number): Factors {
+  #factors(sums: Counts, size: number): Factors {
     const { shadows, runs, weighed } = sums
     if (weighed > 0) {
       this.#checkWeights(sums, size)
@@ -205,7 +186,7 @@ export class Weighing implements GradientWeighing {
     }
   }
 
-  #checkWeights({ weighed, runs, weights, partWeights, shadows }: Words, size: number): void {
+  #checkWeights({ weighed, runs, weights, partWeights, shadows }: Counts, size: number): void {
     if (weighed < runs) {
       throw new TabringError(
         'graph.misuse',
@@ -229,13 +210,13 @@ export class Weighing implements GradientWeighing {
  * The first rank that tells of more than a rank can count, or -1. `most`: what counts in a full batch, by rank; undefined where nothing is
  * counted. A rank may run some more micro-steps than most: twice as many and one.
  */
-function firstWrong(all: readonly Words[], most: readonly number[] | undefined): number {
+function firstWrong(all: readonly Counts[], most: readonly number[] | undefined): number {
   const runs = all.filter(({ shadows }) => shadows === 0).map((words) => words.runs)
   const usualRuns = runs.toSorted((a, b) => a - b)[(runs.length - 1) >> 1] ?? 0
   const mostRuns = most ? 2 * usualRuns + 1 : Number.MAX_SAFE_INTEGER
   const isCount = (low: number, high: number, limit: number) =>
     low >= 0 && high >= 0 && high * 0x10000 + low <= limit
-  const isRight = (words: Words, rank: number) =>
+  const isRight = (words: Counts, rank: number) =>
     Object.values(words).every(Number.isSafeInteger) &&
     (words.shadows === 0 || words.shadows === 1) &&
     words.runs >= 0 &&
@@ -245,80 +226,4 @@ function firstWrong(all: readonly Words[], most: readonly number[] | undefined):
     isCount(words.countLow, words.countHigh, (most?.[rank] ?? 0) * words.runs) &&
     isCount(words.lastLow, words.lastHigh, most?.[rank] ?? 0)
   return all.findIndex((words, rank) => !isRight(words, rank))
-}
-
-/** For steps in which nothing is weighed. */
-export const unweighed = (): StepAgreement =>
-  new ToldWeights(wordsOf(new Float32Array(wordNames.length)), {
-    factors: () => ({ gradients: 1, outputs: 1 }),
-    firstWrong: (all) => all.findIndex((words) => Object.values(words).some((word) => word !== 0)),
-  })
-
-const wordsOf = (values: Float32Array): Words =>
-  Object.fromEntries(wordNames.map((name, i) => [name, values[i]])) as Words
-
-/** How words are read, of all ranks or their sums. */
-interface Judge {
-  /** errors: `graph.misuse`. */
-  factors(sums: Words): Factors
-  firstWrong(all: readonly Words[]): number
-}
-
-/** A step's words on their way, and what comes of them. */
-class ToldWeights implements StepAgreement {
-  readonly words: Float32Array<ArrayBuffer>
-  readonly settled: Promise<number>
-  readonly numbers: () => readonly string[]
-  outputs = 1
-  isRefused = false
-  readonly #judge: Judge
-  readonly #resolve: (factor: number) => void
-  readonly #reject: (error: unknown) => void
-
-  constructor(words: Words, judge: Judge, alike?: Alike) {
-    const own = wordNames.map((name) => words[name])
-    this.words = Float32Array.from([...own, ...(alike?.words() ?? new Array(alikeWords).fill(0))])
-    this.numbers = alike?.told() ?? (() => [])
-    this.#judge = judge
-    let resolve: (factor: number) => void = () => undefined
-    let reject: (error: unknown) => void = () => undefined
-    this.settled = new Promise<number>((onResolve, onReject) => {
-      resolve = onResolve
-      reject = onReject
-    })
-    // Whoever waits hears of it.
-    this.settled.catch(() => undefined)
-    this.#resolve = resolve
-    this.#reject = reject
-  }
-
-  differ(sums: Float32Array, size: number): boolean {
-    return areUnlike(sums.subarray(wordNames.length), size)
-  }
-
-  firstWrong(all: readonly Float32Array[]): number {
-    return this.#judge.firstWrong(all.map(wordsOf))
-  }
-
-  settle(sums: Float32Array): number {
-    try {
-      const { gradients, outputs } = this.#judge.factors(wordsOf(sums))
-      this.outputs = outputs
-      this.#resolve(gradients)
-      return gradients
-    } catch (error) {
-      this.refuse(error)
-      throw error
-    }
-  }
-
-  refuse(error: unknown): void {
-    noteToldToAll(error)
-    this.isRefused = true
-    this.#reject(error)
-  }
-
-  fail(error: unknown): void {
-    this.#reject(error)
-  }
 }

@@ -21,6 +21,7 @@ import {
 } from '../memory/host-values.ts'
 import type { Phase } from '../plan/phases.ts'
 import type { Prepared } from '../plan/prepare.ts'
+import { SentNotes } from '../plan/step-notes.ts'
 import {
   type CheckedInputs,
   checkInputs,
@@ -38,9 +39,8 @@ import {
   type StepTimes,
 } from '../plan/step-program.ts'
 import type { PreparedMeeting } from '../plan/stops.ts'
-import { unweighed } from '../plan/weighing.ts'
-import { tailElements, wordInTail } from '../trace/bucket.ts'
-import type { StepAgreement } from '../trace/exchange.ts'
+import { tailElements } from '../trace/bucket.ts'
+import type { StepNotes } from '../trace/exchange.ts'
 import { type BucketUpdate, gradientWeight } from '../trace/trace.ts'
 import { callOf, type GraphNode, type GraphValue, storageOf } from '../trace/value.ts'
 import { joinRanks, jointElements } from './combine-joint.ts'
@@ -264,12 +264,13 @@ export class CpuProgram implements StepProgram {
       // Until the buckets are done; a failure of theirs comes first.
       shared.catch(() => undefined)
       const buckets = prepared.updates.map(({ update }) => this.#wire(update))
-      const weights = prepared.trace.weighing?.stepWeights() ?? unweighed()
-      const reduced = buckets.map((bucket, index) => this.#reduce(bucket, index, outputs, weights))
+      const { flags } = prepared.trace.exchange!
+      const notes = prepared.trace.weighing?.stepNotes(flags.own) ?? new SentNotes(flags.own)
+      const reduced = buckets.map((bucket, index) => this.#reduce(bucket, index, outputs, notes))
       for (const one of reduced) one.catch(() => undefined)
       const update = async (bucket: Wire, index: number) => {
         await this.#execute(bucket.update.nodes, inputs, values)
-        await this.#gather(bucket, index, outputs, weights)
+        await this.#gather(bucket, index, outputs, notes)
       }
       try {
         if (prepared.jointNodes.length === 0) {
@@ -286,10 +287,11 @@ export class CpuProgram implements StepProgram {
         }
       } catch (error) {
         // The group goes on where ranks refuse a step, so nothing of it may be under way in the next one.
-        if (weights.isRefused) await Promise.allSettled([...reduced, shared])
+        if (notes.isRefused) await Promise.allSettled([...reduced, shared])
         throw error
       }
       await shared
+      flags.sum = notes.flags
     }
     keep(true)
     await this.#execute(prepared.trace.after, inputs, values)
@@ -343,7 +345,7 @@ export class CpuProgram implements StepProgram {
     { update, gradients }: Wire,
     index: number,
     outputs: RunOutputs,
-    weights: StepAgreement,
+    notes: StepNotes,
   ): Promise<void> {
     const { elements, gradientPool } = update.bucket
     const own = gradientPool.host(0, elements)
@@ -355,10 +357,9 @@ export class CpuProgram implements StepProgram {
       })
     }
     const exchange = this.prepared.trace.exchange!
-    if (index === 0) gradients[elements + wordInTail] = exchange.ownWord
     const place = { index, isLast: index === this.prepared.updates.length - 1 }
     await this.#clock.exchange((onMet) =>
-      exchange.reduceGradients(update.bucket, place, gradients, weights, onMet),
+      exchange.reduceGradients(update.bucket, place, gradients, notes, onMet),
     )
     own.set(gradients.subarray(0, elements))
   }
@@ -389,7 +390,7 @@ export class CpuProgram implements StepProgram {
     { update, gradients, parameters }: Wire,
     index: number,
     outputs: RunOutputs,
-    weights: StepAgreement,
+    notes: StepNotes,
   ) {
     const exchange = this.prepared.trace.exchange!
     const { bucket } = update
@@ -402,9 +403,8 @@ export class CpuProgram implements StepProgram {
     stored.set(parameters.subarray(0, elements))
     if (index > 0) return
     this.#averaged.forEach(({ name }, i) => {
-      outputs[name][0] = parameters[elements + i] * weights.outputs
+      outputs[name][0] = parameters[elements + i] * notes.outputs
     })
-    exchange.joinedWord = parameters[elements + wordInTail]
   }
 
   async #execute(

@@ -3,10 +3,10 @@ import { mapped } from '../../gpu/readback.ts'
 import { invariant } from '../../util/errors.ts'
 import { lastPartsOf } from '../plan/backward-parts.ts'
 import type { JointSegment, Prepared, PreparedUpdate } from '../plan/prepare.ts'
+import { SentNotes } from '../plan/step-notes.ts'
 import type { OnMark, RunOutputs } from '../plan/step-program.ts'
-import { unweighed } from '../plan/weighing.ts'
-import { wordInTail } from '../trace/bucket.ts'
-import type { GradientExchange } from '../trace/exchange.ts'
+import { tailElements } from '../trace/bucket.ts'
+import type { GradientExchange, StepNotes } from '../trace/exchange.ts'
 import { gradientWeight } from '../trace/trace.ts'
 import { joinRanks, jointElements } from './combine-joint.ts'
 import { PartQueue } from './part-queue.ts'
@@ -71,8 +71,8 @@ export class SynchronizedUpdates {
   /** Takes a bucket that is reduced on to its update; undefined where all buckets wait for each other. */
   #updateNext: ((index: number) => Promise<void>) | undefined
   readonly #updated: Promise<void>[] = []
-  /** What the step under way counts for. */
-  #weights = unweighed()
+  /** What ranks send each other in the step under way. */
+  #notes: StepNotes = new SentNotes(0)
 
   constructor(gpu: Gpu, exchange: GradientExchange, prepared: Prepared, buffers: ProgramBuffers) {
     this.#gpu = gpu
@@ -88,7 +88,7 @@ export class SynchronizedUpdates {
         ? [index]
         : [],
     )
-    invariant(this.#averaged.length <= wordInTail, () => 'more scalar outputs than a tail holds')
+    invariant(this.#averaged.length <= tailElements, () => 'more scalar outputs than a tail holds')
     const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
     this.#jointStaging = prepared.joint.map(({ reductions: { length } }, index) =>
       length > 0
@@ -128,7 +128,8 @@ export class SynchronizedUpdates {
     this.#reduced = []
     this.#sharedMap = undefined
     this.#updated.length = 0
-    this.#weights = this.#prepared.trace.weighing?.stepWeights() ?? unweighed()
+    const { own } = this.#exchange.flags
+    this.#notes = this.#prepared.trace.weighing?.stepNotes(own) ?? new SentNotes(own)
     this.#queue.begin()
     this.#updateNext =
       this.#prepared.joint.length === 0
@@ -240,7 +241,7 @@ export class SynchronizedUpdates {
       await this.#updateAll(encode, onMark, onJoint)
     } catch (error) {
       // The group goes on where ranks refuse a step, so nothing of it may be under way in the next one.
-      if (this.#weights.isRefused) await Promise.allSettled([...this.#reduced, shared])
+      if (this.#notes.isRefused) await Promise.allSettled([...this.#reduced, shared])
       throw error
     }
     await shared
@@ -292,9 +293,9 @@ export class SynchronizedUpdates {
     const tail = parameters.subarray(prepared.update.bucket.elements)
     this.#averaged.forEach((output, i) => {
       const { name } = this.#prepared.outputs[output]
-      outputs[name][0] = tail[i] * this.#weights.outputs
+      outputs[name][0] = tail[i] * this.#notes.outputs
     })
-    this.#exchange.joinedWord = tail[wordInTail]
+    this.#exchange.flags.sum = this.#notes.flags
     return outputs
   }
 
@@ -316,22 +317,13 @@ export class SynchronizedUpdates {
     const { elements, gradientPool } = prepared.update.bucket
     gradients.set(new Float32Array(gradientStaging.getMappedRange()))
     gradientStaging.unmap()
-    if (index === 0) {
-      this.#weighTail(gradients, elements)
-      gradients[elements + wordInTail] = this.#exchange.ownWord
-    }
+    if (index === 0) this.#weighTail(gradients, elements)
     const place = { index, isLast: index === this.#buckets.length - 1 }
     await this.clock.exchange((onMet) =>
-      this.#exchange.reduceGradients(
-        prepared.update.bucket,
-        place,
-        gradients,
-        this.#weights,
-        () => {
-          onMet()
-          onMark?.(`bucket ${index} met for reduceScatter`, performance.now())
-        },
-      ),
+      this.#exchange.reduceGradients(prepared.update.bucket, place, gradients, this.#notes, () => {
+        onMet()
+        onMark?.(`bucket ${index} met for reduceScatter`, performance.now())
+      }),
     )
     await this.#queue.whenSubmitted(this.#lastParts[index])
     if (end > start) {

@@ -7,9 +7,6 @@ import type { Parameter } from './parameter.ts'
 /** Room for scalar outputs behind each bucket on the wire; one alignment unit, so that slices stay aligned. */
 export const tailElements = poolAlignment
 
-/** Where in the tail of the first bucket the ranks' word travels, behind the scalar outputs: see `GradientExchange.ownWord`. */
-export const wordInTail = tailElements - 1
-
 /**
  * Parameters whose gradients travel and update together, and which the same ranks share: one pool of parameters, one of gradients, the same layout in both.
  *

@@ -61,30 +61,31 @@ export interface StepLayout {
   readonly fixed: readonly string[]
 }
 
-/** What a step's gradients count for, which ranks find out as they exchange its first bucket. */
-export interface StepWeights {
-  /** What this rank tells: whole numbers, equally many on all ranks. */
+/** What ranks send with a step's first bucket, and what comes of it. errors: those of `check`, `compare`, `settle` and `fail` are those of `settled` too. */
+export interface StepNotes {
+  /** This rank's: whole numbers, equally many on all ranks. */
   readonly words: Float32Array<ArrayBuffer>
-  /** Whether the sums of all `size` ranks' words say that settings of the update are not the same on all. */
-  differ(sums: Float32Array, size: number): boolean
-  /** What the settings of this rank are. */
-  readonly numbers: () => readonly string[]
-  /** The first rank whose words cannot be right, or -1. `all`: the words of all ranks, in their order; what a lying one tells scales all gradients. */
-  firstWrong(all: readonly Float32Array[]): number
-  /** Ends the step on this rank, as the same sums do on all others. */
-  refuse(error: unknown): void
-  /** Takes the sums of all ranks' words; returns what `settled` resolves with. errors: those of `settled`. */
-  settle(sums: Float32Array): number
-  /** The words will not come. */
+  /** Looks at the words of all ranks, in their order: what a lying one says scales all gradients. errors: `peer.protocol`, naming one that cannot be right. */
+  check(all: readonly Float32Array<ArrayBuffer>[], ranks: readonly number[]): void
+  /**
+   * Looks whether the sums of all `size` ranks' words say that settings of the update differ; `gather` then gets every rank's. errors:
+   * `peer.mismatch`, before anything is updated, on all ranks.
+   */
+  compare(
+    sums: Float32Array<ArrayBuffer>,
+    size: number,
+    gather: (own: readonly string[]) => Promise<readonly (readonly string[])[]>,
+  ): Promise<void>
+  /** Takes the sums of all ranks' words; returns what `settled` resolves with. errors: `graph.misuse` where the weights that runs gave do not add up. */
+  settle(sums: Float32Array<ArrayBuffer>): number
+  /** The sums will not come. */
   fail(error: unknown): void
-  /** What sums of gradients are to be multiplied by. errors: `graph.misuse` where the weights that runs gave do not add up; those of `refuse` and `fail`. */
+  /** What sums of gradients are to be multiplied by. */
   readonly settled: Promise<number>
-}
-
-/** What ranks tell each other in a step, and what comes of it for scalar outputs. */
-export interface StepAgreement extends StepWeights {
   /** What the sums of scalar outputs are multiplied by, once it is settled. */
   readonly outputs: number
+  /** The sum of all ranks' flags, once it is settled. */
+  readonly flags: number
   /** Whether the ranks have refused the step, before anything was updated. */
   readonly isRefused: boolean
 }
@@ -108,8 +109,16 @@ export interface GradientWeighing {
   settle(samples: readonly number[]): void
   /** Counts a run that has given its scalars; `inputs` undefined for a shadow's. */
   begin(inputs: GivenInputs | undefined, allowUpdates: boolean): void
-  /** What ranks exchange in the step that has begun. */
-  stepWeights(): StepAgreement
+  /** What ranks send each other in the step that has begun. `flags`: what this one asks of all. */
+  stepNotes(flags: number): StepNotes
+}
+
+/** What ranks ask of all with each step, without a message for it. */
+export interface StepFlags {
+  /** A small whole number of this rank; 0 unless it is set. */
+  own: number
+  /** The sum of all ranks' in the step that ended last: the same on all of them. */
+  sum: number
 }
 
 /** A bucket, as an exchange is called with it: its number, and what the caller knows besides. */
@@ -216,14 +225,14 @@ export interface GradientExchange<Parameter = unknown> extends StepMeetings, Ran
   chunk(length: number, rank: number): { start: number; end: number }
   /**
    * Sums a bucket's gradients over ranks in place, and what lies behind them in `data`; afterwards this rank's chunk holds the sum, the
-   * rest is undefined. The words of `weights`, one for all buckets of a step, go along with the first one; gradients come multiplied by
+   * rest is undefined. The words of `notes`, one for all buckets of a step, go along with the first one; gradients come multiplied by
    * what they settle. `onMet`: all ranks have begun it.
    */
   reduceGradients(
     bucket: ExchangedBucket,
     place: BucketPlace,
     data: Float32Array<ArrayBuffer>,
-    weights: StepWeights,
+    notes: StepNotes,
     onMet?: () => void,
   ): Promise<void>
   /** Spreads every rank's chunk to all ranks, in place. */
@@ -257,10 +266,7 @@ export interface GradientExchange<Parameter = unknown> extends StepMeetings, Ran
   readonly nextSequence: number
   /** While it is set: whether all that this rank has given to sums since then is finite. */
   sentFinite?: boolean | undefined
-  /** A small number that this rank tells the others with each step, without a message of its own; 0 unless it is set. */
-  ownWord: number
-  /** The sum of what all ranks told with the step that ended last: the same on all of them. */
-  joinedWord: number
+  readonly flags: StepFlags
 }
 
 /**

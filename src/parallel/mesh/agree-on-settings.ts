@@ -1,9 +1,10 @@
-import { settingsError } from '../../graph/trace/settings-check.ts'
+import { alikeWords, settingsError } from '../../graph/trace/settings-check.ts'
 import { gradientWeight, type Trace } from '../../graph/trace/trace.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import type { StepGroup } from '../../peer/group/group-meetings.ts'
 import { TabringError } from '../../util/errors.ts'
 import { isTexts } from '../../util/kind-of.ts'
+import { Sections } from '../../util/sections.ts'
 import { samplesError, samplesOf } from './agree-on-samples.ts'
 
 const keys = { words: 0, numbers: 1 } as const
@@ -21,7 +22,6 @@ const weightTolerance = 1e-4
 export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]): Promise<void> {
   const { alike, scalars, updates } = trace
   if (updates.length === 0) return
-  const settings = alike.words()
   const numbers = alike.told()()
   const isWeighed = scalars.has(gradientWeight) && scalars.wasSet(gradientWeight)
   const given = isWeighed ? scalars.valueOf(gradientWeight) : 0
@@ -37,38 +37,44 @@ export async function agreeOnSettings(trace: Trace, groups: readonly StepGroup[]
       (one) => one.replicatedBy === group || (one.isShard && one.sharedBy === group),
     )
     const seen = dividesLayers(group) ? samples : undefined
-    const own = Float32Array.of(
-      ...settings,
-      Number(isWeighed),
+    const sections = new Sections({
+      settings: alikeWords,
+      isWeighed: 1,
+      weight: 1,
+      samples: seen ? alikeWords : 0,
+    })
+    const own = sections.write(new Float32Array(sections.length), {
+      settings: alike.words(),
+      isWeighed: Number(isWeighed),
       weight,
-      ...(seen ? seen.words() : []),
-    )
+      samples: seen?.words() ?? [],
+    })
     const all = await group.allGatherConcat(own, { sequence, bucket: keys.words })
-    const rows = group.ranks.map((_, i) => all.subarray(i * own.length, (i + 1) * own.length))
+    const rows = sections.rows(all)
+    const differ = (name: 'settings' | 'isWeighed' | 'weight' | 'samples') =>
+      new Set(rows.map((row) => sections.of(row, name).join())).size > 1
     // Ranks that see the same samples weigh them the same.
-    const compared = settings.length + (averages ? 0 : 2)
-    const differ = (from: number, to?: number) =>
-      rows.some((row) => row.subarray(from, to).some((word, i) => word !== rows[0][from + i]))
-    if (differ(0, compared)) {
+    if (differ('settings') || (!averages && (differ('isWeighed') || differ('weight')))) {
       const own = averages ? numbers : [...numbers, `gradientWeight ${isWeighed ? given : 'none'}`]
       const key = { sequence, bucket: keys.numbers }
       const told = await gatherJson('optimizer settings', group, own, isTexts, key)
       throw settingsError(told, group.ranks)
     }
-    if (seen && differ(compared)) {
+    if (differ('samples')) {
       const key = { sequence, bucket: keys.numbers }
-      const told = await gatherJson('samples', group, seen.told()(), isTexts, key)
+      const told = await gatherJson('samples', group, seen!.told()(), isTexts, key)
       throw samplesError(told, group.ranks)
     }
     if (!averages) continue
-    const weighed = rows.filter((row) => row[settings.length] === 1).length
+    const told = rows.map((row) => sections.read(row))
+    const weighed = told.filter((one) => one.isWeighed === 1).length
     if (weighed > 0 && weighed < group.size) {
       throw new TabringError(
         'graph.misuse',
         `${gradientWeight}: all ranks must pass it, or none, but ${weighed} of ${group.size} ranks passed it. Pass it on all of them, or remove it.`,
       )
     }
-    weight = rows.reduce((sum, row) => sum + row[settings.length + 1], 0)
+    weight = told.reduce((sum, one) => sum + one.weight, 0)
     averaged *= group.size
   }
   if (!isWeighed || averaged === 1 || Math.abs(weight - 1) <= weightTolerance) return

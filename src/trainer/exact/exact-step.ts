@@ -101,9 +101,7 @@ export class ExactStep implements StepProgram {
   #steps = 0
   /** How many times steps were done again. */
   repeats = 0
-  /** What each rank says with a step, as `GradientExchange` has it: a word that all add up. */
-  ownWord = 0
-  joinedWord = 0
+  readonly flags = { own: 0, sum: 0 }
   times: StepTimes = noTimes
   /** What the virtual worker took that was computed as the proof of bits; undefined before that. units: µs. */
   proofUs: number | undefined
@@ -176,13 +174,9 @@ export class ExactStep implements StepProgram {
     this.#ranks = ranks
     this.#stepsDone = ranks.stepsDone ?? 0
     this.#tail.forget()
-    this.ownWord = 0
-    this.joinedWord = 0
+    Object.assign(this.flags, { own: 0, sum: 0 })
   }
 
-  get words(): this {
-    return this
-  }
   get prepared() {
     return this.#program.prepared
   }
@@ -234,7 +228,7 @@ export class ExactStep implements StepProgram {
     const beganMs = performance.now()
     const { optimizer, lossScale } = this.#options
     const { group, workers, onDealt } = this.#ranks
-    const word = this.ownWord
+    const flags = this.flags.own
     const values = await optimizer.read()
     const statistics = await this.#tail.readBuffers()
     const places = this.#places
@@ -259,13 +253,13 @@ export class ExactStep implements StepProgram {
         tail: this.#tail,
         words,
       })
-      words[words.length - 1] = word
+      this.#tail.writeFlags(words.subarray(this.#sums.elements), flags)
       const sentMs = performance.now()
       await this.#sum(words, group, label)
       times.wire += performance.now() - sentMs
       const sums = words.subarray(0, this.#sums.elements)
       const told = this.#tail.read(words.subarray(this.#sums.elements))
-      this.joinedWord = told.word
+      this.flags.sum = told.flags
       if (told.notFinite.length > 0) {
         const found = told.notFinite.map(
           ({ worker, loss }) =>

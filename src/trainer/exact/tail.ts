@@ -1,6 +1,7 @@
 import type { StoredData } from '../../graph/memory/pool.ts'
 import type { RunOutputs } from '../../graph/plan/step-program.ts'
 import type { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
+import { Sections } from '../../util/sections.ts'
 
 /** What all virtual workers tell besides their gradients. */
 export interface Told {
@@ -14,12 +15,13 @@ export interface Told {
   readonly hasMetric: boolean
   /** By virtual worker; 0 for one without rows. units: µs. */
   readonly tookUs: readonly number[]
-  /** The sum of the ranks' words. */
-  readonly word: number
+  /** The sum of the ranks' flags. */
+  readonly flags: number
 }
 
-/** Samples, the bits of loss and metric, whether there is a metric, how many µs it took. */
-const numbers = 5
+/** What a virtual worker tells: loss, metric and running statistics as their bits. */
+const workerSections = (buffers: number) =>
+  new Sections({ count: 1, loss: 1, metric: 1, hasMetric: 1, tookUs: 1, buffers })
 
 /**
  * Words that travel with the sums: each virtual worker has its own, which it alone writes, so that adding whole numbers puts them together.
@@ -28,17 +30,17 @@ const numbers = 5
  * to is what all ranks have after it.
  */
 export class Tail {
-  readonly #virtualWorkers: number
   readonly buffers: readonly ModuleBuffer[]
-  readonly #words: number
+  readonly #own: ReturnType<typeof workerSections>
+  readonly #all: Sections<'workers' | 'flags'>
   /** The buffers as they are between two steps. */
   #before: StoredData[] | undefined
   #after: StoredData[] = []
 
   constructor(virtualWorkers: number, buffers: readonly ModuleBuffer[]) {
-    this.#virtualWorkers = virtualWorkers
     this.buffers = buffers
-    this.#words = numbers + buffers.reduce((sum, { count }) => sum + count, 0)
+    this.#own = workerSections(buffers.reduce((sum, { count }) => sum + count, 0))
+    this.#all = new Sections({ workers: virtualWorkers * this.#own.length, flags: 1 })
   }
 
   /** What buffer `i` is between two steps; undefined until it is read. */
@@ -46,9 +48,8 @@ export class Tail {
     return this.#before?.[i]
   }
 
-  /** The last element is the ranks' word. */
   get length(): number {
-    return this.#virtualWorkers * this.#words + 1
+    return this.#all.length
   }
 
   get hasBuffers(): boolean {
@@ -73,47 +74,60 @@ export class Tail {
     count: number,
     { loss, metric }: RunOutputs,
   ): Promise<void> {
-    const own = tail.subarray(worker * this.#words, (worker + 1) * this.#words)
-    own[0] = count
-    own[1] = bitsOf(Float32Array.of(loss[0]))[0]
-    if (metric) own[2] = bitsOf(Float32Array.of(metric[0]))[0]
-    own[3] = metric ? 1 : 0
-    let at = numbers
+    const own = this.#workers(tail)[worker]
+    this.#own.write(own, {
+      count,
+      loss: bitsOf(Float32Array.of(loss[0])),
+      ...(metric && { metric: bitsOf(Float32Array.of(metric[0])), hasMetric: 1 }),
+    })
+    const statistics = this.#own.of(own, 'buffers')
+    let at = 0
     for (const [i, buffer] of this.buffers.entries()) {
-      own.set(bitsOf(await buffer.readHome()), at)
+      statistics.set(bitsOf(await buffer.readHome()), at)
       buffer.assign(this.#before![i])
       at += buffer.count
     }
   }
 
+  /** Notes what this rank asks of all. */
+  writeFlags(tail: Int32Array<ArrayBuffer>, flags: number): void {
+    this.#all.write(tail, { flags })
+  }
+
   /** Notes how long each of `count` virtual workers took. */
-  writeTimes(tail: Int32Array, first: number, count: number, tookMs: number): void {
-    const us = wholeUs(tookMs)
-    for (let worker = first; worker < first + count; worker++) tail[worker * this.#words + 4] = us
+  writeTimes(tail: Int32Array<ArrayBuffer>, first: number, count: number, tookMs: number): void {
+    const tookUs = wholeUs(tookMs)
+    for (const own of this.#workers(tail).slice(first, first + count))
+      this.#own.write(own, { tookUs })
+  }
+
+  #workers(tail: Int32Array<ArrayBuffer>): Int32Array<ArrayBuffer>[] {
+    return this.#own.rows(this.#all.of(tail, 'workers'))
   }
 
   /** What all told, in the order of the virtual workers. */
   read(tail: Int32Array<ArrayBuffer>): Told {
-    const workers = Array.from({ length: this.#virtualWorkers }, (_, worker) =>
-      tail.subarray(worker * this.#words, (worker + 1) * this.#words),
-    )
-    const all = workers.filter(([count]) => count > 0)
-    const float = (word: number) => new Float32Array(Int32Array.of(word).buffer)[0]
+    const float = (bits: number) => new Float32Array(Int32Array.of(bits).buffer)[0]
+    const workers = this.#workers(tail).map((words) => {
+      const { count, loss, metric, hasMetric, tookUs } = this.#own.read(words)
+      return { words, count, loss: float(loss), metric: float(metric), hasMetric, tookUs }
+    })
+    const all = workers.filter(({ count }) => count > 0)
     let samples = 0
     let loss = 0
     let metric = 0
-    for (const [count, lossBits, metricBits] of all) {
-      samples += count
-      loss += count * float(lossBits)
-      metric += count * float(metricBits)
+    for (const own of all) {
+      samples += own.count
+      loss += own.count * own.loss
+      metric += own.count * own.metric
     }
-    const notFinite = workers.flatMap(([, lossBits], worker) => {
-      const own = float(lossBits)
-      return Number.isFinite(own) ? [] : [{ worker, loss: own }]
-    })
-    let at = numbers
+    const notFinite = workers.flatMap(({ loss }, worker) =>
+      Number.isFinite(loss) ? [] : [{ worker, loss }],
+    )
+    const statistics = all.map(({ words }) => this.#own.of(words, 'buffers'))
+    let at = 0
     this.#after = this.buffers.map((buffer) => {
-      const words = all.map((own) => own.slice(at, at + buffer.count))
+      const words = statistics.map((own) => own.slice(at, at + buffer.count))
       at += buffer.count
       if (buffer.dtype === 'i32') return words[0]
       const floats = words.map(({ buffer: bytes }) => new Float32Array(bytes))
@@ -123,11 +137,15 @@ export class Tail {
         return sum / floats.length
       })
     })
-    const hasMetric = all.some(([, , , has]) => has === 1)
-    const word = tail[tail.length - 1]
-    const tookUs = workers.map((own) => own[4])
-    const means = { loss: loss / samples, metric: metric / samples }
-    return { count: samples, ...means, notFinite, hasMetric, tookUs, word }
+    return {
+      count: samples,
+      loss: loss / samples,
+      metric: metric / samples,
+      notFinite,
+      hasMetric: all.some(({ hasMetric }) => hasMetric === 1),
+      tookUs: workers.map(({ tookUs }) => tookUs),
+      flags: this.#all.read(tail).flags,
+    }
   }
 
   /** Makes the buffers what `read` found, once the step counts. */

@@ -377,10 +377,10 @@ export class TrainingLoop {
     })
     if (group.size === 1) return async () => wishes()
     const own = wishes()
-    const carrier = step.words ?? step.prepared.trace.exchange
-    if (replicas === group && carrier) {
-      carrier.ownWord = wordOf(own)
-      return async () => wishesIn(carrier.joinedWord)
+    const flags = step.flags ?? step.prepared.trace.exchange?.flags
+    if (replicas === group && flags) {
+      flags.own = wordOf(own)
+      return async () => wishesIn(flags.sum)
     }
     // Ranks whose steps carry no such word keep in step by this: looks, pauses and saves are behind the same step on all.
     const told = group.allGatherU32(Uint32Array.of(wordOf(own)), { label: 'the wishes' })

@@ -3,6 +3,7 @@ import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-par
 import type { RingExchange } from '../../../src/ddp/data-parallel/ring-exchange.ts'
 import { RobustAggregation } from '../../../src/ddp/hooks/robust-aggregation.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import type { Counts } from '../../../src/graph/plan/step-notes.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { classifiers, endAll, parametersOf, train } from '../../support/classification.ts'
@@ -35,19 +36,18 @@ test.each(['one large coordinate', 'not a number', 'measures no number', 'measur
   },
 )
 
-// In the words' order: shadows, runs, weighed, two of weights, then the counts of the update and of the last run, in halves.
-test.each<[string, (told: Float32Array) => void]>([
-  ['a count below 0, which reverses all gradients', (told) => told.fill(-100, 5, 6)],
-  ['more samples than its batch has', (told) => told.fill(1000, 5, 6)],
-  ['more samples than its batch has, by their upper half', (told) => told.fill(1, 6, 7)],
-  ['a count that is not a number', (told) => told.fill(Number.NaN, 5, 6)],
-  ['a last count below 0', (told) => told.fill(-1, 7, 8)],
-  ['many runs in one', (told) => told.fill(4, 1, 2)],
-  ['to take back the weights of the others', (told) => told.fill(-7, 2, 3)],
-  ['to be many ranks without samples', (told) => told.fill(7, 0, 1)],
-  ['to have no samples, and some', (told) => told.fill(1, 0, 1)],
-])('all ranks name one that claims %s, and update nothing', async (_, words) => {
-  const run = trainWithLiar(undefined, { aggregation: 'median' }, { steps: 1, words })
+test.each<[string, Partial<Counts>]>([
+  ['a count below 0, which reverses all gradients', { countLow: -100 }],
+  ['more samples than its batch has', { countLow: 1000 }],
+  ['more samples than its batch has, by their upper half', { countHigh: 1 }],
+  ['a count that is not a number', { countLow: Number.NaN }],
+  ['a last count below 0', { lastLow: -1 }],
+  ['many runs in one', { runs: 4 }],
+  ['to take back the weights of the others', { weighed: -7 }],
+  ['to be many ranks without samples', { shadows: 7 }],
+  ['to have no samples, and some', { shadows: 1 }],
+])('all ranks name one that claims %s, and update nothing', async (_, counts) => {
+  const run = trainWithLiar(undefined, { aggregation: 'median' }, { steps: 1, counts })
   await expect(run).rejects.toMatchObject({
     code: 'peer.protocol',
     message: expect.stringContaining(`rank ${liar}: what it tells of its samples`),
@@ -55,8 +55,8 @@ test.each<[string, (told: Float32Array) => void]>([
 })
 
 test('ranks may run some more micro-steps than most', async () => {
-  const more = (told: Float32Array) => told.fill(3, 1, 2)
-  const run = trainWithLiar(undefined, { aggregation: 'median' }, { steps: 1, words: more })
+  const counts = { runs: 3 }
+  const run = trainWithLiar(undefined, { aggregation: 'median' }, { steps: 1, counts })
   await expect(run).resolves.toMatchObject({ leftOut: [] })
 })
 
