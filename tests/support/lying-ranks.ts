@@ -2,6 +2,7 @@ import { vi } from 'vitest'
 import type { DistributedDataParallelOptions } from '../../src/ddp/data-parallel/data-parallel.ts'
 import type { RingExchange } from '../../src/ddp/data-parallel/ring-exchange.ts'
 import { allreduceHook } from '../../src/ddp/hooks/comm-hooks.ts'
+import { hookReducer } from '../../src/ddp/hooks/hook-reducer.ts'
 import type { LeftOut } from '../../src/ddp/hooks/left-out.ts'
 import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
 import { type Counts, noteSections } from '../../src/graph/plan/step-notes.ts'
@@ -50,11 +51,11 @@ export async function trainWithLiar(
   const prepare: Parameters<typeof classifiers>[2] = (ddp, rank) => {
     const exchange = ddp.parameters()[0]!.exchange as RingExchange
     const { robust } = exchange
-    exchange.hook = async (bucket) => {
+    exchange.reducer = hookReducer(async (bucket) => {
       if (rank === 0) posted.set(bucket.index(), bucket.buffer().slice())
       lies.get(rank)?.(bucket.buffer(), bucket, posted.get(bucket.index()))
       return robust ? robust.reduce(bucket) : allreduceHook(null, bucket)
-    }
+    }, robust?.sumBeside)
     if (lying.includes(rank) && counts) {
       const group = ddp.processGroup
       const gather = group.allGatherConcat.bind(group)

@@ -21,8 +21,10 @@ import { ReplicaCheck } from '../hashes/replica-check.ts'
 import { type Aggregation, aggregations } from '../hooks/aggregate.ts'
 import { setupKeys } from '../hooks/collective-keys.ts'
 import type { CommHook } from '../hooks/comm-hooks.ts'
+import { hookReducer } from '../hooks/hook-reducer.ts'
 import { HookState } from '../hooks/hook-state.ts'
 import { type LeftOut, type LeftOutRanks, type Trust, trusts } from '../hooks/left-out.ts'
+import { mean } from '../hooks/reducer.ts'
 import { RobustAggregation } from '../hooks/robust-aggregation.ts'
 import { broadcastTensors } from './broadcast-tensors.ts'
 import { bucketCapMbFor } from './bucket-size.ts'
@@ -153,7 +155,7 @@ export class DistributedDataParallel extends Module {
     if (group.size > 1 && (aggregation !== 'mean' || trust !== 'members')) {
       exchange.robust = new RobustAggregation({ aggregation, trust })
       exchange.robust.onLeftOut = onLeftOut
-      exchange.hook = exchange.robust.reduce
+      exchange.reducer = exchange.robust.reducer
     }
     for (const parameter of parameters) parameter.exchange = exchange
     for (const buffer of buffers) buffer.exchange = broadcastBuffers ? exchange : undefined
@@ -314,7 +316,7 @@ export class DistributedDataParallel extends Module {
    * one rank after a step has been compiled.
    */
   registerCommHook<State>(state: State, hook: CommHook<State>): void {
-    if (this.#exchange.hook) {
+    if (this.#exchange.reducer !== mean) {
       throw new TabringError(
         'graph.misuse',
         this.#exchange.robust
@@ -336,7 +338,7 @@ export class DistributedDataParallel extends Module {
     }
     if (state instanceof HookState)
       state.bind({ group: this.#group, parameters: this.#exchange.parameters })
-    this.#exchange.hook = (bucket) => hook(state, bucket)
+    this.#exchange.reducer = hookReducer((bucket) => hook(state, bucket))
   }
 }
 

@@ -30,15 +30,12 @@ import { clippedMessage } from '../../util/clipped.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { firstDifference } from '../../util/first-difference.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
-import { isText, isTexts, kindOf } from '../../util/kind-of.ts'
+import { isText } from '../../util/kind-of.ts'
 import { keys, setupKeys } from '../hooks/collective-keys.ts'
-import { GradBucket } from '../hooks/grad-bucket.ts'
+import { mean } from '../hooks/reducer.ts'
 import type { RobustAggregation } from '../hooks/robust-aggregation.ts'
 import { firstBucketBytesFor, mostFirstBytes } from './bucket-size.ts'
 import { layoutIn, layoutText, meetingsText } from './told-layout.ts'
-
-/** A communication hook with its state. */
-export type BoundHook = (bucket: GradBucket) => Float32Array | Promise<Float32Array>
 
 /** Up to which size sums go inside machines first, and which machine each rank counts to; 0 and none for sums over all ranks alone. */
 export interface OrderOfSums {
@@ -86,8 +83,8 @@ export class RingExchange implements GradientExchange {
   choice: AlgorithmChoice | undefined
   /** Whether the caller has chosen it. */
   isChoiceGiven = false
-  hook: BoundHook | undefined
-  /** Whose hook that is, where the model has it by its options. */
+  reducer = mean
+  /** Whose reducer that is, where the model has it by its options. */
   robust: RobustAggregation | undefined
   /** How many `noSync` are under way: they may overlap. */
   pauses = 0
@@ -97,8 +94,6 @@ export class RingExchange implements GradientExchange {
   /** Smaller groups that meet in forward and backward. */
   readonly #smaller = new GroupMeetings()
   #programCount = 0
-  /** A bucket's data with room for the words of its step's notes. */
-  readonly #wires = new WeakMap<Bucket, Float32Array<ArrayBuffer>>()
 
   constructor(group: CollectiveGroup, options: RingExchangeOptions) {
     this.rank = group.rank
@@ -147,7 +142,7 @@ export class RingExchange implements GradientExchange {
   }
 
   get exchangesGradients(): boolean {
-    return this.size > 1 || this.hook !== undefined
+    return this.size > 1 || this.reducer !== mean
   }
 
   /** Whether a program has been compiled, or is being. */
@@ -187,133 +182,16 @@ export class RingExchange implements GradientExchange {
     notes: StepNotes,
     onstarted?: () => void,
   ): Promise<void> {
-    const { hook } = this
     if (this.sentFinite) this.sentFinite = data.every(Number.isFinite)
+    const step = { sequence: this.#sequence, choice: this.choice }
+    const group = this.#group
     try {
-      if (hook) await this.#reduceByHook(hook, bucket, place, data, notes, onstarted)
-      else await this.#reducePlainly(bucket, place, data, notes, onstarted)
+      await this.reducer({ group, bucket, place, data, notes, step, onstarted })
     } catch (error) {
       // The other buckets wait for what goes along with the first one.
       if (place.index === 0) notes.fail(error)
       throw error
     }
-  }
-
-  /** A sum whose chunks each end, in the first bucket, with the words of `notes`, so that every rank has their sums. */
-  async #reducePlainly(
-    bucket: Bucket,
-    { index }: BucketPlace,
-    data: Float32Array<ArrayBuffer>,
-    notes: StepNotes,
-    onstarted?: () => void,
-  ): Promise<void> {
-    const key = this.#alignedKey(index, onstarted)
-    let factor = 1
-    if (index > 0) {
-      await this.#group.reduceScatter(data, key)
-      factor = await notes.settled
-    } else {
-      const { length } = notes.words
-      const wire = this.#wireOf(bucket)
-      // With a unit more for every chunk, chunks hold what they hold without.
-      const places = Array.from({ length: this.size }, (_, rank) => {
-        const { start, end } = this.chunk(data.length, rank)
-        return { start, end, from: start + poolAlignment * rank }
-      })
-      for (const { start, end, from } of places) {
-        wire.set(data.subarray(start, end), from)
-        wire.fill(0, from + end - start, from + end - start + poolAlignment)
-        wire.set(notes.words, from + end - start)
-      }
-      await this.#group.reduceScatter(wire, key)
-      const { start, end, from } = places[this.rank]
-      const told = from + end - start
-      data.set(wire.subarray(from, told), start)
-      const sums = wire.subarray(told, told + length)
-      await this.#compare(notes, sums)
-      factor = notes.settle(sums)
-    }
-    const { start, end } = bucket.ownSlice(this)
-    scale(data.subarray(start, end), factor)
-  }
-
-  /** All ranks come here with the same sums, so they ask for each other's settings together. errors: those of `compare`. */
-  #compare(notes: StepNotes, sums: Float32Array<ArrayBuffer>): Promise<void> {
-    const key = this.#key(keys.settings)
-    return notes.compare(sums, this.size, (own) =>
-      gatherJson('settings of the update', this.#group, own, isTexts, key),
-    )
-  }
-
-  #wireOf(bucket: Bucket): Float32Array<ArrayBuffer> {
-    let wire = this.#wires.get(bucket)
-    if (!wire) {
-      wire = new Float32Array(bucket.wireElements + this.size * poolAlignment)
-      this.#wires.set(bucket, wire)
-    }
-    return wire
-  }
-
-  /** What the hook makes of gradients that count for what they are to count for. */
-  async #reduceByHook(
-    hook: BoundHook,
-    bucket: Bucket,
-    place: BucketPlace,
-    data: Float32Array<ArrayBuffer>,
-    notes: StepNotes,
-    onstarted?: () => void,
-  ): Promise<void> {
-    const sequence = this.#sequence
-    const { elements } = bucket
-    const tail = data.slice(elements)
-    let factor: number
-    if (place.index > 0) factor = await notes.settled
-    else {
-      const told = new Float32Array(tail.length + notes.words.length)
-      told.set(tail)
-      told.set(notes.words, tail.length)
-      const all = await this.#sumOfTold(told, tail.length, notes)
-      tail.set(all.subarray(0, tail.length))
-      const sums = all.subarray(tail.length)
-      await this.#compare(notes, sums)
-      // The first bucket's hook is called before the others', which wait for this.
-      factor = notes.settle(sums)
-    }
-    scale(data.subarray(0, elements), factor)
-    const gradients = new GradBucket(this.#group, bucket, place, data.slice(0, elements), {
-      sequence,
-      onstarted,
-      choice: this.choice,
-    })
-    const reduced = await hook(gradients)
-    if (!(reduced instanceof Float32Array) || reduced.length !== elements) {
-      const got =
-        reduced instanceof Float32Array ? `${reduced.length} elements` : kindOf(reduced as unknown)
-      throw new TabringError(
-        'graph.misuse',
-        `registerCommHook: the hook must return a Float32Array of the bucket's ${elements} elements, got ${got}. Return an array of the length of bucket.buffer().`,
-      )
-    }
-    data.set(reduced)
-    data.set(tail, elements)
-  }
-
-  async #sumOfTold(
-    own: Float32Array<ArrayBuffer>,
-    tailElements: number,
-    notes: StepNotes,
-  ): Promise<Float32Array<ArrayBuffer>> {
-    const key = this.#key(keys.tail)
-    if (this.robust) {
-      const all = await this.#group.allGatherConcat(own, key)
-      const words = Array.from({ length: this.size }, (_, rank) =>
-        all.subarray(rank * own.length + tailElements, (rank + 1) * own.length),
-      )
-      notes.check(words, this.#group.ranks)
-      return this.robust.sumOf(all, tailElements, this.size)
-    }
-    await this.#group.allReduce(own, key)
-    return own
   }
 
   allGather(bucket: number, data: Float32Array<ArrayBuffer>, onstarted?: () => void) {
@@ -478,11 +356,6 @@ export class RingExchange implements GradientExchange {
   #alignedKey(bucket: number, onstarted?: () => void): CollectiveOptions {
     return { ...this.#key(bucket, onstarted), alignment: poolAlignment }
   }
-}
-
-function scale(values: Float32Array, factor: number): void {
-  if (factor === 1) return
-  for (let i = 0; i < values.length; i++) values[i] *= factor
 }
 
 /** errors: `peer.mismatch` where a rank meets others that do not meet it. `lists`: by rank and meeting, the ranks that it meets. */

@@ -1,5 +1,7 @@
 import { type Aggregation, aggregate } from './aggregate.ts'
+import { keys } from './collective-keys.ts'
 import type { GradBucket } from './grad-bucket.ts'
+import { hookReducer, type SumBeside } from './hook-reducer.ts'
 import { type BucketNorms, type LeftOut, LeftOutRanks, type Trust } from './left-out.ts'
 
 export interface RobustOptions {
@@ -27,7 +29,6 @@ export class RobustAggregation {
     this.leftOut = new LeftOutRanks(trust)
   }
 
-  /** The communication hook. */
   readonly reduce = async (bucket: GradBucket): Promise<Float32Array> => {
     const values = bucket.buffer()
     const parts = await bucket.allToAllRanges(({ start, end }) => bytesOf(values.slice(start, end)))
@@ -65,28 +66,33 @@ export class RobustAggregation {
   }
 
   /**
-   * The sum of what ranks send along with the first bucket: a bucket's tail, then words. A rank with an output that is not finite
-   * counts as the mean of the others. `all`: in rank order.
+   * The sums of what ranks send beside the first bucket. A rank with an output that is not finite counts as the mean of the others. errors: those of
+   * `StepNotes.check`.
    */
-  sumOf(all: Float32Array, tailElements: number, size: number): Float32Array<ArrayBuffer> {
-    const length = all.length / size
-    const sums = new Float32Array(length)
-    /** By rank: whether all its outputs are finite. */
-    const isSound = Array.from({ length: size }, (_, rank) =>
-      all.subarray(rank * length, rank * length + tailElements).every(Number.isFinite),
+  readonly sumBeside: SumBeside = async (own, { group, notes, step }) => {
+    const { size } = group
+    const { length } = own
+    const outputs = length - notes.words.length
+    const all = await group.allGatherConcat(own, { ...step, bucket: keys.tail })
+    const ranks = Array.from({ length: size }, (_, rank) =>
+      all.subarray(rank * length, (rank + 1) * length),
     )
+    notes.check(
+      ranks.map((told) => told.subarray(outputs)),
+      group.ranks,
+    )
+    /** By rank: whether all its outputs are finite. */
+    const isSound = ranks.map((told) => told.subarray(0, outputs).every(Number.isFinite))
     const { length: count } = isSound.filter(Boolean)
     const isMended = 2 * count > size
-    for (let rank = 0; rank < size; rank++) {
-      const told = all.subarray(rank * length, (rank + 1) * length)
-      for (let i = 0; i < length; i++) {
-        if (i < tailElements && isMended && !isSound[rank]) continue
-        sums[i] += told[i]
-      }
-    }
-    if (isMended) for (let i = 0; i < tailElements; i++) sums[i] *= size / count
+    const sums = new Float32Array(length)
+    for (const [rank, told] of ranks.entries())
+      for (let i = isMended && !isSound[rank] ? outputs : 0; i < length; i++) sums[i] += told[i]
+    if (isMended) for (let i = 0; i < outputs; i++) sums[i] *= size / count
     return sums
   }
+
+  readonly reducer = hookReducer(this.reduce, this.sumBeside)
 }
 
 const bytesOf = ({ buffer, byteOffset, byteLength }: Float32Array<ArrayBuffer>) =>

@@ -99,7 +99,7 @@ test.each(['median', 'trimmedMean', 'clipped'] as const)(
     }
     const whole = await trainBoth(() => undefined)
     const resumed = await trainBoth((exchange) => {
-      exchange.hook = new RobustAggregation({ aggregation, trust: 'members' }).reduce
+      exchange.reducer = new RobustAggregation({ aggregation, trust: 'members' }).reducer
     })
     expect(resumed).toEqual(whole)
   },

@@ -1,5 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import type { BoundHook, RingExchange } from '../../../src/ddp/data-parallel/ring-exchange.ts'
+import type { RingExchange } from '../../../src/ddp/data-parallel/ring-exchange.ts'
+import { hookReducer } from '../../../src/ddp/hooks/hook-reducer.ts'
 import { LeftOutRanks, type Limits } from '../../../src/ddp/hooks/left-out.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
@@ -35,11 +36,11 @@ test('a run among strangers names a rank with wrong gradients on all ranks, and 
     const { trainer, until } = ranks[liar]!
     await until('step', ({ step }) => step === 4)
     const exchange = trainer.program!.prepared.trace.exchange as unknown as RingExchange
-    const honest: BoundHook = exchange.hook!
-    exchange.hook = (bucket) => {
+    const robust = exchange.robust!
+    exchange.reducer = hookReducer((bucket) => {
       bucket.buffer().fill(Number.NaN)
-      return honest(bucket)
-    }
+      return robust.reduce(bucket)
+    }, robust.sumBeside)
     const results = await Promise.all(ranks.map(({ end }) => end))
     expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
     for (const { loss } of results) expect(loss).toBeLessThan(2)
