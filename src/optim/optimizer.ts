@@ -166,12 +166,14 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   fillUnused(trace: Trace): void {
     const all = this.paramGroups.flatMap(({ params }) => params)
     const exchange = all[0]?.exchange
-    if (!exchange?.findsUnused || exchange.size === 1) return
+    if (!exchange?.settings.findsUnused || exchange.size === 1) return
     const isUsed = (parameter: Parameter) => trace.gradients.has(parameter)
     const { settled } = trace
     if (settled && !settled.used.has(this)) {
       const own = all.filter(isUsed).sort((a, b) => idOfGradient(trace, a) - idOfGradient(trace, b))
-      const settling = exchange.settleUsed(own).then((used) => settled.used.set(this, used))
+      const settling = exchange.compiling
+        .settleUsed(own)
+        .then((used) => settled.used.set(this, used))
       throw new Unsettled('which parameters are used', settling)
     }
     const used = settled?.used.get(this) ?? this.cohorts.flatMap(({ parameters }) => parameters)
@@ -417,11 +419,11 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const isShared = exchange?.exchangesGradients === true
     const isReplicated = group.params.some(({ replicatedBy }) => replicatedBy)
     const cap = isShared
-      ? exchange.bucketCapBytes
+      ? exchange.settings.bucketCapBytes
       : isReplicated
         ? replicaBucketBytes
         : Number.POSITIVE_INFINITY
-    const firstCap = isShared ? exchange.firstBucketCapBytes : cap
+    const firstCap = isShared ? exchange.settings.firstBucketCapBytes : cap
     const stepsOf = (parameter: Parameter) => this.#loaded.get(parameter)?.steps ?? 0
     const deviceOf = (parameter: Parameter) => parameter.device ?? trace.device
     const kinds = new Map<string, Parameter[]>()

@@ -141,16 +141,16 @@ export class DistributedDataParallel extends Module {
     this.#group = group
     const parameters = module.parameters()
     const buffers = module.buffers()
-    const exchange = new RingExchange(group, {
-      parameters,
+    const exchange = new RingExchange(group, parameters, {
       firstBucketCapBytes: firstBucketMb && firstBucketMb * 2 ** 20,
       findsUnused: findUnusedParameters || staticGraph,
       overlaps: overlap,
       averagesOutputs: averageOutputs,
     })
+    const { settings } = exchange
     if (bucketCapMb !== undefined) {
-      exchange.capBytes = bucketCapMb * 2 ** 20
-      exchange.isCapGiven = true
+      settings.capBytes = bucketCapMb * 2 ** 20
+      settings.isCapGiven = true
     }
     if (group.size > 1 && (aggregation !== 'mean' || trust !== 'members')) {
       exchange.robust = new RobustAggregation({ aggregation, trust })
@@ -161,8 +161,8 @@ export class DistributedDataParallel extends Module {
     for (const buffer of buffers) buffer.exchange = broadcastBuffers ? exchange : undefined
     // How collectives travel is measured, unless the caller has said it.
     const isChosen = group.choice !== defaultChoice
-    exchange.isChoiceGiven = isChosen
-    const settings = `bucketCapMb ${bucketCapMb ?? 'to be measured'}, firstBucketMb ${firstBucketMb ?? 'by default'}, broadcastBuffers ${broadcastBuffers}, averageOutputs ${averageOutputs}, aggregation ${aggregation}, trust ${trust}, findUnusedParameters ${exchange.findsUnused}, group.choice ${isChosen ? JSON.stringify(group.choice) : 'to be measured'}`
+    settings.isChoiceGiven = isChosen
+    const chosen = `bucketCapMb ${bucketCapMb ?? 'to be measured'}, firstBucketMb ${firstBucketMb ?? 'by default'}, broadcastBuffers ${broadcastBuffers}, averageOutputs ${averageOutputs}, aggregation ${aggregation}, trust ${trust}, findUnusedParameters ${settings.findsUnused}, group.choice ${isChosen ? JSON.stringify(group.choice) : 'to be measured'}`
     const [checkKey, , broadcastKey] = setupKeys(group, 3)
     const measure = measureOnce(group, () => setupKeys(group, measuringKeys))
     const settle = async () => {
@@ -170,14 +170,14 @@ export class DistributedDataParallel extends Module {
       if (group.size === 1 && missing) throw missing
       if (group.size > 1) {
         const named = [...module.namedParameters(), ...module.namedBuffers()]
-        await checkReplicas(group, settings, named, checkKey, missing)
+        await checkReplicas(group, chosen, named, checkKey, missing)
         const label = 'DistributedDataParallel'
         await broadcastTensors(group, [...parameters, ...buffers], { label, ...broadcastKey })
       }
       if (bucketCapMb !== undefined && (isChosen || !group.isFullyLinked)) return
       const links = await measure()
-      exchange.capBytes = (bucketCapMb ?? bucketCapMbFor(links)) * 2 ** 20
-      if (!isChosen) exchange.choice = links.choice
+      settings.capBytes = (bucketCapMb ?? bucketCapMbFor(links)) * 2 ** 20
+      if (!isChosen) settings.choice = links.choice
     }
     this.ready = settle()
     // Compiling a step waits for it too and reports the error there; here it must not count as unhandled.
@@ -198,7 +198,7 @@ export class DistributedDataParallel extends Module {
 
   /** Size at which buckets close; undefined until it is measured, before `ready`. units: MiB. */
   get bucketCapMb(): number | undefined {
-    const { capBytes } = this.#exchange
+    const { capBytes } = this.#exchange.settings
     return capBytes === undefined ? undefined : capBytes / 2 ** 20
   }
 
@@ -248,7 +248,7 @@ export class DistributedDataParallel extends Module {
       runtime: true,
     })
     checkNumber('verifySync', 'everySteps', everySteps, isCount, 'a whole number above 0')
-    const programs = [...this.#exchange.programs.values()]
+    const programs = [...this.#exchange.compiling.programs.values()]
     const buckets = new Set(
       programs.flatMap(({ prepared }) => prepared.updates.map(({ update }) => update.bucket)),
     )
@@ -330,7 +330,7 @@ export class DistributedDataParallel extends Module {
         `registerCommHook: hook must be a function (state, bucket), got ${typeof hook}. Pass the state first, then the hook.`,
       )
     }
-    if (this.#exchange.size === 1 && this.#exchange.hasPrograms) {
+    if (this.#exchange.size === 1 && this.#exchange.compiling.hasBegun) {
       throw new TabringError(
         'graph.misuse',
         'registerCommHook: a step of this model has been compiled already, and keeps its gradients on the device. Register the hook first.',

@@ -1,7 +1,8 @@
 import type { SavedState } from '../../data/saved-tree.ts'
 import { Module } from '../../nn/module.ts'
 import { ownOf } from '../../util/own-of.ts'
-import { type OrderOfSums, RingExchange } from './ring-exchange.ts'
+import { RingExchange } from './ring-exchange.ts'
+import type { OrderOfSums } from './ring-settings.ts'
 
 /** How a wrapped model's ranks sum, as far as it decides bits. */
 interface SumConditions extends OrderOfSums {
@@ -31,10 +32,10 @@ const worldSizeOf = (parts: Named): number =>
 
 const mb = (bytes: number): number => bytes / 2 ** 20
 
-const conditionsOf = (exchange: RingExchange): SumConditions => ({
-  bucketCapMb: mb(exchange.bucketCapBytes),
-  firstBucketMb: mb(exchange.firstCap),
-  ...exchange.orderOfSums,
+const conditionsOf = ({ settings }: RingExchange): SumConditions => ({
+  bucketCapMb: mb(settings.bucketCapBytes),
+  firstBucketMb: mb(settings.firstCap),
+  ...settings.orderOfSums,
 })
 
 /** What a size, a number of bytes and an order are called, by what they decide. */
@@ -72,12 +73,13 @@ export function takeConditions(saved: RunConditions, parts: Named): string[] {
   return exchangesOf(parts).flatMap(([name, exchange]) => {
     const before = ownOf(saved.models, name)
     if (!before || exchange.size === 1) return []
-    if (!exchange.hasPrograms) {
-      if (!exchange.isCapGiven) {
-        exchange.capBytes = before.bucketCapMb * 2 ** 20
-        exchange.firstCapBytes ??= before.firstBucketMb * 2 ** 20
+    if (!exchange.compiling.hasBegun) {
+      const { settings } = exchange
+      if (!settings.isCapGiven) {
+        settings.capBytes = before.bucketCapMb * 2 ** 20
+        settings.firstCapBytes ??= before.firstBucketMb * 2 ** 20
       }
-      if (!exchange.isChoiceGiven) exchange.sumInOrder(before)
+      if (!settings.isChoiceGiven) settings.sumInOrder(before)
     }
     const now = inWords(conditionsOf(exchange))
     return Object.entries(inWords(before)).flatMap(([what, saved]) =>

@@ -41,7 +41,7 @@ export class RingUnevenInputs {
 
   /** Returns what this rank's gradients count for in the step that it begins. errors: `graph.misuse` where ranks are to throw; the group's. */
   async begin(program: StepProgram, weight: number): Promise<number> {
-    const numbers = [...this.#exchange.programs]
+    const numbers = [...this.#exchange.compiling.programs]
     const number = numbers.find(([, known]) => known === program)?.[0]
     invariant(number !== undefined, () => 'a program that updates has no number')
     const active = await this.#tell(number, weight)
@@ -56,7 +56,7 @@ export class RingUnevenInputs {
       const active = await this.#tell()
       const [first] = active
       if (!first) return
-      const program = this.#exchange.programs.get(first.program)
+      const program = this.#exchange.compiling.programs.get(first.program)
       if (!program) throw missingProgram(first.rank)
       await this.#shareSettings(program, active.length, false)
       await program.shadow({ [gradientWeight]: 0 })

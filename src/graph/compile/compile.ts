@@ -116,7 +116,7 @@ async function compileOn(
     work.catch(async (error: unknown) => {
       const exchange = waiting()
       const groups = [options.group ?? [], last?.groups?.groups ?? []].flat()
-      await (exchange ? exchange.tellFailure(error) : tellFailure(groups, error))
+      await (exchange ? exchange.compiling.tellFailure(error) : tellFailure(groups, error))
       throw error
     })
   const make = () =>
@@ -148,8 +148,8 @@ async function compileOn(
     const groups = await telling(agreeOnStep(prepared.trace, prepared.meetings))
     return { program: await endingAll(groups, 'could not compile a step', create), groups }
   }
-  const number = exchange.countProgram()
-  prepared.trace.weighing?.settle(await exchange.settleLayout(layoutOf(prepared)))
+  const number = exchange.compiling.countProgram()
+  prepared.trace.weighing?.settle(await exchange.compiling.settleLayout(layoutOf(prepared)))
   await exchange.ready
   const program = await create()
   if (exchange.size === 1) return { program, groups: [] }

@@ -15,7 +15,7 @@ export function withUneven<Program extends StepProgram>(
 ): Program {
   const { trace, meetings, inputs: types } = program.prepared
   const isMicroStep = trace.accumulation?.part === 'add'
-  exchange.programs.set(number, program)
+  exchange.compiling.programs.set(number, program)
   const run = program.run.bind(program)
   let last: Promise<unknown> = Promise.resolve()
   program.run = async (inputs, scalars = {}) => {

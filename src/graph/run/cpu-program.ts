@@ -334,7 +334,7 @@ export class CpuProgram implements StepProgram {
 
   /** Scalar outputs of forward and backward, which ride behind the first bucket. */
   get #averaged() {
-    if (!this.prepared.trace.exchange!.averagesOutputs) return []
+    if (!this.prepared.trace.exchange!.settings.averagesOutputs) return []
     return this.prepared.outputs.filter(
       ({ type, isJoint }) => type.shape.length === 0 && type.dtype === 'f32' && !isJoint,
     )

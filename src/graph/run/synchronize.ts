@@ -81,10 +81,13 @@ export class SynchronizedUpdates {
     this.#programBuffers = buffers
     this.#lastParts = lastPartsOf(prepared)
     // Without updates to let in there is nothing to wait for.
-    const isPaced = exchange.overlaps && prepared.joint.length === 0
+    const isPaced = exchange.settings.overlaps && prepared.joint.length === 0
     this.#queue = new PartQueue(prepared.updates.length, isPaced)
     this.#averaged = prepared.outputs.flatMap(({ type, isJoint }, index) =>
-      exchange.averagesOutputs && type.shape.length === 0 && type.dtype === 'f32' && !isJoint
+      exchange.settings.averagesOutputs &&
+      type.shape.length === 0 &&
+      type.dtype === 'f32' &&
+      !isJoint
         ? [index]
         : [],
     )
@@ -204,7 +207,7 @@ export class SynchronizedUpdates {
     this.#firstMaps[index] = map
     this.#queue.submitted(index, map)
     const reduced = map.then(async () => {
-      if (!this.#exchange.overlaps) await this.#queue.ran()
+      if (!this.#exchange.settings.overlaps) await this.#queue.ran()
       onMark?.(`bucket ${index} on the host`, performance.now())
       await this.#reduce(this.#buckets[index], index, onMark)
       onMark?.(`bucket ${index} reduced`, performance.now())

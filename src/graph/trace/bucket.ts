@@ -1,7 +1,7 @@
 import type { PlacedDevice } from '../../util/device.ts'
 import type { Memory } from '../memory/memory-device.ts'
 import { alignInPool, Pool, poolAlignment } from '../memory/pool.ts'
-import type { GradientExchange, RankGroup } from './exchange.ts'
+import type { RankGroup, StepCollectives } from './exchange.ts'
 import type { Parameter } from './parameter.ts'
 
 /** Room for scalar outputs behind each bucket on the wire; one alignment unit, so that slices stay aligned. */
@@ -95,7 +95,10 @@ export class Bucket {
   }
 
   /** Elements [start, end) that this rank updates: its chunk of what travels, without the tail. */
-  ownSlice(exchange: GradientExchange | undefined): { start: number; end: number } {
+  ownSlice(exchange: (RankGroup & Pick<StepCollectives, 'chunk'>) | undefined): {
+    start: number
+    end: number
+  } {
     if (!exchange || exchange.size === 1) return { start: 0, end: this.elements }
     const { start, end } = exchange.chunk(this.wireElements, exchange.rank)
     return { start: Math.min(start, this.elements), end: Math.min(end, this.elements) }

@@ -192,18 +192,8 @@ export interface UnevenInputs {
   begin(program: ExchangedProgram, weight: number): Promise<number>
 }
 
-/**
- * How a step program and a group of ranks meet: the program knows buckets, the exchange knows the ring.
- *
- * Implemented over a process group by ddp/data-parallel/ring-exchange.ts; the graph layer sees no peers.
- */
-export interface GradientExchange<Parameter = unknown> extends StepMeetings, RankGroup {
-  /** Ends the step on all ranks. */
-  abort(reason: string): void
-  /** Whether gradients leave the program in each step that updates: there are several ranks, or a communication hook. */
-  readonly exchangesGradients: boolean
-  /** Of the model, in the order in which the module lists them. */
-  readonly parameters: readonly Parameter[]
+/** What was chosen for a model as it was wrapped, or measured. */
+export interface ExchangeSettings {
   /** Buckets close at this many bytes, the first one at `firstBucketCapBytes`. errors: `Unsettled` while ranks measure it. */
   readonly bucketCapBytes: number
   readonly firstBucketCapBytes: number
@@ -213,20 +203,33 @@ export interface GradientExchange<Parameter = unknown> extends StepMeetings, Ran
   readonly overlaps: boolean
   /** Whether scalar outputs become means over the ranks. */
   readonly averagesOutputs: boolean
-  /** False inside `noSync`: runs that begin now add up gradients and exchange nothing. */
-  readonly isSynchronizing: boolean
-  /** Inside `join`. */
-  readonly uneven: UnevenInputs | undefined
+}
+
+/** How the ranks of a model agree on the steps that they compile, in one order. */
+export interface JointCompiling<Parameter> {
   /** Those that update, by the number that ranks have for them. */
   readonly programs: Map<number, ExchangedProgram>
-  /** A number for a program that is being compiled: the same on all ranks, which compile them in one order. */
+  /** A number for a program that is being compiled: the same on all ranks. */
   countProgram(): number
+  /** Compares a step over ranks; returns the `samples` of each, 0 where they weigh alike. errors: the same on all ranks, naming them. */
+  settleLayout(layout: StepLayout): Promise<readonly number[]>
+  /** What all ranks together use of what each uses: rank 0's in its order, then the others'. */
+  settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]>
+  /**
+   * Tells the others, which wait for this rank's step, that it cannot be compiled here; resolves when they know, or soon. Not for errors that
+   * this exchange has thrown on all ranks.
+   */
+  tellFailure(error: unknown): Promise<void>
+}
+
+/** What ranks exchange between backward and the next step; `onMet`: all ranks have begun it. */
+export interface StepCollectives {
   /** Elements [start, end) of a bucket of `length` elements that `rank` reduces and updates. */
   chunk(length: number, rank: number): { start: number; end: number }
   /**
    * Sums a bucket's gradients over ranks in place, and what lies behind them in `data`; afterwards this rank's chunk holds the sum, the
    * rest is undefined. The words of `notes`, one for all buckets of a step, go along with the first one; gradients come multiplied by
-   * what they settle. `onMet`: all ranks have begun it.
+   * what they settle.
    */
   reduceGradients(
     bucket: ExchangedBucket,
@@ -235,38 +238,62 @@ export interface GradientExchange<Parameter = unknown> extends StepMeetings, Ran
     notes: StepNotes,
     onMet?: () => void,
   ): Promise<void>
-  /** Spreads every rank's chunk to all ranks, in place. */
-  allGather(bucket: number, data: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
-  /** As `allGather`, outside of steps: for what all ranks ask for alike, in the same order. */
-  gather(data: Float32Array<ArrayBuffer>): Promise<void>
-  /** Every rank's text, in rank order; outside of steps, as `gather`. */
-  gatherTexts(own: string): Promise<readonly string[]>
   /** Every rank's `values`, in rank order; `index` counts such calls within the step. All ranks give equally many. */
   gatherScalars(
     index: number,
     values: Float32Array<ArrayBuffer>,
     onMet?: () => void,
   ): Promise<Float32Array<ArrayBuffer>>
+  /** Spreads every rank's chunk to all ranks, in place. */
+  allGather(bucket: number, data: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
   /** The rank whose buffers all take in the step under way. */
   readonly bufferRoot: number
   /** Copies `bufferRoot`'s words to all ranks, in place. */
   broadcastBuffers(words: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
-  /** Resolves when all ranks hold rank 0's parameters; programs wait for it before they are made. */
-  readonly ready: Promise<void>
-  /** Compares a step that is being compiled over ranks; returns the `samples` of each, 0 where they weigh alike. errors: the same on all ranks, naming them. */
-  settleLayout(layout: StepLayout): Promise<readonly number[]>
-  /**
-   * Tells the others, which wait for this rank's step, that it cannot be compiled here; resolves when they know, or soon. Not for errors that
-   * this exchange has thrown on all ranks.
-   */
-  tellFailure(error: unknown): Promise<void>
-  /** What all ranks together use of what each uses: rank 0's in its order, then the others'. */
-  settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]>
+}
+
+/** What all ranks ask for outside of steps, in one order. */
+export interface ModelCollectives {
+  /** As `allGather` of steps. */
+  gather(data: Float32Array<ArrayBuffer>): Promise<void>
+  /** Every rank's text, in rank order. */
+  gatherTexts(own: string): Promise<readonly string[]>
+  /** Ends the step on all ranks. */
+  abort(reason: string): void
+}
+
+/** What whoever runs steps asks of them. */
+export interface WatchedSteps {
+  readonly flags: StepFlags
   /** By which `sequence` the ring will report the collectives of the step that begins next. */
   readonly nextSequence: number
   /** While it is set: whether all that this rank has given to sums since then is finite. */
   sentFinite?: boolean | undefined
-  readonly flags: StepFlags
+}
+
+/**
+ * How a step program and a group of ranks meet: the program knows buckets, the exchange knows the ring.
+ *
+ * Implemented over a process group by ddp/data-parallel/ring-exchange.ts; the graph layer sees no peers.
+ */
+export interface GradientExchange<Parameter = unknown>
+  extends RankGroup,
+    StepMeetings,
+    StepCollectives,
+    ModelCollectives,
+    WatchedSteps {
+  readonly settings: ExchangeSettings
+  readonly compiling: JointCompiling<Parameter>
+  /** Of the model, in the order in which the module lists them. */
+  readonly parameters: readonly Parameter[]
+  /** Resolves when all ranks hold rank 0's parameters; programs wait for it before they are made. */
+  readonly ready: Promise<void>
+  /** Whether gradients leave the program in each step that updates: there are several ranks, or a communication hook. */
+  readonly exchangesGradients: boolean
+  /** False inside `noSync`: runs that begin now add up gradients and exchange nothing. */
+  readonly isSynchronizing: boolean
+  /** Inside `join`. */
+  readonly uneven: UnevenInputs | undefined
 }
 
 /**

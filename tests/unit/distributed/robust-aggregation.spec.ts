@@ -76,7 +76,7 @@ test.each([
       const exchange = ddp.parameters()[0]!.exchange as RingExchange
       await exchange.ready
       const layout = { unused: [], buckets: [], meetings: [], fixed: [] }
-      return exchange.settleLayout({ ...layout, samples: counts[rank] })
+      return exchange.compiling.settleLayout({ ...layout, samples: counts[rank] })
     }),
   )
   for (const end of ends)

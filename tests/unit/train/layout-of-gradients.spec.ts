@@ -18,8 +18,7 @@ const isAnything = (_: unknown): _ is unknown => true
 const long = 'x'.repeat(5e6)
 
 const exchangeOf = (group: CollectiveGroup) =>
-  new RingExchange(group, {
-    parameters: new Linear(2, 2).parameters(),
+  new RingExchange(group, new Linear(2, 2).parameters(), {
     firstBucketCapBytes: undefined,
     findsUnused: false,
     overlaps: false,
@@ -43,7 +42,7 @@ async function errorOf(
 
 const layout = { unused: [], buckets: ['8 w'], meetings: [0], samples: 4, fixed: [] }
 const others = ['1 mid-step collectives', 'gradient weights by counted samples', '8 w']
-const settleLayout = (exchange: RingExchange) => exchange.settleLayout(layout)
+const settleLayout = (exchange: RingExchange) => exchange.compiling.settleLayout(layout)
 
 test('the counts of all ranks are settled', async () => {
   expect(await errorOf(['[[],[[0,1]],5,[]]', ...others], settleLayout)).toEqual([4, 5])
@@ -73,7 +72,9 @@ test.each([
 test.each(['2', '', '-1', '1e0', 'length'])(
   'a rank that uses parameter "%s" of a module of 2 is named',
   async (place) => {
-    expect(await errorOf(['0', place], (exchange) => exchange.settleUsed([]))).toMatchObject({
+    expect(
+      await errorOf(['0', place], (exchange) => exchange.compiling.settleUsed([])),
+    ).toMatchObject({
       code: 'peer.protocol',
       message: expect.stringContaining('compile: rank 1 sent'),
     })
