@@ -53,7 +53,7 @@ export const allowed: Record<string, readonly string[]> = {
   ],
 
   // Single ops on a device: for the specs, the self-test page and the benchmarks.
-  'src/check': ['src/util', 'src/kernels', 'src/graph/memory'],
+  'src/check': ['src/util', 'src/gpu/usage.ts', 'src/kernels', 'src/graph/memory'],
   'src/measure': ['src/util', 'src/kernels', 'src/graph/memory', 'src/graph/tune'],
   'src/measure/peers': ['src/measure'],
   'src/nn': [

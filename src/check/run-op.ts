@@ -1,3 +1,4 @@
+import { bufferUsage, mapMode } from '../gpu/usage.ts'
 import type { Runtime } from '../graph/memory/runtime.ts'
 import type { HostArray, Op, OpCall, Variant } from '../kernels/op.ts'
 import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
@@ -56,7 +57,7 @@ export async function runOp<A>(
 ): Promise<OpRun> {
   const { device } = gpu
   const lowering = variant.lower(call)
-  const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST
+  const usage = bufferUsage.STORAGE | bufferUsage.COPY_SRC | bufferUsage.COPY_DST
   const make = (type: TensorType, contents?: Uint32Array) => {
     const count = countElements(type.shape) === 0 ? 0 : bytesOf(type) / 4
     const bodyBytes = Math.max(256, Math.ceil((count * 4) / 256) * 256)
@@ -100,7 +101,7 @@ export async function runOp<A>(
     const staging = gpu.createBuffer(
       'staging',
       tensor.words.byteLength,
-      GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
+      bufferUsage.MAP_READ | bufferUsage.COPY_DST,
     )
     encoder.copyBufferToBuffer(tensor.buffer, 0, staging, 0, tensor.words.byteLength)
     return { tensor, staging }
@@ -110,7 +111,7 @@ export async function runOp<A>(
   let inputsIntact = true
   const contents: Uint32Array[] = []
   for (const [index, { tensor, staging }] of readback.entries()) {
-    await gpu.wait(staging.mapAsync(GPUMapMode.READ))
+    await gpu.wait(staging.mapAsync(mapMode.READ))
     const words = new Uint32Array(staging.getMappedRange().slice(0))
     staging.destroy()
     tensor.buffer.destroy()

@@ -1,5 +1,6 @@
 import type { Gpu } from './device.ts'
 import { download } from './readback.ts'
+import { bufferUsage } from './usage.ts'
 
 /** Queries that a set may hold. */
 const mostQueries = 4096
@@ -22,7 +23,7 @@ export class PassClock {
     this.#resolved = gpu.createBuffer(
       'timestamps',
       slots * 16,
-      GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC,
+      bufferUsage.QUERY_RESOLVE | bufferUsage.COPY_SRC,
     )
   }
 

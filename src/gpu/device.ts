@@ -8,6 +8,7 @@ import { fixedSwitch, switchValue } from '../util/switches.ts'
 import { visibleNumbers } from '../util/visible-devices.ts'
 import { webGpuAdvice } from '../util/webgpu-advice.ts'
 import { isSoftware, listAdapters, nameOf } from './adapters.ts'
+import { bufferUsage } from './usage.ts'
 
 /** Names of WebGPU, for programs whose TypeScript has none of its types; they add nothing to the types where there are some. */
 declare global {
@@ -195,7 +196,7 @@ export class Gpu {
   createBuffer(label: string, sizeBytes: number, usage: number): GPUBuffer {
     const size = Math.max(4, Math.ceil(sizeBytes / 4) * 4)
     const limit =
-      usage & GPUBufferUsage.STORAGE
+      usage & bufferUsage.STORAGE
         ? Math.min(this.limits.maxBufferSize, this.limits.maxStorageBufferBindingSize)
         : this.limits.maxBufferSize
     if (size > limit) {

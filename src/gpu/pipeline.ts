@@ -1,6 +1,7 @@
 import { GpuError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
 import type { Gpu } from './device.ts'
+import { computeStage } from './usage.ts'
 
 /** What the pipeline cache needs of a dispatch. */
 export interface ShaderSource {
@@ -65,7 +66,7 @@ export class PipelineCache {
         label: `bindings ${key}`,
         entries: writable.map((isWritable, binding) => ({
           binding,
-          visibility: GPUShaderStage.COMPUTE,
+          visibility: computeStage,
           buffer: { type: isWritable ? 'storage' : 'read-only-storage' },
         })),
       })

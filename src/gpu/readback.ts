@@ -1,9 +1,10 @@
 import type { Gpu } from './device.ts'
+import { bufferUsage, mapMode } from './usage.ts'
 
 /** Waits until a staging buffer is mapped for reading. errors: the device's first error, where there was one. */
 export async function mapped(gpu: Gpu, staging: GPUBuffer): Promise<void> {
   gpu.check()
-  return gpu.wait(staging.mapAsync(GPUMapMode.READ))
+  return gpu.wait(staging.mapAsync(mapMode.READ))
 }
 
 /** Returns a copy of `sizeBytes` bytes of a buffer; makes a staging buffer for it, so it is not for the step's path. */
@@ -17,7 +18,7 @@ export async function download(
   const staging = gpu.createBuffer(
     'download',
     sizeBytes,
-    GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
+    bufferUsage.MAP_READ | bufferUsage.COPY_DST,
   )
   const encoder = gpu.device.createCommandEncoder({ label: 'download' })
   encoder.copyBufferToBuffer(buffer, offsetBytes, staging, 0, sizeBytes)
@@ -39,7 +40,7 @@ export class Readback {
   constructor(gpu: Gpu, buffer: GPUBuffer) {
     this.#gpu = gpu
     this.#buffer = buffer
-    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
+    const usage = bufferUsage.MAP_READ | bufferUsage.COPY_DST
     this.#staging = gpu.createBuffer('readback', buffer.size, usage)
   }
 

@@ -1,4 +1,5 @@
 import type { Gpu } from './device.ts'
+import { bufferUsage, mapMode } from './usage.ts'
 
 /** Element arrays that can be staged. */
 export type StageableArray =
@@ -106,7 +107,7 @@ export class StagedUploads {
     bytes.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength))
     buffer.unmap()
     return new StagedTensor(shape, data, buffer, (used) => {
-      used.mapAsync(GPUMapMode.WRITE).then(
+      used.mapAsync(mapMode.WRITE).then(
         () => free.push(used),
         // The device is gone, which its users hear from the device itself.
         () => undefined,
@@ -119,7 +120,7 @@ export class StagedUploads {
     return this.#gpu.device.createBuffer({
       label: 'staged upload',
       size: sizeBytes,
-      usage: GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC,
+      usage: bufferUsage.MAP_WRITE | bufferUsage.COPY_SRC,
       mappedAtCreation: true,
     })
   }

@@ -1,4 +1,5 @@
 import { download, Readback } from '../../gpu/readback.ts'
+import { bufferUsage } from '../../gpu/usage.ts'
 import { formatDevice, type PlacedDevice, sameHardware } from '../../util/device.ts'
 import { invariant, TabringError } from '../../util/errors.ts'
 import type { DType } from '../../util/shape.ts'
@@ -57,7 +58,7 @@ export class Pool {
       this.#buffer = memory.createBuffer(
         this.label,
         this.elements * 4,
-        GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST,
+        bufferUsage.STORAGE | bufferUsage.COPY_SRC | bufferUsage.COPY_DST,
       )
       if (this.#host) memory.write(this.#buffer, new Float32Array(this.#host))
       this.#host = undefined

@@ -1,5 +1,6 @@
 import type { Gpu } from '../../gpu/device.ts'
 import { mapped } from '../../gpu/readback.ts'
+import { bufferUsage } from '../../gpu/usage.ts'
 import { PeerError } from '../../util/errors.ts'
 import { bytesOf } from '../../util/shape.ts'
 import type { Prepared } from '../plan/prepare.ts'
@@ -135,7 +136,7 @@ export class Crossings {
     this.#gpu = gpu
     this.#prepared = prepared
     this.#buffers = buffers
-    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
+    const usage = bufferUsage.MAP_READ | bufferUsage.COPY_DST
     this.#stagings = new Map(
       prepared.crossings
         .filter(({ kind }) => kind === 'send')

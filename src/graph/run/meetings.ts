@@ -1,5 +1,6 @@
 import type { Gpu } from '../../gpu/device.ts'
 import { mapped } from '../../gpu/readback.ts'
+import { bufferUsage } from '../../gpu/usage.ts'
 import type { Prepared } from '../plan/prepare.ts'
 import type { PreparedMeeting } from '../plan/stops.ts'
 import type { StepMeetings } from '../trace/exchange.ts'
@@ -42,7 +43,7 @@ export class Meetings {
     this.#prepared = prepared
     this.#buffers = buffers
     const sizeBytes = 4 * Math.max(...prepared.meetings.map(({ given }) => given.length))
-    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
+    const usage = bufferUsage.MAP_READ | bufferUsage.COPY_DST
     this.#stagings = Array.from({ length: Math.min(2, prepared.meetings.length) }, (_, i) => ({
       buffer: gpu.createBuffer(`readback of meetings ${i}`, sizeBytes, usage),
       free: Promise.resolve(),

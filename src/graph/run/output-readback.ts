@@ -1,5 +1,6 @@
 import type { Gpu } from '../../gpu/device.ts'
 import { mapped } from '../../gpu/readback.ts'
+import { bufferUsage } from '../../gpu/usage.ts'
 import { countElements, type HostDType } from '../../util/shape.ts'
 import type { Prepared } from '../plan/prepare.ts'
 import { hostArrays, type RunOutputs } from '../plan/step-program.ts'
@@ -23,7 +24,7 @@ export class OutputReadback {
       bytes += countElements(type.shape) * 4
       return offset
     })
-    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
+    const usage = bufferUsage.MAP_READ | bufferUsage.COPY_DST
     this.#staging = gpu.createBuffer(label, bytes, usage)
   }
 

@@ -1,6 +1,7 @@
 import { PassClock } from '../../gpu/clock.ts'
 import type { Gpu } from '../../gpu/device.ts'
 import { mapped } from '../../gpu/readback.ts'
+import { bufferUsage } from '../../gpu/usage.ts'
 import { type PhaseRange, type PhaseShares, phases } from '../plan/phases.ts'
 
 /** The first runs are timed, then one in so many: the program is the same in all of them. */
@@ -47,7 +48,7 @@ export class PhaseTimer {
     this.#staging = gpu.createBuffer(
       'readback of phase times',
       ranges.length * 16,
-      GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
+      bufferUsage.MAP_READ | bufferUsage.COPY_DST,
     )
   }
 

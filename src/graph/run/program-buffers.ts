@@ -1,5 +1,6 @@
 import type { Gpu } from '../../gpu/device.ts'
 import type { StagedTensor } from '../../gpu/staging.ts'
+import { bufferUsage } from '../../gpu/usage.ts'
 import { countElements, type TensorType } from '../../util/shape.ts'
 import type { Place, PlannedDispatch } from '../plan/plan.ts'
 import type { Prepared } from '../plan/prepare.ts'
@@ -23,7 +24,7 @@ export class ProgramBuffers {
   readonly #shared: GPUBuffer[]
 
   constructor(gpu: Gpu, prepared: Prepared) {
-    const storage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC
+    const storage = bufferUsage.STORAGE | bufferUsage.COPY_DST | bufferUsage.COPY_SRC
     for (const [name, type] of Object.entries(prepared.inputs)) {
       const sizeBytes = countElements(type.shape) * 4
       this.inputs.set(name, { buffer: gpu.createBuffer(`input ${name}`, sizeBytes, storage), type })

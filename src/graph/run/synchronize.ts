@@ -1,5 +1,6 @@
 import type { Gpu } from '../../gpu/device.ts'
 import { mapped } from '../../gpu/readback.ts'
+import { bufferUsage } from '../../gpu/usage.ts'
 import { invariant } from '../../util/errors.ts'
 import { lastPartsOf } from '../plan/backward-parts.ts'
 import type { JointSegment, Prepared, PreparedUpdate } from '../plan/prepare.ts'
@@ -92,7 +93,7 @@ export class SynchronizedUpdates {
         : [],
     )
     invariant(this.#averaged.length <= tailElements, () => 'more scalar outputs than a tail holds')
-    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
+    const usage = bufferUsage.MAP_READ | bufferUsage.COPY_DST
     this.#jointStaging = prepared.joint.map(({ reductions: { length } }, index) =>
       length > 0
         ? gpu.createBuffer(`readback of joint numbers ${index}`, length * jointBytes, usage)

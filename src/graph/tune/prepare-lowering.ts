@@ -1,5 +1,6 @@
 import { PassClock } from '../../gpu/clock.ts'
 import { download } from '../../gpu/readback.ts'
+import { bufferUsage } from '../../gpu/usage.ts'
 import type { Lowering, OpCall, Operand } from '../../kernels/op.ts'
 import { bytesOf, type TensorType } from '../../util/shape.ts'
 import type { Runtime } from '../memory/runtime.ts'
@@ -34,7 +35,7 @@ export async function prepareLowering(
     gpu.createBuffer(
       label,
       Math.max(16, bytesOf(type)),
-      GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC,
+      bufferUsage.STORAGE | bufferUsage.COPY_DST | bufferUsage.COPY_SRC,
     )
   const ins = call.inputs.map((type, i) => {
     const buffer = make(type, `timed input ${i}`)
