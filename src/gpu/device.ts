@@ -1,6 +1,6 @@
 import { inUnitsOf } from '../util/byte-units.ts'
 import { clipped } from '../util/clipped.ts'
-import type { PlacedDevice } from '../util/device.ts'
+import { formatDevice, type PlacedDevice } from '../util/device.ts'
 import { GpuError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
 import { checkNumber } from '../util/options.ts'
@@ -73,7 +73,7 @@ const withoutMemory = (why: string): GpuError =>
 export class Gpu {
   readonly device: GPUDevice
   readonly facts: AdapterFacts
-  /** Which of this browser's devices this is. */
+  /** Which of this tab's devices this is. */
   readonly id: PlacedDevice
   readonly counters: GpuCounters = {
     buffers: 0,
@@ -88,7 +88,7 @@ export class Gpu {
    * ...`.
    */
   readonly lost: Promise<string>
-  readonly #seesWorkLate = seesWorkLate()
+  readonly #seesWorkLate: boolean
   #firstError: GpuError | undefined
   #usedBytes = 0
   /** Counts the bytes of buffers back that are collected without `destroy`: their memory is freed with them. */
@@ -101,20 +101,23 @@ export class Gpu {
   /** How waits that are under way end early. */
   readonly #waiting = new Set<(error: GpuError) => void>()
 
-  constructor(device: GPUDevice, facts: AdapterFacts, index = 0) {
+  constructor(
+    device: GPUDevice,
+    facts: AdapterFacts,
+    id: PlacedDevice = { type: 'webgpu', index: 0 },
+  ) {
     this.device = device
     this.facts = facts
-    this.id = { type: 'webgpu', index }
+    this.id = id
+    this.#seesWorkLate = id.type === 'webgpu' && seesWorkLate()
     this.lost = device.lost.then(({ reason, message }) => `${reason}: ${message}`)
     device.addEventListener('uncapturederror', ({ error }) => {
-      this.#fail(
-        error instanceof GPUOutOfMemoryError
-          ? withoutMemory(error.message)
-          : rejected(error.message),
-      )
+      if (error instanceof GpuError) this.#fail(error)
+      else if (error instanceof GPUOutOfMemoryError) this.#fail(withoutMemory(error.message))
+      else this.#fail(rejected(error.message))
     })
     device.lost.then(({ reason, message }) => {
-      tell(1, 'device', () => `webgpu:${index} ${reason}: ${message}`)
+      tell(1, 'device', () => `${formatDevice(id)} ${reason}: ${message}`)
       if (reason === 'destroyed') return
       this.#fail(
         new GpuError(
@@ -370,7 +373,7 @@ export async function openGpu(index = 0): Promise<Gpu> {
     requiredFeatures: wantedFeatures.filter((feature) => features.has(feature)),
     requiredLimits: Object.fromEntries(wantedLimits.map((name) => [name, limits[name]])),
   })
-  const gpu = new Gpu(device, factsOf(adapter), index)
+  const gpu = new Gpu(device, factsOf(adapter), { type: 'webgpu', index })
   tell(1, 'device', () => describe(gpu))
   return gpu
 }

@@ -1,0 +1,126 @@
+import { GpuError } from '../../util/errors.ts'
+import { bufferUsage } from '../usage.ts'
+import type { WasmHeap } from './heap.ts'
+import type { WorkQueue } from './queue.ts'
+
+/** Where a buffer's bytes are: in the heap, where kernels find them, or, if it can be mapped, in an array that the host reads without another copy. */
+type Place = { readonly address: number } | { readonly array: ArrayBuffer }
+
+/** The memory of a device's buffers. */
+export class BufferMemory {
+  readonly heap: WasmHeap
+  readonly queue: WorkQueue
+  /** Frees what is collected without `destroy`. */
+  readonly #collected = new FinalizationRegistry<number>((address) => this.#freeLater(address))
+
+  constructor(heap: WasmHeap, queue: WorkQueue) {
+    this.heap = heap
+    this.queue = queue
+  }
+
+  /** Returns a buffer of zeros. errors: `gpu.limit`. */
+  allocate(descriptor: GPUBufferDescriptor): WasmBuffer {
+    const { label = '', size, usage } = descriptor
+    if (usage & (bufferUsage.MAP_READ | bufferUsage.MAP_WRITE))
+      return new WasmBuffer(this, descriptor, { array: newArray(label, size) })
+    const address = this.heap.allocate(label, size)
+    const buffer = new WasmBuffer(this, descriptor, { address })
+    this.#collected.register(buffer, address, buffer)
+    return buffer
+  }
+
+  free(buffer: WasmBuffer, address: number): void {
+    if (this.#collected.unregister(buffer)) this.#freeLater(address)
+  }
+
+  /** Work that was submitted may still use it. */
+  #freeLater(address: number): void {
+    this.queue.after(() => this.heap.free(address))
+  }
+}
+
+export class WasmBuffer {
+  readonly label: string
+  readonly size: number
+  readonly usage: number
+  readonly #memory: BufferMemory
+  readonly #place: Place | undefined
+  #state: GPUBufferMapState | 'destroyed'
+
+  /** Without a place there was no memory for it, and no command may use it. */
+  constructor(
+    memory: BufferMemory,
+    { label = '', size, usage, mappedAtCreation = false }: GPUBufferDescriptor,
+    place?: Place,
+  ) {
+    this.label = label
+    this.size = size
+    this.usage = usage
+    this.#memory = memory
+    this.#place = place
+    this.#state = mappedAtCreation ? 'mapped' : 'unmapped'
+  }
+
+  get mapState(): GPUBufferMapState {
+    return this.#state === 'destroyed' ? 'unmapped' : this.#state
+  }
+
+  /** Why no command may use it; undefined where one may. */
+  get problem(): string | undefined {
+    if (this.#state === 'unmapped' && this.#place) return undefined
+    return `buffer "${this.label}" ${this.#place ? `is ${this.#state}` : 'has no memory'}`
+  }
+
+  /** Undefined where no kernel can use it. */
+  get address(): number | undefined {
+    return this.#place && 'address' in this.#place ? this.#place.address : undefined
+  }
+
+  /** The bytes as they are now; not to be kept, since memory that grows may move. */
+  bytes(offset: number, size: number): Uint8Array {
+    const place = this.#place!
+    if ('array' in place) return new Uint8Array(place.array, offset, size)
+    const start = place.address + offset
+    return this.#memory.heap.bytes.subarray(start, start + size)
+  }
+
+  /** Resolves when all work that was submitted is done. */
+  async mapAsync(_mode?: number): Promise<void> {
+    if (this.problem) throw new Error(`mapAsync: ${this.problem}.`)
+    this.#state = 'pending'
+    await this.#memory.queue.done()
+    if (this.mapState !== 'pending' || this.#memory.queue.isClosed)
+      throw new Error(`mapAsync: buffer "${this.label}" or its device was destroyed.`)
+    this.#state = 'mapped'
+  }
+
+  /** The whole, to be read or written; or a copy of a part, to be read. */
+  getMappedRange(offset = 0, size = this.size - offset): ArrayBuffer {
+    const place = this.#place
+    if (this.#state !== 'mapped' || !place || !('array' in place))
+      throw new Error(`getMappedRange: buffer "${this.label}" is not mapped.`)
+    return size === this.size ? place.array : place.array.slice(offset, offset + size)
+  }
+
+  unmap(): void {
+    if (this.#state !== 'destroyed') this.#state = 'unmapped'
+  }
+
+  /** Its memory is free once all work that was submitted is done. */
+  destroy(): void {
+    this.#state = 'destroyed'
+    if (this.address !== undefined) this.#memory.free(this, this.address)
+  }
+}
+
+function newArray(label: string, size: number): ArrayBuffer {
+  try {
+    return new ArrayBuffer(size)
+  } catch (cause) {
+    throw new GpuError(
+      'gpu.limit',
+      `device: "${label}" needs ${size} bytes, which this machine does not give. Use a smaller model or batch.`,
+      { cause },
+    )
+  }
+}

@@ -1,0 +1,235 @@
+import type { WasmBuffer } from './buffer.ts'
+import type { WasmBindGroup, WasmPipeline } from './pipeline.ts'
+import type { Command } from './queue.ts'
+
+/** Part of a dispatch after which other tasks may get a turn. units: ms. */
+const partMs = 1
+
+/** A command that an encoder records. */
+export interface RecordedCommand extends Command {
+  readonly label: string
+  /** Why a queue must refuse it; undefined where it need not. */
+  readonly problem: string | undefined
+}
+
+/** Memory that kernels use for themselves while they run. */
+export interface Scratch {
+  readonly address: number
+}
+
+class Dispatch implements RecordedCommand {
+  readonly #pipeline: WasmPipeline
+  readonly #group: WasmBindGroup
+  readonly #groups: readonly [number, number, number]
+  readonly #scratch: Scratch
+  #next = 0
+
+  constructor(
+    pipeline: WasmPipeline,
+    group: WasmBindGroup,
+    groups: readonly [number, number, number],
+    scratch: Scratch,
+  ) {
+    this.#pipeline = pipeline
+    this.#group = group
+    this.#groups = groups
+    this.#scratch = scratch
+  }
+
+  get label(): string {
+    return this.#pipeline.label
+  }
+
+  get problem(): string | undefined {
+    for (const { address, label, problem } of this.#group.buffers) {
+      if (problem) return problem
+      if (address === undefined) return `buffer "${label}" can be mapped, but not bound`
+    }
+    return undefined
+  }
+
+  run(): boolean {
+    const pipeline = this.#pipeline
+    const [x, y, z] = this.#groups
+    const total = x * y * z
+    const count = Math.min(pipeline.part, total - this.#next)
+    if (count > 0) {
+      const beganMs = performance.now()
+      const addresses = this.#group.addresses(pipeline.bindings)
+      pipeline.run(this.#next, count, x, y, this.#scratch.address, ...addresses)
+      const ms = performance.now() - beganMs
+      if (ms < partMs && count === pipeline.part) pipeline.part *= 2
+      else if (ms > 2 * partMs && count > 1) pipeline.part = Math.ceil(count / 2)
+    }
+    this.#next += count
+    return this.#next >= total
+  }
+}
+
+/** Fills with zeros where it has no source. */
+class Copy implements RecordedCommand {
+  readonly label = 'copy'
+  readonly #source: WasmBuffer | undefined
+  readonly #from: number
+  readonly #target: WasmBuffer
+  readonly #to: number
+  readonly #size: number
+
+  constructor(
+    source: WasmBuffer | undefined,
+    from: number,
+    target: WasmBuffer,
+    to: number,
+    size: number,
+  ) {
+    this.#source = source
+    this.#from = from
+    this.#target = target
+    this.#to = to
+    this.#size = size
+  }
+
+  get problem(): string | undefined {
+    const source = this.#source
+    const ends = source
+      ? [source.size - this.#from, this.#target.size - this.#to]
+      : [this.#target.size - this.#to]
+    if (Math.min(...ends) < this.#size) return `${this.#size} bytes pass the end of a buffer`
+    return source?.problem ?? this.#target.problem
+  }
+
+  run(): boolean {
+    const target = this.#target.bytes(this.#to, this.#size)
+    if (this.#source) target.set(this.#source.bytes(this.#from, this.#size))
+    else target.fill(0)
+    return true
+  }
+}
+
+/** Times in nanoseconds, by query. */
+export class WasmQuerySet {
+  readonly count: number
+  readonly times: BigUint64Array<ArrayBuffer>
+
+  constructor(count: number) {
+    this.count = count
+    this.times = new BigUint64Array(count)
+  }
+
+  destroy(): void {
+    // It is collected like any array.
+  }
+}
+
+/** Does something at once. */
+class Note implements RecordedCommand {
+  readonly label: string
+  readonly #act: () => void
+  readonly #target: WasmBuffer | undefined
+
+  constructor(label: string, act: () => void, target?: WasmBuffer) {
+    this.label = label
+    this.#act = act
+    this.#target = target
+  }
+
+  get problem(): string | undefined {
+    return this.#target?.problem
+  }
+
+  run(): boolean {
+    this.#act()
+    return true
+  }
+}
+
+interface TimestampWrites {
+  readonly querySet: WasmQuerySet
+  readonly beginningOfPassWriteIndex?: number
+  readonly endOfPassWriteIndex?: number
+}
+
+const timestamp = ({ times }: WasmQuerySet, index: number) =>
+  new Note('timestamp', () => {
+    times[index] = BigInt(Math.round(performance.now() * 1e6))
+  })
+
+export class WasmCommandEncoder {
+  readonly #commands: RecordedCommand[] = []
+  readonly #scratch: Scratch
+
+  constructor(scratch: Scratch) {
+    this.#scratch = scratch
+  }
+
+  beginComputePass({
+    timestampWrites,
+  }: {
+    timestampWrites?: TimestampWrites
+  } = {}): WasmComputePass {
+    const begin = timestampWrites?.beginningOfPassWriteIndex
+    const end = timestampWrites?.endOfPassWriteIndex
+    if (begin !== undefined) this.#commands.push(timestamp(timestampWrites!.querySet, begin))
+    return new WasmComputePass(this.#commands, this.#scratch, () => {
+      if (end !== undefined) this.#commands.push(timestamp(timestampWrites!.querySet, end))
+    })
+  }
+
+  copyBufferToBuffer(
+    source: WasmBuffer,
+    from: number,
+    target: WasmBuffer,
+    to: number,
+    size: number,
+  ): void {
+    this.#commands.push(new Copy(source, from, target, to, size))
+  }
+
+  clearBuffer(target: WasmBuffer, offset = 0, size = target.size - offset): void {
+    this.#commands.push(new Copy(undefined, 0, target, offset, size))
+  }
+
+  resolveQuerySet(
+    { times }: WasmQuerySet,
+    first: number,
+    count: number,
+    target: WasmBuffer,
+    offset: number,
+  ): void {
+    const resolve = () => {
+      const { buffer } = times.subarray(first, first + count)
+      target.bytes(offset, count * 8).set(new Uint8Array(buffer, first * 8, count * 8))
+    }
+    this.#commands.push(new Note('times', resolve, target))
+  }
+
+  finish(): readonly RecordedCommand[] {
+    return this.#commands
+  }
+}
+
+class WasmComputePass {
+  readonly #commands: RecordedCommand[]
+  readonly #scratch: Scratch
+  readonly end: () => void
+  #pipeline!: WasmPipeline
+  #group!: WasmBindGroup
+
+  constructor(commands: RecordedCommand[], scratch: Scratch, end: () => void) {
+    this.#commands = commands
+    this.#scratch = scratch
+    this.end = end
+  }
+
+  setPipeline(pipeline: WasmPipeline): void {
+    this.#pipeline = pipeline
+  }
+
+  setBindGroup(_index: number, group: WasmBindGroup): void {
+    this.#group = group
+  }
+
+  dispatchWorkgroups(x: number, y = 1, z = 1): void {
+    this.#commands.push(new Dispatch(this.#pipeline, this.#group, [x, y, z], this.#scratch))
+  }
+}

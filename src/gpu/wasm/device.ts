@@ -1,0 +1,192 @@
+import { GpuError, messageOf } from '../../util/errors.ts'
+import { BufferMemory, WasmBuffer } from './buffer.ts'
+import { type RecordedCommand, type Scratch, WasmCommandEncoder, WasmQuerySet } from './commands.ts'
+import type { WasmHeap } from './heap.ts'
+import { type CompileKernel, makePipeline, WasmBindGroup, type WasmPipeline } from './pipeline.ts'
+import { WorkQueue } from './queue.ts'
+
+/** Half of what 32-bit addresses reach: differences of offsets stay signed numbers. */
+const largestBuffer = 2 ** 31
+
+const limits = {
+  maxBufferSize: largestBuffer,
+  maxStorageBufferBindingSize: largestBuffer,
+  maxComputeWorkgroupStorageSize: 32_768,
+  maxComputeInvocationsPerWorkgroup: 256,
+  maxComputeWorkgroupSizeX: 256,
+  maxComputeWorkgroupsPerDimension: 65_535,
+  maxStorageBuffersPerShaderStage: 16,
+} as const
+
+class UncapturedError extends Event {
+  readonly error: Error
+
+  constructor(error: Error) {
+    super('uncapturederror')
+    this.error = error
+  }
+}
+
+interface ShaderModule {
+  readonly code: string
+  getCompilationInfo(): Promise<{ readonly messages: readonly [] }>
+}
+
+/**
+ * What this library uses of a GPUDevice, computed by WebAssembly on the CPU: the same shaders, in one memory.
+ *
+ * Commands are checked when they are submitted, and work is done in the order of submits between the tasks of this page, worker or process.
+ * Errors are events, as on a GPU, except that a buffer without memory throws.
+ */
+export class WasmDevice extends EventTarget {
+  readonly limits = limits
+  readonly features: ReadonlySet<string> = new Set(['timestamp-query'])
+  readonly adapterInfo = {
+    vendor: '',
+    architecture: 'wasm',
+    device: '',
+    description: 'WebAssembly SIMD, 1 thread',
+  }
+  readonly queue: WasmDeviceQueue
+  readonly lost: Promise<{ reason: string; message: string }>
+  readonly #memory: BufferMemory
+  readonly #compile: CompileKernel
+  /** Filters of the open error scopes, each with its first error. */
+  readonly #scopes: { filter: string; error: Error | null }[] = []
+  readonly #work = new WorkQueue((error, command) => {
+    const { label } = command as RecordedCommand
+    this.#report(`kernel "${label}" failed: ${messageOf(error)}.`)
+  })
+  #lose: (info: { reason: string; message: string }) => void = () => undefined
+  readonly #scratch: Scratch & { address: number; bytes: number } = { address: 0, bytes: 0 }
+  constructor(heap: WasmHeap, compile: CompileKernel) {
+    super()
+    this.#memory = new BufferMemory(heap, this.#work)
+    this.#compile = compile
+    this.queue = new WasmDeviceQueue(this.#work, (message) => this.#report(message))
+    this.lost = new Promise((resolve) => {
+      this.#lose = resolve
+    })
+  }
+
+  #report(message: string): void {
+    const error = new GpuError(
+      'gpu.validation',
+      `device: ${message} Later results are not valid. Stop the run and report this error.`,
+    )
+    this.dispatchEvent(new UncapturedError(error))
+  }
+
+  /** errors: `gpu.limit` outside of an error scope for it; within one, a buffer that has no memory is returned. */
+  createBuffer(descriptor: GPUBufferDescriptor): WasmBuffer {
+    try {
+      return this.#memory.allocate(descriptor)
+    } catch (error) {
+      const scope = this.#scopes.findLast(({ filter }) => filter === 'out-of-memory')
+      if (!scope || !(error instanceof GpuError)) throw error
+      scope.error ??= error
+      return new WasmBuffer(this.#memory, descriptor)
+    }
+  }
+
+  createQuerySet({ count }: GPUQuerySetDescriptor): WasmQuerySet {
+    return new WasmQuerySet(count)
+  }
+
+  createShaderModule({ code }: GPUShaderModuleDescriptor): ShaderModule {
+    return { code, getCompilationInfo: async () => ({ messages: [] }) }
+  }
+
+  createBindGroupLayout(): object {
+    return {}
+  }
+
+  createPipelineLayout(): object {
+    return {}
+  }
+
+  createBindGroup({ entries }: { entries: Iterable<GPUBindGroupEntry> }): WasmBindGroup {
+    return new WasmBindGroup(entries)
+  }
+
+  /** errors: those of the compiler. */
+  async createComputePipelineAsync({
+    label = '',
+    compute: { module },
+  }: {
+    label?: string
+    compute: { module: ShaderModule }
+  }): Promise<WasmPipeline> {
+    const { memory, isShared } = this.#memory.heap
+    const kernel = this.#compile(module.code, { isShared })
+    this.#needScratch(kernel.scratchBytes)
+    return makePipeline(label, kernel, memory)
+  }
+
+  /** Kernels run one after the other, so all use the same scratch memory. */
+  #needScratch(bytes: number): void {
+    if (bytes <= this.#scratch.bytes) return
+    const { address, bytes: old } = this.#scratch
+    this.#scratch.address = this.#memory.heap.allocate('scratch memory', bytes)
+    this.#scratch.bytes = bytes
+    if (old > 0) this.#work.after(() => this.#memory.heap.free(address))
+  }
+
+  createCommandEncoder(): WasmCommandEncoder {
+    return new WasmCommandEncoder(this.#scratch)
+  }
+
+  pushErrorScope(filter: string): void {
+    this.#scopes.push({ filter, error: null })
+  }
+
+  async popErrorScope(): Promise<Error | null> {
+    return this.#scopes.pop()?.error ?? null
+  }
+
+  destroy(): void {
+    this.#work.close()
+    this.#lose({ reason: 'destroyed', message: 'device was destroyed' })
+  }
+}
+
+class WasmDeviceQueue {
+  readonly #work: WorkQueue
+  readonly #report: (message: string) => void
+
+  constructor(work: WorkQueue, report: (message: string) => void) {
+    this.#work = work
+    this.#report = report
+  }
+
+  /** What was recorded is refused as a whole where one command is wrong. */
+  submit(recordings: readonly (readonly RecordedCommand[])[]): void {
+    for (const commands of recordings) {
+      const wrong = commands.find(({ problem }) => problem)
+      if (wrong) this.#report(`"${wrong.label}" was refused: ${wrong.problem}.`)
+      else this.#work.push(commands)
+    }
+  }
+
+  writeBuffer(
+    buffer: WasmBuffer,
+    offset: number,
+    data: ArrayBuffer,
+    dataOffset = 0,
+    size = data.byteLength - dataOffset,
+  ): void {
+    const isTooLong = offset + size > buffer.size
+    const problem = isTooLong ? `it passes the end of "${buffer.label}"` : buffer.problem
+    if (problem) {
+      this.#report(`a write was refused: ${problem}.`)
+      return
+    }
+    const given = new Uint8Array(data, dataOffset, size)
+    const bytes = this.#work.isIdle ? given : given.slice()
+    this.#work.after(() => buffer.bytes(offset, size).set(bytes))
+  }
+
+  onSubmittedWorkDone(): Promise<void> {
+    return this.#work.done()
+  }
+}

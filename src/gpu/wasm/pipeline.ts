@@ -1,0 +1,79 @@
+import type { WasmBuffer } from './buffer.ts'
+
+/** A shader that was compiled to WebAssembly. */
+export interface CompiledKernel {
+  /** A module that imports `host.memory` and exports `run`. */
+  readonly code: Uint8Array<ArrayBuffer>
+  /** Numbers of the bindings in the order of `run`'s addresses. */
+  readonly bindings: readonly number[]
+  /** Bytes that a thread needs for itself, beside the buffers. */
+  readonly scratchBytes: number
+}
+
+/** errors: `gpu.compile`. */
+export type CompileKernel = (wgsl: string, options: { isShared: boolean }) => CompiledKernel
+
+/**
+ * Runs `count` workgroups of a dispatch from `first` on; they are numbered along x, then y, then z. Groups need nothing of each other, so
+ * several threads may each run some, with scratch memory of their own.
+ */
+export type RunGroups = (
+  first: number,
+  count: number,
+  groupsX: number,
+  groupsY: number,
+  scratch: number,
+  ...addresses: number[]
+) => void
+
+export class WasmPipeline {
+  readonly label: string
+  readonly run: RunGroups
+  readonly bindings: readonly number[]
+  /** How many workgroups take about a millisecond, as far as is known. */
+  part = 1
+
+  constructor(label: string, run: RunGroups, { bindings }: CompiledKernel) {
+    this.label = label
+    this.run = run
+    this.bindings = bindings
+  }
+}
+
+/** Compiles a shader for a memory. errors: `gpu.compile`, and what the engine throws. */
+export async function makePipeline(
+  label: string,
+  kernel: CompiledKernel,
+  memory: WebAssembly.Memory,
+): Promise<WasmPipeline> {
+  const module = await WebAssembly.compile(kernel.code)
+  const { exports } = await WebAssembly.instantiate(module, { host: { memory } })
+  return new WasmPipeline(label, exports.run as RunGroups, kernel)
+}
+
+/** Buffers by the numbers of their bindings. */
+export class WasmBindGroup {
+  readonly buffers: readonly WasmBuffer[]
+  readonly #addresses: number[] = []
+  readonly #inOrder = new WeakMap<readonly number[], readonly number[]>()
+
+  constructor(entries: Iterable<GPUBindGroupEntry>) {
+    const buffers: WasmBuffer[] = []
+    for (const { binding, resource } of entries) {
+      const { buffer, offset = 0 } = resource as unknown as { buffer: WasmBuffer; offset?: number }
+      buffers.push(buffer)
+      this.#addresses[binding] = (buffer.address ?? 0) + offset
+    }
+    this.buffers = buffers
+  }
+
+  /** The addresses of these bindings. */
+  addresses(bindings: readonly number[]): readonly number[] {
+    let addresses = this.#inOrder.get(bindings)
+    if (!addresses) {
+      addresses = bindings.map((binding) => this.#addresses[binding])
+      this.#inOrder.set(bindings, addresses)
+    }
+    return addresses
+  }
+}

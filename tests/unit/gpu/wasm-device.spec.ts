@@ -1,0 +1,270 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { afterEach, expect, test, vi } from 'vitest'
+import { type AdapterFacts, Gpu } from '../../../src/gpu/device.ts'
+import { PipelineCache } from '../../../src/gpu/pipeline.ts'
+import { download } from '../../../src/gpu/readback.ts'
+import { StagedUploads } from '../../../src/gpu/staging.ts'
+import { bufferUsage, mapMode } from '../../../src/gpu/usage.ts'
+import { WasmDevice } from '../../../src/gpu/wasm/device.ts'
+import { WasmHeap } from '../../../src/gpu/wasm/heap.ts'
+import { openWasm } from '../../../src/gpu/wasm/open.ts'
+
+const storage = bufferUsage.STORAGE | bufferUsage.COPY_SRC | bufferUsage.COPY_DST
+
+/** A section of a WebAssembly module. */
+const section = (id: number, ...bytes: number[]) => [id, bytes.length, ...bytes]
+
+/**
+ * Stands in for the compiler: of `add <n>`, a kernel that adds n to word i in workgroup i; of `slow`, one that takes some 50 µs a group
+ * before it adds 1; of `trap`, one that fails.
+ */
+function compile(text: string, { isShared }: { isShared: boolean }) {
+  const add = [
+    // Until first reaches first + count: words[first] += n.
+    ...[0x20, 0, 0x20, 1, 0x6a, 0x21, 1, 0x02, 0x40, 0x03, 0x40, 0x20, 0, 0x20, 1, 0x4f, 0x0d, 1],
+    ...(text === 'slow'
+      ? [
+          0x41, 0x80, 0xc0, 0x02, 0x21, 3, 0x03, 0x40, 0x20, 3, 0x41, 1, 0x6b, 0x22, 3, 0x0d, 0,
+          0x0b,
+        ]
+      : []),
+    ...[0x20, 5, 0x20, 0, 0x41, 2, 0x74, 0x6a, 0x22, 2, 0x20, 2, 0x28, 2, 0],
+    ...[0x41, Number(text.split(' ')[1] ?? 1), 0x6a, 0x36, 2, 0],
+    ...[0x20, 0, 0x41, 1, 0x6a, 0x21, 0, 0x0c, 0, 0x0b, 0x0b],
+  ]
+  const body = [0, ...(text === 'trap' ? [0x00] : add), 0x0b]
+  const limits = isShared ? [3, 1, 0x80, 0x80, 4] : [0, 1]
+  const code = Uint8Array.of(
+    ...[0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
+    ...section(1, 1, 0x60, 6, ...new Array(6).fill(0x7f), 0),
+    ...section(2, 1, 4, ...Buffer.from('host'), 6, ...Buffer.from('memory'), 2, ...limits),
+    ...section(3, 1, 0),
+    ...section(7, 1, 3, ...Buffer.from('run'), 0, 0),
+    ...section(10, 1, body.length, ...body),
+  )
+  return { code, bindings: [0], scratchBytes: 0 }
+}
+
+const opened: Gpu[] = []
+
+async function open(): Promise<Gpu> {
+  const gpu = await openWasm(compile)
+  opened.push(gpu)
+  return gpu
+}
+
+/** A device with 4 MiB of memory. */
+function openSmall(): Gpu {
+  const device = new WasmDevice(new WasmHeap(64), compile)
+  const gpu = new Gpu(device as unknown as GPUDevice, {} as AdapterFacts, { type: 'cpu', index: 0 })
+  opened.push(gpu)
+  return gpu
+}
+
+afterEach(() => {
+  for (const gpu of opened.splice(0)) gpu.close()
+})
+
+/** Returns what records a kernel's dispatch over a buffer. */
+async function kernel(gpu: Gpu, text: string) {
+  const { pipeline, layout } = await new PipelineCache(gpu).get({
+    label: text,
+    wgsl: text,
+    bindings: [{ access: 'update' }],
+  })
+  return (encoder: GPUCommandEncoder, buffer: GPUBuffer, groups: number) => {
+    const entries = [{ binding: 0, resource: { buffer } }]
+    const pass = encoder.beginComputePass()
+    pass.setPipeline(pipeline)
+    pass.setBindGroup(0, gpu.device.createBindGroup({ layout, entries }))
+    pass.dispatchWorkgroups(groups)
+    pass.end()
+  }
+}
+
+const words = async (gpu: Gpu, buffer: GPUBuffer) => [
+  ...new Uint32Array(await download(gpu, buffer, 0, buffer.size)),
+]
+
+test('writes, kernels, copies and clears take place in the order of their submits', async () => {
+  const gpu = await open()
+  const add = await kernel(gpu, 'add 1')
+  const buffer = gpu.createBuffer('numbers', 16, storage)
+  const copy = gpu.createBuffer('copy', 16, storage)
+  expect(await words(gpu, buffer)).toEqual([0, 0, 0, 0])
+  gpu.write(buffer, Uint32Array.of(1, 2, 3, 4))
+  const encoder = gpu.device.createCommandEncoder()
+  add(encoder, buffer, 3)
+  encoder.copyBufferToBuffer(buffer, 4, copy, 0, 12)
+  add(encoder, buffer, 4)
+  gpu.submit(encoder)
+  const given = Uint32Array.of(50)
+  gpu.write(copy, given, 12)
+  // The queue has taken it.
+  given[0] = 0
+  const after = gpu.device.createCommandEncoder()
+  after.clearBuffer(buffer, 0, 4)
+  gpu.submit(after)
+  expect(await words(gpu, copy)).toEqual([3, 4, 4, 50])
+  expect(await words(gpu, buffer)).toEqual([0, 4, 5, 5])
+})
+
+test('staged uploads arrive, and their memory is used again when the device has read it', async () => {
+  const gpu = await open()
+  const uploads = new StagedUploads(gpu)
+  const input = gpu.createBuffer('input', 8, storage)
+  for (const numbers of [Float32Array.of(1, 2), Float32Array.of(3, 4), Float32Array.of(5, 6)]) {
+    const { x } = await uploads.pin({ x: { shape: [2], data: numbers } })
+    const encoder = gpu.device.createCommandEncoder()
+    x.record(encoder, input)
+    gpu.submit(encoder)
+    x.release()
+    expect(new Float32Array(await download(gpu, input, 0, 8))).toEqual(numbers)
+  }
+  expect(gpu.counters.buffers).toBe(1 + 3 + 1)
+  uploads.destroy()
+})
+
+test('other tasks get turns while a kernel runs, and who waits for it comes last', async () => {
+  const gpu = await open()
+  const slow = await kernel(gpu, 'slow')
+  const buffer = gpu.createBuffer('numbers', 4 * 4000, storage)
+  const encoder = gpu.device.createCommandEncoder()
+  slow(encoder, buffer, 4000)
+  const began = performance.now()
+  gpu.submit(encoder)
+  expect(performance.now() - began).toBeLessThan(50)
+  let turns = 0
+  const turn = setInterval(() => turns++, 1)
+  await gpu.wait(gpu.queue.onSubmittedWorkDone())
+  clearInterval(turn)
+  expect(turns).toBeGreaterThan(5)
+  expect((await words(gpu, buffer)).every((word) => word === 1)).toBe(true)
+})
+
+test('runs whose work is short leave turns to other tasks too', async () => {
+  const gpu = await open()
+  const add = await kernel(gpu, 'add 1')
+  const buffer = gpu.createBuffer('numbers', 4, storage)
+  let isOver = false
+  setTimeout(() => {
+    isOver = true
+  }, 20)
+  let runs = 0
+  for (; !isOver && runs < 1e6; runs++) {
+    const encoder = gpu.device.createCommandEncoder()
+    add(encoder, buffer, 1)
+    gpu.submit(encoder)
+    await gpu.wait(gpu.queue.onSubmittedWorkDone())
+  }
+  expect(isOver).toBe(true)
+  expect(await words(gpu, buffer)).toEqual([runs])
+})
+
+test('a kernel that fails is the first error of the device, and names itself', async () => {
+  const gpu = await open()
+  const trap = await kernel(gpu, 'trap')
+  const buffer = gpu.createBuffer('numbers', 4, storage)
+  const encoder = gpu.device.createCommandEncoder()
+  trap(encoder, buffer, 1)
+  gpu.submit(encoder)
+  await expect(gpu.wait(gpu.queue.onSubmittedWorkDone())).rejects.toThrow(
+    'device: kernel "trap" failed: unreachable. Later results are not valid.',
+  )
+  expect(() => gpu.check()).toThrow('kernel "trap"')
+})
+
+test.each<[string, (gpu: Gpu) => void, string]>([
+  [
+    'a destroyed buffer',
+    (gpu) => {
+      const [from, to] = [1, 2].map((n) => gpu.createBuffer(`number ${n}`, 8, storage))
+      const encoder = gpu.device.createCommandEncoder()
+      encoder.copyBufferToBuffer(from, 0, to, 0, 8)
+      from.destroy()
+      gpu.submit(encoder)
+    },
+    'device: "copy" was refused: buffer "number 1" is destroyed.',
+  ],
+  [
+    'a buffer that is being mapped',
+    (gpu) => {
+      const staging = gpu.createBuffer('staging', 8, bufferUsage.MAP_READ | bufferUsage.COPY_DST)
+      void staging.mapAsync(mapMode.READ)
+      const encoder = gpu.device.createCommandEncoder()
+      encoder.clearBuffer(staging)
+      gpu.submit(encoder)
+    },
+    'device: "copy" was refused: buffer "staging" is pending.',
+  ],
+  [
+    'a write past the end',
+    (gpu) => gpu.write(gpu.createBuffer('number', 4, storage), Uint32Array.of(1, 2)),
+    'device: a write was refused: it passes the end of "number".',
+  ],
+])('%s is refused', async (_, use, message) => {
+  const gpu = await open()
+  use(gpu)
+  expect(() => gpu.check()).toThrow(message)
+})
+
+test('a destroyed device ends waits, and does nothing any more', async () => {
+  const gpu = await open()
+  const slow = await kernel(gpu, 'slow')
+  const buffer = gpu.createBuffer('numbers', 4 * 4000, storage)
+  const staging = gpu.createBuffer('staging', 8, bufferUsage.MAP_READ | bufferUsage.COPY_DST)
+  const encoder = gpu.device.createCommandEncoder()
+  slow(encoder, buffer, 4000)
+  gpu.submit(encoder)
+  const mapped = staging.mapAsync(mapMode.READ)
+  gpu.close()
+  await expect(mapped).rejects.toThrow('"staging" or its device was destroyed')
+  expect(await gpu.lost).toBe('destroyed: device was destroyed')
+})
+
+test('memory of buffers is used again when they are destroyed or collected, and is zero', async () => {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  const heap = new WasmHeap()
+  const grow = vi.spyOn(heap.memory, 'grow')
+  const first = heap.allocate('first', 100)
+  heap.bytes.fill(7, first, first + 100)
+  const second = heap.allocate('second', 100)
+  heap.allocate('third', 100)
+  heap.free(first)
+  heap.free(second)
+  // Both gaps are one.
+  const joined = heap.allocate('joined', 250)
+  expect(joined).toBe(first)
+  expect(heap.bytes.subarray(joined, joined + 250).every((byte) => byte === 0)).toBe(true)
+  expect(heap.takenBytes).toBe(256 + 128)
+  expect(grow).toHaveBeenCalledTimes(1)
+
+  const gpu = openSmall()
+  for (let round = 0; round < 3; round++) {
+    for (let i = 0; i < 3; i++) gpu.createBuffer('dropped', 2 ** 20, storage)
+    for (let turn = 0; turn < 100 && gpu.usedBytes > 0; turn++) {
+      collect()
+      await new Promise((resolve) => setTimeout(resolve))
+    }
+    expect(gpu.usedBytes).toBe(0)
+  }
+})
+
+test('a buffer without memory throws, or has its error in a scope that waits for it', async () => {
+  const gpu = openSmall()
+  const one = gpu.createBuffer('one', 2 ** 20, storage)
+  const message =
+    'device: "weights" needs 3MiB in one piece, and 1MiB of the 4MiB that WebAssembly gives are taken.'
+  const make = () => gpu.createBuffer('weights', 3 * 2 ** 20, storage)
+  expect(make).toThrow(message)
+  gpu.device.pushErrorScope('validation')
+  gpu.device.pushErrorScope('out-of-memory')
+  make()
+  expect((await gpu.device.popErrorScope())?.message).toContain(message)
+  expect(await gpu.device.popErrorScope()).toBe(null)
+  one.destroy()
+  make()
+  gpu.check()
+})
