@@ -35,7 +35,7 @@ function packHalves(values: HostArray): Uint32Array<ArrayBuffer> {
   return words
 }
 
-const toWords = (values: HostArray, type: TensorType): Uint32Array<ArrayBuffer> =>
+export const toWords = (values: HostArray, type: TensorType): Uint32Array<ArrayBuffer> =>
   type.dtype === 'f16'
     ? packHalves(values)
     : type.dtype === 'f32'

@@ -1,6 +1,6 @@
 import { blockElements } from '../../kernels/encode/encode.ts'
 import { adam, adamFactors, type Float32Arithmetic, meanOf, sgd, sgdFactors } from './arithmetic.ts'
-import { assemble, FunctionCode, type Local } from './assemble.ts'
+import { assemble, FunctionCode, type Local } from '../../wasm/assemble.ts'
 
 type Vector = Local<'v128'>
 
@@ -64,7 +64,7 @@ function update<Name extends string>(
   ) as Record<Name, Vector>
   code.loop(bytes, vectorBytes, (at) => {
     const places = addresses.map((address) => code.i32('i32.add', address, at))
-    const vectors = places.map((place) => code.v128('v128.load', place))
+    const vectors = places.map((place) => code.load('v128', 'v128.load', place))
     const next = rule(float32Of(code), vectors, factors)
     for (const [i, value] of next.entries()) code.store(places[i], value)
   })
@@ -83,8 +83,8 @@ function decode(): FunctionCode {
   code.loop(bytes, vectorBytes, (at) => {
     const place = code.i32('i32.add', address, at)
     const block = code.i32('i32.and', code.i32('i32.shr_u', at, shift), wholeWords)
-    const scale = code.v128('v128.load32_splat', code.i32('i32.add', scales, block))
-    const sum = code.v128('f32x4.convert_i32x4_s', code.v128('v128.load', place))
+    const scale = code.load('v128', 'v128.load32_splat', code.i32('i32.add', scales, block))
+    const sum = code.v128('f32x4.convert_i32x4_s', code.load('v128', 'v128.load', place))
     code.store(place, meanOf(float32Of(code), sum, scale, count))
   })
   return code
@@ -114,7 +114,7 @@ function hash(): FunctionCode {
   const index = code.v128Const([0, 1, 2, 3])
   const four = all(4)
   code.loop(bytes, vectorBytes, (at) => {
-    const bits = code.v128('v128.load', code.i32('i32.add', address, at))
+    const bits = code.load('v128', 'v128.load', code.i32('i32.add', address, at))
     code.set(a, add(a, mixA(xor(bits, mixB(index)))))
     code.set(b, add(b, mixB(add(bits, mixA(code.v128('v128.not', index))))))
     code.set(index, add(index, four))

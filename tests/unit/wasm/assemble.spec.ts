@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { assemble, FunctionCode } from '../../../src/optim/exact/assemble.ts'
+import { assemble, FunctionCode } from '../../../src/wasm/assemble.ts'
 
 test('assemble gives a module whose functions have their constants, parameters and loops', () => {
   const numbers = [0, 63, 64, -64, -65, 127, 128, 2 ** 31 - 1, -(2 ** 31)]

@@ -1,0 +1,276 @@
+import { control, instructions, lanes, loads, signed, stores, unsigned } from './opcodes.ts'
+
+const types = { i32: 0x7f, i64: 0x7e, f32: 0x7d, f64: 0x7c, v128: 0x7b } as const
+export type Type = keyof typeof types
+type Instruction<T extends Type> = keyof (typeof instructions)[T]
+
+/** A local variable of a function. Each instruction writes what it gives to a new one; engines put them into registers. */
+export interface Local<T extends Type = Type> {
+  readonly type: T
+  readonly index: number
+}
+
+/** A place to branch to. */
+export interface Label {
+  readonly depth: number
+}
+
+/**
+ * Builds a function without results.
+ *
+ * source: WebAssembly core specification 2.0, chapter 5 (binary format).
+ */
+export class FunctionCode {
+  readonly #parameters: Type[] = []
+  readonly #locals: Type[] = []
+  readonly #code: number[] = []
+  #depth = 0
+
+  /** Adds a parameter; all of them come before the first instruction. */
+  parameter<T extends Type>(type: T): Local<T> {
+    return { type, index: this.#parameters.push(type) - 1 }
+  }
+
+  local<T extends Type>(type: T): Local<T> {
+    return { type, index: this.#parameters.length + this.#locals.push(type) - 1 }
+  }
+
+  i32(instruction: Instruction<'i32'>, ...operands: Local[]): Local<'i32'> {
+    return this.#apply('i32', instructions.i32[instruction], operands)
+  }
+
+  f32(instruction: Instruction<'f32'>, ...operands: Local[]): Local<'f32'> {
+    return this.#apply('f32', instructions.f32[instruction], operands)
+  }
+
+  i64(instruction: Instruction<'i64'>, ...operands: Local[]): Local<'i64'> {
+    return this.#apply('i64', instructions.i64[instruction], operands)
+  }
+
+  f64(instruction: Instruction<'f64'>, ...operands: Local[]): Local<'f64'> {
+    return this.#apply('f64', instructions.f64[instruction], operands)
+  }
+
+  v128(instruction: Instruction<'v128'>, ...operands: Local[]): Local<'v128'> {
+    return this.#apply('v128', instructions.v128[instruction], operands)
+  }
+
+  i32Const(value: number): Local<'i32'> {
+    return this.#apply('i32', [control.i32Const, ...signed(value | 0)], [])
+  }
+
+  i64Const(value: number): Local<'i64'> {
+    return this.#apply('i64', [control.i64Const, ...signed64(BigInt(value))], [])
+  }
+
+  f32Const(value: number): Local<'f32'> {
+    return this.#apply('f32', [control.f32Const, ...bytesOf(Float32Array.of(value))], [])
+  }
+
+  f64Const(value: number): Local<'f64'> {
+    return this.#apply('f64', [control.f64Const, ...bytesOf(Float64Array.of(value))], [])
+  }
+
+  /** Four words. */
+  v128Const(words: readonly number[]): Local<'v128'> {
+    return this.#apply('v128', [...control.v128Const, ...bytesOf(Int32Array.from(words))], [])
+  }
+
+  load<T extends 'i32' | 'f32' | 'v128'>(
+    type: T,
+    instruction: keyof (typeof loads)[T],
+    address: Local<'i32'>,
+    offset = 0,
+  ): Local<T> {
+    const code = loads[type][instruction] as readonly number[]
+    return this.#apply(type, [...code, ...unsigned(offset)], [address])
+  }
+
+  store(address: Local<'i32'>, value: Local<'i32' | 'f32' | 'v128'>, offset = 0): void {
+    this.#get(address, value)
+    this.#code.push(...stores[value.type], ...unsigned(offset))
+  }
+
+  /** A vector with one lane loaded. */
+  loadLane(address: Local<'i32'>, vector: Local<'v128'>, lane: number, offset = 0): Local<'v128'> {
+    return this.#apply('v128', [...lanes.load, ...unsigned(offset), lane], [address, vector])
+  }
+
+  storeLane(address: Local<'i32'>, vector: Local<'v128'>, lane: number, offset = 0): void {
+    this.#get(address, vector)
+    this.#code.push(...lanes.store, ...unsigned(offset), lane)
+  }
+
+  /** Fills memory with zeros. */
+  clear(address: Local<'i32'>, bytes: Local<'i32'>): void {
+    const zero = this.i32Const(0)
+    this.#get(address, zero, bytes)
+    this.#code.push(...control.memoryFill)
+  }
+
+  extractLane<T extends 'i32' | 'f32'>(type: T, vector: Local<'v128'>, lane: number): Local<T> {
+    return this.#apply(type, [...lanes.extract[type], lane], [vector])
+  }
+
+  replaceLane(vector: Local<'v128'>, lane: number, value: Local<'i32' | 'f32'>): Local<'v128'> {
+    return this.#apply('v128', [...lanes.replace[value.type], lane], [vector, value])
+  }
+
+  /** Words of two vectors by number: 0 to 3 of the first, 4 to 7 of the second. */
+  shuffle(first: Local<'v128'>, second: Local<'v128'>, words: readonly number[]): Local<'v128'> {
+    const bytes = words.flatMap((word) => [0, 1, 2, 3].map((byte) => 4 * word + byte))
+    return this.#apply('v128', [...control.shuffle, ...bytes], [first, second])
+  }
+
+  /** `yes` where the condition is not 0. */
+  select<T extends Type>(yes: Local<T>, no: Local<T>, condition: Local<'i32'>): Local<T> {
+    if (yes.type !== 'v128') return this.#apply(yes.type, [control.select], [yes, no, condition])
+    return this.#apply(yes.type, [0x1c, 1, types.v128], [yes, no, condition])
+  }
+
+  /** Overwrites a local. */
+  set<T extends Type>(local: Local<T>, value: Local<T>): void {
+    this.#get(value)
+    this.#set(local)
+  }
+
+  copy<T extends Type>(value: Local<T>): Local<T> {
+    return this.#apply(value.type, [], [value])
+  }
+
+  /** Runs `body`; a branch to its label goes behind it. */
+  block(body: (after: Label) => void): void {
+    this.#nest(control.block, body)
+  }
+
+  /** Runs `body` once; a branch to its label begins it again. */
+  repeat(body: (again: Label) => void): void {
+    this.#nest(control.loop, body)
+  }
+
+  if(condition: Local<'i32'>, then: () => void, otherwise?: () => void): void {
+    this.#get(condition)
+    this.#nest(control.if, () => {
+      then()
+      if (!otherwise) return
+      this.#code.push(control.else)
+      otherwise()
+    })
+  }
+
+  branch({ depth }: Label): void {
+    this.#code.push(control.br, ...unsigned(this.#depth - depth))
+  }
+
+  branchIf({ depth }: Label, condition: Local<'i32'>): void {
+    this.#get(condition)
+    this.#code.push(control.brIf, ...unsigned(this.#depth - depth))
+  }
+
+  /** Calls `body` for 0, `step`, 2 `step` and so on below `end`. */
+  loop(end: Local<'i32'>, step: number, body: (at: Local<'i32'>) => void): void {
+    const at = this.copy(this.i32Const(0))
+    const stepBy = this.i32Const(step)
+    this.block((after) =>
+      this.repeat((again) => {
+        this.branchIf(after, this.i32('i32.ge_u', at, end))
+        body(at)
+        this.set(at, this.i32('i32.add', at, stepBy))
+        this.branch(again)
+      }),
+    )
+  }
+
+  /** For the type section. */
+  signature(): number[] {
+    return [0x60, ...vector(this.#parameters.map((type) => [types[type]])), 0]
+  }
+
+  /** For the code section. */
+  bytes(): number[] {
+    const locals = vector(this.#locals.map((type) => [1, types[type]]))
+    const body = locals.concat(this.#code, control.end)
+    return unsigned(body.length).concat(body)
+  }
+
+  #nest(opcode: readonly number[], body: (label: Label) => void): void {
+    this.#code.push(...opcode)
+    this.#depth++
+    body({ depth: this.#depth })
+    this.#depth--
+    this.#code.push(control.end)
+  }
+
+  #apply<T extends Type>(type: T, code: readonly number[], operands: readonly Local[]): Local<T> {
+    this.#get(...operands)
+    this.#code.push(...code)
+    const local = this.local(type)
+    this.#set(local)
+    return local
+  }
+
+  #get(...locals: readonly Local[]): void {
+    for (const { index } of locals) this.#code.push(control.localGet, ...unsigned(index))
+  }
+
+  #set({ index }: Local): void {
+    this.#code.push(control.localSet, ...unsigned(index))
+  }
+}
+
+const bytesOf = ({ buffer }: { readonly buffer: ArrayBufferLike }): number[] => [
+  ...new Uint8Array(buffer),
+]
+
+function signed64(value: bigint): number[] {
+  const low = Number(value & 0x7fn)
+  const rest = value >> 7n
+  const isLast = rest === (low & 0x40 ? -1n : 0n)
+  return isLast ? [low] : [low | 0x80, ...signed64(rest)]
+}
+
+/**
+ * A module that imports `host.memory` and exports the functions under their names.
+ *
+ * `isShared`: the memory is shared between threads, of at most 4 GiB.
+ */
+export function assemble(
+  functions: Readonly<Record<string, FunctionCode>>,
+  isShared = false,
+): Uint8Array<ArrayBuffer> {
+  const all = Object.entries(functions)
+  const limits = isShared ? [0x03, 0, ...unsigned(65_536)] : [0x00, 0]
+  const memory = [...text('host'), ...text('memory'), 0x02, ...limits]
+  const sections = [
+    [0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
+    section(
+      1,
+      all.map(([, code]) => code.signature()),
+    ),
+    section(2, [memory]),
+    section(
+      3,
+      all.map((_, i) => unsigned(i)),
+    ),
+    section(
+      7,
+      all.map(([name], i) => [...text(name), 0x00, ...unsigned(i)]),
+    ),
+    section(
+      10,
+      all.map(([, code]) => code.bytes()),
+    ),
+  ]
+  return Uint8Array.from(sections.flat())
+}
+
+function section(id: number, items: readonly (readonly number[])[]): number[] {
+  const content = vector(items)
+  return [id, ...unsigned(content.length)].concat(content)
+}
+
+const vector = (items: readonly (readonly number[])[]): number[] =>
+  unsigned(items.length).concat(items.flat())
+
+const text = (name: string): number[] =>
+  vector([...new TextEncoder().encode(name)].map((byte) => [byte]))

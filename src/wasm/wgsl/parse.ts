@@ -1,0 +1,333 @@
+import type {
+  Declaration,
+  Expression,
+  Field,
+  FunctionDeclaration,
+  ModuleVariable,
+  Shader,
+  Statement,
+  TypeName,
+} from './syntax.ts'
+import { shaderError, type Token, tokensOf } from './tokens.ts'
+
+/** Binary operators by how tightly they bind, the loosest first. */
+const levels: readonly (readonly string[])[] = [
+  ['||'],
+  ['&&'],
+  ['|'],
+  ['^'],
+  ['&'],
+  ['==', '!='],
+  ['<', '>', '<=', '>='],
+  ['<<', '>>'],
+  ['+', '-'],
+  ['*', '/', '%'],
+]
+const assignments = ['=', '+=', '-=', '*=', '/=', '%=', '&=', '|=', '^=', '<<=', '>>=']
+/** Calls whose name has angle brackets. */
+const generic = /^(?:vec[234]|array|bitcast|atomic)$/
+
+/** Parses a shader. errors: `gpu.compile` with the line, also for parts of WGSL that no kernel uses. */
+export const parse = (wgsl: string): Shader => new Parser(tokensOf(wgsl)).shader()
+
+class Parser {
+  readonly #tokens: Token[]
+  #at = 0
+
+  constructor(tokens: Token[]) {
+    this.#tokens = tokens
+  }
+
+  get #next(): Token {
+    return this.#tokens[this.#at]
+  }
+
+  get #line(): number {
+    return this.#next.line
+  }
+
+  #is(text: string): boolean {
+    return this.#next.kind !== 'end' && this.#next.text === text
+  }
+
+  #takes(text: string): boolean {
+    if (!this.#is(text)) return false
+    this.#at++
+    return true
+  }
+
+  #expect(text: string): void {
+    if (!this.#takes(text))
+      throw shaderError(this.#line, `expected "${text}", got "${this.#next.text}"`)
+  }
+
+  #name(): string {
+    const { kind, text, line } = this.#next
+    if (kind !== 'name') throw shaderError(line, `expected a name, got "${text}"`)
+    this.#at++
+    return text
+  }
+
+  shader(): Shader {
+    const aliases = new Map<string, TypeName>()
+    const structs = new Map<string, readonly Field[]>()
+    const constants: Declaration[] = []
+    const variables: ModuleVariable[] = []
+    const functions = new Map<string, FunctionDeclaration>()
+    let workgroupSize: readonly Expression[] = []
+    while (this.#next.kind !== 'end') {
+      const attributes = this.#attributes()
+      const size = attributes.get('workgroup_size')
+      if (this.#takes('alias')) {
+        const name = this.#name()
+        this.#expect('=')
+        aliases.set(name, this.#type())
+        this.#expect(';')
+      } else if (this.#takes('struct')) structs.set(this.#name(), this.#fields('{', '}'))
+      else if (this.#takes('fn')) {
+        const made = this.#function()
+        functions.set(made.name, made)
+        if (size) workgroupSize = size
+      } else if (this.#is('const')) constants.push(this.#declaration())
+      else variables.push(this.#variable(attributes.get('binding')))
+      this.#takes(';')
+    }
+    return { aliases, structs, constants, variables, functions, workgroupSize }
+  }
+
+  #attributes(): Map<string, readonly Expression[]> {
+    const attributes = new Map<string, readonly Expression[]>()
+    while (this.#takes('@')) {
+      const name = this.#name()
+      attributes.set(name, this.#is('(') ? this.#arguments() : [])
+    }
+    return attributes
+  }
+
+  #variable(binding: readonly Expression[] | undefined): ModuleVariable {
+    const line = this.#line
+    this.#expect('var')
+    let space = 'private'
+    let isWritable = true
+    if (this.#takes('<')) {
+      space = this.#name()
+      if (space === 'storage') isWritable = this.#takes(',') && this.#name() === 'read_write'
+      this.#expect('>')
+    }
+    const name = this.#name()
+    this.#expect(':')
+    const type = this.#type()
+    this.#expect(';')
+    if (space !== 'storage' && space !== 'workgroup' && space !== 'private')
+      throw shaderError(line, `variables in "${space}" are not supported`)
+    const number = binding?.[0]?.kind === 'number' ? binding[0].value : -1
+    return { name, type, space, isWritable, binding: number, line }
+  }
+
+  #fields(open: string, close: string): Field[] {
+    const fields: Field[] = []
+    this.#expect(open)
+    while (!this.#takes(close)) {
+      const builtin = this.#attributes().get('builtin')?.[0]
+      const name = this.#name()
+      this.#expect(':')
+      fields.push({
+        name,
+        type: this.#type(),
+        ...(builtin?.kind === 'name' && { builtin: builtin.name }),
+      })
+      if (!this.#is(close)) this.#expect(',')
+    }
+    return fields
+  }
+
+  #function(): FunctionDeclaration {
+    const line = this.#line
+    const name = this.#name()
+    const parameters = this.#fields('(', ')')
+    const result = this.#takes('->') ? this.#type() : undefined
+    return { name, parameters, result, body: this.#block(), line }
+  }
+
+  #type(): TypeName {
+    const name = this.#name()
+    return { name, arguments: this.#is('<') ? this.#typeArguments() : [] }
+  }
+
+  #typeArguments(): (TypeName | Expression)[] {
+    const items: (TypeName | Expression)[] = []
+    this.#expect('<')
+    while (!this.#closesAngle()) {
+      // A count may be an expression, of which none has a comparison.
+      const isCount = this.#next.kind === 'number' || items.length > 0
+      items.push(isCount ? this.#binary(levels.length - 2) : this.#type())
+      this.#takes(',')
+    }
+    return items
+  }
+
+  /** Takes one `>`, which may be the first half of `>>`. */
+  #closesAngle(): boolean {
+    if (this.#takes('>')) return true
+    if (!this.#is('>>')) return false
+    this.#tokens[this.#at] = { ...this.#next, text: '>' }
+    return true
+  }
+
+  #block(): Statement[] {
+    const statements: Statement[] = []
+    this.#expect('{')
+    while (!this.#takes('}')) if (!this.#takes(';')) statements.push(this.#statement())
+    return statements
+  }
+
+  #statement(): Statement {
+    const { line } = this.#next
+    if (this.#is('{')) return { kind: 'block', body: this.#block(), line }
+    if (this.#takes('if')) return this.#if(line)
+    if (this.#takes('for')) return this.#for(line)
+    if (this.#takes('while'))
+      return { kind: 'for', condition: this.#expression(), body: this.#block(), line }
+    const made = this.#simple()
+    this.#expect(';')
+    return made
+  }
+
+  #if(line: number): Statement {
+    const condition = this.#expression()
+    const then = this.#block()
+    let otherwise: Statement[] = []
+    if (this.#takes('else')) {
+      const at = this.#line
+      otherwise = this.#takes('if') ? [this.#if(at)] : this.#block()
+    }
+    return { kind: 'if', condition, then, otherwise, line }
+  }
+
+  #for(line: number): Statement {
+    this.#expect('(')
+    const first = this.#is(';') ? undefined : this.#simple()
+    this.#expect(';')
+    const condition = this.#is(';') ? undefined : this.#expression()
+    this.#expect(';')
+    const next = this.#is(')') ? undefined : this.#simple()
+    this.#expect(')')
+    return { kind: 'for', first, condition, next, body: this.#block(), line }
+  }
+
+  #declaration(): Declaration {
+    const { line } = this.#next
+    const kind = this.#name() as Declaration['kind']
+    const name = this.#name()
+    const type = this.#takes(':') ? this.#type() : undefined
+    const value = this.#takes('=') ? this.#expression() : undefined
+    return { kind, name, type, value, line }
+  }
+
+  #simple(): Statement {
+    const { line, text } = this.#next
+    if (text === 'let' || text === 'const' || text === 'var') return this.#declaration()
+    if (text === 'break' || text === 'continue') {
+      this.#at++
+      return { kind: text, line }
+    }
+    if (this.#takes('return'))
+      return { kind: 'return', value: this.#is(';') ? undefined : this.#expression(), line }
+    const target = this.#unary()
+    if (target.kind === 'call') return { kind: 'call', call: target, line }
+    const sign = this.#next.text
+    const one: Expression = { kind: 'number', value: 1, suffix: 'int', line }
+    if (this.#takes('++')) return { kind: 'assign', target, operator: '+', value: one, line }
+    if (this.#takes('--')) return { kind: 'assign', target, operator: '-', value: one, line }
+    if (!assignments.includes(sign)) throw shaderError(line, `unexpected "${sign}"`)
+    this.#at++
+    return { kind: 'assign', target, operator: sign.slice(0, -1), value: this.#expression(), line }
+  }
+
+  #expression(): Expression {
+    return this.#binary(0)
+  }
+
+  #binary(level: number): Expression {
+    if (level === levels.length) return this.#unary()
+    let left = this.#binary(level + 1)
+    while (this.#next.kind === 'sign' && levels[level].includes(this.#next.text)) {
+      const { text: operator, line } = this.#next
+      this.#at++
+      left = { kind: 'binary', operator, left, right: this.#binary(level + 1), line }
+    }
+    return left
+  }
+
+  #unary(): Expression {
+    const { text: operator, line, kind } = this.#next
+    if (kind === 'sign' && ['-', '!', '~', '&', '*'].includes(operator)) {
+      this.#at++
+      const of = this.#unary()
+      // The place that a pointer names stands for the pointer.
+      return operator === '&' || operator === '*' ? of : { kind: 'unary', operator, of, line }
+    }
+    return this.#postfix(this.#primary())
+  }
+
+  #postfix(start: Expression): Expression {
+    let value = start
+    for (;;) {
+      const { line } = this.#next
+      if (this.#takes('[')) {
+        value = { kind: 'index', of: value, index: this.#expression(), line }
+        this.#expect(']')
+      } else if (this.#takes('.')) value = { kind: 'member', of: value, name: this.#name(), line }
+      else return value
+    }
+  }
+
+  #primary(): Expression {
+    const { kind, text, line } = this.#next
+    if (this.#takes('(')) {
+      const inner = this.#expression()
+      this.#expect(')')
+      return inner
+    }
+    if (kind === 'number') {
+      this.#at++
+      return { kind: 'number', ...numberOf(text), line }
+    }
+    if (text === 'true' || text === 'false') {
+      this.#at++
+      return { kind: 'bool', value: text === 'true', line }
+    }
+    const name = this.#name()
+    const isGeneric = generic.test(name) && this.#is('<')
+    const type = { name, arguments: isGeneric ? this.#typeArguments() : [] }
+    if (!this.#is('(')) return { kind: 'name', name, line }
+    return { kind: 'call', type, arguments: this.#arguments(), line }
+  }
+
+  #arguments(): Expression[] {
+    const items: Expression[] = []
+    this.#expect('(')
+    while (!this.#takes(')')) {
+      items.push(this.#expression())
+      if (!this.#is(')')) this.#expect(',')
+    }
+    return items
+  }
+}
+
+function numberOf(text: string): { value: number; suffix: 'f' | 'i' | 'u' | 'int' | 'float' } {
+  const hex = /^0x([0-9a-f]*)\.?([0-9a-f]*)(?:p([+-]?\d+))?([fhiu]?)$/i.exec(text)
+  if (hex && /^0x/i.test(text)) {
+    const [, whole, fraction, power, suffix] = hex
+    const isFloat = power !== undefined
+    // Without an exponent a last f is a digit.
+    const digits = isFloat ? whole + fraction : text.slice(2).replace(/[iu]$/, '')
+    const scale = isFloat ? 2 ** (Number(power) - 4 * fraction.length) : 1
+    const value = Number.parseInt(digits, 16) * scale
+    return { value, suffix: isFloat ? 'f' : suffix === 'u' ? 'u' : suffix === 'i' ? 'i' : 'int' }
+  }
+  const last = text.at(-1)!
+  if (last === 'f' || last === 'i' || last === 'u')
+    return { value: Number(text.slice(0, -1)), suffix: last }
+  return { value: Number(text), suffix: /[.e]/.test(text) ? 'float' : 'int' }
+}
