@@ -6,6 +6,7 @@
  */
 export const allowed: Record<string, readonly string[]> = {
   'src/util': [],
+  'src/wasm': ['src/util'],
   'src/gpu': ['src/util'],
   'src/kernels': ['src/util'],
 
@@ -65,6 +66,7 @@ export const allowed: Record<string, readonly string[]> = {
   ],
   'src/optim': [
     'src/util',
+    'src/wasm',
     'src/kernels',
     'src/graph/memory',
     'src/graph/trace',

@@ -1,11 +1,12 @@
 import { assemble, FunctionCode, type Local } from './assemble.ts'
 import { constant, laneCount, type Part } from './kernel/arithmetic.ts'
 import { GroupWriter } from './kernel/groups.ts'
+import type { Place } from './kernel/place.ts'
 import { prelude } from './kernel/prelude.ts'
 import { functionsWithBarriers, simplify } from './kernel/simplify.ts'
-import { bytesOf, scalar, type Type, vectorOf } from './kernel/types.ts'
+import { scalar, type Type, vectorOf } from './kernel/types.ts'
 import type { Value } from './kernel/value.ts'
-import { Findings, type KernelSource, type Place, type Scratch, Writer } from './kernel/writer.ts'
+import { Findings, type KernelSource, type Scratch, Writer } from './kernel/writer.ts'
 import { parse } from './wgsl/parse.ts'
 import type { Expression, FunctionDeclaration, Shader } from './wgsl/syntax.ts'
 import { shaderError } from './wgsl/tokens.ts'
@@ -307,4 +308,3 @@ const memoryAt = (local: Local<'i32'>, type: Type): Place => ({
   address: { kind: 'scalar', local, multiple: vectorBytes },
   wordBytes: 4,
 })
-

@@ -1,12 +1,28 @@
-import type { Expression } from '../wgsl/syntax.ts'
+import type { Expression, FunctionDeclaration, TypeName } from '../wgsl/syntax.ts'
 import { shaderError } from '../wgsl/tokens.ts'
-import { constant, type Part } from './arithmetic.ts'
+import { type Arithmetic, constant, type Part } from './arithmetic.ts'
+import type { Place } from './place.ts'
 import { power } from './power.ts'
 import { concrete, isAbstract, type ScalarName, scalar, type Type, vectorOf } from './types.ts'
-import { elementOf, type Value } from './value.ts'
-import type { Writer } from './writer.ts'
+import { elementOf, type Value, type Values } from './value.ts'
 
 type Call = Extract<Expression, { kind: 'call' }>
+
+/** What calls need of the writer of a kernel. */
+export interface CallWriter {
+  readonly arithmetic: Arithmetic
+  readonly values: Values
+  type(name: TypeName, line: number): Type
+  value(expression: Expression): Value
+  place(expression: Expression): Place | undefined
+  load(place: Place): Value
+  store(place: Place, value: Value): void
+  hold(value: Value): Value
+  combine(operator: string, left: Value, right: Value, line: number): Value
+  preludeFunction(name: string): FunctionDeclaration
+  inline(own: FunctionDeclaration, given: readonly Value[]): Value
+  eachInvocation(given: Value, make: (one: Value) => Value): Value
+}
 
 /** Functions of f32 that WebAssembly has. */
 const unary: Readonly<Record<string, 'ceil' | 'floor' | 'trunc' | 'nearest' | 'sqrt'>> = {
@@ -20,7 +36,7 @@ const unary: Readonly<Record<string, 'ceil' | 'floor' | 'trunc' | 'nearest' | 's
 const inPrelude: Readonly<Record<string, string>> = { exp: 'exp_of_f32', log: 'log_of_f32' }
 
 /** A call of what WGSL itself has: a constructor or a function. errors: `gpu.compile` for one that no kernel uses. */
-export function callBuiltin(writer: Writer, call: Call): Value {
+export function callBuiltin(writer: CallWriter, call: Call): Value {
   const { name } = call.type
   if (name === 'workgroupBarrier' || name === 'storageBarrier')
     throw shaderError(call.line, `${name} in a place where invocations cannot wait for each other`)
@@ -30,7 +46,7 @@ export function callBuiltin(writer: Writer, call: Call): Value {
 }
 
 function functionOf(
-  writer: Writer,
+  writer: CallWriter,
   { type: { name, arguments: types }, line }: Call,
   given: readonly Value[],
 ): Value | undefined {
@@ -150,14 +166,14 @@ function functionOf(
 }
 
 /** Literals among arguments get the others' type. */
-function alike(writer: Writer, given: readonly Value[]): Value[] {
+function alike(writer: CallWriter, given: readonly Value[]): Value[] {
   const names = given.map(({ type }) => elementOf(type)).filter((name) => name !== undefined)
   const known = names.find((name) => !isAbstract(name)) ?? (names.includes('float') ? 'f32' : 'i32')
   return given.map((one) => writer.values.as(one, known))
 }
 
 /** A value of a type, from its parts or from one of another type. */
-function construct(writer: Writer, { type: name, line }: Call, given: readonly Value[]): Value {
+function construct(writer: CallWriter, { type: name, line }: Call, given: readonly Value[]): Value {
   const { values, arithmetic } = writer
   const short = /^vec([234])$/.exec(name.name)
   const isOpen = (short || name.name === 'array') && name.arguments.length === 0
@@ -192,7 +208,7 @@ function construct(writer: Writer, { type: name, line }: Call, given: readonly V
   return { type, parts }
 }
 
-function openType(writer: Writer, size: number, given: readonly Value[]): Type {
+function openType(writer: CallWriter, size: number, given: readonly Value[]): Type {
   const [first] = alike(writer, given)
   const element = elementOf(first.type)!
   if (size > 0) return vectorOf(element, size)
@@ -201,7 +217,7 @@ function openType(writer: Writer, size: number, given: readonly Value[]): Type {
 
 /** A workgroup runs on one thread, so that its atomics need be none; those of four invocations are done one after the other. */
 function atomic(
-  writer: Writer,
+  writer: CallWriter,
   { type: { name }, arguments: [target, ...rest], line }: Call,
 ): Value {
   const place = writer.place(target)

@@ -1,10 +1,10 @@
 import type { Label, Local } from '../assemble.ts'
 import type { Expression, FunctionDeclaration, Statement } from '../wgsl/syntax.ts'
 import { constant, type Part } from './arithmetic.ts'
+import type { Place } from './place.ts'
 import { forEachExpression, hasBarrier } from './simplify.ts'
 import { bytesOf, type Type } from './types.ts'
-import { elementOf, type Value } from './value.ts'
-import { jumpsOut, type Place, type Scratch, type Writer } from './writer.ts'
+import { jumpsOut, type Scratch, type Writer } from './writer.ts'
 
 interface Around {
   /** Whether a barrier may follow what is being written, in a later statement or turn. */
@@ -306,4 +306,3 @@ export class GroupWriter {
     return { kind: 'name', name, line }
   }
 }
-

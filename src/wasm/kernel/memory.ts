@@ -1,10 +1,8 @@
 import type { Local } from '../assemble.ts'
 import { constant, isUniform, laneCount, type Part, type Uniform } from './arithmetic.ts'
+import type { Mask } from './place.ts'
 import type { ScalarName, Type } from './types.ts'
 import type { Value, Values } from './value.ts'
-
-/** Which invocations run: those with all bits; null: all. */
-export type Mask = Local<'v128'> | null
 
 const order = [0, 1, 2, 3] as const
 
