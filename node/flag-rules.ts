@@ -49,11 +49,7 @@ export function flagRules(command: Command, rules: readonly FlagRule[]): { check
 }
 
 /** Of the flags that choose a device, in every command. */
-export const deviceRules: readonly FlagRule[] = [
-  '--adapter',
-  '--memory-cap',
-  '--visible-devices',
-].map((flag) => ({
+export const deviceRules: readonly FlagRule[] = ['--adapter', '--visible-devices'].map((flag) => ({
   flag,
   excludes: '--device cpu',
   remedy: ', which uses no WebGPU device. Omit one of them.',

@@ -4,7 +4,7 @@ import type { TabBrowser } from './tab.ts'
 import type { LaunchOptions } from './training-browser.ts'
 
 /** For whoever computes without a GPU. */
-export const cpuNote = 'computing on the CPU with the reference implementation, which is slow'
+export const cpuNote = 'computing on the CPU in WebAssembly'
 
 /** Starts a browser that can compute. errors: `browser.missing` where it does not start; `gpu.unavailable`. */
 export type StartBrowser = (

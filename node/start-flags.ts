@@ -70,7 +70,7 @@ function startCommand(): Command {
     .addOption(
       new Option(
         '--device <which>',
-        'device of the page in tabs of this machine: webgpu, or cpu, which is slow (default: webgpu)',
+        'device of the page in tabs of this machine: webgpu, or cpu, which computes in WebAssembly (default: webgpu)',
       ).choices(['cpu', 'webgpu']),
     )
     .option(

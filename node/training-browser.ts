@@ -59,7 +59,7 @@ export async function launchForTraining(
   options: LaunchOptions,
   note: (line: string) => void,
 ): Promise<Browser> {
-  // The references need no adapter: the one that starts everywhere will do.
+  // The CPU needs no adapter: the one that starts everywhere will do.
   if (options.device === 'cpu' || choice === 'software') return launch('software', options)
   const browser = await launch('auto', options)
   let found: FoundAdapter

@@ -7,7 +7,7 @@
 export const allowed: Record<string, readonly string[]> = {
   'src/util': [],
   'src/wasm': ['src/util'],
-  'src/gpu': ['src/util'],
+  'src/gpu': ['src/util', 'src/wasm'],
   'src/kernels': ['src/util'],
 
   'src/graph/memory': ['src/util', 'src/gpu', 'src/kernels'],
@@ -411,7 +411,6 @@ export const allowed: Record<string, readonly string[]> = {
   'src/worker': ['src/util'],
   'src/worker/compute': [
     'src/util',
-    'src/gpu',
     'src/graph/memory',
     'src/data',
     'src/measure/device-speed.ts',

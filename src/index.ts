@@ -379,9 +379,9 @@ export type { HostData } from './graph/memory/host-values.ts'
 export type { StoredData } from './graph/memory/pool.ts'
 export {
   type AnyRuntime,
-  CpuRuntime,
   defaultRuntime,
   getDefaultDevice,
+  ReferenceRuntime,
   Runtime,
   runtimeOf,
   setDefaultDevice,

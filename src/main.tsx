@@ -46,7 +46,7 @@ function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
     const device = chosenDevice()
     const ahead = troubleAhead({
       isSecureContext: window.isSecureContext,
-      hasGpu: Boolean(navigator.gpu) || device === 'cpu',
+      hasGpu: Boolean(navigator.gpu) || device !== 'webgpu',
       origin: location.origin,
       port: location.port,
     })

@@ -113,7 +113,6 @@ async function readGiven(address: string): Promise<void> {
 try {
   const given = parameters.get('given')
   if (given !== null) await readGiven(given)
-  // Whoever writes `cpu` into the address agrees to the slow way.
   await member.join(await member.open(switchValue('cpu') ? 'cpu' : 'webgpu'))
 } catch (error) {
   failed(error, null)

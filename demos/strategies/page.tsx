@@ -19,7 +19,7 @@ function findAhead(): { trouble: Trouble | null; switches: [string, string][] } 
   try {
     const trouble = troubleAhead({
       isSecureContext: window.isSecureContext,
-      hasGpu: Boolean(navigator.gpu) || chosenDevice() === 'cpu',
+      hasGpu: Boolean(navigator.gpu) || chosenDevice() !== 'webgpu',
       origin: location.origin,
       port: location.port,
     })

@@ -307,7 +307,7 @@ export function addFlags(command: Command): Command {
     .addOption(
       new Option(
         '--device <which>',
-        'device of the tabs: webgpu, or cpu, the slow reference implementation (default: webgpu)',
+        'device of the tabs: webgpu, or cpu, which computes in WebAssembly (default: webgpu)',
       ).choices(['cpu', 'webgpu']),
     )
     .addOption(

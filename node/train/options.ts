@@ -251,7 +251,7 @@ function defineCommand(): Command {
     .addOption(
       new Option(
         '--device <which>',
-        'webgpu, or cpu: the slow reference implementation, without a GPU (default: webgpu)',
+        'webgpu, or cpu, which computes in WebAssembly without a GPU (default: webgpu)',
       ).choices(['cpu', 'webgpu']),
     )
     .option('--browser <which>', browserHelp)
@@ -317,7 +317,6 @@ const rules: readonly FlagRule[] = [
     remedy: ', where ranks exchange nothing. Omit it.',
   })),
   { flag: '--tune', excludes: '--naive', remedy: ', which fixes the variants. Omit one of them.' },
-  { flag: '--tune', excludes: '--device cpu', remedy: ', which has no variants. Omit --tune.' },
   ...deviceRules,
   ...iceRules,
 ]

@@ -13,7 +13,7 @@ function requireWebGpu(): GPU {
   if (globalThis.isSecureContext === undefined && !globalThis.navigator?.gpu) {
     throw new GpuError(
       'gpu.unavailable',
-      'device: this runtime has no WebGPU (Node, for example). Run in a browser page (`npx tabring run` opens headless ones), or compile for the device "cpu" (setDefaultDevice("cpu")), which is slow.',
+      'device: this runtime has no WebGPU (Node, for example). Run in a browser page (`npx tabring run` opens headless ones), or compile for the device "cpu" (setDefaultDevice("cpu")).',
     )
   }
   if (globalThis.isSecureContext === false) {
@@ -25,7 +25,7 @@ function requireWebGpu(): GPU {
   if (!globalThis.navigator?.gpu) {
     throw new GpuError(
       'gpu.unavailable',
-      `device: this browser has no WebGPU. ${webGpuAdvice().missing} Or use a current Chrome or Edge, or compile for the device "cpu", which is slow.`,
+      `device: this browser has no WebGPU. ${webGpuAdvice().missing} Or use a current Chrome or Edge, or compile for the device "cpu".`,
     )
   }
   return navigator.gpu

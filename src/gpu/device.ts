@@ -353,13 +353,13 @@ export async function openGpu(index = 0): Promise<Gpu> {
   if (adapters.length === 0 && visible !== null) {
     throw new GpuError(
       'gpu.unavailable',
-      `device: no visible adapter: visibleDevices is "${clipped(visible)}", and this browser has ${(await listDevices()).length} devices. Change visibleDevices, or compile for the device "cpu", which is slow.`,
+      `device: no visible adapter: visibleDevices is "${clipped(visible)}", and this browser has ${(await listDevices()).length} devices. Change visibleDevices, or compile for the device "cpu".`,
     )
   }
   if (adapters.length === 0) {
     throw new GpuError(
       'gpu.unavailable',
-      `device: this browser has WebGPU but offers no adapter. Turn on hardware acceleration in the browser, or compile for the device "cpu", which is slow. ${webGpuAdvice().adapter}`,
+      `device: this browser has WebGPU but offers no adapter. Turn on hardware acceleration in the browser, or compile for the device "cpu". ${webGpuAdvice().adapter}`,
     )
   }
   if (!adapter) {

@@ -59,6 +59,8 @@ export interface KernelLimits {
   readonly maxBufferBytes?: number
   /** Whether the adapter computes on the CPU, where other tile sizes are faster; absent if unknown. */
   readonly isSoftware?: boolean
+  /** Whether shaders are compiled to WebAssembly for one thread, so that the invocations of a workgroup take turns. */
+  readonly isWasm?: boolean
   /** Lanes per subgroup, if shaders may use subgroups. */
   readonly subgroupSizes?: { readonly smallest: number; readonly largest: number }
 }

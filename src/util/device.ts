@@ -1,9 +1,12 @@
 import { ArgumentTypeError, TabringError } from './errors.ts'
 import { quoted } from './kind-of.ts'
 
-export type DeviceType = 'webgpu' | 'cpu'
+export type DeviceType = 'webgpu' | 'cpu' | 'reference'
 
-/** A device on which programs run and tensors live: a WebGPU adapter of this browser, or the CPU (plain reference ops). */
+/**
+ * A device on which programs run and tensors live: a WebGPU adapter of this browser; the CPU, which runs the same shaders as WebAssembly; or
+ * `reference`, the plain definitions of the ops one after another in float64, for tests and for inspecting values.
+ */
 export interface Device {
   readonly type: DeviceType
   /** Number of the WebGPU device. Undefined: the current device at the time of use. */
@@ -20,6 +23,12 @@ export interface PlacedDevice extends Device {
 /** All forms in which a device can be given. */
 export type DeviceSpec = string | number | Device
 
+/** All types. */
+export const deviceTypes: readonly DeviceType[] = ['webgpu', 'cpu', 'reference']
+
+const isDeviceType = (type: unknown): type is DeviceType =>
+  (deviceTypes as readonly unknown[]).includes(type)
+
 let currentIndex = 0
 
 /** The index of the WebGPU device that programs and `'webgpu'` take unless told. */
@@ -30,7 +39,7 @@ export function setCurrentDevice(index: number): void {
 }
 
 /**
- * Returns the device that `spec` names: `'webgpu'`, `'webgpu:1'`, `'cpu'`, `1` (of WebGPU), `{ type, index }`, or (type, index); of another
+ * Returns the device that `spec` names: `'webgpu'`, `'webgpu:1'`, `'cpu'`, `'reference'`, `1` (of WebGPU), `{ type, index }`, or (type, index); of another
  * rank `'rank:1/webgpu:0'`.
  *
  * Numbers count visible devices. WebGPU device 0 is the browser's fastest adapter, followed by the low-power adapter and the software
@@ -40,19 +49,19 @@ export function setCurrentDevice(index: number): void {
  */
 export function device(spec: DeviceSpec, index?: number): Device {
   const words = () =>
-    `device: expected "webgpu", "webgpu:<index>", "cpu", "rank:<rank>/webgpu:<index>", an index or { type, index }, got ${quoted(spec)}${index === undefined ? '' : ` and ${quoted(index)}`}. Use one of these forms.`
+    `device: expected "webgpu", "webgpu:<index>", "cpu", "reference", "rank:<rank>/webgpu:<index>", an index or { type, index }, got ${quoted(spec)}${index === undefined ? '' : ` and ${quoted(index)}`}. Use one of these forms.`
   const refuse = (): never => {
     throw new TabringError('config.invalid', words())
   }
   const make = (type: unknown, at?: number, rank?: number): Device => {
-    const isKnown = type === 'webgpu' || type === 'cpu'
+    const isKnown = isDeviceType(type)
     const isIndex = [at, rank].every((n) => n === undefined || (Number.isSafeInteger(n) && n >= 0))
     // Another rank's current device is not known here.
     if (rank !== undefined && type === 'webgpu' && at === undefined) return refuse()
-    // There is one CPU.
-    if (!isKnown || !isIndex || (type === 'cpu' && at)) return refuse()
+    // The others have one each.
+    if (!isKnown || !isIndex || (type !== 'webgpu' && at)) return refuse()
     const owner = rank === undefined ? {} : { rank }
-    if (type === 'cpu') return { type, index: 0, ...owner }
+    if (type !== 'webgpu') return { type, index: 0, ...owner }
     return at === undefined ? { type } : { type, index: at, ...owner }
   }
   if (typeof spec === 'number') return index === undefined ? make('webgpu', spec) : refuse()
@@ -75,9 +84,8 @@ export function placedDevice(spec: DeviceSpec): PlacedDevice {
 
 /** Returns the device as text: `webgpu:0`, `webgpu`, `cpu` or `rank:1/webgpu:0`. */
 export const formatDevice = (given: Device): string => {
-  const isKnown = given?.type === 'webgpu' || given?.type === 'cpu'
-  const { type, index, rank } = isKnown ? given : device(given)
-  const own = type === 'cpu' || index === undefined ? type : `${type}:${index}`
+  const { type, index, rank } = isDeviceType(given?.type) ? given : device(given)
+  const own = type !== 'webgpu' || index === undefined ? type : `${type}:${index}`
   return rank === undefined ? own : `rank:${rank}/${own}`
 }
 

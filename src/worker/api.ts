@@ -103,9 +103,9 @@ export type FirstHalf = readonly string[] | null | undefined
 
 /** The worker's methods. Every pending call rejects with `worker.dead` when the worker ends. */
 export interface ComputeApi {
-  /** Takes the page's switches over and opens the device; `cpu`, which is slow, only where the user agreed. errors: `gpu.unavailable`. */
+  /** Takes the page's switches over and opens the device. errors: `gpu.unavailable`. */
   open(device?: DeviceType, switches?: GivenSwitches): Promise<AdapterFacts>
-  /** GFLOP/s of the device in one fixed product (`measure/device-speed.ts`); null where it computes on the CPU or a run is under way. errors: `gpu.*`. */
+  /** GFLOP/s of the device in one fixed product (`measure/device-speed.ts`); null where a run is under way. errors: `gpu.*`. */
   speed(): Promise<number | null>
   /** Of each link of the group that is up, as its session's last PING took; NaN before the first. units: ms. */
   roundTrips(): Promise<number[]>

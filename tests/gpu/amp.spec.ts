@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { compile } from '../../src/graph/compile/compile.ts'
 import { conv2d, convTranspose2d } from '../../src/graph/functions/convolution.ts'
 import { mseLoss } from '../../src/graph/functions/losses.ts'
-import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../src/graph/trace/parameter.ts'
 import { autocast } from '../../src/optim/amp.ts'
 import { tensorType } from '../../src/util/shape.ts'
@@ -17,10 +17,10 @@ test("training under autocast follows PyTorch's float16 roundings, its loss scal
 
 const { conv } = golden
 
-test.each(['GPU', 'GPU, naive', 'cpu'])(
+test.each(['GPU', 'GPU, naive', 'reference'])(
   "convolutions under autocast follow PyTorch's float16 roundings, on the %s",
   async (where) => {
-    const runtime = where === 'cpu' ? new CpuRuntime() : await testRuntime()
+    const runtime = where === 'reference' ? new ReferenceRuntime() : await testRuntime()
     const given = Object.fromEntries(
       Object.entries(conv.shapes).map(([name, shape], n) => {
         const count = shape.reduce((product, size) => product * size, 1)

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from 'vitest'
 import { DistributedDataParallel } from '../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../src/graph/compile/compile.ts'
 import { runEagerly } from '../../src/graph/compile/eager.ts'
-import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../src/graph/memory/runtime.ts'
 import type { TracedFunction } from '../../src/graph/plan/prepare.ts'
 import { Parameter } from '../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
@@ -39,9 +39,9 @@ function pair() {
 }
 
 const runtimeOf = async (device: string) =>
-  device === 'cpu' ? new CpuRuntime() : await testRuntime()
+  device === 'reference' ? new ReferenceRuntime() : await testRuntime()
 
-describe.each(['webgpu', 'cpu'])('on %s', (device) => {
+describe.each(['webgpu', 'reference'])('on %s', (device) => {
   /** Norm and clipped gradients of one step. */
   async function clipped(first: number, clip: (both: Parameter[]) => Tensor | undefined) {
     const { both, lossOf, gradients, p, q } = pair()

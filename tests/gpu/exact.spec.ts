@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { parseTrainConfig } from '../../demos/experiments.ts'
 import { task } from '../../demos/playground/demo.ts'
-import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../src/graph/memory/runtime.ts'
 import { blockElements, encode } from '../../src/kernels/encode/encode.ts'
 import type { HostArray } from '../../src/kernels/op.ts'
 import { warmUp } from '../../src/trainer/loop/warm-up.ts'
@@ -56,7 +56,7 @@ test.each(encode.variants)(
 test('a rank on the CPU among ranks on the GPU is named: it computes other bits', async () => {
   const runtime = await testRuntime()
   const input = { demo: 'playground', data: 'xor', steps: 4, exact: true } as const
-  const runtimeOf = (rank: number) => (rank === 1 ? new CpuRuntime() : runtime)
+  const runtimeOf = (rank: number) => (rank === 1 ? new ReferenceRuntime() : runtime)
   const ranks = await trainRanks(3, input, runtimeOf, undefined, task as Task)
   expect(new Set(resultsOf(ranks).map(({ paramHash }) => paramHash)).size).toBe(1)
   const text = expect.stringMatching(

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { compile } from '../../src/graph/compile/compile.ts'
-import { CpuRuntime, type Runtime } from '../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime, type Runtime } from '../../src/graph/memory/runtime.ts'
 import type { StepProgram } from '../../src/graph/plan/step-program.ts'
 import type { Parameter } from '../../src/graph/trace/parameter.ts'
 import { Adagrad } from '../../src/optim/adagrad.ts'
@@ -56,7 +56,7 @@ function compileStep(
   trained: Params,
   optimizer: Optimizer,
   scaler: GradScaler,
-  runtime: Runtime | CpuRuntime,
+  runtime: Runtime | ReferenceRuntime,
 ): Promise<StepProgram> {
   return compile(
     (inputs) => {
@@ -83,10 +83,10 @@ const stepsOf = async (optimizer: Optimizer) => {
   return [0, 1].map((index) => state[index]?.['step'] ?? null)
 }
 
-describe.each(['webgpu', 'cpu'])('a parameter joins after 8 steps, on %s', (device) => {
+describe.each(['webgpu', 'reference'])('a parameter joins after 8 steps, on %s', (device) => {
   test.each(golden.cases.map(({ name }) => name))('%s', async (name) => {
     const found = golden.cases.find((one) => one.name === name)!
-    const runtime = device === 'cpu' ? new CpuRuntime() : await testRuntime()
+    const runtime = device === 'reference' ? new ReferenceRuntime() : await testRuntime()
     const model = gradientModel()
     const optimizer = optimizerOf(found, model)
     const enabled = found.left_out.length > 0

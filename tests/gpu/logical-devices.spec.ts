@@ -60,7 +60,7 @@ test('synchronize waits for what one device was given, whose bytes are counted',
   const before = await gpu.memoryAllocated(1)
   const buffer = second.gpu.createBuffer('copied', 1 << 24, GPUBufferUsage.COPY_DST)
   expect(await gpu.memoryAllocated(1)).toBe(before + (1 << 24))
-  expect(await gpu.memoryAllocated('cpu')).toBe(0)
+  expect(await gpu.memoryAllocated('reference')).toBe(0)
   encoder.clearBuffer(buffer)
   second.gpu.submit(encoder)
   second.gpu.queue.onSubmittedWorkDone().then(() => {
@@ -69,6 +69,6 @@ test('synchronize waits for what one device was given, whose bytes are counted',
   await gpu.synchronize(1)
   expect(isDone).toBe(true)
   buffer.destroy()
-  await gpu.synchronize('cpu')
+  await gpu.synchronize('reference')
   await expect(gpu.synchronize(9)).rejects.toMatchObject({ code: 'gpu.unavailable' })
 })

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { compileAccumulated } from '../../src/graph/compile/compile-accumulated.ts'
 import { crossEntropy, stepScalar } from '../../src/graph/functions/linear.ts'
-import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../src/graph/memory/runtime.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { adam } from '../../src/kernels/adam/adam.ts'
 import type { HostArray } from '../../src/kernels/op.ts'
@@ -331,7 +331,7 @@ describe('gradient accumulation', () => {
 
 test('the CPU runs the same steps: clipping, loss scale, average, accumulation', async () => {
   const ends: Float32Array[][] = []
-  for (const runtime of [await testRuntime(), new CpuRuntime()]) {
+  for (const runtime of [await testRuntime(), new ReferenceRuntime()]) {
     const model = gradientModel()
     const optimizer = new AdamW(model.parameters, { lr: 0.01, amsgrad: true })
     const scaler = new GradScaler({ initScale: 64, growthInterval: 2 })

@@ -256,16 +256,16 @@ const ofTensors: Readonly<Record<string, (make: Make) => unknown[]>> = {
   tril: (make) => [make(square), 0],
   triu: (make) => [make(square), 0],
   unsqueeze: (make) => [make(square), 0],
-  'parallel.gather': (make) => [[make(square)], 'cpu', 0],
+  'parallel.gather': (make) => [[make(square)], 'reference', 0],
   'parallel.parallelApply': (make) => [[linear()], [[make(square)]], 0],
   'parallel.recv': () => [square, 1, {}],
-  'parallel.replicate': () => [linear(), ['cpu']],
-  'parallel.scatter': (make) => [[make(square)], ['cpu'], 0],
+  'parallel.replicate': () => [linear(), ['reference']],
+  'parallel.scatter': (make) => [[make(square)], ['reference'], 0],
   'parallel.send': (make) => [make(square), 1],
   clipGradNorm: () => [parameters(), 1, {}],
   clipGradValue: () => [parameters(), 1],
   'amp.autocast': () => [{}, () => 0],
-  dataParallel: (make) => [linear(), [make(square)], { deviceIds: ['cpu'] }],
+  dataParallel: (make) => [linear(), [make(square)], { deviceIds: ['reference'] }],
   packPaddedSequence: (make) => [make([2, 2, 2]), [2, 1], {}],
   padPackedSequence: (make) => [{ data: make([2, 2, 2]), lengths: [2, 1], batchFirst: false }, {}],
 }
@@ -334,7 +334,7 @@ const block = () =>
     }
   }
 export const deviceMesh = () =>
-  new api.DeviceMesh('cpu', [{ name: 'dp', group: api.getProcessGroup() }])
+  new api.DeviceMesh('reference', [{ name: 'dp', group: api.getProcessGroup() }])
 const bucket = () => {
   const one = new Bucket(0, [parameter()])
   const group = api.getProcessGroup()
@@ -345,7 +345,7 @@ const bucket = () => {
 const schedule = () => [new Pipe(linear(), [stage], [stage.device]), { microBatches: 1 }]
 const stage = {
   index: 0,
-  device: { type: 'cpu', index: 0, rank: 0 } as api.PlacedDevice,
+  device: { type: 'reference', index: 0, rank: 0 } as api.PlacedDevice,
   path: '',
   layers: [],
   keys: [],
@@ -399,7 +399,7 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   loadModel: () => [linear(), modelFile(), {}],
   saveModel: () => [linear(), {}],
   DistributedDataParallel: () => [linear(), {}],
-  paramDigest: () => [parameters(), new api.CpuRuntime()],
+  paramDigest: () => [parameters(), new api.ReferenceRuntime()],
   evaluate: () => [
     linear(),
     dataset(),
@@ -407,10 +407,10 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   ],
   AverageMeter: () => ['loss', ':f'],
   ProgressMeter: () => [1, []],
-  compile: () => [step, types(), { device: 'cpu' }],
-  compileAccumulated: () => [step, types(), { steps: 2, device: 'cpu' }],
-  detectAnomaly: () => [new api.CpuRuntime(), step, types(), batch()],
-  runEagerly: () => [new api.CpuRuntime(), step, types(), batch()],
+  compile: () => [step, types(), { device: 'reference' }],
+  compileAccumulated: () => [step, types(), { steps: 2, device: 'reference' }],
+  detectAnomaly: () => [new api.ReferenceRuntime(), step, types(), batch()],
+  runEagerly: () => [new api.ReferenceRuntime(), step, types(), batch()],
   Parameter: () => [[2], Float32Array.of(1, 2)],
   ModuleBuffer: () => [[2], Float32Array.of(1, 2)],
   rotaryTable: () => [4, 2],
@@ -469,11 +469,11 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   'lrScheduler.StepLR': () => [sgd(), 1, {}],
   'lrScheduler.OneCycleLR': () => [sgd(), 1, { totalSteps: 4 }],
   'lrScheduler.ReduceLROnPlateau': () => [sgd(), {}],
-  DataParallel: () => [linear(), { deviceIds: ['cpu'] }],
-  initDeviceMesh: () => ['cpu', [1], {}],
+  DataParallel: () => [linear(), { deviceIds: ['reference'] }],
+  initDeviceMesh: () => ['reference', [1], {}],
   layersOf: () => [linear(), ''],
   layerTimes: () => [new api.Sequential(linear()), api.tensorType([2, 2]), {}],
-  pipeline: () => [new api.Sequential(linear()), { stages: 1, devices: ['cpu'] }],
+  pipeline: () => [new api.Sequential(linear()), { stages: 1, devices: ['reference'] }],
   Schedule1F1B: schedule,
   ScheduleGPipe: schedule,
   ScheduleInterleaved1F1B: schedule,
@@ -485,16 +485,16 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   OpfsStore: () => ['name'],
   'CharTokenizer.of': () => ['ab'],
   'Float16Bits.encode': () => [floats()],
-  'ReplicaCheck.create': () => [new api.CpuRuntime(), [new Bucket(0, [parameter()])]],
+  'ReplicaCheck.create': () => [new api.ReferenceRuntime(), [new Bucket(0, [parameter()])]],
   'SyncBatchNorm.convert': () => [new api.BatchNorm1d(2)],
   'SyncBatchNorm.convertSyncBatchnorm': () => [new api.BatchNorm1d(2)],
   'OpfsStore.open': () => ['name'],
   PrefixStore: () => ['prefix', new api.HashStore()],
   openStore: () => [api.newRoomUrl('wss://example.invalid/'), {}],
   device: () => ['webgpu', 0],
-  formatDevice: () => ['cpu'],
-  runtimeOf: () => ['cpu'],
-  setDefaultDevice: () => ['cpu'],
+  formatDevice: () => ['reference'],
+  runtimeOf: () => ['reference'],
+  setDefaultDevice: () => ['reference'],
   setSwitches: () => [{}],
   newRoomUrl: () => ['wss://example.invalid/'],
   measureLinks: () => [api.getProcessGroup(), {}],

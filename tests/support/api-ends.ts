@@ -82,7 +82,7 @@ export const endings: Readonly<Record<string, Ending>> = {
       api.compileAccumulated(
         ({ x }) => ({ y: x.exp() }),
         { x: api.tensorType([2]) },
-        { steps: 1, device: 'cpu' },
+        { steps: 1, device: 'reference' },
       ),
     ends: { destroy },
     args: { run: () => [inputs()] },
@@ -142,14 +142,14 @@ export const endings: Readonly<Record<string, Ending>> = {
       registerFullBackwardHook: () => [() => undefined],
       registerBuffer: () => ['more', new api.ModuleBuffer([1], Float32Array.of(1))],
       apply: () => [() => undefined],
-      to: () => ['cpu'],
+      to: () => ['reference'],
     },
     harmless: `${names} forward destroy`,
   },
   StoredTensor: {
     make: () => new api.Parameter([2], Float32Array.of(1, 2)),
     ends: { destroy },
-    args: { assign: floats, copyTo: () => ['cpu'] },
+    args: { assign: floats, copyTo: () => ['reference'] },
     harmless: 'requiresGrad_ retainGrad release destroy',
   },
 }

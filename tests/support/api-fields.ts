@@ -23,7 +23,7 @@ const freeText = 'a text for errors alone'
 
 /** Fields that are not set, and why. */
 export const leftOutFields: Readonly<Record<string, string>> = {
-  'CpuRuntime.variants': setInside,
+  'ReferenceRuntime.variants': setInside,
   'ModuleBuffer.exchange': setInside,
   'Parameter.exchange': setInside,
   'Parameter.sharedBy': setInside,
@@ -81,7 +81,7 @@ async function stepOf(ema: api.ExponentialMovingAverage): Promise<void> {
       return { loss }
     },
     {},
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   await program.run({})
 }

@@ -56,7 +56,7 @@ function group(): api.ProcessGroup {
   return new api.ProcessGroup({ rank: 0, size: 1, epoch: 0, links: new Map(), env: api.systemEnv })
 }
 
-const replicaCheck = await api.ReplicaCheck.create(new api.CpuRuntime(), [])
+const replicaCheck = await api.ReplicaCheck.create(new api.ReferenceRuntime(), [])
 
 function impatient<S extends api.Store>(store: S): S {
   store.timeoutMs = 20

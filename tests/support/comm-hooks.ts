@@ -10,11 +10,11 @@ import {
 } from '../../src/ddp/hooks/comm-hooks.ts'
 import { Int8State, int8CompressHook } from '../../src/ddp/hooks/int8-hook.ts'
 import { PowerSgdState, powerSgdHook } from '../../src/ddp/hooks/power-sgd.ts'
-import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../src/graph/memory/runtime.ts'
 import { classifiersOf, endAll, train } from './classification.ts'
 import { meshOf } from './process-ring.ts'
 
-export const runtime = new CpuRuntime()
+export const runtime = new ReferenceRuntime()
 
 /** Registers a hook. */
 export type Register = (ddp: DistributedDataParallel) => void

@@ -1,4 +1,4 @@
-import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../src/graph/memory/runtime.ts'
 import type { TrainConfigInput } from '../../src/trainer/settings/config.ts'
 import type { SeenFolder } from './checkpoint-folders.ts'
 import { trainRanks } from './train-ranks.ts'
@@ -11,6 +11,6 @@ export const trainDigits = (size: number, input: TrainConfigInput, folder?: Seen
   trainRanks(
     size,
     { batchSize: 15, bucketCapMb: 0.04, hashEvery: 2, seed: 3, ...input },
-    () => new CpuRuntime(),
+    () => new ReferenceRuntime(),
     () => folder && { folder: async () => folder },
   )

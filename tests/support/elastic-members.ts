@@ -2,7 +2,7 @@ import { vi } from 'vitest'
 import { parseTrainConfig } from '../../demos/experiments.ts'
 import { task } from '../../demos/playground/demo.ts'
 import { pointsToBytes } from '../../demos/playground/given-points.ts'
-import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../src/graph/memory/runtime.ts'
 import type { StepProgram } from '../../src/graph/plan/step-program.ts'
 import type { ProcessGroup } from '../../src/peer/group/group.ts'
 import { Trainer, type TrainerOptions } from '../../src/trainer/loop/trainer.ts'
@@ -67,7 +67,7 @@ export function enter(
   const train = async (): Promise<TrainerResult> => {
     const own = new Trainer({
       task: given,
-      runtime: new CpuRuntime(),
+      runtime: new ReferenceRuntime(),
       group: options.group ?? (await next()),
       regroup: next,
       isElastic: true,
@@ -113,7 +113,7 @@ export async function trainAlone(input: TrainConfigInput) {
   const [end] = await trainRanks(
     1,
     { ...settings, ...input },
-    () => new CpuRuntime(),
+    () => new ReferenceRuntime(),
     undefined,
     task as Task,
   )

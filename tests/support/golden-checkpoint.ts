@@ -1,7 +1,7 @@
 import { packCheckpoint } from '../../src/ddp/checkpoint/checkpoint-file.ts'
 import { compile } from '../../src/graph/compile/compile.ts'
 import { mseLoss } from '../../src/graph/functions/losses.ts'
-import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../src/graph/memory/runtime.ts'
 import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
 import { manualSeed } from '../../src/nn/init.ts'
 import { Linear, ReLU } from '../../src/nn/layers.ts'
@@ -44,7 +44,7 @@ export function goldenParts() {
     const program = await compile(
       updateStep(optimizer, ({ x, y }) => mseLoss(model.forward(x), y)),
       { x: tensorType([rows, 6]), y: tensorType([rows, 4]) },
-      { runtime: new CpuRuntime() },
+      { runtime: new ReferenceRuntime() },
     )
     let loss = Number.NaN
     for (let step = from; step < to; step++) {

@@ -4,7 +4,7 @@ import type { RingExchange } from '../../src/ddp/data-parallel/ring-exchange.ts'
 import { allreduceHook } from '../../src/ddp/hooks/comm-hooks.ts'
 import { hookReducer } from '../../src/ddp/hooks/hook-reducer.ts'
 import type { LeftOut } from '../../src/ddp/hooks/left-out.ts'
-import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../src/graph/memory/runtime.ts'
 import { type Counts, noteSections } from '../../src/graph/plan/step-notes.ts'
 import { classifiers, endAll, parametersOf, samplesOf } from './classification.ts'
 import { type Lie, liars } from './liars.ts'
@@ -67,7 +67,7 @@ export async function trainWithLiar(
     }
     if (robust) robust.onLeftOut = (found) => leftOut[rank]!.push(found)
   }
-  const ranks = await classifiers(size, new CpuRuntime(), prepare, {
+  const ranks = await classifiers(size, new ReferenceRuntime(), prepare, {
     ...options,
     hidden,
     // Two buckets.

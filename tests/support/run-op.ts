@@ -1,6 +1,6 @@
 import { type OpRun, runOp as runOpOn } from '../../src/check/run-op.ts'
 import { openGpu } from '../../src/gpu/device.ts'
-import { type AnyRuntime, CpuRuntime, Runtime } from '../../src/graph/memory/runtime.ts'
+import { type AnyRuntime, ReferenceRuntime, Runtime } from '../../src/graph/memory/runtime.ts'
 import type { HostArray, Op, OpCall, Variant } from '../../src/kernels/op.ts'
 
 /** One device for all specs of a page: destroying devices loses the instance on some hosts. */
@@ -21,7 +21,7 @@ export const runOp = async <A>(
 
 /** The device where values are held to PyTorch's: WebGPU in a page; in Node, which has none, the references of the ops. */
 export const valuesRuntime = async (): Promise<AnyRuntime> =>
-  typeof document === 'undefined' ? new CpuRuntime() : await testRuntime()
+  typeof document === 'undefined' ? new ReferenceRuntime() : await testRuntime()
 
 /** Throws what the device has reported since the last call. */
 export async function checkValuesRuntime(): Promise<void> {

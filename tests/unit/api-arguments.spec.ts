@@ -37,7 +37,7 @@ const attemptsFor = (name: string, value: Callable): Attempt[] => {
 beforeEach(() => {
   // No network.
   vi.stubGlobal('fetch', async () => new Response('[]'))
-  setDefaultDevice('cpu')
+  setDefaultDevice('reference')
 })
 afterEach(() => {
   vi.unstubAllGlobals()
@@ -136,7 +136,7 @@ const compileCalls = (
       return outputs
     },
     { x: tensorType([2, 2]) },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   return { complaints, passed, program }
 }

@@ -93,7 +93,7 @@ test.each(optimizerSettings)(
       optimizer.step()
       return { loss }
     }
-    const program = await compile(step, {}, { device: 'cpu' })
+    const program = await compile(step, {}, { device: 'reference' })
     const right = group[key]
     const refused = wrongValues.filter(([, value]) => {
       try {

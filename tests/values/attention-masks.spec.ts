@@ -7,7 +7,7 @@ import {
 import { sub, where } from '../../src/graph/functions/elementwise.ts'
 import { arange, cat, ones, tril, zeros } from '../../src/graph/functions/shape.ts'
 import type { HostData } from '../../src/graph/memory/host-values.ts'
-import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../src/graph/memory/runtime.ts'
 import type { Outputs } from '../../src/graph/plan/prepare.ts'
 import { Parameter } from '../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
@@ -49,7 +49,7 @@ function goldenModule(): MultiheadAttention {
 /** How a bool mask of PyTorch's is given: integers, or what a comparison makes of floats. */
 type Form = 'integers' | 'comparisons'
 
-describe.each(['webgpu', 'cpu'])('MultiheadAttention on %s', (device) => {
+describe.each(['webgpu', 'reference'])('MultiheadAttention on %s', (device) => {
   describe.each<Form>(['integers', 'comparisons'])('bool masks as %s', (form) => {
     test.each((golden.cases as Case[]).map(({ name }) => name))('%s', async (name) => {
       const found = (golden.cases as Case[]).find((one) => one.name === name)!
@@ -78,7 +78,7 @@ describe.each(['webgpu', 'cpu'])('MultiheadAttention on %s', (device) => {
           return { y, dquery: q.grad!, dkey: k.grad!, dout: module.outProj.weight.grad! }
         },
         types,
-        { runtime: device === 'cpu' ? new CpuRuntime() : await valuesRuntime() },
+        { runtime: device === 'reference' ? new ReferenceRuntime() : await valuesRuntime() },
       )
       const got = await program.run(data)
       program.destroy()
@@ -99,7 +99,7 @@ async function seenBy(mask: () => Tensor, options: AttentionOptions = {}): Promi
       return { y: scaledDotProductAttention(qk, qk, identity, { attnMask: mask(), ...options }) }
     },
     {},
-    { runtime: new CpuRuntime() },
+    { runtime: new ReferenceRuntime() },
   )
   const { y } = await program.run({})
   program.destroy()
@@ -162,7 +162,7 @@ describe('masks that cannot be', () => {
         return { gradient: module.inProjWeight.grad! }
       },
       { x: tensorType([2, 3, 4]) },
-      { runtime: new CpuRuntime() },
+      { runtime: new ReferenceRuntime() },
     )
   }
 

@@ -10,7 +10,7 @@ import {
   maxPool2d,
   type PooledWithIndices,
 } from '../../src/graph/functions/pooling.ts'
-import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../src/graph/memory/runtime.ts'
 import type { Outputs } from '../../src/graph/plan/prepare.ts'
 import { Parameter } from '../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../src/graph/trace/tensor.ts'
@@ -83,7 +83,7 @@ describe.each([false, true])('against PyTorch, naive: %s', (useNaiveKernels) => 
 
 const image = (size: readonly number[]) => ({ x: tensorType(size) })
 const tryOut = (size: readonly number[], forward: (x: Tensor) => Tensor) =>
-  compile(({ x }) => ({ y: forward(x) }), image(size), { runtime: new CpuRuntime() })
+  compile(({ x }) => ({ y: forward(x) }), image(size), { runtime: new ReferenceRuntime() })
 
 test('modules pass their options on, and withIndices returns what PyTorch does with return_indices', async () => {
   const both = (pair: PooledWithIndices, name: string) => ({
@@ -101,7 +101,7 @@ test('modules pass their options on, and withIndices returns what PyTorch does w
       }
     },
     image([1, 1, 3, 3]),
-    { runtime: new CpuRuntime() },
+    { runtime: new ReferenceRuntime() },
   )
   const got = await program.run({ x: Float32Array.of(1, 2, 9, 8, 4, 3, 5, 6, 7) })
   // torch.nn.MaxPool2d(2, 2, ceil_mode=True, return_indices=True), MaxPool1d(2, 1, dilation=2, return_indices=True)

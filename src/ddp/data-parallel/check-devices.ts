@@ -31,7 +31,7 @@ export async function missingDevice(module: Module): Promise<Error | undefined> 
  * Checks PyTorch's `device_ids` and `output_device`: one WebGPU device, on which the module's parameters are; those that no device holds
  * yet are sent there.
  *
- * errors: `config.invalid` for several devices, for the CPU, for parameters elsewhere, and for another output device.
+ * errors: `config.invalid` for several devices, for another type, for parameters elsewhere, and for another output device.
  */
 export function checkDevices(
   module: Module,
@@ -68,7 +68,7 @@ export function checkDevices(
   }
   const target = placedDevice(ids[0])
   const told = formatDevice(target)
-  if (target.type === 'cpu')
+  if (target.type !== 'webgpu')
     refuse('a WebGPU device in deviceIds', told, 'Omit deviceIds for a module on the CPU.')
   for (const [key, parameter] of module.namedParameters()) {
     const { device: own } = parameter

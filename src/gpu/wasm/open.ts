@@ -1,5 +1,6 @@
 import { GpuError, messageOf } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
+import { compileKernel } from '../../wasm/compile-kernel.ts'
 import { type AdapterFacts, Gpu } from '../device.ts'
 import { WasmDevice } from './device.ts'
 import { WasmHeap } from './heap.ts'
@@ -17,7 +18,7 @@ const vectorModule = Uint8Array.of(
  *
  * errors: `gpu.unavailable`, where the engine has no vector instructions, the page forbids WebAssembly, or no memory can be had.
  */
-export async function openWasm(compile: CompileKernel): Promise<Gpu> {
+export async function openWasm(compile: CompileKernel = compileKernel): Promise<Gpu> {
   const device = await prepared(compile)
   const { architecture, description, vendor } = device.adapterInfo
   const facts: AdapterFacts = {

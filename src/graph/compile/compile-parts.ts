@@ -2,7 +2,7 @@ import { formatDevice, type PlacedDevice, sameDevice } from '../../util/device.t
 import { TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { formatShape } from '../../util/shape.ts'
-import { type AnyRuntime, CpuRuntime, runtimeOf } from '../memory/runtime.ts'
+import { type AnyRuntime, ReferenceRuntime, runtimeOf } from '../memory/runtime.ts'
 import { agree, agreeOnTransfers, type ToldTransfer } from '../plan/agreement.ts'
 import { allNodes, partsOf, transfersOf } from '../plan/parts.ts'
 import { type PrepareOptions, planStep, type TracedStep } from '../plan/prepare.ts'
@@ -79,12 +79,12 @@ async function planParts(runtime: AnyRuntime, step: TracedStep, options: PartsOp
       .map(async ({ device, step: part }) => {
         const here = { type: device.type, index: device.index }
         const there = sameDevice(here, runtime.device) ? runtime : await runtimeOf(here)
-        const isCpu = there instanceof CpuRuntime
+        const isReference = there instanceof ReferenceRuntime
         const prepared = planStep(there, part, {
           ...options,
-          ...(isCpu && { useNaiveKernels: true }),
+          ...(isReference && { useNaiveKernels: true }),
         })
-        checkDevices(prepared, isCpu ? 'host' : there.gpu)
+        checkDevices(prepared, isReference ? 'host' : there.gpu)
         return { device, there, prepared }
       }),
   )

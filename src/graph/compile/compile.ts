@@ -5,9 +5,9 @@ import { checkOptions, type OptionNames } from '../../util/options.ts'
 import type { Memory } from '../memory/memory-device.ts'
 import {
   type AnyRuntime,
-  CpuRuntime,
   checkRuntime,
   getDefaultDevice,
+  ReferenceRuntime,
   runtimeOf,
 } from '../memory/runtime.ts'
 import { tellFailure } from '../plan/agreement.ts'
@@ -35,7 +35,7 @@ import { withUneven } from './join-context.ts'
 import { withChecks } from './output-checks.ts'
 
 export interface CompileOptions extends PrepareOptions {
-  /** Where to run; default: `getDefaultDevice()`. `'cpu'` runs the plain references: same interface, but slow. */
+  /** Where to run; default: `getDefaultDevice()`. */
   readonly device?: DeviceSpec
   /** An open device, instead of the page's own. */
   readonly runtime?: AnyRuntime
@@ -101,13 +101,13 @@ async function compileOn(
   inputs: InputTypes,
   options: CompileOptions,
 ): Promise<MadeProgram> {
-  const isCpu = runtime instanceof CpuRuntime
+  const isReference = runtime instanceof ReferenceRuntime
   const settled: Settled = { used: new Map() }
   let last: Trace | undefined
   const onTrace = (trace: Trace) => {
     last = trace
   }
-  const own = { ...options, settled, onTrace, ...(isCpu && { useNaiveKernels: true }) }
+  const own = { ...options, settled, onTrace, ...(isReference && { useNaiveKernels: true }) }
   // What is wrong with the function, or where its tensors are, concerns the ranks that wait for the step. (A device that fails ends the group.)
   const telling = <T>(
     work: Promise<T>,
@@ -132,12 +132,12 @@ async function compileOn(
   const made = await make()
   if (!('plan' in made)) return compileParts(runtime, made, own, telling)
   let prepared = made
-  if (!isCpu && isBenchmarking()) {
+  if (!isReference && isBenchmarking()) {
     await benchmarkVariants(runtime, prepared)
     prepared = (await make()) as Prepared
   }
   const { exchange, forwarded, meetings, updates } = prepared.trace
-  await telling(checkPlaces(prepared, isCpu ? 'host' : runtime.gpu), () => exchange)
+  await telling(checkPlaces(prepared, isReference ? 'host' : runtime.gpu), () => exchange)
   const create = async () => {
     meetings?.expectMeetings(prepared.meetings.map(({ group }) => group))
     return withChecks(await createProgram(runtime, prepared))

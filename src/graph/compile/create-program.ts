@@ -10,13 +10,13 @@ export async function createProgram(
   prepared: Prepared,
 ): Promise<GpuProgram | CpuProgram> {
   if (runtime instanceof Runtime) return GpuProgram.create(runtime, prepared)
-  return createCpuProgram(prepared)
+  return createReferenceProgram(prepared)
 }
 
-/** Makes the program of a prepared step on the CPU, whose code loads when it is first needed. */
-export async function createCpuProgram(
+/** Makes the program of a prepared step from references, whose code loads when it is first needed. */
+export async function createReferenceProgram(
   ...given: ConstructorParameters<typeof CpuProgram>
 ): Promise<CpuProgram> {
-  const cpu = await loadPart('the device cpu', () => import('../run/cpu-program.ts'))
-  return new cpu.CpuProgram(...given)
+  const part = await loadPart('the device reference', () => import('../run/cpu-program.ts'))
+  return new part.CpuProgram(...given)
 }

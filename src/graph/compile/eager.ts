@@ -5,7 +5,7 @@ import { TabringError } from '../../util/errors.ts'
 import { bytesOf, countElements, type TensorType } from '../../util/shape.ts'
 import type { OnNode, ReadValue } from '../inside/probe.ts'
 import type { HostData } from '../memory/host-values.ts'
-import { type AnyRuntime, CpuRuntime, checkRuntime, type Runtime } from '../memory/runtime.ts'
+import { type AnyRuntime, checkRuntime, ReferenceRuntime, type Runtime } from '../memory/runtime.ts'
 import { isSplit } from '../plan/parts.ts'
 import {
   checkTypes,
@@ -20,7 +20,7 @@ import { hostArrays, type RunInputs, type RunOutputs, refuseSurplus } from '../p
 import { ProgramBuffers } from '../run/program-buffers.ts'
 import { whenSettled } from '../trace/exchange.ts'
 import { randomScalarNames } from '../trace/random.ts'
-import { createCpuProgram } from './create-program.ts'
+import { createReferenceProgram } from './create-program.ts'
 import { keepBuffers } from './kept-buffers.ts'
 import { passChecks } from './output-checks.ts'
 
@@ -35,7 +35,7 @@ export interface EagerOptions extends PrepareOptions {
 /**
  * Runs a function op by op: traced again each time, one submit per kernel, with a separate buffer for each intermediate and no memory plan.
  *
- * Kernels and fused groups are those of the compiled program, so results on one adapter have the same bits. On the cpu each kernel is one
+ * Kernels and fused groups are those of the compiled program, so results on one adapter have the same bits. On `reference` each kernel is one
  * op, as in compiled programs. `onKernel` is called after each kernel with its label, `onNode` after each node with a way to read values,
  * like a debugger.
  * errors: as StepProgram.run; `graph.misuse` with several ranks, because only compiled programs can update them.
@@ -51,8 +51,8 @@ export async function runEagerly(
   checkRuntime('eager', runtime)
   checkTypes(types)
   refuseSurplus(types, inputs, scalars)
-  const isCpu = runtime instanceof CpuRuntime
-  const own = { sharesBuffers: false, ...options, ...(isCpu && { useNaiveKernels: true }) }
+  const isReference = runtime instanceof ReferenceRuntime
+  const own = { sharesBuffers: false, ...options, ...(isReference && { useNaiveKernels: true }) }
   const prepared = await whenSettled(() => {
     const traced = traceStep(runtime.device, fn, types, own)
     if (isSplit(traced)) throw splitRefusal('is over several devices', options)
@@ -84,8 +84,8 @@ export async function runEagerly(
   }
   const restore = options.allowUpdates === false ? await keepBuffers(prepared.nodes) : undefined
   try {
-    return isCpu
-      ? await runOnCpu(prepared, inputs, scalars, options)
+    return isReference
+      ? await runReferences(prepared, inputs, scalars, options)
       : await runOnGpu(runtime, prepared, inputs, scalars, options)
   } finally {
     restore?.()
@@ -99,13 +99,13 @@ const splitRefusal = (how: string, { allowUpdates }: EagerOptions): TabringError
     `${allowUpdates === false ? 'detectAnomaly' : 'eager'}: the function ${how}, and this runs on one device of one rank only. Debug with the whole model on one device.`,
   )
 
-async function runOnCpu(
+async function runReferences(
   prepared: Prepared,
   inputs: RunInputs,
   scalars: Readonly<Record<string, number>>,
   { allowUpdates, onKernel, onNode }: EagerOptions,
 ): Promise<RunOutputs> {
-  const program = await createCpuProgram(prepared, {
+  const program = await createReferenceProgram(prepared, {
     allowUpdates,
     onNode: async (node, look, trace) => {
       onKernel?.(node.op.name)

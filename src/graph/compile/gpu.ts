@@ -4,7 +4,7 @@ import { ArgumentTypeError, GpuError, TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { checkNumber, isCount } from '../../util/options.ts'
 import { setSwitches } from '../../util/switches.ts'
-import { CpuRuntime, runtimeOf, setDevice } from '../memory/runtime.ts'
+import { ReferenceRuntime, runtimeOf, setDevice } from '../memory/runtime.ts'
 import { isBenchmarking, setBenchmarking } from '../tune/benchmark.ts'
 
 /** Properties of a WebGPU device. Browsers do not report its memory size. */
@@ -27,10 +27,10 @@ export interface DeviceProperties {
 
 async function getDeviceProperties(spec: DeviceSpec = 'webgpu'): Promise<DeviceProperties> {
   const { type, index } = placedDevice(spec)
-  if (type === 'cpu') {
+  if (type !== 'webgpu') {
     throw new TabringError(
       'config.invalid',
-      'gpu: device properties exist for WebGPU devices only, not for cpu. Pass "webgpu:0".',
+      `gpu: device properties exist for WebGPU devices only, not for ${type}. Pass "webgpu:0".`,
     )
   }
   const adapters = await findAdapters()
@@ -94,20 +94,20 @@ function logicalDevices(count: number): void {
 }
 
 /**
- * Resolves when a device has done all that was submitted to it; default: the current one. The cpu has nothing under way.
+ * Resolves when a device has done all that was submitted to it; default: the current one. `reference` has nothing under way.
  *
  * A step over several devices resolves with its outputs, while a device without outputs may still compute. errors: the device's first error.
  */
 async function synchronize(spec: DeviceSpec = currentDevice()): Promise<void> {
   const runtime = await runtimeOf(spec)
-  if (runtime instanceof CpuRuntime) return
+  if (runtime instanceof ReferenceRuntime) return
   await runtime.gpu.wait(runtime.gpu.queue.onSubmittedWorkDone())
 }
 
-/** Returns the bytes of all buffers that this page or worker holds on a device; default: the current one. 0 for the cpu. */
+/** Returns the bytes of all buffers that this page or worker holds on a device; default: the current one. 0 for `reference`. */
 async function memoryAllocated(spec: DeviceSpec = currentDevice()): Promise<number> {
   const runtime = await runtimeOf(spec)
-  return runtime instanceof CpuRuntime ? 0 : runtime.gpu.usedBytes
+  return runtime instanceof ReferenceRuntime ? 0 : runtime.gpu.usedBytes
 }
 
 /**
@@ -128,7 +128,7 @@ export const gpu = {
    * a software adapter. Each is multiplied by the switch `logicalDevices`.
    */
   deviceCount,
-  /** Returns the browser's name for the device. errors: `gpu.unavailable`; `config.invalid` for the CPU. */
+  /** Returns the browser's name for the device. errors: `gpu.unavailable`; `config.invalid` for another type. */
   getDeviceName: async (spec?: DeviceSpec): Promise<string> =>
     (await getDeviceProperties(spec)).name,
   getDeviceProperties,

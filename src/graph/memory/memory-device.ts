@@ -1,13 +1,13 @@
 import type { Gpu } from '../../gpu/device.ts'
 import { formatDevice, type PlacedDevice } from '../../util/device.ts'
 
-/** What holds a pool's contents: a WebGPU device's memory, or this page's or worker's own. */
+/** What holds a pool's contents: a device's memory, or that of this page or worker, where the references compute. */
 export type Memory = Gpu | 'host'
 
-export const cpuDevice: PlacedDevice = { type: 'cpu', index: 0 }
+export const referenceDevice: PlacedDevice = { type: 'reference', index: 0 }
 
 export const deviceOf = (memory: Memory): PlacedDevice =>
-  memory === 'host' ? cpuDevice : memory.id
+  memory === 'host' ? referenceDevice : memory.id
 
 /** A memory's device in words; two openings of one adapter are told apart. */
 export const formatMemory = (memory: Memory, other?: Memory): string => {

@@ -10,7 +10,7 @@ import { GpuError } from '../../util/errors.ts'
  */
 export async function requireDevice(where: string, device: PlacedDevice): Promise<void> {
   // Another rank knows its own devices.
-  if (device.type === 'cpu' || device.index === 0 || device.rank !== undefined) return
+  if (device.type !== 'webgpu' || device.index === 0 || device.rank !== undefined) return
   const count = await findAdapters().then(
     (all) => all.length,
     () => 0,

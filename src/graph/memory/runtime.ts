@@ -12,8 +12,9 @@ import {
 } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { isRecord } from '../../util/kind-of.ts'
+import { loadPart } from '../../util/load-part.ts'
 import { checkArgument } from '../../util/options.ts'
-import { cpuDevice } from './memory-device.ts'
+import { referenceDevice } from './memory-device.ts'
 
 /** A device with everything that its programs share. */
 export class Runtime {
@@ -33,6 +34,7 @@ export class Runtime {
       maxBindings: gpu.limits.maxStorageBuffersPerShaderStage,
       maxBufferBytes: Math.min(gpu.limits.maxBufferSize, gpu.limits.maxStorageBufferBindingSize),
       isSoftware: gpu.facts.isSoftware,
+      ...(gpu.id.type === 'cpu' && { isWasm: true }),
       ...(gpu.device.features.has('subgroups') && { subgroupSizes: subgroupSizesOf(gpu) }),
     }
   }
@@ -53,13 +55,12 @@ function subgroupSizesOf({ device: { adapterInfo } }: Gpu) {
 }
 
 /**
- * The CPU as a device: programs run the ops' f64 references, rounded to float32 after each op.
+ * The definitions of the ops as a device: programs run their f64 references, rounded to float32 after each op.
  *
- * Thousands of times slower than any adapter, including software ones; for machines without WebGPU and for inspecting values. Never chosen
- * automatically: a program runs here only if its author or the user asked for it.
+ * Thousands of times slower than any other device; for tests and for inspecting values. A program runs here only if its author asked for it.
  */
-export class CpuRuntime {
-  readonly device = cpuDevice
+export class ReferenceRuntime {
+  readonly device = referenceDevice
   variants: Readonly<Record<string, string>> = {}
   /** WebGPU's default limits, so that a plan made here fits on any adapter. */
   readonly limits: KernelLimits = {
@@ -70,8 +71,8 @@ export class CpuRuntime {
   }
   readonly facts: AdapterFacts = {
     vendor: 'tabring',
-    architecture: 'cpu',
-    description: 'the plain references on the CPU (slow)',
+    architecture: 'reference',
+    description: 'the plain references (slow)',
     isSoftware: true,
     hasF16: false,
     hasSubgroups: false,
@@ -79,10 +80,10 @@ export class CpuRuntime {
   }
 }
 
-export type AnyRuntime = Runtime | CpuRuntime
+export type AnyRuntime = Runtime | ReferenceRuntime
 
 const opened = new Map<string, Promise<AnyRuntime>>()
-let isDefaultCpu = false
+let defaultDevice: PlacedDevice | undefined
 
 /** errors: a TypeError, naming `where`, for what is no open device. */
 export function checkRuntime(where: string, runtime: AnyRuntime): void {
@@ -100,10 +101,7 @@ export function runtimeOf(spec: DeviceSpec): Promise<AnyRuntime> {
   const key = formatDevice(target)
   const known = opened.get(key)
   if (known) return known
-  const opening: Promise<AnyRuntime> =
-    target.type === 'cpu'
-      ? Promise.resolve(new CpuRuntime())
-      : openGpu(target.index).then((gpu) => new Runtime(gpu))
+  const opening = openRuntime(target)
   opened.set(key, opening)
   const forget = () => opened.delete(key)
   opening.then((runtime) => {
@@ -115,24 +113,31 @@ export function runtimeOf(spec: DeviceSpec): Promise<AnyRuntime> {
 /** Returns the runtime of the current WebGPU device. errors: `gpu.unavailable`. */
 export const defaultRuntime = (): Promise<Runtime> => runtimeOf('webgpu') as Promise<Runtime>
 
-/** Returns the default device of `compile`: the current WebGPU device, unless `setDefaultDevice` chose the CPU. */
-export const getDefaultDevice = (): PlacedDevice =>
-  isDefaultCpu ? cpuDevice : placedDevice('webgpu')
-
-/** Sets the default device, like torch.set_default_device. The CPU is slow: ask the user first. */
-export function setDefaultDevice(spec: DeviceSpec): void {
-  const { type, index = currentDevice() } = device(spec)
-  isDefaultCpu = type === 'cpu'
-  if (!isDefaultCpu) setCurrentDevice(index)
+/** Opens a device for the caller alone. errors: `gpu.unavailable`. */
+export async function openRuntime({ type, index }: PlacedDevice): Promise<AnyRuntime> {
+  if (type === 'reference') return new ReferenceRuntime()
+  if (type === 'webgpu') return new Runtime(await openGpu(index))
+  const { openWasm } = await loadPart('the device cpu', () => import('../../gpu/wasm/open.ts'))
+  return new Runtime(await openWasm())
 }
 
-/** Makes a WebGPU device the current one; a device that is given elsewhere goes before it. errors: `config.invalid` for the CPU, or without an index. */
+/** Returns the default device of `compile`: the current WebGPU device, unless `setDefaultDevice` chose another type. */
+export const getDefaultDevice = (): PlacedDevice => defaultDevice ?? placedDevice('webgpu')
+
+/** Sets the default device, like torch.set_default_device. */
+export function setDefaultDevice(spec: DeviceSpec): void {
+  const { type, index = currentDevice() } = device(spec)
+  defaultDevice = type === 'webgpu' ? undefined : { type, index: 0 }
+  if (!defaultDevice) setCurrentDevice(index)
+}
+
+/** Makes a WebGPU device the current one; a device that is given elsewhere goes before it. errors: `config.invalid` for another type, or without an index. */
 export function setDevice(spec: DeviceSpec): void {
   const { type, index } = device(spec)
-  if (type === 'cpu') {
+  if (type !== 'webgpu') {
     throw new TabringError(
       'config.invalid',
-      'gpu.setDevice: cpu is not a WebGPU device. Call setDefaultDevice("cpu") to compute on the CPU.',
+      `gpu.setDevice: ${type} is not a WebGPU device. Call setDefaultDevice("${type}") to compute there.`,
     )
   }
   if (index === undefined) {

@@ -92,7 +92,7 @@ export function dataParallel(
   checkDim('dataParallel', dim)
   const trace = activeTrace('dataParallel')
   const forward = module.forward.bind(module) as (...given: readonly unknown[]) => unknown
-  if (deviceIds.length === 0 || trace.device.type === 'cpu') return forward(...args)
+  if (deviceIds.length === 0 || trace.device.type !== 'webgpu') return forward(...args)
   const first = placedDevice(deviceIds[0])
   for (const [key, tensor] of [...module.namedParameters(), ...module.namedBuffers()]) {
     const device = trace.deviceOf(tensor.value)!

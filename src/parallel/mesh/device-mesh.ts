@@ -15,7 +15,7 @@ import { newSubgroupsByEnumeration } from '../../distributed/group/subgroups.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import { clipped } from '../../util/clipped.ts'
-import { type DeviceType, device, formatDevice } from '../../util/device.ts'
+import { type DeviceType, device, deviceTypes, formatDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { isText, quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkChoice, checkList, checkOptions, isCount } from '../../util/options.ts'
@@ -104,7 +104,7 @@ export class DeviceMesh {
 /**
  * Arranges the ranks as a grid, the last dimension fastest, and makes the groups of each dimension.
  *
- * All ranks call it with the same arguments. `deviceType`: where tensors of the ranks lie, `'webgpu'` or `'cpu'`. errors: `config.invalid`
+ * All ranks call it with the same arguments. `deviceType`: where tensors of the ranks lie, `'webgpu'`, `'cpu'` or `'reference'`. errors: `config.invalid`
  * unless the sizes multiply to the number of ranks, or for names that do not fit; `peer.*`.
  */
 export async function initDeviceMesh(
@@ -114,7 +114,7 @@ export async function initDeviceMesh(
 ): Promise<DeviceMesh> {
   const known = { meshDimNames: true, processGroup: true } as const
   const { meshDimNames, processGroup } = checkOptions('initDeviceMesh', options, known)
-  checkChoice('initDeviceMesh', 'deviceType', deviceType, ['webgpu', 'cpu'])
+  checkChoice('initDeviceMesh', 'deviceType', deviceType, deviceTypes)
   checkList('initDeviceMesh', 'meshShape', meshShape, isCount, 'sizes')
   if (meshDimNames !== undefined)
     checkList('initDeviceMesh', 'meshDimNames', meshDimNames, isText, 'texts')

@@ -64,7 +64,7 @@ export interface Acts {
   reenter(): void
   /** Keeps the server's room key in this tab and enters the room again. False where it cannot be kept. */
   giveRoomKey(roomKey: string): boolean
-  /** Computes on the CPU from here on, which is slow. */
+  /** Computes on the CPU from here on. */
   useCpu(): void
 }
 

@@ -35,9 +35,9 @@ export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
           <button
             type="button"
             onClick={acts.useCpu}
-            title="For trying things out: a step takes seconds to minutes"
+            title="In WebAssembly: slower than a graphics card"
           >
-            Compute on the CPU (very slow)
+            Compute on the CPU
           </button>
         )}
         {withNewRoom.has(kind) && (

@@ -1,8 +1,7 @@
 import * as Comlink from 'comlink'
 import { hasPrivateFiles } from '../../data/file-store.ts'
 import { privateCheckpointFolders } from '../../data/private-checkpoints.ts'
-import { openGpu } from '../../gpu/device.ts'
-import { type AnyRuntime, CpuRuntime, Runtime } from '../../graph/memory/runtime.ts'
+import { type AnyRuntime, openRuntime, Runtime } from '../../graph/memory/runtime.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
 import { linkOver } from '../../peer/link/channel-transport.ts'
@@ -91,14 +90,14 @@ class ComputeWorker implements ComputeApi {
   }
 
   async speed(): Promise<number | null> {
-    if (this.#abort || this.#device === 'cpu') return null
+    if (this.#abort) return null
     const measure = async () => {
       const { deviceSpeed } = await loadPart(
         'the measurement of the device',
         () => import('../../measure/device-speed.ts'),
       )
       const runtime = await this.#openRuntime()
-      return this.#abort || runtime instanceof CpuRuntime ? null : deviceSpeed(runtime)
+      return !this.#abort && runtime instanceof Runtime ? deviceSpeed(runtime) : null
     }
     const measuring = measure()
     this.#measuring = measuring.catch(() => undefined)
@@ -499,10 +498,7 @@ class ComputeWorker implements ComputeApi {
   }
 
   #openRuntime(): Promise<AnyRuntime> {
-    this.#runtime ??=
-      this.#device === 'cpu'
-        ? Promise.resolve(new CpuRuntime())
-        : openGpu().then((gpu) => new Runtime(gpu))
+    this.#runtime ??= openRuntime({ type: this.#device, index: 0 })
     this.#runtime.catch(() => {
       this.#runtime = undefined
     })

@@ -6,7 +6,7 @@ import { linear } from '../../../src/graph/functions/linear.ts'
 import { mseLoss } from '../../../src/graph/functions/losses.ts'
 import { groupNorm } from '../../../src/graph/functions/normalization.ts'
 import { adaptiveAvgPool2d, avgPool2d, maxPool2d } from '../../../src/graph/functions/pooling.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { Outputs } from '../../../src/graph/plan/prepare.ts'
 import { ModuleBuffer } from '../../../src/graph/trace/module-buffer.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
@@ -38,10 +38,10 @@ const statistics = () => ({
   batches: new ModuleBuffer([], Int32Array.of(0)),
 })
 
-test.each(['GPU', 'GPU, naive', 'cpu'])(
+test.each(['GPU', 'GPU, naive', 'reference'])(
   "normalization and pooling under autocast follow PyTorch's float16 roundings, on the %s",
   async (where) => {
-    const runtime = where === 'cpu' ? new CpuRuntime() : await testRuntime()
+    const runtime = where === 'reference' ? new ReferenceRuntime() : await testRuntime()
     const parameters = Object.fromEntries(
       names.map((name) => [name, new Parameter(shapes[name], drawn(name))]),
     )

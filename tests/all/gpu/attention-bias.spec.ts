@@ -6,7 +6,7 @@ import {
   scaledDotProductAttention,
 } from '../../../src/graph/functions/attention.ts'
 import { stack } from '../../../src/graph/functions/shape.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { Outputs } from '../../../src/graph/plan/prepare.ts'
 import { autocast } from '../../../src/graph/trace/autocast.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
@@ -74,7 +74,7 @@ function setUp({ op, attrs, inputs }: BiasCase) {
   return { leaves: { ...leaves, ...own }, forward }
 }
 
-describe.each(['webgpu', 'cpu'])('a learned mask on %s', (device) => {
+describe.each(['webgpu', 'reference'])('a learned mask on %s', (device) => {
   test.each(cases.map(({ name }) => name))('%s', async (name) => {
     const found = cases.find((one) => one.name === name)!
     const { leaves, forward } = setUp(found)
@@ -88,7 +88,7 @@ describe.each(['webgpu', 'cpu'])('a learned mask on %s', (device) => {
         return { y, ...Object.fromEntries(gradients) }
       },
       { dy: typeOf(dy), ...(padding.length > 0 && { padding: tensorType([2, 5], 'i32') }) },
-      { runtime: device === 'cpu' ? new CpuRuntime() : await testRuntime() },
+      { runtime: device === 'reference' ? new ReferenceRuntime() : await testRuntime() },
     )
     const got = await program.run({
       dy: floats(dy),

@@ -9,7 +9,7 @@ import { compile } from '../../../src/graph/compile/compile.ts'
 import { square } from '../../../src/graph/functions/elementwise.ts'
 import { matmul } from '../../../src/graph/functions/matmul.ts'
 import { mean } from '../../../src/graph/functions/reductions.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { runTimesOf, type StepTimes } from '../../../src/graph/plan/step-program.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
@@ -161,7 +161,7 @@ test('with trace on, parts are those of the kernels and add up too; a program wi
   } finally {
     setSwitches({ trace: false })
   }
-  for (const runtime of [await testRuntime(), new CpuRuntime()]) {
+  for (const runtime of [await testRuntime(), new ReferenceRuntime()]) {
     const types = { a: tensorType([8, 8]) }
     const program = await compile(({ a }) => ({ y: matmul(a, a) }), types, { runtime })
     const outputs = await program.run({ a: new Float32Array(64) })
@@ -192,7 +192,7 @@ test('each of several runs under way keeps its own times', async () => {
 test('what forward computes counts as forward, on the GPU and on the cpu', async () => {
   const runtime = await testRuntime()
   const size = 160
-  for (const where of [runtime, new CpuRuntime()]) {
+  for (const where of [runtime, new ReferenceRuntime()]) {
     const weight = new Parameter([1], new Float32Array([0.5]))
     const optimizer = new SGD([weight], { lr: 1e-3 })
     const program = await compile(

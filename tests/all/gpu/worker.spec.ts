@@ -77,7 +77,7 @@ test('tells how fast its device is, unless a run is under way or it computes on 
   expect(gflops).toBeLessThan(1e6)
   expect(await idle.api.roundTrips()).toEqual([])
   await idle.api.open('cpu')
-  expect(await idle.api.speed()).toBeNull()
+  expect(await idle.api.speed()).toBeGreaterThan(0.01)
   idle.terminate()
 
   const { client, run } = await training()

@@ -232,7 +232,6 @@ describe('what is refused, in one line', () => {
     ['--elastic 1:3 -K 0 train.ts', '--kill-on-bad-exit: cannot be 0 with --elastic'],
     ['--nproc-per-node gpu --device cpu train.ts', '--nproc-per-node gpu: cannot be combined with'],
     ['--device cpu --adapter software train.ts', '--adapter: cannot be combined with --device cpu'],
-    ['--device cpu --memory-cap 1MB train.ts', '--memory-cap: cannot be combined with'],
     ['--data= train.ts', '--data: its value is empty.'],
     ['--device cpu --visible-devices 0 train.ts', '--visible-devices: cannot be combined with'],
     ['--turn-lifetime 60 train.ts', '--turn-lifetime: needs --ice-servers. Name the TURN server.'],

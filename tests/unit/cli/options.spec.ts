@@ -266,7 +266,6 @@ test.each([
   ['--strategy alone --hash-every 5', '--hash-every: cannot be combined with --strategy alone, wh'],
   ['--strategy alone --bucket-cap-mb 5', '--bucket-cap-mb: cannot be combined with --strategy'],
   ['--naive --tune', '--tune: cannot be combined with --naive, which fixes the variants.'],
-  ['--tune --device cpu', '--tune: cannot be combined with --device cpu, which has no variants.'],
   ['--device=cpu --adapter auto', '--adapter: cannot be combined with --device cpu, which uses no'],
   ['--device cpu --visible-devices 0', '--visible-devices: cannot be combined with --device cpu'],
   ['--stall-rank 2 --nproc-per-node 2', '--stall-rank: expected a rank below 2, the number of r'],

@@ -93,8 +93,9 @@ test('a sampler whose length is not the number of its indices is refused', async
 test('sums that are no tensors are refused by what they are', async () => {
   const dataset = new TensorDataset({ x: hostTensor([1, 1], Float32Array.of(1)) })
   const refused = (batchSums: unknown) =>
-    expect(evaluate(new Linear(1, 1), dataset as never, { batchSums, device: 'cpu' } as never))
-      .rejects
+    expect(
+      evaluate(new Linear(1, 1), dataset as never, { batchSums, device: 'reference' } as never),
+    ).rejects
   await refused(() => ({ loss: 3 })).toThrow(
     'evaluate: "loss" must be a sum, an f32 tensor of one element, got the number 3',
   )

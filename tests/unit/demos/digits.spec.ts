@@ -13,7 +13,7 @@ import { packIdx, unpackIdx } from '../../../demos/digits/idx-pack.ts'
 import { readIdxFile } from '../../../demos/digits/read-idx-file.ts'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { loadIdxFolder, readUrlFolder } from '../../../src/data/dataset.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { pieceBytes } from '../../../src/trainer/loop/share-bytes.ts'
 import { RandomStream } from '../../../src/util/random.ts'
 import { type Files, gzip, idxFile, smallFolder } from '../../support/idx-files.ts'
@@ -147,7 +147,7 @@ test('given files reach all ranks in pieces, told as they go', async () => {
   const { ranks, close } = await startTask(
     3,
     { demo: 'digits', data: 'given', steps: 1, batchSize: 3, bucketCapMb: 1 },
-    () => new CpuRuntime(),
+    () => new ReferenceRuntime(),
     (rank) => (rank === 0 ? { given } : {}),
   )
   const results = await Promise.all(ranks.map(({ end }) => end))

@@ -15,7 +15,7 @@ import {
   partsOf,
 } from '../../../demos/playground/networks.ts'
 import { drawSplits, readPoints } from '../../../demos/playground/points.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { startTask } from '../../support/task-ranks.ts'
 
 /** Points of a built-in shape as a person would have drawn them. */
@@ -57,7 +57,7 @@ test.each(['relu-4', 'sigmoid-8-8', 'tanh-32-32'])(
   '%s: its hidden units, through the last layer, give its boundary',
   async (model) => {
     const config = { demo: 'playground', model, data: 'xor', steps: 3 } as const
-    const { ranks, close } = await startTask(1, config, () => new CpuRuntime())
+    const { ranks, close } = await startTask(1, config, () => new ReferenceRuntime())
     const [{ trainer, end }] = ranks
     await end
     const side = 5

@@ -5,7 +5,7 @@ import { costs, momentOf, oneDeviceMs, simulated } from '../../../demos/split/si
 import { ddpSent } from '../../../demos/split/ways.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../../src/graph/functions/losses.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { startTask } from '../../support/task-ranks.ts'
 
 test('an address and its settings are each other, and what it has wrong is named', () => {
@@ -46,7 +46,7 @@ test('four steps have every point once, and both arms', () => {
 
 test('takes the steps of the run that its link opens', async () => {
   const link = { ...run, steps: 6, parallel: 'dp' }
-  const { ranks, close } = await startTask(1, link, () => new CpuRuntime())
+  const { ranks, close } = await startTask(1, link, () => new ReferenceRuntime())
   const [{ events }] = ranks
   await ranks[0].end
   close()
@@ -61,7 +61,7 @@ test('takes the steps of the run that its link opens', async () => {
       return { loss }
     },
     types,
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   const losses: number[] = []
   for (let i = 0; i < 6; i++) losses.push((await step.run({ ...batchOf(i) })).loss[0])

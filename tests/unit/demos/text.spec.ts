@@ -12,7 +12,7 @@ import {
 } from '../../../demos/text/tokens.ts'
 import { type Line, thinned } from '../../../demos/text/use-samples.tsx'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { gpt } from '../../../src/nn/gpt.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { tensorType } from '../../../src/util/shape.ts'
@@ -118,7 +118,7 @@ test("attention maps, with the model's own values, give what its attention gives
       return Object.fromEntries(outputs)
     },
     { tokens: tensorType([1, length], 'i32') },
-    { runtime: new CpuRuntime() },
+    { runtime: new ReferenceRuntime() },
   )
   const tokens = Int32Array.from({ length }, (_, i) => (7 * i + 3) % 20)
   const out = (await program.run({ tokens })) as Record<string, Float32Array>
@@ -154,7 +154,7 @@ test('looks on two ranks: one text, one set of probabilities, maps whose rows su
   const { ranks, close } = await startTask(
     2,
     { demo: 'text', data: 'given', steps: 2, batchSize: 4, bucketCapMb: 1 },
-    () => new CpuRuntime(),
+    () => new ReferenceRuntime(),
     (rank) => (rank === 0 ? { given: utf8('abc abd. '.repeat(40)) } : {}),
   )
   await Promise.all(ranks.map(({ end }) => end))

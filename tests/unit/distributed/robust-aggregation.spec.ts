@@ -2,7 +2,7 @@ import { afterEach, expect, test, vi } from 'vitest'
 import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import type { RingExchange } from '../../../src/ddp/data-parallel/ring-exchange.ts'
 import { RobustAggregation } from '../../../src/ddp/hooks/robust-aggregation.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { Counts } from '../../../src/graph/plan/step-notes.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
@@ -89,7 +89,7 @@ test.each(['median', 'trimmedMean', 'clipped'] as const)(
   async (aggregation) => {
     const options = { aggregation, hidden: 16, bucketCapMb: 0.002 }
     const trainBoth = async (between: (exchange: RingExchange) => void) => {
-      const ranks = await classifiers(3, new CpuRuntime(), undefined, options)
+      const ranks = await classifiers(3, new ReferenceRuntime(), undefined, options)
       await train(ranks, 3)
       for (const { ddp } of ranks) between(ddp.parameters()[0]!.exchange as RingExchange)
       await train(ranks, 3, undefined, 3)

@@ -2,14 +2,14 @@ import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
 import { crossEntropy, sampleCount } from '../../../src/graph/functions/linear.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { ExponentialMovingAverage } from '../../../src/optim/ema.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const features = 3
 const classes = 4
 

@@ -7,7 +7,7 @@ import { runEagerly } from '../../../src/graph/compile/eager.ts'
 import { dropout } from '../../../src/graph/functions/dropout.ts'
 import { where } from '../../../src/graph/functions/elementwise.ts'
 import { crossEntropy } from '../../../src/graph/functions/linear.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { nextRandomStep, resetRandomLayers } from '../../../src/graph/trace/random.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
@@ -22,7 +22,7 @@ import { ringOf } from '../../support/process-ring.ts'
 
 // On the cpu: where values stop being finite is found there as on a GPU (tests/all/gpu/devices.spec.ts).
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const rows = 6
 const types = { x: tensorType([rows, 4]), y: tensorType([rows], 'i32') }
 const batch = (first = 1) => ({
@@ -166,7 +166,10 @@ test('all ranks end a run that one of them refuses, and go on together', async (
         optimizer.step()
         return { loss }
       }
-      const program = await compile(step, types, { runtime: new CpuRuntime(), detectAnomaly: true })
+      const program = await compile(step, types, {
+        runtime: new ReferenceRuntime(),
+        detectAnomaly: true,
+      })
       await program.run(batch())
       const refusal = await program.run(batch(rank === 1 ? Number.NaN : 1)).then(
         () => 'none',

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { crossEntropy } from '../../../src/graph/functions/linear.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { prepare, type TracedFunction } from '../../../src/graph/plan/prepare.ts'
 import { formatCall } from '../../../src/graph/trace/format-call.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
@@ -12,7 +12,7 @@ const types = { x: tensorType([2, 3]), y: tensorType([2], 'i32') }
 
 /** The calls of a function's ops, in order. */
 function callsOf(fn: TracedFunction, useNaiveKernels: boolean): string[] {
-  const { nodes, trace } = prepare(new CpuRuntime(), fn, types, { useNaiveKernels })
+  const { nodes, trace } = prepare(new ReferenceRuntime(), fn, types, { useNaiveKernels })
   return nodes.filter(({ op }) => !op.isView).map((node) => formatCall(node, trace))
 }
 

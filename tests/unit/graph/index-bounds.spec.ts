@@ -25,7 +25,7 @@ const logitsType = tensorType([4, 3])
 const labelsType = tensorType([4], 'i32')
 
 const lossOf = (loss: (x: Tensor, y: Tensor) => Tensor, y = labelsType, x = logitsType) =>
-  compile(({ x, y }) => ({ loss: loss(x, y) }), { x, y }, { device: 'cpu' })
+  compile(({ x, y }) => ({ loss: loss(x, y) }), { x, y }, { device: 'reference' })
 
 test.each([
   ['crossEntropy', crossEntropy],
@@ -86,7 +86,7 @@ test.each<[string, (y: Tensor) => Tensor, string]>([
       return { loss: crossEntropy(zeros([labels.shape[0], 3]), labels) }
     },
     { y: type },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   const labels = [0, 1, 2, 1, 3, 0]
   const y = how === 'cast' ? Float32Array.from(labels) : Int32Array.from(labels)
@@ -99,7 +99,7 @@ test.each<[string, (y: Tensor) => Tensor, string]>([
 
 test('a class number out of range in a later micro-batch ends the step before it changes weights', async () => {
   const model = new Sequential(new Linear(2, 3), new Linear(3, 3))
-  const pipe = await pipeline(model, { splitSpec: ['1'], devices: ['cpu'] })
+  const pipe = await pipeline(model, { splitSpec: ['1'], devices: ['reference'] })
   const schedule = new ScheduleGPipe(pipe, { microBatches: 2, lossFn: crossEntropy })
   const optimizer = new SGD(model.parameters(), { lr: 1 })
   const step = await compile(
@@ -109,7 +109,7 @@ test('a class number out of range in a later micro-batch ends the step before it
       return { loss }
     },
     { x: tensorType([4, 2]), y: tensorType([4], 'i32') },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   const before = await model.stateDict()
   const run = step.run({ x: new Float32Array(8), y: Int32Array.of(0, 1, 2, 3) })
@@ -130,7 +130,7 @@ test.each<[string, (x: Tensor, i: Tensor) => Tensor, string]>([
   const program = await compile(
     ({ x, i }) => ({ y: call(x, i) }),
     { x: tensorType([4, 3]), i: tensorType([2], 'i32') },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   const run = (i: Int32Array<ArrayBuffer>) => program.run({ x: logits, i })
   await expect(run(Int32Array.of(0, 3))).resolves.toBeDefined()
@@ -142,7 +142,7 @@ test('embedding rejects a run when an index has no row', async () => {
   const program = await compile(
     ({ index, table }) => ({ rows: embedding(index, table) }),
     { index: tensorType([2, 2], 'i32'), table: tensorType([5, 2]) },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   const table = new Float32Array(10)
   await expect(program.run({ index: Int32Array.of(0, 4, 3, 2), table })).resolves.toBeDefined()
@@ -169,7 +169,7 @@ test("JavaScript's operators and loops throw on a tensor, and a text shows its s
         return { x: x.relu() }
       },
       { x: tensorType([2, 3]) },
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     await expect(compiling).rejects.toMatchObject({
       code: 'graph.misuse',
@@ -186,7 +186,7 @@ test("JavaScript's operators and loops throw on a tensor, and a text shows its s
       return { x: x.relu() }
     },
     types,
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   expect(text).toBe('got a tensor [2, 3] of f32')
 })

@@ -2,14 +2,14 @@ import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
 import { arange, cast, full, ones, zeros } from '../../../src/graph/functions/shape.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { checkAdded, checkAdversarial, checkSaliency } from '../../support/input-gradients.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const x = tensorType([3])
 const data = { x: Float32Array.of(1, -2, 3) }
 

@@ -5,7 +5,7 @@ import { conv2d } from '../../../src/graph/functions/convolution.ts'
 import { dropout } from '../../../src/graph/functions/dropout.ts'
 import { layerNorm } from '../../../src/graph/functions/normalization.ts'
 import { maxPool2d } from '../../../src/graph/functions/pooling.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { prepare } from '../../../src/graph/plan/prepare.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
@@ -19,7 +19,7 @@ import { formulaUniform } from '../../support/formula-data.ts'
 type Outputs = Record<string, Tensor>
 type Traced = (inputs: Outputs) => Outputs
 
-const { limits } = new CpuRuntime()
+const { limits } = new ReferenceRuntime()
 
 const types = { x: tensorType([6, 8]) }
 
@@ -42,7 +42,7 @@ async function bothWays(
 ) {
   const run = async (useNaiveKernels: boolean) => {
     manualSeed(3)
-    const program = await compile(make(), types, { device: 'cpu', useNaiveKernels })
+    const program = await compile(make(), types, { device: 'reference', useNaiveKernels })
     const outputs = await program.run(inputs)
     program.destroy()
     return Object.fromEntries(Object.entries(outputs).map(([name, data]) => [name, [...data]]))

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { backwardParts, lastPartsOf } from '../../../src/graph/plan/backward-parts.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
@@ -43,7 +43,7 @@ async function prepared() {
       return compile(
         updateStep(optimizer, ({ x }) => ddp.forward(x).square().mean()),
         { x: tensorType([8, width]) },
-        { runtime: new CpuRuntime() },
+        { runtime: new ReferenceRuntime() },
       )
     }),
   )

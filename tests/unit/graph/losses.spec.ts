@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { sampleCount, stepScalar } from '../../../src/graph/functions/linear.ts'
 import * as losses from '../../../src/graph/functions/losses.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { MSELoss } from '../../../src/nn/losses.ts'
 import { tensorType } from '../../../src/util/shape.ts'
@@ -27,7 +27,7 @@ test.each([
         return { loss, gradient: parameter.grad! }
       },
       { y: tensorType([2], 'i32') },
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     const run = async (labels: readonly number[], scalars = {}) => {
       const { loss, gradient } = await program.run({ y: Int32Array.from(labels) }, scalars)
@@ -74,7 +74,7 @@ describe('a count', () => {
         return { loss, gradient: parameter.grad! }
       },
       { target: tensorType([rows, 3]) },
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     const { loss, gradient } = await program.run({ target: others.slice(0, rows * 3) }, scalars)
     program.destroy()
@@ -118,7 +118,7 @@ describe('a count', () => {
         }
       },
       { x: tensorType([3, 3]), y: tensorType([3, 3]) },
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     const got = await program.run({ x: probabilities, y: others }, { count: 2 })
     expect(got.batchmean[0]).toBeCloseTo(got.two[0], 6)
@@ -143,7 +143,7 @@ describe('accuracy', () => {
         return { first, second }
       },
       types,
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     const { first, second } = await program.run({ output, target })
     expect([first[0], second[0]]).toEqual([50, 75])
@@ -157,7 +157,7 @@ describe('accuracy', () => {
         return { first, second }
       },
       types,
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     const equal = Float32Array.of(1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1)
     const { first, second } = await program.run({
@@ -172,7 +172,7 @@ describe('accuracy', () => {
     const compiling = compile(
       ({ output, target }) => ({ a: accuracy(output, target, { topk: topk as number })[0] }),
       types,
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     await expect(compiling).rejects.toMatchObject({
       code: 'shape.unsupported',
@@ -184,7 +184,7 @@ describe('accuracy', () => {
     const program = await compile(
       ({ output, target }) => ({ none: accuracy(output, target, { topk: 2 })[0] }),
       { output: tensorType([0, 3]), target: tensorType([0], 'i32') },
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     const none = await program.run({ output: new Float32Array(), target: new Int32Array() })
     expect([...none.none]).toEqual([0])
@@ -198,7 +198,7 @@ describe('accuracy', () => {
         return { first, second, loss: crossEntropy(output, target, { count: sampleCount() }) }
       },
       types,
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     const run = async (scalars = {}) => {
       const { first, second, loss } = await program.run({ output, target }, scalars)
@@ -220,7 +220,7 @@ test('a step scalar that a run does not give has its initial value, whatever run
   const program = await compile(
     ({ x }) => ({ y: x.mul(stepScalar('factor', 2)) }),
     { x: tensorType([1]) },
-    { runtime: new CpuRuntime() },
+    { runtime: new ReferenceRuntime() },
   )
   const run = async (scalars = {}) => (await program.run({ x: Float32Array.of(3) }, scalars)).y[0]
   expect(await run()).toBe(6)

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { cast } from '../../../src/graph/functions/shape.ts'
 import type { HostData } from '../../../src/graph/memory/host-values.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { type InputTypes, prepare, type TracedFunction } from '../../../src/graph/plan/prepare.ts'
 import { newTally } from '../../../src/graph/plan/weighing.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
@@ -16,7 +16,7 @@ import {
   tensorType,
 } from '../../../src/index.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const rows = 4
 const classes = 3
 const types: InputTypes = {

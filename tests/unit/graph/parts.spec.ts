@@ -176,7 +176,7 @@ test('what works on one device only is refused for several', async () => {
   const fn: TracedFunction = ({ x }) => ({
     y: last.forward(first.forward(x).to('webgpu:1')),
   })
-  const compiled = compile(fn, { x: types.x }, { device: 'cpu', detectAnomaly: true })
+  const compiled = compile(fn, { x: types.x }, { device: 'reference', detectAnomaly: true })
   await expect(compiled).rejects.toThrow(
     'over several devices does not work with detectAnomaly yet',
   )

@@ -19,7 +19,7 @@ const x = Float32Array.of(1, 2, 3, 4)
 const refused = (text: RegExp) =>
   expect.objectContaining({ code: 'graph.misuse', message: expect.stringMatching(text) })
 
-const compiled = () => compile(({ x }) => ({ y: x.exp() }), types, { device: 'cpu' })
+const compiled = () => compile(({ x }) => ({ y: x.exp() }), types, { device: 'reference' })
 
 const training = async () => {
   const model = new Linear(2, 1)
@@ -30,7 +30,7 @@ const training = async () => {
     optimizer.step()
     return { y: loss }
   }
-  return compileAccumulated(step, types, { steps: 1, device: 'cpu' })
+  return compileAccumulated(step, types, { steps: 1, device: 'reference' })
 }
 
 describe.each([
@@ -80,7 +80,7 @@ test('a function that reads an input that is not declared is told so', async () 
     ({ x, y }: Record<string, never>) => ({ z: (x as { add(other: unknown): never }).add(y) }),
   ]
   for (const use of uses) {
-    await expect(compile(use as never, types, { device: 'cpu' })).rejects.toEqual(
+    await expect(compile(use as never, types, { device: 'reference' })).rejects.toEqual(
       refused(
         /^compile: .*undefined.* \(The function reads "y", which is none of its inputs: x\. If/,
       ),
@@ -90,11 +90,11 @@ test('a function that reads an input that is not declared is told so', async () 
     const holder: { layer?: { forward(x: never): never } } = {}
     return { z: holder.layer!.forward(x) }
   }
-  await expect(compile(other as never, types, { device: 'cpu' })).rejects.toEqual(
+  await expect(compile(other as never, types, { device: 'reference' })).rejects.toEqual(
     refused(/^compile: Cannot read properties of undefined \(reading 'forward'\) \(The function/),
   )
   const optional = ({ x, mask }: Record<string, never>) => ({ z: mask ?? x })
-  await compile(optional as never, types, { device: 'cpu' })
+  await compile(optional as never, types, { device: 'reference' })
 })
 
 test('a step scalar may be infinite, and must be a number', async () => {
@@ -104,7 +104,7 @@ test('a step scalar may be infinite, and must be a number', async () => {
       return { x: x.exp() }
     },
     types,
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   for (const scale of [Number.NaN, '2', null]) {
     await expect(program.run({ x }, { scale: scale as number })).rejects.toThrow(
@@ -128,8 +128,8 @@ test.each<
     Object.assign(kept, { x, y: x.sum(), k: stepScalar('k', 2) })
     return { y: kept.y }
   }
-  await compile(earlier, types, { device: 'cpu' })
-  const later = compile(({ x }) => ({ y: use(kept, x) }), types, { device: 'cpu' })
+  await compile(earlier, types, { device: 'reference' })
+  const later = compile(({ x }) => ({ y: use(kept, x) }), types, { device: 'reference' })
   await expect(later).rejects.toEqual(refused(new RegExp(`^compile: this ${what} is from another`)))
 })
 

@@ -29,7 +29,7 @@ async function results(of: (x: Tensor) => Record<string, Tensor>) {
       return outputs
     },
     { x: tensorType([2, 3]) },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   const outputs = await program.run({ x })
   program.destroy()

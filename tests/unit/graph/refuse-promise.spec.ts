@@ -3,7 +3,7 @@ import { compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
 import { runEagerly } from '../../../src/graph/compile/eager.ts'
 import { checkpoint } from '../../../src/graph/functions/checkpoint.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { TracedFunction } from '../../../src/graph/plan/prepare.ts'
 import { autocast } from '../../../src/graph/trace/autocast.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
@@ -11,7 +11,7 @@ import { tensorType } from '../../../src/util/shape.ts'
 
 // Tracing is synchronous: what an async function does after its first await would be in no program.
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const inputs = { x: tensorType([2]) }
 const doubled = async ({ x }: Record<string, Tensor>) => ({ y: x.mul(2) })
 const asyncStep = doubled as unknown as TracedFunction

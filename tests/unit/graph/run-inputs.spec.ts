@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { sampleCount, stepScalar } from '../../../src/graph/functions/linear.ts'
 import { crossEntropy, mseLoss } from '../../../src/graph/functions/losses.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { copyInputs, type RunInputs } from '../../../src/graph/plan/step-program.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { tensorType } from '../../../src/util/shape.ts'
@@ -10,7 +10,7 @@ import { tensorType } from '../../../src/util/shape.ts'
 const program = await compile(
   ({ x }) => ({ y: x.mul(x) }),
   { x: tensorType([2]) },
-  { runtime: new CpuRuntime() },
+  { runtime: new ReferenceRuntime() },
 )
 
 // What callers without types hand over.
@@ -50,7 +50,7 @@ test('a run names dropLast and padBatch when a batch has whole rows, but too few
   const step = await compile(
     ({ x }) => ({ y: x.sum() }),
     { x: tensorType([4, 3]) },
-    { runtime: new CpuRuntime() },
+    { runtime: new ReferenceRuntime() },
   )
   await expect(step.run({ x: new Float32Array(6) })).rejects.toThrow(
     'These are 2 of 4 rows: give DataLoader dropLast: true, or run padBatch(batch, 4) with count: batchSizeOf(batch).',
@@ -66,7 +66,7 @@ const counting = await compile(
     rows: mseLoss(x, x, { count: stepScalar('rows') }).mul(stepScalar('factor', 1)),
   }),
   { x: tensorType([2, 3]), y: tensorType([2], 'i32') },
-  { runtime: new CpuRuntime() },
+  { runtime: new ReferenceRuntime() },
 )
 const twoRows = { x: new Float32Array(6), y: new Int32Array(2) }
 
@@ -99,17 +99,19 @@ test('a loss takes a step scalar as its count, and no number', async () => {
   const refused = compile(
     ({ x, y }) => ({ loss: crossEntropy(x, y, { count: 2 as never }) }),
     { x: tensorType([2, 3]), y: tensorType([2], 'i32') },
-    { runtime: new CpuRuntime() },
+    { runtime: new ReferenceRuntime() },
   )
   await expect(refused).rejects.toThrow('crossEntropy: count must be sampleCount() or stepScalar')
 })
 
 test('compile names tensorType when an input is given by its shape', async () => {
   const fn = ({ x }: { x: Tensor }) => ({ y: x.exp() })
-  await expect(compile(fn as never, { x: [1, 4] } as never, { device: 'cpu' })).rejects.toThrow(
+  await expect(
+    compile(fn as never, { x: [1, 4] } as never, { device: 'reference' }),
+  ).rejects.toThrow(
     'compile: input "x" must be a tensor\'s type, got the shape [1, 4]. Write { x: tensorType([1, 4]) }.',
   )
-  await expect(compile(fn as never, { x: 4 } as never, { device: 'cpu' })).rejects.toThrow(
+  await expect(compile(fn as never, { x: 4 } as never, { device: 'reference' })).rejects.toThrow(
     'compile: input "x" must be a tensor\'s type, got 4. Write { x: tensorType([1, 4]) }.',
   )
 })
@@ -138,7 +140,7 @@ test('a run refuses elements under another shape than compiled for', async () =>
 
 test('an input with the name of what every object inherits is missing where it is not given', async () => {
   const inputs = { constructor: tensorType([1]) }
-  const runtime = new CpuRuntime()
+  const runtime = new ReferenceRuntime()
   const odd = await compile(({ constructor: x }) => ({ y: (x as Tensor).neg() }), inputs, {
     runtime,
   })
@@ -149,7 +151,7 @@ test('an input with the name of what every object inherits is missing where it i
     compile(({ x }) => ({ ['__proto__']: x }), { x: tensorType([1]) }, { runtime }),
   ).rejects.toThrow(/^compile: an output must be another name, got "__proto__"/)
   const named = JSON.parse('{"__proto__":{"shape":[1],"dtype":"f32"}}')
-  await expect(compile(() => ({}), named, { device: 'cpu' })).rejects.toThrow(
+  await expect(compile(() => ({}), named, { device: 'reference' })).rejects.toThrow(
     /^compile: an input must be another name, got "__proto__"/,
   )
 })

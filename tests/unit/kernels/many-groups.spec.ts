@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { applicable } from '../../../src/kernels/choose.ts'
 import { ops } from '../../../src/kernels/index.ts'
 import type { Op, OpCall } from '../../../src/kernels/op.ts'
@@ -7,7 +7,7 @@ import { bytesOf, type TensorType } from '../../../src/util/shape.ts'
 
 // A dispatch takes at most 65,535 workgroups along each of its three dimensions, whatever is long in the tensors.
 
-const { limits } = new CpuRuntime()
+const { limits } = new ReferenceRuntime()
 /** Beyond 65,535 groups of one element and of 64; images of millions of pixels in a row take long to plan. */
 const longSizesOf = ({ name }: Op) => (/conv/i.test(name) ? [70_001] : [70_001, 4_200_001])
 const largestBytes = 2 ** 32

@@ -45,7 +45,7 @@ test('what they hold is trained, and follows the mode', async () => {
       return { loss }
     },
     { x: tensorType([1, 2]) },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   await program.run({ x: Float32Array.of(1, 2) })
   program.destroy()
@@ -111,7 +111,7 @@ test('neither can be called; a list may be checkpointed', async () => {
   const program = await compile(
     ({ x }) => ({ y: checkpointSequential(list, 2, x) }),
     { x: tensorType([1, 2]) },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   expect((await program.run({ x: Float32Array.of(0, 0) })).y).toEqual(Float32Array.of(0, 0))
   program.destroy()
@@ -196,7 +196,7 @@ test('a Sequential is a list too: length, places, iteration, and the methods of 
   const program = await compile(
     ({ x }) => ({ y: model.forward(x) }),
     { x: tensorType([1, 2]) },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   const { y } = await program.run({ x: Float32Array.of(1, 3) })
   expect([...y]).toEqual([20, 60])

@@ -77,7 +77,11 @@ test.each(Object.entries({ ...modules, ...losses }))(
         module.forward(...((name in losses ? [array, array] : [array]) as never[]))
       const text = `must be a Tensor, got ${got}. Inside compile() pass a tensor; arrays are inputs of a run: `
       expect(forward).toThrow(text)
-      const program = api.compile(() => ({ y: forward() as api.Tensor }), {}, { device: 'cpu' })
+      const program = api.compile(
+        () => ({ y: forward() as api.Tensor }),
+        {},
+        { device: 'reference' },
+      )
       await expect(program).rejects.toThrow(text)
     }
   },

@@ -83,7 +83,7 @@ test('blocks refuse rows without the number of samples in them', async () => {
   const refused = compile(
     ({ x }) => ({ y: checkpointSequential(h, 2, x) }),
     { x: tensorType([16, 4]) },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   await expect(refused).rejects.toThrow(
     /number of samples in its rows \[16, 4\], got undefined.*checkpoint: true/,

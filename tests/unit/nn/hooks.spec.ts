@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { checkpoint } from '../../../src/graph/functions/checkpoint.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { prepare, type TracedFunction } from '../../../src/graph/plan/prepare.ts'
 import { autocast } from '../../../src/graph/trace/autocast.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
@@ -24,7 +24,7 @@ import { expectGolden } from '../../support/golden.ts'
 import { runHooked } from '../../support/hook-run.ts'
 import { planningTarget } from '../../support/planning-target.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 
 /** Traces, and nothing else. */
 const trace = (fn: TracedFunction, inputs = { x: tensorType([2, 3]) }) =>

@@ -73,7 +73,7 @@ test.each(Object.entries(models))(
         return { loss }
       },
       { x, y: tensorType([rows], 'i32') },
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     const losses: number[] = []
     for (let step = 0; step < steps; step++) losses.push((await program.run(batch)).loss[0])

@@ -161,7 +161,7 @@ test('requiresGrad_ freezes what is compiled next, and lets it learn again', asy
         return { loss }
       },
       { x: tensorType([1, 2]) },
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     await program.run({ x: Float32Array.of(1, 2) })
     program.destroy()

@@ -152,7 +152,7 @@ test('Flatten joins the dimensions that it is given', async () => {
   const step = await compile(
     ({ x }) => ({ x: new Flatten(0).forward(x), y: new Flatten(0, 1).forward(x) }),
     { x: tensorType([2, 2, 3]) },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   expect(step.prepared.outputs.map(({ type }) => type.shape)).toEqual([[12], [4, 3]])
 })
@@ -172,7 +172,7 @@ const traced = (body: (tensors: Tensors) => unknown) =>
       return { x: x.mul(1) }
     },
     { x: tensorType([2, 4]), y: tensorType([2, 4]), classes: tensorType([2], 'i32') },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
 
 /** What is no layer: a call with an option that it does not have. */
@@ -188,7 +188,7 @@ const others: Record<string, (wrong: Options) => unknown> = {
   DistributedDataParallel: (o) => new DistributedDataParallel(new Linear(2, 2), o),
   saveModel: (o) => saveModel(new Linear(2, 2), o as never),
   loadStateDict: (o) => new Linear(2, 2).loadStateDict({}, { strict: false, ...o }),
-  compile: (o) => compile(() => ({}), {}, { device: 'cpu', ...o }),
+  compile: (o) => compile(() => ({}), {}, { device: 'reference', ...o }),
   initProcessGroup: (o) => initProcessGroup({ rank: 0, worldSize: 1, links: new Map(), ...o }),
   mseLoss: (o) => traced(({ x, y }) => functions.mseLoss(x, y, o)),
   l1Loss: (o) => traced(({ x, y }) => functions.l1Loss(x, y, o)),
@@ -221,7 +221,7 @@ const others: Record<string, (wrong: Options) => unknown> = {
   download: (o) => download('https://data.example/file', o),
   memoryPair: (o) => memoryPair(new VirtualEnv(), o),
   run: async (o) => {
-    const step = await compileAccumulated(() => ({}), {}, { device: 'cpu' })
+    const step = await compileAccumulated(() => ({}), {}, { device: 'reference' })
     return step.run({}, {}, o)
   },
   full: (o) => traced(() => full([2], 1, o)),

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { prepare, type TracedFunction } from '../../../src/graph/plan/prepare.ts'
 import type { RunInputs } from '../../../src/graph/plan/step-program.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
@@ -17,7 +17,7 @@ import { planningTarget } from '../../support/planning-target.ts'
 
 // Padding of sequences that went through no layer: torch 1.13's pad_packed_sequence has zeros, or padding_value, there.
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 /** [3, 2, 2] of 1 to 12; the second sequence has one step. */
 const x = Float32Array.from({ length: 12 }, (_, i) => i + 1)
 const given = { lengths: Int32Array.of(3, 1) }

@@ -44,7 +44,7 @@ class Net extends Module {
 }
 
 const evaluating = (model: Module) =>
-  compile(({ x }) => ({ y: model.forward(x) }), { x: tensorType([1, 2]) }, { device: 'cpu' })
+  compile(({ x }) => ({ y: model.forward(x) }), { x: tensorType([1, 2]) }, { device: 'reference' })
 const x = Float32Array.of(1, 2)
 const linear = () => new Linear(2, 2)
 const set = (object: object, values: object) => void Object.assign(object, values)
@@ -131,7 +131,7 @@ test('a step that computes gradients is refused when a parameter was frozen sinc
       return { gradient: model.fc.weight.grad! }
     },
     { x: tensorType([1, 2]) },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   const forward = await evaluating(model)
   model.fc.weight.requiresGrad = false
@@ -148,7 +148,7 @@ test('a step runs on when what it reads is in no module, or in none when it was 
   model.body.append(new ReLU())
   set(model, { fc: linear() })
   const step = await compile(({ x }) => ({ y: fc.forward(x.add(alone)) }), first.prepared.inputs, {
-    device: 'cpu',
+    device: 'reference',
   })
   set(model, { fc: linear() })
   await step.run({ x })
@@ -176,7 +176,7 @@ test('a step whose function sets the mode itself runs in either', async () => {
   const step = await compile(
     ({ x }) => ({ y: model.evaluating(() => model.forward(x)) }),
     { x: tensorType([1, 2]) },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   for (const mode of [true, false]) {
     model.train(mode)

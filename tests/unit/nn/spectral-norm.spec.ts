@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { checkpoint } from '../../../src/graph/functions/checkpoint.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { prepare } from '../../../src/graph/plan/prepare.ts'
 import { autocast } from '../../../src/graph/trace/autocast.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
@@ -19,7 +19,7 @@ import { expectGolden } from '../../support/golden.ts'
 import { planningTarget } from '../../support/planning-target.ts'
 import { runSpectral, spectralModules } from '../../support/spectral-run.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const x23 = { x: tensorType([2, 3]) }
 
 describe("PyTorch's steps, evaluation and state", () => {

@@ -12,7 +12,11 @@ test('a module that no device holds is moved when to() returns, awaited or not',
   for (const { device } of tensors) expect(device).toEqual({ type: 'webgpu', index: 1 })
   expect(await moving).toBe(layer)
   await expect(
-    compile(({ x }) => ({ y: layer.forward(x) }), { x: tensorType([2, 3]) }, { device: 'cpu' }),
+    compile(
+      ({ x }) => ({ y: layer.forward(x) }),
+      { x: tensorType([2, 3]) },
+      { device: 'reference' },
+    ),
   ).rejects.toMatchObject({ code: 'device.mismatch' })
 })
 
@@ -23,7 +27,7 @@ test.each([false, true])(
     const program = await compile(
       ({ x }) => ({ y: layer.forward(x) }),
       { x: tensorType([2, 3]) },
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     await program.run({ x: Float32Array.of(1, 2, 3, 5, 6, 7) })
     const before = await layer.stateDict()
@@ -55,6 +59,10 @@ test('errors have the outermost names when nothing has listed the model', async 
   const model = new Sequential(new Sequential(new BatchNorm1d(3)))
   await model.at(0).to('webgpu:1')
   await expect(
-    compile(({ x }) => ({ y: model.forward(x) }), { x: tensorType([2, 3]) }, { device: 'cpu' }),
+    compile(
+      ({ x }) => ({ y: model.forward(x) }),
+      { x: tensorType([2, 3]) },
+      { device: 'reference' },
+    ),
   ).rejects.toThrow('("0.0.weight")')
 })

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { scaledDotProductAttention } from '../../../src/graph/functions/attention.ts'
 import { crossEntropy, mseLoss } from '../../../src/graph/functions/losses.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { type Outputs, type Prepared, prepare } from '../../../src/graph/plan/prepare.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
@@ -23,7 +23,7 @@ import { checkHalfTraining, halfModel, halfTypes } from '../../support/amp-run.t
 import { formulaUniform } from '../../support/formula-data.ts'
 import { documentedPlan, measuredPlan } from '../../support/plan-table.ts'
 
-const { limits } = new CpuRuntime()
+const { limits } = new ReferenceRuntime()
 
 /** A training step of the model on one square batch. */
 function prepareStep(
@@ -42,10 +42,10 @@ function prepareStep(
 }
 
 test("the references follow PyTorch's float16 roundings through training with a loss scale that backs off and grows", () =>
-  checkHalfTraining({ device: 'cpu' }))
+  checkHalfTraining({ device: 'reference' }))
 
 test('without rewrites the values are the same', () =>
-  checkHalfTraining({ device: 'cpu', useNaiveKernels: true }))
+  checkHalfTraining({ device: 'reference', useNaiveKernels: true }))
 
 test('activations in float16 take half the memory of a plan, beside the copies of four weights', () => {
   const width = 64
@@ -126,7 +126,7 @@ test('attention under autocast is attention of rounded operands, its gradients t
       const gradients = parameters.map(({ grad }, n) => [`d${n}`, grad!] as const)
       return { y, ...Object.fromEntries(gradients) }
     }
-    return compile(step, { dy: tensorType(shape) }, { device: 'cpu' })
+    return compile(step, { dy: tensorType(shape) }, { device: 'reference' })
   }
   const dy = drawn[3][1].map(roundHalf)
   const [half, rounded] = await Promise.all([
@@ -181,7 +181,7 @@ test('a GPT under autocast trains alike with and without rewrites, and near floa
         return { loss }
       },
       { x: tensorType([batch, length], 'i32'), y: tensorType([batch * length], 'i32') },
-      { device: 'cpu', useNaiveKernels },
+      { device: 'reference', useNaiveKernels },
     )
     const y = tokens.map((token) => (token + 1) % vocabulary)
     const result: number[] = []

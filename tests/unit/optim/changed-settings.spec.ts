@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { Adam, AdamW } from '../../../src/optim/adam.ts'
 import { GradScaler } from '../../../src/optim/grad-scaler.ts'
@@ -11,7 +11,7 @@ import { SGD } from '../../../src/optim/sgd.ts'
 
 // Settings that arrive after compiling: numbers count at once, what chose the kernels refuses the run.
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const parameter = () => new Parameter([1], Float32Array.of(4))
 
 /** A step whose gradient is the parameter itself. */

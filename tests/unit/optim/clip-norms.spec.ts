@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { type Limit as ClipLimit, clipGradNorm, clipGradValue } from '../../../src/optim/clip.ts'
@@ -9,7 +9,7 @@ import { SGD } from '../../../src/optim/sgd.ts'
 import { checkClippedNorm, normCases } from '../../support/clip-norms.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 
 test.each(normCases)('norm %s is PyTorch’s', async (_, one) => {
   await checkClippedNorm(one, runtime)

@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from 'vitest'
 import { load, save } from '../../../src/data/saved-tree.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
@@ -11,7 +11,7 @@ import { type EmaState, ExponentialMovingAverage } from '../../../src/optim/ema.
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 
 /** Two layers whose own keys are the same. */
 class Two extends Module {

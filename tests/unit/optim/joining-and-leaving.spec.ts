@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { runTimesOf } from '../../../src/graph/plan/step-program.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { Adam } from '../../../src/optim/adam.ts'
@@ -10,7 +10,7 @@ import { SGD } from '../../../src/optim/sgd.ts'
 
 // Parameters that join a run late, leave it, and come back; and runs that are refused.
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 let made = 0
 function parameter(value: number): Parameter {
   const one = new Parameter([1], Float32Array.of(value))

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { Adagrad } from '../../../src/optim/adagrad.ts'
 import { Adam } from '../../../src/optim/adam.ts'
@@ -12,7 +12,7 @@ import { SGD } from '../../../src/optim/sgd.ts'
 
 // What no optimizer saves is refused: halves of states, names and numbers that nothing reads.
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const parameters = () => [1, 2].map((value) => new Parameter([1], Float32Array.of(value)))
 const tensor = (value: number) => ({ shape: [1], data: Float32Array.of(value) })
 

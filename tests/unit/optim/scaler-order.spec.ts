@@ -66,7 +66,7 @@ const compiled = (enabled: boolean, step: (parts: Parts) => void) => {
     step({ scaler, optimizer, loss })
     return { loss }
   }
-  return compile(traced, {}, { device: 'cpu' })
+  return compile(traced, {}, { device: 'reference' })
 }
 
 test.each(wrong)('a step that is compiled with %s is refused', async (_, step, text) => {

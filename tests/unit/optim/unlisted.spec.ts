@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { Linear } from '../../../src/nn/layers.ts'
@@ -10,7 +10,7 @@ import { tensorType } from '../../../src/util/shape.ts'
 
 // Parameters behind the loss that nobody lists: JavaScript's #private fields.
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 afterEach(() => vi.restoreAllMocks())
 
 class Hidden extends Module {

@@ -34,10 +34,15 @@ type Kind = 'whole' | 'sharded' | 'pipelined'
 async function train(kind: Kind, steps: number, from?: EmaState, group?: ProcessGroup) {
   const model = makeModel()
   if (kind === 'sharded')
-    await fullyShard(model, { mesh: await initDeviceMesh('cpu', [2], { processGroup: group! }) })
+    await fullyShard(model, {
+      mesh: await initDeviceMesh('reference', [2], { processGroup: group! }),
+    })
   const pipe =
     kind === 'pipelined'
-      ? await pipeline(model, { splitSpec: ['1'], devices: ['rank:0/cpu', 'rank:1/cpu'] })
+      ? await pipeline(model, {
+          splitSpec: ['1'],
+          devices: ['rank:0/reference', 'rank:1/reference'],
+        })
       : undefined
   const optimizer = new Adam(model.parameters(), { lr: 0.05 })
   const ema = new ExponentialMovingAverage(model, { decay: 0.5, useBuffers: true })
@@ -53,7 +58,7 @@ async function train(kind: Kind, steps: number, from?: EmaState, group?: Process
       return { loss }
     },
     types,
-    { device: 'cpu', ...(pipe && { group: group! }) },
+    { device: 'reference', ...(pipe && { group: group! }) },
   )
   for (let i = 0; i < steps; i++) await step.run(inputs)
   const state = await ema.stateDict()

@@ -61,8 +61,8 @@ async function train(
   const pipe = await pipeline(
     model,
     group
-      ? { splitSpec: ['two'], devices: ['rank:0/cpu', 'rank:1/cpu'] }
-      : { stages: 1, devices: ['cpu'] },
+      ? { splitSpec: ['two'], devices: ['rank:0/reference', 'rank:1/reference'] }
+      : { stages: 1, devices: ['reference'] },
   )
   const schedule = new Kind(pipe, { microBatches: 4, lossFn: crossEntropy })
   const optimizer = new SGD(model.parameters(), { lr: 0.1 })
@@ -77,7 +77,7 @@ async function train(
       return { loss, before, after }
     },
     types,
-    { device: 'cpu', ...(group && { group }) },
+    { device: 'reference', ...(group && { group }) },
   )
   const steps: Outputs[] = []
   for (let i = 0; i < 3; i++) {

@@ -53,7 +53,7 @@ async function train({ own, inputs, step }: Written, group?: ProcessGroup) {
       return outputs
     },
     Object.fromEntries(inputs.map((name) => [name, types[name]])) as typeof types,
-    { device: 'cpu', ...(group && { group }) },
+    { device: 'reference', ...(group && { group }) },
   )
   const losses: number[] = []
   for (let i = 0; i < 5; i++) {
@@ -146,7 +146,7 @@ test.each<[string, (rank: number) => () => Record<string, Tensor>, string]>([
   ],
 ])('%s is named on both ranks before anything is sent', async (_, written, message) => {
   const ended = await onRanks(2, (group) =>
-    compile(written(group.rank), {}, { device: 'cpu', group }),
+    compile(written(group.rank), {}, { device: 'reference', group }),
   )
   for (const one of ended)
     expect(one).toMatchObject({
@@ -163,7 +163,7 @@ test('backward of what depends on no parameter is refused on both ranks', async 
         return {}
       },
       { x: types.x },
-      { device: 'cpu', group },
+      { device: 'reference', group },
     ),
   )
   for (const one of ended)
@@ -182,7 +182,7 @@ test('a buffer that changes after it was sent arrives as it was', async () => {
         return { y: layer.forward(x) }
       },
       { x: tensorType([batch, 4]) },
-      { device: 'cpu', group },
+      { device: 'reference', group },
     )
     const means: number[] = []
     for (let i = 0; i < 3; i++) {

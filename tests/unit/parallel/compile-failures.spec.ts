@@ -99,7 +99,7 @@ interface Fault {
 /** By rank, the error with which it compiles and runs a step. `fault`: of rank 1. `retries`: afterwards the same step runs without it. */
 async function errorsOf(way: Way, fault: Fault, retries = true): Promise<string[]> {
   const ended = await onRanks(4, async (processGroup: ProcessGroup) => {
-    const mesh = await initDeviceMesh('cpu', [2, 2], {
+    const mesh = await initDeviceMesh('reference', [2, 2], {
       meshDimNames: ['dp', 'inner'],
       processGroup,
     })
@@ -120,7 +120,7 @@ async function errorsOf(way: Way, fault: Fault, retries = true): Promise<string[
           return { loss: made }
         },
         { x: tensorType([batch, 3]), y: tensorType([batch], 'i32') },
-        { device: 'cpu', ...(isStaged && { group: mesh.getGroup('inner') }) },
+        { device: 'reference', ...(isStaged && { group: mesh.getGroup('inner') }) },
       )
       await step.run({ x: new Float32Array(batch * 3), y: new Int32Array(batch) })
     }
@@ -157,7 +157,7 @@ test('all ranks of a mesh end when the last group that compares the step disagre
 
 test('replicas end when the loss throws on one', async () => {
   const ended = await onRanks(2, async (processGroup) => {
-    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const mesh = await initDeviceMesh('reference', [2], { processGroup })
     const model = await replicate(new Sequential(new Linear(3, 2)), { mesh })
     const optimizer = new SGD(model.parameters(), { lr: 0.1 })
     await compile(
@@ -169,7 +169,7 @@ test('replicas end when the loss throws on one', async () => {
         return {}
       },
       { x: tensorType([4, 3]) },
-      { device: 'cpu' },
+      { device: 'reference' },
     )
   })
   for (const one of ended) expect(() => resultOf(one)).toThrow('no such loss')

@@ -199,7 +199,7 @@ describe('DataParallel', () => {
   test('runs the module as it is on the CPU and without devices', () => {
     const module = new Linear(4, 3)
     for (const [device, deviceIds] of [
-      [{ type: 'cpu', index: 0 }, [0, 1]],
+      [{ type: 'reference', index: 0 }, [0, 1]],
       [gpu0, []],
     ] as const) {
       const step = traceStep(

@@ -85,7 +85,7 @@ async function train(
   manualSeed(2)
   const model = make(processGroup?.size ?? 1)
   if (processGroup)
-    await parallelizeModule(model, await initDeviceMesh('cpu', [2], { processGroup }), plan)
+    await parallelizeModule(model, await initDeviceMesh('reference', [2], { processGroup }), plan)
   const optimizer = new SGD(model.parameters(), { lr: 0.1 })
   const step = await compile(
     ({ x }) => {
@@ -96,7 +96,7 @@ async function train(
       return { loss }
     },
     { x: tensorType([samples * length, 4]) },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   const losses: number[] = []
   for (let i = 0; i < 3; i++) losses.push((await step.run(inputs())).loss[0])

@@ -21,7 +21,7 @@ import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
 const types = { x: tensorType([2, 4]) }
 const inputs = { x: Float32Array.from({ length: 8 }, (_, i) => Math.sin(i)) }
 
-const meshOf = (processGroup: ProcessGroup) => initDeviceMesh('cpu', [2], { processGroup })
+const meshOf = (processGroup: ProcessGroup) => initDeviceMesh('reference', [2], { processGroup })
 
 const errorsOf = async (work: (group: ProcessGroup) => Promise<unknown>) =>
   (await onRanks(2, work)).map((one) =>
@@ -29,7 +29,7 @@ const errorsOf = async (work: (group: ProcessGroup) => Promise<unknown>) =>
   )
 
 const forwardOf = (model: Module) =>
-  compile(({ x }) => ({ y: model.forward(x) }), types, { device: 'cpu' })
+  compile(({ x }) => ({ y: model.forward(x) }), types, { device: 'reference' })
 
 /** Two layers with one weight. */
 function tied(): [Linear, Linear] {
@@ -126,7 +126,7 @@ describe('spectralNorm', () => {
         return { loss }
       },
       types,
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     for (let i = 0; i < 3; i++) await step.run(inputs)
     const evaluation = await forwardOf(model.eval())

@@ -25,7 +25,7 @@ const dataset = new TensorDataset({
   },
   y: { shape: [samples], data: Int32Array.from({ length: samples }, (_, i) => (i * 7) % 3) },
 })
-const options = { batchSize: 4, device: 'cpu' } as const
+const options = { batchSize: 4, device: 'reference' } as const
 
 function makeModel(): Sequential {
   manualSeed(7)
@@ -39,7 +39,7 @@ const ways: Record<string, readonly [size: number, split: Split]> = {
   'sharded over 2 ranks': [
     2,
     async (model, processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       await fullyShard(model, { mesh })
       return undefined
     },
@@ -47,7 +47,7 @@ const ways: Record<string, readonly [size: number, split: Split]> = {
   'divided over 2 ranks': [
     2,
     async (model, processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       await parallelizeModule(model, mesh, {
         '0': new ColwiseParallel(),
         '2': new RowwiseParallel(),
@@ -58,7 +58,7 @@ const ways: Record<string, readonly [size: number, split: Split]> = {
   'divided over 2 of 2 x 2 ranks': [
     4,
     async (model, processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2, 2], {
+      const mesh = await initDeviceMesh('reference', [2, 2], {
         meshDimNames: ['dp', 'tp'],
         processGroup,
       })
@@ -73,14 +73,14 @@ const ways: Record<string, readonly [size: number, split: Split]> = {
   'in a pipeline over 2 ranks': [
     2,
     async (model, group) => {
-      await pipeline(model, { splitSpec: ['2'], devices: ['rank:0/cpu', 'rank:1/cpu'] })
+      await pipeline(model, { splitSpec: ['2'], devices: ['rank:0/reference', 'rank:1/reference'] })
       return group
     },
   ],
   'in two pipelines over 2 x 2 ranks': [
     4,
     async (model, processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2, 2], {
+      const mesh = await initDeviceMesh('reference', [2, 2], {
         meshDimNames: ['dp', 'pp'],
         processGroup,
       })

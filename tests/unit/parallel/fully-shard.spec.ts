@@ -61,7 +61,7 @@ function byDimensions(parameters: readonly Parameter[]) {
 const sharded =
   (reshardAfterForward = true) =>
   async (model: Module, processGroup: ProcessGroup) => {
-    const mesh = await initDeviceMesh('cpu', [processGroup.size], { processGroup })
+    const mesh = await initDeviceMesh('reference', [processGroup.size], { processGroup })
     const { transformer } = model as ReturnType<typeof gpt>
     for (const block of transformer.h) await fullyShard(block, { mesh, reshardAfterForward })
     return fullyShard(model, { mesh, reshardAfterForward })
@@ -96,7 +96,7 @@ async function train(group: ProcessGroup, training: Training) {
       return { loss, norm }
     },
     types,
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   const norms: number[] = []
   for (let i = 0; i < 3; i++) {
@@ -173,7 +173,7 @@ describe('fullyShard', () => {
 
   test('refuses a loss with parameters that are not sharded, and a second call', async () => {
     const ended = await onRanks(2, async (processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       const [first, last] = [new Linear(3, 4), new Linear(4, 2)]
       await fullyShard(first, { mesh })
       const again = await fullyShard(first, { mesh }).catch((error: Error) => error.message)
@@ -183,7 +183,7 @@ describe('fullyShard', () => {
           return {}
         },
         { x: tensorType([2, 3]) },
-        { device: 'cpu' },
+        { device: 'reference' },
       ).catch((error: Error) => error.message)
       return [again, mixed]
     })
@@ -198,7 +198,7 @@ describe('fullyShard', () => {
 
 test('a sharded parameter takes contents of the whole, and of its part', async () => {
   const ended = await onRanks(2, async (processGroup) => {
-    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const mesh = await initDeviceMesh('reference', [2], { processGroup })
     const model = await fullyShard(new Linear(3, 3), { mesh })
     for (const parameter of model.parameters())
       if (parameter.shape.length > 1)
@@ -219,7 +219,7 @@ test('a sharded parameter takes contents of the whole, and of its part', async (
 
 test('a sharded step that differs between ranks is refused, and a run that fails ends the others', async () => {
   const ended = await onRanks(2, async (processGroup) => {
-    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const mesh = await initDeviceMesh('reference', [2], { processGroup })
     const model = await fullyShard(new Linear(3, 2), { mesh })
     const make = (calls: number) =>
       compile(
@@ -229,7 +229,7 @@ test('a sharded step that differs between ranks is refused, and a run that fails
           return { y }
         },
         { x: tensorType([2, 3]) },
-        { device: 'cpu' },
+        { device: 'reference' },
       )
     const other = await make(1 + processGroup.rank).catch((error: Error) => error.message)
     const step = await make(1)
@@ -246,12 +246,12 @@ test('a sharded step that differs between ranks is refused, and a run that fails
 
 test('detectAnomaly is refused in a sharded step, on all ranks', async () => {
   const ended = await onRanks(2, async (processGroup) => {
-    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const mesh = await initDeviceMesh('reference', [2], { processGroup })
     const model = await fullyShard(new Linear(3, 2), { mesh })
     return compile(
       ({ x }) => ({ y: model.forward(x) }),
       { x: tensorType([2, 3]) },
-      { device: 'cpu', detectAnomaly: true },
+      { device: 'reference', detectAnomaly: true },
     ).catch((error: Error) => error.message)
   })
   for (const message of ended.map(resultOf))
@@ -261,8 +261,8 @@ test('detectAnomaly is refused in a sharded step, on all ranks', async () => {
 test('a mesh has a group for each dimension, and refuses sizes that do not fit', async () => {
   const ended = await onRanks(6, async (processGroup) => {
     const options = { meshDimNames: ['dp', 'pp'], processGroup }
-    const mesh = await initDeviceMesh('cpu', [2, 3], options)
-    const wrong = await initDeviceMesh('cpu', [4], { processGroup }).catch(
+    const mesh = await initDeviceMesh('reference', [2, 3], options)
+    const wrong = await initDeviceMesh('reference', [4], { processGroup }).catch(
       (error: Error) => error.message,
     )
     return {
@@ -275,7 +275,7 @@ test('a mesh has a group for each dimension, and refuses sizes that do not fit',
   const [, , , , four] = ended.map(resultOf)
   expect(four).toEqual({
     dp: [1, 4],
-    pp: ['rank:3/cpu', 'rank:4/cpu', 'rank:5/cpu'],
+    pp: ['rank:3/reference', 'rank:4/reference', 'rank:5/reference'],
     at: [1, 1],
     wrong:
       'initDeviceMesh: the mesh [4] must have as many places as there are ranks, 6. Change it, or start 4 ranks.',
@@ -284,12 +284,12 @@ test('a mesh has a group for each dimension, and refuses sizes that do not fit',
 
 test('parameters of the whole, first read after a sharded layer, are gathered before they are read', async () => {
   const ended = await onRanks(2, async (processGroup) => {
-    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const mesh = await initDeviceMesh('reference', [2], { processGroup })
     const model = new Sequential(new Linear(3, 4), new LayerNorm(4), new Linear(4, 2))
     for (const at of [0, 2]) await fullyShard(model.at(at), { mesh })
     await fullyShard(model, { mesh })
     const types = { x: tensorType([2, 3]) }
-    const step = await compile(({ x }) => ({ y: model.forward(x) }), types, { device: 'cpu' })
+    const step = await compile(({ x }) => ({ y: model.forward(x) }), types, { device: 'reference' })
     // Programs on a GPU run through these.
     const { stops } = step.prepared as Prepared
     return stops.flatMap(({ kind, ...stop }) =>
@@ -302,7 +302,7 @@ test('parameters of the whole, first read after a sharded layer, are gathered be
 
 test('a checkpoint inside a sharded layer gathers its parameters once more', async () => {
   const ended = await onRanks(2, async (processGroup) => {
-    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const mesh = await initDeviceMesh('reference', [2], { processGroup })
     manualSeed(1)
     const layer = await fullyShard(new Linear(3, 3), { mesh })
     const step = await compile(
@@ -313,7 +313,7 @@ test('a checkpoint inside a sharded layer gathers its parameters once more', asy
         return { loss, gradient: layer.weight.grad! }
       },
       { x: tensorType([2, 3]) },
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     const kinds = step.prepared.meetings.map(({ meeting }) => meeting)
     return { kinds, ...(await step.run({ x: Float32Array.of(1, 2, 3, 4, 5, 6) })) }

@@ -17,7 +17,7 @@ async function model(): Promise<Sequential> {
     new ReLU(),
     new Linear(300, 2),
   )
-  await made.to('cpu')
+  await made.to('reference')
   return made
 }
 
@@ -31,7 +31,7 @@ test('layerTimes finds the layer that takes longest, and leaves the model and ra
   expect(await own.stateDict()).toEqual(before)
   expect(getRngState()).toEqual(random)
 
-  const pipe = await pipeline(own, { stages: 3, balance: times, devices: ['cpu'] })
+  const pipe = await pipeline(own, { stages: 3, balance: times, devices: ['reference'] })
   expect(pipe.stages.map(({ layers }) => layers)).toEqual([['0', '1', '2'], ['3'], ['4', '5']])
 })
 

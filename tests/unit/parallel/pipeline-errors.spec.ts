@@ -19,7 +19,7 @@ import { onRanks, resultOf } from '../../support/ranks-of-one.ts'
 
 const types = { x: tensorType([4, 6]), y: tensorType([4], 'i32') }
 const inputs = { x: new Float32Array(24).fill(1), y: new Int32Array(4) }
-const devices = ['rank:0/cpu', 'rank:1/cpu']
+const devices = ['rank:0/reference', 'rank:1/reference']
 
 class Throwing extends Module {
   readonly when: () => boolean
@@ -36,7 +36,10 @@ class Throwing extends Module {
 }
 
 test('a schedule says what it takes when it is called outside of a step, or without labels', async () => {
-  const pipe = await pipeline(new Sequential(new Linear(6, 3)), { stages: 1, devices: ['cpu'] })
+  const pipe = await pipeline(new Sequential(new Linear(6, 3)), {
+    stages: 1,
+    devices: ['reference'],
+  })
   const schedule = new Schedule1F1B(pipe, { microBatches: 2, lossFn: crossEntropy })
   const [x, y] = [inputs.x, inputs.y] as unknown as [Tensor, Tensor]
   const misuse = (message: string) =>
@@ -47,7 +50,7 @@ test('a schedule says what it takes when it is called outside of a step, or with
   const step = compile(
     ({ x }) => ({ loss: schedule.step(x, undefined as unknown as Tensor).loss }),
     { x: types.x },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   await expect(step).rejects.toThrow(misuse('Schedule1F1B.step: input 1 must be a Tensor'))
 })
@@ -78,7 +81,7 @@ async function errorsOf(
           return { loss }
         },
         types,
-        { device: 'cpu', group },
+        { device: 'reference', group },
       )
       await step.run(batch(group.rank))
     }
@@ -149,52 +152,55 @@ test('a weight that two stages share is named', async () => {
     return new Sequential(first, new ReLU(), second)
   })
   for (const error of errors) {
-    expect(error).toContain('argument 1 ("0.weight") is on rank:0/cpu')
+    expect(error).toContain('argument 1 ("0.weight") is on rank:0/reference')
     expect(error).toContain('micro-batch 0 in stage 1 ("2")')
   }
 })
 
 test('layers that forward calls in another order than they are registered are named', async () => {
-  await expect(layerTimes(await new Backwards().to('cpu'), types.x)).rejects.toThrow(
+  await expect(layerTimes(await new Backwards().to('reference'), types.x)).rejects.toThrow(
     'pipeline: forward called "second" of stage 0 ("second") in stage 1 ("first"). Register layers in the order',
   )
 })
 
 test('set-ups that contradict themselves are refused', async () => {
   const refused = (given: object) =>
-    pipeline(tower(), { devices: ['cpu'], ...given }).then(
+    pipeline(tower(), { devices: ['reference'], ...given }).then(
       () => 'no error',
       (error: Error) => error.message,
     )
   expect(await refused({ stages: 3, splitSpec: ['2'] })).toContain(
     'splitSpec and stages or balance exclude each other',
   )
-  expect(await refused({ splitSpec: ['2'], devices: ['cpu', 'cpu'] })).toContain(
-    'devices has cpu twice',
+  expect(await refused({ splitSpec: ['2'], devices: ['reference', 'reference'] })).toContain(
+    'devices has reference twice',
   )
   expect(
-    await refused({ splitSpec: ['2'], devices: ['rank:0/cpu', 'rank:1/cpu', 'rank:2/cpu'] }),
+    await refused({
+      splitSpec: ['2'],
+      devices: ['rank:0/reference', 'rank:1/reference', 'rank:2/reference'],
+    }),
   ).toBe(
-    'pipeline: 2 stages for 3 devices, so rank:2/cpu has none. Make more stages, or list fewer devices.',
+    'pipeline: 2 stages for 3 devices, so rank:2/reference has none. Make more stages, or list fewer devices.',
   )
   const model = tower()
-  const pipe = await pipeline(model, { splitSpec: ['2'], devices: ['cpu'] })
-  await expect(pipeline(model, { splitSpec: ['2'], devices: ['cpu'] })).rejects.toThrow(
+  const pipe = await pipeline(model, { splitSpec: ['2'], devices: ['reference'] })
+  await expect(pipeline(model, { splitSpec: ['2'], devices: ['reference'] })).rejects.toThrow(
     'the module is a pipeline already. Call pipe.release() first.',
   )
   pipe.release()
-  await pipeline(model, { splitSpec: ['2'], devices: ['cpu'] })
+  await pipeline(model, { splitSpec: ['2'], devices: ['reference'] })
 })
 
 test('a GPT is cut where forward calls, and its layers can be timed', async () => {
   const config = { vocabSize: 11, blockSize: 64, layers: 2, heads: 1, width: 8 }
   const model = gpt(config)
-  await model.to('cpu')
+  await model.to('reference')
   const times = await layerTimes(model, tensorType([2, 6], 'i32'), { repeats: 1 })
   expect(times).toHaveLength(layersOf(model).length)
   for (const time of times) expect(time).toBeGreaterThanOrEqual(0)
   for (const balance of ['parameters', 'layers'] as const) {
-    const pipe = await pipeline(gpt(config), { stages: 4, balance, devices: ['cpu'] })
+    const pipe = await pipeline(gpt(config), { stages: 4, balance, devices: ['reference'] })
     expect(pipe.stages.map(({ path }) => path)).not.toContain('transformer.wpe')
     expect(pipe.stages.flatMap(({ keys }) => keys)).toEqual(
       [...model.namedParameters()].map(([key]) => key),

@@ -239,7 +239,10 @@ describe('pipeline', () => {
     [{ splitSpec: { 2: 'beginning' } as never }, 'splitSpec must be a list of paths of submodules'],
     [{ splitSpec: [2] as never }, 'splitSpec[0] must be one of the paths of submodules'],
     [{ splitSpec: '2' as never }, 'splitSpec must be a list of paths of submodules'],
-    [{ stages: 2, devices: 'cpu' as never }, 'devices must be a list of devices, got "cpu"'],
+    [
+      { stages: 2, devices: 'reference' as never },
+      'devices must be a list of devices, got "reference"',
+    ],
     [{ stages: 9 }, '9 stages are more than the 4 layers'],
     [{ stages: 0 }, 'a number of stages above 0, got 0'],
     [{ stages: 2, balance: [1, 2] }, 'balance has 2 costs, but the module has 4 layers'],

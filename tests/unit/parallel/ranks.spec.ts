@@ -65,7 +65,7 @@ async function train(devices: readonly string[], group?: ProcessGroup, from?: Sa
       return { loss }
     },
     types,
-    { device: 'cpu', ...(group && { group }) },
+    { device: 'reference', ...(group && { group }) },
   )
   const losses: number[] = []
   for (let i = 0; i < 5; i++) {
@@ -79,7 +79,7 @@ async function train(devices: readonly string[], group?: ProcessGroup, from?: Sa
 
 /** The same over ranks, each of which has a stage. */
 const trainOn = async (size: number, from?: Saved) => {
-  const devices = Array.from({ length: size }, (_, rank) => `rank:${rank}/cpu`)
+  const devices = Array.from({ length: size }, (_, rank) => `rank:${rank}/reference`)
   return (await onRanks(size, (group) => train(devices, group, from))).map(resultOf)
 }
 
@@ -87,7 +87,7 @@ describe('a pipeline over ranks', () => {
   test.each([2, 3])(
     'of %i trains to the bits of one; each holds its own part, and saves the whole',
     async (size) => {
-      const one = await train(['cpu'])
+      const one = await train(['reference'])
       const ranks = await trainOn(size)
       expect(ranks.map(({ losses }) => losses.length)).toEqual([...Array(size - 1).fill(0), 5])
       expect(ranks[size - 1].losses).toEqual(one.losses)
@@ -98,10 +98,10 @@ describe('a pipeline over ranks', () => {
   )
 
   test('a run saved on 2 ranks continues on 1 and on 3, and one saved on 1 on 2', async () => {
-    const one = await train(['cpu'])
+    const one = await train(['reference'])
     const [two] = await trainOn(2)
-    const expected = await train(['cpu'], undefined, one.saved)
-    expect((await train(['cpu'], undefined, two.saved)).saved).toEqual(expected.saved)
+    const expected = await train(['reference'], undefined, one.saved)
+    expect((await train(['reference'], undefined, two.saved)).saved).toEqual(expected.saved)
     for (const size of [2, 3]) {
       const ranks = await trainOn(size, size === 2 ? one.saved : two.saved)
       for (const { saved } of ranks) expect(saved).toEqual(expected.saved)
@@ -111,7 +111,7 @@ describe('a pipeline over ranks', () => {
 })
 
 test('what is sent is what a tensor holds at that place of the step, whatever changes it later', async () => {
-  const places = ['rank:0/cpu', 'rank:1/cpu']
+  const places = ['rank:0/reference', 'rank:1/reference']
   const ranks = (
     await onRanks(2, async (group) => {
       manualSeed(7)
@@ -130,7 +130,7 @@ test('what is sent is what a tensor holds at that place of the step, whatever ch
           return { before, after, weight }
         },
         { x: types.x },
-        { device: 'cpu', group },
+        { device: 'reference', group },
       )
       const runs: Partial<Record<string, ArrayLike<number>>>[] = []
       for (let i = 0; i < 2; i++)
@@ -150,7 +150,10 @@ test('a checkpoint of a pipeline on 2 ranks holds the whole model', async () => 
   const folder = seenFolder()
   const [saved] = (
     await onRanks(2, async (processGroup) => {
-      const { model, optimizer, saved } = await train(['rank:0/cpu', 'rank:1/cpu'], processGroup)
+      const { model, optimizer, saved } = await train(
+        ['rank:0/reference', 'rank:1/reference'],
+        processGroup,
+      )
       await saveCheckpoint({ model, optimizer, step: 5 }, { folder, processGroup })
       return saved
     })
@@ -175,14 +178,14 @@ describe('layers on ranks', () => {
   }
 
   test('a rank that fails ends the step on its group, with its message, and no other group', async () => {
-    const places = ['rank:0/cpu', 'rank:1/cpu']
+    const places = ['rank:0/reference', 'rank:1/reference']
     const ended = await onRanks(3, async (all) => {
       const group = ifMember(await all!.newGroup([0, 1]))
       let message = ''
       if (group) {
         const [first, last] = await layers(places)
         const make = forward(first, last, places[1])
-        const step = await compile(make, { x: types.x }, { device: 'cpu', group })
+        const step = await compile(make, { x: types.x }, { device: 'reference', group })
         const run = step.run(group.rank === 0 ? { x: new Float32Array(1) } : {})
         message = await run.then(String, (error: Error) => error.message)
       }
@@ -215,7 +218,7 @@ describe('layers on ranks', () => {
       ),
     ],
   ])('a step that %s', async (_, samplesOf, texts) => {
-    const places = ['rank:0/cpu', 'rank:1/cpu']
+    const places = ['rank:0/reference', 'rank:1/reference']
     const ended = await onRanks(3, async (group) => {
       const [first, last] = await layers(places)
       const samples = samplesOf(group.rank)
@@ -226,7 +229,7 @@ describe('layers on ranks', () => {
           return forward(first, last, places[1])({ x })
         },
         { x: tensorType([samples, 6]) },
-        { device: 'cpu', group },
+        { device: 'reference', group },
       ).catch(({ message }: Error) => message)
       await group.barrier()
       return { error, sentBytes: group.stats().payloadBytesSent - bytesBefore }
@@ -237,13 +240,25 @@ describe('layers on ranks', () => {
   })
 
   test.each([
-    [['rank:0/cpu', 'rank:1/cpu'], 0, 'the step uses rank:0/cpu, but has no group'],
-    [['rank:0/cpu', 'rank:2/cpu'], 2, 'the step uses rank:2/cpu, but the group has ranks 0 and 1'],
-    [['rank:0/cpu', 'cpu'], 2, 'the step uses rank:0/cpu and cpu, which each rank has'],
+    [
+      ['rank:0/reference', 'rank:1/reference'],
+      0,
+      'the step uses rank:0/reference, but has no group',
+    ],
+    [
+      ['rank:0/reference', 'rank:2/reference'],
+      2,
+      'the step uses rank:2/reference, but the group has ranks 0 and 1',
+    ],
+    [
+      ['rank:0/reference', 'reference'],
+      2,
+      'the step uses rank:0/reference and reference, which each rank has',
+    ],
   ])('on %j of %i ranks are refused', async (places, size, text) => {
     const work = async (group: ProcessGroup | undefined) => {
       const [first, last] = await layers(places)
-      const options = { device: 'cpu', ...(group && { group }) } as const
+      const options = { device: 'reference', ...(group && { group }) } as const
       return compile(forward(first, last, places[1]), { x: types.x }, options)
     }
     const ended =

@@ -4,7 +4,7 @@ import { compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
 import { detectAnomaly } from '../../../src/graph/compile/detect-anomaly.ts'
 import { runEagerly } from '../../../src/graph/compile/eager.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { type TracedFunction, traceStep } from '../../../src/graph/plan/prepare.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
@@ -27,11 +27,11 @@ const inputs = { x: new Float32Array(8).fill(1) }
 
 const divided = {
   fullyShard: async (model: Sequential, processGroup: ProcessGroup) =>
-    fullyShard(model, { mesh: await initDeviceMesh('cpu', [2], { processGroup }) }),
+    fullyShard(model, { mesh: await initDeviceMesh('reference', [2], { processGroup }) }),
   replicate: async (model: Sequential, processGroup: ProcessGroup) =>
-    replicate(model, { mesh: await initDeviceMesh('cpu', [2], { processGroup }) }),
+    replicate(model, { mesh: await initDeviceMesh('reference', [2], { processGroup }) }),
   parallelizeModule: async (model: Sequential, processGroup: ProcessGroup) =>
-    parallelizeModule(model, await initDeviceMesh('cpu', [2], { processGroup }), {
+    parallelizeModule(model, await initDeviceMesh('reference', [2], { processGroup }), {
       '0': new ColwiseParallel(),
       '2': new RowwiseParallel(),
     }),
@@ -62,7 +62,7 @@ async function refusals(
 for (const [name, divide] of Object.entries(divided)) {
   test(`compileAccumulated is refused with ${name}`, async () => {
     const messages = await refusals(divide, (step) =>
-      compileAccumulated(step, types, { steps: 2, device: 'cpu' }),
+      compileAccumulated(step, types, { steps: 2, device: 'reference' }),
     )
     for (const message of messages) expect(message).toContain('compileAccumulated')
   })
@@ -73,7 +73,7 @@ for (const [name, divide] of Object.entries(divided)) {
         await divide(model, processGroup)
         return new DistributedDataParallel(model, { processGroup })
       },
-      (step) => compile(step, types, { device: 'cpu' }),
+      (step) => compile(step, types, { device: 'reference' }),
     )
     const last = await refusals(
       async (model, processGroup) => {
@@ -81,21 +81,21 @@ for (const [name, divide] of Object.entries(divided)) {
         await divide(model, processGroup)
         return wrapped
       },
-      (step) => compile(step, types, { device: 'cpu' }),
+      (step) => compile(step, types, { device: 'reference' }),
     )
     for (const message of [...first, ...last]) expect(message).toContain('DistributedDataParallel')
   })
 
   test(`detectAnomaly is refused with ${name}`, async () => {
     const messages = await refusals(divide, (step) =>
-      detectAnomaly(new CpuRuntime(), step, types, inputs),
+      detectAnomaly(new ReferenceRuntime(), step, types, inputs),
     )
     for (const message of messages) expect(message).toContain('detectAnomaly')
   })
 
   test(`runEagerly is refused with ${name}`, async () => {
     const messages = await refusals(divide, (step) =>
-      runEagerly(new CpuRuntime(), step, types, inputs),
+      runEagerly(new ReferenceRuntime(), step, types, inputs),
     )
     for (const message of messages) expect(message).toContain('eager')
   })
@@ -121,8 +121,10 @@ test.each(['fullyShard', 'parallelizeModule'] as const)(
 test('detectAnomaly and runEagerly are refused for layers on several devices', async () => {
   const first = new Linear(4, 6)
   const second = new Linear(6, 2)
-  await first.to('cpu')
+  await first.to('reference')
   const step: TracedFunction = ({ x }) => ({ y: second.forward(first.forward(x).to('webgpu:1')) })
   for (const run of [detectAnomaly, runEagerly])
-    await expect(run(new CpuRuntime(), step, types, inputs)).rejects.toThrow('several devices')
+    await expect(run(new ReferenceRuntime(), step, types, inputs)).rejects.toThrow(
+      'several devices',
+    )
 })

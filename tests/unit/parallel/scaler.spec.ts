@@ -26,7 +26,9 @@ const inputs = {
 async function train(stages: number, initScale: number, group?: ProcessGroup) {
   manualSeed(2)
   const model = new Sequential(new Linear(6, 7), new ReLU(), new Linear(7, 3))
-  const devices = Array.from({ length: stages }, (_, at) => (group ? `rank:${at}/cpu` : 'cpu'))
+  const devices = Array.from({ length: stages }, (_, at) =>
+    group ? `rank:${at}/reference` : 'reference',
+  )
   const pipe = await pipeline(model, { stages, balance: 'layers', devices })
   const optimizer = new Adam(model.parameters(), { lr: 0.01 })
   const scaler = new GradScaler({ initScale, growthInterval: 3 })
@@ -45,7 +47,7 @@ async function train(stages: number, initScale: number, group?: ProcessGroup) {
       return { loss }
     },
     types,
-    { device: 'cpu', ...(group && { group }) },
+    { device: 'reference', ...(group && { group }) },
   )
   const scales: number[] = []
   for (let i = 0; i < 8; i++) {
@@ -81,11 +83,11 @@ test('a scaler that has run on one device is refused on another, whose state wou
       return { loss }
     }
   }
-  const step = await compile(stepFor(new Linear(6, 2)), { x: types.x }, { device: 'cpu' })
+  const step = await compile(stepFor(new Linear(6, 2)), { x: types.x }, { device: 'reference' })
   await step.run({ x: inputs.x })
   step.destroy()
   const other = { type: 'webgpu', index: 0 } as const
   expect(() => traceStep(other, stepFor(new Linear(6, 2)), { x: types.x })).toThrow(
-    /GradScaler: the program runs on webgpu:0, but the scale is on cpu\. .*load its state/,
+    /GradScaler: the program runs on webgpu:0, but the scale is on reference\. .*load its state/,
   )
 })

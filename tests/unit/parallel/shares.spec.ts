@@ -30,19 +30,19 @@ type Wrap = (model: Sequential, group: ProcessGroup) => Promise<Module>
 const wraps = {
   ddp: async (model, processGroup) => new DistributedDataParallel(model, { processGroup }),
   fullyShard: async (model, processGroup) =>
-    fullyShard(model, { mesh: await initDeviceMesh('cpu', [2], { processGroup }) }),
+    fullyShard(model, { mesh: await initDeviceMesh('reference', [2], { processGroup }) }),
   'fullyShard of a layer': async (model, processGroup) => {
-    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const mesh = await initDeviceMesh('reference', [2], { processGroup })
     await fullyShard(model.children()[2][1], { mesh })
     return replicateRest(model, processGroup)
   },
   replicate: async (model, processGroup) =>
-    replicate(model, { mesh: await initDeviceMesh('cpu', [2], { processGroup }) }),
+    replicate(model, { mesh: await initDeviceMesh('reference', [2], { processGroup }) }),
 } satisfies Record<string, Wrap>
 
 /** The first layer, which dropout follows, is sharded last. */
 const replicateRest = async (model: Sequential, processGroup: ProcessGroup) =>
-  fullyShard(model, { mesh: await initDeviceMesh('cpu', [2], { processGroup }) })
+  fullyShard(model, { mesh: await initDeviceMesh('reference', [2], { processGroup }) })
 
 async function train(group: ProcessGroup, wrap: Wrap, hasBatchNorm: boolean) {
   manualSeed(4)
@@ -67,7 +67,7 @@ async function train(group: ProcessGroup, wrap: Wrap, hasBatchNorm: boolean) {
       return { loss }
     },
     types,
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   // Ranks of one process have one counter of steps.
   const stepOf = (i: number): Record<string, number> =>

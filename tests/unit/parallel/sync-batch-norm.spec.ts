@@ -28,7 +28,7 @@ async function train(way?: Way, processGroup?: ProcessGroup) {
   const model = new Sequential(new BatchNorm1d(3), new Linear(3, 4), new Linear(4, 2))
   if (processGroup) {
     SyncBatchNorm.convertSyncBatchnorm(model, processGroup)
-    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const mesh = await initDeviceMesh('reference', [2], { processGroup })
     if (way === 'replicate') await replicate(model, { mesh })
     else if (way === 'fullyShard') await fullyShard(model, { mesh })
     else {
@@ -48,7 +48,7 @@ async function train(way?: Way, processGroup?: ProcessGroup) {
       return { loss }
     },
     { x: tensorType([own, 3]), y: tensorType([own], 'i32') },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   const inputs = {
     x: x.slice(first * 3, (first + own) * 3),

@@ -52,7 +52,7 @@ const inputsOf = (first: number, count: number, step: number) => {
 
 async function train(group: ProcessGroup, { tp, isCheckpointed, from, firstStep = 0 }: Training) {
   const dp = group.size / tp
-  const mesh = await initDeviceMesh('cpu', [dp, tp], {
+  const mesh = await initDeviceMesh('reference', [dp, tp], {
     meshDimNames: ['dp', 'tp'],
     processGroup: group,
   })
@@ -77,7 +77,7 @@ async function train(group: ProcessGroup, { tp, isCheckpointed, from, firstStep 
       return { loss, norm }
     },
     { x: tensorType([rows, length], 'i32'), y: tensorType([rows * length], 'i32') },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   const losses: number[] = []
   const norms: number[] = []
@@ -166,7 +166,7 @@ describe('parallelizeModule', () => {
     ],
   ])('names %s', async (_, wrong, message) => {
     const ended = await onRanks(2, async (processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       await parallelizeModule(gpt({ ...config, heads: 2, width: 10 }), mesh, wrong)
     })
     for (const one of ended)
@@ -178,10 +178,10 @@ describe('parallelizeModule', () => {
 
   test('dropout of attention with divided heads is refused', async () => {
     const ended = await onRanks(2, async (processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       const model = await parallelizeModule(gpt({ ...config, dropout: 0.1 }), mesh, plan)
       const x = tensorType([2, length], 'i32')
-      await compile(({ x }) => ({ y: model.forward(x) }), { x }, { device: 'cpu' })
+      await compile(({ x }) => ({ y: model.forward(x) }), { x }, { device: 'reference' })
     })
     for (const one of ended)
       expect(one).toMatchObject({ reason: { message: expect.stringContaining('dropout') } })

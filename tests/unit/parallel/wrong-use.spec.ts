@@ -57,7 +57,7 @@ const trainingOf = (model: Sequential, optimizer: SGD) =>
       return {}
     },
     types,
-    { device: 'cpu' },
+    { device: 'reference' },
   )
 
 async function backwardOf(model: Sequential): Promise<void> {
@@ -68,7 +68,7 @@ async function backwardOf(model: Sequential): Promise<void> {
       return { loss }
     },
     types,
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   step.destroy()
 }
@@ -96,7 +96,7 @@ describe('a schedule', () => {
     async (Kind) => {
       const trained = async (group?: ProcessGroup) => {
         const model = tower()
-        const devices = group ? ['rank:0/cpu', 'rank:1/cpu'] : ['cpu']
+        const devices = group ? ['rank:0/reference', 'rank:1/reference'] : ['reference']
         const pipe = await pipeline(model, { stages: devices.length, balance: 'layers', devices })
         const schedule = new Kind(pipe, { microBatches: 2 })
         const optimizer = new SGD(model.parameters(), { lr: 0.5 })
@@ -109,7 +109,7 @@ describe('a schedule', () => {
             return { loss }
           },
           types,
-          { device: 'cpu', ...(group && { group }) },
+          { device: 'reference', ...(group && { group }) },
         )
         for (let i = 0; i < 3; i++) await step.run(inputs)
         step.destroy()
@@ -128,12 +128,12 @@ describe('a schedule', () => {
     async (count) => {
       const lossOf = async (microBatches: number) => {
         const model = tower()
-        const pipe = await pipeline(model, { stages: 1, devices: ['cpu'] })
+        const pipe = await pipeline(model, { stages: 1, devices: ['reference'] })
         const lossFn = (output: Tensor, target: Tensor) =>
           crossEntropy(output, target, { count: sampleCount() })
         const schedule = new ScheduleGPipe(pipe, { microBatches, lossFn })
         const step = await compile(({ x, y }) => ({ loss: schedule.step(x, y).loss }), types, {
-          device: 'cpu',
+          device: 'reference',
         })
         const { loss } = await step.run(inputs, { count })
         step.destroy()
@@ -145,7 +145,7 @@ describe('a schedule', () => {
 })
 
 describe('ranks that have a stage each', () => {
-  const devices = ['rank:0/cpu', 'rank:1/cpu']
+  const devices = ['rank:0/reference', 'rank:1/reference']
 
   interface Differing {
     /** Before `compile`. */
@@ -186,7 +186,7 @@ describe('ranks that have a stage each', () => {
           return {}
         },
         types,
-        { device: 'cpu', group },
+        { device: 'reference', group },
       )
       const own = model.parameters().filter(({ isReleased }) => !isReleased)
       const read = async () => JSON.stringify(await Promise.all(own.map((one) => one.read())))
@@ -262,7 +262,7 @@ describe('ranks that have a stage each', () => {
 describe('sharded and replicated parameters', () => {
   test('replicate, then fullyShard, is refused', async () => {
     const errors = await errorsOf(async (processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2, 2], {
+      const mesh = await initDeviceMesh('reference', [2, 2], {
         meshDimNames: ['dp', 'shard'],
         processGroup,
       })
@@ -276,7 +276,7 @@ describe('sharded and replicated parameters', () => {
 
   test('a weight that two calls of fullyShard would divide is named', async () => {
     const errors = await errorsOf(async (processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       const model = new Sequential(new Linear(3, 3), new Linear(3, 3))
       const [[, first], [, second]] = model.children()
       Reflect.set(second, 'weight', Reflect.get(first, 'weight'))
@@ -291,7 +291,7 @@ describe('sharded and replicated parameters', () => {
     '%s names a shape that differs between ranks',
     async (way) => {
       const errors = await errorsOf(async (processGroup) => {
-        const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+        const mesh = await initDeviceMesh('reference', [2], { processGroup })
         const model = new Sequential(
           processGroup.rank ? new Linear(4, 2, { bias: false }) : new Linear(2, 4, { bias: false }),
         )
@@ -308,7 +308,7 @@ describe('sharded and replicated parameters', () => {
 
   test('optimizers with other settings are named when the step is compiled', async () => {
     const errors = await errorsOf(async (processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       const model = await replicate(tower(), { mesh })
       const optimizer = new SGD(model.parameters(), { lr: 0.1 + 0.1 * processGroup.rank })
       await trainingOf(model, optimizer)
@@ -330,7 +330,7 @@ describe('sharded and replicated parameters', () => {
     ): Promise<string[]> {
       const work = async (processGroup: ProcessGroup) => {
         const shape = way === replicas ? [2, 2] : [2]
-        const mesh = await initDeviceMesh('cpu', shape, { processGroup })
+        const mesh = await initDeviceMesh('reference', shape, { processGroup })
         const model = tower()
         const plan = { 0: new ColwiseParallel(), 2: new RowwiseParallel() }
         if (way === 'replicate') await replicate(model, { mesh })
@@ -385,9 +385,9 @@ describe('sharded and replicated parameters', () => {
       }
     }
     const errors = await errorsOf(async (processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       const model = await fullyShard(new Twice(3), { mesh })
-      await compile(({ x }) => ({ y: model.other(x) }), { x: types.x }, { device: 'cpu' })
+      await compile(({ x }) => ({ y: model.other(x) }), { x: types.x }, { device: 'reference' })
     })
     for (const error of errors)
       expect(error).toContain('"scale" is sharded over ranks, and whole only in forward')
@@ -397,7 +397,7 @@ describe('sharded and replicated parameters', () => {
     'an optimizer that was made before %s is refused',
     async (way) => {
       const errors = await errorsOf(async (processGroup) => {
-        const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+        const mesh = await initDeviceMesh('reference', [2], { processGroup })
         const model = tower()
         const optimizer = new SGD(model.parameters(), { lr: 0.1 })
         if (way === 'fullyShard') await fullyShard(model, { mesh })
@@ -414,7 +414,7 @@ describe('sharded and replicated parameters', () => {
             return { loss }
           },
           types,
-          { device: 'cpu' },
+          { device: 'reference' },
         )
       })
       for (const error of errors)
@@ -437,7 +437,7 @@ describe('a division that nobody awaits', () => {
     '%s: a step is refused until it has ended',
     async (by, divide) => {
       const ended = await onRanks(2, async (processGroup) => {
-        const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+        const mesh = await initDeviceMesh('reference', [2], { processGroup })
         const model = tower()
         const under = divide(model, mesh)
         const twice = await divide(model, mesh).catch((error: Error) => error.message)
@@ -456,7 +456,7 @@ describe('a division that nobody awaits', () => {
 
   test('a step that was compiled before replicate refuses to run', async () => {
     const errors = await errorsOf(async (processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       const model = tower()
       const step = await trainingOf(model, new SGD(model.parameters()))
       await replicate(model, { mesh })
@@ -476,7 +476,7 @@ describe('divided layers', () => {
     ['a whole parameter between them', [() => new Scaled(4)], '"1.scale" is not divided'],
   ])('with %s: backward on both ranks', async (_, between, expected) => {
     const errors = await errorsOf(async (processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       const middle = between.map((make) => make())
       const model = new Sequential(new Linear(3, 8), ...middle, new Linear(8, 2))
       await parallelizeModule(model, mesh, {
@@ -491,7 +491,7 @@ describe('divided layers', () => {
   test('an undivided layer stays the same on all ranks when its buffers begin with other values', async () => {
     const ended = await onRanks(2, async (processGroup) => {
       manualSeed(3 + processGroup.rank)
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       const model = new Sequential(
         spectralNorm(new Linear(3, 4)),
         new Linear(4, 4),
@@ -532,11 +532,11 @@ describe('divided layers', () => {
     ],
   ])('%s: the error says what to pair', async (_, plan, message) => {
     const errors = await errorsOf(async (processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       const model = new Sequential(new Linear(4, 8), new ReLU(), new Linear(8, 2))
       await parallelizeModule(model, mesh, plan)
       const x = tensorType([4, 4])
-      await compile(({ x }) => ({ y: model.forward(x) }), { x }, { device: 'cpu' })
+      await compile(({ x }) => ({ y: model.forward(x) }), { x }, { device: 'reference' })
     })
     for (const error of errors) expect(error).toContain(message)
   })
@@ -576,7 +576,7 @@ describe('divided layers', () => {
     ])('%s', async (_, scalars, inputOf, expected) => {
       const ended = await onRanks(2, async (processGroup) => {
         const { rank } = processGroup
-        const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+        const mesh = await initDeviceMesh('reference', [2], { processGroup })
         const model = new Sequential(
           new Linear(3, 4),
           new Dropout(0.5),
@@ -604,7 +604,7 @@ describe('divided layers', () => {
     async (how) => {
       const errors = await errorsOf(async (processGroup) => {
         manualSeed(3 + processGroup.rank)
-        const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+        const mesh = await initDeviceMesh('reference', [2], { processGroup })
         const block = new Sequential(new Linear(3, 8), new ReLU(), new Linear(8, 3))
         const model = new Sequential(block, new Linear(3, 2))
         for (const one of model.at(1).parameters()) one.requiresGrad = how === 'trained'
@@ -619,7 +619,7 @@ describe('divided layers', () => {
 
   test('a layer with spectralNorm is refused', async () => {
     const errors = await errorsOf(async (processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       const model = new Sequential(spectralNorm(new Linear(3, 8)), new Linear(8, 2))
       await parallelizeModule(model, mesh, { 0: new ColwiseParallel(), 1: new RowwiseParallel() })
     })
@@ -629,7 +629,7 @@ describe('divided layers', () => {
 
   test('a loss of one part of them is refused', async () => {
     const errors = await errorsOf(async (processGroup) => {
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       const model = new Sequential(new Linear(3, 8), new Linear(8, 4))
       await parallelizeModule(model, mesh, { 1: new ColwiseParallel() })
       await backwardOf(model)
@@ -647,7 +647,7 @@ describe('the gradient of a divided parameter', () => {
   ) => {
     const model = tower()
     if (processGroup) {
-      const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+      const mesh = await initDeviceMesh('reference', [2], { processGroup })
       const plan = { 0: new ColwiseParallel(), 2: new RowwiseParallel() }
       if (way === 'fullyShard') await fullyShard(model, { mesh })
       else await parallelizeModule(model, mesh, plan)
@@ -664,7 +664,7 @@ describe('the gradient of a divided parameter', () => {
         return {}
       },
       types,
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     await step.run(inputs)
     step.destroy()
@@ -692,7 +692,7 @@ describe('divided attention', () => {
   const tokens = tensorType([2, 4], 'i32')
   const forward = (heads: number, blocks?: number) => async (processGroup: ProcessGroup) => {
     manualSeed(1)
-    const mesh = await initDeviceMesh('cpu', [2], { processGroup })
+    const mesh = await initDeviceMesh('reference', [2], { processGroup })
     const model = gpt({ vocabSize: 7, blockSize: 4, layers: 1, heads, width: 12 })
     await parallelizeModule(model, mesh, {
       'transformer.h.*.attn.c_attn': new ColwiseParallel({ blocks }),
@@ -701,7 +701,7 @@ describe('divided attention', () => {
     const step = await compile(
       ({ x }) => ({ y: model.forward(x) }),
       { x: tokens },
-      { device: 'cpu' },
+      { device: 'reference' },
     )
     const { y } = await step.run({ x: Int32Array.of(0, 1, 2, 3, 4, 5, 6, 0) })
     return [...y]
@@ -781,7 +781,7 @@ test.each<[string, () => Promise<unknown>, RegExp]>([
   [
     'a schedule',
     async () =>
-      new ScheduleGPipe(pipeline(tower(), { stages: 1, devices: ['cpu'] }) as never, {
+      new ScheduleGPipe(pipeline(tower(), { stages: 1, devices: ['reference'] }) as never, {
         microBatches: 1,
       }),
     /^ScheduleGPipe: pipe must be what await pipeline\(…\) returns, got /,
@@ -789,10 +789,14 @@ test.each<[string, () => Promise<unknown>, RegExp]>([
   ['replicate', () => replicate((() => 1) as never), /^replicate: module must be a Module/],
   ['replicate', () => replicate(tower(), { mesh: {} as never }), /mesh must be a DeviceMesh/],
   ['initDeviceMesh', () => initDeviceMesh([2] as never, [2]), /deviceType must be one of 'webgpu'/],
-  ['initDeviceMesh', () => initDeviceMesh('cpu', 2 as never), /meshShape must be a list of sizes/],
   [
     'initDeviceMesh',
-    () => initDeviceMesh('cpu', [2], { meshDimNames: 'x' as never }),
+    () => initDeviceMesh('reference', 2 as never),
+    /meshShape must be a list of sizes/,
+  ],
+  [
+    'initDeviceMesh',
+    () => initDeviceMesh('reference', [2], { meshDimNames: 'x' as never }),
     /meshDimNames must be a list of texts, got "x"/,
   ],
 ])('%s refuses what it cannot use, %#', async (_, call, message) => {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Alike, areUnlike } from '../../../src/graph/trace/settings-check.ts'
 import {
   AdamW,
@@ -19,7 +19,7 @@ import {
 } from '../../../src/index.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const types = { x: tensorType([4, 16]) }
 const batch = { x: Float32Array.from({ length: 64 }, (_, i) => Math.sin(i)) }
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { type ReadRun, type SaveEvent, Saves } from '../../../src/trainer/saves/save-requests.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { RunEvent } from '../../../src/trainer/watch/run-events.ts'
@@ -21,7 +21,7 @@ const start = (folders: readonly SeenFolder[], more: TrainConfigInput = {}) =>
   startTask(
     folders.length,
     { ...config, ...more },
-    () => new CpuRuntime(),
+    () => new ReferenceRuntime(),
     (rank) => ({ checkpoints: { folder: async () => folders[rank], run: `run of ${rank}` } }),
   )
 

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import * as dist from '../../../src/distributed/call/functions.ts'
 import { allGatherObject } from '../../../src/distributed/call/objects.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
@@ -12,7 +12,7 @@ import { meshOf } from '../../support/process-ring.ts'
 
 // `average_gradients` of PyTorch's "Writing Distributed Applications".
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const inputs = { x: tensorType([4, 3]) }
 const dataOf = (rank: number) =>
   Float32Array.from({ length: 12 }, (_, i) => Math.sin(i + 12 * rank))

@@ -2,13 +2,13 @@ import { expect, test } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { task as picture } from '../../../demos/picture/demo.ts'
 import { task as playground } from '../../../demos/playground/demo.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { StateDict } from '../../../src/nn/module.ts'
 import { planDraws } from '../../../src/trainer/evaluate/share-batches.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import { startTask, type TaskRank } from '../../support/task-ranks.ts'
 
-const open = () => new CpuRuntime()
+const open = () => new ReferenceRuntime()
 const source = (input: TrainConfigInput) =>
   ({ config: parseTrainConfig(input), given: null, baseUrl: 'https://data.example/' }) as const
 

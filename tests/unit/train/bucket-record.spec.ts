@@ -2,7 +2,7 @@ import { afterEach, expect, test, vi } from 'vitest'
 import { task } from '../../../demos/digits/demo.ts'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { bucketCapMbFor } from '../../../src/ddp/data-parallel/bucket-size.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Trainer } from '../../../src/trainer/loop/trainer.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import { ringOf } from '../../support/process-ring.ts'
@@ -18,7 +18,7 @@ async function records(config: TrainConfigInput) {
     groups.map(async (group) => {
       const trainer = new Trainer({
         task,
-        runtime: new CpuRuntime(),
+        runtime: new ReferenceRuntime(),
         group,
         config: parseTrainConfig({ data: 'images', steps: 2, batchSize: 4, ...config }),
         baseUrl: 'https://data.example/',

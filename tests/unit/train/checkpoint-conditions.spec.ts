@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { loadCheckpoint, saveCheckpoint } from '../../../src/ddp/checkpoint/checkpoint.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { type SeenFolder, seenFolder } from '../../support/checkpoint-folders.ts'
 import {
   type ClassifierOptions,
@@ -11,7 +11,7 @@ import {
   train,
 } from '../../support/classification.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const steps = 4
 /** Two buckets and one: sums of three ranks come out with other bits. */
 const [saved, other] = [0.006, 1]

@@ -11,7 +11,7 @@ import { readState, unpackAt } from '../../../src/ddp/checkpoint/checkpoint-file
 import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { mseLoss } from '../../../src/graph/functions/losses.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { getRngState, manualSeed, setRngState } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { type Module, Sequential } from '../../../src/nn/module.ts'
@@ -244,7 +244,7 @@ async function makeRank(group: ProcessGroup) {
     const program = await compile(
       updateStep(optimizer, ({ x }) => mseLoss(ddp.forward(x), x.slice(1, 0, 2))),
       { x: tensorType([2, 3]) },
-      { runtime: new CpuRuntime() },
+      { runtime: new ReferenceRuntime() },
     )
     for (let step = 0; step < steps; step++) {
       await program.run({ x: Float32Array.from({ length: 6 }, (_, i) => Math.sin(i + step)) })

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import {
   allreduceHook,
   compile,
@@ -27,7 +27,7 @@ import {
 } from '../../support/counted-means.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const steps = 4
 
 async function trained(one: CountedCase, options?: CountedOptions) {

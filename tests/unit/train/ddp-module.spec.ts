@@ -45,17 +45,17 @@ describe('deviceIds and outputDevice', () => {
     expect(module.bias?.device).toEqual({ type: 'webgpu', index: 1 })
   })
 
-  const on = async (device: number | 'cpu') => {
+  const on = async (device: number | 'reference') => {
     const module = new Linear(3, 2)
     await module.to(device)
     return module
   }
 
-  test.each<[number | 'cpu', DistributedDataParallelOptions, RegExp]>([
+  test.each<[number | 'reference', DistributedDataParallelOptions, RegExp]>([
     [0, { deviceIds: [0, 1] }, /deviceIds with one device, or none, got 2\. A rank trains on one/],
     [0, { deviceIds: [3] }, /on webgpu:3, .* got parameter "weight" on webgpu:0\. .* with to\(3\)/],
-    ['cpu', { deviceIds: [0] }, /on webgpu:0, .* got parameter "weight" on cpu/],
-    ['cpu', { deviceIds: ['cpu'] }, /a WebGPU device in deviceIds, got cpu/],
+    ['reference', { deviceIds: [0] }, /on webgpu:0, .* got parameter "weight" on reference/],
+    ['reference', { deviceIds: ['reference'] }, /a WebGPU device in deviceIds, got reference/],
     [0, { deviceIds: 0 as never }, /deviceIds must be an array of one device, got the number 0/],
     [0, { deviceIds: ['cuda:0'] }, /device: expected "webgpu", /],
     [0, { outputDevice: 0 }, /no outputDevice without deviceIds, got webgpu:0/],

@@ -5,7 +5,7 @@ import {
 } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { ModuleBuffer } from '../../../src/graph/trace/module-buffer.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
@@ -31,7 +31,7 @@ import {
 import { ifMember } from '../../support/members.ts'
 import { meshOf, ringOf } from '../../support/process-ring.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 
 /** Parameters and a buffer as a test wants them. */
 class Parts extends Module {

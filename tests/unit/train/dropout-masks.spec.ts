@@ -4,7 +4,7 @@ import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-par
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
 import { dropout } from '../../../src/graph/functions/dropout.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
@@ -15,7 +15,7 @@ import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const width = 40
 
 /** Masks of its rows, and of two positions a row that share a first dimension, as a model of sequences makes them. */

@@ -3,7 +3,7 @@ import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { task } from '../../../demos/playground/demo.ts'
 import { getCheckpoint } from '../../../src/data/checkpoint-folder.ts'
 import { load } from '../../../src/data/saved-tree.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { ExactOptimizer } from '../../../src/optim/exact/exact-optimizer.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { warmUp } from '../../../src/trainer/loop/warm-up.ts'
@@ -362,7 +362,7 @@ test('an exact run that resumes with other data or bits says so', async () => {
       resume,
     }
     const place = () => ({ folder: async () => folder })
-    return trainRanks(1, input, () => new CpuRuntime(), place, { ...(task as Task), ...own })
+    return trainRanks(1, input, () => new ReferenceRuntime(), place, { ...(task as Task), ...own })
   }
   resultsOf(await run(5, undefined))
   const differences = async (own: Partial<Task>) => {
@@ -383,7 +383,7 @@ test('an exact rank keeps its compiled step when another joins, which brings the
   const input = { steps: 90, exact: true, virtualWorkers: 3 } as const
   const { room, a, b } = await lettingIn(input)
   const before = [a.program(), b.program()]
-  const runtime = new CpuRuntime()
+  const runtime = new ReferenceRuntime()
   const config = parseTrainConfig({ ...settings, ...input })
   const baseUrl = 'https://data.example/'
   const onPhase = () => undefined

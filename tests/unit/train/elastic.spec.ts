@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { task } from '../../../demos/playground/demo.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
@@ -23,7 +23,7 @@ async function expected(before: number, size: number, steps: number) {
     trainRanks(
       run,
       { ...settings, ...input },
-      () => new CpuRuntime(),
+      () => new ReferenceRuntime(),
       () => ({ folder: async () => folder }),
       task as Task,
     )
@@ -209,7 +209,7 @@ test('a resumed run continues with a rank that takes the place of a lost one', a
   const checkpoints = { folder: async () => folder }
   const place = () => checkpoints
   const first = { ...settings, steps: 10, checkpointEvery: 10 }
-  resultsOf(await trainRanks(2, first, () => new CpuRuntime(), place, task as Task))
+  resultsOf(await trainRanks(2, first, () => new ReferenceRuntime(), place, task as Task))
   const room = new ElasticRoom(['a', 'b'])
   const input = { steps: 80, checkpointEvery: 0, resume: 'latest' } as const
   const [a, b] = ['a', 'b'].map((name) => enter(room, name, input, { checkpoints }))

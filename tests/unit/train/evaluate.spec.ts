@@ -5,7 +5,7 @@ import {
   initProcessGroup,
 } from '../../../src/distributed/group/process-group.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import {
   BatchNorm1d,
   type Dataset,
@@ -23,7 +23,7 @@ import {
 import { formulaUniform, formulaWord } from '../../support/formula-data.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const count = 1009
 const [features, classes] = [6, 4]
 const x = formulaUniform(1, count * features, 1)

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from 'vitest'
 import { crossEntropy, sampleCount } from '../../../src/graph/functions/linear.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { autocast } from '../../../src/graph/trace/autocast.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
@@ -33,7 +33,7 @@ async function exactStep(group: ProcessGroup, activate = (x: Tensor) => x, lossS
     new VirtualWorkers(config, batchSize, rank, size)
   let workers = workersIn(group)
   const step = await ExactStep.create({
-    runtime: new CpuRuntime(),
+    runtime: new ReferenceRuntime(),
     group,
     optimizer,
     workers,

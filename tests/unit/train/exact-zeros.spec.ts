@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { crossEntropy, sampleCount } from '../../../src/graph/functions/linear.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { ExactOptimizer, type ExactSettings } from '../../../src/optim/exact/exact-optimizer.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
@@ -42,7 +42,7 @@ async function train(group: ProcessGroup, settings: ExactSettings, columns: read
   const config = { seed: 0, batchSize, virtualWorkers: 4 }
   const workers = new VirtualWorkers(config, batchSize, group.rank, group.size)
   const step = await ExactStep.create({
-    runtime: new CpuRuntime(),
+    runtime: new ReferenceRuntime(),
     group,
     optimizer,
     workers,

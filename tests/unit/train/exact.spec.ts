@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { task as digits } from '../../../demos/digits/demo.ts'
 import { getCheckpoint } from '../../../src/data/checkpoint-folder.ts'
 import { load } from '../../../src/data/saved-tree.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
 import { Flatten, Linear, ReLU } from '../../../src/nn/layers.ts'
@@ -71,7 +71,7 @@ describe('a run with exact', () => {
       const ends = await trainRanks(
         size,
         { exact: true, virtualWorkers: 3, ...shape },
-        () => new CpuRuntime(),
+        () => new ReferenceRuntime(),
         () => ({ folder: async () => folder }),
         { ...digits, model } as unknown as Task,
       )
@@ -88,7 +88,7 @@ describe('a run with exact', () => {
   const playground = async (size: number, input: TrainConfigInput, folder?: SeenFolder) => {
     const settings = { demo: 'playground', steps: 12, batchSize: 24, ...input } as const
     const place = () => (folder ? { checkpoints: { folder: async () => folder } } : {})
-    const { ranks, close } = await startTask(size, settings, () => new CpuRuntime(), place)
+    const { ranks, close } = await startTask(size, settings, () => new ReferenceRuntime(), place)
     const ends = await Promise.all(
       ranks.map(async ({ end, events }) => ({ result: await end, events })),
     )
@@ -131,7 +131,7 @@ describe('a run with exact', () => {
     const endOf = async (bucketCapMb?: number) => {
       sums.mockClear()
       const settings = { demo: 'playground', steps: 6, seed: 4, exact: true, bucketCapMb } as const
-      const { ranks, close } = await startTask(3, settings, () => new CpuRuntime())
+      const { ranks, close } = await startTask(3, settings, () => new ReferenceRuntime())
       const results = await Promise.all(ranks.map(({ end }) => end))
       close()
       const hashes = new Set(results.map(({ paramHash }) => paramHash))
@@ -155,7 +155,7 @@ describe('a run with exact', () => {
     const hashOf = async (choice: LinkMeasurement['choice']) => {
       const settings = { demo: 'playground', steps: 12, seed: 4, exact: true } as const
       const options = () => ({ linksBefore: { choice, bytesPerMs: 100 } })
-      const { ranks, close } = await startTask(4, settings, () => new CpuRuntime(), options)
+      const { ranks, close } = await startTask(4, settings, () => new ReferenceRuntime(), options)
       const results = await Promise.all(ranks.map(({ end }) => end))
       close()
       for (const { record } of results) expect(record.links?.choice).toEqual(choice)

@@ -5,7 +5,7 @@ import {
 } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
@@ -16,7 +16,7 @@ import { meshOf, ringOf } from '../../support/process-ring.ts'
 
 // Ranks on which a step cannot be compiled or run, and what the others, which wait for it, come to know.
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const inputs = { x: tensorType([1, 2]) }
 
 /** How a rank's step may end early. */

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { FileFolder } from '../../../src/data/file-store.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { startTask } from '../../support/task-ranks.ts'
 
@@ -9,7 +9,7 @@ async function train(folder: FileFolder) {
   const { ranks, close } = await startTask(
     2,
     config,
-    () => new CpuRuntime(),
+    () => new ReferenceRuntime(),
     () => ({
       checkpoints: { folder: async () => folder },
     }),

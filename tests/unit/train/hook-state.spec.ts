@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { Int8State } from '../../../src/ddp/hooks/int8-hook.ts'
 import { PowerSgdState } from '../../../src/ddp/hooks/power-sgd.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { endAll, parametersOf, train } from '../../support/classification.ts'
 import {
@@ -11,7 +11,7 @@ import {
   statefulHooks,
 } from '../../support/hook-resume.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 afterEach(() => vi.restoreAllMocks())
 
 const cases = Object.keys(statefulHooks).flatMap((name) =>

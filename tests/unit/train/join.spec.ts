@@ -4,7 +4,7 @@ import type { JoinOptions } from '../../../src/ddp/data-parallel/uneven-inputs.t
 import { fp16CompressHook } from '../../../src/ddp/hooks/comm-hooks.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
@@ -16,7 +16,7 @@ import { uniform } from '../../../src/util/random.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 
 /** A loss whose gradient by the weight is the batch: all numbers are exact. */
 class Dot extends Module {

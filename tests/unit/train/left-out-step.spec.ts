@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { task as playground } from '../../../demos/playground/demo.ts'
 import { RingExchange } from '../../../src/ddp/data-parallel/ring-exchange.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { TrainerOptions } from '../../../src/trainer/loop/trainer.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
@@ -36,7 +36,7 @@ async function train(
   const { ranks, close } = await startTask(
     size,
     { ...settings, ...input },
-    () => new CpuRuntime(),
+    () => new ReferenceRuntime(),
     others,
   )
   const ends = await Promise.allSettled(ranks.map(({ end }) => end))

@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { LinkMeasurement } from '../../../src/peer/group/measure-links.ts'
 import type { TrainerOptions } from '../../../src/trainer/loop/trainer.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
@@ -20,7 +20,7 @@ async function train(
   others?: (rank: number) => Partial<TrainerOptions>,
 ) {
   const settings = { demo: 'playground', steps: 12, seed: 4, ...config } as const
-  const { ranks, close } = await startTask(size, settings, () => new CpuRuntime(), others)
+  const { ranks, close } = await startTask(size, settings, () => new ReferenceRuntime(), others)
   try {
     return await Promise.all(
       ranks.map(async ({ trainer, end }) => ({ ...(await end), toKeep: trainer.links })),

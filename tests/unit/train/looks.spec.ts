@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Gaps } from '../../../src/trainer/watch/between-steps.ts'
 import { startTask } from '../../support/task-ranks.ts'
 
 const config = { demo: 'playground', steps: 10, batchSize: 12, bucketCapMb: 1 } as const
-const open = () => new CpuRuntime()
+const open = () => new ReferenceRuntime()
 
 test('one piece goes through in each gap, in the order of asking; all of them while it is open', async () => {
   const gaps = new Gaps()

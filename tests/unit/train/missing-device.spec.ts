@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
@@ -77,7 +77,7 @@ test('deviceIds: [rank] is refused when the model is wrapped, on all ranks', asy
         return { loss }
       },
       { x: tensorType([1, 2]) },
-      { runtime: new CpuRuntime() },
+      { runtime: new ReferenceRuntime() },
     ),
   )
   const ends = await Promise.allSettled(compiling)

@@ -42,7 +42,7 @@ test.each(golden.files)('a model that torch wrote in $name', async ({ name, stat
   const program = await compile(
     ({ x }) => ({ logits: model.forward(x) }),
     { x: tensorType(golden.x.shape) },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   const wanted = valuesOf(logits as GoldenTensor)
   const got = (await program.run({ x: single(golden.x as GoldenTensor) })).logits
@@ -159,7 +159,7 @@ test("loadModel takes a .pth with torchvision's keys from an address", async () 
   const program = await compile(
     ({ x }) => ({ logits: model.forward(x) }),
     { x: tensorType(torch.shape) },
-    { device: 'cpu' },
+    { device: 'reference' },
   )
   const x = formulaUniform(torch.seed, 2 * 3 * 32 * 32, 1)
   const wanted = valuesOf(torch.logits)

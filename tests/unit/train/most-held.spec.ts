@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { task } from '../../../demos/playground/demo.ts'
 import { manifestName, readManifest } from '../../../src/data/checkpoint-folder.ts'
 import { load } from '../../../src/data/saved-tree.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { type HeldFile, mostHeld } from '../../../src/trainer/saves/most-held.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
@@ -47,7 +47,7 @@ describe('an exact run', () => {
     trainRanks(
       folders.length,
       { ...settings, ...input },
-      () => new CpuRuntime(),
+      () => new ReferenceRuntime(),
       (rank) => ({ folder: async () => folders[rank], run: `run of ${rank}` }),
       task as Task,
     )

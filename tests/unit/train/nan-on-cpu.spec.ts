@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { task } from '../../../demos/digits/demo.ts'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Trainer } from '../../../src/trainer/loop/trainer.ts'
 import { ringOf } from '../../support/process-ring.ts'
 import { serveDigits } from '../../support/served-digits.ts'
@@ -15,7 +15,7 @@ test('a loss that is no number names the op on the cpu too', async () => {
   const [group] = await ringOf(1)
   const trainer = new Trainer({
     task,
-    runtime: new CpuRuntime(),
+    runtime: new ReferenceRuntime(),
     group,
     config: parseTrainConfig({
       data: 'images',

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { Module } from '../../../src/nn/module.ts'
@@ -10,7 +10,7 @@ import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const microBatches = [
   [1, 2, 3, -1],
   [0, 1, 2, 2],

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { KeepPace } from '../../../src/trainer/loop/keep-pace.ts'
 import { Pace } from '../../../src/trainer/loop/pace.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
@@ -82,7 +82,7 @@ test.each([1, 2])('%i ranks keep the pace, to the bits of a run at full speed', 
     const { ranks, close } = await startTask(
       size,
       { ...config, maxStepsPerSec },
-      () => new CpuRuntime(),
+      () => new ReferenceRuntime(),
     )
     const ends = await Promise.all(ranks.map(({ end }) => end))
     runs.push({ hashes: ends.map(({ paramHash }) => paramHash), ms: performance.now() - began })

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { Fault } from '../../../src/peer/link/memory-link.ts'
 import { Pause } from '../../../src/trainer/loop/pause.ts'
 import type { RunEvent } from '../../../src/trainer/watch/run-events.ts'
@@ -9,7 +9,7 @@ import { memoryRing } from '../../support/memory-ring.ts'
 import { startTask } from '../../support/task-ranks.ts'
 
 const config = { demo: 'playground', steps: 12, batchSize: 12, bucketCapMb: 1 } as const
-const open = () => new CpuRuntime()
+const open = () => new ReferenceRuntime()
 
 const told = (events: readonly RunEvent[], kind: 'paused' | 'continued') =>
   events.flatMap((event) => (event.event === kind ? [event] : []))

@@ -3,7 +3,7 @@ import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-par
 import { compile } from '../../../src/graph/compile/compile.ts'
 import { checkpoint } from '../../../src/graph/functions/checkpoint.ts'
 import { dropout } from '../../../src/graph/functions/dropout.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { MultiheadAttention } from '../../../src/nn/attention.ts'
@@ -15,7 +15,7 @@ import { ringOf } from '../../support/process-ring.ts'
 
 // One instance called several times in a step: `self.dropout` after each layer.
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 const width = 40
 const drawing = async (fn: (x: Tensor) => Record<string, Tensor>, rows = 2) => {
   const program = await compile(({ x }) => fn(x), { x: tensorType([rows, width]) }, { runtime })

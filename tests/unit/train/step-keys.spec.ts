@@ -3,7 +3,7 @@ import { task } from '../../../demos/digits/demo.ts'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../../src/graph/compile/compile.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { Module } from '../../../src/nn/module.ts'
@@ -54,7 +54,7 @@ test('four ranks that go back for a loss that is no number use no key twice, and
     groups.map(async (group) => {
       const trainer = new Trainer({
         task,
-        runtime: new CpuRuntime(),
+        runtime: new ReferenceRuntime(),
         group,
         config,
         baseUrl: 'https://data.example/',
@@ -107,7 +107,7 @@ test('a model made anew, and one beside it, take on the numbers, and the timelin
             optimizer.step()
             return { loss }
           }
-          return compile(step, { x: tensorType([2]) }, { runtime: new CpuRuntime() })
+          return compile(step, { x: tensorType([2]) }, { runtime: new ReferenceRuntime() })
         }),
       ),
     ),

@@ -4,7 +4,7 @@ import { compile } from '../../../src/graph/compile/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
 import { detectAnomaly } from '../../../src/graph/compile/detect-anomaly.ts'
 import { runEagerly } from '../../../src/graph/compile/eager.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm1d, BatchNorm2d } from '../../../src/nn/batch-norm.ts'
 import { ModuleDict, ModuleList } from '../../../src/nn/containers.ts'
@@ -19,7 +19,7 @@ import { ringOf } from '../../support/process-ring.ts'
 import { checkSyncBatchNorm, distanceOfPairs, syncCases } from '../../support/sync-batch-norm.ts'
 import { updateStep } from '../../support/update-step.ts'
 
-const runtime = new CpuRuntime()
+const runtime = new ReferenceRuntime()
 
 const shares = [
   [4, 3],

@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { task as playground } from '../../../demos/playground/demo.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { planDraws } from '../../../src/trainer/evaluate/share-batches.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { bitsOf, startTask, type TaskRank } from '../../support/task-ranks.ts'
 
 const config = { demo: 'playground', steps: 8, batchSize: 12, bucketCapMb: 1 } as const
-const open = () => new CpuRuntime()
+const open = () => new ReferenceRuntime()
 
 const probabilities = (ranks: readonly TaskRank[]) =>
   Promise.all(

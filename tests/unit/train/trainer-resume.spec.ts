@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { readManifest } from '../../../src/data/checkpoint-folder.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import { type SeenFolder, seenFolder } from '../../support/checkpoint-folders.ts'
 import { serveDigits } from '../../support/served-digits.ts'
@@ -16,7 +16,7 @@ const train = (size: number, input: TrainConfigInput, folder?: SeenFolder) =>
   trainRanks(
     size,
     { ...settings, ...input },
-    () => new CpuRuntime(),
+    () => new ReferenceRuntime(),
     (rank) =>
       folder && {
         folder: async () => {

@@ -2,7 +2,7 @@ import { afterEach, expect, test, vi } from 'vitest'
 import type { RingExchange } from '../../../src/ddp/data-parallel/ring-exchange.ts'
 import { hookReducer } from '../../../src/ddp/hooks/hook-reducer.ts'
 import { LeftOutRanks, type Limits } from '../../../src/ddp/hooks/left-out.ts'
-import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { ElasticRoom } from '../../support/elastic-room.ts'
 import { startTask } from '../../support/task-ranks.ts'
@@ -31,7 +31,7 @@ function firstLimits(): Limits[] {
 
 test('a run among strangers names a rank with wrong gradients on all ranks, and ends with one model', async () => {
   const config = { demo: 'playground', steps: 12, seed: 4, trust: 'strangers' } as const
-  const { ranks, close } = await startTask(4, config, () => new CpuRuntime())
+  const { ranks, close } = await startTask(4, config, () => new ReferenceRuntime())
   try {
     const { trainer, until } = ranks[liar]!
     await until('step', ({ step }) => step === 4)
@@ -58,7 +58,7 @@ test('a run among strangers names a rank with wrong gradients on all ranks, and 
 
 test('a run by the median trains, and its record says so', async () => {
   const config = { demo: 'playground', steps: 30, seed: 4, aggregation: 'median' } as const
-  const { ranks, close } = await startTask(3, config, () => new CpuRuntime())
+  const { ranks, close } = await startTask(3, config, () => new ReferenceRuntime())
   try {
     const results = await Promise.all(ranks.map(({ end }) => end))
     expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
@@ -82,7 +82,7 @@ test('ranks of a group that follows, and of a run that is resumed, begin with th
     keepAfterMs: 0,
     regroup: () => room.next(String(rank)),
   })
-  const first = await startTask(3, { ...config, steps: 20 }, () => new CpuRuntime(), of)
+  const first = await startTask(3, { ...config, steps: 20 }, () => new ReferenceRuntime(), of)
   try {
     await first.ranks[0]!.until('step', ({ step }) => step === 4)
     first.ranks[2]!.group.destroy()
@@ -100,7 +100,7 @@ test('ranks of a group that follows, and of a run that is resumed, begin with th
   const second = await startTask(
     2,
     { ...config, steps: 24, resume: 'latest' },
-    () => new CpuRuntime(),
+    () => new ReferenceRuntime(),
     of,
   )
   try {

@@ -17,6 +17,7 @@ test('every form of a device means the same', () => {
   expect(device('webgpu', 1)).toEqual(second)
   expect(formatDevice(device('cpu'))).toBe('cpu')
   expect(formatDevice(device({ type: 'cpu', index: 0 }))).toBe('cpu')
+  expect(formatDevice(device('rank:2/reference'))).toBe('rank:2/reference')
   expect(formatDevice(device(1))).toBe('webgpu:1')
 })
 
@@ -32,12 +33,22 @@ test('no index is the current device whenever it is used, as torch.device("cuda"
   expect(placedDevice('cpu')).toEqual({ type: 'cpu', index: 0 })
 })
 
-test.each(['cuda', 'webgpu:', 'webgpu:-1', 'cpu:1', '', -1, 1.5, { type: 'gpu' }, null])(
-  'device(%j) is refused with the forms there are',
-  (spec) => {
-    expect(() => device(spec as DeviceSpec)).toThrow(/expected "webgpu", "webgpu:<index>", "cpu"/)
-  },
-)
+test.each([
+  'cuda',
+  'webgpu:',
+  'webgpu:-1',
+  'cpu:1',
+  'reference:1',
+  '',
+  -1,
+  1.5,
+  { type: 'gpu' },
+  null,
+])('device(%j) is refused with the forms there are', (spec) => {
+  expect(() => device(spec as DeviceSpec)).toThrow(
+    /expected "webgpu", "webgpu:<index>", "cpu", "reference"/,
+  )
+})
 
 test('an index is given once', () => {
   expect(() => device('webgpu:1', 1)).toThrow(/got "webgpu:1" and 1/)

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../../src/graph/memory/runtime.ts'
 import type { TrainConfigInput } from '../../../../src/trainer/settings/config.ts'
 import { startTask, type TaskRank } from '../../../support/task-ranks.ts'
 
@@ -31,7 +31,7 @@ async function threeRanks(input: TrainConfigInput) {
   const { ranks, close } = await startTask(
     3,
     { ...config, evaluateEvery: config.steps },
-    () => new CpuRuntime(),
+    () => new ReferenceRuntime(),
   )
   await Promise.all(ranks.map(({ end }) => end))
   const shares = await Promise.all(ranks.map(rightShares))

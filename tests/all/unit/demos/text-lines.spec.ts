@@ -3,7 +3,7 @@ import { drawToken } from '../../../../demos/text/looks.ts'
 import { blockSize, readPrompt, readText } from '../../../../demos/text/tokens.ts'
 import { compile } from '../../../../src/graph/compile/compile.ts'
 import { softmax } from '../../../../src/graph/functions/activations.ts'
-import { CpuRuntime } from '../../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../../src/graph/memory/runtime.ts'
 import { gpt } from '../../../../src/nn/gpt.ts'
 import { RandomStream } from '../../../../src/util/random.ts'
 import { tensorType } from '../../../../src/util/shape.ts'
@@ -15,7 +15,7 @@ test('a line that is written while training goes on is of one step, and what the
   const text = 'abc abd. '.repeat(40)
   const config = { demo: 'text', data: 'given', batchSize: 2, steps: 14, lr: 0.01 } as const
   const given = () => ({ given: utf8(text) })
-  const open = () => new CpuRuntime()
+  const open = () => new ReferenceRuntime()
   const { ranks, close } = await startTask(1, config, open, given)
   const [{ trainer, until, end, events }] = ranks
   const asked = { prompt: 'abc', length: 8, seed: 3 }

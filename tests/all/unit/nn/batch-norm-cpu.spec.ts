@@ -13,7 +13,7 @@ test("the plain references follow PyTorch's float64 through a CNN with batch nor
   const [run] = golden.trajectories
   const model = await convModel(run)
   const step = convStep(model, convOptimizer(run, model))
-  const program = await compile(step, convTypes(run), { device: 'cpu' })
+  const program = await compile(step, convTypes(run), { device: 'reference' })
   for (let index = 0; index < 2; index++) {
     const { loss } = await program.run(convRecipes[run.name].batch(index, run.batchSize))
     expect(Math.abs(loss[0] - run.losses[index])).toBeLessThan(1e-6)

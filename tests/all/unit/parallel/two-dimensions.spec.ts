@@ -78,7 +78,8 @@ async function train(
   processGroup?: ProcessGroup,
 ): Promise<{ state: StateDict; losses: number[]; share: number }> {
   const mesh =
-    processGroup && (await initDeviceMesh('cpu', [2, 2], { meshDimNames: way.names, processGroup }))
+    processGroup &&
+    (await initDeviceMesh('reference', [2, 2], { meshDimNames: way.names, processGroup }))
   const share = mesh ? way.share(mesh) : 0
   // Ranks that see the same samples begin with the same values; the first of those that see others counts.
   manualSeed(3 + share)
@@ -95,7 +96,7 @@ async function train(
       return { loss }
     },
     typesOf(samples * shareCount),
-    { device: 'cpu', ...(split && { group: mesh.getGroup(split) }) },
+    { device: 'reference', ...(split && { group: mesh.getGroup(split) }) },
   )
   const losses: number[] = []
   for (let i = 0; i < 3; i++) {

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { task as text } from '../../../../demos/text/demo.ts'
-import { CpuRuntime } from '../../../../src/graph/memory/runtime.ts'
+import { ReferenceRuntime } from '../../../../src/graph/memory/runtime.ts'
 import type { TrainConfigInput } from '../../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../../src/trainer/settings/task.ts'
 import { seenFolder } from '../../../support/checkpoint-folders.ts'
@@ -79,7 +79,7 @@ test('a GPT, whose output layer reads the table of the input, trains sharded and
       await trainRanks(
         size,
         { ...settings, ...input },
-        () => new CpuRuntime(),
+        () => new ReferenceRuntime(),
         () => undefined,
         text as unknown as Task,
       ),

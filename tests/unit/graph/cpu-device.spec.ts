@@ -1,0 +1,95 @@
+import { expect, test } from 'vitest'
+import { openWasm } from '../../../src/gpu/wasm/open.ts'
+import { Runtime } from '../../../src/graph/memory/runtime.ts'
+import {
+  AdamW,
+  type CompileOptions,
+  compile,
+  crossEntropy,
+  Linear,
+  manualSeed,
+  ReLU,
+  Sequential,
+  tensorType,
+} from '../../../src/index.ts'
+import { updateStep } from '../../support/update-step.ts'
+
+// The device cpu: the shaders of a GPU, compiled to WebAssembly, in Node as on pages.
+
+const types = { x: tensorType([16, 8]), y: tensorType([16], 'i32') }
+
+async function mlp(options: CompileOptions) {
+  manualSeed(5)
+  const model = new Sequential(new Linear(8, 20), new ReLU(), new Linear(20, 3))
+  const optimizer = new AdamW(model.parameters(), { lr: 0.02 })
+  const step = await compile(
+    updateStep(optimizer, ({ x, y }) => crossEntropy(model.forward(x), y)),
+    types,
+    options,
+  )
+  const run = async (at: number) => {
+    const x = Float32Array.from({ length: 128 }, (_, i) => Math.sin(i * (at + 1)))
+    const y = Int32Array.from(
+      { length: 16 },
+      (_, i) => Number(x[8 * i] > 0) + Number(x[8 * i + 1] > 0),
+    )
+    return (await step.run({ x, y })).loss[0]
+  }
+  return { model, step, run }
+}
+
+test('an MLP trains on cpu to the losses of its reference', async () => {
+  const [own, reference] = [await mlp({ device: 'cpu' }), await mlp({ device: 'reference' })]
+  for (let at = 0; at < 20; at++)
+    expect(Math.abs((await own.run(at)) - (await reference.run(at)))).toBeLessThan(1e-5)
+  const weights = await Promise.all(
+    [own, reference].map(({ model }) => model.parameters()[0].read()),
+  )
+  for (const [i, weight] of weights[0].entries())
+    expect(Math.abs(weight - weights[1][i])).toBeLessThan(1e-5)
+  expect(own.model.parameters()[0].device).toEqual({ type: 'cpu', index: 0 })
+  for (const { step, model } of [own, reference]) {
+    step.destroy()
+    model.destroy()
+  }
+})
+
+test('200 steps make no buffer, and a destroyed program and model leave none', async () => {
+  const gpu = await openWasm()
+  const { model, step, run } = await mlp({ runtime: new Runtime(gpu) })
+  for (let at = 0; at < 3; at++) await run(at)
+  const { buffers, bindGroups, pipelines } = gpu.counters
+  const held = gpu.usedBytes
+  for (let at = 0; at < 200; at++) await run(at)
+  expect(gpu.counters).toMatchObject({ buffers, bindGroups, pipelines })
+  expect(gpu.usedBytes).toBe(held)
+  step.destroy()
+  model.destroy()
+  expect(gpu.usedBytes).toBe(0)
+  gpu.close()
+})
+
+test('messages arrive while a step computes', async () => {
+  const size = 160
+  const layer = new Linear(size, size)
+  const forward = await compile(
+    ({ x }) => {
+      let y = x
+      for (let i = 0; i < 30; i++) y = layer.forward(y)
+      return { y: y.sum() }
+    },
+    { x: tensorType([size, size]) },
+    { device: 'cpu' },
+  )
+  const { port1, port2 } = new MessageChannel()
+  let turns = 0
+  port1.onmessage = () => {
+    turns++
+    port2.postMessage(null)
+  }
+  port2.postMessage(null)
+  await forward.run({ x: new Float32Array(size * size).fill(0.01) })
+  port1.close()
+  expect(turns).toBeGreaterThan(3)
+  forward.destroy()
+})
