@@ -1,12 +1,14 @@
 import { assemble, FunctionCode, type Local } from './assemble.ts'
 import { constant, laneCount, type Part } from './kernel/arithmetic.ts'
+import type { KernelSource } from './kernel/expressions.ts'
 import { GroupWriter } from './kernel/groups.ts'
 import type { Place } from './kernel/place.ts'
 import { prelude } from './kernel/prelude.ts'
 import { functionsWithBarriers, simplify } from './kernel/simplify.ts'
 import { scalar, type Type, vectorOf } from './kernel/types.ts'
 import type { Value } from './kernel/value.ts'
-import { Findings, type KernelSource, type Scratch, Writer } from './kernel/writer.ts'
+import { Findings, type Scratch } from './kernel/variables.ts'
+import { Writer } from './kernel/writer.ts'
 import { parse } from './wgsl/parse.ts'
 import type { Expression, FunctionDeclaration, Shader } from './wgsl/syntax.ts'
 import { shaderError } from './wgsl/tokens.ts'
@@ -136,13 +138,15 @@ class Kernel {
 
   #writer(lanes: 1 | typeof laneCount): Writer {
     return new Writer(
-      this.#code,
-      lanes,
+      {
+        code: this.#code,
+        lanes,
+        findings: this.#findings,
+        scratch: this.#scratch,
+        scratchBase: this.#scratchBase,
+        global: this.#global,
+      },
       this.#source,
-      this.#findings,
-      this.#scratch,
-      this.#scratchBase,
-      this.#global,
     )
   }
 

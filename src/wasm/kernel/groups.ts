@@ -1,10 +1,12 @@
 import type { Label, Local } from '../assemble.ts'
 import type { Expression, FunctionDeclaration, Statement } from '../wgsl/syntax.ts'
 import { constant, type Part } from './arithmetic.ts'
+import { jumpsOut } from './jumps.ts'
 import type { Place } from './place.ts'
 import { forEachExpression, hasBarrier } from './simplify.ts'
 import { bytesOf, type Type } from './types.ts'
-import { jumpsOut, type Scratch, type Writer } from './writer.ts'
+import type { Scratch } from './variables.ts'
+import type { Writer } from './writer.ts'
 
 interface Around {
   /** Whether a barrier may follow what is being written, in a later statement or turn. */
