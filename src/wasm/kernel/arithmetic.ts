@@ -14,7 +14,9 @@ export type Part =
   | {
       readonly kind: 'scalar'
       readonly local: Local<'i32' | 'f32'>
-      /** Divides it; 1 where absent. */
+      /** Of an integer: is added to the local. Loads and stores do that for nothing. */
+      readonly plus?: number
+      /** Divides the sum; 1 where absent. */
       readonly multiple?: number
     }
   | {
@@ -129,7 +131,10 @@ export class Arithmetic {
 
   /** A word that all invocations share, in a local. */
   word(type: ScalarName, part: Uniform): Local<'i32' | 'f32'> {
-    if (part.kind === 'scalar') return part.local
+    if (part.kind === 'scalar')
+      return part.plus
+        ? this.code.i32('i32.add', part.local, this.code.i32Const(part.plus))
+        : part.local
     return concrete(type) === 'f32'
       ? this.code.f32Const(part.value)
       : this.code.i32Const(part.value)
@@ -156,7 +161,7 @@ export class Arithmetic {
       return code.v128Const(new Array(laneCount).fill(type === 'bool' ? -part.value : bits))
     }
     if (part.local.type === 'f32') return code.v128('f32x4.splat', part.local)
-    const word = part.local as Local<'i32'>
+    const word = this.address(part)
     return code.v128('i32x4.splat', type === 'bool' ? this.#negative(word) : word)
   }
 
@@ -189,7 +194,10 @@ export class Arithmetic {
     let all = this.vector(type, first)
     const isSame = (word: Uniform) =>
       word === first ||
-      (word.kind === 'scalar' && first.kind === 'scalar' && word.local === first.local)
+      (word.kind === 'scalar' &&
+        first.kind === 'scalar' &&
+        word.local === first.local &&
+        word.plus === first.plus)
     for (const [i, word] of rest.entries()) {
       if (isSame(word)) continue
       const local = this.word(type, word)
@@ -241,6 +249,8 @@ export class Arithmetic {
       return operator === '/'
         ? this.#uniform('>>', type, a, constant(power))
         : this.#uniform('&', type, a, constant((b as { value: number }).value - 1))
+    const kept = type === 'i32' || type === 'u32' ? this.#withSum(operator, a, b) : undefined
+    if (kept) return kept
     const [x, y] = [this.word(type, a), this.word(type, b)]
     const name = names[operator]
     if (type === 'f32') {
@@ -263,6 +273,29 @@ export class Arithmetic {
     const divisor = operator === '/' || operator === '%' ? this.#divisor(b, j) : j
     const local = code.i32(`i32.${name}${isSigned ? sign : ''}` as 'i32.add', i, divisor)
     return { kind: 'scalar', local, multiple: this.#multiple(operator, a, b) }
+  }
+
+  /** Sums and products with constants, where the constant that is added stays apart. */
+  #withSum(operator: string, a: Uniform, b: Uniform): Uniform | undefined {
+    const { code } = this
+    const multiple = this.#multiple(operator, a, b)
+    const plusOf = (part: Uniform): number =>
+      part.kind === 'scalar' ? (part.plus ?? 0) : part.value
+    if (operator === '+' || (operator === '-' && b.kind === 'constant')) {
+      const plus = (operator === '+' ? plusOf(a) + plusOf(b) : plusOf(a) - plusOf(b)) | 0
+      if (a.kind === 'scalar' && b.kind === 'scalar') {
+        const local = code.i32('i32.add', a.local, b.local)
+        return { kind: 'scalar', local, plus, multiple }
+      }
+      const of = a.kind === 'scalar' ? a : (b as Extract<Uniform, { kind: 'scalar' }>)
+      return { kind: 'scalar', local: of.local, plus, multiple }
+    }
+    if (operator === '<<' && b.kind === 'constant')
+      return this.#withSum('*', a, constant(2 ** (b.value & 31)))
+    const [of, factor] = a.kind === 'constant' ? [b, a] : [a, b]
+    if (operator !== '*' || of.kind !== 'scalar' || factor.kind !== 'constant') return undefined
+    const local = code.i32('i32.mul', of.local, code.i32Const(factor.value))
+    return { kind: 'scalar', local, plus: Math.imul(of.plus ?? 0, factor.value), multiple }
   }
 
   #multiple(operator: string, a: Uniform, b: Uniform): number {
@@ -451,7 +484,7 @@ export class Arithmetic {
     if (isFloat(to)) {
       const sign = from === 'i32' || from === 'int' ? 's' : 'u'
       return isUniform(part)
-        ? { kind: 'scalar', local: code.f32(`f32.convert_i32_${sign}`, part.local) }
+        ? { kind: 'scalar', local: code.f32(`f32.convert_i32_${sign}`, this.word(from, part)) }
         : {
             kind: 'vector',
             local: code.v128(`f32x4.convert_i32x4_${sign}`, this.vector(from, part)),
@@ -484,7 +517,7 @@ export class Arithmetic {
     }
     if (isSame || part.kind === 'vector') return part
     if (part.kind === 'linear') return { kind: 'vector', local: this.vector(from, part) }
-    const { local } = part
+    const local = this.word(from, part)
     return {
       kind: 'scalar',
       local: isToFloat

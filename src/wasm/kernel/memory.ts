@@ -6,6 +6,13 @@ import type { Value, Values } from './value.ts'
 
 const order = [0, 1, 2, 3] as const
 
+/**
+ * No buffer begins below: an address of one that lacks less than that to be valid is not negative, and instructions may add the rest.
+ *
+ * units: bytes.
+ */
+export const freeBytes = 65_536
+
 /** Reads and writes values at byte addresses, of one invocation or of four. */
 export class Memory {
   readonly #values: Values
@@ -22,7 +29,7 @@ export class Memory {
         const words = order.map((i) => this.#loadWord(type.of, this.#moved(address, i * wordBytes)))
         return values.ofComponents(type.of, words)
       }
-      const local = this.#code.load('v128', 'v128.load', this.#address(address))
+      const local = this.#code.load('v128', 'v128.load', ...this.#address(address))
       return { type, parts: [{ kind: 'vector', local }] }
     }
     if (type.kind === 'vector' && type.size === laneCount && wordBytes === 4 && !isUniform(address))
@@ -42,7 +49,7 @@ export class Memory {
           this.#storeWord(type.of, this.#moved(address, i * wordBytes), word, mask)
         return
       }
-      this.#code.store(this.#address(address), arithmetic.vector(type.of, parts[0]))
+      this.#store(this.#address(address), arithmetic.vector(type.of, parts[0]))
       return
     }
     if (
@@ -70,18 +77,26 @@ export class Memory {
     return this.#values.arithmetic.binary('+', 'u32', address, constant(bytes))
   }
 
-  #address(address: Part): Local<'i32'> {
-    return this.#values.arithmetic.address(address as Uniform)
+  /** An address and the bytes to add, as instructions take them. */
+  #address(address: Part): [Local<'i32'>, number] {
+    if (address.kind === 'scalar' && address.local.type === 'i32') {
+      const { local, plus = 0 } = address
+      if (plus >= 0 && plus < freeBytes) return [local as Local<'i32'>, plus]
+    }
+    return [this.#values.arithmetic.address(address as Uniform), 0]
+  }
+
+  #store([at, plus]: [Local<'i32'>, number], value: Local<'i32' | 'f32' | 'v128'>): void {
+    this.#code.store(at, value, plus)
   }
 
   /** The address of one of four invocations. */
-  #ofLane(address: Part, lane: number): Local<'i32'> {
+  #ofLane(address: Part, lane: number): [Local<'i32'>, number] {
     const { arithmetic } = this.#values
-    if (address.kind === 'vector')
-      return arithmetic.address(arithmetic.lane('u32', address.local, lane))
+    if (address.kind === 'vector') return this.#address(arithmetic.lane('u32', address.local, lane))
     if (address.kind !== 'linear') return this.#address(address)
-    return arithmetic.address(
-      arithmetic.binary('+', 'u32', address.base, constant(lane * address.stride)) as Uniform,
+    return this.#address(
+      arithmetic.binary('+', 'u32', address.base, constant(lane * address.stride)),
     )
   }
 
@@ -90,14 +105,17 @@ export class Memory {
     if (isUniform(address)) {
       const at = this.#address(address)
       const local =
-        name === 'f32' ? code.load('f32', 'f32.load', at) : code.load('i32', 'i32.load', at)
+        name === 'f32' ? code.load('f32', 'f32.load', ...at) : code.load('i32', 'i32.load', ...at)
       return { kind: 'scalar', local }
     }
     if (address.kind === 'linear' && address.stride === 4)
-      return { kind: 'vector', local: code.load('v128', 'v128.load', this.#ofLane(address, 0)) }
+      return { kind: 'vector', local: code.load('v128', 'v128.load', ...this.#ofLane(address, 0)) }
     const [first, ...others] = order
-    let local = code.load('v128', 'v128.load32_splat', this.#ofLane(address, first))
-    for (const lane of others) local = code.loadLane(this.#ofLane(address, lane), local, lane)
+    let local = code.load('v128', 'v128.load32_splat', ...this.#ofLane(address, first))
+    for (const lane of others) {
+      const [at, plus] = this.#ofLane(address, lane)
+      local = code.loadLane(at, local, lane, plus)
+    }
     return { kind: 'vector', local }
   }
 
@@ -105,16 +123,19 @@ export class Memory {
     const { arithmetic } = this.#values
     const code = this.#code
     if (isUniform(address) && isUniform(part) && mask === null) {
-      code.store(this.#address(address), arithmetic.word(name, part))
+      this.#store(this.#address(address), arithmetic.word(name, part))
       return
     }
     const vector = arithmetic.vector(name, part)
     if (address.kind === 'linear' && address.stride === 4 && mask === null) {
-      code.store(this.#ofLane(address, 0), vector)
+      this.#store(this.#ofLane(address, 0), vector)
       return
     }
     for (const lane of order) {
-      const put = () => code.storeLane(this.#ofLane(address, lane), vector, lane)
+      const put = () => {
+        const [at, plus] = this.#ofLane(address, lane)
+        code.storeLane(at, vector, lane, plus)
+      }
       if (mask === null) put()
       else code.if(code.extractLane('i32', mask, lane), put)
     }
@@ -123,14 +144,14 @@ export class Memory {
   /** Four vectors of memory, one for each invocation, become one for each component. */
   #loadRows(address: Part): Part[] {
     const rows = order.map((lane) =>
-      this.#code.load('v128', 'v128.load', this.#ofLane(address, lane)),
+      this.#code.load('v128', 'v128.load', ...this.#ofLane(address, lane)),
     )
     return this.#transposed(rows).map((local) => ({ kind: 'vector', local }))
   }
 
   #storeRows(address: Part, columns: readonly Local<'v128'>[]): void {
     for (const [lane, row] of this.#transposed(columns).entries())
-      this.#code.store(this.#ofLane(address, lane), row)
+      this.#store(this.#ofLane(address, lane), row)
   }
 
   #transposed([a, b, c, d]: readonly Local<'v128'>[]): Local<'v128'>[] {

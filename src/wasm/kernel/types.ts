@@ -64,7 +64,10 @@ export function typeOf(
       name: name.name,
       fields: fields.map((field) => ({ name: field.name, type: of(field.type) })),
     }
-  throw shaderError(line, `unknown type "${name.name}"`)
+  throw shaderError(
+    line,
+    `there is no function or type "${name.name}" in the part of WGSL that is supported`,
+  )
 }
 
 /** Bytes of a value in memory. */
