@@ -44,7 +44,9 @@ export function chooseVariant<A>(
     op.variants.find((variant) => variant.name === name && canRun(variant, call, limits))
   return (
     (table && byName(table[variantKey(op, call)])) ??
-    byName(op.preferred?.(call, limits)) ??
+    byName(
+      limits.isWasm ? (op.preferredInWasm?.(call) ?? naive.name) : op.preferred?.(call, limits),
+    ) ??
     others.find((variant) => canRun(variant, call, limits)) ??
     naive
   )

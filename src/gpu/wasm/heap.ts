@@ -1,5 +1,6 @@
 import { inUnitsOf } from '../../util/byte-units.ts'
 import { GpuError } from '../../util/errors.ts'
+import { freeBytes } from '../../wasm/kernel/memory.ts'
 
 /** Regions start at a multiple of this: a line of the CPU's cache. */
 const alignment = 64
@@ -31,9 +32,9 @@ export class WasmHeap {
   readonly #taken = new Map<number, number>()
   #takenBytes = 0
   /** The end of the last region. */
-  #top = 0
+  #top = freeBytes
   /** From here on no byte was ever given out, so that all are 0. */
-  #touched = 0
+  #touched = freeBytes
   #view = new Uint8Array(0)
 
   constructor(maxPages = mostPages) {
