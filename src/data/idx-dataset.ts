@@ -100,15 +100,9 @@ function requireLabels(images: FileArray, labels: FileArray): void {
       'data.malformed',
       `IdxDataset: expected ${expected}, got ${got}. Use the two files of one data set.`,
     )
-  for (const array of [images, labels]) {
+  for (const [name, array] of Object.entries({ images, labels })) {
     const isArray = isRecord(array) && Array.isArray(array.shape) && ArrayBuffer.isView(array.data)
-    checkArgument(
-      'IdxDataset',
-      array === images ? 'images' : 'labels',
-      array,
-      isArray,
-      'what readIdx() or readNpy() gives',
-    )
+    checkArgument('IdxDataset', name, array, isArray, 'what readIdx() or readNpy() gives')
   }
   if (images.shape.length === 0) throw refuse('images with a first dimension', 'a single number')
   const { shape, data } = labels

@@ -542,8 +542,8 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
 }
 
 /** errors: a TypeError, naming `where`, for what is no module. */
-export const checkModule = (where: string, module: unknown): void =>
-  checkArgument(where, 'module', module, module instanceof Module, 'a Module')
+export const checkModule = (where: string, module: unknown, name = 'module'): void =>
+  checkArgument(where, name, module, module instanceof Module, 'a Module')
 
 /** Modules applied one after the other; their keys are their positions. Programs compiled before one is added, removed or replaced refuse to run. */
 export class Sequential extends ModuleSequence {

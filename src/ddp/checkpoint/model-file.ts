@@ -27,7 +27,7 @@ export const saveModel = async (
   model: Module,
   options: SaveModelOptions = {},
 ): Promise<Uint8Array<ArrayBuffer>> => {
-  checkModule('saveModel', model)
+  checkModule('saveModel', model, 'model')
   return writeStateDict(await model.stateDict(), options)
 }
 
@@ -85,6 +85,6 @@ export async function loadModel(
 ): Promise<LoadResult> {
   checkRecord('loadModel', 'options', given)
   const { where = 'loadModel', ...options } = given
-  checkModule('loadModel', model)
+  checkModule('loadModel', model, 'model')
   return model.loadStateDict(await readStateDict(file, where), options)
 }

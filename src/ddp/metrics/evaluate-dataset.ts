@@ -98,7 +98,7 @@ export async function evaluate<S = Sample>(
     collateFn: true,
     dtypes: true,
   })
-  checkModule('evaluate', model)
+  checkModule('evaluate', model, 'model')
   checkArgument('evaluate', 'batchSums', batchSums, typeof batchSums === 'function', 'a function')
   checkDataset('evaluate', dataset)
   checkNumber('evaluate', 'batchSize', batchSize, isCount, 'a whole number above 0')

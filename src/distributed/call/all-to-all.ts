@@ -21,7 +21,7 @@ export function allToAll<O extends DistributedOptions>(
     options,
     (group) => {
       checkCount(where, 'inputTensorList', inputTensorList, group.size)
-      const form = formOf(where, inputTensorList[0]!)
+      const form = formOf(where, 'inputTensorList[0]', inputTensorList[0]!)
       checkTensorList(where, 'inputTensorList', inputTensorList, group, form)
       checkTensorList(where, 'outputTensorList', outputTensorList, group, form)
       return { reads: inputTensorList, writes: outputTensorList }
@@ -52,8 +52,8 @@ export function allToAllSingle<O extends DistributedOptions>(
   const where = 'allToAllSingle'
   checkPlain(where, options)
   const check = (group: CollectiveGroup) => {
-    const { type } = formOf(where, input)
-    checkTensor(where, 'output', output, { ...formOf(where, output), type })
+    const { type } = formOf(where, 'input', input)
+    checkTensor(where, 'output', output, { ...formOf(where, 'output', output), type })
     const sent = partsOf(where, 'input', input, inputSplitSizes, group)
     const taken = partsOf(where, 'output', output, outputSplitSizes, group)
     return { reads: [input], writes: [output], sent, taken }

@@ -29,15 +29,15 @@ export const lengthOf = (contents: Contents): number =>
   contents instanceof StoredTensor ? contents.count : contents.length
 
 /** What its elements are on the way. errors: a TypeError for what is no tensor, or an array of another type. */
-export function elementNameOf(where: string, contents: Contents): ElementTypeName {
+export function elementNameOf(where: string, name: string, contents: Contents): ElementTypeName {
   if (contents instanceof StoredTensor) return contents.dtype === 'f32' ? 'float32' : 'int32'
   if (ArrayBuffer.isView(contents)) return elementTypeOf(elementsOf(contents), where).name
   if ((contents as unknown) instanceof Tensor) {
     throw new ArgumentTypeError(
-      `${where}: expected a typed array, a parameter or a buffer, got a tensor of a compiled function, which has no contents. Return it from the function, and pass what a run returns.`,
+      `${where}: ${name} must be a typed array, a parameter or a buffer, got a tensor of a compiled function, which has no contents. Return it from the function, and pass what a run returns.`,
     )
   }
   throw new ArgumentTypeError(
-    `${where}: expected a typed array, a parameter or a buffer, got ${kindOf(contents)}. Convert it, for example with Float32Array.from.`,
+    `${where}: ${name} must be a typed array, a parameter or a buffer, got ${kindOf(contents)}. Convert it, for example with Float32Array.from.`,
   )
 }

@@ -45,7 +45,7 @@ export function allReduce<O extends ReduceOptions>(
     'allReduce',
     options,
     () => {
-      formOf('allReduce', tensor)
+      formOf('allReduce', 'tensor', tensor)
       return { reads: [], writes: [tensor] }
     },
     (group, { turn }) => inPlace(tensor, (array) => group.allReduce(array, { op, ...turn })),
@@ -64,8 +64,8 @@ export function reduce<O extends ReduceOptions>(
     'reduce',
     options,
     (group) => {
-      formOf('reduce', tensor)
-      return { reads: [], writes: [tensor], place: placeOf('reduce', group, dst) }
+      formOf('reduce', 'tensor', tensor)
+      return { reads: [], writes: [tensor], place: placeOf('reduce', 'dst', group, dst) }
     },
     (group, { place, turn }) =>
       inPlace(tensor, (array) => group.reduce(array, place, { op, ...turn })),
@@ -85,7 +85,7 @@ export function reduceScatter<O extends ReduceOptions>(
     where,
     options,
     (group) => {
-      checkTensorList(where, 'inputList', inputList, group, formOf(where, output))
+      checkTensorList(where, 'inputList', inputList, group, formOf(where, 'output', output))
       return { reads: inputList, writes: [output] }
     },
     async (group, { turn }) => ownShare(group, await joined(inputList), output, { op, ...turn }),
@@ -105,7 +105,7 @@ export function reduceScatterTensor<O extends ReduceOptions>(
     where,
     options,
     ({ size }) => {
-      checkTensor(where, 'input', input, formOf(where, output, size))
+      checkTensor(where, 'input', input, formOf(where, 'output', output, size))
       return { reads: [input], writes: [output] }
     },
     async (group, { turn }) =>
@@ -138,8 +138,8 @@ export function broadcast<O extends DistributedOptions>(
     'broadcast',
     options,
     (group) => {
-      formOf('broadcast', tensor)
-      return { reads: [], writes: [tensor], place: placeOf('broadcast', group, src) }
+      formOf('broadcast', 'tensor', tensor)
+      return { reads: [], writes: [tensor], place: placeOf('broadcast', 'src', group, src) }
     },
     (group, { place, turn }) => inPlace(tensor, (array) => group.broadcast(array, place, turn)),
   )
@@ -158,8 +158,8 @@ export function gather<O extends DistributedOptions>(
     where,
     options,
     (group) => {
-      const form = formOf(where, tensor)
-      const place = placeOf(where, group, dst)
+      const form = formOf(where, 'tensor', tensor)
+      const place = placeOf(where, 'dst', group, dst)
       checkRootList(where, 'gatherList', gatherList, group, dst)
       const list = group.rank === place ? gatherList! : undefined
       if (list !== undefined) checkTensorList(where, 'gatherList', list, group, form)
@@ -187,8 +187,8 @@ export function scatter<O extends DistributedOptions>(
     where,
     options,
     (group) => {
-      const form = formOf(where, tensor)
-      const place = placeOf(where, group, src)
+      const form = formOf(where, 'tensor', tensor)
+      const place = placeOf(where, 'src', group, src)
       checkRootList(where, 'scatterList', scatterList, group, src)
       const list = group.rank === place ? scatterList! : undefined
       if (list !== undefined) checkTensorList(where, 'scatterList', list, group, form)
@@ -215,7 +215,7 @@ export function allGather<O extends DistributedOptions>(
     where,
     options,
     (group) => {
-      checkTensorList(where, 'tensorList', tensorList, group, formOf(where, tensor))
+      checkTensorList(where, 'tensorList', tensorList, group, formOf(where, 'tensor', tensor))
       return { reads: [tensor], writes: tensorList }
     },
     async (group, { turn }) =>
@@ -235,7 +235,7 @@ export function allGatherIntoTensor<O extends DistributedOptions>(
     where,
     options,
     ({ size }) => {
-      checkTensor(where, 'output', output, formOf(where, input, size))
+      checkTensor(where, 'output', output, formOf(where, 'input', input, size))
       return { reads: [input], writes: [output] }
     },
     async (group, { turn }) =>

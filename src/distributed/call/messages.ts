@@ -54,10 +54,14 @@ function transfer(
   const { group, tag = 0 } = options
   checkNumber(where, 'tag', tag, isTag, `a whole number from 0 to ${lastExplicitBucket}`)
   const side = where.endsWith('send') ? 'send' : 'receive'
+  const peerName = side === 'send' ? 'dst' : 'src'
   return begin(where, { group, asyncOp: true } as const, {
     prepare(members) {
-      const place = placeOf(where, members, peer)
-      members.refusingMessage(side, place, tag, { where, check: () => formOf(where, tensor) })
+      const place = placeOf(where, peerName, members, peer)
+      members.refusingMessage(side, place, tag, {
+        where,
+        check: () => formOf(where, 'tensor', tensor),
+      })
       const message = { tag, sequence: members.reserveMessage(side, place, tag) }
       const uses =
         side === 'send' ? { reads: [tensor], writes: [] } : { reads: [], writes: [tensor] }
@@ -90,7 +94,7 @@ export class P2POp {
         `P2POp: op must be the function isend or irecv, got ${kindOf(op)}. Write distributed.isend.`,
       )
     }
-    formOf('P2POp', tensor)
+    formOf('P2POp', 'tensor', tensor)
     this.op = op
     this.tensor = tensor
     this.peer = peer

@@ -87,7 +87,7 @@ export async function gatherObject<T>(
   const group = openGroup(where, options)
   if (!group) return undefined
   const { place, list, bytes } = group.refusing(where, {}, () => {
-    const place = placeOf(where, group, dst)
+    const place = placeOf(where, 'dst', group, dst)
     checkRootList(where, 'objectGatherList', objectGatherList, group, dst)
     const list = group.rank === place ? objectGatherList! : undefined
     if (list) checkCount(where, 'objectGatherList', list, group.size)
@@ -116,7 +116,7 @@ export async function broadcastObjectList(
   const group = openGroup(where, options)
   if (!group) return
   const { place, own } = group.refusing(where, {}, () => {
-    const place = placeOf(where, group, src)
+    const place = placeOf(where, 'src', group, src)
     checkCount(where, 'objectList', objectList)
     return { place, own: group.rank === place ? encode(where, objectList) : undefined }
   })
@@ -148,7 +148,7 @@ export async function scatterObjectList<T>(
   const group = openGroup(where, options)
   if (!group) return undefined
   const { place, isRoot, parts } = group.refusing(where, {}, () => {
-    const place = placeOf(where, group, src)
+    const place = placeOf(where, 'src', group, src)
     checkCount(where, 'outputList', outputList)
     if (outputList.length === 0)
       throw new PeerError(

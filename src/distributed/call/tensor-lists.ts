@@ -18,14 +18,14 @@ interface Form {
 }
 
 /** What `tensor` is, and so what the other tensors of its call must be, of `times` its length. */
-export function formOf(where: string, tensor: Contents, times = 1): Form {
-  const type = elementNameOf(where, tensor)
+export function formOf(where: string, name: string, tensor: Contents, times = 1): Form {
+  const type = elementNameOf(where, name, tensor)
   return { type, length: times * lengthOf(tensor) }
 }
 
 /** Refuses a tensor of another form. */
 export function checkTensor(where: string, name: string, tensor: Contents, expected: Form): void {
-  const got = formOf(where, tensor)
+  const got = formOf(where, name, tensor)
   if (got.type === expected.type && got.length === expected.length) return
   throw new PeerError(
     'peer.mismatch',

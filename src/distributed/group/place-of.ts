@@ -4,15 +4,15 @@ import { kindOf } from '../../util/kind-of.ts'
 import { formatShape } from '../../util/shape.ts'
 
 /** The place in the group of a rank among all. errors: `peer.mismatch`; a TypeError for what is no number. */
-export function placeOf(where: string, group: CollectiveGroup, rank: number): number {
+export function placeOf(where: string, name: string, group: CollectiveGroup, rank: number): number {
   const place = group.ranks.indexOf(rank)
   if (place >= 0) return place
   if (typeof rank !== 'number')
     throw new ArgumentTypeError(
-      `${where}: the rank must be a number, got ${kindOf(rank)}. Write ${where}(x, 0, { group }): options come last.`,
+      `${where}: ${name} must be a number, got ${kindOf(rank)}. Write ${where}(x, 0, { group }): options come last.`,
     )
   throw new PeerError(
     'peer.mismatch',
-    `${where}: expected a rank of the group ${formatShape(group.ranks)}, got ${rank}. Pass the global rank.`,
+    `${where}: ${name} must be a rank of the group ${formatShape(group.ranks)}, got ${rank}. Pass the global rank.`,
   )
 }

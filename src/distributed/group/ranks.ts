@@ -32,7 +32,7 @@ export const getProcessGroupRanks = (group: CollectiveGroup): number[] => [
 
 /** Returns the number in a group of a global rank. errors: `peer.mismatch` for a rank outside the group; `graph.misuse` for a destroyed group. */
 export const getGroupRank = (group: CollectiveGroup, globalRank: number): number =>
-  placeOf('getGroupRank', groupOf('getGroupRank', group)!, globalRank)
+  placeOf('getGroupRank', 'globalRank', groupOf('getGroupRank', group)!, globalRank)
 
 /** Returns the global rank of a rank of a group. errors: `peer.mismatch` for a number outside the group; `graph.misuse` for a destroyed group. */
 export function getGlobalRank(group: CollectiveGroup, groupRank: number): number {

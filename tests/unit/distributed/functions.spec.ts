@@ -220,7 +220,7 @@ describe('tensors', () => {
     const [group] = groups
     const array = Float32Array.of(1)
     await expect(dist.broadcast(array, 5, { group })).rejects.toThrow(
-      /broadcast: expected a rank of the group \[0, 1\], got 5/,
+      /broadcast: src must be a rank of the group \[0, 1\], got 5/,
     )
     expect(() => dist.allReduce(array, { group, operation: 'sum' } as never)).toThrow(
       /allReduce: expected options among group, asyncOp, op, got "operation"/,
@@ -251,7 +251,7 @@ describe('tensors', () => {
     await expect(group!.send(words as never, 1)).rejects.toThrow(said)
     expect([...words]).toEqual([3000, 40000])
     await expect(dist.allReduce([1] as never, { group })).rejects.toThrow(
-      /allReduce: expected a typed array, a parameter or a buffer, got a plain array of 1/,
+      /allReduce: tensor must be a typed array, a parameter or a buffer, got a plain array of 1/,
     )
     await expect(dist.allReduce(array)).rejects.toThrow(
       /^allReduce: there is no default process group\. Call initProcessGroup\(\) first/,
@@ -612,4 +612,15 @@ describe('monitoredBarrier', () => {
     await Promise.all(groups.map((group) => dist.monitoredBarrier({ group, timeoutMs: 5000 })))
     for (const group of groups) group.destroy()
   })
+})
+
+test.each<[string, () => unknown]>([
+  ['input', () => dist.allGatherIntoTensor(Float32Array.of(1), null as never)],
+  ['output', () => dist.reduceScatterTensor(null as never, Float32Array.of(1))],
+  ['inputTensorList[0]', () => dist.allToAll([Float32Array.of(1)], [null as never])],
+  ['dst', () => dist.reduce(Float32Array.of(1), '0' as never)],
+  ['src', () => dist.recv(Float32Array.of(1), '0' as never)],
+])('a refusal names the argument: %s', async (name, call) => {
+  await dist.initProcessGroup({ rank: 0, worldSize: 1, links: new Map() })
+  await expect(call()).rejects.toThrow(`: ${name} must be a `)
 })

@@ -154,5 +154,5 @@ test.each([
     ]),
     2000,
   )
-  expect(errors[1]?.message).toMatch('rank 0 refused this call: expected a typed array')
+  expect(errors[1]?.message).toMatch('rank 0 refused this call: tensor must be a typed array')
 })

@@ -48,7 +48,7 @@ test('as the tutorial has it, inside of the step, it is refused at once, with wh
   await compile(step(keep), inputs, { runtime })
   expect(await told).toMatchObject(refused('allGatherObject'))
   await expect(dist.allReduce(gradient as never, { group })).rejects.toThrow(
-    /^allReduce: expected a typed array, .*got a tensor of a compiled function, which has no contents/,
+    /^allReduce: tensor must be a typed array, .*got a tensor of a compiled function, which has no contents/,
   )
   group.destroy()
 })
