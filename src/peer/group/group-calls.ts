@@ -231,9 +231,10 @@ export class GroupCalls {
     side: 'send' | 'receive',
     buffer: ElementArray,
     peer: number,
-    { tag = 0, deadlineMs, sequence, label }: MessageOptions,
+    options: MessageOptions,
     word?: string,
   ): Promise<void> {
+    const { tag = 0, deadlineMs, sequence, label } = options
     if (this.isRetired) return Promise.reject(destroyed(side, this.group))
     const cannot = (word === undefined && noTag(side, tag)) || noPeer(side, this.group, peer)
     if (cannot) return refuse(cannot)
