@@ -44,10 +44,9 @@ export function chooseVariant<A>(
     op.variants.find((variant) => variant.name === name && canRun(variant, call, limits))
   return (
     (table && byName(table[variantKey(op, call)])) ??
-    byName(
-      limits.isWasm ? (op.preferredInWasm?.(call) ?? naive.name) : op.preferred?.(call, limits),
-    ) ??
-    others.find((variant) => canRun(variant, call, limits)) ??
+    byName(op.preferred?.(call, limits)) ??
+    // In WebAssembly invocations that wait for each other take turns; those of the plain variant need not.
+    (limits.isWasm ? naive : others.find((variant) => canRun(variant, call, limits))) ??
     naive
   )
 }

@@ -157,8 +157,6 @@ export interface Op<Attrs = unknown> {
   readonly variants: readonly [Variant<Attrs>, ...Variant<Attrs>[]]
   /** The variant of the fixed table, used unless a run is tuned. */
   preferred?(call: OpCall<Attrs>, limits: KernelLimits): string
-  /** Likewise where shaders run as WebAssembly; absent: `naive`, which four invocations at once run through without waiting for each other. */
-  preferredInWasm?(call: OpCall<Attrs>): string
   /** Gradients by input; undefined entries where there is none. Absent: the op has no gradient. */
   gradient?(context: GradientContext<Attrs>): (Value | undefined)[]
   /**
@@ -177,10 +175,7 @@ export interface Op<Attrs = unknown> {
 }
 
 /** What an op runs as, and how it chooses. */
-export type OpKernels<Attrs = unknown> = Pick<
-  Op<Attrs>,
-  'name' | 'variants' | 'preferred' | 'preferredInWasm'
->
+export type OpKernels<Attrs = unknown> = Pick<Op<Attrs>, 'name' | 'variants' | 'preferred'>
 
 /** Returns the descriptor, with its attrs' type inferred. */
 export const defineOp = <Attrs>(op: Op<Attrs>): Op<Attrs> => op

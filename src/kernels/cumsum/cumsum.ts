@@ -62,9 +62,9 @@ export const cumsum: Op<CumsumAttrs> = defineOp<CumsumAttrs>({
       lower: (call) => lower(call, true),
     },
   ],
-  preferred(call) {
+  preferred(call, { isWasm }) {
     const { lines, size } = sizesOf(call)
-    return size >= 256 && lines < 256 ? 'lanes' : 'naive'
+    return !isWasm && size >= 256 && lines < 256 ? 'lanes' : 'naive'
   },
   gradient(context) {
     const [dy] = context.outputGradients

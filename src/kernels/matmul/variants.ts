@@ -137,6 +137,23 @@ function softwareVariant({ m, n }: MatmulProblem, tiles: Tiles, flops: number): 
   return flops < 3e7 ? 'direct-8x4' : 'direct-8x8'
 }
 
+/** Register tiles in WebAssembly, and what an element of c costs with each beside the largest one. */
+const wasmTiles = [
+  { rows: 8, cols: 8, cost: 1 },
+  { rows: 8, cols: 4, cost: 1.1 },
+  { rows: 4, cols: 8, cost: 1.1 },
+  { rows: 4, cols: 4, cost: 1.2 },
+] as const
+
+/** The variant in WebAssembly: larger tiles do not fit into its registers, and take longer to compile. */
+function wasmVariant({ m, n }: MatmulProblem): string {
+  if (m <= 2 && n >= 8) return 'direct-1x8'
+  const cost = ({ rows, cols, cost }: (typeof wasmTiles)[number]) =>
+    cost * coveredBy(m, n, rows, cols)
+  const { rows, cols } = wasmTiles.reduce((best, tile) => (cost(tile) < cost(best) ? tile : best))
+  return `direct-${rows}x${cols}`
+}
+
 /** The fixed table. */
 function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): string {
   const problem = problemOf(call)
@@ -148,7 +165,9 @@ function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): string {
     limits.isSoftware === false
       ? gpuVariants(problem, tiles)
       : [
-          softwareVariant(problem, tiles, 2 * products * m * k * n),
+          limits.isWasm
+            ? wasmVariant(problem)
+            : softwareVariant(problem, tiles, 2 * products * m * k * n),
           // Many small products: the tile that suits their sum may be larger than one of them.
           ...(problem.batch.length > 0 ? ['direct-4x4'] : []),
         ]

@@ -24,10 +24,10 @@ const parametersOf = ({ inputs }: OpCall<NormAttrs>) => ({
 const enoughInvocations = 64
 
 /** The fixed table: lanes beat one invocation a row where rows are of some length, save on a CPU, where their barriers cost more. */
-function preferred(sizes: NormSizes, { isSoftware }: KernelLimits): string {
+function preferred(sizes: NormSizes, { isSoftware, isWasm }: KernelLimits): string {
   const { rows, channels, span } = sizes
   const isBusy = rows >= enoughInvocations && channels >= enoughInvocations && span === 1
-  if (isSoftware && isBusy) return 'naive'
+  if (isWasm || (isSoftware && isBusy)) return 'naive'
   return fitsLanes(sizes) && laneLayout(sizes).lanes > 1 ? 'lanes' : 'naive'
 }
 

@@ -57,6 +57,6 @@ export function rowVariants<A>(
     },
   ]
   const preferred = (call: OpCall<A>, limits: KernelLimits): string =>
-    limits.maxInvocations >= maxThreads && prefersLanes(call) ? 'lanes' : 'naive'
+    !limits.isWasm && limits.maxInvocations >= maxThreads && prefersLanes(call) ? 'lanes' : 'naive'
   return { variants, preferred }
 }
