@@ -70,8 +70,8 @@ export function link(a: Member, b: Member, forward: Fault[] = [], backward: Faul
   const [there, back] = memoryPair(place.world, { delayMs: () => 1, forward, backward })
   a.links.set(b.id, there)
   b.links.set(a.id, back)
-  a.crew.add(a.crew.roster ? b.id : null, there)
-  b.crew.add(b.crew.roster ? a.id : null, back)
+  a.crew.links.add(there, a.crew.roster ? b.id : null)
+  b.crew.links.add(back, b.crew.roster ? a.id : null)
 }
 
 /** Members that begin a run, each two of them linked, without that one. */

@@ -1,7 +1,7 @@
 import { PeerError } from '../../util/errors.ts'
-import type { Link } from '../link/link.ts'
 import { ballotStep, callsAhead, lastBallot } from '../room/ballots.ts'
 import { meshLimit } from '../room/edges.ts'
+import { Ballots } from './ballots.ts'
 import { Call, type Leader } from './call.ts'
 import { CrewLinks } from './crew-links.ts'
 import type { CrewMessage } from './messages.ts'
@@ -12,12 +12,10 @@ import {
   type CrewTimes,
   type CrewView,
   crewTimes,
-  type Undecided,
 } from './options.ts'
 import { Presence } from './presence.ts'
 import { breachOf, type Role } from './rights.ts'
-import { ballotAbove, follows, type Report, type Roster } from './roster.ts'
-import { SeenBallots } from './seen-ballots.ts'
+import { follows, type Report, type Roster, turnOf } from './roster.ts'
 import { SlowMembers } from './slow-members.ts'
 
 /**
@@ -41,12 +39,7 @@ export class Crew implements CrewView {
   readonly newcomers: Newcomers
   readonly #slow: SlowMembers | undefined
   #roster: Roster | null
-  /** The newest that this member knows to be proved. */
-  #proved: number
-  #promised: number
-  /** To whose call it has promised last. */
-  #leader: string | null = null
-  readonly #seen: SeenBallots
+  readonly #ballots: Ballots
   /** Of one that joins: those that train, as the server and they say. */
   readonly #ranks = new Set<string>()
   #state: 'running' | 'stopped' | 'leading' | 'over'
@@ -54,18 +47,19 @@ export class Crew implements CrewView {
   #call: Call | null = null
   readonly #asLeader: Leader = {
     report: () => this.#report(),
-    leads: (ballot) => this.#state === 'leading' && this.#promised === ballot,
+    leads: (ballot) => this.#state === 'leading' && this.#ballots.promised === ballot,
     after: (ms, run) => this.#after(ms, run),
     enter: (roster) => this.#enter(roster),
-    cannotDecide: (about, againMs) => this.#cannotDecide(about, againMs),
+    cannotDecide: (about, againMs) => {
+      this.presence.awaits(about)
+      this.#after(againMs, () => this.#lead(false))
+    },
     out: () => this.leftOut('the others continue without this member'),
   }
   /** The newest call was for a planned change. */
   #isPlanned = false
   /** Of a newcomer: once it has got the run's state. */
   #hasState: boolean
-  /** What the owner was told. */
-  #undecided: Undecided | null = null
   /** Slow members, which the next roster is to leave out. */
   #without: ReadonlySet<string> = new Set()
   /** A planned call whose answer waits for this member's own step to end; `hasFailed`: in a way that nobody planned. */
@@ -96,8 +90,8 @@ export class Crew implements CrewView {
       before: [],
       isRing: roster.members.length > meshLimit,
     }
-    this.#proved = this.#promised = this.#given = roster?.ballot ?? 0
-    this.#seen = new SeenBallots(options.env, this.#promised)
+    this.#given = roster?.ballot ?? 0
+    this.#ballots = new Ballots(options.env, this.#given)
     this.#state = roster ? 'running' : 'stopped'
     this.#hasState = roster !== null
     this.#slow = pace && new SlowMembers(this, pace, (ids) => this.#leaveOut(ids))
@@ -120,23 +114,6 @@ export class Crew implements CrewView {
     return this.#state === 'over'
   }
 
-  get self(): string {
-    return this.options.self
-  }
-
-  /**
-   * Takes a link to a member; a newer one takes its place. `id`: null for one that trains, which says itself which life it is of `member`.
-   */
-  add(id: string | null, transport: Link, member?: string): void {
-    this.links.add(transport, id, member)
-  }
-
-  /** The links for the group of the current roster, by rank. Those of the group before it fall silent. */
-  openLinks(): Map<number, Link> {
-    const { ballot, members } = this.#roster!
-    return this.links.open(ballot, members)
-  }
-
   /** Calls for another roster, without waiting for others to: they do not notice that this member cannot form the group of the current one. */
   lead(): void {
     if (this.#state === 'running') this.#lead(false)
@@ -149,12 +126,13 @@ export class Crew implements CrewView {
 
   /** All members of the current roster are in it: its group is complete. */
   proved(): void {
-    if (!this.#roster || this.#roster.ballot <= this.#proved) return
-    this.#proved = this.#roster.ballot
+    if (!this.#roster || this.#roster.ballot <= this.#ballots.proved) return
+    const { ballot, members } = this.#roster
+    this.#ballots.proved = ballot
     this.#roster = { ...this.#roster, before: [] }
-    this.presence.keep(this.#roster.members)
-    this.#seen.keep(this.#roster.members)
-    this.links.forgetEnded(this.#roster.members)
+    this.presence.keep(members)
+    this.#ballots.keep(members)
+    this.links.forgetEnded(members)
   }
 
   /**
@@ -185,11 +163,9 @@ export class Crew implements CrewView {
 
   /** A person has decided: those that are missing count as dead. */
   continueWithout(): void {
-    const told = this.#undecided
-    if (!told || !this.#roster) return
+    if (!this.#roster || !this.presence.giveUp(this.#roster.ballot)) return
     this.#hasState = true
     this.#call?.reportAgain()
-    this.presence.giveUp(told.missing, this.#roster.ballot)
     if (this.#state === 'stopped') this.#lead(false)
     else this.decide()
   }
@@ -280,7 +256,7 @@ export class Crew implements CrewView {
     const members = this.#roster?.members
     if (!members) return
     const alive = members.filter((id) => this.presence.mayBeThere(id))
-    if (alive[0] === this.self) this.#lead(isPlanned)
+    if (alive[0] === this.options.self) this.#lead(isPlanned)
     else this.#waitForRoster(isPlanned)
   }
 
@@ -292,13 +268,11 @@ export class Crew implements CrewView {
   #lead(isPlanned: boolean): void {
     if (this.#state === 'over' || !this.#roster) return
     this.#stop('this member calls')
-    const ballot = ballotAbove(this.#seen.newest, this.self)
+    const ballot = this.#ballots.callAs(this.options.self)
     if (ballot === null) {
       this.abort('the run has had as many changes of its ranks as it can. Start it again.')
       return
     }
-    this.#seen.newest = this.#promised = ballot
-    this.#leader = this.self
     this.#state = 'leading'
     this.#isPlanned = isPlanned
     const [without, before] = [this.#without, this.#call]
@@ -310,7 +284,7 @@ export class Crew implements CrewView {
     const { former = null, step } = this.options
     return {
       roster: this.#roster,
-      proved: this.#proved,
+      proved: this.#ballots.proved,
       hasState: this.#hasState,
       step: step?.() ?? 0,
       linked: this.links.up,
@@ -319,26 +293,10 @@ export class Crew implements CrewView {
     }
   }
 
-  #cannotDecide(about: Undecided, againMs: number): void {
-    const { missing, hadMore, step } = about
-    const told = this.#undecided
-    if (told?.hadMore !== hadMore || told.step !== step || told.missing.join() !== missing.join()) {
-      this.#undecided = about
-      this.listener.undecided(about)
-    }
-    this.#after(againMs, () => this.#lead(false))
-  }
-
-  #decided(): void {
-    if (!this.#undecided) return
-    this.#undecided = null
-    this.listener.undecided(null)
-  }
-
   // --- what others say ---
 
   #roleOf(id: string): Role {
-    if (id === this.#leader) return 'leader'
+    if (id === this.#ballots.leader) return 'leader'
     return (this.#roster?.members.includes(id) ?? this.#ranks.has(id)) ? 'member' : 'newcomer'
   }
 
@@ -346,11 +304,11 @@ export class Crew implements CrewView {
     if (this.#state === 'over') return
     const role = this.#roleOf(from)
     const breach = breachOf(message, from, role, {
-      self: this.self,
+      self: this.options.self,
       roster: this.#roster,
-      promised: this.#promised,
+      promised: this.#ballots.promised,
       // One that joins does not know how many calls there have been.
-      limit: this.#roster ? this.#seen.limitOf(from) : lastBallot - callsAhead * ballotStep,
+      limit: this.#roster ? this.#ballots.limitOf(from) : lastBallot - callsAhead * ballotStep,
       isUp: (id) => this.links.isUp(id),
     })
     if (breach) {
@@ -361,7 +319,7 @@ export class Crew implements CrewView {
     if (message.type === 'call') this.#called(from, message)
     else if (message.type === 'report') this.#call?.reported(from, message)
     else if (message.type === 'refuse') this.#refused(from, message)
-    else if (message.type === 'roster') this.#told(from, message.roster)
+    else if (message.type === 'roster') this.#takeRoster(from, message.roster)
     else if (message.type === 'leave') this.#mayLeave(from, message.ballot)
     else if (message.type === 'abort') this.abort(message.why)
     else if (message.type === 'wait') this.#mustWait(message)
@@ -381,7 +339,7 @@ export class Crew implements CrewView {
 
   /** Its leader says that it lacks links. */
   #mayLeave(from: string, ballot: number): void {
-    if (ballot !== this.#promised || this.#state !== 'stopped') return
+    if (ballot !== this.#ballots.promised || this.#state !== 'stopped') return
     if (this.presence.lacksLinks) this.leftOut('it has lost links to other members')
     else this.#doubtIsIn(from)
   }
@@ -395,17 +353,16 @@ export class Crew implements CrewView {
 
   #called(from: string, message: Extract<CrewMessage, { type: 'call' }>): void {
     const { ballot, isPlanned } = message
-    this.#seen.take(ballot, from)
+    this.#ballots.take(ballot, from)
     const own = this.#roster
-    if (ballot <= this.#promised) {
+    if (ballot <= this.#ballots.promised) {
       this.#refuse(from, message)
       return
     }
-    this.#promised = ballot
-    this.#leader = from
+    this.#ballots.promise(ballot, from)
     this.#isPlanned = isPlanned
     const answer = (hasFailed: boolean) => {
-      if (this.#state === 'over' || this.#promised !== ballot) return
+      if (this.#state === 'over' || this.#ballots.promised !== ballot) return
       this.#stop('a member called')
       this.#state = 'stopped'
       // It may have gone while this member's step was to end. In a ring a call comes also where the link to its leader has ended.
@@ -423,7 +380,8 @@ export class Crew implements CrewView {
     const own = this.#roster
     const isOutside = own !== null && own.ballot > entered && !own.members.includes(from)
     const outside = isOutside ? own.ballot : null
-    this.links.send([from], { type: 'refuse', ballot, promised: this.#promised, outside })
+    const { promised } = this.#ballots
+    this.links.send([from], { type: 'refuse', ballot, promised, outside })
   }
 
   /** After an answer: the leader may be lost before it has decided. */
@@ -433,23 +391,21 @@ export class Crew implements CrewView {
     this.#after(leadingMs + leadMs * this.#turn, () => this.#lead(false))
   }
 
-  /** When this member leads, in times that a leader needs: from 1 for the most senior one to less than 9 for the last, of however many. */
   get #turn(): number {
-    const { members } = this.#roster!
-    return 1 + members.indexOf(this.self) / Math.max(2, members.length / 8)
+    return turnOf(this.options.self, this.#roster!.members)
   }
 
   #refused(
     from: string,
     { ballot, promised, outside }: Extract<CrewMessage, { type: 'refuse' }>,
   ): void {
-    this.#seen.take(promised, from)
+    this.#ballots.take(promised, from)
     if (outside !== null && outside > (this.#roster?.ballot ?? 0)) {
       this.#doubtIsIn(from)
       return
     }
     const { members = [], ballot: entered } = this.#roster ?? {}
-    const isMissed = ballot === entered && promised > ballot && this.#proved < ballot
+    const isMissed = ballot === entered && promised > ballot && this.#ballots.proved < ballot
     if (this.#state === 'running' && isMissed && members.includes(from)) {
       // It promised another leader before the roster came, and would be waited for in vain.
       this.#convene(false)
@@ -462,19 +418,20 @@ export class Crew implements CrewView {
     this.#after(this.times.answerMs * this.#turn * (1 + draw / 256), () => this.#lead(false))
   }
 
-  #told(from: string, roster: Roster): void {
+  #takeRoster(from: string, roster: Roster): void {
     const { ballot, members } = roster
     const own = this.#roster
     if (!own) for (const id of members) this.#ranks.add(id)
-    if (ballot < this.#promised || ballot <= (own?.ballot ?? 0)) {
-      this.links.send([from], { type: 'refuse', ballot, promised: this.#promised, outside: null })
+    const { promised } = this.#ballots
+    if (ballot < promised || ballot <= (own?.ballot ?? 0)) {
+      this.links.send([from], { type: 'refuse', ballot, promised, outside: null })
       return
     }
     const isNext = !own || follows(roster, own)
-    const isHeard = (id: string) => id === this.self || this.links.isUp(id)
+    const isHeard = (id: string) => id === this.options.self || this.links.isUp(id)
     const isLinked = own !== null || roster.isRing || members.every(isHeard)
     if (!isLinked) this.leftOut('it has lost a link')
-    else if (members.includes(this.self) && isNext) this.#enter(roster)
+    else if (members.includes(this.options.self) && isNext) this.#enter(roster)
     else if (own && this.presence.lacksLinks)
       this.leftOut('the others continue without this member')
     else if (own) this.#doubtIsIn(from)
@@ -486,8 +443,8 @@ export class Crew implements CrewView {
     this.#held = undefined
     this.#stop('the next roster is here')
     this.#roster = roster
-    if (!before) this.#seen.newest = roster.ballot
-    this.#promised = roster.ballot
+    if (!before) this.#ballots.newest = roster.ballot
+    this.#ballots.promised = roster.ballot
     this.#call = null
     this.#without = new Set()
     this.#slow?.forget()
@@ -495,7 +452,7 @@ export class Crew implements CrewView {
     this.presence.outside.clear()
     this.presence.apart.clear()
     this.#state = 'running'
-    this.#decided()
+    this.presence.awaits(null)
     const { ballot } = roster
     const isLeftOut = (id: string) => !roster.members.includes(id) && this.links.isUp(id)
     const leftOut = before?.members.filter(isLeftOut) ?? []
@@ -539,7 +496,7 @@ export class Crew implements CrewView {
     this.#slow?.end()
     this.links.endDoubts()
     this.#held = undefined
-    this.#decided()
+    this.presence.awaits(null)
     this.#state = 'over'
     this.#error = error
     this.#waiting?.reject(error)

@@ -1,5 +1,5 @@
 import type { CrewMessage } from './messages.ts'
-import type { CrewView } from './options.ts'
+import type { CrewView, Undecided } from './options.ts'
 
 /** The members of a run that may be there, as far as one member's links and what it has heard show. */
 export class Presence {
@@ -14,6 +14,8 @@ export class Presence {
   /** Members of the newest roster to which no link could be made: the next one does without such a link where it needs one. */
   readonly apart = new Set<string>()
   readonly #crew: CrewView
+  /** Whom this member waits for, as the owner was told. */
+  #undecided: Undecided | null = null
 
   constructor(crew: CrewView) {
     this.#crew = crew
@@ -89,10 +91,19 @@ export class Presence {
     if (!isOver) links.doubt(id, times.doubtMs)
   }
 
-  /** A person has decided: these are gone, and knew nothing newer than `ballot`. */
-  giveUp(missing: readonly string[], ballot: number): void {
-    for (const id of [...missing, ...this.dead.keys()]) this.dead.set(id, ballot)
+  /** This member may not decide without some; null: it need not any more. */
+  awaits(about: Undecided | null): void {
+    if (JSON.stringify(about) === JSON.stringify(this.#undecided)) return
+    this.#undecided = about
+    this.#crew.listener.undecided(about)
+  }
+
+  /** A person has decided: those that this member waits for are gone, and knew nothing newer than `ballot`. False where it waits for none. */
+  giveUp(ballot: number): boolean {
+    if (!this.#undecided) return false
+    for (const id of [...this.#undecided.missing, ...this.dead.keys()]) this.dead.set(id, ballot)
     this.saidBye.clear()
+    return true
   }
 
   /** Forgets who died before all of `members` entered their roster. */

@@ -206,6 +206,10 @@ function linkedMembers(
 const besideIn = (all: readonly string[], at: number): string[] =>
   ringNeighbours(at, all.length).map((rank) => all[rank]!)
 
+/** When a member calls where nobody else does, in times that a leader needs: from 1 for the most senior one to less than 9 for the last. */
+export const turnOf = (self: string, members: readonly string[]): number =>
+  1 + members.indexOf(self) / Math.max(2, members.length / 8)
+
 /** Whether a roster was decided by those who knew the roster `own`: it, or an earlier one, had to agree. */
 export const follows = (next: Roster, own: Roster): boolean =>
   next.before.some(({ ballot }) => ballot <= own.ballot)

@@ -124,7 +124,7 @@ export class RunCrew {
         },
       },
     )
-    for (const [rank, link] of links) this.#crew.add(ids[rank], link, members[rank])
+    for (const [rank, link] of links) this.#crew.links.add(link, ids[rank], members[rank])
   }
 
   /** The newest that this rank is in; null until it is in one. For tests. */
@@ -156,7 +156,7 @@ export class RunCrew {
         throw this.#out === undefined ? error : leftOutError('peer.lost', `${this.#out}.`)
       })
       const { ballot, members } = roster
-      this.#rank = members.indexOf(this.#crew.self)
+      this.#rank = members.indexOf(this.#crew.options.self)
       this.#options.tell({ event: 'roster', ballot, members, rank: this.#rank })
       try {
         return await this.#join(roster, helloMs)
@@ -184,7 +184,7 @@ export class RunCrew {
       throw error
     })
     const beside = ringNeighbours(this.#rank, members.length)
-    const links = [...this.#crew.openLinks()].filter(
+    const links = [...this.#crew.links.open(ballot, members)].filter(
       ([rank]) => !roster.isRing || beside.includes(rank),
     )
     const keys = members.map((id) => this.#machines.get(memberOf(id)) ?? id)
@@ -281,7 +281,7 @@ export class RunCrew {
     for (const { rank, id, machine } of newcomers) {
       const link = links.get(rank)
       this.#machines.set(memberOf(id), machine)
-      if (link) this.#crew.add(id, link)
+      if (link) this.#crew.links.add(link, id)
     }
     this.#linksChanged()
   }

@@ -61,7 +61,10 @@ describe('a lost member', () => {
     const [, b] = all
     const groups = all.map(
       ({ crew }, rank) =>
-        new ProcessGroup({ rank, size: 3, epoch: 1, links: crew.openLinks(), env: place.world }),
+        new ProcessGroup({
+          ...{ rank, size: 3, epoch: 1, env: place.world },
+          links: crew.links.open(1, ['a', 'b', 'c']),
+        }),
     )
     await place.world.until(Promise.all(groups.map((group) => group.ready())))
     const beganMs = place.world.now()
@@ -129,7 +132,7 @@ test('the last of 64 members calls within half a minute when nobody else does', 
     const [near, far] = memoryPair(place.world)
     const other = new EpochLinks(far)
     other.oncontrol = (payload) => heard.push(decodeCrewMessage(payload).type)
-    last.crew.add(id, near)
+    last.crew.links.add(near, id)
     return other
   })
   lost!.close('the tab was closed')
@@ -181,7 +184,8 @@ describe('a planned change', () => {
     const second = b.crew.next(true)
     expect(await Promise.all([first, second, joined].map(namesOf))).toEqual(['abx', 'abx', 'abx'])
     expect([a.told, b.told]).toEqual([['wish'], []])
-    expect([...joiner.crew.openLinks().keys()]).toEqual([0, 1])
+    const { ballot, members } = joiner.crew.roster!
+    expect([...joiner.crew.links.open(ballot, members).keys()]).toEqual([0, 1])
   })
 
   test('a joiner that lacks a link to one member is not let in', async () => {
@@ -451,7 +455,7 @@ test('newcomers that refuse a call do not keep a member from saying whom it miss
     const refuse = { type: 'refuse', ballot, promised: ballot + 1, outside: null } as const
     newcomer.control(encodeCrewMessage(refuse))
   }
-  alone.crew.add('x', near)
+  alone.crew.links.add(near, 'x')
   alone.crew.next().catch(() => undefined)
   await place.world.advance(crewTimes.answerMs + crewTimes.againMs / 2)
   expect(calls).toBe(1)
@@ -474,7 +478,7 @@ describe('what a link carries', () => {
   ])('%s: the link closes, and the others are not disturbed', async (_, text) => {
     const [a, b] = crewOf('ab') as [Member, Member]
     const { near, say, other } = control(text)
-    a.crew.add('x', near)
+    a.crew.links.add(near, 'x')
     await place.world.advance(10)
     say()
     await place.world.advance(1000)
@@ -487,8 +491,8 @@ describe('what a link carries', () => {
     const joiner = member('x', null)
     const good = control('{"type":"hello","id":"a"}')
     const bad = control('{"type":"leave","ballot":1}')
-    joiner.crew.add(null, good.near)
-    joiner.crew.add(null, bad.near)
+    joiner.crew.links.add(good.near, null)
+    joiner.crew.links.add(bad.near, null)
     good.say()
     bad.say()
     await place.world.advance(1000)

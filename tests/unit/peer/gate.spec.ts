@@ -53,8 +53,8 @@ function link(a: Member, b: Member, options: MemoryLinkOptions): void {
   const [there, back] = memoryPair(world, options)
   a.links.push(there)
   b.links.push(back)
-  a.crew.add(b.id, there)
-  b.crew.add(b.crew.roster ? a.id : null, back)
+  a.crew.links.add(there, b.id)
+  b.crew.links.add(back, b.crew.roster ? a.id : null)
 }
 
 /** Two that train. */

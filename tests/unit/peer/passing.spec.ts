@@ -236,7 +236,7 @@ describe('a ring of members', () => {
     const all = ringOf(24)
     const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
     const stranger = new EpochLinks(far)
-    all[0]!.crew.add('x.1', near)
+    all[0]!.crew.links.add(near, 'x.1')
     const to = all.map(({ id }) => id)
     const body = { type: 'abort', why: 'the end' } as const
     const signed = { key: 'b', signature: '' }

@@ -31,7 +31,7 @@ function liar(id: string, to: readonly Member[], heard: Heard = () => undefined)
     const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
     const own = new EpochLinks(far)
     own.oncontrol = (payload) => heard(decodeCrewMessage(payload))
-    crew.add(crew.roster ? id : null, near)
+    crew.links.add(near, crew.roster ? id : null)
     return own
   })
   const send = (link: EpochLinks, message: CrewMessage) => link.control(encodeCrewMessage(message))
@@ -263,7 +263,7 @@ test('a newcomer that is sent a roster with others to whom it has no link joins 
 test('a link by which nothing is read holds a bounded number of bytes, whatever it is asked', async () => {
   const joiner = member('x', null)
   const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
-  joiner.crew.add(null, near)
+  joiner.crew.links.add(near, null)
   const rank = new EpochLinks(far)
   rank.control(encodeCrewMessage({ type: 'hello', id: 'a' }))
   await place.world.advance(10)
@@ -281,7 +281,7 @@ test('a link by which nothing is read holds a bounded number of bytes, whatever 
 test('a rank that says it is another member than the server has named loses its link', async () => {
   const joiner = member('x.2', null)
   const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
-  joiner.crew.add(null, near, 'a')
+  joiner.crew.links.add(near, null, 'a')
   const rank = new EpochLinks(far)
   rank.control(encodeCrewMessage({ type: 'hello', id: 'b.1' }))
   await place.world.advance(10)

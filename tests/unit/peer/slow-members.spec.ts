@@ -79,7 +79,7 @@ async function train(rank: Rank, computesMs: number): Promise<void> {
   for (;;) {
     const { ballot, members } = rank.crew.roster!
     const at = members.indexOf(rank.id)
-    const links = rank.crew.openLinks()
+    const links = rank.crew.links.open(ballot, members)
     const before = { group: rank.group, restMs: rank.patience?.restMs }
     rank.group = new ProcessGroup({
       rank: at,
@@ -144,8 +144,8 @@ function begin(
       const rate = { delayMs: () => 1, bytesPerMs: fast, highWaterBytes: 2 ** 18 }
       rates.set(pairOf(a.id, b.id), rate)
       const [there, back] = memoryPair(world, rate as MemoryLinkOptions)
-      a.crew.add(b.id, there)
-      b.crew.add(a.id, back)
+      a.crew.links.add(there, b.id)
+      b.crew.links.add(back, a.id)
     }
   return ranks
 }
@@ -225,8 +225,8 @@ test('one that was left out comes in again once a step takes half of what others
   )
   for (const one of others) {
     const [there, back] = memoryPair(world, rate)
-    one.crew.add('c.2', there)
-    crew.add(null, back)
+    one.crew.links.add(there, 'c.2')
+    crew.links.add(back, null)
   }
   await world.advance(20_000)
   expect(wishes()).toEqual([])

@@ -1,18 +1,41 @@
 import type { Env } from '../../util/env.ts'
 import { ballotStep, callsAhead, lastBallot } from '../room/ballots.ts'
+import { ballotAbove } from './roster.ts'
 
-/** The largest ballot that a member has heard of, and how far each of the others has raised it. */
-export class SeenBallots {
+/** The ballots that a member has heard of and promised, and how far each of the others has raised them. */
+export class Ballots {
+  /** Of the newest roster that this member knows to be proved. */
+  proved: number
+  /** This member takes part in no roster below. */
+  promised: number
+  /** Whose call that was. */
+  leader: string | null = null
+  /** The largest that this member has heard of. */
   newest: number
   readonly #env: Env
   readonly #beganMs: number
   /** By member, by how many calls more than one at a time. */
   readonly #raised = new Map<string, number>()
 
-  constructor(env: Env, newest: number) {
+  /** `first`: that of the roster with which the run began; 0 for one that joins. */
+  constructor(env: Env, first: number) {
     this.#env = env
     this.#beganMs = env.now()
-    this.newest = newest
+    this.proved = this.promised = this.newest = first
+  }
+
+  promise(ballot: number, leader: string): void {
+    this.promised = ballot
+    this.leader = leader
+  }
+
+  /** One for a call of the member `self`; null where there is none left. */
+  callAs(self: string): number | null {
+    const ballot = ballotAbove(this.newest, self)
+    if (ballot === null) return null
+    this.newest = ballot
+    this.promise(ballot, self)
+    return ballot
   }
 
   /** The largest that a member may name. */
