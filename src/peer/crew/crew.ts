@@ -85,11 +85,8 @@ export class Crew implements CrewView {
     })
     this.presence = new Presence(this)
     this.newcomers = new Newcomers(this)
-    this.#roster = roster && {
-      ...roster,
-      before: [],
-      isRing: roster.members.length > meshLimit,
-    }
+    const isRing = roster !== null && roster.members.length > meshLimit
+    this.#roster = roster && { ...roster, before: [], isRing }
     this.#given = roster?.ballot ?? 0
     this.#ballots = new Ballots(options.env, this.#given)
     this.#state = roster ? 'running' : 'stopped'
@@ -312,8 +309,10 @@ export class Crew implements CrewView {
       isUp: (id) => this.links.isUp(id),
     })
     if (breach) {
-      if (breach.kind === 'end') this.#broke(from, breach.what)
-      else if (message.type === 'call') this.#refuse(from, message)
+      if (breach.kind === 'end') {
+        this.links.close(from, `it ${breach.what}`)
+        this.listener.broke?.(from, breach.what)
+      } else if (message.type === 'call') this.#refuse(from, message)
       return
     }
     if (message.type === 'call') this.#called(from, message)
@@ -331,13 +330,7 @@ export class Crew implements CrewView {
     }
   }
 
-  /** It has said what no build of this project says. */
-  #broke(from: string, what: string): void {
-    this.links.close(from, `it ${what}`)
-    this.listener.broke?.(from, what)
-  }
-
-  /** Its leader says that it lacks links. */
+  /** Its leader says that it lacks links, or is out itself. */
   #mayLeave(from: string, ballot: number): void {
     if (ballot !== this.#ballots.promised || this.#state !== 'stopped') return
     if (this.presence.lacksLinks) this.leftOut('it has lost links to other members')
