@@ -18,6 +18,8 @@ import type { Admission, CrewPlace, FirstHalf, Membership } from '../api.ts'
 const helloMs = 8000
 /** For the links to the ranks beside this one in the ring, before its group forms: those ranks wait for it no longer than `helloMs`. units: ms. */
 const linkMs = 6000
+/** For the last frames of a group that has ended: less than a session waits for its other end. units: ms. */
+const silenceMs = 4000
 /** Signals of members that are in a later roster already. */
 const maxEarlySignals = 256
 /** For the server to say which half asked first. units: ms. */
@@ -71,11 +73,14 @@ export class RunCrew {
   /** By member of the room. */
   readonly #machines = new Map<string, string>()
   #group: ProcessGroup | undefined
+  /** Of that group. */
+  #joined: Roster | undefined
   /** Ends the forming of a group. */
   #fail: (error: PeerError) => void = () => undefined
   #rank: number
   /** Which half of the roster with this ballot has asked the server first, once it says so. */
   #asked: { ballot: number; answer: (first: FirstHalf) => void } | undefined
+  #cancelSilence: () => void = () => undefined
   /** Called when a link is there, or cannot be. */
   #linksChanged: () => void = () => undefined
   /** By member: what has come for a roster that this rank has not entered yet. */
@@ -178,11 +183,9 @@ export class RunCrew {
       this.#fail = reject
     })
     failed.catch(() => undefined)
-    await Promise.race([this.#linkRing(roster), failed]).catch((error) => {
-      // Until there is a group again, the last one's links would be taken for dead.
-      this.#crew.links.silence()
-      throw error
-    })
+    this.#silenceSoon()
+    await Promise.race([this.#linkRing(roster), failed])
+    this.#cancelSilence()
     const beside = ringNeighbours(this.#rank, members.length)
     const links = [...this.#crew.links.open(ballot, members)].filter(
       ([rank]) => !roster.isRing || beside.includes(rank),
@@ -199,7 +202,9 @@ export class RunCrew {
       failed,
       silence: () => this.#crew.links.silence(),
     })
-    this.#crew.proved()
+    this.#joined = roster
+    // In a ring it says no more than that those beside this rank are there.
+    if (!roster.isRing) this.#crew.proved()
     return this.#group
   }
 
@@ -274,6 +279,13 @@ export class RunCrew {
     this.#hasStopped = true
     this.#fail(error)
     this.#group?.abort(error)
+    this.#silenceSoon()
+  }
+
+  /** Where there is no next group by then, nothing comes over the last one's links, which must not be taken for dead. */
+  #silenceSoon(): void {
+    this.#cancelSilence()
+    this.#cancelSilence = this.#env.after(silenceMs, () => this.#crew.links.silence())
   }
 
   /** Newcomers, or members that were not linked, with the links to them by their ranks. */
@@ -286,9 +298,10 @@ export class RunCrew {
     this.#linksChanged()
   }
 
-  /** This rank has the run's state. */
+  /** This rank has the run's state: all ranks of its group have told each other which one they have. */
   hasState(): void {
     this.#crew.hasState()
+    if (this.#joined === this.#crew.roster) this.#crew.proved()
   }
 
   memberIsDead(member: string, ballot?: number): void {

@@ -98,6 +98,11 @@ test('a member of a ring whose neighbour cannot be linked keeps its link to the 
   expect((await simulateElastic(world)).violations).toEqual([])
 })
 
+test('a leader that dies with its decision in a ring: those that have heard it prove nothing before all are there', async () => {
+  const world = { ...drawElastic(274, { liar: 'member', members: [17, 20] }), steps: 2 }
+  expect((await simulateElastic(world)).violations).toEqual([])
+})
+
 test('those that hold the state are lost while a newcomer takes it: a person decides', async () => {
   const member = (machine: number) => ({ device: 0, machine })
   const loss = { kind: 'close', moment: 'state transfer', role: 'donor', ms: 0 } as const

@@ -220,7 +220,7 @@ describe('a ring of members', () => {
     const near = all.filter(({ links }) => links.has('m'))
     for (const one of near) {
       const [there, back] = memoryPair(place.world, { delayMs: () => 1 })
-      one.crew.add('m', there)
+      one.crew.links.add('m', there)
       const signed = signedBy('m', signedText(lie))
       new EpochLinks(back).control(encodeCrewMessage({ ...lie, ...signed }))
     }
