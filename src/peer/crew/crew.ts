@@ -297,6 +297,12 @@ export class Crew implements CrewView {
     return (this.#roster?.members.includes(id) ?? this.#ranks.has(id)) ? 'member' : 'newcomer'
   }
 
+  /** It has said what no build of this project says. */
+  #broke(from: string, what: string): void {
+    this.links.close(from, `it ${what}`)
+    this.listener.broke?.(from, what)
+  }
+
   #receive(from: string, message: CrewMessage): void {
     if (this.#state === 'over') return
     const role = this.#roleOf(from)
@@ -309,10 +315,8 @@ export class Crew implements CrewView {
       isUp: (id) => this.links.isUp(id),
     })
     if (breach) {
-      if (breach.kind === 'end') {
-        this.links.close(from, `it ${breach.what}`)
-        this.listener.broke?.(from, breach.what)
-      } else if (message.type === 'call') this.#refuse(from, message)
+      if (breach.kind === 'end') this.#broke(from, breach.what)
+      else if (message.type === 'call') this.#refuse(from, message)
       return
     }
     if (message.type === 'call') this.#called(from, message)

@@ -173,7 +173,7 @@ function linkedMembers(
   const staying = newest.members.filter((id) => reports.has(id))
   if (!isStaying(leader)) staying.push(leader)
   const coming = [...reports.keys()].filter(
-    (id) => !isStaying(id) && id !== leader && !keptOut.has(id),
+    (id) => reports.get(leader)!.linked.includes(id) && !isStaying(id) && !keptOut.has(id),
   )
   const bothSay = (a: string, b: string, says: (report: Report, other: string) => boolean) =>
     says(reports.get(a)!, b) && says(reports.get(b)!, a)

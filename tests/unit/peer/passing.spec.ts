@@ -1,5 +1,10 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import { encodeCrewMessage, signedText } from '../../../src/peer/crew/messages.ts'
+import {
+  decodeCrewMessage,
+  encodeCrewMessage,
+  inOrder,
+  signedText,
+} from '../../../src/peer/crew/messages.ts'
 import { burst, Passing } from '../../../src/peer/crew/passing.ts'
 import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
@@ -220,7 +225,7 @@ describe('a ring of members', () => {
     const near = all.filter(({ links }) => links.has('m'))
     for (const one of near) {
       const [there, back] = memoryPair(place.world, { delayMs: () => 1 })
-      one.crew.links.add('m', there)
+      one.crew.links.add(there, 'm')
       const signed = signedBy('m', signedText(lie))
       new EpochLinks(back).control(encodeCrewMessage({ ...lie, ...signed }))
     }
@@ -230,6 +235,30 @@ describe('a ring of members', () => {
       expect(broke).toEqual(['m passed on what another one has not said'])
     expect(all.flatMap(({ crew }) => crew.links.isUp('m'))).not.toContain(true)
     expect(await rosterOf(all)).toBe(letters.slice(0, 24).replace('m', ''))
+  })
+
+  test('takes in none of those that one of them invents, with keys of their own', async () => {
+    const all = ringOf(24, 'm')
+    const report = { roster: null, proved: 0, hasState: false, step: 0, linked: [], apart: [] }
+    for (const one of all.filter(({ links }) => links.has('m'))) {
+      const [there, back] = memoryPair(place.world, { delayMs: () => 1 })
+      one.crew.add('m', there)
+      const own = new EpochLinks(back)
+      own.oncontrol = (payload) => {
+        const said = decodeCrewMessage(payload)
+        if (said.type !== 'pass' || said.body.type !== 'call') return
+        const { ballot } = said.body
+        const body = inOrder({ type: 'report', ballot, ...report, former: null })
+        for (let at = 0; at < 30; at++) {
+          const from = `x${at}`
+          const pass = { type: 'pass', from, number: 1, to: [said.from], body } as const
+          own.control(encodeCrewMessage({ ...pass, ...signedBy(from, signedText(pass)) }))
+        }
+      }
+    }
+    const [lost] = all.splice(20, 1)
+    crash(lost!)
+    expect(await rosterOf(all)).toBe(all.map(({ id }) => id).join(''))
   })
 
   test('passes nothing on for one that is not in it', async () => {
