@@ -21,7 +21,6 @@ import {
 } from '../memory/host-values.ts'
 import type { Phase } from '../plan/phases.ts'
 import type { Prepared } from '../plan/prepare.ts'
-import { SentNotes } from '../plan/step-notes.ts'
 import {
   type CheckedInputs,
   checkInputs,
@@ -39,14 +38,11 @@ import {
   type StepTimes,
 } from '../plan/step-program.ts'
 import type { PreparedMeeting } from '../plan/stops.ts'
-import { tailElements } from '../trace/bucket.ts'
-import type { StepNotes } from '../trace/exchange.ts'
-import { type BucketUpdate, gradientWeight } from '../trace/trace.ts'
 import { callOf, type GraphNode, type GraphValue, storageOf } from '../trace/value.ts'
-import { joinRanks, jointElements } from './combine-joint.ts'
 import type { Wires } from './crossings.ts'
-import { packBuffers, readHostBuffers, writeBuffers } from './shared-buffers.ts'
+import { HostPort } from './host-port.ts'
 import { StepClock } from './step-clock.ts'
+import { StepExchange } from './step-exchange.ts'
 import { HostWorkWatch, markExchange } from './work-watch.ts'
 
 /** A long run gives way to other tasks of its page or worker this often. */
@@ -61,13 +57,6 @@ const toHostData = (values: HostArray, { dtype }: TensorType): HostData =>
 
 const emptyOf = ({ shape, dtype }: TensorType): HostData =>
   new hostArrays[dtype as HostDType](countElements(shape))
-
-/** A bucket's part in an exchange, as it travels. */
-interface Wire {
-  readonly update: BucketUpdate
-  readonly gradients: Float32Array<ArrayBuffer>
-  readonly parameters: Float32Array<ArrayBuffer>
-}
 
 /** Numbers as `Look` gives them. */
 const toLook = (values: HostArray, type: TensorType): HostData =>
@@ -260,38 +249,14 @@ export class CpuProgram implements StepProgram {
     if (!this.#exchanges) {
       await this.#execute([...prepared.jointNodes, ...prepared.updateNodes], inputs, values)
     } else {
-      const shared = this.#takeSharedBuffers()
-      // Until the buckets are done; a failure of theirs comes first.
-      shared.catch(() => undefined)
-      const buckets = prepared.updates.map(({ update }) => this.#wire(update))
-      const { flags } = prepared.trace.exchange!
-      const notes = prepared.trace.weighing?.stepNotes(flags.own) ?? new SentNotes(flags.own)
-      const reduced = buckets.map((bucket, index) => this.#reduce(bucket, index, outputs, notes))
-      for (const one of reduced) one.catch(() => undefined)
-      const update = async (bucket: Wire, index: number) => {
-        await this.#execute(bucket.update.nodes, inputs, values)
-        await this.#gather(bucket, index, outputs, notes)
-      }
-      try {
-        if (prepared.jointNodes.length === 0) {
-          await Promise.all(
-            buckets.map(async (bucket, index) => {
-              await reduced[index]
-              await update(bucket, index)
-            }),
-          )
-        } else {
-          await Promise.all(reduced)
-          await this.#agree(inputs, values)
-          await Promise.all(buckets.map(update))
-        }
-      } catch (error) {
-        // The group goes on where ranks refuse a step, so nothing of it may be under way in the next one.
-        if (notes.isRefused) await Promise.allSettled([...reduced, shared])
-        throw error
-      }
-      await shared
-      flags.sum = notes.flags
+      const execute = (nodes: readonly GraphNode[]) => this.#execute(nodes, inputs, values)
+      const run = { scalars: this.#scalars, values, outputs, execute }
+      const port = new HostPort(prepared.trace.exchange!, prepared, run)
+      const step = new StepExchange(prepared.trace.exchange!, prepared, port, this.#clock)
+      step.begin(undefined)
+      for (const index of prepared.updates.keys()) step.take(index)
+      await step.end()
+      step.averageOutputs(outputs)
     }
     keep(true)
     await this.#execute(prepared.trace.after, inputs, values)
@@ -314,97 +279,6 @@ export class CpuProgram implements StepProgram {
       const { elements, gradientPool } = update.bucket
       gradientPool.host(0, elements).fill(0)
     }
-  }
-
-  /** Takes the buffers of the rank that all take them from, as SynchronizedUpdates does. */
-  async #takeSharedBuffers(): Promise<void> {
-    const exchange = this.prepared.trace.exchange!
-    const { parts, words } = packBuffers(this.prepared.sharedBuffers)
-    if (words === 0) return
-    const contents = new Float32Array(words)
-    readHostBuffers(parts, contents)
-    await this.#clock.exchange((onMet) => exchange.broadcastBuffers(contents, onMet))
-    if (exchange.bufferRoot !== exchange.rank) writeBuffers('host', parts, contents)
-  }
-
-  #wire(update: BucketUpdate): Wire {
-    const length = update.bucket.elements + tailElements
-    return { update, gradients: new Float32Array(length), parameters: new Float32Array(length) }
-  }
-
-  /** Scalar outputs of forward and backward, which ride behind the first bucket. */
-  get #averaged() {
-    if (!this.prepared.trace.exchange!.settings.averagesOutputs) return []
-    return this.prepared.outputs.filter(
-      ({ type, isJoint }) => type.shape.length === 0 && type.dtype === 'f32' && !isJoint,
-    )
-  }
-
-  /** Sums a bucket over ranks, as SynchronizedUpdates does. */
-  async #reduce(
-    { update, gradients }: Wire,
-    index: number,
-    outputs: RunOutputs,
-    notes: StepNotes,
-  ): Promise<void> {
-    const { elements, gradientPool } = update.bucket
-    const own = gradientPool.host(0, elements)
-    gradients.set(own)
-    if (index === 0) {
-      const weight = this.#scalars[this.prepared.trace.scalars.named(gradientWeight, 1).slot]
-      this.#averaged.forEach(({ name }, i) => {
-        gradients[elements + i] = weight === 0 ? 0 : outputs[name][0] * weight
-      })
-    }
-    const exchange = this.prepared.trace.exchange!
-    const place = { index, isLast: index === this.prepared.updates.length - 1 }
-    await this.#clock.exchange((onMet) =>
-      exchange.reduceGradients(update.bucket, place, gradients, notes, onMet),
-    )
-    own.set(gradients.subarray(0, elements))
-  }
-
-  /** Runs the joint nodes; numbers that ranks must agree on are joined in the order of ranks. */
-  async #agree(
-    inputs: ReadonlyMap<string, HostArray>,
-    values: Map<GraphValue, HostArray>,
-  ): Promise<void> {
-    const exchange = this.prepared.trace.exchange!
-    for (const [stage, { nodes, reductions }] of this.prepared.joint.entries()) {
-      await this.#execute(nodes, inputs, values)
-      if (reductions.length === 0) continue
-      const own = new Float32Array(jointElements * reductions.length)
-      for (const [i, { node }] of reductions.entries()) {
-        own.set(values.get(node.outputs[0])!, jointElements * i)
-      }
-      const all = await this.#clock.exchange((onMet) => exchange.gatherScalars(stage, own, onMet))
-      for (const [i, reduction] of reductions.entries()) {
-        const joined = joinRanks(reduction, all, i, reductions.length)
-        values.set(reduction.node.outputs[0], Float64Array.from(joined))
-      }
-    }
-  }
-
-  /** Spreads this rank's slice of the parameters and takes the others'. */
-  async #gather(
-    { update, gradients, parameters }: Wire,
-    index: number,
-    outputs: RunOutputs,
-    notes: StepNotes,
-  ) {
-    const exchange = this.prepared.trace.exchange!
-    const { bucket } = update
-    const { elements } = bucket
-    const { start, end } = bucket.ownSlice(exchange)
-    const stored = bucket.parameterPool.host(0, elements)
-    parameters.set(stored.subarray(start, end) as Float32Array, start)
-    parameters.set(gradients.subarray(elements), elements)
-    await this.#clock.exchange((onMet) => exchange.allGather(index, parameters, onMet))
-    stored.set(parameters.subarray(0, elements))
-    if (index > 0) return
-    this.#averaged.forEach(({ name }, i) => {
-      outputs[name][0] = parameters[elements + i] * notes.outputs
-    })
   }
 
   async #execute(

@@ -26,14 +26,15 @@ import {
 } from '../plan/step-program.ts'
 import type { Stop } from '../plan/stops.ts'
 import { Crossings, type Wires } from './crossings.ts'
+import { GpuPort } from './gpu-port.ts'
 import { Meetings, type RunExchange } from './meetings.ts'
 import { outOfMemory } from './out-of-memory.ts'
 import { OutputReadback } from './output-readback.ts'
 import { PhaseTimer, sharesOfOnePhase, splitTime } from './phase-timer.ts'
 import { ProgramBuffers, type StagedInputs } from './program-buffers.ts'
 import { RecordedDispatches } from './recorded-dispatches.ts'
+import { StepExchange } from './step-exchange.ts'
 import { submitCuts } from './submit-cuts.ts'
-import { SynchronizedUpdates } from './synchronize.ts'
 import { WorkWatch } from './work-watch.ts'
 
 type Instruments = typeof import('../inside/instruments.ts')
@@ -42,6 +43,12 @@ type Instruments = typeof import('../inside/instruments.ts')
 async function instruments(): Promise<Instruments | undefined> {
   if (switchValue('debug') < 2 && !isTracing()) return undefined
   return loadPart('the switch debug or trace', () => import('../inside/instruments.ts'))
+}
+
+/** A step with other ranks. */
+interface SharedStep {
+  readonly port: GpuPort
+  readonly exchange: StepExchange
 }
 
 /** How many runs may be under way before the next one waits for the oldest. */
@@ -64,7 +71,7 @@ export class GpuProgram implements StepProgram {
   readonly #buffers: ProgramBuffers
   readonly #dispatches: RecordedDispatches
   readonly #readbacks: readonly OutputReadback[]
-  readonly #updates: SynchronizedUpdates | undefined
+  readonly #shared: SharedStep | undefined
   readonly #meetings: Meetings | undefined
   readonly #crossings: Crossings | undefined
   /** What switches ask for; both undefined as a rule. */
@@ -101,12 +108,15 @@ export class GpuProgram implements StepProgram {
     const { exchange, accumulation } = prepared.trace
     const exchanges = prepared.updates.length > 0 && accumulation?.part !== 'add'
     if (exchange?.exchangesGradients && exchanges) {
-      this.#updates = new SynchronizedUpdates(gpu, exchange, prepared, this.#buffers)
+      const port = new GpuPort(gpu, exchange, prepared, this.#buffers, (encoder, from, to) =>
+        this.#encode(encoder, from, to),
+      )
+      this.#shared = { port, exchange: new StepExchange(exchange, prepared, port, port.clock) }
     }
     this.#meetings = Meetings.of(gpu, prepared, this.#buffers)
     if (prepared.crossings.length > 0) this.#crossings = new Crossings(gpu, prepared, this.#buffers)
     if (!this.#profile && !this.#check) {
-      this.#timer = PhaseTimer.of(gpu, this.#updates ? computeRanges(prepared) : prepared.phases)
+      this.#timer = PhaseTimer.of(gpu, this.#shared ? computeRanges(prepared) : prepared.phases)
     }
     for (const { update } of prepared.updates) update.bucket.addProgram()
   }
@@ -176,7 +186,7 @@ export class GpuProgram implements StepProgram {
   }
 
   async shadow(scalars: Readonly<Record<string, number>> = {}): Promise<void> {
-    if (this.#updates) await this.#begin(undefined, scalars)
+    if (this.#shared) await this.#begin(undefined, scalars)
   }
 
   /** `inputs` undefined: a shadow's run. */
@@ -189,7 +199,7 @@ export class GpuProgram implements StepProgram {
     refuseNoSync(this.prepared)
     const readback = this.#readbacks[this.#runs++ % runsInFlight]
     // Buckets, like the switches' instruments, exist once: then one run goes after the other.
-    const isSerial = this.#updates ?? this.#meetings ?? this.#profile ?? this.#check
+    const isSerial = this.#shared ?? this.#meetings ?? this.#profile ?? this.#check
     if (inputs && (readback.heldBy || (isSerial && this.#latest))) {
       inputs = copyInputs(inputs, this.#buffers.inputs.keys())
       scalars = { ...scalars }
@@ -200,9 +210,10 @@ export class GpuProgram implements StepProgram {
     const began = performance.now()
     this.#timer?.begin()
     const staged = this.#buffers.write(gpu, this.prepared, inputs, scalars)
-    if (this.#meetings && !this.#updates) this.prepared.trace.meetings!.beginStep()
-    const running = this.#updates
-      ? this.#runSynchronized(this.#updates, staged, readback, began, !inputs)
+    if (this.#shared) this.prepared.trace.exchange!.beginStep()
+    else if (this.#meetings) this.prepared.trace.meetings!.beginStep()
+    const running = this.#shared
+      ? this.#runSynchronized(this.#shared, staged, readback, began, !inputs)
       : this.#runAlone(staged, readback, began)
     const watched = this.#profile ? this.#profile.watch(running, began) : running
     const outputs = watched.then((values) => this.#timed(values, began))
@@ -246,7 +257,7 @@ export class GpuProgram implements StepProgram {
     this.#isDestroyed = true
     for (const { update } of this.prepared.updates) update.bucket.removeProgram()
     this.#buffers.destroy()
-    this.#updates?.destroy()
+    this.#shared?.port.destroy()
     this.#meetings?.destroy()
     this.#crossings?.destroy()
     this.#profile?.destroy()
@@ -324,18 +335,17 @@ export class GpuProgram implements StepProgram {
   }
 
   async #runSynchronized(
-    updates: SynchronizedUpdates,
+    { port, exchange }: SharedStep,
     staged: StagedInputs,
     readback: OutputReadback,
     began: number,
     isShadow: boolean,
   ): Promise<RunOutputs> {
-    const { joint, stops } = this.prepared
+    const { joint, stops, afterStart } = this.prepared
     const gpu = this.#gpu
     const mark = this.onMark
-    const encodeUpdate = (encoder: GPUCommandEncoder, from: number, to: number) =>
-      this.#encode(encoder, from, to)
-    updates.begin(began, encodeUpdate, mark)
+    port.begin(began, (encoder) => readback.copy(encoder, this.#buffers))
+    exchange.begin(mark)
     let waitedMs = 0
     let next = 0
     const parts = backwardParts(this.prepared)
@@ -343,7 +353,7 @@ export class GpuProgram implements StepProgram {
       const isLast = bucket === parts.length - 1
       const { end } = part
       let { start } = part
-      const room = updates.room()
+      const room = port.room()
       if (room) {
         const fullMs = performance.now()
         await room
@@ -354,13 +364,12 @@ export class GpuProgram implements StepProgram {
       for (; next < stops.length && stops[next].end <= end; next++) {
         const stop = stops[next]
         if (stop.end > start && !isShadow) this.#encode(encoder, start, stop.end)
-        encoder = await this.#hold(stop, encoder, isShadow, (run) => updates.aside(run))
+        encoder = await this.#hold(stop, encoder, isShadow, (run) => port.aside(run))
         start = stop.end
       }
       if (end > start && !isShadow) this.#encode(encoder, start, end)
       if (isLast && joint.length === 0) readback.copy(encoder, this.#buffers)
-      updates.copyGradients(encoder, bucket, isShadow)
-      if (isLast) updates.copySharedBuffers(encoder)
+      port.copy(encoder, bucket, isShadow)
       if (isLast) this.#timer?.resolve(encoder)
       gpu.submit(encoder)
       if (bucket === 0) for (const input of staged) input.staged.release()
@@ -368,17 +377,22 @@ export class GpuProgram implements StepProgram {
         const ended = () => mark(`part ${bucket} done`, performance.now())
         gpu.queue.onSubmittedWorkDone().then(ended)
       }
-      updates.submitted(bucket, mark)
+      port.submitted(bucket)
+      exchange.take(bucket)
     }
     this.encodeMs = performance.now() - began - waitedMs
     mark?.('backward submitted', performance.now())
-    const updated = updates.run(encodeUpdate, mark, (encoder) =>
-      readback.copy(encoder, this.#buffers),
-    )
+    const updated = exchange.end().then(() => {
+      const { count } = this.#dispatches
+      if (afterStart === count) return
+      const encoder = gpu.device.createCommandEncoder()
+      this.#encode(encoder, afterStart, count)
+      gpu.submit(encoder)
+    })
     // With joint nodes, outputs are copied behind them: mapping the staging buffer earlier would be an error.
     if (joint.length > 0) await updated
     const [outputs] = await Promise.all([readback.read(), updated, this.#timer?.read()])
-    return updates.reduceOutputs(outputs)
+    return exchange.averageOutputs(outputs)
   }
 
   /** Notes the times of a run that began at `beganMs` and has ended now. */
@@ -386,8 +400,8 @@ export class GpuProgram implements StepProgram {
     const { phases } = this.prepared
     const shares = this.#timer?.shares ?? this.#profile?.shares(phases) ?? sharesOfOnePhase(phases)
     const endedMs = performance.now()
-    if (this.#updates) {
-      const times = this.#updates.clock.read(endedMs)
+    if (this.#shared) {
+      const times = this.#shared.port.clock.read(endedMs)
       const { forward, backward } = splitTime(times.backward, shares && { ...shares, optimizer: 0 })
       this.times = { ...times, forward, backward }
     } else {

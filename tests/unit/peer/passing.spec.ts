@@ -242,7 +242,7 @@ describe('a ring of members', () => {
     const report = { roster: null, proved: 0, hasState: false, step: 0, linked: [], apart: [] }
     for (const one of all.filter(({ links }) => links.has('m'))) {
       const [there, back] = memoryPair(place.world, { delayMs: () => 1 })
-      one.crew.add('m', there)
+      one.crew.links.add(there, 'm')
       const own = new EpochLinks(back)
       own.oncontrol = (payload) => {
         const said = decodeCrewMessage(payload)
