@@ -5,10 +5,10 @@ import type {
   GradientExchange,
   MeetingPlace,
   RankGroup,
-  StepNotes,
   UnevenInputs,
 } from '../../graph/trace/exchange.ts'
 import type { Parameter } from '../../graph/trace/parameter.ts'
+import type { StepNotes } from '../../graph/trace/step-notes.ts'
 import { chunkRange } from '../../peer/algorithms/plan.ts'
 import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
 import { CollectiveGroup } from '../../peer/group/collective-group.ts'

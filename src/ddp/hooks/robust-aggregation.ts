@@ -1,8 +1,8 @@
 import { type Aggregation, aggregate } from './aggregate.ts'
 import { keys } from './collective-keys.ts'
 import type { GradBucket } from './grad-bucket.ts'
-import { hookReducer, type SumBeside } from './hook-reducer.ts'
 import { type BucketNorms, type LeftOut, LeftOutRanks, type Trust } from './left-out.ts'
+import { hookReducer, type SumBeside } from './reducer.ts'
 
 export interface RobustOptions {
   readonly aggregation: Aggregation

@@ -1,10 +1,10 @@
 import { TabringError } from '../../util/errors.ts'
 import type { GivenInputs } from '../memory/host-values.ts'
-import type { GradientWeighing, StepNotes, Tally } from '../trace/exchange.ts'
+import type { GradientWeighing, Tally } from '../trace/exchange.ts'
 import type { Alike } from '../trace/settings-check.ts'
+import { type Counts, type CountsRule, type Factors, StepNotes } from '../trace/step-notes.ts'
 import type { MeanOver, ScalarBlock } from '../trace/trace.ts'
 import { commonMean, countIn, mostOf } from './mean-over.ts'
-import { type Counts, type Factors, SentNotes } from './step-notes.ts'
 
 export const newTally = (): Tally => ({ runs: 0, weighed: 0, weights: 0, count: 0 })
 
@@ -38,7 +38,7 @@ interface Ranks {
  * to be missing: 1 as a rule.
  * order: counts are added as whole numbers, so all ranks come to the same factor.
  */
-export class Weighing implements GradientWeighing {
+export class Weighing implements GradientWeighing, CountsRule {
   readonly #mean: MeanOver | undefined
   readonly #scalars: ScalarBlock
   readonly #name: string
@@ -129,27 +129,16 @@ export class Weighing implements GradientWeighing {
     if (this.#isMicroStep) return
     this.#own = { ...all }
     Object.assign(all, newTally())
-    const { size } = this.#ranks()
-    if (size > 1) return
-    this.#takeFactor = this.#factors(this.#counts(), 1).gradients
+    if (this.#ranks().size === 1) this.#takeFactor = this.#factorsOf(this.#counts()).gradients
   }
 
   /** What ranks send each other in the step that has begun; the same object to its end. */
   stepNotes(flags: number): StepNotes {
-    return new SentNotes(
-      flags,
-      this.#counts(),
-      {
-        factors: (sums) => {
-          const { size } = this.#ranks()
-          // One rank alone has its factor from the start.
-          if (size === 1) return { gradients: 1, outputs: 1 }
-          return this.#factors(sums, size)
-        },
-        firstWrong: (all) => firstWrong(all, this.#mean ? this.#mostByRank : undefined),
-      },
-      this.#alike,
-    )
+    return new StepNotes(flags, this.#counts(), this, this.#alike)
+  }
+
+  firstWrong(all: readonly Counts[]): number {
+    return firstWrong(all, this.#mean ? this.#mostByRank : undefined)
   }
 
   #counts(): Counts {
@@ -167,14 +156,20 @@ export class Weighing implements GradientWeighing {
     }
   }
 
+  factors(sums: Counts): Factors {
+    // One rank alone has its factor from the start.
+    return this.#ranks().size === 1 ? { gradients: 1, outputs: 1 } : this.#factorsOf(sums)
+  }
+
   /** errors: `graph.misuse` for weights that do not add up. */
-  #factors(sums: Counts, size: number): Factors {
+  #factorsOf(sums: Counts): Factors {
     const { shadows, runs, weighed } = sums
+    const { size, dividesByAll } = this.#ranks()
     if (weighed > 0) {
       this.#checkWeights(sums, size)
       return { gradients: 1, outputs: 1 }
     }
-    const ranks = this.#ranks().dividesByAll ? size : size - shadows
+    const ranks = dividesByAll ? size : size - shadows
     if (!this.#mean) return { gradients: size / ranks, outputs: size / ranks }
     const factor = (count: number, of: number) =>
       // Nothing counted: sums of nothing, whatever their factor; a mean of nothing is NaN unless a run may say so.

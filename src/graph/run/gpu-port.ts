@@ -4,12 +4,11 @@ import { bufferUsage } from '../../gpu/usage.ts'
 import { lastPartsOf } from '../plan/backward-parts.ts'
 import type { JointSegment, Prepared, PreparedUpdate } from '../plan/prepare.ts'
 import type { GradientExchange } from '../trace/exchange.ts'
-import { jointElements } from './combine-joint.ts'
 import { PartQueue } from './part-queue.ts'
 import type { ProgramBuffers } from './program-buffers.ts'
-import { type PackedBuffer, packBuffers, writeBuffers } from './shared-buffers.ts'
+import { type PackedBuffers, packBuffers } from './shared-buffers.ts'
 import { StepClock } from './step-clock.ts'
-import { averagedOutputs, type DevicePort } from './step-exchange.ts'
+import { averagedOutputs, type DevicePort, jointElements } from './step-exchange.ts'
 
 const jointBytes = 4 * jointElements
 
@@ -34,8 +33,8 @@ interface BucketStaging {
  */
 export class GpuPort implements DevicePort {
   readonly clock = new StepClock()
-  readonly sharedWords: number
-  readonly #gpu: Gpu
+  readonly memory: Gpu
+  readonly shared: PackedBuffers
   readonly #exchange: GradientExchange
   readonly #joint: readonly JointSegment[]
   readonly #programBuffers: ProgramBuffers
@@ -44,7 +43,6 @@ export class GpuPort implements DevicePort {
   /** A staging buffer for the numbers that ranks agree on after each joint segment. */
   readonly #jointStaging: readonly (GPUBuffer | undefined)[]
   readonly #averaged: readonly number[]
-  readonly #shared: readonly PackedBuffer[]
   readonly #sharedStaging: GPUBuffer | undefined
   readonly #queue: PartQueue
   /** By bucket: the part of backward behind which what ranks make of its gradients may take their place, and its update run. */
@@ -63,7 +61,7 @@ export class GpuPort implements DevicePort {
     buffers: ProgramBuffers,
     encode: EncodeRange,
   ) {
-    this.#gpu = gpu
+    this.memory = gpu
     this.#exchange = exchange
     this.#joint = prepared.joint
     this.#programBuffers = buffers
@@ -79,10 +77,9 @@ export class GpuPort implements DevicePort {
     this.#jointStaging = prepared.joint.map(({ reductions: { length } }, index) =>
       length > 0 ? stagingOf(`joint numbers ${index}`, length * jointBytes) : undefined,
     )
-    const { parts, words } = packBuffers(prepared.sharedBuffers)
-    this.#shared = parts
-    this.sharedWords = words
-    if (words > 0) this.#sharedStaging = stagingOf("modules' buffers", 4 * words)
+    this.shared = packBuffers(prepared.sharedBuffers)
+    const { length } = this.shared
+    if (length > 0) this.#sharedStaging = stagingOf("modules' buffers", 4 * length)
     this.#buckets = prepared.updates.map((update, index) => {
       const { bucket } = update.update
       const { start, end } = bucket.ownSlice(exchange)
@@ -142,8 +139,8 @@ export class GpuPort implements DevicePort {
     }
     if (index < this.#buckets.length - 1 || !this.#sharedStaging) return
     if (this.#exchange.bufferRoot !== this.#exchange.rank) return
-    for (const { buffer, start } of this.#shared) {
-      const { pool, start: from } = buffer.place(this.#gpu)
+    for (const { buffer, start } of this.shared.parts) {
+      const { pool, start: from } = buffer.place(this.memory)
       const bytes = 4 * buffer.count
       encoder.copyBufferToBuffer(pool.buffer, 4 * from, this.#sharedStaging, 4 * start, bytes)
     }
@@ -151,7 +148,7 @@ export class GpuPort implements DevicePort {
 
   /** Asks for bucket `index` right after its submit, so that it maps, and is exchanged, before later submits are done. */
   submitted(index: number): void {
-    const map = mapped(this.#gpu, this.#buckets[index].gradients)
+    const map = mapped(this.memory, this.#buckets[index].gradients)
     map.catch(() => undefined)
     this.#maps[index] = map
     this.#queue.submitted(index, map)
@@ -170,14 +167,8 @@ export class GpuPort implements DevicePort {
     gradients.unmap()
   }
 
-  async writeGradients(
-    index: number,
-    slice: Float32Array<ArrayBuffer>,
-    start: number,
-  ): Promise<void> {
-    await this.#queue.whenSubmitted(this.#lastParts[index])
-    const { gradientPool } = this.#buckets[index].prepared.update.bucket
-    if (slice.length > 0) this.#gpu.write(gradientPool.buffer, slice, start * 4)
+  whenBehind(index: number): Promise<void> {
+    return this.#queue.whenSubmitted(this.#lastParts[index])
   }
 
   async runJoint(index: number): Promise<Float32Array<ArrayBuffer>> {
@@ -188,19 +179,19 @@ export class GpuPort implements DevicePort {
       this.#first = (encoder) => this.#encode(encoder, start, end)
       return new Float32Array()
     }
-    const encoder = this.#gpu.device.createCommandEncoder()
+    const encoder = this.memory.device.createCommandEncoder()
     this.#encode(encoder, start, end)
     for (const [i, { pool }] of reductions.entries())
       encoder.copyBufferToBuffer(pool.buffer, 0, staging, i * jointBytes, jointBytes)
-    this.#gpu.submit(encoder)
-    await mapped(this.#gpu, staging)
+    this.memory.submit(encoder)
+    await mapped(this.memory, staging)
     const own = new Float32Array(staging.getMappedRange().slice(0))
     staging.unmap()
     return own
   }
 
   writeJoint(index: number, pair: number, joined: Float32Array<ArrayBuffer>): void {
-    this.#gpu.write(this.#joint[index].reductions[pair].pool.buffer, joined)
+    this.memory.write(this.#joint[index].reductions[pair].pool.buffer, joined)
   }
 
   endJoint(): void {
@@ -211,14 +202,14 @@ export class GpuPort implements DevicePort {
     }
     // A rank without any updates submits it by itself.
     if (this.#buckets.some(({ hasSlice }) => hasSlice)) return
-    const encoder = this.#gpu.device.createCommandEncoder()
+    const encoder = this.memory.device.createCommandEncoder()
     this.#takeFirst(encoder)
-    this.#gpu.submit(encoder)
+    this.memory.submit(encoder)
   }
 
   async update(index: number, slice: Float32Array<ArrayBuffer>, start: number): Promise<void> {
     if (slice.length === 0) return
-    const gpu = this.#gpu
+    const gpu = this.memory
     const { prepared, parameters } = this.#buckets[index]
     const leave = this.clock.enter('optimizer')
     const encoder = gpu.device.createCommandEncoder()
@@ -238,27 +229,11 @@ export class GpuPort implements DevicePort {
     this.#first = undefined
   }
 
-  writeParameters(
-    index: number,
-    parameters: Float32Array<ArrayBuffer>,
-    start: number,
-    end: number,
-  ): void {
-    const { elements, parameterPool } = this.#buckets[index].prepared.update.bucket
-    this.#gpu.write(parameterPool.buffer, parameters.subarray(0, start), 0)
-    this.#gpu.write(parameterPool.buffer, parameters.subarray(end, elements), end * 4)
-  }
-
-  async readShared(): Promise<Float32Array<ArrayBuffer>> {
+  async readShared(into: Float32Array<ArrayBuffer>): Promise<void> {
     const staging = this.#sharedStaging!
-    await mapped(this.#gpu, staging)
-    const words = new Float32Array(staging.getMappedRange().slice(0))
+    await mapped(this.memory, staging)
+    into.set(new Float32Array(staging.getMappedRange()))
     staging.unmap()
-    return words
-  }
-
-  writeShared(words: Float32Array<ArrayBuffer>): void {
-    writeBuffers(this.#gpu, this.#shared, words)
   }
 
   destroy(): void {

@@ -3,9 +3,8 @@ import type { Prepared } from '../plan/prepare.ts'
 import type { RunOutputs } from '../plan/step-program.ts'
 import type { GradientExchange } from '../trace/exchange.ts'
 import type { GraphNode, GraphValue } from '../trace/value.ts'
-import { jointElements } from './combine-joint.ts'
-import { type PackedBuffer, packBuffers, readHostBuffers, writeBuffers } from './shared-buffers.ts'
-import { averagedOutputs, type DevicePort } from './step-exchange.ts'
+import { type PackedBuffers, packBuffers } from './shared-buffers.ts'
+import { averagedOutputs, type DevicePort, jointElements } from './step-exchange.ts'
 
 /** A run on the CPU, after forward and backward. */
 export interface HostRun {
@@ -18,19 +17,17 @@ export interface HostRun {
 
 /** The CPU in one step with other ranks: all lies on the host. */
 export class HostPort implements DevicePort {
-  readonly sharedWords: number
+  readonly memory = 'host'
+  readonly shared: PackedBuffers
   readonly #run: HostRun
   readonly #prepared: Prepared
   readonly #averaged: readonly string[]
-  readonly #shared: readonly PackedBuffer[]
 
   constructor(exchange: GradientExchange, prepared: Prepared, run: HostRun) {
     this.#run = run
     this.#prepared = prepared
     this.#averaged = averagedOutputs(exchange, prepared).map((i) => prepared.outputs[i].name)
-    const { parts, words } = packBuffers(prepared.sharedBuffers)
-    this.#shared = parts
-    this.sharedWords = words
+    this.shared = packBuffers(prepared.sharedBuffers)
   }
 
   get scalars(): Float32Array {
@@ -45,8 +42,8 @@ export class HostPort implements DevicePort {
       into[elements + i] = this.#run.outputs[name][0]
   }
 
-  async writeGradients(index: number, slice: Float32Array, start: number): Promise<void> {
-    this.#bucket(index).gradientPool.host(start, slice.length).set(slice)
+  async whenBehind(): Promise<void> {
+    // Backward has run.
   }
 
   async runJoint(index: number): Promise<Float32Array<ArrayBuffer>> {
@@ -72,19 +69,12 @@ export class HostPort implements DevicePort {
     slice.set(this.#bucket(index).parameterPool.host(start, slice.length) as Float32Array)
   }
 
-  writeParameters(index: number, parameters: Float32Array): void {
-    const { elements, parameterPool } = this.#bucket(index)
-    parameterPool.host(0, elements).set(parameters.subarray(0, elements))
-  }
-
-  async readShared(): Promise<Float32Array<ArrayBuffer>> {
-    const words = new Float32Array(this.sharedWords)
-    readHostBuffers(this.#shared, words)
-    return words
-  }
-
-  writeShared(words: Float32Array<ArrayBuffer>): void {
-    writeBuffers('host', this.#shared, words)
+  async readShared(into: Float32Array<ArrayBuffer>): Promise<void> {
+    const bits = new Int32Array(into.buffer)
+    for (const { buffer, start } of this.shared.parts) {
+      const home = buffer.place('host')
+      bits.set(home.pool.host(home.start, buffer.count, 'i32'), start)
+    }
   }
 
   #bucket(index: number) {

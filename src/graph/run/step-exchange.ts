@@ -1,21 +1,27 @@
 import { invariant } from '../../util/errors.ts'
+import type { Memory } from '../memory/memory-device.ts'
+import { noteToldToAll } from '../plan/agreement.ts'
 import type { Prepared } from '../plan/prepare.ts'
-import { SentNotes } from '../plan/step-notes.ts'
 import type { OnMark, RunOutputs } from '../plan/step-program.ts'
 import { tailElements } from '../trace/bucket.ts'
-import type { GradientExchange, StepNotes } from '../trace/exchange.ts'
-import { gradientWeight } from '../trace/trace.ts'
-import { joinRanks } from './combine-joint.ts'
+import type { GradientExchange } from '../trace/exchange.ts'
+import { StepNotes } from '../trace/step-notes.ts'
+import { gradientWeight, type JointReduction } from '../trace/trace.ts'
+import { type PackedBuffers, writeBuffers } from './shared-buffers.ts'
 import type { StepClock } from './step-clock.ts'
+
+/** Elements of a joint number: a value and a flag. */
+export const jointElements = 2
 
 /** What a step that ranks do together asks of the device that computes it. Buckets are numbered as the program's updates. */
 export interface DevicePort {
+  readonly memory: Memory
   /** The scalars of the run. */
   readonly scalars: Float32Array
   /** Copies a bucket's gradients to `into` once backward has made them, and behind those of the first one the scalar outputs that ranks average. */
   readGradients(bucket: number, into: Float32Array<ArrayBuffer>): Promise<void>
-  /** Puts what ranks have made of a bucket's gradients in their place, from element `start` on: this rank's slice. */
-  writeGradients(bucket: number, slice: Float32Array<ArrayBuffer>, start: number): Promise<void>
+  /** Resolves when what is written to a bucket comes behind all that backward does with it. */
+  whenBehind(bucket: number): Promise<void>
   /** Runs joint segment `index`; returns its [value, flag] pairs. */
   runJoint(index: number): Promise<Float32Array<ArrayBuffer>>
   /** Puts what all ranks' pairs make together in the place of pair `pair`. */
@@ -24,18 +30,10 @@ export interface DevicePort {
   endJoint(): void
   /** Updates this rank's slice of a bucket's parameters, from element `start` on, and copies it to `slice`. */
   update(bucket: number, slice: Float32Array<ArrayBuffer>, start: number): Promise<void>
-  /** Writes a bucket's parameters outside of elements [start, end). */
-  writeParameters(
-    bucket: number,
-    parameters: Float32Array<ArrayBuffer>,
-    start: number,
-    end: number,
-  ): void
-  /** How many words modules' buffers have that all ranks take from one. */
-  readonly sharedWords: number
+  /** Modules' buffers that all ranks take from one. */
+  readonly shared: PackedBuffers
   /** Reads them, as they are behind backward. */
-  readShared(): Promise<Float32Array<ArrayBuffer>>
-  writeShared(words: Float32Array<ArrayBuffer>): void
+  readShared(into: Float32Array<ArrayBuffer>): Promise<void>
 }
 
 /** Scalar outputs of forward and backward, which ranks average: their places among the outputs. */
@@ -76,7 +74,7 @@ export class StepExchange {
   /** By bucket of the step under way, as far as they have come. */
   #reduced: Promise<void>[] = []
   #updated: Promise<void>[] = []
-  #notes: StepNotes = new SentNotes(0)
+  #notes = new StepNotes(0)
   #onMark: OnMark | undefined
 
   constructor(exchange: GradientExchange, prepared: Prepared, port: DevicePort, clock: StepClock) {
@@ -95,7 +93,7 @@ export class StepExchange {
 
   begin(onMark: OnMark | undefined): void {
     const { own } = this.#exchange.flags
-    this.#notes = this.#prepared.trace.weighing?.stepNotes(own) ?? new SentNotes(own)
+    this.#notes = this.#prepared.trace.weighing?.stepNotes(own) ?? new StepNotes(own)
     this.#onMark = onMark
     this.#reduced = []
     this.#updated = []
@@ -130,7 +128,11 @@ export class StepExchange {
       await Promise.all(this.#updated)
     } catch (error) {
       // The group goes on where ranks refuse a step, so nothing of it may be under way in the next one.
-      if (this.#notes.isRefused) await Promise.allSettled([...this.#reduced, shared])
+      const { refusal } = this.#notes
+      if (refusal) {
+        noteToldToAll(refusal)
+        await Promise.allSettled([...this.#reduced, shared])
+      }
       throw error
     }
     await shared
@@ -159,7 +161,8 @@ export class StepExchange {
         this.#mark(`bucket ${index} met for reduceScatter`)
       }),
     )
-    await this.#port.writeGradients(index, gradients.subarray(start, end), start)
+    await this.#port.whenBehind(index)
+    bucket.gradientPool.write(gradients.subarray(start, end), start)
     this.#mark(`bucket ${index} reduced`)
   }
 
@@ -181,7 +184,7 @@ export class StepExchange {
   async #update(index: number): Promise<void> {
     const { gradients, parameters, start, end } = this.#buckets[index]
     await this.#port.update(index, parameters.subarray(start, end), start)
-    const { elements } = this.#prepared.updates[index].update.bucket
+    const { elements, parameterPool } = this.#prepared.updates[index].update.bucket
     parameters.set(gradients.subarray(elements), elements)
     await this.#clock.exchange((onMet) =>
       this.#exchange.allGather(index, parameters, () => {
@@ -189,18 +192,20 @@ export class StepExchange {
         this.#mark(`bucket ${index} met for allGather`)
       }),
     )
-    this.#port.writeParameters(index, parameters, start, end)
+    parameterPool.write(parameters.subarray(0, start))
+    parameterPool.write(parameters.subarray(end, elements), end)
     this.#mark(`bucket ${index} gathered`)
   }
 
   /** Spreads the root's buffers to all ranks. */
   async #share(): Promise<void> {
-    const { sharedWords } = this.#port
-    if (sharedWords === 0) return
+    const { shared, memory } = this.#port
+    if (shared.length === 0) return
     const isRoot = this.#exchange.bufferRoot === this.#exchange.rank
-    const words = isRoot ? await this.#port.readShared() : new Float32Array(sharedWords)
+    const words = new Float32Array(shared.length)
+    if (isRoot) await this.#port.readShared(words)
     await this.#clock.exchange((onMet) => this.#exchange.broadcastBuffers(words, onMet))
-    if (!isRoot) this.#port.writeShared(words)
+    if (!isRoot) writeBuffers(memory, shared, words)
   }
 
   /** What travels behind the first bucket. */
@@ -219,4 +224,24 @@ export class StepExchange {
   #mark(name: string): void {
     this.#onMark?.(name, performance.now())
   }
+}
+
+/**
+ * What the [value, flag] pairs of all ranks make together, in the order of ranks: the same bits on each.
+ *
+ * `all` holds `count` pairs of each rank, rank after rank; those at `index` belong to this reduction.
+ */
+function joinRanks(
+  { join }: JointReduction,
+  all: Float32Array,
+  index: number,
+  count: number,
+): Float32Array<ArrayBuffer> {
+  let value = 0
+  let flag = 0
+  for (let at = jointElements * index; at < all.length; at += jointElements * count) {
+    value = join === 'sum' ? value + all[at] : Math.max(value, all[at])
+    flag = Math.max(flag, all[at + 1])
+  }
+  return Float32Array.of(value, flag)
 }

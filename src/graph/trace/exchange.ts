@@ -1,5 +1,6 @@
 import type { Meeting } from '../../kernels/meet/meet.ts'
 import type { GivenInputs } from '../memory/host-values.ts'
+import type { StepNotes } from './step-notes.ts'
 
 /** Which exchange of which step it is; see `takeSequence`. */
 export interface StepKey {
@@ -59,35 +60,6 @@ export interface StepLayout {
   readonly samples: number | undefined
   /** By group of an optimizer: its class, and which kernels and states its settings have chosen. */
   readonly fixed: readonly string[]
-}
-
-/** What ranks send with a step's first bucket, and what comes of it. errors: those of `check`, `compare`, `settle` and `fail` are those of `settled` too. */
-export interface StepNotes {
-  /** This rank's: whole numbers, equally many on all ranks. */
-  readonly words: Float32Array<ArrayBuffer>
-  /** Looks at the words of all ranks, in their order: what a lying one says scales all gradients. errors: `peer.protocol`, naming one that cannot be right. */
-  check(all: readonly Float32Array<ArrayBuffer>[], ranks: readonly number[]): void
-  /**
-   * Looks whether the sums of all `size` ranks' words say that settings of the update differ; `gather` then gets every rank's. errors:
-   * `peer.mismatch`, before anything is updated, on all ranks.
-   */
-  compare(
-    sums: Float32Array<ArrayBuffer>,
-    size: number,
-    gather: (own: readonly string[]) => Promise<readonly (readonly string[])[]>,
-  ): Promise<void>
-  /** Takes the sums of all ranks' words; returns what `settled` resolves with. errors: `graph.misuse` where the weights that runs gave do not add up. */
-  settle(sums: Float32Array<ArrayBuffer>): number
-  /** The sums will not come. */
-  fail(error: unknown): void
-  /** What sums of gradients are to be multiplied by. */
-  readonly settled: Promise<number>
-  /** What the sums of scalar outputs are multiplied by, once it is settled. */
-  readonly outputs: number
-  /** The sum of all ranks' flags, once it is settled. */
-  readonly flags: number
-  /** Whether the ranks have refused the step, before anything was updated. */
-  readonly isRefused: boolean
 }
 
 /** What the runs of one update have counted so far, which the micro-steps of an accumulation and the run that ends it share. */

@@ -109,18 +109,13 @@ export class Tail {
   read(tail: Int32Array<ArrayBuffer>): Told {
     const float = (bits: number) => new Float32Array(Int32Array.of(bits).buffer)[0]
     const workers = this.#workers(tail).map((words) => {
-      const { count, loss, metric, hasMetric, tookUs } = this.#own.read(words)
-      return { words, count, loss: float(loss), metric: float(metric), hasMetric, tookUs }
+      const own = this.#own.read(words)
+      return { ...own, words, loss: float(own.loss), metric: float(own.metric) }
     })
     const all = workers.filter(({ count }) => count > 0)
-    let samples = 0
-    let loss = 0
-    let metric = 0
-    for (const own of all) {
-      samples += own.count
-      loss += own.count * own.loss
-      metric += own.count * own.metric
-    }
+    const sumOf = (term: (own: (typeof all)[number]) => number) =>
+      all.reduce((sum, own) => sum + term(own), 0)
+    const count = sumOf((own) => own.count)
     const notFinite = workers.flatMap(({ loss }, worker) =>
       Number.isFinite(loss) ? [] : [{ worker, loss }],
     )
@@ -138,9 +133,9 @@ export class Tail {
       })
     })
     return {
-      count: samples,
-      loss: loss / samples,
-      metric: metric / samples,
+      count,
+      loss: sumOf((own) => own.count * own.loss) / count,
+      metric: sumOf((own) => own.count * own.metric) / count,
       notFinite,
       hasMetric: all.some(({ hasMetric }) => hasMetric === 1),
       tookUs: workers.map(({ tookUs }) => tookUs),

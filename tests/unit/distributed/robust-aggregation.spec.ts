@@ -3,7 +3,7 @@ import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-par
 import type { RingExchange } from '../../../src/ddp/data-parallel/ring-exchange.ts'
 import { RobustAggregation } from '../../../src/ddp/hooks/robust-aggregation.ts'
 import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
-import type { Counts } from '../../../src/graph/plan/step-notes.ts'
+import type { Counts } from '../../../src/graph/trace/step-notes.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { classifiers, endAll, parametersOf, train } from '../../support/classification.ts'

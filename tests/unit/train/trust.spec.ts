@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import type { RingExchange } from '../../../src/ddp/data-parallel/ring-exchange.ts'
-import { hookReducer } from '../../../src/ddp/hooks/hook-reducer.ts'
 import { LeftOutRanks, type Limits } from '../../../src/ddp/hooks/left-out.ts'
+import { hookReducer } from '../../../src/ddp/hooks/reducer.ts'
 import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { ElasticRoom } from '../../support/elastic-room.ts'

@@ -1,8 +1,6 @@
 import { PeerError } from '../../util/errors.ts'
 import { Sections } from '../../util/sections.ts'
-import type { StepNotes } from '../trace/exchange.ts'
-import { type Alike, alikeWords, areUnlike, settingsError } from '../trace/settings-check.ts'
-import { noteToldToAll } from './agreement.ts'
+import { type Alike, alikeWords, areUnlike, settingsError } from './settings-check.ts'
 
 /** What a rank's gradients and outputs count for, see `Weighing`. */
 const counts = {
@@ -37,27 +35,25 @@ export interface CountsRule {
   firstWrong(all: readonly Counts[]): number
 }
 
-/** For steps in which nothing is weighed. */
-const unweighed: CountsRule = {
-  factors: () => ({ gradients: 1, outputs: 1 }),
-  firstWrong: (all) =>
-    all.findIndex((own) => Object.keys(counts).some((name) => own[name as keyof Counts] !== 0)),
-}
-
-/** A step's notes on their way, and what comes of them. */
-export class SentNotes implements StepNotes {
+/** What ranks send with a step's first bucket, and what comes of it. Errors of `check`, `compare` and `settle` are the same on all ranks, before anything is updated. */
+export class StepNotes {
+  /** This rank's: whole numbers, equally many on all ranks. */
   readonly words: Float32Array<ArrayBuffer>
+  /** What sums of gradients are to be multiplied by. errors: those of the methods. */
   readonly settled: Promise<number>
+  /** What the sums of scalar outputs are multiplied by, once it is settled. */
   outputs = 1
+  /** The sum of all ranks' flags, once it is settled. */
   flags = 0
-  isRefused = false
-  readonly #rule: CountsRule
+  /** Why the ranks have refused the step. */
+  refusal: unknown
+  readonly #rule: CountsRule | undefined
   readonly #settings: () => readonly string[]
   readonly #resolve: (factor: number) => void
   readonly #reject: (error: unknown) => void
 
-  /** `flags`: what this rank asks of all. */
-  constructor(flags: number, own?: Counts, rule: CountsRule = unweighed, alike?: Alike) {
+  /** `flags`: what this rank asks of all. `own`, `rule`: undefined for steps in which nothing is weighed. */
+  constructor(flags: number, own?: Counts, rule?: CountsRule, alike?: Alike) {
     this.words = noteSections.write(new Float32Array(noteSections.length), {
       ...own,
       settings: alike?.words() ?? [],
@@ -77,8 +73,9 @@ export class SentNotes implements StepNotes {
     this.#reject = reject
   }
 
+  /** Looks at the words of all ranks, in their order: what a lying one says scales all gradients. errors: `peer.protocol`, naming one that cannot be right. */
   check(all: readonly Float32Array<ArrayBuffer>[], ranks: readonly number[]): void {
-    const wrong = this.#rule.firstWrong(all.map((words) => noteSections.read(words)))
+    const wrong = this.#rule?.firstWrong(all.map((words) => noteSections.read(words))) ?? -1
     if (wrong < 0) return
     throw this.#refuse(
       new PeerError(
@@ -88,6 +85,10 @@ export class SentNotes implements StepNotes {
     )
   }
 
+  /**
+   * Looks whether the sums of all `size` ranks' words say that settings of the update differ; `gather` then gets every rank's. errors:
+   * `peer.mismatch`.
+   */
   async compare(
     sums: Float32Array<ArrayBuffer>,
     size: number,
@@ -97,10 +98,11 @@ export class SentNotes implements StepNotes {
     throw this.#refuse(settingsError(await gather(this.#settings())))
   }
 
+  /** Takes the sums of all ranks' words; returns what `settled` resolves with. errors: `graph.misuse` where the weights that runs gave do not add up. */
   settle(sums: Float32Array<ArrayBuffer>): number {
     const read = noteSections.read(sums)
     try {
-      const { gradients, outputs } = this.#rule.factors(read)
+      const { gradients, outputs } = this.#rule?.factors(read) ?? { gradients: 1, outputs: 1 }
       this.flags = read.flags
       this.outputs = outputs
       this.#resolve(gradients)
@@ -110,14 +112,13 @@ export class SentNotes implements StepNotes {
     }
   }
 
+  /** The sums will not come. */
   fail(error: unknown): void {
     this.#reject(error)
   }
 
-  /** Ends the step on this rank, as the same sums do on all others. Returns the error. */
   #refuse(error: unknown): unknown {
-    noteToldToAll(error)
-    this.isRefused = true
+    this.refusal = error
     this.#reject(error)
     return error
   }
