@@ -105,12 +105,22 @@ const e2e = {
   },
 }
 
+/** Specs of the `gpu` project that Node runs on the device `cpu` too. */
+const specsOfCpu = [
+  'elementwise-golden',
+  'every-op',
+  'golden-ops',
+  'optim-golden',
+  'special-values',
+  'trajectory',
+].map((name) => `tests/gpu/${name}.spec.ts`)
+
 const unit = {
   test: {
     ...patient,
     name: 'unit',
     environment: 'node' as const,
-    include: [...specsOf('unit'), 'tests/values/**/*.spec.ts'],
+    include: [...specsOf('unit'), 'tests/values/**/*.spec.ts', ...specsOfCpu],
     setupFiles: './tests/support/no-leftovers.ts',
     testTimeout: 30_000,
     // A worker imports src once for all its specs (measured: 29 s in place of 65 for 87 specs). Run with --sequence.shuffle.files to find

@@ -1,12 +1,15 @@
 import { type OpRun, runOp as runOpOn } from '../../src/check/run-op.ts'
 import { openGpu } from '../../src/gpu/device.ts'
-import { type AnyRuntime, ReferenceRuntime, Runtime } from '../../src/graph/memory/runtime.ts'
+import { openWasm } from '../../src/gpu/wasm/open.ts'
+import { Runtime } from '../../src/graph/memory/runtime.ts'
 import type { HostArray, Op, OpCall, Variant } from '../../src/kernels/op.ts'
 
-/** One device for all specs of a page: destroying devices loses the instance on some hosts. */
+/** One device for all specs, WebGPU in a page and `cpu` in Node: destroying devices loses the instance on some hosts. */
 let opened: Promise<Runtime> | undefined
 export function testRuntime(): Promise<Runtime> {
-  opened ??= openGpu().then((gpu) => new Runtime(gpu))
+  opened ??= (typeof document === 'undefined' ? openWasm() : openGpu()).then(
+    (gpu) => new Runtime(gpu),
+  )
   return opened
 }
 
@@ -19,12 +22,8 @@ export const runOp = async <A>(
   scalars: readonly number[] = [],
 ): Promise<OpRun> => runOpOn(await testRuntime(), op, variant, call, inputs, scalars)
 
-/** The device where values are held to PyTorch's: WebGPU in a page; in Node, which has none, the references of the ops. */
-export const valuesRuntime = async (): Promise<AnyRuntime> =>
-  typeof document === 'undefined' ? new ReferenceRuntime() : await testRuntime()
-
 /** Throws what the device has reported since the last call. */
-export async function checkValuesRuntime(): Promise<void> {
-  const runtime = await valuesRuntime()
-  if ('gpu' in runtime) runtime.gpu.check()
+export async function checkTestRuntime(): Promise<void> {
+  const { gpu } = await testRuntime()
+  gpu.check()
 }

@@ -21,11 +21,11 @@ import {
   typeOf,
   valuesOf,
 } from '../support/golden.ts'
-import { checkValuesRuntime, valuesRuntime } from '../support/run-op.ts'
+import { checkTestRuntime, testRuntime } from '../support/run-op.ts'
 
 // Masks of attention against PyTorch (tests/golden/attention_masks.py): bool and float, by pairs and by keys, one and both.
 
-afterEach(checkValuesRuntime)
+afterEach(checkTestRuntime)
 
 const floats = (tensor: GoldenTensor) => Float32Array.from(valuesOf(tensor))
 const [query, key, dy] = [golden.query, golden.key, golden.dy] as GoldenTensor[]
@@ -78,7 +78,7 @@ describe.each(['webgpu', 'reference'])('MultiheadAttention on %s', (device) => {
           return { y, dquery: q.grad!, dkey: k.grad!, dout: module.outProj.weight.grad! }
         },
         types,
-        { runtime: device === 'reference' ? new ReferenceRuntime() : await valuesRuntime() },
+        { runtime: device === 'reference' ? new ReferenceRuntime() : await testRuntime() },
       )
       const got = await program.run(data)
       program.destroy()

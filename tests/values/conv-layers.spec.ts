@@ -18,12 +18,12 @@ import { hold, shares } from '../support/conv-run-tests.ts'
 import { formulaUniform } from '../support/formula-data.ts'
 import type { GoldenResult } from '../support/golden.ts'
 import { type Seeded, seedCases, titleOf } from '../support/golden-seeds.ts'
-import { checkValuesRuntime, valuesRuntime } from '../support/run-op.ts'
+import { checkTestRuntime, testRuntime } from '../support/run-op.ts'
 
 // Layers of convolution, pooling and batch normalization through the functions that users call, gradients by autograd, against
 // PyTorch (tests/golden/conv_layers.py): at most 8 times PyTorch's own float32 distance from float64.
 
-afterEach(checkValuesRuntime)
+afterEach(checkTestRuntime)
 
 // biome-ignore lint/suspicious/noExplicitAny: options come from a file.
 type Options = any
@@ -72,7 +72,7 @@ describe('layers against PyTorch', () => {
           return { y, ...Object.fromEntries(gradients) }
         },
         { dy: tensorType(yShape) },
-        { runtime: await valuesRuntime() },
+        { runtime: await testRuntime() },
       )
       const dy = formulaUniform(example.dySeed ?? 2999, countElements(yShape), golden.bound)
       let results = await program.run({ dy })

@@ -20,12 +20,12 @@ import { tensorType } from '../../src/util/shape.ts'
 import text from '../golden/forms.json?raw'
 import { formulaUniform } from '../support/formula-data.ts'
 import { type Call, type CallCase, problemsOfCall } from '../support/golden-call.ts'
-import { checkValuesRuntime, valuesRuntime } from '../support/run-op.ts'
+import { checkTestRuntime, testRuntime } from '../support/run-op.ts'
 
 // Padding modes, and layers and losses of inputs without a batch axis, against PyTorch (tests/golden/forms.py); the packed form of
 // the rotary embedding against the plain one.
 
-afterEach(checkValuesRuntime)
+afterEach(checkTestRuntime)
 
 /** The module with these tensors in place of its parameters. */
 const withWeights = <M extends Module>(module: M, weights: Record<string, Tensor>): M =>
@@ -77,7 +77,7 @@ const calls: Record<string, Call> = {
 describe('against PyTorch', () => {
   for (const golden of (JSON.parse(text) as { cases: CallCase[] }).cases) {
     test(golden.name, async () => {
-      expect(await problemsOfCall(golden, calls, { runtime: await valuesRuntime() })).toEqual([])
+      expect(await problemsOfCall(golden, calls, { runtime: await testRuntime() })).toEqual([])
     })
   }
 })
@@ -108,7 +108,7 @@ test.each([false, true])(
           return { y, gradient: qkv.grad! }
         },
         { table: tensorType([positions, width / 2, 2]), dy: tensorType(shape) },
-        { runtime: await valuesRuntime() },
+        { runtime: await testRuntime() },
       )
       const dy = formulaUniform(12, data.length, 1)
       const got = await program.run({ table: rotaryTable(width, positions), dy })

@@ -2,12 +2,12 @@ import { describe, test } from 'vitest'
 import golden from '../golden/modules.json'
 import { expectGolden } from '../support/golden.ts'
 import { runHooked } from '../support/hook-run.ts'
-import { valuesRuntime } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 import { runSpectral } from '../support/spectral-run.ts'
 
 // Hooks and spectral normalization against tests/golden/modules.json, on the device. Hooks run without rewrites too, where aliases stay.
 
-const runtime = await valuesRuntime()
+const runtime = await testRuntime()
 
 describe('hooks', () => {
   for (const sample of golden.hooks) {

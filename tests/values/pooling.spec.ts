@@ -25,11 +25,11 @@ import {
   valuesOf,
 } from '../support/golden.ts'
 import { seedCases, titleOf } from '../support/golden-seeds.ts'
-import { checkValuesRuntime, valuesRuntime } from '../support/run-op.ts'
+import { checkTestRuntime, testRuntime } from '../support/run-op.ts'
 
 // Max pooling with dilation, ceil mode and indices, and transposed convolutions' output padding, against PyTorch (tests/golden/pooling.py).
 
-afterEach(checkValuesRuntime)
+afterEach(checkTestRuntime)
 
 interface Case extends GoldenCase {
   readonly op: 'maxPool1d' | 'maxPool2d' | 'convTranspose2d'
@@ -71,7 +71,7 @@ describe.each([false, true])('against PyTorch, naive: %s', (useNaiveKernels) => 
           }
         },
         { dy: typeOf(dy) },
-        { runtime: await valuesRuntime(), useNaiveKernels },
+        { runtime: await testRuntime(), useNaiveKernels },
       )
       const got = await program.run({ dy: floats(dy) })
       program.destroy()

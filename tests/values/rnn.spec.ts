@@ -28,7 +28,7 @@ import {
   valuesOf,
 } from '../support/golden.ts'
 import { noteShare, seedCases, titleOf } from '../support/golden-seeds.ts'
-import { valuesRuntime } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
 // Cells, layers and packed sequences with all gradients, and a training of 30 steps, against PyTorch (tests/golden/rnn.py).
 
@@ -59,7 +59,7 @@ const golden = JSON.parse(goldenText) as {
   }
 }
 
-const runtime = await valuesRuntime()
+const runtime = await testRuntime()
 const floats = (tensor: GoldenTensor) => Float32Array.from(valuesOf(tensor))
 const leaf = (tensor: GoldenTensor) => new Parameter(tensor.shape, floats(tensor))
 const load = (module: Module, weights: Record<string, GoldenTensor>) =>

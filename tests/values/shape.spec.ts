@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { compile } from '../../src/graph/compile/compile.ts'
 import { allowedDistance, type GoldenCase, largestDistance, valuesOf } from '../support/golden.ts'
 import { noteShare, seedCases, titleOf } from '../support/golden-seeds.ts'
-import { valuesRuntime } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 import { programOfShape, shapeCases } from '../support/shape-calls.ts'
 
 // The functions that users call, values and gradients, against PyTorch's float64 results (tests/golden/shape.py): within 8
@@ -26,7 +26,7 @@ for (const { golden, useNaiveKernels } of runs) {
   const title = titleOf(golden)
   test(useNaiveKernels ? `${title}, without rewrites` : title, async () => {
     const { fn, types, data } = programOfShape(golden)
-    const program = await compile(fn, types, { runtime: await valuesRuntime(), useNaiveKernels })
+    const program = await compile(fn, types, { runtime: await testRuntime(), useNaiveKernels })
     const run = () => program.run(data)
     const got = await run()
     const again = await run()

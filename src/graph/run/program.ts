@@ -312,7 +312,9 @@ export class GpuProgram implements StepProgram {
     for (const input of staged) input.staged.release()
     this.encodeMs = performance.now() - began
     const [outputs, deviceMs] = await Promise.all([readback.read(), this.#timer?.read()])
-    if (deviceMs) this.#cuts = submitCuts(this.prepared.phases, deviceMs)
+    // The cpu gives way within a submit.
+    if (deviceMs && this.#gpu.id.type !== 'cpu')
+      this.#cuts = submitCuts(this.prepared.phases, deviceMs)
     return outputs
   }
 

@@ -13,7 +13,7 @@ import { useTrainFolder } from '../../support/train-folder.ts'
 const folder = useTrainFolder()
 
 test.each(['mlp', 'cnn'])(
-  '--device cpu trains %s with the references, on a small folder',
+  '--device cpu trains %s on a small folder',
   async (model) => {
     const data = join(folder.path, 'data')
     await mkdir(data)
