@@ -237,7 +237,7 @@ describe('a page that cannot take part says why', () => {
       await button(page, 'Compute on the CPU').click()
       await see(page, 'Alone in the room')
       expect(await page.evaluate(() => navigator.gpu)).toBeUndefined()
-      expect(await members(page).innerText()).toContain('tabring · cpu')
+      expect(await members(page).innerText()).toContain('wasm')
       await button(page, 'Start').click()
       await see(page, 'Finished')
       expect(await page.locator('#summary').textContent()).toContain('Steps3')
