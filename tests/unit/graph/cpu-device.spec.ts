@@ -1,4 +1,7 @@
 import { expect, test } from 'vitest'
+import { type AdapterFacts, Gpu } from '../../../src/gpu/device.ts'
+import { WasmDevice } from '../../../src/gpu/wasm/device.ts'
+import { WasmHeap } from '../../../src/gpu/wasm/heap.ts'
 import { openWasm } from '../../../src/gpu/wasm/open.ts'
 import { Runtime } from '../../../src/graph/memory/runtime.ts'
 import {
@@ -12,6 +15,7 @@ import {
   Sequential,
   tensorType,
 } from '../../../src/index.ts'
+import { compileKernel } from '../../../src/wasm/compile-kernel.ts'
 import { updateStep } from '../../support/update-step.ts'
 
 // The device cpu: the shaders of a GPU, compiled to WebAssembly, in Node as on pages.
@@ -92,4 +96,25 @@ test('messages arrive while a step computes', async () => {
   port1.close()
   expect(turns).toBeGreaterThan(3)
   forward.destroy()
+})
+
+test('a program that does not fit is refused with its largest ops, and the device goes on', async () => {
+  const device = new WasmDevice(new WasmHeap(64), compileKernel)
+  const gpu = new Gpu(device as unknown as GPUDevice, {} as AdapterFacts, { type: 'cpu', index: 0 })
+  const runtime = new Runtime(gpu)
+  const make = (size: number) =>
+    compile(
+      ({ x }) => ({ y: x.matmul(x).exp().matmul(x).sum() }),
+      { x: tensorType([size, size]) },
+      { runtime },
+    )
+  await expect(make(1024)).rejects.toMatchObject({
+    code: 'gpu.limit',
+    message: expect.stringContaining('matmul'),
+  })
+  const small = await make(4)
+  const { y } = await small.run({ x: new Float32Array(16) })
+  expect(y[0]).toBe(0)
+  small.destroy()
+  expect(gpu.usedBytes).toBe(0)
 })
