@@ -111,7 +111,7 @@ async function memoryAllocated(spec: DeviceSpec = currentDevice()): Promise<numb
 }
 
 /**
- * Limits the bytes that each WebGPU device of this page or worker may hold; null removes the limit.
+ * Limits the bytes that each device of this page or worker may hold; null removes the limit.
  *
  * A buffer that would pass it is refused with `gpu.limit`. errors: `config.invalid` for anything but bytes above 0 or a text like "64MB".
  */

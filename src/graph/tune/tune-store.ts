@@ -47,5 +47,5 @@ export function openTuneStore(): TuneStore {
 export function environmentOf({ gpu: { facts }, limits }: Pick<Runtime, 'gpu' | 'limits'>): string {
   const { vendor, architecture, description } = facts
   const name = `${vendor} ${architecture} ${description}`
-  return `${name.trim() === '' ? JSON.stringify(limits) : name} ${navigator.userAgent}`
+  return `${name.trim() === '' ? JSON.stringify(limits) : name} ${globalThis.navigator?.userAgent ?? 'Node'}`
 }

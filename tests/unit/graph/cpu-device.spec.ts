@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 import { type AdapterFacts, Gpu } from '../../../src/gpu/device.ts'
 import { WasmDevice } from '../../../src/gpu/wasm/device.ts'
 import { WasmHeap } from '../../../src/gpu/wasm/heap.ts'
@@ -9,6 +9,7 @@ import {
   type CompileOptions,
   compile,
   crossEntropy,
+  gpu as gpuSettings,
   Linear,
   manualSeed,
   ReLU,
@@ -19,6 +20,11 @@ import { compileKernel } from '../../../src/wasm/compile-kernel.ts'
 import { updateStep } from '../../support/update-step.ts'
 
 // The device cpu: the shaders of a GPU, compiled to WebAssembly, in Node as on pages.
+
+afterEach(() => {
+  vi.unstubAllGlobals()
+  gpuSettings.benchmark = false
+})
 
 const types = { x: tensorType([16, 8]), y: tensorType([16], 'i32') }
 
@@ -117,4 +123,24 @@ test('a program that does not fit is refused with its largest ops, and the devic
   expect(y[0]).toBe(0)
   small.destroy()
   expect(gpu.usedBytes).toBe(0)
+})
+
+test('a page whose memory cannot be shared computes the same', async () => {
+  vi.stubGlobal('crossOriginIsolated', false)
+  const gpu = await openWasm()
+  const own = await mlp({ runtime: new Runtime(gpu) })
+  const other = await mlp({ device: 'cpu' })
+  for (let at = 0; at < 3; at++) expect(await own.run(at)).toBe(await other.run(at))
+  gpu.close()
+})
+
+test('variants are measured on cpu, in Node too', async () => {
+  gpuSettings.benchmark = true
+  const program = await compile(
+    ({ x }) => ({ y: x.matmul(x).sum() }),
+    { x: tensorType([8, 8]) },
+    { device: 'cpu' },
+  )
+  expect((await program.run({ x: new Float32Array(64).fill(1) })).y[0]).toBe(512)
+  program.destroy()
 })
