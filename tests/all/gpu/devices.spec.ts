@@ -43,7 +43,7 @@ async function train(
   make: () => Module,
   forward: (model: Module, x: Tensor) => Tensor,
   sampleShape: readonly number[],
-  options: { rows?: number; steps?: number; device?: 'reference' } = {},
+  options: { rows?: number; steps?: number; device?: 'cpu' } = {},
 ): Promise<Trained> {
   const { rows = 32, steps = 3, device } = options
   manualSeed(7)
@@ -180,7 +180,7 @@ test('the CPU runs the same programs to the same numbers', async () => {
     const forward = (model: Module, x: Tensor) => model.forward(x)
     const options = { rows: 4, steps: 2 }
     const onGpu = await train(make, forward, sampleShape, options)
-    const onCpu = await train(make, forward, sampleShape, { ...options, device: 'reference' })
+    const onCpu = await train(make, forward, sampleShape, { ...options, device: 'cpu' })
     onCpu.losses.forEach((loss, i) => {
       expect(Math.abs(loss - onGpu.losses[i])).toBeLessThan(1e-5)
     })
@@ -195,14 +195,14 @@ test('a parameter on another device is refused by op, argument and both devices'
   const input = { x: uniform(1, 0, 8) }
   const program = await compile(forward, types, { runtime: await testRuntime() })
   const { y } = await program.run(input)
-  await expect(compile(forward, types, { device: 'reference' })).rejects.toMatchObject({
+  await expect(compile(forward, types, { device: 'cpu' })).rejects.toMatchObject({
     code: 'device.mismatch',
     message: expect.stringMatching(
       /matmul: argument 1 \("weight"\): the program runs on cpu, but this tensor is on webgpu:0/,
     ),
   })
-  await layer.to('reference')
-  const onCpu = await compile(forward, types, { device: 'reference' })
+  await layer.to('cpu')
+  const onCpu = await compile(forward, types, { device: 'cpu' })
   const again = (await onCpu.run(input)).y
   again.forEach((value, i) => {
     expect(Math.abs(value - y[i])).toBeLessThan(1e-6)
@@ -250,7 +250,7 @@ test('gpu tells what is there', async () => {
   const properties = await gpu.getDeviceProperties('webgpu:0')
   expect(properties.maxBufferBytes).toBeGreaterThan(2 ** 20)
   await expect(gpu.getDeviceProperties(9)).rejects.toMatchObject({ code: 'gpu.unavailable' })
-  expect(() => gpu.setDevice('reference')).toThrow(/reference/)
+  expect(() => gpu.setDevice('cpu')).toThrow(/cpu/)
   expect(() => gpu.setDevice('webgpu')).toThrow(/"webgpu" has no index/)
   expect(() => gpu.setVisibleDevices('0')).toThrow(
     /visibleDevices is already in use and can no longer be set/,
