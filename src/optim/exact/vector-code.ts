@@ -1,6 +1,6 @@
 import { blockElements } from '../../kernels/encode/encode.ts'
-import { adam, adamFactors, type Float32Arithmetic, meanOf, sgd, sgdFactors } from './arithmetic.ts'
 import { assemble, FunctionCode, type Local } from '../../wasm/assemble.ts'
+import { adam, adamFactors, type Float32Arithmetic, meanOf, sgd, sgdFactors } from './arithmetic.ts'
 
 type Vector = Local<'v128'>
 

@@ -1,6 +1,8 @@
+import type { Env } from '../../util/env.ts'
 import { messageOf } from '../../util/errors.ts'
 import { EpochLinks } from '../link/epoch-link.ts'
 import { type Link, type LinkStats, sumStats } from '../link/link.ts'
+import type { Signer } from '../room/life-keys.ts'
 import { memberOf } from '../room/lives.ts'
 import { Inbox, maxUncheckedBytes, maxWaitingBytes } from './inbox.ts'
 import {
@@ -10,7 +12,6 @@ import {
   type PassableMessage,
   type Probe,
 } from './messages.ts'
-import type { CrewOptions } from './options.ts'
 import { Passing } from './passing.ts'
 
 /** What the links of a member tell it. */
@@ -30,7 +31,7 @@ export interface CrewLinksListener {
 /** A member's links to the others, by id. They outlive the groups that use them, one after the other. */
 export class CrewLinks {
   readonly #self: string
-  readonly #env: CrewOptions['env']
+  readonly #env: Env
   readonly #listener: CrewLinksListener
   readonly #links = new Map<string, EpochLinks>()
   /** By id. */
@@ -46,7 +47,7 @@ export class CrewLinks {
   readonly #doubted = new Map<string, () => void>()
 
   constructor(
-    { self, env, signer }: Pick<CrewOptions, 'self' | 'env' | 'signer'>,
+    { self, env, signer }: { readonly self: string; readonly env: Env; readonly signer: Signer },
     listener: CrewLinksListener,
   ) {
     this.#self = self

@@ -12,23 +12,20 @@ import { useTrainFolder } from '../../support/train-folder.ts'
 
 const folder = useTrainFolder()
 
-test.each(['mlp', 'cnn'])(
-  '--device cpu trains %s on a small folder',
-  async (model) => {
-    const data = join(folder.path, 'data')
-    await mkdir(data)
-    for (const [name, bytes] of Object.entries(smallFolder()))
-      await writeFile(join(data, name), bytes)
-    const flags = ['--nproc-per-node', '2', '--model', model, '--data', data, '--steps', '2']
-    const { child, told } = folder.start({}, '--device', 'cpu', '--batch-size', '4', ...flags)
-    const [code] = await once(child, 'close')
-    expect(code, told.stderr).toBe(0)
-    expect(told.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} /)
-    const winners = told.stderr.match(/tab \d of 2: tabring switches: cpu=true \(launcher\)$/gm)
-    expect(winners).toHaveLength(2)
-    expect(told.stderr).toContain('computing on the CPU in WebAssembly')
-  },
-)
+test.each(['mlp', 'cnn'])('--device cpu trains %s on a small folder', async (model) => {
+  const data = join(folder.path, 'data')
+  await mkdir(data)
+  for (const [name, bytes] of Object.entries(smallFolder()))
+    await writeFile(join(data, name), bytes)
+  const flags = ['--nproc-per-node', '2', '--model', model, '--data', data, '--steps', '2']
+  const { child, told } = folder.start({}, '--device', 'cpu', '--batch-size', '4', ...flags)
+  const [code] = await once(child, 'close')
+  expect(code, told.stderr).toBe(0)
+  expect(told.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} /)
+  const winners = told.stderr.match(/tab \d of 2: tabring switches: cpu=true \(launcher\)$/gm)
+  expect(winners).toHaveLength(2)
+  expect(told.stderr).toContain('computing on the CPU in WebAssembly')
+})
 
 test('four tabs are linked all to all, measure how collectives travel, keep that in the record, and end with equal bits', async () => {
   const out = join(folder.path, 'weights.safetensors')
