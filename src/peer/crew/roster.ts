@@ -161,19 +161,23 @@ function backTo(proved: number, rosters: readonly PastRoster[]): PastRoster[] {
 }
 
 /**
- * Those that stay, in their order, then those that come. Up to `meshLimit` members each two are linked; in a ring, which follows a ring or takes in
- * more than that, those beside each other are, or have not tried in vain to be. Who lacks the most links is left out first, the leader never: of two
- * that lack as many, the one that came later.
+ * Those that stay, in their order, then those that come; none that has died since its answer. Up to `meshLimit` members each two are linked; in a
+ * ring, which follows a ring or takes in more than that, those beside each other are, or have not tried in vain to be. Who lacks the most links is
+ * left out first, the leader never: of two that lack as many, the one that came later.
  */
 function linkedMembers(
   newest: Roster,
-  { leader, reports, keptOut, most }: Evidence,
+  { leader, reports, dead, keptOut, most }: Evidence,
 ): Pick<Roster, 'members' | 'isRing'> {
   const isStaying = (id: string) => newest.members.includes(id)
-  const staying = newest.members.filter((id) => reports.has(id))
+  const staying = newest.members.filter((id) => reports.has(id) && !dead.has(id))
   if (!isStaying(leader)) staying.push(leader)
   const coming = [...reports.keys()].filter(
-    (id) => reports.get(leader)!.linked.includes(id) && !isStaying(id) && !keptOut.has(id),
+    (id) =>
+      reports.get(leader)!.linked.includes(id) &&
+      !isStaying(id) &&
+      !keptOut.has(id) &&
+      !dead.has(id),
   )
   const bothSay = (a: string, b: string, says: (report: Report, other: string) => boolean) =>
     says(reports.get(a)!, b) && says(reports.get(b)!, a)

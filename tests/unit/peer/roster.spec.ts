@@ -146,6 +146,12 @@ describe('the dead do not count', () => {
     expect(verdictOf('a', here, { e: 1 }).kind).toBe('half')
   })
 
+  test('one that has died since its answer is in no roster, be it a member or a newcomer', () => {
+    const said = { a: { roster: five }, b: { roster: five }, c: { roster: five }, x: {} }
+    const verdict = verdictOf('a', said, { c: 1, d: 1, x: 0 })
+    expect(verdict).toMatchObject({ kind: 'agreed', members: ['a', 'b'] })
+  })
+
   test('one that had entered a newer roster proves that steps are lost: a person decides', () => {
     const here = { a: { roster: five }, b: { roster: five } }
     expect(verdictOf('a', here, { d: 1, e: 2 })).toEqual({ kind: 'ahead', ahead: ['e'] })

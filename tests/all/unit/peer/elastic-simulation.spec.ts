@@ -62,8 +62,6 @@ test('half a class that was cut off comes in again before the run is over', asyn
   await checkElastic(750, { members: [17, 64] })
 }, 120_000)
 
-<<<<<<< HEAD
-=======
 test('newcomers that die as they are let in do not hold up a ring', async () => {
   await checkElastic(1418, { members: [17, 32] })
 }, 120_000)
@@ -72,7 +70,6 @@ test('a ring is proved when all are in it, not those beside a rank alone', async
   await checkElastic(1037, { members: [17, 64] })
 }, 300_000)
 
->>>>>>> 0bf8bc50 (crew: a ring is proved by a barrier of all, not by two neighbours)
 test('where the newest roster counts without those before it, two groups train', async () => {
   const cell = { kind: 'one-way', moment: 'decision', role: 'senior' } as const
   const worlds = Array.from({ length: 300 }, (_, at) => drawElastic(1 + at, { cell }))
