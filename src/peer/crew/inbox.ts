@@ -20,7 +20,7 @@ export class Inbox {
   #isBusy = false
 
   /**
-   * Does `take` once all before it is done; its promise, where it returns one, does not reject. False, and it is dropped, where more than `most`
+   * Does `take` once all before it is done, and its promise, where it returns one. False, and it is dropped, where more than `most`
    * bytes would wait.
    */
   put(size: number, take: Waiting['take'], most: number): boolean {
@@ -45,7 +45,7 @@ export class Inbox {
       const checked = one.take()
       if (!checked) continue
       this.#isBusy = true
-      void checked.then(() => this.#next())
+      void checked.finally(() => this.#next())
       return
     }
   }

@@ -23,8 +23,8 @@ const maxOrigins = 256
 /** By origin: numbers below its highest that are told apart; what is older counts as seen. */
 const window = 64
 /** Messages of one origin that are passed on: a second, and at once. Those that are not known to be in the ring have together as much as one. */
-const perSec = 32
-export const burst = 512
+const perSec = 64
+export const burst = 1024
 
 interface Origin {
   highest: number
@@ -89,8 +89,9 @@ export class Passing {
 
   /** Takes what the neighbour `by` has sent or passed on. Resolves once that is done. */
   take(by: string, message: PassedMessage): Promise<void> {
-    this.#checked = this.#checked.then(() => this.#take(by, message))
-    return this.#checked
+    const taken = this.#checked.then(() => this.#take(by, message))
+    this.#checked = taken.catch(() => undefined)
+    return taken
   }
 
   async #take(by: string, message: PassedMessage): Promise<void> {
