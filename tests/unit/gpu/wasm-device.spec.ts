@@ -63,6 +63,7 @@ function openSmall(): Gpu {
 }
 
 afterEach(() => {
+  vi.restoreAllMocks()
   for (const gpu of opened.splice(0)) gpu.close()
 })
 
@@ -267,4 +268,27 @@ test('a buffer without memory throws, or has its error in a scope that waits for
   one.destroy()
   make()
   gpu.check()
+})
+
+test('a page that forbids WebAssembly is told what to allow', async () => {
+  vi.spyOn(WebAssembly, 'compile').mockRejectedValue(new Error('blocked by the policy'))
+  await expect(openWasm(compile)).rejects.toMatchObject({
+    code: 'gpu.unavailable',
+    message: expect.stringMatching(/cannot use \(blocked by the policy\).*'wasm-unsafe-eval'/),
+  })
+})
+
+test('an engine that cannot reserve 4 GiB gives what it can', () => {
+  const { Memory } = WebAssembly
+  class SmallMemory extends Memory {
+    constructor(descriptor: WebAssembly.MemoryDescriptor) {
+      if (descriptor.maximum! > 100) throw new RangeError('could not allocate memory')
+      super(descriptor)
+    }
+  }
+  WebAssembly.Memory = SmallMemory
+  const heap = new WasmHeap(256)
+  WebAssembly.Memory = Memory
+  heap.allocate('first', 3 * 2 ** 20)
+  expect(() => heap.allocate('second', 2 ** 20)).toThrow('3MiB of the 4MiB that WebAssembly gives')
 })
