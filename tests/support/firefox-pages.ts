@@ -14,6 +14,9 @@ export function useFirefox(
   let firefox: FirefoxTabs
   const tabs: Tab[] = []
   const complaints: string[] = []
+  const complain = (text: string) => {
+    if (!isExpected(text)) complaints.push(text)
+  }
   beforeAll(async () => {
     const path = findChosen(chosenBrowser('firefox'))
     const options = { isHeaded: false, timesKernels: false, throttles: true }
@@ -27,8 +30,8 @@ export function useFirefox(
   return async (url) => {
     const tab = await firefox.openTab({
       origin: new URL(url).origin,
-      onError: (error) => complaints.push(error.message),
-      onConsole: (type, text) => type === 'error' && !isExpected(text) && complaints.push(text),
+      onError: (error) => complain(error.message),
+      onConsole: (type, text) => type === 'error' && complain(text),
     })
     tabs.push(tab)
     await tab.load(url, 30_000)
