@@ -3,7 +3,7 @@ import type { Library, StepName } from './compute/task.ts'
 import { type Note, oneLine, type PeerKey, peerNames } from './compute.ts'
 import type { Host } from './host.ts'
 import { failedRow, type PairOptions, type Place, pairRow, type Row } from './row.ts'
-import { fasterPeer, stepBenches } from './step.ts'
+import { cpuRows, fasterPeer, stepBenches } from './step.ts'
 
 /** Each takes seconds and compiles everything anew, so a few rounds are enough. */
 const rounds = 3
@@ -18,7 +18,7 @@ export async function firstStepRows(
   note: Note,
 ): Promise<Row[]> {
   const { name, peers } = stepBenches[step]
-  const keys: readonly Library[] = ['tabring', ...peers]
+  const keys: readonly Library[] = ['tabring', 'tabringCpu', ...peers]
   const msByKey = new Map<string, number[]>(keys.map((key) => [key, []]))
   const failures = new Map<string, string>()
   for (let round = 0; round < rounds; round++) {
@@ -45,7 +45,7 @@ export async function firstStepRows(
   }
   const msOf = (key: string) => (failures.has(key) ? [] : msByKey.get(key)!)
   const fastest = fasterPeer(msOf)
-  return peers.map((key: PeerKey): Row => {
+  const rows = peers.map((key: PeerKey): Row => {
     const options: PairOptions = {
       row: `first ${name}`,
       peer: peerNames[key],
@@ -57,4 +57,5 @@ export async function firstStepRows(
     if (failure !== undefined) return failedRow(options, place, failure, msOf('tabring'))
     return pairRow(options, place, msOf('tabring'), msOf(key))
   })
+  return [...rows, ...cpuRows({ jaxWasm: goal }, `first ${name}`, place, msOf, failures)]
 }

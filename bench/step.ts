@@ -21,6 +21,8 @@ interface StepBench {
   peers: readonly PeerKey[]
   /** What our time is to be of a peer's, on the software adapter. */
   goals: Partial<Record<PeerKey | 'faster', number>>
+  /** What the device cpu's time is to be of the WebAssembly peer's, and of our own step on the software adapter. */
+  cpuGoals: { jaxWasm: number; tabring?: number }
 }
 
 export const stepBenches: Readonly<Record<StepName, StepBench>> = {
@@ -29,18 +31,21 @@ export const stepBenches: Readonly<Record<StepName, StepBench>> = {
     blockSteps: 12,
     peers: ['jax', 'tfjs', 'jaxWasm'],
     goals: { jax: 0.6, tfjs: 0.15 },
+    cpuGoals: { jaxWasm: 1 },
   },
   cnn: {
     name: 'cnn step, batch 64',
     blockSteps: 6,
     peers: ['jax', 'tfjs', 'jaxWasm'],
     goals: { faster: 0.5 },
+    cpuGoals: { jaxWasm: 0.05, tabring: 0.6 },
   },
   gpt: {
     name: 'gpt step, 2 layers, width 64, batch 8 x 64',
     blockSteps: 4,
     peers: ['jax', 'tfjs', 'jaxWasm'],
     goals: { jax: 0.6 },
+    cpuGoals: { jaxWasm: 0.9 },
   },
 }
 
@@ -59,7 +64,7 @@ export async function stepRows(
   note: Note,
 ): Promise<Row[]> {
   const { name, blockSteps, peers, goals } = stepBenches[step]
-  const keys: readonly Library[] = ['tabring', ...peers]
+  const keys: readonly Library[] = ['tabring', 'tabringCpu', ...peers]
   const failures = new Map<string, string>()
   const details = new Map<string, Record<string, unknown>>()
   await page.evaluate((given) => window.bench.prepare(given), step)
@@ -134,12 +139,37 @@ export async function stepRows(
     if (failure !== undefined) return failedRow(options, place, failure, msOf('tabring'))
     return pairRow(options, place, msOf('tabring'), msOf(key))
   })
+  rows.push(...cpuRows(stepBenches[step].cpuGoals, name, place, msOf, failures))
   if (failures.has('tabring')) return rows
   note(`${step}: our own step`)
   const profile = await page.evaluate(() => window.bench.profile())
   const perLayer =
     step === 'gpt' ? await page.evaluate(() => window.bench.dispatchesPerLayer()) : undefined
   return [...rows, ...ownRows(step, place, details.get('tabring')!, profile, perLayer)]
+}
+
+/** The device cpu beside the peer that uses WebAssembly, and beside our own step on the adapter. */
+export function cpuRows(
+  goals: StepBench['cpuGoals'],
+  name: string,
+  place: Place,
+  msOf: (key: Library) => readonly number[],
+  failures: ReadonlyMap<string, string>,
+): Row[] {
+  const others = { jaxWasm: peerNames.jaxWasm, tabring: 'Tabring WebGPU' } as const
+  return (Object.keys(others) as (keyof typeof others)[]).map((key): Row => {
+    const options: PairOptions = {
+      row: `${name}, device cpu`,
+      peer: others[key],
+      unit: 'ms',
+      better: 'lower',
+      goal: goals[key],
+    }
+    const failure = failures.get('tabringCpu') ?? failures.get(key)
+    return failure === undefined
+      ? pairRow(options, place, msOf('tabringCpu'), msOf(key))
+      : failedRow(options, place, failure, msOf('tabringCpu'))
+  })
 }
 
 /** CPU time of the page's main thread per step, as the browser counts it: all JavaScript, and what WebGPU does in the page. */

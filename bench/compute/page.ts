@@ -23,7 +23,8 @@ import {
 
 /** Libraries by key; each is loaded when it is asked for. */
 const trainers: Record<Library, (step: StepName, weights: Weights) => Promise<Trainer>> = {
-  tabring: async (...args) => (await import('./tabring.ts')).tabringTrainer(...args),
+  tabring: async (...args) => (await import('./tabring.ts')).tabringTrainer(...args, 'webgpu'),
+  tabringCpu: async (...args) => (await import('./tabring.ts')).tabringTrainer(...args, 'cpu'),
   jax: async (...args) => (await import('./jax.ts')).jaxTrainer(...args, 'webgpu'),
   jaxWasm: async (...args) => (await import('./jax.ts')).jaxTrainer(...args, 'wasm'),
   tfjs: async (...args) => (await import('./tfjs.ts')).tfjsTrainer(...args),

@@ -1,4 +1,5 @@
 import { openGpu } from '../../src/gpu/device.ts'
+import { openWasm } from '../../src/gpu/wasm/open.ts'
 import { compile } from '../../src/graph/compile/compile.ts'
 import { crossEntropy } from '../../src/graph/functions/linear.ts'
 import { Runtime } from '../../src/graph/memory/runtime.ts'
@@ -21,10 +22,15 @@ import {
 
 /** Ours, through the parts that `npm run train` uses. */
 
-let opened: Promise<Runtime> | undefined
-export function openRuntime(): Promise<Runtime> {
-  opened ??= openGpu().then((gpu) => new Runtime(gpu))
-  return opened
+const open = { webgpu: () => openGpu(), cpu: () => openWasm() }
+const opened = new Map<keyof typeof open, Promise<Runtime>>()
+
+export function openRuntime(device: keyof typeof open = 'webgpu'): Promise<Runtime> {
+  const known = opened.get(device)
+  if (known) return known
+  const runtime = open[device]().then((gpu) => new Runtime(gpu))
+  opened.set(device, runtime)
+  return runtime
 }
 
 export interface OurTrainer extends Trainer {
@@ -44,8 +50,12 @@ const inputTypes = {
   gpt: tensorType([textBatch, gptConfig.blockSize], 'i32'),
 } satisfies Record<StepName, TensorType>
 
-export async function tabringTrainer(name: StepName, weights: Weights): Promise<OurTrainer> {
-  const runtime = await openRuntime()
+export async function tabringTrainer(
+  name: StepName,
+  weights: Weights,
+  device: 'webgpu' | 'cpu',
+): Promise<OurTrainer> {
+  const runtime = await openRuntime(device)
   const model = makeModel[name]()
   model.loadStateDict(weights)
   const program = await compileStep(model, inputTypes[name], targetsOf[name], runtime)

@@ -40,7 +40,7 @@ export interface Batch {
 }
 
 /** The libraries that are timed, by key. */
-export type Library = 'tabring' | 'jax' | 'jaxWasm' | 'tfjs'
+export type Library = 'tabring' | 'tabringCpu' | 'jax' | 'jaxWasm' | 'tfjs'
 
 /** One library with a model of its own. */
 export interface Trainer {
