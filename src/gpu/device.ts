@@ -17,11 +17,14 @@ declare global {
   interface GPUBindGroupEntry {}
   interface GPUBindGroupLayout {}
   interface GPUBuffer {}
+  interface GPUBufferDescriptor {}
   interface GPUCommandEncoder {}
   interface GPUComputePassDescriptor {}
   interface GPUComputePipeline {}
   interface GPUDevice {}
+  interface GPUQuerySetDescriptor {}
   interface GPUQueue {}
+  interface GPUShaderModuleDescriptor {}
   interface GPUSupportedLimits {}
 }
 

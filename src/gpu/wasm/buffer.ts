@@ -39,13 +39,15 @@ export class BufferMemory {
   }
 }
 
+type MapState = 'unmapped' | 'pending' | 'mapped'
+
 export class WasmBuffer {
   readonly label: string
   readonly size: number
   readonly usage: number
   readonly #memory: BufferMemory
   readonly #place: Place | undefined
-  #state: GPUBufferMapState | 'destroyed'
+  #state: MapState | 'destroyed'
 
   /** Without a place there was no memory for it, and no command may use it. */
   constructor(
@@ -61,7 +63,7 @@ export class WasmBuffer {
     this.#state = mappedAtCreation ? 'mapped' : 'unmapped'
   }
 
-  get mapState(): GPUBufferMapState {
+  get mapState(): MapState {
     return this.#state === 'destroyed' ? 'unmapped' : this.#state
   }
 

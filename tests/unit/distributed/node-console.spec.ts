@@ -110,7 +110,10 @@ test('a trace has its words and begins where it was called', () => {
 
 test('a trace begins where it was called in Firefox too', () => {
   const stack = 'trace@console.js:1:1\nload@file.js:2:2\n'
-  vi.stubGlobal('Error', () => ({ stack }))
+  class FirefoxError extends Error {
+    override stack = stack
+  }
+  vi.stubGlobal('Error', FirefoxError)
   const text = printedByRank((console) => console.trace())
   vi.unstubAllGlobals()
   expect(text).toBe('Trace\nload@file.js:2:2')
