@@ -11,7 +11,7 @@ import { lastBallot } from '../room/ballots.ts'
  *   report  member -> leader     promised; what it has entered, and to whom it is linked
  *   refuse  member -> leader     it has promised another ballot, or the leader is no member of its roster
  *   roster  leader -> all        who trains from now on
- *   leave   leader -> member     it lacks links, and the others are too few while it counts: it is to come in again over new ones
+ *   leave   leader -> member     it lacks links, and the others are too few while it counts: it is to come in again over new ones. So is one that answered a leader which the others have left out
  *   ping    member -> member     are you there? the server says that your connection to it has ended
  *   pong    member -> member     yes
  *   abort   member -> all        the run is over for all, and why: each member passes it on
