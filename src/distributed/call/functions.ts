@@ -23,12 +23,12 @@ import {
 } from './call.ts'
 import { arrayOf, type Contents, putBack } from './contents.ts'
 import {
-  checkRootList,
   checkTensor,
   checkTensorList,
   formOf,
   inPlace,
   joined,
+  rootTensorList,
   spread,
 } from './tensor-lists.ts'
 
@@ -160,9 +160,7 @@ export function gather<O extends DistributedOptions>(
     (group) => {
       const form = formOf(where, 'tensor', tensor)
       const place = placeOf(where, 'dst', group, dst)
-      checkRootList(where, 'gatherList', gatherList, group, dst)
-      const list = group.rank === place ? gatherList! : undefined
-      if (list !== undefined) checkTensorList(where, 'gatherList', list, group, form)
+      const list = rootTensorList(where, 'gatherList', gatherList, group, dst, form)
       return { reads: [tensor], writes: list ?? [], place, list }
     },
     async (group, { place, list, turn }) => {
@@ -189,9 +187,7 @@ export function scatter<O extends DistributedOptions>(
     (group) => {
       const form = formOf(where, 'tensor', tensor)
       const place = placeOf(where, 'src', group, src)
-      checkRootList(where, 'scatterList', scatterList, group, src)
-      const list = group.rank === place ? scatterList! : undefined
-      if (list !== undefined) checkTensorList(where, 'scatterList', list, group, form)
+      const list = rootTensorList(where, 'scatterList', scatterList, group, src, form)
       return { reads: list ?? [], writes: [tensor], place, list }
     },
     async (group, { place, list, turn }) => {

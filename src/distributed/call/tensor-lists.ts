@@ -106,3 +106,18 @@ export async function inPlace(
   await run(array)
   putBack(tensor, array)
 }
+
+/** The list of the rank `root`, which alone passes one; undefined on the others. Refuses any other use. */
+export function rootTensorList(
+  where: string,
+  name: string,
+  list: readonly Contents[] | null | undefined,
+  group: CollectiveGroup,
+  root: number,
+  expected: Form,
+): readonly Contents[] | undefined {
+  checkRootList(where, name, list, group, root)
+  if (group.ranks[group.rank] !== root) return undefined
+  checkTensorList(where, name, list!, group, expected)
+  return list!
+}
