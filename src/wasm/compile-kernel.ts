@@ -13,22 +13,23 @@ import { parse } from './wgsl/parse.ts'
 import type { Expression, FunctionDeclaration, Shader } from './wgsl/syntax.ts'
 import { shaderError } from './wgsl/tokens.ts'
 
+/** A shader that was compiled to WebAssembly. */
 export interface CompiledKernel {
   /** A module that imports `host.memory` and exports `run`. */
   readonly code: Uint8Array<ArrayBuffer>
   /** Numbers of `@binding`, in the order of the addresses that `run` takes: ascending. */
   readonly bindings: readonly number[]
-  readonly workgroupSize: readonly [number, number, number]
   /** Bytes that a thread needs for the variables of a workgroup and for arrays. */
   readonly scratchBytes: number
 }
 
 /** Of `run`, before the addresses of its bindings: workgroups `first` to `first + count - 1` in order, x the fastest. */
-export const runParameters = ['first', 'count', 'groupsX', 'groupsY', 'scratch'] as const
+const runParameters = ['first', 'count', 'groupsX', 'groupsY', 'scratch'] as const
 
 /** A kernel may be written so often until all is known about its variables; each time finds one more, or it is done. */
 const maxAttempts = 200
 const vectorBytes = 16
+const preludeFunctions = parse(prelude).functions
 
 /**
  * Compiles a compute shader to WebAssembly, where four neighbouring invocations are computed at once if none of its buffers holds vectors.
@@ -37,7 +38,7 @@ const vectorBytes = 16
  */
 export function compileKernel(wgsl: string, { isShared = false } = {}): CompiledKernel {
   const shader = parse(wgsl)
-  const functions = new Map([...parse(prelude).functions, ...shader.functions])
+  const functions = new Map([...preludeFunctions, ...shader.functions])
   const findings = new Findings()
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
     findings.hasChanged = false
@@ -47,7 +48,6 @@ export function compileKernel(wgsl: string, { isShared = false } = {}): Compiled
       return {
         code: assemble({ run: code }, isShared),
         bindings: kernel.bindings,
-        workgroupSize: kernel.workgroupSize,
         scratchBytes: kernel.scratchBytes,
       }
   }
@@ -66,7 +66,7 @@ class Kernel {
   readonly #groupsY: Local<'i32'>
   readonly #scratchBase: Local<'i32'>
   readonly bindings: readonly number[]
-  readonly workgroupSize: readonly [number, number, number]
+  readonly #workgroupSize: readonly [number, number, number]
   scratchBytes = 0
   /** Of those, at the begin: variables of the workgroup. */
   readonly #workgroupBytes: number
@@ -95,7 +95,7 @@ class Kernel {
       throw shaderError(expression.line, 'a workgroup size must be constant')
     }
     const [x, y, z] = this.#shader.workgroupSize
-    this.workgroupSize = [whole(x), whole(y), whole(z)]
+    this.#workgroupSize = [whole(x), whole(y), whole(z)]
     const truth = (condition: Expression): boolean | undefined => {
       if (!this.#isKnown(condition)) return undefined
       const [part] = plain.value(condition).parts
@@ -178,7 +178,7 @@ class Kernel {
   }
 
   get #invocations(): number {
-    const [x, y, z] = this.workgroupSize
+    const [x, y, z] = this.#workgroupSize
     return x * y * z
   }
 
@@ -271,7 +271,7 @@ class Kernel {
 
   #builtin(writer: Writer, builtin: string | undefined, group: readonly Part[]): Value {
     const { arithmetic, invocation } = writer
-    const [x, y] = this.workgroupSize
+    const [x, y] = this.#workgroupSize
     const of = (operator: string, a: Part, b: Part) => arithmetic.binary(operator, 'u32', a, b)
     const local = (): Part[] => {
       if (x === this.#invocations) return [invocation, constant(0), constant(0)]
@@ -294,7 +294,7 @@ class Kernel {
         return {
           type,
           parts: local().map((part, i) =>
-            of('+', of('*', group[i], constant(this.workgroupSize[i])), part),
+            of('+', of('*', group[i], constant(this.#workgroupSize[i])), part),
           ),
         }
     }

@@ -78,8 +78,6 @@ export const instructions = {
     'f32.reinterpret_i32': [0xbe],
   },
   i64: {
-    'i64.and': [0x83],
-    'i64.or': [0x84],
     'i64.sub': [0x7d],
     'i64.shl': [0x86],
     'i64.shr_s': [0x87],
@@ -127,8 +125,6 @@ export const instructions = {
     'f32x4.floor': simd(0x68),
     'f32x4.trunc': simd(0x69),
     'f32x4.nearest': simd(0x6a),
-    'i32x4.abs': simd(0xa0),
-    'i32x4.neg': simd(0xa1),
     'i32x4.shl': simd(0xab),
     'i32x4.shr_s': simd(0xac),
     'i32x4.shr_u': simd(0xad),

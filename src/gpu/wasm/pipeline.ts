@@ -1,14 +1,5 @@
+import type { CompiledKernel } from '../../wasm/compile-kernel.ts'
 import type { WasmBuffer } from './buffer.ts'
-
-/** A shader that was compiled to WebAssembly. */
-export interface CompiledKernel {
-  /** A module that imports `host.memory` and exports `run`. */
-  readonly code: Uint8Array<ArrayBuffer>
-  /** Numbers of the bindings in the order of `run`'s addresses. */
-  readonly bindings: readonly number[]
-  /** Bytes that a thread needs for itself, beside the buffers. */
-  readonly scratchBytes: number
-}
 
 /** errors: `gpu.compile`. */
 export type CompileKernel = (wgsl: string, options: { isShared: boolean }) => CompiledKernel

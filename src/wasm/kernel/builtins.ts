@@ -53,7 +53,7 @@ function functionOf(
   const { arithmetic, values } = writer
   const each = (
     make: (name: ScalarName, ...parts: Part[]) => Part,
-    all = alike(writer, given),
+    all = ofOneType(writer, given),
   ): Value => {
     const [first] = all
     const element = elementOf(first.type)!
@@ -78,7 +78,7 @@ function functionOf(
   if (name in inPrelude) return prelude(inPrelude[name], floats()[0])
   switch (name) {
     case 'select': {
-      const [no, yes] = alike(writer, given.slice(0, 2))
+      const [no, yes] = ofOneType(writer, given.slice(0, 2))
       const [, , test] = given
       const element = elementOf(no.type)
       if (!element) throw shaderError(line, 'select needs numbers')
@@ -127,7 +127,7 @@ function functionOf(
     case 'pow':
       return each((_, a, b) => power(arithmetic, a, b), floats())
     case 'dot': {
-      const [a, b] = alike(writer, given)
+      const [a, b] = ofOneType(writer, given)
       const products = values.components(writer.combine('*', a, b, line))
       const element = elementOf(a.type)!
       const sum = products.reduce((total, one) => arithmetic.binary('+', element, total, one))
@@ -166,7 +166,7 @@ function functionOf(
 }
 
 /** Literals among arguments get the others' type. */
-function alike(writer: CallWriter, given: readonly Value[]): Value[] {
+function ofOneType(writer: CallWriter, given: readonly Value[]): Value[] {
   const names = given.map(({ type }) => elementOf(type)).filter((name) => name !== undefined)
   const known = names.find((name) => !isAbstract(name)) ?? (names.includes('float') ? 'f32' : 'i32')
   return given.map((one) => writer.values.as(one, known))
@@ -209,7 +209,7 @@ function construct(writer: CallWriter, { type: name, line }: Call, given: readon
 }
 
 function openType(writer: CallWriter, size: number, given: readonly Value[]): Type {
-  const [first] = alike(writer, given)
+  const [first] = ofOneType(writer, given)
   const element = elementOf(first.type)!
   if (size > 0) return vectorOf(element, size)
   return { kind: 'array', of: writer.values.concrete(first).type, count: given.length }

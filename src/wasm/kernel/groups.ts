@@ -22,7 +22,7 @@ interface Around {
  * Writes the body of a kernel whose invocations wait for each other: each stretch between two barriers becomes a loop over the invocations of a
  * workgroup. What such stretches share lies in memory, a word for each invocation.
  *
- * WGSL lets barriers stand only where all invocations of a workgroup come alike, so the first one decides about branches and loops that have one.
+ * WGSL lets barriers stand only where all invocations of a workgroup come or none does, so the first one decides about branches and loops that have one.
  * source: loop fission at barriers, as in pocl (Jääskeläinen et al., 2015).
  */
 export class GroupWriter {
@@ -75,18 +75,13 @@ export class GroupWriter {
           flush()
           continue
         }
-        const rest = this.#withoutCalls(one, (before) => stretch.push(before), flush, around)
-        if (rest) {
+        const rest = this.#withoutCalls(one, (before) => stretch.push(before), flush)
+        if (rest && !(isBefore && jumpsOut(rest))) {
           stretch.push(rest)
-          if (jumpsOut(rest) && isBefore) {
-            const jump = stretch.pop()!
-            flush()
-            this.#apart(jump, { ...around, hasBarrierAfter: isBefore })
-          }
           continue
         }
         flush()
-        this.#apart(one, { ...around, hasBarrierAfter: isBefore })
+        this.#apart(rest ?? one, { ...around, hasBarrierAfter: isBefore })
       }
       flush()
     })
@@ -174,7 +169,7 @@ export class GroupWriter {
     ) as Local<'i32'>
   }
 
-  /** What holds a barrier, or is left before one: all invocations do it alike. */
+  /** What holds a barrier, or is left before one: all invocations do the same. */
   #apart(one: Statement, around: Around): void {
     const { code } = this.#writer
     switch (one.kind) {
@@ -239,7 +234,6 @@ export class GroupWriter {
     one: Statement,
     before: (statement: Statement) => void,
     flush: () => void,
-    around: Around,
   ): Statement | undefined {
     const replace = (expression: Expression): Expression => {
       switch (expression.kind) {
@@ -247,7 +241,7 @@ export class GroupWriter {
           const given = expression.arguments.map(replace)
           if (!this.#withBarriers.has(expression.type.name))
             return { ...expression, arguments: given }
-          return this.#call(expression, given, before, flush, around)
+          return this.#call(expression, given, before, flush)
         }
         case 'unary':
         case 'member':
@@ -285,7 +279,6 @@ export class GroupWriter {
     given: readonly Expression[],
     before: (statement: Statement) => void,
     flush: () => void,
-    around: Around,
   ): Expression {
     const writer = this.#writer
     const own = this.#functions.get(type.name)!
@@ -304,7 +297,6 @@ export class GroupWriter {
     )
     const name = `$result${number}`
     if (result) writer.bind(name, result)
-    void around
     return { kind: 'name', name, line }
   }
 }

@@ -156,7 +156,7 @@ export class Writer extends Expressions {
     }
     const vector = this.arithmetic.vector('bool', test)
     if (this.bail && !this.hasStored && this.mask === null && this.#frames.length === 1) {
-      this.#ifAlike(vector, then, otherwise)
+      this.#ifSame(vector, then, otherwise)
       return
     }
     const outer = this.mask
@@ -189,7 +189,7 @@ export class Writer extends Expressions {
   }
 
   /** At the begin of a kernel: where invocations do not all do the same, they are computed one by one. */
-  #ifAlike(test: Local<'v128'>, then: readonly Statement[], otherwise: readonly Statement[]): void {
+  #ifSame(test: Local<'v128'>, then: readonly Statement[], otherwise: readonly Statement[]): void {
     const isAny = this.code.i32('v128.any_true', test)
     const areAll = this.code.i32('i32x4.all_true', test)
     this.hasBailed = true
