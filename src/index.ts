@@ -198,6 +198,7 @@ export { rankFromSlurm, type SlurmRank, type Variables } from './distributed/ren
 export { serveRank } from './distributed/spawn/serve-rank.ts'
 export { ProcessContext, type SpawnOptions, spawn } from './distributed/spawn/spawn.ts'
 export { type AdapterFacts, type Gpu, type GpuCounters, openGpu } from './gpu/device.ts'
+export { getNumThreads, setNumThreads } from './gpu/num-threads.ts'
 export {
   type StageableArray,
   type Staged,

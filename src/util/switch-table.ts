@@ -125,6 +125,11 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
     type: 'true or false',
     default: false,
   },
+  numThreads: {
+    schema: v.nullable(v.pipe(amount, v.safeInteger(), v.minValue(1), v.maxValue(64))),
+    type: 'a whole number from 1 to 64',
+    default: null,
+  },
   visibleDevices: {
     schema: v.nullable(deviceList),
     type: 'distinct device numbers, comma-separated: `0,2`',

@@ -19,6 +19,8 @@ export interface SwitchValues {
   readonly logicalDevices: number
   /** Bytes; null: no cap. */
   readonly memoryCap: number | null
+  /** 1 to 64; null: the machine's cores. */
+  readonly numThreads: number | null
   /** At least 1; null: as many as a loader asks for. */
   readonly maxWorkers: number | null
 }

@@ -1,9 +1,7 @@
 import type { WasmBuffer } from './buffer.ts'
 import type { WasmBindGroup, WasmPipeline } from './pipeline.ts'
 import type { Command } from './queue.ts'
-
-/** Part of a dispatch after which other tasks may get a turn. units: ms. */
-const partMs = 1
+import type { Threads } from './threads.ts'
 
 /** A command that an encoder records. */
 export interface RecordedCommand extends Command {
@@ -12,28 +10,23 @@ export interface RecordedCommand extends Command {
   readonly problem: string | undefined
 }
 
-/** Memory that kernels use for themselves while they run. */
-export interface Scratch {
-  readonly address: number
-}
-
 class Dispatch implements RecordedCommand {
   readonly #pipeline: WasmPipeline
   readonly #group: WasmBindGroup
   readonly #groups: readonly [number, number, number]
-  readonly #scratch: Scratch
+  readonly #threads: Threads
   #next = 0
 
   constructor(
     pipeline: WasmPipeline,
     group: WasmBindGroup,
     groups: readonly [number, number, number],
-    scratch: Scratch,
+    threads: Threads,
   ) {
     this.#pipeline = pipeline
     this.#group = group
     this.#groups = groups
-    this.#scratch = scratch
+    this.#threads = threads
   }
 
   get label(): string {
@@ -52,15 +45,15 @@ class Dispatch implements RecordedCommand {
     const pipeline = this.#pipeline
     const [x, y, z] = this.#groups
     const total = x * y * z
-    const count = Math.min(pipeline.part, total - this.#next)
-    if (count > 0) {
-      const beganMs = performance.now()
-      const addresses = this.#group.addresses(pipeline.bindings)
-      pipeline.run(this.#next, count, x, y, this.#scratch.address, ...addresses)
-      const ms = performance.now() - beganMs
-      if (ms < partMs && count === pipeline.part) pipeline.part *= 2
-      else if (ms > 2 * partMs && count > 1) pipeline.part = Math.ceil(count / 2)
-    }
+    const count = Math.min(pipeline.part(this.#threads.count), total - this.#next)
+    if (count > 0)
+      this.#threads.run(
+        pipeline,
+        this.#next,
+        count,
+        this.#groups,
+        this.#group.addresses(pipeline.bindings),
+      )
     this.#next += count
     return this.#next >= total
   }
@@ -156,10 +149,10 @@ const timestamp = ({ times }: WasmQuerySet, index: number) =>
 
 export class WasmCommandEncoder {
   readonly #commands: RecordedCommand[] = []
-  readonly #scratch: Scratch
+  readonly #threads: Threads
 
-  constructor(scratch: Scratch) {
-    this.#scratch = scratch
+  constructor(threads: Threads) {
+    this.#threads = threads
   }
 
   beginComputePass({
@@ -170,7 +163,7 @@ export class WasmCommandEncoder {
     const begin = timestampWrites?.beginningOfPassWriteIndex
     const end = timestampWrites?.endOfPassWriteIndex
     if (begin !== undefined) this.#commands.push(timestamp(timestampWrites!.querySet, begin))
-    return new WasmComputePass(this.#commands, this.#scratch, () => {
+    return new WasmComputePass(this.#commands, this.#threads, () => {
       if (end !== undefined) this.#commands.push(timestamp(timestampWrites!.querySet, end))
     })
   }
@@ -210,14 +203,14 @@ export class WasmCommandEncoder {
 
 class WasmComputePass {
   readonly #commands: RecordedCommand[]
-  readonly #scratch: Scratch
+  readonly #threads: Threads
   readonly end: () => void
   #pipeline!: WasmPipeline
   #group!: WasmBindGroup
 
-  constructor(commands: RecordedCommand[], scratch: Scratch, end: () => void) {
+  constructor(commands: RecordedCommand[], threads: Threads, end: () => void) {
     this.#commands = commands
-    this.#scratch = scratch
+    this.#threads = threads
     this.end = end
   }
 
@@ -230,6 +223,6 @@ class WasmComputePass {
   }
 
   dispatchWorkgroups(x: number, y = 1, z = 1): void {
-    this.#commands.push(new Dispatch(this.#pipeline, this.#group, [x, y, z], this.#scratch))
+    this.#commands.push(new Dispatch(this.#pipeline, this.#group, [x, y, z], this.#threads))
   }
 }

@@ -1,9 +1,10 @@
 import { GpuError, messageOf } from '../../util/errors.ts'
 import { BufferMemory, WasmBuffer } from './buffer.ts'
-import { type RecordedCommand, type Scratch, WasmCommandEncoder, WasmQuerySet } from './commands.ts'
+import { type RecordedCommand, WasmCommandEncoder, WasmQuerySet } from './commands.ts'
 import type { WasmHeap } from './heap.ts'
 import { type CompileKernel, makePipeline, WasmBindGroup, type WasmPipeline } from './pipeline.ts'
 import { WorkQueue } from './queue.ts'
+import { Threads } from './threads.ts'
 
 /** Half of what 32-bit addresses reach: differences of offsets stay signed numbers. */
 const largestBuffer = 2 ** 31
@@ -41,12 +42,6 @@ interface ShaderModule {
 export class WasmDevice extends EventTarget {
   readonly limits = limits
   readonly features: ReadonlySet<string> = new Set(['timestamp-query'])
-  readonly adapterInfo = {
-    vendor: '',
-    architecture: 'wasm',
-    device: '',
-    description: 'WebAssembly SIMD, 1 thread',
-  }
   readonly queue: WasmDeviceQueue
   readonly lost: Promise<{ reason: string; message: string }>
   readonly #memory: BufferMemory
@@ -58,15 +53,29 @@ export class WasmDevice extends EventTarget {
     this.#report(`kernel "${label}" failed: ${messageOf(error)}.`)
   })
   #lose: (info: { reason: string; message: string }) => void = () => undefined
-  readonly #scratch: Scratch & { address: number; bytes: number } = { address: 0, bytes: 0 }
+  readonly #threads: Threads
+
   constructor(heap: WasmHeap, compile: CompileKernel) {
     super()
     this.#memory = new BufferMemory(heap, this.#work)
+    this.#threads = new Threads(heap)
     this.#compile = compile
     this.queue = new WasmDeviceQueue(this.#work, (message) => this.#report(message))
     this.lost = new Promise((resolve) => {
       this.#lose = resolve
     })
+  }
+
+  get adapterInfo() {
+    const { count, problem } = this.#threads
+    const threads = `${count} thread${count === 1 ? '' : 's'}`
+    const description = `WebAssembly SIMD, ${threads}${problem ? `; ${problem}` : ''}`
+    return { vendor: '', architecture: 'wasm', device: '', description }
+  }
+
+  /** Resolves when the threads that were asked for have begun, or a reason is known why they have not. */
+  startThreads(): Promise<void> {
+    return this.#threads.start()
   }
 
   #report(message: string): void {
@@ -119,21 +128,12 @@ export class WasmDevice extends EventTarget {
   }): Promise<WasmPipeline> {
     const { memory, isShared } = this.#memory.heap
     const kernel = this.#compile(module.code, { isShared })
-    this.#needScratch(kernel.scratchBytes)
+    this.#threads.needScratch(kernel.scratchBytes)
     return makePipeline(label, kernel, memory)
   }
 
-  /** Kernels run one after the other, so all use the same scratch memory. */
-  #needScratch(bytes: number): void {
-    if (bytes <= this.#scratch.bytes) return
-    const { address, bytes: old } = this.#scratch
-    this.#scratch.address = this.#memory.heap.allocate('scratch memory', bytes)
-    this.#scratch.bytes = bytes
-    if (old > 0) this.#work.after(() => this.#memory.heap.free(address))
-  }
-
   createCommandEncoder(): WasmCommandEncoder {
-    return new WasmCommandEncoder(this.#scratch)
+    return new WasmCommandEncoder(this.#threads)
   }
 
   pushErrorScope(filter: string): void {
@@ -146,6 +146,7 @@ export class WasmDevice extends EventTarget {
 
   destroy(): void {
     this.#work.close()
+    this.#threads.stop()
     this.#lose({ reason: 'destroyed', message: 'device was destroyed' })
   }
 }

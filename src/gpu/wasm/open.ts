@@ -38,7 +38,9 @@ export async function openWasm(compile: CompileKernel = compileKernel): Promise<
 async function prepared(compile: CompileKernel): Promise<WasmDevice> {
   try {
     await WebAssembly.compile(vectorModule)
-    return new WasmDevice(new WasmHeap(), compile)
+    const device = new WasmDevice(new WasmHeap(), compile)
+    await device.startThreads()
+    return device
   } catch (cause) {
     throw new GpuError(
       'gpu.unavailable',

@@ -17,17 +17,41 @@ export type RunGroups = (
   ...addresses: number[]
 ) => void
 
+/** Part of a dispatch after which other tasks may get a turn. units: ms. */
+const partMs = 1
+/** How much a new measurement counts. */
+const newness = 0.2
+
+let pipelines = 0
+
 export class WasmPipeline {
+  readonly id = pipelines++
   readonly label: string
   readonly run: RunGroups
+  readonly code: Uint8Array<ArrayBuffer>
   readonly bindings: readonly number[]
-  /** How many workgroups take about a millisecond, as far as is known. */
-  part = 1
+  /** What a workgroup takes on one thread, as far as is known. units: ms. */
+  groupMs = 0
+  #maxGroups = 1
 
-  constructor(label: string, run: RunGroups, { bindings }: CompiledKernel) {
+  constructor(label: string, run: RunGroups, { bindings, code }: CompiledKernel) {
     this.label = label
     this.run = run
+    this.code = code
     this.bindings = bindings
+  }
+
+  /** How many workgroups take about a millisecond on so many threads; few at first, before that is known. */
+  part(threads: number): number {
+    const groups = Math.ceil((threads * partMs) / this.groupMs)
+    return Math.min(this.#maxGroups, Math.max(groups, 1))
+  }
+
+  /** Learns what `groups` took on so many threads. */
+  measured(groups: number, ms: number, threads: number): void {
+    const groupMs = (ms * Math.min(threads, groups)) / groups
+    this.groupMs += (groupMs - this.groupMs) * (this.groupMs === 0 ? 1 : newness)
+    this.#maxGroups = Math.max(this.#maxGroups, groups * 2)
   }
 }
 

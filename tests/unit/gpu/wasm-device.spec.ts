@@ -2,6 +2,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { afterEach, expect, test, vi } from 'vitest'
 import { type AdapterFacts, Gpu } from '../../../src/gpu/device.ts'
+import { setNumThreads } from '../../../src/gpu/num-threads.ts'
 import { PipelineCache } from '../../../src/gpu/pipeline.ts'
 import { download } from '../../../src/gpu/readback.ts'
 import { StagedUploads } from '../../../src/gpu/staging.ts'
@@ -17,20 +18,22 @@ const section = (id: number, ...bytes: number[]) => [id, bytes.length, ...bytes]
 
 /**
  * Stands in for the compiler: of `add <n>`, a kernel that adds n to word i in workgroup i; of `slow`, one that takes some 50 µs a group
- * before it adds 1; of `trap`, one that fails.
+ * before it adds 1; of `scratch`, one as slow that adds the address of its scratch memory; of `trap`, one that fails.
  */
-function compile(text: string, { isShared }: { isShared: boolean }) {
+function compile(wgsl: string, { isShared }: { isShared: boolean }) {
+  const [text, number = 1] = wgsl.split(' ')
   const add = [
     // Until first reaches first + count: words[first] += n.
     ...[0x20, 0, 0x20, 1, 0x6a, 0x21, 1, 0x02, 0x40, 0x03, 0x40, 0x20, 0, 0x20, 1, 0x4f, 0x0d, 1],
-    ...(text === 'slow'
+    ...(text !== 'add'
       ? [
           0x41, 0x80, 0xc0, 0x02, 0x21, 3, 0x03, 0x40, 0x20, 3, 0x41, 1, 0x6b, 0x22, 3, 0x0d, 0,
           0x0b,
         ]
       : []),
     ...[0x20, 5, 0x20, 0, 0x41, 2, 0x74, 0x6a, 0x22, 2, 0x20, 2, 0x28, 2, 0],
-    ...[0x41, Number(text.split(' ')[1] ?? 1), 0x6a, 0x36, 2, 0],
+    ...(text === 'scratch' ? [0x20, 4] : [0x41, Number(number)]),
+    ...[0x6a, 0x36, 2, 0],
     ...[0x20, 0, 0x41, 1, 0x6a, 0x21, 0, 0x0c, 0, 0x0b, 0x0b],
   ]
   const body = [0, ...(text === 'trap' ? [0x00] : add), 0x0b]
@@ -43,12 +46,13 @@ function compile(text: string, { isShared }: { isShared: boolean }) {
     ...section(7, 1, 3, ...Buffer.from('run'), 0, 0),
     ...section(10, 1, body.length, ...body),
   )
-  return { code, bindings: [0], scratchBytes: 0 }
+  return { code, bindings: [0], scratchBytes: 64 }
 }
 
 const opened: Gpu[] = []
 
-async function open(): Promise<Gpu> {
+async function open(threads = 1): Promise<Gpu> {
+  setNumThreads(threads)
   const gpu = await openWasm(compile)
   opened.push(gpu)
   return gpu
@@ -144,6 +148,22 @@ test('other tasks get turns while a kernel runs, and who waits for it comes last
   expect((await words(gpu, buffer)).every((word) => word === 1)).toBe(true)
 })
 
+test.each([1, 2, 4])('%i threads take all workgroups of a dispatch, each once', async (threads) => {
+  const gpu = await open(threads)
+  expect(gpu.facts.description).toBe(
+    `WebAssembly SIMD, ${threads} thread${threads === 1 ? '' : 's'}`,
+  )
+  const count = 4000
+  const [slow, scratch] = [await kernel(gpu, 'slow'), await kernel(gpu, 'scratch')]
+  const [sums, users] = [0, 1].map((n) => gpu.createBuffer(`numbers ${n}`, 4 * count, storage))
+  const encoder = gpu.device.createCommandEncoder()
+  for (let i = 0; i < 3; i++) slow(encoder, sums, count)
+  scratch(encoder, users, count)
+  gpu.submit(encoder)
+  expect(new Set(await words(gpu, sums))).toEqual(new Set([3]))
+  expect(new Set(await words(gpu, users)).size).toBe(threads)
+})
+
 test('runs whose work is short leave turns to other tasks too', async () => {
   const gpu = await open()
   const add = await kernel(gpu, 'add 1')
@@ -161,6 +181,19 @@ test('runs whose work is short leave turns to other tasks too', async () => {
   }
   expect(isOver).toBe(true)
   expect(await words(gpu, buffer)).toEqual([runs])
+})
+
+test('a kernel that fails in any of the threads is an error of the device', async () => {
+  const gpu = await open(2)
+  const fail = await kernel(gpu, 'add 1')
+  const small = gpu.createBuffer('numbers', 4 * 400, storage)
+  const encoder = gpu.device.createCommandEncoder()
+  // The last of these are behind all memory.
+  fail(encoder, small, 2 ** 20)
+  gpu.submit(encoder)
+  await expect(gpu.wait(gpu.queue.onSubmittedWorkDone())).rejects.toThrow(
+    /device: kernel "add 1" failed: .*out of bounds/,
+  )
 })
 
 test('a kernel that fails is the first error of the device, and names itself', async () => {

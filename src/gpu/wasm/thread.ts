@@ -1,0 +1,95 @@
+/** How a thread begins: crosses to its worker. */
+export interface ThreadStart {
+  readonly memory: WebAssembly.Memory
+  /** Of the control block, in bytes. */
+  readonly address: number
+  /** Of the thread; 0 is the one that gives tasks. */
+  readonly index: number
+  readonly layout: typeof controlLayout
+}
+
+const wordsOfText = 192
+/** Words of a line of the CPU's cache, so that two threads wait for different lines. */
+const lineWords = 16
+const maxAddresses = 32
+
+/** Where the 32-bit words of the control block lie, by which a device's threads share work. */
+export const controlLayout = {
+  maxThreads: 64,
+  /** The next workgroup that no thread has taken. */
+  next: 0,
+  /** Threads, but the one that gives tasks, that are not done with the present task. */
+  busy: lineWords,
+  /** Length of the error in `text`; 0: none. */
+  failed: 2 * lineWords,
+  /** `run` or `load`. */
+  task: 3 * lineWords,
+  kernel: 3 * lineWords + 1,
+  /** Past the last workgroup of the task, and how many workgroups a thread takes at once. */
+  end: 3 * lineWords + 2,
+  chunk: 3 * lineWords + 3,
+  groupsX: 3 * lineWords + 4,
+  groupsY: 3 * lineWords + 5,
+  /** Scratch memory of thread 0, and bytes to that of the next. */
+  scratch: 3 * lineWords + 6,
+  scratchBytes: 3 * lineWords + 7,
+  /** How many arguments follow: addresses of the buffers; of a kernel to load, where its code is, and its bytes. */
+  count: 3 * lineWords + 8,
+  arguments: 3 * lineWords + 9,
+  text: 3 * lineWords + 9 + maxAddresses,
+  wordsOfText,
+  /** Of thread i at `bells + i * lineWords`: how many tasks it was given; behind it, whether it has begun. */
+  bells: 4 * lineWords + maxAddresses + wordsOfText,
+  lineWords,
+  /** Looks at a word before a thread sleeps: some 20 µs, less than it takes to wake. */
+  spins: 4000,
+  run: 0,
+  load: 1,
+} as const
+
+/**
+ * Runs a thread of a device: takes workgroups of each task until none is left, and sleeps between tasks. It never returns.
+ *
+ * It is given to Node as text, so that it calls nothing outside of itself, and has no function within.
+ */
+export function runThread({ memory, address, index, layout: at }: ThreadStart): void {
+  const bell = at.bells + index * at.lineWords
+  const words = new Int32Array(memory.buffer, address, bell + at.lineWords)
+  const kernels = new Map<number, (...args: number[]) => void>()
+  let rung = 0
+  Atomics.store(words, bell + 1, 1)
+  for (;;) {
+    for (let i = 0; i < at.spins && Atomics.load(words, bell) === rung; i++);
+    Atomics.wait(words, bell, rung)
+    if (Atomics.load(words, bell) === rung) continue
+    rung = Atomics.load(words, bell)
+    const kernel = words[at.kernel]
+    const [first, ...others] = words.subarray(at.arguments, at.arguments + words[at.count])
+    try {
+      if (words[at.task] === at.run) {
+        const end = words[at.end]
+        const chunk = words[at.chunk]
+        const scratch = words[at.scratch] + index * words[at.scratchBytes]
+        const run = kernels.get(kernel)!
+        for (;;) {
+          const group = Atomics.add(words, at.next, chunk)
+          if (group >= end) break
+          const count = Math.min(chunk, end - group)
+          run(group, count, words[at.groupsX], words[at.groupsY], scratch, first, ...others)
+        }
+      } else {
+        const code = new Uint8Array(memory.buffer, first, others[0]).slice()
+        const { exports } = new WebAssembly.Instance(
+          new WebAssembly.Module(code as Uint8Array<ArrayBuffer>),
+          { host: { memory } },
+        )
+        kernels.set(kernel, exports.run as (...args: number[]) => void)
+      }
+    } catch (error) {
+      const text = String(error).slice(0, at.wordsOfText)
+      for (let i = 0; i < text.length; i++) words[at.text + i] = text.charCodeAt(i)
+      Atomics.store(words, at.failed, text.length)
+    }
+    if (Atomics.sub(words, at.busy, 1) === 1) Atomics.notify(words, at.busy)
+  }
+}

@@ -1,0 +1,3 @@
+import { runThread, type ThreadStart } from './thread.ts'
+
+addEventListener('message', ({ data }: MessageEvent<ThreadStart>) => runThread(data))

@@ -1,0 +1,223 @@
+import { messageOf } from '../../util/errors.ts'
+import { getNumThreads } from '../num-threads.ts'
+import type { WasmHeap } from './heap.ts'
+import type { WasmPipeline } from './pipeline.ts'
+import { startThread, type Thread } from './start-thread.ts'
+import { controlLayout as at } from './thread.ts'
+
+/** How long a device waits for its threads to begin before it goes on with those that have. units: ms. */
+const beginMs = 5_000
+/** How often, and for how long each time, the others wait for a thread before it counts as dead. units: ms. */
+const [maxWaits, waitMs] = [20, 1_000]
+/** A dispatch that takes less is not worth waking a thread for. units: ms. */
+const minSharedMs = 0.03
+/** Pieces of a dispatch for each thread: one that is slow takes fewer. */
+const piecesPerThread = 4
+const controlWords = at.bells + at.maxThreads * at.lineWords
+
+/** A worker, and what it has. */
+interface Helper {
+  readonly bell: number
+  readonly kernels: Set<WasmPipeline>
+  readonly thread: Thread
+}
+
+/**
+ * The threads that run a device's dispatches: the one that calls, and workers on the device's memory.
+ *
+ * Workgroups need nothing of each other, so that no result depends on who takes which. Tasks are given in a control block of the device's
+ * memory, and no message is sent: a worker never returns to its event loop, and sees the next task within microseconds.
+ */
+export class Threads {
+  readonly #heap: WasmHeap
+  /** The control block; none where the caller is alone. */
+  #words = new Int32Array()
+  #canSleep = false
+  readonly #helpers: Helper[] = []
+  /** Scratch memory: bytes of one thread, of how many, and where it begins. */
+  #scratchBytes = 0
+  #scratches = 0
+  #scratch = 0
+  /** Why this device has fewer threads than were asked for. */
+  problem: string | undefined
+
+  constructor(heap: WasmHeap) {
+    this.#heap = heap
+  }
+
+  /** Threads that work, the caller included. */
+  get count(): number {
+    return 1 + this.#ready.length
+  }
+
+  /** Starts as many as were asked for, and waits until they have begun. */
+  async start(): Promise<void> {
+    const { isShared, memory } = this.#heap
+    if (this.#wanted === 1) return
+    if (!isShared) {
+      this.problem = 'the page is not isolated from other origins, so that workers share no memory'
+      return
+    }
+    const address = this.#heap.allocate('threads', controlWords * Int32Array.BYTES_PER_ELEMENT)
+    this.#words = new Int32Array(memory.buffer, address, controlWords)
+    this.#canSleep = canSleep(this.#words)
+    for (let index = 1; index < this.#wanted; index++) {
+      const bell = at.bells + index * at.lineWords
+      const start = { memory, address, index, layout: at }
+      try {
+        const thread = startThread(start, (why) => this.#ended(helper, why))
+        const helper: Helper = { bell, kernels: new Set(), thread }
+        this.#helpers.push(helper)
+      } catch (error) {
+        this.problem = `a worker could not be started (${messageOf(error)})`
+        break
+      }
+    }
+    const endMs = performance.now() + beginMs
+    const begins = ({ bell }: Helper) => Atomics.load(this.#words, bell + 1) === 0
+    while (this.#helpers.some(begins) && performance.now() < endMs)
+      await new Promise((resolve) => setTimeout(resolve, 1))
+    for (const helper of this.#helpers.filter(begins)) {
+      helper.thread.stop()
+      this.#ended(helper, `it did not begin within ${beginMs} ms`)
+    }
+    this.needScratch(this.#scratchBytes)
+  }
+
+  get #wanted(): number {
+    return Math.min(getNumThreads(), at.maxThreads)
+  }
+
+  /** Workers that take part. */
+  get #ready(): readonly Helper[] {
+    const wanted = this.#wanted - 1
+    return this.#helpers.length <= wanted ? this.#helpers : this.#helpers.slice(0, wanted)
+  }
+
+  #ended(helper: Helper, why: string): void {
+    const index = this.#helpers.indexOf(helper)
+    if (index < 0) return
+    this.#helpers.splice(index, 1)
+    this.problem = `a worker ended (${why})`
+  }
+
+  /** Gives each thread so much scratch memory. errors: `gpu.limit`. */
+  needScratch(bytes: number): void {
+    const count = this.#helpers.length + 1
+    if (bytes <= this.#scratchBytes && count <= this.#scratches) return
+    this.#heap.free(this.#scratch)
+    this.#scratchBytes = Math.max(bytes, this.#scratchBytes)
+    this.#scratches = Math.max(count, this.#scratches)
+    this.#scratch = this.#heap.allocate('scratch memory', this.#scratchBytes * this.#scratches)
+  }
+
+  /** Runs `count` workgroups of a dispatch from `first` on. errors: what a kernel throws, in whichever thread; a thread that died. */
+  run(
+    pipeline: WasmPipeline,
+    first: number,
+    count: number,
+    groups: readonly [number, number, number],
+    addresses: readonly number[],
+  ): void {
+    const [x, y] = groups
+    const beganMs = performance.now()
+    const isShared = count > 1 && pipeline.groupMs * count >= minSharedMs
+    const helpers = isShared ? this.#ready : []
+    if (helpers.length === 0) pipeline.run(first, count, x, y, this.#scratch, ...addresses)
+    else this.#share(helpers, pipeline, first, count, groups, addresses)
+    pipeline.measured(count, performance.now() - beganMs, helpers.length + 1)
+  }
+
+  #share(
+    helpers: readonly Helper[],
+    pipeline: WasmPipeline,
+    first: number,
+    count: number,
+    [x, y]: readonly [number, number, number],
+    addresses: readonly number[],
+  ): void {
+    for (const helper of helpers) this.#load(helper, pipeline)
+    const words = this.#words
+    const end = first + count
+    const chunk = Math.ceil(count / (piecesPerThread * (helpers.length + 1)))
+    Atomics.store(words, at.next, first)
+    words[at.end] = end
+    words[at.chunk] = chunk
+    words[at.groupsX] = x
+    words[at.groupsY] = y
+    words[at.scratch] = this.#scratch
+    words[at.scratchBytes] = this.#scratchBytes
+    this.#give(at.run, pipeline.id, addresses, helpers)
+    try {
+      for (;;) {
+        const group = Atomics.add(words, at.next, chunk)
+        if (group >= end) break
+        pipeline.run(group, Math.min(chunk, end - group), x, y, this.#scratch, ...addresses)
+      }
+    } finally {
+      this.#waitForAll()
+    }
+  }
+
+  #load(helper: Helper, pipeline: WasmPipeline): void {
+    if (helper.kernels.has(pipeline)) return
+    const { code, id, label } = pipeline
+    const address = this.#heap.allocate(label, code.length)
+    try {
+      this.#heap.bytes.set(code, address)
+      this.#give(at.load, id, [address, code.length], [helper])
+      this.#waitForAll()
+      helper.kernels.add(pipeline)
+    } finally {
+      this.#heap.free(address)
+    }
+  }
+
+  #give(task: number, kernel: number, args: readonly number[], helpers: readonly Helper[]): void {
+    const words = this.#words
+    words[at.task] = task
+    words[at.kernel] = kernel
+    words[at.count] = args.length
+    words.set(args, at.arguments)
+    Atomics.store(words, at.failed, 0)
+    Atomics.store(words, at.busy, helpers.length)
+    for (const { bell } of helpers) {
+      Atomics.add(words, bell, 1)
+      Atomics.notify(words, bell)
+    }
+  }
+
+  #waitForAll(): void {
+    const words = this.#words
+    for (let i = 0; i < at.spins; i++) if (Atomics.load(words, at.busy) === 0) break
+    let waits = 0
+    for (;;) {
+      const busy = Atomics.load(words, at.busy)
+      if (busy === 0) break
+      if (!this.#canSleep) continue
+      const isLate = Atomics.wait(words, at.busy, busy, waitMs) === 'timed-out'
+      if (isLate && ++waits === maxWaits) {
+        this.stop()
+        throw new Error('a thread has died')
+      }
+    }
+    const length = words[at.failed]
+    if (length > 0)
+      throw new Error(String.fromCharCode(...words.subarray(at.text, at.text + length)))
+  }
+
+  /** Ends all workers. */
+  stop(): void {
+    for (const { thread } of this.#helpers.splice(0)) thread.stop()
+  }
+}
+
+/** Whether the caller may sleep: a page's own thread may not. */
+function canSleep(words: Int32Array): boolean {
+  try {
+    Atomics.wait(words, at.busy, 1, 0)
+    return true
+  } catch {
+    return false
+  }
+}
