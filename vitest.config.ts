@@ -122,8 +122,6 @@ const unit = {
     environment: 'node' as const,
     include: [...specsOf('unit'), 'tests/values/**/*.spec.ts', ...specsOfCpu],
     setupFiles: './tests/support/no-leftovers.ts',
-    // Workers share the cores.
-    env: { TABRING_NUM_THREADS: '1' },
     testTimeout: 30_000,
     // A worker imports src once for all its specs (measured: 29 s in place of 65 for 87 specs). Run with --sequence.shuffle.files to find
     // a spec that leaves state behind.

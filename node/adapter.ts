@@ -6,8 +6,11 @@ import type { TabBrowser } from './tab.ts'
 /** The browser shows its WebGPU adapters to no page for so long: then it has none. */
 const probeTimeoutMs = 20_000
 
-/** What people are told where the software adapter stands in. */
-export const noGpuNote = 'no GPU adapter found; computing on the CPU with the software adapter'
+/** What people are told where something stands in for a GPU. */
+export const noGpuNote = {
+  auto: 'no GPU adapter found; computing on the CPU in WebAssembly',
+  webgpu: 'no GPU adapter found; computing on the CPU with the software adapter',
+} as const
 
 export interface FoundAdapter {
   /** A GPU, the CPU's stand-in for one, or nothing. */

@@ -1,6 +1,8 @@
+import { type Command, Option } from 'commander'
 import { clipped } from '../src/util/clipped.ts'
-import type { DeviceType } from '../src/util/device.ts'
+import { type DeviceChoice, deviceChoices } from '../src/util/device.ts'
 import { messageOf } from '../src/util/errors.ts'
+import { wholeNumber } from './parse-number.ts'
 
 /** `--nproc_per_node` and the like are taken as torchrun takes them: `_` for `-` in an option's name. */
 export function withDashes(argument: string): string {
@@ -55,6 +57,21 @@ export function usageProblem(thrown: unknown): string {
   return /[.)]$/.test(told) ? told : `${told}.`
 }
 
-/** The switch that `--device` stands for; undefined without the flag. */
-export const cpuSwitch = (device: DeviceType | undefined): boolean | undefined =>
-  device && device === 'cpu'
+/** `--device`, in every command: `where` names the tabs that it is for. */
+export const deviceFlag = (where = ''): Option =>
+  new Option(
+    '--device <which>',
+    `what ${where || 'tabs'} compute on: webgpu; cpu, which computes in WebAssembly; reference, slowly in float64; auto: a GPU where there is one, else the cpu (default: webgpu)`,
+  ).choices(deviceChoices)
+
+/** The device that a command line chooses; an adapter is one of WebGPU. */
+export const chosenDevice = (command: Command): DeviceChoice | undefined =>
+  command.opts().device ??
+  (command.getOptionValueSource('adapter') === 'cli' ? 'webgpu' : undefined)
+
+/** \`--num-threads\`, in every command. */
+export const threadsFlag = (): Option =>
+  new Option(
+    '--num-threads <n>',
+    'threads of each rank that computes on the cpu; or set OMP_NUM_THREADS (default: the cores, divided by the ranks)',
+  ).argParser(wholeNumber(1))

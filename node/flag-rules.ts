@@ -49,8 +49,10 @@ export function flagRules(command: Command, rules: readonly FlagRule[]): { check
 }
 
 /** Of the flags that choose a device, in every command. */
-export const deviceRules: readonly FlagRule[] = ['--adapter', '--visible-devices'].map((flag) => ({
-  flag,
-  excludes: '--device cpu',
-  remedy: ', which uses no WebGPU device. Omit one of them.',
-}))
+export const deviceRules: readonly FlagRule[] = ['--adapter', '--visible-devices'].flatMap((flag) =>
+  ['--device cpu', '--device reference'].map((excludes) => ({
+    flag,
+    excludes,
+    remedy: ', which uses no WebGPU device. Omit one of them.',
+  })),
+)

@@ -1,10 +1,14 @@
+import { type DeviceChoice, isOfHost } from '../src/util/device.ts'
 import { type BrowserChoice, findChosen } from './browser-choice.ts'
 import type { AdapterChoice } from './chromium.ts'
 import type { TabBrowser } from './tab.ts'
 import type { LaunchOptions } from './training-browser.ts'
 
-/** For whoever computes without a GPU. */
-export const cpuNote = 'computing on the CPU in WebAssembly'
+/** For whoever chose to compute without a GPU; undefined where that is not so. */
+export const hostNote = (device: DeviceChoice): string | undefined =>
+  isOfHost(device)
+    ? `computing on the CPU ${device === 'cpu' ? 'in WebAssembly' : 'by the plain references, slowly'}`
+    : undefined
 
 /** Starts a browser that can compute. errors: `browser.missing` where it does not start; `gpu.unavailable`. */
 export type StartBrowser = (

@@ -1,7 +1,8 @@
-import { Command, InvalidArgumentError, Option } from 'commander'
+import { Command, InvalidArgumentError } from 'commander'
 import { clipped } from '../src/util/clipped.ts'
-import type { DeviceType } from '../src/util/device.ts'
+import type { DeviceChoice } from '../src/util/device.ts'
 import { TabringError } from '../src/util/errors.ts'
+import { deviceFlag, threadsFlag } from './command-line.ts'
 import { deviceRules, flagRules } from './flag-rules.ts'
 import { addIceFlags, type IceFlags, iceRules } from './ice/ice-flags.ts'
 import { dataMount } from './mounts.ts'
@@ -31,7 +32,8 @@ export interface StartFlags extends IceFlags {
   cert?: string
   key?: string
   trustProxy?: boolean
-  device?: DeviceType
+  device?: DeviceChoice
+  numThreads?: number
   visibleDevices?: string
   open?: boolean
   forceBuild?: boolean
@@ -67,12 +69,8 @@ function startCommand(): Command {
       `what one address may send through the relay a second; 0: without a limit (default: ${defaultRelayRate})`,
       wholeNumber(0),
     )
-    .addOption(
-      new Option(
-        '--device <which>',
-        'device of the page in tabs of this machine: webgpu, or cpu, which computes in WebAssembly (default: webgpu)',
-      ).choices(['cpu', 'webgpu']),
-    )
+    .addOption(deviceFlag('tabs of this machine'))
+    .addOption(threadsFlag())
     .option(
       '--visible-devices <list>',
       'WebGPU devices that the page sees on this machine, renumbered from 0: 0,2',

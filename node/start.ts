@@ -4,7 +4,7 @@ import { CommanderError } from 'commander'
 import { messageOf } from '../src/util/errors.ts'
 import { checked, launcherParameter } from '../src/util/switches.ts'
 import { ensureBuilt } from './build.ts'
-import { cpuSwitch, usageProblem } from './command-line.ts'
+import { usageProblem } from './command-line.ts'
 import { checkDataFolder, idxMount } from './data-folder.ts'
 import { EventLog } from './event-log.ts'
 import { givenCertificate } from './given-certificate.ts'
@@ -14,9 +14,9 @@ import { type Served, serve } from './serve.ts'
 import { relayRateOf, roomKeyOf, type StartFlags, startFlags } from './start-flags.ts'
 
 /** The page's address on this machine, with the data folder and the devices chosen where there are some. */
-function pageUrl(served: Served, { data, device, visibleDevices }: StartFlags): string {
+function pageUrl(served: Served, { data, device, numThreads, visibleDevices }: StartFlags): string {
   const url = new URL(served.localUrl)
-  const words = JSON.stringify({ cpu: cpuSwitch(device), visibleDevices })
+  const words = JSON.stringify({ device, numThreads, visibleDevices })
   if (data !== undefined) url.search = `?data=${dataMount}`
   if (words !== '{}') url.searchParams.set(launcherParameter, words)
   return url.href

@@ -12,7 +12,7 @@ import { chosenBrowser } from './browser-choice.ts'
 import { checkDataFolder, checkGivenFile, idxMount } from './data-folder.ts'
 import { closeSoon } from './interrupt.ts'
 import { dataMount } from './mounts.ts'
-import { browserStarter, cpuNote } from './open-browser.ts'
+import { browserStarter, hostNote } from './open-browser.ts'
 import { failsAgain, Restarts } from './restarts.ts'
 import { roomOf } from './room-of.ts'
 import { runCommand } from './run-command.ts'
@@ -95,7 +95,8 @@ async function train(
     const runLog = runLogFile === undefined ? null : await RunLogOut.open(runLogFile, config)
     if (runLog) toClose.push(() => runLog.close((line) => reporter.note(line)))
     const timesKernels = Number(switches.debug ?? 0) >= 2 || switches.trace !== undefined
-    if (options.device === 'cpu') reporter.note(cpuNote)
+    const note = hostNote(options.device)
+    if (note) reporter.note(note)
     const spans: TraceEvent[] = []
     let hasTrained = false
     let hasSaved = false

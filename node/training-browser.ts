@@ -1,5 +1,5 @@
 import { type Browser, chromium } from 'playwright'
-import type { DeviceType } from '../src/util/device.ts'
+import { type DeviceChoice, isOfHost } from '../src/util/device.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { type FoundAdapter, noGpuNote, probeAdapter } from './adapter.ts'
 import { type AdapterChoice, browserFlags, findBrowser } from './chromium.ts'
@@ -7,7 +7,7 @@ import { chromiumTabs } from './chromium-tabs.ts'
 
 export interface LaunchOptions {
   /** What the tabs compute on; default `webgpu`. */
-  readonly device?: DeviceType
+  readonly device?: DeviceChoice
   readonly isHeaded: boolean
   /** Whether somebody looks at the times of single kernels. */
   readonly timesKernels: boolean
@@ -49,8 +49,8 @@ async function launch(
 }
 
 /**
- * Returns a browser that can compute: with the machine's GPU, or, for `software` and where there is no GPU, with the
- * software adapter, which `note` is then told. For the device `cpu` any will do.
+ * Returns a browser that can compute: with the machine's GPU; for `software`, and for the device `webgpu` where there is no GPU, with the
+ * software adapter. Any will do where tabs compute on the CPU. `note` is told what stands in for a GPU.
  *
  * errors: `browser.missing` when there is none or it does not start.
  */
@@ -59,8 +59,9 @@ export async function launchForTraining(
   options: LaunchOptions,
   note: (line: string) => void,
 ): Promise<Browser> {
+  const { device = 'webgpu' } = options
   // The CPU needs no adapter: the one that starts everywhere will do.
-  if (options.device === 'cpu' || choice === 'software') return launch('software', options)
+  if (isOfHost(device) || choice === 'software') return launch('software', options)
   const browser = await launch('auto', options)
   let found: FoundAdapter
   try {
@@ -70,7 +71,11 @@ export async function launchForTraining(
     throw thrown
   }
   if (found.kind === 'gpu') return browser
+  if (device === 'auto') {
+    note(noGpuNote.auto)
+    return browser
+  }
   await browser.close()
-  note(noGpuNote)
+  note(noGpuNote.webgpu)
   return launch('software', options)
 }

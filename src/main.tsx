@@ -12,7 +12,6 @@ import { NextDraw } from './ui/demo/use-look.ts'
 import { App } from './ui/page/app.tsx'
 import { keepPageOnDrop } from './ui/page/keep-page-on-drop.ts'
 import { browserName } from './ui/room/browser-name.ts'
-import { chooseCpu, chosenDevice } from './ui/room/device-choice.ts'
 import { enterRoom } from './ui/room/enter-room.ts'
 import { keepName, readName } from './ui/room/kept-name.ts'
 import { ranksOf, transportOf } from './ui/settings/draft.ts'
@@ -22,6 +21,7 @@ import { begin } from './ui/state/snapshot.ts'
 import { pageSurface, Store } from './ui/state/store.ts'
 import { type Trouble, troubleAhead, troubleOf } from './ui/state/trouble.ts'
 import { toHex } from './util/env.ts'
+import { switchValue } from './util/switches.ts'
 
 /** The signaling page: every tab that opens it is a rank. */
 
@@ -43,7 +43,7 @@ const address = location.search + location.hash
 function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
   try {
     // Reads all switches of the address: a wrong one is told before anything begins.
-    const device = chosenDevice()
+    const device = switchValue('device')
     const ahead = troubleAhead({
       isSecureContext: window.isSecureContext,
       hasGpu: Boolean(navigator.gpu) || device !== 'webgpu',
@@ -69,7 +69,7 @@ keepName(name)
 
 const nextDraw = () => store.nextDraw()
 
-let acts: Acts = { ...idleActs, useCpu: chooseCpu }
+let acts: Acts = idleActs
 const store = new Store(
   begin({
     experiments,

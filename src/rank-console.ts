@@ -1,5 +1,5 @@
 import { printAsNode } from './distributed/launcher/node-console.ts'
-import { type InjectedEnvironment, injectedName } from './distributed/rendezvous/env.ts'
+import { type InjectedEnvironment, injectedName } from './util/injected.ts'
 
 /** Comes before all other modules of a rank's page and of each of its workers: `tabring run` puts it there. */
 

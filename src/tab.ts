@@ -4,7 +4,6 @@ import { type TransportChoice, transportChoices } from './peer/room/messages.ts'
 import { newRoomLink, parseFragment } from './peer/room/secret.ts'
 import { DataError, endFactsOf, TabringError } from './util/errors.ts'
 import { isTracing } from './util/spans.ts'
-import { switchValue } from './util/switches.ts'
 import type { RunEvent } from './worker/api.ts'
 import { bytesSentIn, RoomMember, type RunEnd } from './worker/page/member.ts'
 
@@ -113,7 +112,7 @@ async function readGiven(address: string): Promise<void> {
 try {
   const given = parameters.get('given')
   if (given !== null) await readGiven(given)
-  await member.join(await member.open(switchValue('cpu') ? 'cpu' : 'webgpu'))
+  await member.join(await member.open())
 } catch (error) {
   failed(error, null)
 }

@@ -1,11 +1,10 @@
 import { useEffect, useState } from 'preact/hooks'
 import { PageTop } from '../../src/ui/parts/page-top.tsx'
-import { chooseCpu, chosenDevice } from '../../src/ui/room/device-choice.ts'
 import { idleActs } from '../../src/ui/state/acts.ts'
 import { type Trouble, troubleAhead } from '../../src/ui/state/trouble.ts'
 import { Notice } from '../../src/ui/status/notice.tsx'
 import { messageOf } from '../../src/util/errors.ts'
-import { switchParameters } from '../../src/util/switches.ts'
+import { switchParameters, switchValue } from '../../src/util/switches.ts'
 import { Controls } from './controls.tsx'
 import { Instruments } from './instruments.tsx'
 import { meta } from './meta.ts'
@@ -19,7 +18,7 @@ function findAhead(): { trouble: Trouble | null; switches: [string, string][] } 
   try {
     const trouble = troubleAhead({
       isSecureContext: window.isSecureContext,
-      hasGpu: Boolean(navigator.gpu) || chosenDevice() !== 'webgpu',
+      hasGpu: Boolean(navigator.gpu) || switchValue('device') !== 'webgpu',
       origin: location.origin,
       port: location.port,
     })
@@ -36,7 +35,7 @@ function findAhead(): { trouble: Trouble | null; switches: [string, string][] } 
   }
 }
 const ahead = findAhead()
-const acts = { ...idleActs, reenter: () => location.reload(), useCpu: chooseCpu }
+const acts = { ...idleActs, reenter: () => location.reload() }
 
 /** The page: settings decide strategies, a race trains them, and all else is drawn from what they tell. */
 export function StrategiesPage() {

@@ -1,11 +1,9 @@
-import type { DeviceType } from '../../src/util/device.ts'
 import { LocalCrew } from '../../src/worker/page/local-crew.ts'
 import { startWorker } from '../start-worker.ts'
 import { configOf, type Settings } from './settings.ts'
 import { StrategyLog } from './strategy-log.ts'
 
 interface RaceOptions {
-  readonly device: DeviceType
   /** What addresses of data are relative to. */
   readonly baseUrl: string
   /** A strategy has told something, or has come to its end. */
@@ -20,12 +18,12 @@ export class Race {
   readonly done: Promise<void>
   readonly #crew: LocalCrew
 
-  constructor(settings: Settings, { device, baseUrl, onChange }: RaceOptions) {
+  constructor(settings: Settings, { baseUrl, onChange }: RaceOptions) {
     this.settings = settings
     this.logs = settings.strategies.map(
       (strategy) => new StrategyLog(strategy, configOf(settings, strategy)),
     )
-    this.#crew = new LocalCrew(device, startWorker)
+    this.#crew = new LocalCrew(startWorker)
     this.done = this.#run(baseUrl, onChange).finally(() => this.#crew.close())
   }
 

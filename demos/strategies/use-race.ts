@@ -1,5 +1,4 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { chosenDevice } from '../../src/ui/room/device-choice.ts'
 import { type Trouble, troubleOf } from '../../src/ui/state/trouble.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { Race } from './race.ts'
@@ -40,7 +39,6 @@ export function useRace(): RaceState {
   const run = (settings: Settings) => {
     isCancelled.current = false
     const race = new Race(settings, {
-      device: chosenDevice(),
       baseUrl: new URL('../../', location.href).href,
       onChange,
     })

@@ -1,3 +1,4 @@
+import { isOfHost } from '../../src/util/device.ts'
 import { GpuError, messageOf, TabringError } from '../../src/util/errors.ts'
 import { noGpuNote, probeAdapter } from '../adapter.ts'
 import type { AdapterChoice } from '../chromium.ts'
@@ -11,28 +12,29 @@ const lavapipe =
   'On Linux install a Vulkan driver: with lavapipe (apt-get install mesa-vulkan-drivers) the CPU stands in for a GPU.'
 
 /**
- * Returns a Firefox that can compute: with the machine's GPU, or, for `software` and where there is no GPU, with the software adapter,
- * which `note` is then told. For the device `cpu` any will do.
+ * Returns a Firefox that can compute: with the machine's GPU; for `software`, and for the device `webgpu` where there is no GPU, with the
+ * software adapter. Any will do where tabs compute on the CPU. `note` is told what stands in for a GPU.
  *
- * errors: `browser.missing` where it does not start; `gpu.unavailable` where it has no adapter.
+ * errors: `browser.missing` where it does not start; `gpu.unavailable` where it has no adapter and needs one.
  */
 export async function launchFirefox(
   path: string,
   adapter: AdapterChoice,
-  { device, isHeaded, throttles }: LaunchOptions & { readonly throttles?: boolean },
+  { device = 'webgpu', isHeaded, throttles }: LaunchOptions & { readonly throttles?: boolean },
   note: (line: string) => void,
 ): Promise<FirefoxTabs> {
   const environment = adapter === 'software' ? { ...process.env, ...softwareOnly() } : process.env
   const browser = await start(path, { isHeaded, throttles, environment })
-  if (device === 'cpu') return browser
+  if (isOfHost(device)) return browser
   try {
     const { kind, answer } = await probeAdapter(browser)
-    if (kind === 'none')
+    if (kind !== 'gpu' && device === 'auto' && adapter === 'auto') note(noGpuNote.auto)
+    else if (kind === 'none')
       throw new GpuError(
         'gpu.unavailable',
         `browser: ${path} has no WebGPU adapter: ${answer}. ${answer.startsWith('navigator.gpu') ? 'Use a newer Firefox.' : lavapipe}`,
       )
-    if (kind === 'software' && adapter === 'auto') note(noGpuNote)
+    else if (kind === 'software' && adapter === 'auto') note(noGpuNote.webgpu)
     return browser
   } catch (thrown) {
     await browser.close()

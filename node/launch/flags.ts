@@ -4,8 +4,10 @@ import { variables } from '../../src/distributed/rendezvous/env.ts'
 import { defaultMasterPort } from '../../src/distributed/rendezvous/slurm.ts'
 import { limits } from '../../src/peer/room/messages.ts'
 import { clipped } from '../../src/util/clipped.ts'
+import type { DeviceChoice } from '../../src/util/device.ts'
 import { ownOf } from '../../src/util/own-of.ts'
 import { browserHelp } from '../browser-choice.ts'
+import { deviceFlag, threadsFlag } from '../command-line.ts'
 import { addIceFlags, type IceFlags } from '../ice/ice-flags.ts'
 import { wholeNumber } from '../parse-number.ts'
 import { type RankRange, rankRange } from '../rank-range.ts'
@@ -191,7 +193,8 @@ export interface Flags extends IceFlags {
   gres?: number
   partition?: string
   jobName?: string
-  device?: 'cpu' | 'webgpu'
+  device?: DeviceChoice
+  numThreads?: number
   adapter: 'auto' | 'software'
   visibleDevices?: string
   memoryCap?: string
@@ -304,12 +307,8 @@ export function addFlags(command: Command): Command {
     .option('--no-check', 'run the module even if its types are wrong: they are not checked')
     .optionsGroup('Browser:')
     .option('--browser <which>', browserHelp)
-    .addOption(
-      new Option(
-        '--device <which>',
-        'device of the tabs: webgpu, or cpu, which computes in WebAssembly (default: webgpu)',
-      ).choices(['cpu', 'webgpu']),
-    )
+    .addOption(deviceFlag())
+    .addOption(threadsFlag())
     .addOption(
       new Option('--adapter <which>', 'auto uses a GPU if there is one')
         .choices(['auto', 'software'])

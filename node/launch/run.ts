@@ -2,9 +2,10 @@ import { randomBytes } from 'node:crypto'
 import { mkdtemp, stat } from 'node:fs/promises'
 import { homedir, hostname, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import type { InjectedEnvironment, RankVariables } from '../../src/distributed/rendezvous/env.ts'
+import type { RankVariables } from '../../src/distributed/rendezvous/env.ts'
 import { signalPath } from '../../src/peer/room/messages.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
+import type { InjectedEnvironment } from '../../src/util/injected.ts'
 import { orAbort } from '../../src/util/or-abort.ts'
 import { parsed } from '../../src/util/switches.ts'
 import { chosenBrowser } from '../browser-choice.ts'
@@ -13,7 +14,7 @@ import { CheckpointFolder } from '../checkpoint-folder.ts'
 import { closeSoon, Interrupt } from '../interrupt.ts'
 import { PortTaken } from '../listen.ts'
 import { dataMount } from '../mounts.ts'
-import { browserStarter, cpuNote, type StartBrowser } from '../open-browser.ts'
+import { browserStarter, hostNote, type StartBrowser } from '../open-browser.ts'
 import { Restarts } from '../restarts.ts'
 import type { Served } from '../serve.ts'
 import type { TabBrowser } from '../tab.ts'
@@ -257,8 +258,10 @@ class Browsers {
     if (this.#isUsed) await this.close()
     this.#isUsed = forRanks
     if (this.#browser) return this.#browser
-    const { device, adapter, headed, debug } = this.options
-    if (device === 'cpu') this.note(cpuNote)
+    const { switches, adapter, headed, debug } = this.options
+    const device = parsed('device', switches.device)
+    const note = hostNote(device)
+    if (note) this.note(note)
     this.#browser = await this.start(
       adapter,
       { device, isHeaded: headed ?? false, timesKernels: Number(debug ?? 0) >= 2 },

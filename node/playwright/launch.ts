@@ -46,7 +46,7 @@ export async function launchForRanks(
     try {
       const found = await probeAdapter(chromiumTabs(browser))
       if (flags === 'software' ? found.kind !== 'none' : found.kind === 'gpu') {
-        if (attempts.length > 0) note(noGpuNote)
+        if (attempts.length > 0) note(noGpuNote.webgpu)
         return browser
       }
       attempts.push({ args, ignored, version: browser.version(), found })

@@ -1,13 +1,10 @@
 import type { ConsoleMessage, Page } from 'playwright'
 import { type Joined, joinedName } from '../../src/distributed/launcher/joined.ts'
-import {
-  type InjectedEnvironment,
-  injectedName,
-  type RankVariables,
-} from '../../src/distributed/rendezvous/env.ts'
+import type { RankVariables } from '../../src/distributed/rendezvous/env.ts'
 import type { RelayChoice } from '../../src/distributed/rendezvous/plan-links.ts'
 import { newRoomUrl, parseRoomUrl } from '../../src/peer/room/room-url.ts'
 import { messageOf, PeerError } from '../../src/util/errors.ts'
+import { type InjectedEnvironment, injectedName } from '../../src/util/injected.ts'
 import { roomOf } from '../room-of.ts'
 
 /** What the ranks of a group know alike. */
@@ -135,7 +132,9 @@ export function environmentOf(
   { server, link }: ReturnType<typeof parseRoomUrl>,
   { worldSize, address, args, relay }: RankPlace,
 ): InjectedEnvironment {
-  const variables: RankVariables = {
+  const variables: RankVariables & Record<string, string> = {
+    // What these tests are for, on a software adapter too.
+    TABRING_DEVICE: 'webgpu',
     RANK: String(rank),
     LOCAL_RANK: String(rank),
     WORLD_SIZE: String(worldSize),

@@ -11,12 +11,12 @@ import {
 } from '../../src/trainer/settings/config.ts'
 import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
 import { clipped } from '../../src/util/clipped.ts'
-import type { DeviceType } from '../../src/util/device.ts'
+import type { DeviceChoice } from '../../src/util/device.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/util/switches.ts'
 import { browserHelp } from '../browser-choice.ts'
 import type { AdapterChoice } from '../chromium.ts'
-import { cpuSwitch, usageProblem, withDashes } from '../command-line.ts'
+import { chosenDevice, deviceFlag, threadsFlag, usageProblem, withDashes } from '../command-line.ts'
 import { deviceRules, type FlagRule, flagRules } from '../flag-rules.ts'
 import { addIceFlags, iceOptionsOf, iceRules } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
@@ -56,7 +56,7 @@ export interface TrainOptions {
   timeoutMs: number
   config: TrainConfig
   /** What tabs compute on, unless something in their address says otherwise. */
-  device: DeviceType
+  device: DeviceChoice
   /** Whether tabs may send their data through the server where WebRTC does not link them. */
   isRelayed: boolean
   /** STUN and TURN servers that tabs are told of; absent: none. */
@@ -248,12 +248,8 @@ function defineCommand(): Command {
       50,
     )
     .option('--tune', 'measure kernel variants in this run, instead of using the fixed table')
-    .addOption(
-      new Option(
-        '--device <which>',
-        'webgpu, or cpu, which computes in WebAssembly without a GPU (default: webgpu)',
-      ).choices(['cpu', 'webgpu']),
-    )
+    .addOption(deviceFlag())
+    .addOption(threadsFlag())
     .option('--browser <which>', browserHelp)
     .addOption(
       new Option('--adapter <which>', 'auto uses a GPU if there is one')
@@ -359,7 +355,8 @@ export function parseOptions(
     out,
     json,
     headed,
-    device,
+    device: _,
+    numThreads,
     browser,
     adapter,
     timeout,
@@ -391,7 +388,8 @@ export function parseOptions(
     naive,
     variant,
     ...faults,
-    cpu: cpuSwitch(device),
+    device: chosenDevice(command),
+    numThreads,
     visibleDevices,
     memoryCap,
   }
@@ -452,7 +450,7 @@ export function parseOptions(
       isHeaded: headed ?? false,
       browser,
       adapter,
-      device: parsed('cpu', switches.cpu) ? 'cpu' : 'webgpu',
+      device: parsed('device', switches.device),
       timeoutMs: timeout * 1000,
       config,
       switches,

@@ -25,11 +25,16 @@ export const switchEffects: { readonly [Name in SwitchName]: readonly string[] }
   lanes: [
     'Opens this many connections per WebRTC link, because the data in flight per round trip limits the rate of one connection. Default: one; four where the round trip takes 5 ms or more; eight from 40 ms. `debug=1` logs the number. The side with the lower rank decides.',
   ],
-  cpu: [
-    'The pages compute on the CPU in WebAssembly, without a GPU. `--device cpu` of the launcher sets it, `--device webgpu` unsets it. In the library, use `setDefaultDevice("cpu")`.',
+  device: [
+    'What the page, and programs of the library without a device, compute on; `--device` of the launchers:',
+    '`auto` a GPU where there is one, else `cpu`',
+    '`webgpu` WebGPU, on a software adapter too',
+    '`cpu` the CPU, in WebAssembly',
+    '`reference` the plain definitions of the ops in float64, slowly',
+    'In code: `setDefaultDevice("cpu")`.',
   ],
   numThreads: [
-    'The device `cpu` computes on this many threads; results do not depend on it. Default: the machine\'s cores, divided by the ranks of a launcher. Also the variable OMP_NUM_THREADS. A page that is not isolated from other origins has one. In code: `setNumThreads(2)`, before the device is opened.',
+    "The device `cpu` computes on this many threads; results do not depend on it. Default: the machine's cores, divided by the ranks of a launcher. Also the variable OMP_NUM_THREADS. A page that is not isolated from other origins has one. In code: `setNumThreads(2)`, before the device is opened.",
   ],
   visibleDevices: [
     'Makes only these WebGPU devices visible and renumbers them in this order, like CUDA_VISIBLE_DEVICES: with `1`, `webgpu:0` is device 1. The list ends at the first number that has no device; an empty list or `-1` hides all. By default all devices are visible: 0 is the fastest adapter, followed by the low-power adapter and the software adapter of the browser, if they are different ones. In code: `gpu.setVisibleDevices("0,2")`, before a device is opened.',

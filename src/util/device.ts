@@ -26,6 +26,17 @@ export type DeviceSpec = string | number | Device
 /** All types. */
 export const deviceTypes: readonly DeviceType[] = ['webgpu', 'cpu', 'reference']
 
+/** What a person may choose; `auto`: a GPU where there is one, else the CPU. */
+export type DeviceChoice = DeviceType | 'auto'
+export const deviceChoices: readonly DeviceChoice[] = ['auto', ...deviceTypes]
+
+/** So many threads a device may have. */
+export const maxThreads = 64
+
+/** Whether no adapter is needed. */
+export const isOfHost = (device: DeviceChoice): boolean =>
+  device === 'cpu' || device === 'reference'
+
 const isDeviceType = (type: unknown): type is DeviceType =>
   (deviceTypes as readonly unknown[]).includes(type)
 

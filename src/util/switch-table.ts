@@ -1,5 +1,6 @@
 import * as v from 'valibot'
 import { bytesOfUnit } from './byte-units.ts'
+import { deviceChoices, maxThreads } from './device.ts'
 import type { SwitchName, SwitchValues } from './switch-values.ts'
 
 /** The look-inside switches: one table, from which their readers (`switches.ts`) and docs/reference/switches.md come; the docs' texts are beside the page's script. */
@@ -120,14 +121,14 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
     type: 'a whole number from 1 to 8',
     default: null,
   },
-  cpu: {
-    schema: boolean,
-    type: 'true or false',
-    default: false,
+  device: {
+    schema: v.picklist(deviceChoices),
+    type: 'auto, webgpu, cpu or reference',
+    default: 'webgpu',
   },
   numThreads: {
-    schema: v.nullable(v.pipe(amount, v.safeInteger(), v.minValue(1), v.maxValue(64))),
-    type: 'a whole number from 1 to 64',
+    schema: v.nullable(v.pipe(amount, v.safeInteger(), v.minValue(1), v.maxValue(maxThreads))),
+    type: `a whole number from 1 to ${maxThreads}`,
     default: null,
   },
   visibleDevices: {

@@ -1,3 +1,5 @@
+import type { DeviceChoice } from './device.ts'
+
 /** Values of the debug switches; docs/reference/switches.md says what each one does. */
 export interface SwitchValues {
   /** 0 to 5 */
@@ -12,14 +14,14 @@ export interface SwitchValues {
   readonly stallRank: number | null
   /** 1 to 8; null: chosen by round-trip time. */
   readonly lanes: number | null
-  readonly cpu: boolean
+  readonly device: DeviceChoice
   /** Comma-separated numbers; null: all. */
   readonly visibleDevices: string | null
   /** At least 1. */
   readonly logicalDevices: number
   /** Bytes; null: no cap. */
   readonly memoryCap: number | null
-  /** 1 to 64; null: the machine's cores. */
+  /** 1 to 64; null: the machine's cores, divided by the ranks of this browser. */
   readonly numThreads: number | null
   /** At least 1; null: as many as a loader asks for. */
   readonly maxWorkers: number | null

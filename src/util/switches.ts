@@ -1,6 +1,7 @@
 import * as v from 'valibot'
 import { clipped } from './clipped.ts'
 import { TabringError } from './errors.ts'
+import { type InjectedEnvironment, injectedName } from './injected.ts'
 import { isRecord, kindOf, quoted } from './kind-of.ts'
 import { checkRecord } from './options.ts'
 import { switches, switchNames } from './switch-table.ts'
@@ -19,6 +20,9 @@ export type GivenSwitches = Readonly<Record<Source, SwitchInputs>>
 
 /** The launcher's page parameter, for what it was told by its own flags and environment. */
 export const launcherParameter = 'launcher'
+
+/** Variables that other trainers read too. */
+const otherVariables: { readonly [Name in SwitchName]?: string } = { numThreads: 'OMP_NUM_THREADS' }
 
 /** The environment variable of a switch: `TABRING_DELAY_MS`. */
 export const variableOf = (name: SwitchName): string =>
@@ -89,7 +93,7 @@ export function fromEnvironment(
   environment: Readonly<Record<string, string | undefined>>,
 ): SwitchInputs {
   const found = switchNames.flatMap((name) => {
-    const text = environment[variableOf(name)]
+    const text = environment[variableOf(name)] ?? environment[otherVariables[name] ?? '']
     return text === undefined ? [] : [[name, text]]
   })
   return checked('launcher', Object.fromEntries(found))
@@ -156,7 +160,12 @@ const textOf = (input: unknown): string =>
   typeof input === 'object' ? JSON.stringify(input) : String(input)
 
 function fromSurroundings(): GivenSwitches {
-  const { location, process } = globalThis as {
+  const {
+    location,
+    process,
+    [injectedName]: injected,
+  } = globalThis as {
+    [injectedName]?: InjectedEnvironment
     location?: { search?: string }
     process?: { env?: Record<string, string | undefined> }
   }
@@ -169,6 +178,8 @@ function fromSurroundings(): GivenSwitches {
   return {
     code: {},
     'page parameter': checked('page parameter', Object.fromEntries(named)),
-    launcher: launcher ? launcherSwitches(launcher) : fromEnvironment(process?.env ?? {}),
+    launcher: launcher
+      ? launcherSwitches(launcher)
+      : fromEnvironment({ ...process?.env, ...injected?.variables }),
   }
 }

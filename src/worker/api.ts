@@ -12,7 +12,7 @@ import type { SavedFile } from '../trainer/saves/save-requests.ts'
 import type { TrainConfig } from '../trainer/settings/config.ts'
 import type { LookAnswer } from '../trainer/settings/task.ts'
 import type { Phase, RankName, RunEvent, TrainerResult } from '../trainer/watch/run-events.ts'
-import type { DeviceType } from '../util/device.ts'
+import type { DeviceChoice } from '../util/device.ts'
 import type { TraceEvent } from '../util/spans.ts'
 import type { GivenSwitches } from '../util/switches.ts'
 
@@ -103,8 +103,8 @@ export type FirstHalf = readonly string[] | null | undefined
 
 /** The worker's methods. Every pending call rejects with `worker.dead` when the worker ends. */
 export interface ComputeApi {
-  /** Takes the page's switches over and opens the device. errors: `gpu.unavailable`. */
-  open(device?: DeviceType, switches?: GivenSwitches): Promise<AdapterFacts>
+  /** Takes the page's switches over and opens a device: by default that of the switch `device`. errors: `gpu.unavailable`. */
+  open(choice?: DeviceChoice, switches?: GivenSwitches): Promise<AdapterFacts>
   /** GFLOP/s of the device in one fixed product (`measure/device-speed.ts`); null where a run is under way. errors: `gpu.*`. */
   speed(): Promise<number | null>
   /** Of each link of the group that is up, as its session's last PING took; NaN before the first. units: ms. */

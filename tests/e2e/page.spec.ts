@@ -234,7 +234,7 @@ describe('a page that cannot take part says why', () => {
       await context.addInitScript(hideWebGpu)
       const page = await openTab(context, `${served.localUrl}?steps=3&batchSize=4`)
       await notice(page, 'no-webgpu').waitFor()
-      await button(page, 'Compute on the CPU').click()
+      await page.getByRole('link', { name: 'Compute on the CPU' }).click()
       await see(page, 'Alone in the room')
       expect(await page.evaluate(() => navigator.gpu)).toBeUndefined()
       expect(await members(page).innerText()).toContain('wasm')

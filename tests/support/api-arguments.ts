@@ -495,6 +495,7 @@ const ofOthers: Readonly<Record<string, () => unknown[]>> = {
   formatDevice: () => ['reference'],
   runtimeOf: () => ['reference'],
   setDefaultDevice: () => ['reference'],
+  setNumThreads: () => [1],
   setSwitches: () => [{}],
   newRoomUrl: () => ['wss://example.invalid/'],
   measureLinks: () => [api.getProcessGroup(), {}],

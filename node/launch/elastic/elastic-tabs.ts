@@ -1,5 +1,5 @@
 import { groupVariables } from '../../../src/distributed/launcher/next-group.ts'
-import type { InjectedEnvironment } from '../../../src/distributed/rendezvous/env.ts'
+import type { InjectedEnvironment } from '../../../src/util/injected.ts'
 import { LeastRanks } from '../../least-ranks.ts'
 import type { RankRange } from '../../rank-range.ts'
 import { codeFailsAgain, type Restarts } from '../../restarts.ts'

@@ -1,5 +1,6 @@
 import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
+import { type InjectedEnvironment, injectedName } from '../../util/injected.ts'
 import { ownOf } from '../../util/own-of.ts'
 import { groupVariables, nextGroupName } from '../launcher/next-group.ts'
 
@@ -46,15 +47,6 @@ export type RankVariables = Record<Exclude<VariableName, 'CHECKPOINT_URL'>, stri
 export type RankEnvironment = { readonly [Name in VariableName]: string } & {
   readonly [name: string]: string | undefined
 }
-
-/** What a launcher puts into a tab before any script of the page runs. */
-export interface InjectedEnvironment {
-  variables: Readonly<Record<string, string>>
-  readonly args: readonly string[]
-}
-
-/** The name of the global under which a launcher puts it. */
-export const injectedName = '__tabringEnvironment'
 
 const surroundings = globalThis as {
   [injectedName]?: InjectedEnvironment

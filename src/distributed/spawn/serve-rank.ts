@@ -2,8 +2,8 @@ import * as Comlink from 'comlink'
 import { PortStore } from '../../peer/store/port-store.ts'
 import { holdLock } from '../../peer/tab/web-locks.ts'
 import { ArgumentTypeError, stackOf } from '../../util/errors.ts'
+import { injectedName } from '../../util/injected.ts'
 import { quoted } from '../../util/kind-of.ts'
-import { injectedName } from '../rendezvous/env.ts'
 import {
   type RankFailure,
   readyWord,

@@ -2,25 +2,21 @@ import { GpuError, messageOf } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 import { compileKernel } from '../../wasm/compile-kernel.ts'
 import { type AdapterFacts, Gpu } from '../device.ts'
+import { shareCores } from '../num-threads.ts'
 import { WasmDevice } from './device.ts'
 import { WasmHeap } from './heap.ts'
 import type { CompileKernel } from './pipeline.ts'
-
-/** A module with one vector instruction. */
-const vectorModule = Uint8Array.of(
-  ...[0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
-  ...[1, 5, 1, 0x60, 0, 1, 0x7b, 3, 2, 1, 0],
-  ...[10, 10, 1, 8, 0, 0x41, 0, 0xfd, 0x0f, 0xfd, 0x62, 0x0b],
-)
+import { proveVectors } from './vectors.ts'
 
 /**
  * Opens the CPU of this page, worker or process as a device that runs the same shaders as a GPU, compiled to WebAssembly.
  *
- * errors: `gpu.unavailable`, where the engine has no vector instructions, the page forbids WebAssembly, or no memory can be had.
+ * `why`: for people who see it in place of a GPU. errors: `gpu.unavailable`, where the engine has no vector instructions, the page forbids WebAssembly, or no memory can be had.
  */
-export async function openWasm(compile: CompileKernel = compileKernel): Promise<Gpu> {
+export async function openWasm(compile: CompileKernel = compileKernel, why = ''): Promise<Gpu> {
   const device = await prepared(compile)
-  const { architecture, description, vendor } = device.adapterInfo
+  const { architecture, vendor } = device.adapterInfo
+  const description = [device.adapterInfo.description, why].filter(Boolean).join('; ')
   const facts: AdapterFacts = {
     vendor,
     architecture,
@@ -37,8 +33,9 @@ export async function openWasm(compile: CompileKernel = compileKernel): Promise<
 
 async function prepared(compile: CompileKernel): Promise<WasmDevice> {
   try {
-    await WebAssembly.compile(vectorModule)
+    await proveVectors()
     const device = new WasmDevice(new WasmHeap(), compile)
+    device.lost.then(await shareCores())
     await device.startThreads()
     return device
   } catch (cause) {

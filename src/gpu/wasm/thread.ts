@@ -1,3 +1,5 @@
+import { maxThreads } from '../../util/device.ts'
+
 /** How a thread begins: crosses to its worker. */
 export interface ThreadStart {
   readonly memory: WebAssembly.Memory
@@ -15,7 +17,7 @@ const maxAddresses = 32
 
 /** Where the 32-bit words of the control block lie, by which a device's threads share work. */
 export const controlLayout = {
-  maxThreads: 64,
+  maxThreads,
   /** The next workgroup that no thread has taken. */
   next: 0,
   /** Threads, but the one that gives tasks, that are not done with the present task. */

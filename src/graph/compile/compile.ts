@@ -6,7 +6,7 @@ import type { Memory } from '../memory/memory-device.ts'
 import {
   type AnyRuntime,
   checkRuntime,
-  getDefaultDevice,
+  defaultRuntimeOf,
   ReferenceRuntime,
   runtimeOf,
 } from '../memory/runtime.ts'
@@ -35,7 +35,7 @@ import { withUneven } from './join-context.ts'
 import { withChecks } from './output-checks.ts'
 
 export interface CompileOptions extends PrepareOptions {
-  /** Where to run; default: `getDefaultDevice()`. */
+  /** Where to run; default: that of `setDefaultDevice`, else of the switch `device`. */
   readonly device?: DeviceSpec
   /** An open device, instead of the page's own. */
   readonly runtime?: AnyRuntime
@@ -84,7 +84,8 @@ export async function compile(
 ): Promise<StepProgram> {
   checkOptions('compile', options, compileOptions)
   if (options.runtime) checkRuntime('compile', options.runtime)
-  const runtime = options.runtime ?? (await runtimeOf(options.device ?? getDefaultDevice()))
+  const runtime =
+    options.runtime ?? (await (options.device ? runtimeOf(options.device) : defaultRuntimeOf()))
   const { program, groups } = await compileOn(runtime, fn, inputs, options)
   if (!options.detectAnomaly) return failingTogether(guarded(program, inputs), groups)
   const { withAnomalyDetection } = await loadPart(

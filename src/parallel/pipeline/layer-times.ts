@@ -1,5 +1,5 @@
 import { compile } from '../../graph/compile/compile.ts'
-import { getDefaultDevice } from '../../graph/memory/runtime.ts'
+import { defaultRuntimeOf } from '../../graph/memory/runtime.ts'
 import { piecesOf } from '../../graph/plan/pieces.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import { getRngState, normalNumbers, setRngState } from '../../nn/init.ts'
@@ -48,7 +48,7 @@ export async function layerTimes(
     )
   }
   const layers = layersOf(module)
-  const devices = [module.parameters()[0]?.device ?? getDefaultDevice()] as const
+  const devices = [module.parameters()[0]?.device ?? (await defaultRuntimeOf()).device] as const
   const before = await module.stateDict()
   const random = getRngState()
   const pipe = await pipeline(module, {

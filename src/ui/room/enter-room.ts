@@ -33,7 +33,6 @@ import { readServerFacts } from '../state/server-facts.ts'
 import type { Action } from '../state/snapshot.ts'
 import type { Store } from '../state/store.ts'
 import { troubleOf } from '../state/trouble.ts'
-import { chooseCpu, chosenDevice } from './device-choice.ts'
 import { keepName } from './kept-name.ts'
 import { keepRoomKey, readRoomKey } from './kept-room-key.ts'
 import { tokenFor } from './kept-token.ts'
@@ -141,11 +140,11 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
 
   const enter = async () => {
     try {
-      const adapter = await member.open(chosenDevice())
+      const adapter = await member.open()
       dispatch({ type: 'deviceOpened', adapter })
       await member.join(adapter)
       // With all its ranks: a run that began earlier would leave some out.
-      await more.enter(chosenDevice())
+      await more.enter()
       dispatch({ type: 'entered', hasRelay: member.hasRelay })
       propose()
     } catch (thrown) {
@@ -297,7 +296,6 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
       if (isKept) location.reload()
       return isKept
     },
-    useCpu: chooseCpu,
   }
 }
 

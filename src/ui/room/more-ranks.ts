@@ -1,6 +1,5 @@
 import { mostNameChars, plainName } from '../../peer/room/names.ts'
 import type { RoomLink } from '../../peer/room/secret.ts'
-import type { DeviceType } from '../../util/device.ts'
 import { messageOf } from '../../util/errors.ts'
 import type { ComputeApi } from '../../worker/api.ts'
 import { type MemberChange, RoomMember, type RoomMemberOptions } from '../../worker/page/member.ts'
@@ -33,10 +32,10 @@ export class MoreRanks {
   }
 
   /** Opens all devices at once, then enters the room one after the other, so that ranks follow the numbers. */
-  async enter(device: DeviceType): Promise<void> {
+  async enter(): Promise<void> {
     const opening = Array.from({ length: this.#count }, (_, index) => {
       const member = this.#make(index + 2)
-      const opened = member.open(device)
+      const opened = member.open()
       opened.catch(() => undefined)
       return { number: index + 2, member, opened }
     })

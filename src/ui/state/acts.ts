@@ -64,8 +64,6 @@ export interface Acts {
   reenter(): void
   /** Keeps the server's room key in this tab and enters the room again. False where it cannot be kept. */
   giveRoomKey(roomKey: string): boolean
-  /** Computes on the CPU from here on. */
-  useCpu(): void
 }
 
 /** For tests and for looking at states: a page without a room behind it. */
@@ -105,5 +103,4 @@ export const idleActs: Acts = {
   uploadCheckpoint: () => undefined,
   reenter: () => undefined,
   giveRoomKey: () => true,
-  useCpu: () => undefined,
 }

@@ -32,13 +32,9 @@ export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
           {kind === 'removed' ? 'Rejoin' : 'Try again'}
         </button>
         {withoutGpu.has(kind) && (
-          <button
-            type="button"
-            onClick={acts.useCpu}
-            title="In WebAssembly: slower than a graphics card"
-          >
+          <a class="button" href={cpuAddress()} title="In WebAssembly: slower than a graphics card">
             Compute on the CPU
-          </button>
+          </a>
         )}
         {withNewRoom.has(kind) && (
           <a class="button" href={location.pathname}>
@@ -54,6 +50,12 @@ export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
       )}
     </section>
   )
+}
+
+function cpuAddress(): string {
+  const address = new URL(location.href)
+  address.searchParams.set('device', 'cpu')
+  return address.href
 }
 
 const codeParts =

@@ -1,6 +1,7 @@
 import * as Comlink from 'comlink'
 import { hasPrivateFiles } from '../../data/file-store.ts'
 import { privateCheckpointFolders } from '../../data/private-checkpoints.ts'
+import { type ChosenDevice, chooseDevice } from '../../graph/memory/choose-device.ts'
 import { type AnyRuntime, openRuntime, Runtime } from '../../graph/memory/runtime.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
@@ -19,12 +20,12 @@ import type { SavedFile } from '../../trainer/saves/save-requests.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
 import type { LookAnswer, LookValue, TaskLoaders } from '../../trainer/settings/task.ts'
 import type { Phase, RunEvent } from '../../trainer/watch/run-events.ts'
-import type { DeviceType } from '../../util/device.ts'
+import type { DeviceChoice } from '../../util/device.ts'
 import { DataError, PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { orAbort } from '../../util/or-abort.ts'
 import { nameSpans, type TraceEvent, traceEvents } from '../../util/spans.ts'
-import { type GivenSwitches, takeSwitches } from '../../util/switches.ts'
+import { type GivenSwitches, switchValue, takeSwitches } from '../../util/switches.ts'
 import type {
   AdapterFacts,
   Admission,
@@ -56,7 +57,7 @@ function freeWhenReady(work: Promise<WarmedUp | undefined> | undefined): void {
 /** One rank: it owns the GPU device, the links and the collectives. */
 class ComputeWorker implements ComputeApi {
   readonly #tasks: TaskLoaders
-  #device: DeviceType = 'webgpu'
+  #device: ChosenDevice = { type: 'webgpu', why: '' }
   #runtime: Promise<AnyRuntime> | undefined
   /** Links of epochs that have not begun, by epoch and rank. */
   readonly #links = new Map<number, Map<number, Link>>()
@@ -82,9 +83,10 @@ class ComputeWorker implements ComputeApi {
     this.#tasks = tasks
   }
 
-  async open(device: DeviceType = 'webgpu', switches?: GivenSwitches): Promise<AdapterFacts> {
+  async open(choice?: DeviceChoice, switches?: GivenSwitches): Promise<AdapterFacts> {
     if (switches) takeSwitches(switches)
-    if (device !== this.#device) this.#runtime = undefined
+    const device = await chooseDevice(choice ?? switchValue('device'))
+    if (device.type !== this.#device.type) this.#runtime = undefined
     this.#device = device
     return (await this.#openRuntime()).facts
   }
@@ -498,7 +500,8 @@ class ComputeWorker implements ComputeApi {
   }
 
   #openRuntime(): Promise<AnyRuntime> {
-    this.#runtime ??= openRuntime({ type: this.#device, index: 0 })
+    const { type, why } = this.#device
+    this.#runtime ??= openRuntime({ type, index: 0 }, why)
     this.#runtime.catch(() => {
       this.#runtime = undefined
     })

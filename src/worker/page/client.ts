@@ -68,7 +68,7 @@ export function startCompute(start: StartWorker): ComputeClient {
 function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>): ComputeApi {
   const race = <T>(call: Promise<T>): Promise<T> => Promise.race([call, dead])
   return {
-    open: (device, switches) => race(remote.open(device, switches)),
+    open: (choice, switches) => race(remote.open(choice, switches)),
     speed: () => race(remote.speed()),
     roundTrips: () => race(remote.roundTrips()),
     addLink: (epoch, peerRank, transport, lane) => {

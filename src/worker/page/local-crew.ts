@@ -1,6 +1,5 @@
 import { meshEdges } from '../../peer/room/edges.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
-import type { DeviceType } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { givenSwitches } from '../../util/switches.ts'
 import type { AdapterFacts, RunEvent, RunResult } from '../api.ts'
@@ -12,15 +11,13 @@ import { type ComputeClient, type StartWorker, startCompute } from './client.ts'
  * One run at a time, on the first so many of them; workers and devices stay for the next one.
  */
 export class LocalCrew {
-  readonly #device: DeviceType
   readonly #startWorker: StartWorker
   readonly #ranks: { readonly compute: ComputeClient; readonly opened: Promise<AdapterFacts> }[] =
     []
   #epoch = 0
   #isClosed = false
 
-  constructor(device: DeviceType, startWorker: StartWorker) {
-    this.#device = device
+  constructor(startWorker: StartWorker) {
     this.#startWorker = startWorker
   }
 
@@ -28,7 +25,7 @@ export class LocalCrew {
   async open(worldSize: number): Promise<AdapterFacts> {
     while (this.#ranks.length < worldSize && !this.#isClosed) {
       const compute = startCompute(this.#startWorker)
-      const opened = compute.api.open(this.#device, givenSwitches())
+      const opened = compute.api.open(undefined, givenSwitches())
       opened.catch(() => undefined)
       this.#ranks.push({ compute, opened })
     }

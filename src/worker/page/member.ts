@@ -18,7 +18,6 @@ import {
   type TrainConfigInput,
 } from '../../trainer/settings/config.ts'
 import type { Experiments } from '../../trainer/settings/experiments.ts'
-import type { DeviceType } from '../../util/device.ts'
 import { messageOf, PeerError, toError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { tell } from '../../util/log.ts'
@@ -161,8 +160,8 @@ export class RoomMember {
   }
 
   /** Opens the device in the worker. errors: `gpu.unavailable`, `worker.dead`. */
-  open(device: DeviceType = 'webgpu'): Promise<AdapterFacts> {
-    return this.#compute.api.open(device, givenSwitches())
+  open(): Promise<AdapterFacts> {
+    return this.#compute.api.open(undefined, givenSwitches())
   }
 
   /** Enters the room. errors: SignalError with the server's reason, `signal.lost`. */

@@ -114,10 +114,10 @@ describe('npm start', () => {
   it('--device: in the address too', async () => {
     const text = await npmStart('--port', '0', '--device', 'cpu').seen('Ctrl-C')
     const address = new URL(text.match(/http:\/\/localhost\S+/)![0])
-    expect(address.searchParams.get('launcher')).toBe('{"cpu":true}')
+    expect(address.searchParams.get('launcher')).toBe('{"device":"cpu"}')
     const { child, text: said } = npmStart('--device', 'gpu')
     expect((await once(child, 'exit'))[0]).toBe(1)
-    expect(said()).toContain('start: --device: expected cpu or webgpu')
+    expect(said()).toContain('start: --device: expected auto, webgpu, cpu or reference')
     const browser = await launchBrowser()
     try {
       const page = await browser.newPage()
@@ -126,7 +126,7 @@ describe('npm start', () => {
       await page.goto(address.href)
       await page.getByText('tabring · cpu').first().waitFor()
       expect(told.filter((line) => line.includes('switches'))).toEqual([
-        'tabring switches: cpu=true (launcher)',
+        'tabring switches: device=cpu (launcher)',
       ])
     } finally {
       await browser.close()

@@ -22,7 +22,7 @@ test.each(['mlp', 'cnn'])('--device cpu trains %s on a small folder', async (mod
   const [code] = await once(child, 'close')
   expect(code, told.stderr).toBe(0)
   expect(told.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} /)
-  const winners = told.stderr.match(/tab \d of 2: tabring switches: cpu=true \(launcher\)$/gm)
+  const winners = told.stderr.match(/tab \d of 2: tabring switches: device=cpu \(launcher\)$/gm)
   expect(winners).toHaveLength(2)
   expect(told.stderr).toContain('computing on the CPU in WebAssembly')
 })

@@ -27,7 +27,7 @@ test('a terminated worker rejects every pending call, and later ones', async () 
   const { client, run } = await training()
   const pending = [run, client.api.leave(), client.dead]
   client.terminate()
-  for (const call of [...pending, client.api.open()]) {
+  for (const call of [...pending, client.api.open('webgpu')]) {
     await expect(call).rejects.toMatchObject({ code: 'worker.dead' })
   }
 })
@@ -66,7 +66,7 @@ test('errors keep their code and text on the way out of the worker', async () =>
 
 test('tells how fast its device is, unless a run is under way or it computes on the CPU', async () => {
   const idle = startCompute(startWorker)
-  await idle.api.open()
+  await idle.api.open('webgpu')
   await idle.api.speed() // its code is loaded, its kernel compiled
   const beganMs = performance.now()
   const gflops = await idle.api.speed()
@@ -89,7 +89,7 @@ test('tells how fast its device is, unless a run is under way or it computes on 
 
 test('a run that starts during that measurement waits for its end', async () => {
   const client = startCompute(startWorker)
-  await client.api.open()
+  await client.api.open('webgpu')
   const order: string[] = []
   const measuring = client.api.speed().then((gflops) => {
     order.push('speed')
@@ -223,7 +223,7 @@ test('a run that went on with another adapter says so', async () => {
   const worker = new Worker(address, { type: 'module', name })
   const api = Comlink.wrap<ComputeApi>(worker)
   const losing = new BroadcastChannel(name)
-  const first = await api.open()
+  const first = await api.open('webgpu')
   const result = await api.train(
     membership,
     parseTrainConfig({ steps: 200, batchSize: 4 }),

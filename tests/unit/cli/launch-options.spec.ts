@@ -141,7 +141,7 @@ describe('values', () => {
     ['--nnodes 1:4 train.ts', { nnodes: { least: 1, most: 4 } }],
     ['--nnodes 3 train.ts', { nnodes: { least: 3, most: 3 } }],
     ['--rdzv-conf last_call_timeout=5 train.ts', { rdzvConf: { lastCallMs: 5000 } }],
-    ['--device cpu train.ts', { device: 'cpu', switches: { cpu: true } }],
+    ['--device cpu train.ts', { switches: { device: 'cpu' } }],
     ['--checkpoint_dir runs/a --max-restarts 2 x.ts', { checkpointDir: 'runs/a', maxRestarts: 2 }],
     ['--elastic 1:4 train.ts', { elastic: { least: 1, most: 4 }, maxRestarts: 3 }],
     ['--elastic 1:4 --max-restarts 0 train.ts', { maxRestarts: 0 }],

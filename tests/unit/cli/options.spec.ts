@@ -53,7 +53,7 @@ test('every option arrives', () => {
     timeoutMs: 9500,
     device: 'webgpu',
     switches: {
-      cpu: false,
+      device: 'webgpu',
       debug: '2',
       variant: 'matmul:naive',
       visibleDevices: '0,2',
@@ -92,7 +92,7 @@ test('every option arrives', () => {
 test('so do those that exclude some of these', () => {
   expect(optionsOf('--device', 'cpu', '--naive', '--strategy', 'alone')).toMatchObject({
     device: 'cpu',
-    switches: { cpu: true, naive: true },
+    switches: { device: 'cpu', naive: true },
     config: { strategy: 'alone' },
   })
 })
@@ -110,12 +110,22 @@ test('--device is the switch that the environment has too, and goes before it', 
     const parsed = parseOptions(argv, environment)
     if (parsed.kind !== 'train') throw new Error('asked for help')
     const { device, switches } = parsed.options
-    return [device, switches.cpu]
+    return [device, switches.device]
   }
   expect(deviceOf([], {})).toEqual(['webgpu', undefined])
-  expect(deviceOf([], { TABRING_CPU: '1' })).toEqual(['cpu', '1'])
-  expect(deviceOf(['--device=webgpu'], { TABRING_CPU: '1' })).toEqual(['webgpu', false])
-  expect(deviceOf(['--device', 'cpu'], { TABRING_CPU: '0' })).toEqual(['cpu', true])
+  expect(deviceOf([], { TABRING_DEVICE: 'cpu' })).toEqual(['cpu', 'cpu'])
+  expect(deviceOf(['--device=webgpu'], { TABRING_DEVICE: 'cpu' })).toEqual(['webgpu', 'webgpu'])
+  // An adapter is one of WebGPU.
+  expect(deviceOf(['--adapter', 'software'], {})).toEqual(['webgpu', 'webgpu'])
+})
+
+test('--num-threads is the switch of that name, and goes before OMP_NUM_THREADS', () => {
+  const threadsOf = (argv: string[]) => {
+    const parsed = parseOptions(argv, { OMP_NUM_THREADS: '3' })
+    return parsed.kind === 'train' && parsed.options.switches.numThreads
+  }
+  expect(threadsOf([])).toBe('3')
+  expect(threadsOf(['--num-threads', '2'])).toBe(2)
 })
 
 test('checkpoints: a folder, how often, how many, and what to go on from', () => {
@@ -230,7 +240,7 @@ test.each([
   ['--keep-last 0 --checkpoint-dir a', 'of 1 or more, got "0"'],
   ['--resume latest', '--resume: needs --checkpoint-dir.'],
   ['--resume=', '--resume: its value is empty.'],
-  ['--device gpu', '--device: expected cpu or webgpu, got "gpu".'],
+  ['--device gpu', '--device: expected auto, webgpu, cpu or reference, got "gpu".'],
   ['--model transformer', 'model: expected mlp, cnn, or cnn-bn, got transformer.'],
   ['--demo chess', '--demo: expected digits, playground'],
   ['--demo playground --data some/dir', 'data: expected spiral, circles, xor, moons, or given'],

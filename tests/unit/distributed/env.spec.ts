@@ -1,11 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import {
-  type InjectedEnvironment,
-  injectedName,
-  variables,
-} from '../../../src/distributed/rendezvous/env.ts'
+import { variables } from '../../../src/distributed/rendezvous/env.ts'
+import { type InjectedEnvironment, injectedName } from '../../../src/util/injected.ts'
 import { repository } from '../../support/repository.ts'
 
 // The specs after this one in the same worker load their modules again.

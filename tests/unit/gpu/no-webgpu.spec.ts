@@ -1,5 +1,14 @@
 import { expect, test } from 'vitest'
-import { AdamW, compile, crossEntropy, gpu, Linear, tensorType } from '../../../src/index.ts'
+import {
+  AdamW,
+  compile,
+  crossEntropy,
+  getDefaultDevice,
+  gpu,
+  Linear,
+  setSwitches,
+  tensorType,
+} from '../../../src/index.ts'
 import { updateStep } from '../../support/update-step.ts'
 
 // Node has no WebGPU, as a browser that has it switched off.
@@ -24,9 +33,19 @@ test('no device is counted, and the script that asks first trains on the CPU', a
   step.destroy()
 })
 
-test('where none was asked for, the error says what to do', async () => {
+test('the device auto is the CPU', async () => {
+  setSwitches({ device: 'auto' })
+  const step = await compile(({ x }) => ({ y: x.neg() }), { x: tensorType([1]) })
+  expect((await step.run({ x: Float32Array.of(2) })).y).toEqual(Float32Array.of(-2))
+  expect(getDefaultDevice().type).toBe('cpu')
+  setSwitches({ device: 'webgpu' })
+  step.destroy()
+})
+
+test('where WebGPU was asked for, the error says what to do', async () => {
   const types = { x: tensorType([1]) }
-  await expect(compile(({ x }) => ({ y: x.neg() }), types)).rejects.toMatchObject({
+  const options = { device: 'webgpu' }
+  await expect(compile(({ x }) => ({ y: x.neg() }), types, options)).rejects.toMatchObject({
     code: 'gpu.unavailable',
     message: expect.stringMatching(
       /this runtime has no WebGPU \(Node, for example\)\. .*compile for the device "cpu"/,

@@ -11,12 +11,13 @@ import {
   groupEndsName,
   nextGroupName,
 } from '../../../src/distributed/launcher/next-group.ts'
-import { env, injectedName } from '../../../src/distributed/rendezvous/env.ts'
+import { env } from '../../../src/distributed/rendezvous/env.ts'
 import { randomLayers } from '../../../src/graph/trace/random.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
 import { getRngState, manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { GpuError, PeerError } from '../../../src/util/errors.ts'
+import { injectedName } from '../../../src/util/injected.ts'
 import { destroyRings, ringOf } from '../../support/process-ring.ts'
 
 /** What a launcher puts into the page, played by a test. */

@@ -128,10 +128,13 @@ test.each([
   ['?visibleDevices=0,x', 'visibleDevices must be distinct device numbers, comma-separated'],
   ['?visibleDevices=1,1', 'got "1,1" (page parameter)'],
   ['?launcher={"visibleDevices":2}', 'got the number 2 (launcher)'],
-  ['?launcher={"cpu":{"toString":1}}', 'cpu must be true or false, got an object with toString'],
   [
-    '?launcher={"cpu":',
-    'expected a JSON object in the page parameter "launcher", got "{\\"cpu\\":"',
+    '?launcher={"naive":{"toString":1}}',
+    'naive must be true or false, got an object with toString',
+  ],
+  [
+    '?launcher={"naive":',
+    'expected a JSON object in the page parameter "launcher", got "{\\"naive\\":"',
   ],
   ['?launcher=[1]', 'expected a JSON object in the page parameter "launcher"'],
   ['?launcher={"loud":1}', 'unknown switch "loud" (launcher)'],

@@ -1,0 +1,38 @@
+import { isSoftware, nameOf } from '../../gpu/adapters.ts'
+import { findAdapters } from '../../gpu/device.ts'
+import { proveVectors } from '../../gpu/wasm/vectors.ts'
+import type { DeviceChoice, DeviceType } from '../../util/device.ts'
+import { messageOf } from '../../util/errors.ts'
+
+/** A device, and why it was taken, for people; empty where a person chose it. */
+export interface ChosenDevice {
+  readonly type: DeviceType
+  readonly why: string
+}
+
+/**
+ * Returns what `choice` means in this page, worker or process: for `auto` WebGPU where there is a GPU. Where there is a software adapter only,
+ * or none, the CPU: in all that was measured it takes less than half of the adapter's time (bench/results).
+ */
+export async function chooseDevice(choice: DeviceChoice): Promise<ChosenDevice> {
+  if (choice !== 'auto') return { type: choice, why: '' }
+  const gpu = await findGpu()
+  if (gpu.isThere) return { type: 'webgpu', why: '' }
+  try {
+    await proveVectors()
+    return { type: 'cpu', why: gpu.why }
+  } catch (thrown) {
+    return { type: 'webgpu', why: `no vectors in WebAssembly (${messageOf(thrown)})` }
+  }
+}
+
+async function findGpu(): Promise<{ isThere: boolean; why: string }> {
+  try {
+    const [first] = await findAdapters(1)
+    if (!first) return { isThere: false, why: 'no WebGPU adapter' }
+    const { info } = first.adapter
+    return { isThere: !isSoftware(info), why: `no GPU, only the adapter ${nameOf(info)}` }
+  } catch {
+    return { isThere: false, why: 'no WebGPU' }
+  }
+}
