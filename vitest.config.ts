@@ -51,7 +51,7 @@ const gpu = {
   test: {
     ...patient,
     name: 'gpu',
-    // Values are held to PyTorch's on this device too.
+    // What every device must give, on this one too.
     include: [...specsOf('gpu'), ...(isAll ? ['tests/values/**/*.spec.ts'] : [])],
     testTimeout: 60_000,
     sequence: { groupOrder: 2 },

@@ -6,7 +6,7 @@ import { Runtime } from '../../src/graph/memory/runtime.ts'
 import type { TracedFunction } from '../../src/graph/plan/prepare.ts'
 import { matmul as matmulOp } from '../../src/kernels/matmul/matmul.ts'
 import { tensorType } from '../../src/util/shape.ts'
-import { exportTrace } from '../../src/util/spans.ts'
+import { exportTrace, traceEvents } from '../../src/util/spans.ts'
 import { setSwitches } from '../../src/util/switches.ts'
 import { testRuntime } from '../support/run-op.ts'
 
@@ -82,10 +82,11 @@ test('variant= forces a kernel where it can run, naive= the first of each, and a
 test('trace= gives steps and kernels to Perfetto and to the performance panel', async () => {
   const measure = vi.spyOn(performance, 'measure')
   setSwitches({ trace: true })
+  const before = traceEvents().length
   const program = await make()
   await program.run(inputs)
-  const { traceEvents } = JSON.parse(exportTrace())
-  const spans = traceEvents.filter(({ ph }: { ph: string }) => ph === 'X')
+  const exported = JSON.parse(exportTrace(traceEvents().slice(before))).traceEvents
+  const spans = exported.filter(({ ph }: { ph: string }) => ph === 'X')
   const run = spans.find(({ name }: { name: string }) => / run 1$/.test(name))
   const product = spans.find(({ name }: { name: string }) => name === 'matmul')
   expect(product.args).toMatchObject({ dims: 'f32[12, 20], f32[20, 16]', flops: 2 * 12 * 20 * 16 })
