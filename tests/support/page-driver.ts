@@ -10,6 +10,9 @@ import { readSafetensors } from '../../src/data/safetensors.ts'
 import { launchBrowser } from './launch-browser.ts'
 import { repository } from './repository.ts'
 
+/** Pictures are for people: the specs of `npm test` take none, unless TABRING_PICTURES names a folder for them. */
+const takesPictures = !!process.env.TABRING_PICTURES || process.env.TABRING_TESTS === 'all'
+
 /** Where pictures of the page go: the folder that TABRING_PICTURES names, or test-results/page. */
 export const pictures = process.env.TABRING_PICTURES || join(repository, 'test-results', 'page')
 
@@ -151,7 +154,7 @@ const usualLooks = [
   { width: 375, colorScheme: 'light' },
 ] as const
 
-/** Takes pictures of the page, or of a part of it, wide and narrow, which must fit; wide and light again afterwards. */
+/** Fails unless the page fits, wide and narrow, and takes pictures of it or of a part of it; wide and light again afterwards. */
 export async function photograph(
   page: Page,
   name: string,
@@ -164,6 +167,7 @@ export async function photograph(
     // The chart follows its holder's size on the next frames.
     const tooWide = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
     await expect.poll(tooWide, { message: `${name} at ${width} px` }).toBeLessThanOrEqual(0)
+    if (!takesPictures) continue
     await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(drawn)))
     const path = join(pictures, `${name}-${width}-${colorScheme}.png`)
     if (part) await page.locator(part).screenshot({ path })
