@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
-import { seeText, statusText, textIn, useFirefox } from '../support/firefox-pages.ts'
-import { start, toldByRank, useLauncherFolder, write } from '../support/launcher-folder.ts'
-import { button, hashOf, invite, see, seeMembers } from '../support/page-driver.ts'
-import { driveRooms } from '../support/page-rooms.ts'
+import { seeText, statusText, textIn, useFirefox } from '../../support/firefox-pages.ts'
+import { start, toldByRank, useLauncherFolder, write } from '../../support/launcher-folder.ts'
+import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
+import { driveRooms } from '../../support/page-rooms.ts'
 
-// Firefox on lavapipe. tests/all/e2e/firefox.spec.ts has more of it.
+// Firefox on lavapipe. firefox.spec.ts has more of it.
 
 const { openRoom } = driveRooms()
 const openInFirefox = useFirefox()
