@@ -178,14 +178,14 @@ describe.each([false, true])('calls one right behind the other, in a ring: %o', 
       for (const kinds of [
         ['parameter', 'array'],
         ['array', 'parameter'],
-      ] as const)
-        for (const lateMs of [0, 20]) {
-          const pair = [first, second] as const
-          const wanted = await results(isRing, pair, kinds, { isApart: true, lateMs: 0 })
+      ] as const) {
+        const pair = [first, second] as const
+        const wanted = await results(isRing, pair, kinds, { isApart: true, lateMs: 0 })
+        for (const lateMs of [0, 20])
           expect(
             await results(isRing, pair, kinds, { isApart: false, lateMs }),
             `${pair.join(', ')}; ${kinds.join(', ')}; rank 1 late by ${lateMs} ms`,
           ).toEqual(wanted)
-        }
+      }
   })
 })

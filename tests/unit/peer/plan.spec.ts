@@ -4,7 +4,7 @@ import { chunkRange, type Plan } from '../../../src/peer/algorithms/plan.ts'
 import { hasAlgorithm, planCollective } from '../../../src/peer/algorithms/plan-collective.ts'
 import { layoutsOf, partsByMachine } from '../../support/collective-reference.ts'
 
-const sizes = Array.from({ length: 16 }, (_, index) => index + 1)
+const sizes = [1, 2, 3, 4, 5, 6, 7, 8, 9, 13]
 const operations = [
   'reduceScatter',
   'allGather',
