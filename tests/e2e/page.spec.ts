@@ -20,9 +20,9 @@ const { served, contexts, openContext, openTab, openRoom, actOn, lossWords, pict
 // Three software adapters on two cores take their time.
 describe('a room', { timeout: 240_000 }, () => {
   it('three tabs of one browser join by the link, train over ports and agree', async () => {
-    const pages = await openRoom(3, '?epochs=1&steps=24&seed=3')
+    const pages = await openRoom(3, '?demo=playground&data=moons&steps=40&seed=3')
     const [maker, second, third] = pages
-    expect(maker.url()).toMatch(/\?epochs=1&seed=3&steps=24#key=[\w-]{43}$/)
+    expect(maker.url()).toMatch(/\?demo=playground&data=moons&seed=3&steps=40#key=[\w-]{43}$/)
     await see(maker, 'Ready with 3 ranks')
     await see(second, /^Waiting for .+ to start$/)
     for (const page of pages) {
@@ -37,7 +37,7 @@ describe('a room', { timeout: 240_000 }, () => {
 
     await button(maker, 'Start').focus()
     await maker.keyboard.press('Enter')
-    await third.locator('#experiment').getByText('mlp: 784–256–10, ReLU').waitFor()
+    await third.locator('#experiment').getByText('tanh: 2–16–16–2').waitFor()
     await Promise.all(pages.map((page) => see(page, 'Finished', 90_000)))
 
     const [, from, to] = (await lossWords(maker))!.match(/: ([\d.]+) at the first, ([\d.]+) at/)!
@@ -51,8 +51,9 @@ describe('a room', { timeout: 240_000 }, () => {
     await picture(maker, 'finished')
 
     const { name, tensors, record } = await downloadWeights(maker)
-    expect(name).toBe('tabring-mlp-24-steps.safetensors')
-    expect([...tensors.keys()].sort()).toEqual(['0.bias', '0.weight', '2.bias', '2.weight'])
+    expect(name).toBe('tabring-tanh-40-steps.safetensors')
+    const keys = [0, 2, 4].flatMap((layer) => [`${layer}.bias`, `${layer}.weight`])
+    expect([...tensors.keys()].sort()).toEqual(keys)
     expect(record.links.bytesPerMs).toBeGreaterThan(0)
   })
 
