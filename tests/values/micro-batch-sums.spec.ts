@@ -9,6 +9,7 @@ import { SGD } from '../../src/optim/sgd.ts'
 import { pipeline } from '../../src/parallel/pipeline/pipe.ts'
 import { ScheduleGPipe } from '../../src/parallel/pipeline/schedule.ts'
 import { tensorType } from '../../src/util/shape.ts'
+import { testRuntime } from '../support/run-op.ts'
 
 // Gradients of micro-batches are added in the memory of the first, which nothing else may read.
 
@@ -37,7 +38,7 @@ async function trained(microBatches: number, useNaiveKernels: boolean) {
     'layer.weight': { shape: [3, 3], data: weights },
     'layer.bias': { shape: [3], data: new Float32Array(3) },
   })
-  const pipe = await pipeline(model, { stages: 1 })
+  const pipe = await pipeline(model, { stages: 1, devices: [(await testRuntime()).device] })
   const schedule = new ScheduleGPipe(pipe, { microBatches, lossFn: crossEntropy })
   const optimizer = new SGD(model.parameters(), { lr: 0.5 })
   const step = await compile(
@@ -50,7 +51,7 @@ async function trained(microBatches: number, useNaiveKernels: boolean) {
       return { loss, grad }
     },
     types,
-    { useNaiveKernels },
+    { useNaiveKernels, runtime: await testRuntime() },
   )
   const outputs = []
   for (let i = 0; i < 3; i++) outputs.push(await step.run(inputs))
