@@ -61,13 +61,17 @@ export function transfersOf(
     })
 }
 
-/** Whether a step moves tensors between devices, or has some on a rank's. */
-export const isSplit = ({ nodes, trace }: TracedStep): boolean =>
-  nodes.some(
-    ({ op, inputs }) =>
-      op === (transfer as Op) ||
-      inputs.some((value) => trace.deviceOf(storageOf(value))?.rank !== undefined),
+/** Whether a step moves tensors between devices, reads parameters or buffers of several, or has some on a rank's. */
+export const isSplit = ({ nodes, trace }: TracedStep): boolean => {
+  const inputs = nodes.flatMap((node) => node.inputs)
+  const devices = inputs.map((value) => trace.deviceOf(storageOf(value)))
+  const stored = devices.filter((device, i) => device && storedIn(inputs[i]))
+  return (
+    nodes.some(({ op }) => op === (transfer as Op)) ||
+    devices.some((device) => device?.rank !== undefined) ||
+    new Set(stored.map((device) => formatDevice(device!))).size > 1
   )
+}
 
 /**
  * Divides a step among the devices of its tensors, in the order of their first use. `rank`: that of devices that name none.

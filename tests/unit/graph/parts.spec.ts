@@ -114,15 +114,24 @@ test('a constant is made on each device that reads it', async () => {
 })
 
 test('an op whose inputs are on two devices is refused, with both', async () => {
-  const { first, last } = await layers('webgpu:1')
-  expect(() =>
-    partsFor(
-      ({ x }) => ({ y: last.forward(first.forward(x)), z: first.forward(x).to('webgpu:1') }),
-      { x: types.x },
-    ),
-  ).toThrow(
-    /matmul.*argument 0 is on webgpu:0, argument 1 \("weight"\) is on webgpu:1.*\. Move argument 0 there: x\.to\("webgpu:1"\)/,
+  const first = new Linear(4, 5)
+  const last = await new Linear(5, 3).to('reference')
+  await expect(
+    compile(({ x }) => ({ y: last.forward(first.forward(x)) }), { x: types.x }, { device: 'cpu' }),
+  ).rejects.toThrow(
+    /matmul.*argument 0 is on cpu, argument 1 \("weight"\) is on reference.*\. Move argument 0 there: x\.to\("reference"\)/,
   )
+})
+
+test('layers on two devices that exchange nothing compile to a part for each', async () => {
+  const { first, last } = await layers('webgpu:1')
+  const step = traceStep(
+    { type: 'webgpu', index: 0 },
+    ({ x, h }) => ({ y: first.forward(x), z: last.forward(h) }),
+    { x: types.x, h: tensorType([6, 5]) },
+  )
+  expect(isSplit(step)).toBe(true)
+  expect(partsOf(step)).toHaveLength(2)
 })
 
 test('an error for two devices moves what flows to what was made last, and parameters by their module', async () => {
