@@ -40,13 +40,13 @@ export type Params<Settings> =
   | readonly Parameter[]
   | readonly (Partial<Settings> & { readonly params: readonly Parameter[] })[]
 
-/** `over` on top of `base`; what is undefined in it does not count. */
-export const overlay = <T extends object>(base: T, over: Partial<T>): T => ({
-  ...base,
-  ...(Object.fromEntries(
-    Object.entries(over).filter(([, value]) => value !== undefined),
-  ) as Partial<T>),
-})
+/** `over` on top of `base`, with lists of their own; what is undefined in `over` does not count. */
+export const overlay = <T extends object>(base: T, over: Partial<T>): T =>
+  Object.fromEntries(
+    [...Object.entries(base), ...Object.entries(over)]
+      .filter(([, value]) => value !== undefined)
+      .map(([name, value]) => [name, Array.isArray(value) ? [...value] : value]),
+  ) as T
 
 /** errors: `config.invalid`, naming the optimizer and the setting. */
 export function checkSetting(
