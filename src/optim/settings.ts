@@ -45,7 +45,7 @@ export const overlay = <T extends object>(base: T, over: Partial<T>): T =>
   Object.fromEntries(
     [...Object.entries(base), ...Object.entries(over)]
       .filter(([, value]) => value !== undefined)
-      .map(([name, value]) => [name, Array.isArray(value) ? [...value] : value]),
+      .map(([name, value]) => [name, Array.isArray(value) ? value.slice() : value]),
   ) as T
 
 /** errors: `config.invalid`, naming the optimizer and the setting. */

@@ -180,7 +180,7 @@ test('a momentum of RMSprop that falls to 0 is the step without one', async () =
 test('betas changed in place are those of this group alone', () => {
   const betas: [number, number] = [0.8, 0.9]
   const [first, second] = [new Adam([parameter()]), new Adam([parameter()], { betas })]
-  for (const { paramGroups } of [first, second]) (paramGroups[0].betas as number[])[0] = 0.5
+  for (const { paramGroups } of [first, second]) Object.assign(paramGroups[0].betas, [0.5])
   expect(betas).toEqual([0.8, 0.9])
   expect(new Adam([parameter()]).paramGroups[0].betas).toEqual([0.9, 0.999])
 })
