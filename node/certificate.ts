@@ -1,9 +1,10 @@
 import { X509Certificate } from 'node:crypto'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { homedir, hostname, networkInterfaces } from 'node:os'
 import { join } from 'node:path'
 import { generate } from 'selfsigned'
 import { messageOf, TabringError } from '../src/util/errors.ts'
+import { makeFolder } from './make-folder.ts'
 
 export interface Certificate {
   cert: string
@@ -73,7 +74,7 @@ export async function ownCertificate(
   const failures: string[] = []
   for (const folder of folders) {
     try {
-      await mkdir(folder, { recursive: true, mode: 0o700 })
+      await makeFolder(folder, 0o700)
       // The key is no part of the project around it.
       await writeFile(join(folder, '.gitignore'), '*\n')
       await writeFile(join(folder, 'key.pem'), made.key, { mode: 0o600 })

@@ -1,6 +1,7 @@
-import { mkdir, open, rm } from 'node:fs/promises'
+import { open, rm } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { messageOf, TabringError } from '../src/util/errors.ts'
+import { makeFolder } from './make-folder.ts'
 import { sweepTemporary, temporaryPath } from './temporary-files.ts'
 import { secretPrefix, type WritableFolders } from './writable-folders.ts'
 
@@ -24,7 +25,7 @@ export class CheckpointFolder {
   async prove(): Promise<void> {
     const probe = temporaryPath(join(this.path, 'probe'))
     try {
-      await mkdir(this.path, { recursive: true })
+      await makeFolder(this.path)
       const handle = await open(probe, 'wx')
       const { mtimeMs } = await handle.stat()
       await handle.close()

@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process'
 import { existsSync, readFileSync, statSync } from 'node:fs'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join, parse, resolve, sep } from 'node:path'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { makeFolder } from '../make-folder.ts'
 import { nearestUp } from './nearest-up.ts'
 import { library, libraryTypes } from './own-files.ts'
 
@@ -108,7 +109,7 @@ function findCompiler(path: string): string | null {
 async function cacheFolder(folder: string): Promise<string> {
   const packages = nearestUp(folder, 'node_modules') ?? join(folder, 'node_modules')
   const cache = join(packages, '.cache', 'tabring')
-  await mkdir(cache, { recursive: true })
+  await makeFolder(cache)
   return mkdtemp(join(cache, 'types-'))
 }
 

@@ -13,6 +13,14 @@ const includes = (streams: Streams, localRank: number, stream: StreamName) => {
   return (bit & bits[stream]) !== 0
 }
 
+/** The error for a path of `--log-dir`. */
+export const unwritable = (path: string, thrown: unknown): TabringError =>
+  new TabringError(
+    'file.unwritable',
+    `--log-dir: cannot write to ${path}: ${messageOf(thrown)}. Choose another folder.`,
+    { cause: thrown },
+  )
+
 /**
  * What ranks say, in files: `DIR/RANK/stdout.log` and `stderr.log`, made anew by each run and continued by its restarts.
  *
@@ -49,11 +57,7 @@ export class LogFiles {
       this.#files.set(path, file)
       return file
     } catch (thrown) {
-      throw new TabringError(
-        'file.unwritable',
-        `--log-dir: cannot write to ${path}: ${messageOf(thrown)}. Choose another folder.`,
-        { cause: thrown },
-      )
+      throw unwritable(path, thrown)
     }
   }
 

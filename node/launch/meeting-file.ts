@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import { type FileHandle, mkdir, open, rename, rm, writeFile } from 'node:fs/promises'
+import { type FileHandle, open, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as v from 'valibot'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { makeFolder } from '../make-folder.ts'
 
 /** What the leader leaves for the other launchers in a file that all machines see. */
 const meetingSchema = v.object({
@@ -24,7 +25,7 @@ export async function writeMeeting(path: string, meeting: Meeting): Promise<() =
   // A name that nobody can have taken before, in a folder that others may write to.
   const temporary = `${path}.${randomBytes(8).toString('hex')}.tmp`
   try {
-    await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+    await makeFolder(dirname(path), 0o700)
     await writeFile(temporary, JSON.stringify(meeting), { mode: 0o600, flag: 'wx' })
     await rename(temporary, path)
   } catch (thrown) {

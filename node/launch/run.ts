@@ -13,6 +13,7 @@ import { lanAddresses } from '../certificate.ts'
 import { CheckpointFolder } from '../checkpoint-folder.ts'
 import { closeSoon, Interrupt } from '../interrupt.ts'
 import { PortTaken } from '../listen.ts'
+import { makeFolder } from '../make-folder.ts'
 import { dataMount } from '../mounts.ts'
 import { browserStarter, hostNote, type StartBrowser } from '../open-browser.ts'
 import { Restarts } from '../restarts.ts'
@@ -25,7 +26,7 @@ import { countTabs } from './devices.ts'
 import { runElasticTabs } from './elastic/elastic-tabs.ts'
 import type { Outcome } from './failure-text.ts'
 import { importTool, requireTools } from './import-tool.ts'
-import { LogFiles } from './log-files.ts'
+import { LogFiles, unwritable } from './log-files.ts'
 import { type Crew, defaultJoinTimeoutMs, meet } from './meet.ts'
 import type { LaunchOptions } from './options.ts'
 import { notesOnFlags, type Plan, planLaunch } from './plan.ts'
@@ -223,7 +224,13 @@ async function openLogs(
   { logDir, tee, redirects }: LaunchOptions,
   note: (line: string) => void,
 ): Promise<LogFiles | null> {
-  if (logDir !== undefined) return new LogFiles(resolve(logDir), tee, redirects)
+  if (logDir !== undefined) {
+    const path = resolve(logDir)
+    await makeFolder(path).catch((thrown) => {
+      throw unwritable(path, thrown)
+    })
+    return new LogFiles(path, tee, redirects)
+  }
   if (tee === undefined && redirects === undefined) return null
   const folder = await mkdtemp(join(tmpdir(), 'tabring-logs-'))
   note(`the output of the ranks is in ${folder}`)
