@@ -105,3 +105,9 @@ export function installedPaths(
   ].filter((folder) => folder !== undefined && folder !== '')
   return own.flatMap((file) => [...new Set(folders)].map((folder) => `${folder}\\${file}`))
 }
+
+/** What to do where a browser does not start: `otherwise`, unless it lacks a display. */
+export const adviceFor = (isHeaded: boolean, otherwise: string): string =>
+  isHeaded
+    ? `With --headed it needs a display: omit --headed, or start the command with xvfb-run. ${otherwise}`
+    : otherwise

@@ -2,6 +2,7 @@ import { type Browser, chromium } from 'playwright'
 import { type DeviceChoice, isOfHost } from '../src/util/device.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { type FoundAdapter, noGpuNote, probeAdapter } from './adapter.ts'
+import { adviceFor } from './browser-choice.ts'
 import { type AdapterChoice, browserFlags, findBrowser } from './chromium.ts'
 import { chromiumTabs } from './chromium-tabs.ts'
 
@@ -42,7 +43,7 @@ async function launch(
       .split('\n')
     throw new TabringError(
       'browser.missing',
-      `browser: ${executablePath} did not start: ${reason} Set TABRING_BROWSER to another Chrome or Chromium.`,
+      `browser: ${executablePath} did not start: ${reason.replace(/\.?$/, '.')} ${adviceFor(isHeaded, 'Set TABRING_BROWSER to another Chrome or Chromium.')}`,
       { cause: thrown },
     )
   }

@@ -1,6 +1,7 @@
 import { isOfHost } from '../../src/util/device.ts'
 import { GpuError, messageOf, TabringError } from '../../src/util/errors.ts'
 import { noGpuNote, probeAdapter } from '../adapter.ts'
+import { adviceFor } from '../browser-choice.ts'
 import type { AdapterChoice } from '../chromium.ts'
 import type { LaunchOptions } from '../training-browser.ts'
 import { lavapipeOnly } from '../vulkan.ts'
@@ -51,7 +52,7 @@ async function start(path: string, options: FirefoxOptions) {
     await running?.close()
     throw new TabringError(
       'browser.missing',
-      `browser: ${path} did not start: ${messageOf(thrown).split('\n')[0]} Pass the path of another Firefox as --browser or TABRING_BROWSER.`,
+      `browser: ${path} did not start: ${messageOf(thrown).split('\n')[0].replace(/\.?$/, '.')} ${adviceFor(options.isHeaded, 'Pass the path of another Firefox as --browser or TABRING_BROWSER.')}`,
       { cause: thrown },
     )
   }

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { chosenBrowser, findChosen, installedPaths } from '../../../node/browser-choice.ts'
+import { launchForTraining } from '../../../node/training-browser.ts'
 import { hasVulkanGpu } from '../../../node/vulkan.ts'
 
 test('Windows: system folders come from the environment, and Chrome may be installed for one user', () => {
@@ -49,4 +50,11 @@ test('hasVulkanGpu needs a device and a driver for it', () => {
   const onlyLavapipe = { ...dri, '/usr/share/vulkan/icd.d': ['lvp_icd.x86_64.json'] }
   expect(hasVulkanGpu({}, machine(onlyLavapipe))).toBe(false)
   expect(hasVulkanGpu({}, machine({ '/dev': ['nvidiactl'], ...mesa }))).toBe(false)
+})
+
+test('a browser that does not start says what to do without a display', async () => {
+  const started = (isHeaded: boolean) =>
+    launchForTraining('software', { isHeaded, timesKernels: false, path: '/bin/false' }, String)
+  await expect(started(true)).rejects.toThrow(/false did not start: .* omit --headed, or start/)
+  await expect(started(false)).rejects.toThrow(/false did not start: .* Set TABRING_BROWSER to/)
 })
