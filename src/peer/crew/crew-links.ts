@@ -68,7 +68,7 @@ export class CrewLinks {
 
   /** `id`: who is at the other end; null where it says so itself: a life of `member`. */
   add(transport: Link, id: string | null, member?: string): void {
-    const link = new EpochLinks(transport, (epoch, open) => epoch > open)
+    const link = new EpochLinks(transport, true)
     this.#up.add(link)
     if (id !== null) this.#name(link, id)
     else {

@@ -25,8 +25,18 @@ const controlEpoch = 2 ** 32 - 1
  */
 export const maxUnsentBytes = 2 ** 22
 
-/** Messages that may wait for an epoch which this side has not opened: of a session that nobody has answered there are few. */
-const mostWaiting = 256
+/**
+ * Bytes of messages that may wait for an epoch which this side has not opened, and likewise of control messages that nobody hears yet: of a session
+ * that nobody has answered there are a few small ones.
+ */
+export const maxEarlyBytes = 2 ** 20
+/** Each message counts this much at least: it bounds how many wait. */
+const leastBytes = 2 ** 12
+
+/** Whether one more may wait. */
+const hasRoom = (waiting: readonly Uint8Array[], next: Uint8Array): boolean =>
+  [...waiting, next].reduce((sum, { length }) => sum + Math.max(leastBytes, length), 0) <=
+  maxEarlyBytes
 
 /**
  * One transport for several epochs, one after the other: a group that has ended is given up, and the next one uses the same links, while frames
@@ -39,7 +49,7 @@ export class EpochLinks {
   /** Called once, when the transport has ended. */
   onend: (end: LinkEnd) => void = () => undefined
   readonly #transport: Link
-  readonly #isFollowing: (epoch: number, open: number) => boolean
+  readonly #skips: boolean
   #epoch = 0
   #open: EpochLink | undefined
   #waiting: { epoch: number; message: Uint8Array<ArrayBuffer> }[] = []
@@ -50,10 +60,13 @@ export class EpochLinks {
   #oncontrol: ((payload: Uint8Array<ArrayBuffer>) => void) | undefined
   readonly #early: Uint8Array<ArrayBuffer>[] = []
 
-  /** `isFollowing`: which epochs may be opened later; default: those of `followingEpoch`. */
-  constructor(transport: Link, isFollowing = isStrideAhead) {
+  /**
+   * `skips`: any later epoch may be opened next, and what came for those before it is not needed any more. Default: those of `followingEpoch`, one
+   * after the other.
+   */
+  constructor(transport: Link, skips = false) {
     this.#transport = transport
-    this.#isFollowing = isFollowing
+    this.#skips = skips
     transport.onmessage = (message) => this.#receive(message)
     transport.onroom = () => {
       this.#sendControl()
@@ -72,6 +85,10 @@ export class EpochLinks {
 
   get kind(): Link['kind'] {
     return this.#transport.kind
+  }
+
+  #isFollowing(epoch: number, open: number): boolean {
+    return epoch > open && (this.#skips || (epoch - open) % stride === 0)
   }
 
   get isUp(): boolean {
@@ -135,19 +152,22 @@ export class EpochLinks {
     if (epoch === controlEpoch) {
       const payload = message.subarray(headerBytes)
       if (this.#oncontrol) this.#oncontrol(payload)
-      else if (this.#early.length === mostWaiting) this.close('too many early control messages')
-      else this.#early.push(payload)
+      else if (hasRoom(this.#early, payload)) this.#early.push(payload)
+      else this.close('too many early control messages')
     } else if (!this.#open || (epoch !== undefined && this.#isFollowing(epoch, this.#epoch))) {
-      if (this.#waiting.length === mostWaiting) this.close('too many messages of another epoch')
-      else this.#waiting.push({ epoch: epoch ?? this.#epoch, message })
+      this.#wait(epoch ?? this.#epoch, message)
     } else {
       this.#open.passMessage(message)
     }
   }
-}
 
-const isStrideAhead = (epoch: number, open: number): boolean =>
-  epoch > open && (epoch - open) % stride === 0
+  #wait(epoch: number, message: Uint8Array<ArrayBuffer>): void {
+    if (this.#skips) this.#waiting = this.#waiting.filter((one) => one.epoch >= epoch)
+    const waiting = this.#waiting.map((one) => one.message)
+    if (hasRoom(waiting, message)) this.#waiting.push({ epoch, message })
+    else this.close('too many messages of another epoch')
+  }
+}
 
 /** The transport as one epoch sees it, until the next one is opened. */
 class EpochLink extends LinkBase {

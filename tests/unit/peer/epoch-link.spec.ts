@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest'
 import { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { Rejoining } from '../../../src/peer/group/rejoin.ts'
-import { EpochLinks, followingEpoch } from '../../../src/peer/link/epoch-link.ts'
+import { EpochLinks, followingEpoch, maxEarlyBytes } from '../../../src/peer/link/epoch-link.ts'
 import type { Link } from '../../../src/peer/link/link.ts'
 import { type MemoryLink, memoryPair } from '../../../src/peer/link/memory-link.ts'
+import { fieldOffset, headerBytes } from '../../../src/peer/link/wire.ts'
 import { PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { outcomes } from '../../support/memory-ring.ts'
@@ -153,4 +154,22 @@ test('closing the newest epoch closes the transport, closing an earlier one does
   second.close('done')
   expect(ends).toEqual(['local: done'])
   expect(transport.room()).toBe(0)
+})
+
+test('an epoch that this end has not opened holds a bounded number of bytes, and with skips those of the newest one alone', async () => {
+  const env = new VirtualEnv(10)
+  const [near, far] = memoryPair(env)
+  const links = new EpochLinks(near, true)
+  let count = 0
+  const send = async (of: number, bytes: number) => {
+    const message = new Uint8Array(bytes)
+    new DataView(message.buffer).setUint32(fieldOffset.epoch, of, true)
+    far.send(message)
+    count++
+    await env.advance(1)
+  }
+  for (let of = 1; of <= 1000; of++) await send(of, headerBytes)
+  expect(links.isUp).toBe(true)
+  for (count = 0; links.isUp && count < 1000; ) await send(2000, 2 ** 16)
+  expect(count * 2 ** 16).toBeLessThanOrEqual(maxEarlyBytes + 2 ** 16)
 })

@@ -28,8 +28,9 @@ export class EchoLink implements Link {
   #entered = 0
   /** Called when it has ended. */
   onended: (detail: string) => void = () => undefined
-  /** Messages of later rosters since then: those that wait at this end. */
+  /** Messages of the newest roster after that: those that wait at this end. */
   early = 0
+  #earlyBallot = 0
 
   constructor(inner: Link) {
     this.kind = inner.kind
@@ -87,11 +88,17 @@ export class EchoLink implements Link {
     const epoch = epochOf(message)
     const ballot = ballotOf(message, epoch)
     if (ballot === undefined) return
-    if (epoch !== controlEpoch && ballot > this.#entered) this.early++
+    if (epoch !== controlEpoch && ballot > this.#entered) this.#countEarly(ballot)
     const kept = this.#kept.get(ballot) ?? []
     this.#kept.set(ballot, kept)
     if (kept.length === mostKept) kept.splice(mostKept / 2, 1)
     kept.push(message.slice())
+  }
+
+  #countEarly(ballot: number): void {
+    if (ballot > this.#earlyBallot) this.early = 0
+    this.#earlyBallot = Math.max(this.#earlyBallot, ballot)
+    this.early++
   }
 
   /** Some messages of rosters and calls before the one that its owner has entered arrive once more. Returns how many. */

@@ -25,8 +25,8 @@ import { Progress } from './progress.ts'
 
 /** From a member's end until the server links one that comes, and until it tells of a goodbye. */
 const serverMs = 50
-/** Frames of a roster that wait at one end of a link until that member enters it, too: two a second, for 8.5 s where links of a ring cannot be made. */
-const mostEarly = 20
+/** Frames of a roster that wait at one end of a link until that member enters it, too: one a second, for 8.5 s where links of a ring cannot be made. */
+const mostEarly = 12
 /** Rosters after the newest proved one, and it. */
 const mostBefore = 16
 /** Messages of others that a liar remembers. */
