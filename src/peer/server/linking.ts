@@ -105,6 +105,8 @@ interface Place {
   /** The others form their links without it. */
   isOut: boolean
   boxChars: number
+  /** To whom its link cannot be made, as one of the two has said. */
+  readonly down: Set<number>
 }
 
 /** An epoch whose links form: of ranks whose run begins, or of an elastic run's ranks and the newcomers after them. */
@@ -128,6 +130,7 @@ export class Linking {
       isReady: false,
       isOut: false,
       boxChars: 0,
+      down: new Set<number>(),
     }))
     const mayFallBack = links.flat().some(({ canRelay }) => canRelay)
     // Then a link is tried one way after the other.
@@ -176,6 +179,25 @@ export class Linking {
   lateText(): string {
     const names = this.late.map((at) => this.nameOf(at)).join(', ')
     return `not every rank had its links within ${this.readyMs} ms: missing ${names}.`
+  }
+
+  /** A link between two cannot be made. */
+  isDown(at: number, peerRank: number): void {
+    this.places[at].down.add(peerRank)
+    this.places[peerRank].down.add(at)
+  }
+
+  /** Without whom all others can be linked: first who lacks the most links, of two that lack as many the later one. */
+  get unlinked(): number[] {
+    const out: number[] = []
+    for (;;) {
+      const lacking = this.places.map(({ down }, at) =>
+        out.includes(at) ? 0 : [...down].filter((peer) => !out.includes(peer)).length,
+      )
+      const worst = Math.max(...lacking)
+      if (worst === 0) return out
+      out.push(lacking.lastIndexOf(worst))
+    }
   }
 
   downText(at: number, { peerRank, text }: MessageOf<'linkDown'>): string {

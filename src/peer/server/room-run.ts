@@ -1,7 +1,9 @@
 import { toHex } from '../../util/env.ts'
 import { without, withoutEpoch } from '../collective/failure.ts'
 import { ballotStep } from '../room/ballots.ts'
+import { meshLimit, ringNeighbours } from '../room/edges.ts'
 import type {
+  Abort,
   AbortCode,
   Again,
   JsonValue,
@@ -11,7 +13,7 @@ import type {
   RunNow,
   ServerMessage,
 } from '../room/messages.ts'
-import { endedWithout } from '../room/refusals.ts'
+import { endedWithout, leftOutText } from '../room/refusals.ts'
 import { Halves } from './halves.ts'
 import { keepNewest } from './keep-newest.ts'
 import {
@@ -61,7 +63,7 @@ interface Elastic {
  *                     +-------------> FAILED <-------------+        start again: ASSIGNED(epoch + 1)
  *
  * - A rank that says bye, or whose socket ends before the run is RUNNING, fails the run at once. In an elastic run the others are ASSIGNED again
- *   without it, in the next epoch; so they are after a linkDown, if one of the two ranks goes soon.
+ *   without it, in the next epoch; so they are without those that cannot be linked or are not ready in time, if they are more than half.
  * - A socket that ends without bye while RUNNING leaves its rank detached: the ring itself needs no server, so the run continues until a
  *   neighbour reports that link down too (FAILED), or everyone still attached is done (FINISHED). There is no way back into a run for a
  *   detached rank. Once every rank is detached the run counts as FAILED: they leave the room to who waits in it.
@@ -165,24 +167,38 @@ export class RoomRun {
     const linking = new Linking(room, epoch, members, links, room.limits.readyMs, elastic)
     this.linking = linking
     this.cancelTimer()
-    this.cancelTimer = room.env.after(linking.readyMs, () =>
-      this.fail(
-        'peer.late',
-        linking.late,
-        `${linking.lateText()} Check those tabs and start again.`,
-      ),
-    )
+    this.cancelTimer = room.env.after(linking.readyMs, () => {
+      const { late } = linking
+      const why = `${linking.lateText()} Check those tabs and start again.`
+      if (!this.leaveOut(late, { code: 'peer.late', ranks: late }, linking.lateText()))
+        this.fail('peer.late', late, why)
+    })
     room.changed()
   }
 
-  /** An elastic run begins without the rank, which has gone before it had begun. False where it cannot. */
-  private assignWithout(member: Member): boolean {
+  /** An elastic run that has not begun does so without these ranks. False where it cannot. */
+  private assignWithout(out: readonly Member[]): boolean {
     const { key, room, state } = this
     if (state !== 'assigned' || key === null) return false
-    const others = this.ranks.filter((one) => one !== member)
+    const others = this.ranks.filter((one) => !out.includes(one))
     const plan = planFor(others, room.hasRelay)
     if (others.length === 0 || !('links' in plan)) return false
     this.assign(others, plan.links)
+    return true
+  }
+
+  /** Likewise without ranks that are here and hold up the others, where these are more than half: they come to it as newcomers. */
+  private leaveOut(
+    ranks: readonly number[],
+    failure: Pick<Abort, 'code' | 'ranks'>,
+    why: string,
+  ): boolean {
+    const { epoch, room } = this
+    const out = ranks.map((rank) => this.ranks[rank])
+    if (out.length * 2 >= this.ranks.length || !this.assignWithout(out)) return false
+    const text = `epoch ${epoch}: ${leftOutText(why)}`
+    for (const one of out)
+      room.send(one, { type: 'abort', epoch, ...failure, leftOut: 'again', text })
     return true
   }
 
@@ -240,7 +256,7 @@ export class RoomRun {
     const rank = this.rankOf(member)
     if (rank < 0) return
     if (!this.isOwed(member)) this.finishIfDone()
-    else if (!this.assignWithout(member)) {
+    else if (!this.assignWithout([member])) {
       const who = this.nameOf(rank)
       const code = how === 'removed' ? 'peer.removed' : 'peer.lost'
       this.fail(
@@ -283,7 +299,7 @@ export class RoomRun {
     else if (type === 'linkDown') this.linkDown(linking!, place, message)
     else if (this.state === 'assigned') {
       linking!.places[place].isReady = true
-      if (linking!.isReady) this.begin()
+      if (linking!.isReady && linking!.unlinked.length === 0) this.begin()
     }
   }
 
@@ -331,13 +347,20 @@ export class RoomRun {
     const { id, connectionId } = this.ranks[peerRank]
     if (this.done.has(id)) return
     const text = linking.downText(at, message)
-    const failed = () => {
-      const isForming = this.linking === linking && this.state === 'assigned'
-      if (isForming) this.fail('peer.unreachable', [at, peerRank], text)
+    const ranks = [at, peerRank]
+    if (this.state === 'assigned' && this.key === null) this.fail('peer.unreachable', ranks, text)
+    else if (this.state === 'assigned') {
+      // Beyond a mesh the members make the links across the ring that they lack.
+      const size = this.ranks.length
+      if (size > meshLimit && !ringNeighbours(at, size).includes(peerRank)) return
+      linking.isDown(at, peerRank)
+      // The link's end may come before that of the peer's connection, and before that of other links.
+      this.room.env.after(this.room.limits.joinMs, () => {
+        const failure = { code: 'peer.unreachable', ranks } as const
+        if (this.linking !== linking || this.state !== 'assigned') return
+        if (!this.leaveOut(linking.unlinked, failure, text)) this.fail(failure.code, ranks, text)
+      })
     }
-    if (this.state === 'assigned' && this.key === null) failed()
-    // The link's end may come before that of the peer's connection.
-    else if (this.state === 'assigned') this.room.env.after(this.room.limits.joinMs, failed)
     // Where both are here, neither may be lost.
     else this.fail('peer.lost', connectionId === null ? [peerRank] : [], text)
   }

@@ -1,5 +1,5 @@
 import { type Env, toHex } from '../../util/env.ts'
-import { ringNeighbours } from '../room/edges.ts'
+import { edgesBySize, ringNeighbours } from '../room/edges.ts'
 import type { IceServer } from '../room/ice-servers.ts'
 import type {
   Again,
@@ -419,7 +419,9 @@ export class Room {
   private start(member: Member, { settings, isElastic = false }: MessageOf<'start'>): void {
     const { members, run } = this
     if (!this.isWaiting(member, 'start', 'Start after this run.')) return
-    const plan = planFor(members, this.host.relay !== null)
+    // Links across the ring are for members that decide who trains on: without that a lost one would end the run.
+    const edges = isElastic ? undefined : edgesBySize(members.length)
+    const plan = planFor(members, this.host.relay !== null, edges)
     if ('code' in plan) {
       this.refuse(member, plan.code, plan.text, 'start')
       return

@@ -38,8 +38,8 @@ export interface FormLinksOptions {
   onDown?: (peerRank: number, error: PeerError) => void
   /** The tab at the other end of a port has closed, for sure. */
   onGone?: (peerRank: number) => void
-  /** Whether links join newcomers to the ranks of a run: one that cannot be formed ends the newcomer's part alone. Default false. */
-  isForNewcomers?: boolean
+  /** Whether a link that cannot be formed ends nothing here: the server says who continues without whom. Default false. */
+  isElastic?: boolean
   /** A link is up, this way. */
   onLinked?: (peerRank: number, kind: AssignedLink['kind']) => void
   env?: Env
@@ -251,8 +251,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     } catch (thrown) {
       if (!isClosed) {
         client.linkDown(epoch, link.peerRank, messageOf(thrown))
-        // The server leaves the newcomer out.
-        if (options.isForNewcomers) return
+        if (options.isElastic) return
         interrupt(unreachable(thrown, peerRank))
         close()
       }

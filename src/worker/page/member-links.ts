@@ -108,7 +108,7 @@ export class MemberLinks {
       client: signals,
       assignment,
       ports,
-      isForNewcomers: true,
+      isElastic: true,
       addLink: (_, peer, transport, lane) => compute.addLink(epoch, peer, transport, lane),
       onLinked: (_, kind) => {
         tell(1, 'room', () => `roster ${ballot}: linked to rank ${peerRank} by ${kind}`)

@@ -381,13 +381,13 @@ export class MemberRun {
 
   #formLinks(assignment: Assignment, prepared?: Promise<void>): RingLinks {
     const { client, compute, ports, listener } = this.#tab
-    const { epoch, run = epoch, members } = assignment
+    const { epoch, run, members } = assignment
     return formLinks({
       prepared,
       client,
       assignment,
       ports,
-      isForNewcomers: run !== epoch,
+      isElastic: run !== undefined,
       addLink: (of, peerRank, transport, lane) => compute.addLink(of, peerRank, transport, lane),
       onLinked: (peerRank, kind) => {
         tell(1, 'room', () => `epoch ${epoch}: linked to rank ${peerRank} by ${kind}`)

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { ensureBuilt } from '../../../node/build.ts'
 import { lanAddresses, ownCertificate } from '../../../node/certificate.ts'
 import { serve } from '../../../node/serve.ts'
+import { says } from '../../support/elastic-tabs.ts'
 import { smallFolder } from '../../support/idx-files.ts'
 import {
   button,
@@ -28,6 +29,22 @@ const stateHash = async (page: Page) => {
     ['.value', '.note'].map((part) => reading.locator(part).innerText()),
   )
   return { value, note }
+}
+
+/** A maker, a tab that no other one can reach, and a third one, in a room with these settings. */
+async function openBlockedRoom(settings: string) {
+  const first = await openContext()
+  const maker = await openTab(
+    first,
+    `${served.localUrl}?demo=playground&transport=webrtc${settings}`,
+  )
+  await see(maker, 'Alone in the room')
+  const link = await invite(maker)
+  const blocked = await openTab(await openBlocked(), link)
+  await seeMembers(maker, 2)
+  const third = await openTab(first, link)
+  await Promise.all([maker, blocked, third].map((page) => seeMembers(page, 3)))
+  return { maker, blocked, third }
 }
 
 // Three software adapters on two cores take their time.
@@ -96,15 +113,7 @@ describe('a room', { timeout: 240_000 }, () => {
   })
 
   it('who cannot be reached is named before Start, and again when it failed; the maker starts without it', async () => {
-    const first = await openContext()
-    const query = '?demo=playground&transport=webrtc&steps=4'
-    const maker = await openTab(first, `${served.localUrl}${query}`)
-    await see(maker, 'Alone in the room')
-    const link = await invite(maker)
-    const blocked = await openTab(await openBlocked(), link)
-    await seeMembers(maker, 2)
-    const third = await openTab(first, link)
-    await Promise.all([maker, blocked, third].map((page) => seeMembers(page, 3)))
+    const { maker, blocked, third } = await openBlockedRoom('&steps=4&elastic=false')
     const name = await members(maker).nth(1).locator('strong').textContent()
     await see(maker, `${name} cannot be reached`)
     await see(blocked, / and .+ cannot be reached$/)
@@ -127,6 +136,14 @@ describe('a room', { timeout: 240_000 }, () => {
       .getByText(/^[\d.]+ ms to /)
       .waitFor()
     expect(await members(third).count()).toBe(2)
+  })
+
+  it('an elastic run begins without a tab that cannot be reached, which hears why', async () => {
+    const { maker, blocked, third } = await openBlockedRoom('&steps=300&maxStepsPerSec=10')
+    await button(maker, 'Start').click()
+    await says(blocked, /The run continues without this tab/)
+    await Promise.all([maker, third].map((page) => see(page, 'Finished', 90_000)))
+    expect(await maker.locator('#summary').textContent()).toContain('the same on all 2 ranks')
   })
 
   it('guests can neither pause nor stop; the maker removes one in mid-run, and stops the run', async () => {

@@ -112,12 +112,53 @@ describe('a rank that is gone', () => {
     expect(await world.state('t0')).toBe('failed')
   })
 
-  it('a link that cannot be made between two that stay ends the run before it has begun', async () => {
+  it('a link that cannot be made between two alone ends the run before it has begun', async () => {
     await world.fill(2)
     world.say('t0', { type: 'start', settings, isElastic: true })
     world.say('t0', { type: 'linkDown', epoch: 1, peerRank: 1, text: 'ICE failed' })
     await world.env.advance(limits.joinMs)
     expect(world.last('t1', 'abort')).toMatchObject({ code: 'peer.unreachable', ranks: [0, 1] })
+  })
+
+  it.each([
+    ['is not ready', 'peer.late', () => undefined],
+    [
+      'says that it lacks links',
+      'peer.unreachable',
+      () => {
+        for (const peerRank of [0, 2])
+          world.say('t1', { type: 'linkDown', epoch: 1, peerRank, text: 'no way' })
+        world.say('t1', { type: 'ready', epoch: 1 })
+      },
+    ],
+  ])(
+    'one of more that %s: the run begins without it, and it comes as a newcomer',
+    async (_, code, act) => {
+      await world.fill(3)
+      world.say('t0', { type: 'start', settings, isElastic: true })
+      for (const id of ['t0', 't2']) world.say(id, { type: 'ready', epoch: 1 })
+      act()
+      expect(world.all('t0', 'start')).toEqual([])
+      await world.env.advance(limits.readyMs)
+      expect(world.last('t1', 'abort')).toMatchObject({ epoch: 1, code, leftOut: 'again' })
+      ready(['t0', 't2'])
+      expect(await ranksOf('t0')).toEqual(['t0', 't2'])
+      await world.env.advance(limits.joinMs)
+      expect(world.last('t1', 'assign')).toMatchObject({ run: 2, joining: 1 })
+    },
+  )
+
+  it('a link across a ring that cannot be made holds up nothing, one along it leaves out the later one', async () => {
+    const ids = await world.fill(meshLimit + 2)
+    world.say('t0', { type: 'start', settings, isElastic: true })
+    const down = (peerRank: number) =>
+      world.say('t1', { type: 'linkDown', epoch: 1, peerRank, text: 'no way' })
+    down(3)
+    await world.env.advance(limits.joinMs)
+    expect(world.all('t0', 'assign')).toHaveLength(1)
+    down(2)
+    await world.env.advance(limits.joinMs)
+    expect(namesOf('t0')).toEqual(ids.filter((id) => id !== 't2'))
   })
 
   it('a link that ends between two ranks changes nothing', async () => {

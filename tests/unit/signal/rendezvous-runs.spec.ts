@@ -10,30 +10,35 @@ beforeEach(() => {
 })
 
 describe('a run', () => {
-  it('assigns ranks in order of joining and names one initiator for each link', async () => {
-    for (const size of [1, 2, 3, 4, 5, 16, 17, 30, 64]) {
-      world = new RendezvousWorld()
-      const ids = await world.fill(size)
-      world.assign(ids)
-      const assigned = ids.map((id) => world.last(id, 'assign'))
-      assigned.forEach((one, rank) => {
-        expect(one).toMatchObject({ rank, worldSize: size, epoch: 1 })
-        expect(one.members.map((member) => member.name)).toEqual(ids)
-        // All to all, and in a ring with chords where that would be too many.
-        const isLinked = (apart: number) => size <= 16 || [1, 2, 4, 8, 16, 32].includes(apart)
-        const others = [...ids.keys()].filter((peer) => {
-          const apart = (peer - rank + size) % size
-          return peer !== rank && isLinked(Math.min(apart, size - apart))
+  it.each([
+    ['a ring', false, [1]],
+    ['a ring with chords', true, [1, 2, 4, 8, 16, 32]],
+  ] as const)(
+    'links all ranks to all, and in %s where that would be too many; elastic: %s',
+    async (_, isElastic, offsets) => {
+      for (const size of [1, 2, 3, 4, 5, 16, 17, 30, 64]) {
+        world = new RendezvousWorld()
+        const ids = await world.fill(size)
+        world.say('t0', { type: 'start', settings: null, isElastic })
+        const assigned = ids.map((id) => world.last(id, 'assign'))
+        assigned.forEach((one, rank) => {
+          expect(one).toMatchObject({ rank, worldSize: size, epoch: 1 })
+          expect(one.members.map((member) => member.name)).toEqual(ids)
+          const isLinked = (apart: number) => size <= 16 || offsets.some((one) => one === apart)
+          const others = [...ids.keys()].filter((peer) => {
+            const apart = (peer - rank + size) % size
+            return peer !== rank && isLinked(Math.min(apart, size - apart))
+          })
+          expect(one.links.map(({ peerRank }) => peerRank).sort((a, b) => a - b)).toEqual(others)
+          for (const link of one.links) {
+            const back = assigned[link.peerRank].links.find((other) => other.peerRank === rank)
+            expect(back?.initiator).toBe(!link.initiator)
+            expect(back?.kind).toBe(link.kind)
+          }
         })
-        expect(one.links.map(({ peerRank }) => peerRank).sort((a, b) => a - b)).toEqual(others)
-        for (const link of one.links) {
-          const back = assigned[link.peerRank].links.find((other) => other.peerRank === rank)
-          expect(back?.initiator).toBe(!link.initiator)
-          expect(back?.kind).toBe(link.kind)
-        }
-      })
-    }
-  })
+      }
+    },
+  )
 
   it('goes lobby, assigned, running, finished, and again with a higher epoch', async () => {
     const ids = await world.fill(3)
