@@ -126,7 +126,12 @@ export function judge(evidence: Evidence): Verdict {
   const newest = newestOf(believed)!
   const proved = Math.min(own.ballot, Math.max(...believed.map((one) => one.proved)))
   const chain = backTo(proved, [newest, ...newest.before])
-  const ahead = [...dead].filter(([, ballot]) => ballot > newest.ballot).map(([id]) => id)
+  // Others of a later roster were members of one of these: without their words nothing follows from a newcomer's.
+  const isMember = (id: string) =>
+    [newest, ...newest.before].some(({ members }) => members.includes(id))
+  const ahead = [...dead].flatMap(([id, ballot]) =>
+    ballot > newest.ballot && isMember(id) ? [id] : [],
+  )
   // Without one of them no later roster had half of this one, and none was complete.
   const here = newest.members.filter((id) => reports.has(id))
   if (ahead.length > 0 && here.length * 2 <= newest.members.length) return { kind: 'ahead', ahead }

@@ -120,6 +120,30 @@ describe('a newcomer with the link alone', () => {
     expect(await Promise.all(next)).toEqual(['abcd', 'abcd', 'abcd', 'abcd'])
   })
 
+  test.each([
+    [
+      'says that it leaves a later roster',
+      { type: 'bye', entered: 2 ** 20, isDone: false, why: '' },
+    ],
+    [
+      'names a former life in a later roster',
+      { ...report, ballot: 2 ** 20, former: { id: 'x.1', entered: 2 ** 20 } },
+    ],
+  ] as [string, CrewMessage][])(
+    '%s: where half of the members are lost, the server decides as without it',
+    async (_, lie) => {
+      const all = crewOf('abcd', async (_ballot, _alive, lives) => lives)
+      const tab = liar('x.2', all, (message) => {
+        if (message.type === 'call')
+          tab.say('ballot' in lie ? { ...lie, ballot: message.ballot } : lie)
+      })
+      for (const one of all.slice(2)) crash(one)
+      const next = all.slice(0, 2).map(({ crew }) => namesOf(crew.next()))
+      for (const names of await Promise.all(next)) expect(names.replace('x.2', '')).toBe('ab')
+      for (const { told } of all.slice(0, 2)) expect(told.join()).not.toContain('undecided')
+    },
+  )
+
   test('that says who it is again and again is let in once', async () => {
     const [a, b] = crewOf('ab') as [Member, Member]
     const tab = liar('x', [a, b])
