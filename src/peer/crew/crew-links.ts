@@ -18,6 +18,8 @@ import { Passing } from './passing.ts'
 export interface CrewLinksListener {
   /** Of pings and their answers it hears nothing, nor of what it passes on. */
   heard(from: string, message: CrewMessage): void
+  /** Whether that member may measure its link to this one. */
+  mayProbe(id: string): boolean
   /** Whether messages are passed on to and from that member: it is in the ring in which this one is. */
   mayPass(id: string): boolean
   /** The member at the other end is there. `isRank`: the server has said that it trains. */
@@ -128,8 +130,9 @@ export class CrewLinks {
   #receive(from: string, message: CrewMessage, size: number, inbox: Inbox): void {
     this.#endDoubt(from)
     if (message.type === 'ping') this.#sendOver([from], { type: 'pong' })
-    else if (message.type === 'probe') this.#sendOver([from], { ...message, type: 'probed' })
-    else if (message.type === 'pass') {
+    else if (message.type === 'probe') {
+      if (this.#listener.mayProbe(from)) this.#sendOver([from], { ...message, type: 'probed' })
+    } else if (message.type === 'pass') {
       const take = () => {
         if (this.#listener.mayPass(from)) return this.#passing.take(from, message)
       }
@@ -160,13 +163,17 @@ export class CrewLinks {
     for (const id of [...this.#doubted.keys()]) this.#endDoubt(id)
   }
 
-  /** Forgets links that have ended, but for those to `members`. */
-  forgetEnded(members: readonly string[]): void {
-    for (const [id, { isUp }] of this.#links)
-      if (!isUp && !members.includes(id)) {
-        this.#links.delete(id)
-        this.#inboxes.delete(id)
-      }
+  /** Forgets links that have ended, but for those to `members` and the `most` newest others; returns whose they were. */
+  forgetEnded(members: readonly string[], most = 0): string[] {
+    const ended = [...this.#links].flatMap(([id, { isUp }]) =>
+      isUp || members.includes(id) ? [] : [id],
+    )
+    const forgotten = ended.slice(0, Math.max(0, ended.length - most))
+    for (const id of forgotten) {
+      this.#links.delete(id)
+      this.#inboxes.delete(id)
+    }
+    return forgotten
   }
 
   /** To whom there is a link, by rank: the links of an epoch. Those of the epoch before fall silent. */

@@ -14,9 +14,12 @@ import {
   crewTimes,
 } from './options.ts'
 import { Presence } from './presence.ts'
-import { breachOf, type Role } from './rights.ts'
+import { breachOf, type Role, rights } from './rights.ts'
 import { follows, type Report, type Roster, turnOf } from './roster.ts'
 import { SlowMembers } from './slow-members.ts'
+
+/** Newcomers that have gone and are remembered: a roster with them may be on its way. */
+export const maxGone = 64
 
 /**
  * One member's part in deciding who trains together, as its run goes from roster to roster. There is no coordinator: leading is an act, and any
@@ -78,6 +81,7 @@ export class Crew implements CrewView {
     this.times = { ...crewTimes, ...options.times }
     this.links = new CrewLinks(options, {
       heard: (from, message) => this.#receive(from, message),
+      mayProbe: (id) => rights.probe.from.includes(this.#roleOf(id)),
       mayPass: (id) => this.#roster?.isRing === true && this.#roster.members.includes(id),
       came: (id, isRank) => this.#came(id, isRank),
       ended: (id) => this.#ended(id),
@@ -129,7 +133,15 @@ export class Crew implements CrewView {
     this.#roster = { ...this.#roster, before: [] }
     this.presence.keep(members)
     this.#ballots.keep(members)
-    this.links.forgetEnded(members)
+    this.#forgetGone(members, 0)
+  }
+
+  /** Forgets whose link has ended, but for `members` and the `most` newest others. */
+  #forgetGone(members: readonly string[], most: number): void {
+    for (const id of this.links.forgetEnded(members, most)) {
+      this.presence.forget(id)
+      this.newcomers.forget(id)
+    }
   }
 
   /**
@@ -209,9 +221,16 @@ export class Crew implements CrewView {
   }
 
   #ended(id: string): void {
-    if (this.#state === 'over' || this.presence.done.has(id)) return
+    if (this.#state === 'over') return
+    const own = this.#roster
+    if (own)
+      this.#forgetGone(
+        [own, ...own.before].flatMap(({ members }) => members),
+        maxGone,
+      )
+    if (this.presence.done.has(id)) return
     this.newcomers.gone(id)
-    if (this.#roster) this.lost(id)
+    if (own) this.lost(id)
     else if (this.links.up.length === 0) this.leftOut('no member is left')
     // The others may let it in without that one, or never.
     else this.#after(this.times.lameMs, () => this.leftOut('it has lost a link'))

@@ -5,6 +5,9 @@ import type { CrewView } from './options.ts'
 import type { Presence } from './presence.ts'
 import type { Roster } from './roster.ts'
 
+/** Tabs of which it is remembered that their links were slow, the newest. */
+const maxSlow = 64
+
 interface NewcomersHost extends CrewView {
   readonly presence: Presence
 }
@@ -49,11 +52,19 @@ export class Newcomers {
   /** Ranks that are left out for their slow links. */
   wereSlow(ids: Iterable<string>): void {
     for (const id of ids) this.#wereSlow.add(memberOf(id))
+    for (const tab of this.#wereSlow) if (this.#wereSlow.size > maxSlow) this.#wereSlow.delete(tab)
   }
 
   /** Its link has ended. */
   gone(id: string): void {
     if (this.#slow.delete(id)) this.#crew.listener.waits?.(id, null)
+  }
+
+  /** Nothing that comes may be about it. */
+  forget(id: string): void {
+    this.#here.delete(id)
+    this.#wished.delete(id)
+    this.#gate?.forget(id)
   }
 
   /** This member has entered a roster; `isPlanned`: the change has waited for newcomers. */

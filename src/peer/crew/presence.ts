@@ -108,10 +108,13 @@ export class Presence {
 
   /** Forgets who died before all of `members` entered their roster. */
   keep(members: readonly string[]): void {
-    for (const id of this.dead.keys())
-      if (!members.includes(id)) {
-        this.dead.delete(id)
-        this.saidBye.delete(id)
-      }
+    for (const id of [...this.dead.keys()]) if (!members.includes(id)) this.forget(id)
+  }
+
+  forget(id: string): void {
+    this.dead.delete(id)
+    this.saidBye.delete(id)
+    this.done.delete(id)
+    this.outside.delete(id)
   }
 }

@@ -290,6 +290,9 @@ export class RunCrew {
 
   /** Newcomers, or members that were not linked, with the links to them by their ranks. */
   admit({ newcomers }: Admission, links: ReadonlyMap<number, Link>): void {
+    const known = [...this.#crew.links.known, ...(this.#crew.roster?.members ?? [])].map(memberOf)
+    for (const member of this.#machines.keys())
+      if (!known.includes(member)) this.#machines.delete(member)
     for (const { rank, id, machine } of newcomers) {
       const link = links.get(rank)
       this.#machines.set(memberOf(id), machine)

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest'
+import { maxGone } from '../../../src/peer/crew/crew.ts'
 import {
   type CrewMessage,
   decodeCrewMessage,
@@ -143,6 +144,31 @@ describe('a newcomer with the link alone', () => {
       for (const { told } of all.slice(0, 2)) expect(told.join()).not.toContain('undecided')
     },
   )
+
+  test('that measures its link gets no answer', async () => {
+    const heard: string[] = []
+    const tab = liar('x', crewOf('ab'), ({ type }) => heard.push(type))
+    tab.say({ type: 'probe', round: 1, fill: 'x' })
+    tab.say({ type: 'ping' })
+    await place.world.advance(100)
+    expect(heard).toEqual(['hello', 'hello', 'pong', 'pong'])
+  })
+
+  test('that comes and goes as another one each time is forgotten', async () => {
+    const all = crewOf('ab')
+    for (let life = 0; life < 3 * maxGone; life++) {
+      const tab = liar(`x.${life}`, all)
+      tab.say({ type: 'hello', id: `x.${life}` })
+      tab.say({ type: 'bye', entered: 0, isDone: life % 2 === 0, why: '' })
+      await place.world.advance(5)
+      for (const one of tab.links) one.close('it was closed')
+      await place.world.advance(5)
+    }
+    for (const { crew } of all) {
+      expect(crew.links.known.length).toBeLessThanOrEqual(maxGone + 1)
+      expect(crew.presence.dead.size).toBeLessThanOrEqual(maxGone + 1)
+    }
+  })
 
   test('that says who it is again and again is let in once', async () => {
     const [a, b] = crewOf('ab') as [Member, Member]
