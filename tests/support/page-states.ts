@@ -723,7 +723,7 @@ export function makeStates(): Record<string, Snapshot> {
       unreachable(
         'peer.late',
         [2],
-        `epoch 1: not every rank had its links within 20000 ms: missing rank 2 (${names[2]}). Check those tabs and start again.`,
+        `epoch 1: not every rank had its links in time: missing rank 2 (${names[2]}). Check those tabs and start again.`,
         1,
       ),
       { type: 'entered', hasRelay: true },

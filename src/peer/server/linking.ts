@@ -178,7 +178,7 @@ export class Linking {
 
   lateText(): string {
     const names = this.late.map((at) => this.nameOf(at)).join(', ')
-    return `not every rank had its links within ${this.readyMs} ms: missing ${names}.`
+    return `not every rank had its links in time: missing ${names}.`
   }
 
   /** A link between two cannot be made. */

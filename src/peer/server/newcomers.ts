@@ -36,6 +36,7 @@ export interface BegunRun {
  *                     |  is heard again
  *                     |  a rank or a newcomer is lost: without it
  *                     |  not ready in time: without those newcomers, until they are heard again
+ *                     |  20 s after the first newcomer is ready, and a rank does not say so: with it
  *                     +-no newcomer left-> abort to the ranks, which close its links
  */
 export class Newcomers {
@@ -43,6 +44,8 @@ export class Newcomers {
   /** Of the newest linking, which may be over: how many of its members were ranks. */
   private ranksBefore = 0
   private isOn = false
+  /** One newcomer is ready. */
+  private isHurried = false
   /** Members that get no links, by id: until they are heard again, or to the run's end. */
   private readonly leftOut = new Map<string, 'again' | 'barred'>()
   private cancelReady: () => void = () => undefined
@@ -104,6 +107,7 @@ export class Newcomers {
     const epoch = this.run.nextEpoch()
     const elastic = { run: first, key, joining: newcomers.length }
     this.isOn = true
+    this.isHurried = false
     this.linking = new Linking(room, epoch, members, plan.links, room.limits.prepareMs, elastic)
     this.cancelReady = room.env.after(this.linking.readyMs, () => this.endWait())
     room.changed()
@@ -128,7 +132,10 @@ export class Newcomers {
         return true
       case 'ready':
         linking.places[at].isReady = true
-        if (this.isOn) this.settle()
+        if (!this.isOn) return true
+        this.settle()
+        // The other newcomers get ready in about that time, or this one does not wait for them.
+        if (this.isOn && this.isNewcomer(at)) this.hurry()
         return true
       case 'linkDown': {
         const { peerRank } = message
@@ -158,15 +165,24 @@ export class Newcomers {
     }
   }
 
-  /** Not all have their links. */
+  /** What follows the first newcomer that is ready: the others have as long as ranks whose run begins. */
+  private hurry(): void {
+    if (this.isHurried) return
+    this.isHurried = true
+    this.cancelReady()
+    const { env, limits } = this.run.room
+    const fallbackMs = this.linking!.readyMs - limits.prepareMs
+    this.cancelReady = env.after(limits.readyMs + fallbackMs, () => this.endWait())
+  }
+
+  /** Not all have their links. Where newcomers have theirs, ranks have them too, whether they say so or not. */
   private endWait(): void {
     const { late, places } = this.linking!
     const why = this.linking!.lateText()
-    const isRankLate = late.some((at) => !this.isNewcomer(at))
-    for (const [at, { isOut }] of places.entries())
-      if (this.isNewcomer(at) && !isOut && (isRankLate || late.includes(at)))
+    for (const [at, { isOut, isReady }] of places.entries())
+      if (this.isNewcomer(at) && !isOut && !isReady)
         this.leaveOut(at, why, { code: 'peer.late', ranks: late }, 'again')
-    this.settle(why)
+    this.settle(why, true)
   }
 
   private leaveOut(at: number, why: string, failure: Failure, leftOut: 'again' | 'barred'): void {
@@ -182,13 +198,13 @@ export class Newcomers {
     this.run.room.send(places[at].member, { type: 'abort', epoch, ...failure, text: whole })
   }
 
-  /** The linking is over once no newcomer is left, or all that are left are ready. */
-  private settle(why = ''): void {
+  /** The linking is over once no newcomer is left, or all that are left are ready; `isOver`: or all newcomers. */
+  private settle(why = '', isOver = false): void {
     const { epoch, places, isReady } = this.linking!
     const newcomers = places.flatMap(({ member, isOut }, at) =>
       this.isNewcomer(at) && !isOut ? [member] : [],
     )
-    if (newcomers.length > 0 && !isReady) return
+    if (newcomers.length > 0 && !isReady && !isOver) return
     this.stop()
     if (newcomers.length > 0) {
       this.linking!.send({ type: 'start', epoch, settings: this.run.settings })
