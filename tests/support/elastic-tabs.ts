@@ -7,8 +7,8 @@ export const stepOf = async (page: Page): Promise<number> =>
   Number.parseInt((await page.locator('.progress-words').textContent()) ?? '0', 10)
 
 /** Resolves once the page has shown that step, or a later one. */
-export const reaches = (page: Page, step: number) =>
-  expect.poll(() => stepOf(page), { timeout: 90_000 }).toBeGreaterThanOrEqual(step)
+export const reaches = (page: Page, step: number, timeout = 90_000) =>
+  expect.poll(() => stepOf(page), { timeout }).toBeGreaterThanOrEqual(step)
 
 /** The sentences under the status. */
 export const words = (page: Page) => page.locator('.status .words p').first().textContent()

@@ -1,19 +1,29 @@
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
-import { continuedWithout, joined, reaches, says, stepOf } from '../../support/elastic-tabs.ts'
+import {
+  continuedWithout,
+  joined,
+  openInOwnProcess,
+  reaches,
+  says,
+  stepOf,
+} from '../../support/elastic-tabs.ts'
 import { seeText, statusText, textIn, useFirefox } from '../../support/firefox-pages.ts'
 import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 
 // More ranks than can all be linked to each other: several in each tab. Ranks are lost and come without a click, as in a small room.
 
-const { served, openContext, openTab } = driveRooms()
+const { served, browser, openContext, openTab } = driveRooms()
 // Firefox says so of each connection to a tab that has closed.
 const openInFirefox = useFirefox((text) => text.startsWith('WebRTC: ICE failed'))
-const query = '?demo=playground&batchSize=96&steps=60&maxStepsPerSec=2'
+const settings = (steps: number) => `?demo=playground&batchSize=96&steps=${steps}&maxStepsPerSec=2`
 
 /** Tabs of one browser with so many ranks each, in one room; and the link by which another one comes. */
-async function openClass(ranks: readonly number[]): Promise<{ pages: Page[]; link: URL }> {
+async function openClass(
+  ranks: readonly number[],
+  query = settings(60),
+): Promise<{ pages: Page[]; link: URL }> {
   const context = await openContext()
   const maker = await openTab(context, `${served.localUrl}${query}&ranks=${ranks[0]}`)
   await see(maker, 'Alone in the room')
@@ -58,6 +68,35 @@ test('the host of 24 ranks closes its tab: the others train on', async () => {
   const hashes = await Promise.all(others.map(hashOf))
   expect(new Set(hashes).size).toBe(1)
 }, 600_000)
+
+test('of 26 ranks six tabs leave within a second, then one crashes and one freezes: the others train on, and who wakes joins', async () => {
+  const { pages, link } = await openClass([8, 8, 1, 1, 1, 1, 1, 1], settings(160))
+  const [maker, second, ...leavers] = pages as [Page, Page, ...Page[]]
+  link.search = '?ranks=2'
+  const open = async () => openTab(await openContext(), link.href)
+  const crashing = await openInOwnProcess(browser(), open)
+  const freezing = await openInOwnProcess(browser(), open)
+  try {
+    await seeMembers(maker, 26)
+    await maker.bringToFront()
+    await button(maker, 'Start').click()
+    await reaches(maker, 5, 240_000)
+    await Promise.all(leavers.map((page) => page.close()))
+    for (const page of [maker, second]) await says(page, continuedWithout, 120_000)
+    await reaches(maker, (await stepOf(maker)) + 3)
+    crashing.signal('SIGKILL')
+    freezing.signal('SIGSTOP')
+    await says(maker, /^16 ranks /, 120_000)
+    await reaches(maker, (await stepOf(maker)) + 3)
+    freezing.signal('SIGCONT')
+    await says(freezing.page, joined, 120_000)
+    const here = [maker, second, freezing.page]
+    await Promise.all(here.map((page) => see(page, 'Finished', 240_000)))
+    expect(new Set(await Promise.all(here.map(hashOf))).size).toBe(1)
+  } finally {
+    freezing.signal('SIGCONT')
+  }
+}, 900_000)
 
 test('a tab of Firefox among 18 ranks trains to the same state', async () => {
   const { pages, link } = await openClass([8, 8])
