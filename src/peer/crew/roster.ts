@@ -146,7 +146,8 @@ export function judge(evidence: Evidence): Verdict {
     const here = alive.filter((id) => members.includes(id))
     const mayBe = all.filter((id) => !dead.has(id) || saidBye.has(id))
     if (here.length * 2 > mayBe.length || alive.length === 0) continue
-    if (here.length * 2 < alive.length) {
+    // Who has said goodbye here may be more than half with others elsewhere, and these need not ask which half was first.
+    if (here.length < alive.length && here.length * 2 < mayBe.length) {
       const missing = alive.filter((id) => !members.includes(id))
       return { kind: 'missing', missing, unlinked: missing.filter((id) => reports.has(id)) }
     }

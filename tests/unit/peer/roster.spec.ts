@@ -44,12 +44,13 @@ const verdictOf = (
   said: Record<string, Said>,
   dead: Record<string, number> = {},
   most = 64,
+  saidBye: readonly string[] = [],
 ) =>
   judge({
     leader,
     reports: reportsOf(said),
     dead: new Map(Object.entries(dead)),
-    saidBye: new Set(),
+    saidBye: new Set(saidBye),
     keptOut: new Set(),
     most,
   })
@@ -65,6 +66,19 @@ describe('more than half of the newest roster is needed', () => {
       d: { roster: five },
     })
     expect(verdict).toMatchObject({ kind: 'agreed', members: ['b', 'c', 'd'] })
+  })
+
+  test('two of five do not where one has only said goodbye: with two elsewhere it may be more than half', () => {
+    const reports = { a: { roster: five }, b: { roster: five } }
+    const e = { e: 1 }
+    expect(verdictOf('a', reports, e, 64, ['e'])).toEqual({
+      kind: 'missing',
+      missing: ['c', 'd'],
+      unlinked: [],
+    })
+    expect(verdictOf('a', reports, e).kind).toBe('half')
+    const all = { c: 1, d: 1, e: 1 }
+    expect(verdictOf('a', reports, all, 64, ['c', 'd', 'e']).kind).toBe('half')
   })
 
   test('two of five do not: the other three may', () => {
