@@ -1,6 +1,6 @@
-import { type Command, Option } from 'commander'
+import { Option } from 'commander'
 import { clipped } from '../src/util/clipped.ts'
-import { type DeviceChoice, deviceChoices } from '../src/util/device.ts'
+import { deviceChoices } from '../src/util/device.ts'
 import { messageOf } from '../src/util/errors.ts'
 import { wholeNumber } from './parse-number.ts'
 
@@ -63,11 +63,6 @@ export const deviceFlag = (where = ''): Option =>
     '--device <which>',
     `what ${where || 'tabs'} compute on: webgpu; cpu, which computes in WebAssembly; reference, slowly in float64; auto: a GPU where there is one, else the cpu (default: webgpu)`,
   ).choices(deviceChoices)
-
-/** The device that a command line chooses; an adapter is one of WebGPU. */
-export const chosenDevice = (command: Command): DeviceChoice | undefined =>
-  command.opts().device ??
-  (command.getOptionValueSource('adapter') === 'cli' ? 'webgpu' : undefined)
 
 /** \`--num-threads\`, in every command. */
 export const threadsFlag = (): Option =>

@@ -1,7 +1,7 @@
 import { Command, CommanderError, type Option } from 'commander'
 import { TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, type SwitchInputs } from '../../src/util/switches.ts'
-import { chosenDevice, usageProblem, withDashes } from '../command-line.ts'
+import { usageProblem, withDashes } from '../command-line.ts'
 import { deviceRules, flagRules } from '../flag-rules.ts'
 import { type IceFlags, iceOptionsOf, iceRules } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
@@ -188,10 +188,10 @@ export function parseLaunch(
       'config.invalid',
       '--elastic: the local rank changes while the module runs, so it cannot be an argument. Use tabring run, or --use-env.',
     )
-  const { visibleDevices, memoryCap } = flags
+  const { device, numThreads, visibleDevices, memoryCap } = flags
   const words = {
-    device: chosenDevice(command),
-    numThreads: flags.numThreads,
+    device,
+    numThreads,
     visibleDevices,
     memoryCap,
     debug: flags.debug,

@@ -16,7 +16,7 @@ import { TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/util/switches.ts'
 import { browserHelp } from '../browser-choice.ts'
 import type { AdapterChoice } from '../chromium.ts'
-import { chosenDevice, deviceFlag, threadsFlag, usageProblem, withDashes } from '../command-line.ts'
+import { deviceFlag, threadsFlag, usageProblem, withDashes } from '../command-line.ts'
 import { deviceRules, type FlagRule, flagRules } from '../flag-rules.ts'
 import { addIceFlags, iceOptionsOf, iceRules } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
@@ -355,7 +355,7 @@ export function parseOptions(
     out,
     json,
     headed,
-    device: _,
+    device,
     numThreads,
     browser,
     adapter,
@@ -388,7 +388,7 @@ export function parseOptions(
     naive,
     variant,
     ...faults,
-    device: chosenDevice(command),
+    device,
     numThreads,
     visibleDevices,
     memoryCap,

@@ -179,8 +179,13 @@ describe('a room', { timeout: 240_000 }, () => {
     await picture(page, 'finished-alone')
 
     const dialog = page.getByRole('dialog', { name: 'Reset this page?' })
-    await button(page, 'Reset').focus()
-    await page.keyboard.press('Enter')
+    // Right behind a run's end the page may miss a key.
+    const asks = async () => {
+      if (await dialog.isVisible()) return true
+      await button(page, 'Reset').press('Enter')
+      return false
+    }
+    await expect.poll(asks, { interval: 500 }).toBe(true)
     await dialog.getByText('You will lose the trained model, which is not saved.').waitFor()
     expect(await button(page, 'Keep').evaluate((one) => one === document.activeElement)).toBe(true)
     await picture(page, 'reset')

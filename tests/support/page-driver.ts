@@ -167,8 +167,8 @@ export async function photograph(
     // The chart follows its holder's size on the next frames.
     const tooWide = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
     await expect.poll(tooWide, { message: `${name} at ${width} px` }).toBeLessThanOrEqual(0)
-    if (!takesPictures) continue
     await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(drawn)))
+    if (!takesPictures) continue
     const path = join(pictures, `${name}-${width}-${colorScheme}.png`)
     if (part) await page.locator(part).screenshot({ path })
     else await page.screenshot({ path, fullPage: true })

@@ -1,6 +1,5 @@
 import { isSoftware, nameOf } from '../../gpu/adapters.ts'
 import { findAdapters } from '../../gpu/device.ts'
-import { proveVectors } from '../../gpu/wasm/vectors.ts'
 import type { DeviceChoice, DeviceType } from '../../util/device.ts'
 import { messageOf } from '../../util/errors.ts'
 
@@ -19,6 +18,7 @@ export async function chooseDevice(choice: DeviceChoice): Promise<ChosenDevice> 
   const gpu = await findGpu()
   if (gpu.isThere) return { type: 'webgpu', why: '' }
   try {
+    const { proveVectors } = await import('../../gpu/wasm/vectors.ts')
     await proveVectors()
     return { type: 'cpu', why: gpu.why }
   } catch (thrown) {

@@ -115,8 +115,6 @@ test('--device is the switch that the environment has too, and goes before it', 
   expect(deviceOf([], {})).toEqual(['webgpu', undefined])
   expect(deviceOf([], { TABRING_DEVICE: 'cpu' })).toEqual(['cpu', 'cpu'])
   expect(deviceOf(['--device=webgpu'], { TABRING_DEVICE: 'cpu' })).toEqual(['webgpu', 'webgpu'])
-  // An adapter is one of WebGPU.
-  expect(deviceOf(['--adapter', 'software'], {})).toEqual(['webgpu', 'webgpu'])
 })
 
 test('--num-threads is the switch of that name, and goes before OMP_NUM_THREADS', () => {

@@ -24,7 +24,7 @@ test('12 seeds: no two groups train, and all end with the state of one undisturb
     total.done += done
     if (hash !== undefined) total.compared++
   }
-  expect(total.struck).toBeGreaterThan(10)
+  expect(total.struck).toBeGreaterThan(9)
   expect(total.rosters).toBeGreaterThan(60)
   expect(total.echoes, 'old messages that arrived once more').toBeGreaterThan(300)
   expect(total.done).toBeGreaterThan(20)
