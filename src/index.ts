@@ -608,6 +608,7 @@ export { type OpenStoreOptions, openStore } from './peer/tab/open-store.ts'
 export { WebSocketStore } from './peer/tab/web-socket-store.ts'
 export {
   type Device,
+  type DeviceChoice,
   type DeviceSpec,
   type DeviceType,
   device,

@@ -57,7 +57,8 @@ export class WasmHeap {
 
   /** Returns the address of a region of zeros. errors: `gpu.limit`, naming `label`. */
   allocate(label: string, sizeBytes: number): number {
-    const size = Math.ceil(sizeBytes / alignment) * alignment
+    // A region of nothing has an address of its own too: it is freed by that.
+    const size = Math.ceil(Math.max(sizeBytes, 1) / alignment) * alignment
     const at = this.#gaps.findIndex(({ start, end }) => end - start >= size)
     const start = at < 0 ? this.#append(label, size) : this.#gaps[at].start
     if (at >= 0) {

@@ -104,7 +104,8 @@ export class Threads {
   /** Gives each thread so much scratch memory. errors: `gpu.limit`. */
   needScratch(bytes: number): void {
     const count = this.#helpers.length + 1
-    if (bytes <= this.#scratchBytes && count <= this.#scratches) return
+    const needsNone = Math.max(bytes, this.#scratchBytes) === 0
+    if (needsNone || (bytes <= this.#scratchBytes && count <= this.#scratches)) return
     this.#heap.free(this.#scratch)
     this.#scratchBytes = Math.max(bytes, this.#scratchBytes)
     this.#scratches = Math.max(count, this.#scratches)

@@ -288,6 +288,14 @@ test('memory of buffers is used again when they are destroyed or collected, and 
   }
 })
 
+test('a region of no bytes has an address that no other has', () => {
+  const heap = new WasmHeap()
+  const empty = heap.allocate('empty', 0)
+  const numbers = heap.allocate('numbers', 64)
+  heap.free(empty)
+  expect(heap.allocate('more', 64)).not.toBe(numbers)
+})
+
 test('a buffer without memory throws, or has its error in a scope that waits for it', async () => {
   const gpu = openSmall()
   const one = gpu.createBuffer('one', 2 ** 20, storage)
