@@ -1,14 +1,18 @@
-import { control, instructions, lanes, loads, signed, stores, unsigned } from './opcodes.ts'
+import { Body, type Local, type Type } from './body.ts'
+import {
+  control,
+  instructions,
+  lanes,
+  loads,
+  signed,
+  stores,
+  unsigned,
+  valueTypes,
+} from './opcodes.ts'
 
-const types = { i32: 0x7f, i64: 0x7e, f32: 0x7d, f64: 0x7c, v128: 0x7b } as const
-export type Type = keyof typeof types
+export type { Local } from './body.ts'
+
 type Instruction<T extends Type> = keyof (typeof instructions)[T]
-
-/** A local variable of a function. Each instruction writes what it gives to a new one; engines put them into registers. */
-export interface Local<T extends Type = Type> {
-  readonly type: T
-  readonly index: number
-}
 
 /** A place to branch to. */
 export interface Label {
@@ -21,18 +25,17 @@ export interface Label {
  * source: WebAssembly core specification 2.0, chapter 5 (binary format).
  */
 export class FunctionCode {
-  readonly #parameters: Type[] = []
-  readonly #locals: Type[] = []
-  readonly #code: number[] = []
+  readonly #body = new Body()
   #depth = 0
 
   /** Adds a parameter; all of them come before the first instruction. */
   parameter<T extends Type>(type: T): Local<T> {
-    return { type, index: this.#parameters.push(type) - 1 }
+    return this.#body.parameter(type)
   }
 
+  /** Adds a variable, which is 0 at first. */
   local<T extends Type>(type: T): Local<T> {
-    return { type, index: this.#parameters.length + this.#locals.push(type) - 1 }
+    return this.#body.variable(type)
   }
 
   i32(instruction: Instruction<'i32'>, ...operands: Local[]): Local<'i32'> {
@@ -88,7 +91,7 @@ export class FunctionCode {
 
   store(address: Local<'i32'>, value: Local<'i32' | 'f32' | 'v128'>, offset = 0): void {
     this.#get(address, value)
-    this.#code.push(...stores[value.type], ...unsigned(offset))
+    this.#body.add([...stores[value.type], ...unsigned(offset)])
   }
 
   /** A vector with one lane loaded. */
@@ -98,14 +101,14 @@ export class FunctionCode {
 
   storeLane(address: Local<'i32'>, vector: Local<'v128'>, lane: number, offset = 0): void {
     this.#get(address, vector)
-    this.#code.push(...lanes.store, ...unsigned(offset), lane)
+    this.#body.add([...lanes.store, ...unsigned(offset), lane])
   }
 
   /** Fills memory with zeros. */
   clear(address: Local<'i32'>, bytes: Local<'i32'>): void {
     const zero = this.i32Const(0)
     this.#get(address, zero, bytes)
-    this.#code.push(...control.memoryFill)
+    this.#body.add(control.memoryFill)
   }
 
   extractLane<T extends 'i32' | 'f32'>(type: T, vector: Local<'v128'>, lane: number): Local<T> {
@@ -125,13 +128,13 @@ export class FunctionCode {
   /** `yes` where the condition is not 0. */
   select<T extends Type>(yes: Local<T>, no: Local<T>, condition: Local<'i32'>): Local<T> {
     if (yes.type !== 'v128') return this.#apply(yes.type, [control.select], [yes, no, condition])
-    return this.#apply(yes.type, [0x1c, 1, types.v128], [yes, no, condition])
+    return this.#apply(yes.type, [0x1c, 1, valueTypes.v128], [yes, no, condition])
   }
 
   /** Overwrites a local. */
   set<T extends Type>(local: Local<T>, value: Local<T>): void {
-    this.#get(value)
-    this.#set(local)
+    this.#body.get(value)
+    this.#body.set(local)
   }
 
   copy<T extends Type>(value: Local<T>): Local<T> {
@@ -145,7 +148,7 @@ export class FunctionCode {
 
   /** Runs `body` once; a branch to its label begins it again. */
   repeat(body: (again: Label) => void): void {
-    this.#nest(control.loop, body)
+    this.#body.loop(() => this.#nest(control.loop, body))
   }
 
   if(condition: Local<'i32'>, then: () => void, otherwise?: () => void): void {
@@ -153,18 +156,18 @@ export class FunctionCode {
     this.#nest(control.if, () => {
       then()
       if (!otherwise) return
-      this.#code.push(control.else)
+      this.#body.add([control.else])
       otherwise()
     })
   }
 
   branch({ depth }: Label): void {
-    this.#code.push(control.br, ...unsigned(this.#depth - depth))
+    this.#body.add([control.br, ...unsigned(this.#depth - depth)])
   }
 
   branchIf({ depth }: Label, condition: Local<'i32'>): void {
     this.#get(condition)
-    this.#code.push(control.brIf, ...unsigned(this.#depth - depth))
+    this.#body.add([control.brIf, ...unsigned(this.#depth - depth)])
   }
 
   /** Calls `body` for 0, `step`, 2 `step` and so on below `end`. */
@@ -183,38 +186,30 @@ export class FunctionCode {
 
   /** For the type section. */
   signature(): number[] {
-    return [0x60, ...vector(this.#parameters.map((type) => [types[type]])), 0]
+    return [0x60, ...vector(this.#body.parameters.map((type) => [valueTypes[type]])), 0]
   }
 
   /** For the code section. */
-  bytes(): number[] {
-    const locals = vector(this.#locals.map((type) => [1, types[type]]))
-    const body = locals.concat(this.#code, control.end)
-    return unsigned(body.length).concat(body)
+  bytes(): Uint8Array {
+    return this.#body.bytes()
   }
 
   #nest(opcode: readonly number[], body: (label: Label) => void): void {
-    this.#code.push(...opcode)
+    this.#body.add(opcode)
     this.#depth++
     body({ depth: this.#depth })
     this.#depth--
-    this.#code.push(control.end)
+    this.#body.add([control.end])
   }
 
   #apply<T extends Type>(type: T, code: readonly number[], operands: readonly Local[]): Local<T> {
     this.#get(...operands)
-    this.#code.push(...code)
-    const local = this.local(type)
-    this.#set(local)
-    return local
+    this.#body.add(code)
+    return this.#body.result(type)
   }
 
   #get(...locals: readonly Local[]): void {
-    for (const { index } of locals) this.#code.push(control.localGet, ...unsigned(index))
-  }
-
-  #set({ index }: Local): void {
-    this.#code.push(control.localSet, ...unsigned(index))
+    for (const local of locals) this.#body.get(local)
   }
 }
 
@@ -241,36 +236,47 @@ export function assemble(
   const all = Object.entries(functions)
   const limits = isShared ? [0x03, 0, ...unsigned(65_536)] : [0x00, 0]
   const memory = [...text('host'), ...text('memory'), 0x02, ...limits]
-  const sections = [
-    [0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
-    section(
+  const bodies = all.map(([, code]) => code.bytes())
+  const sizes = bodies.map(({ length }) => unsigned(length))
+  const codeBytes = bodies.reduce((sum, { length }, i) => sum + length + sizes[i].length, 0)
+  const count = unsigned(all.length)
+  const head = [
+    ...[0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
+    ...section(
       1,
       all.map(([, code]) => code.signature()),
     ),
-    section(2, [memory]),
-    section(
+    ...section(2, [memory]),
+    ...section(
       3,
       all.map((_, i) => unsigned(i)),
     ),
-    section(
+    ...section(
       7,
       all.map(([name], i) => [...text(name), 0x00, ...unsigned(i)]),
     ),
-    section(
-      10,
-      all.map(([, code]) => code.bytes()),
-    ),
+    ...[10, ...unsigned(count.length + codeBytes), ...count],
   ]
-  return Uint8Array.from(sections.flat())
+  const bytes = new Uint8Array(head.length + codeBytes)
+  bytes.set(head)
+  let at = head.length
+  for (const [i, body] of bodies.entries()) {
+    bytes.set(sizes[i], at)
+    bytes.set(body, at + sizes[i].length)
+    at += sizes[i].length + body.length
+  }
+  return bytes
 }
 
 function section(id: number, items: readonly (readonly number[])[]): number[] {
   const content = vector(items)
-  return [id, ...unsigned(content.length)].concat(content)
+  return [id, ...unsigned(content.length), ...content]
 }
 
-const vector = (items: readonly (readonly number[])[]): number[] =>
-  unsigned(items.length).concat(items.flat())
+const vector = (items: readonly (readonly number[])[]): number[] => [
+  ...unsigned(items.length),
+  ...items.flat(),
+]
 
 const text = (name: string): number[] =>
   vector([...new TextEncoder().encode(name)].map((byte) => [byte]))

@@ -181,9 +181,13 @@ export const lanes = {
   store: [...simd(0x5a), word],
 } as const
 
+export const valueTypes = { i32: 0x7f, i64: 0x7e, f32: 0x7d, f64: 0x7c, v128: 0x7b } as const
+
 export const control = {
   localGet: 0x20,
   localSet: 0x21,
+  localTee: 0x22,
+  drop: 0x1a,
   select: 0x1b,
   i32Const: 0x41,
   f32Const: 0x43,
