@@ -61,7 +61,7 @@ export function usageProblem(thrown: unknown): string {
 export const deviceFlag = (where = ''): Option =>
   new Option(
     '--device <which>',
-    `what ${where || 'tabs'} compute on: webgpu; cpu, which computes in WebAssembly; reference, slowly in float64; auto: a GPU where there is one, else the cpu (default: webgpu)`,
+    `what ${where || 'tabs'} compute on: auto, a GPU where there is one, else the cpu; webgpu, also where that is a software adapter; cpu, which computes in WebAssembly; reference, slowly in float64 (default: auto)`,
   ).choices(deviceChoices)
 
 /** \`--num-threads\`, in every command. */

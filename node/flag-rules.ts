@@ -1,5 +1,7 @@
 import type { Command } from 'commander'
+import type { DeviceChoice } from '../src/util/device.ts'
 import { TabringError } from '../src/util/errors.ts'
+import type { AdapterChoice } from './chromium.ts'
 
 /** A flag, and what must or must not be beside it; each alone, or with one value: `--device cpu`. */
 export interface FlagRule {
@@ -47,6 +49,18 @@ export function flagRules(command: Command, rules: readonly FlagRule[]): { check
     },
   }
 }
+
+/** The device that a command's flags ask for; undefined where they leave it open. Whoever names adapters or WebGPU devices wants these. */
+export const deviceOf = ({
+  device,
+  adapter,
+  visibleDevices,
+}: {
+  readonly device?: DeviceChoice
+  readonly adapter?: AdapterChoice
+  readonly visibleDevices?: string
+}): DeviceChoice | undefined =>
+  device ?? (adapter === 'software' || visibleDevices !== undefined ? 'webgpu' : undefined)
 
 /** Of the flags that choose a device, in every command. */
 export const deviceRules: readonly FlagRule[] = ['--adapter', '--visible-devices'].flatMap((flag) =>

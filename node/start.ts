@@ -7,6 +7,7 @@ import { ensureBuilt } from './build.ts'
 import { usageProblem } from './command-line.ts'
 import { checkDataFolder, idxMount } from './data-folder.ts'
 import { EventLog } from './event-log.ts'
+import { deviceOf } from './flag-rules.ts'
 import { givenCertificate } from './given-certificate.ts'
 import { iceOptionsOf } from './ice/ice-flags.ts'
 import { dataMount } from './mounts.ts'
@@ -14,9 +15,10 @@ import { type Served, serve } from './serve.ts'
 import { relayRateOf, roomKeyOf, type StartFlags, startFlags } from './start-flags.ts'
 
 /** The page's address on this machine, with the data folder and the devices chosen where there are some. */
-function pageUrl(served: Served, { data, device, numThreads, visibleDevices }: StartFlags): string {
+function pageUrl(served: Served, flags: StartFlags): string {
+  const { data, numThreads, visibleDevices } = flags
   const url = new URL(served.localUrl)
-  const words = JSON.stringify({ device, numThreads, visibleDevices })
+  const words = JSON.stringify({ device: deviceOf(flags), numThreads, visibleDevices })
   if (data !== undefined) url.search = `?data=${dataMount}`
   if (words !== '{}') url.searchParams.set(launcherParameter, words)
   return url.href

@@ -2,7 +2,7 @@ import { Command, CommanderError, type Option } from 'commander'
 import { TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, type SwitchInputs } from '../../src/util/switches.ts'
 import { usageProblem, withDashes } from '../command-line.ts'
-import { deviceRules, flagRules } from '../flag-rules.ts'
+import { deviceOf, deviceRules, flagRules } from '../flag-rules.ts'
 import { type IceFlags, iceOptionsOf, iceRules } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { fewRestarts } from '../restarts.ts'
@@ -188,9 +188,9 @@ export function parseLaunch(
       'config.invalid',
       '--elastic: the local rank changes while the module runs, so it cannot be an argument. Use tabring run, or --use-env.',
     )
-  const { device, numThreads, visibleDevices, memoryCap } = flags
+  const { numThreads, visibleDevices, memoryCap } = flags
   const words = {
-    device,
+    device: deviceOf(flags),
     numThreads,
     visibleDevices,
     memoryCap,

@@ -17,7 +17,7 @@ import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/u
 import { browserHelp } from '../browser-choice.ts'
 import type { AdapterChoice } from '../chromium.ts'
 import { deviceFlag, threadsFlag, usageProblem, withDashes } from '../command-line.ts'
-import { deviceRules, type FlagRule, flagRules } from '../flag-rules.ts'
+import { deviceOf, deviceRules, type FlagRule, flagRules } from '../flag-rules.ts'
 import { addIceFlags, iceOptionsOf, iceRules } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { dataMount } from '../mounts.ts'
@@ -388,7 +388,7 @@ export function parseOptions(
     naive,
     variant,
     ...faults,
-    device,
+    device: deviceOf({ device, adapter, visibleDevices }),
     numThreads,
     visibleDevices,
     memoryCap,

@@ -124,7 +124,7 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
   device: {
     schema: v.picklist(deviceChoices),
     type: 'auto, webgpu, cpu or reference',
-    default: 'webgpu',
+    default: 'auto',
   },
   numThreads: {
     schema: v.nullable(v.pipe(amount, v.safeInteger(), v.minValue(1), v.maxValue(maxThreads))),

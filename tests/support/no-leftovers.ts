@@ -16,10 +16,9 @@ beforeAll(() => {
 })
 
 afterAll(async () => {
-  expect(getDefaultDevice(), 'this spec changed the default device; set it back').toEqual({
-    type: 'webgpu',
-    index: 0,
-  })
+  const { type } = getDefaultDevice()
+  // Of `auto`, before and after it is known that Node has no GPU.
+  expect(['webgpu', 'cpu'], 'this spec changed the default device; set it back').toContain(type)
   destroyRings()
   const deadlineMs = performance.now() + waitMs
   while (timerCount() > timersBefore && performance.now() < deadlineMs) {
