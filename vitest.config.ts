@@ -53,6 +53,7 @@ const gpu = {
     name: 'gpu',
     // What every device must give, on this one too.
     include: [...specsOf('gpu'), ...(isAll ? ['tests/values/**/*.spec.ts'] : [])],
+    setupFiles: './tests/support/webgpu-device.ts',
     testTimeout: 60_000,
     sequence: { groupOrder: 2 },
     maxWorkers: 1,

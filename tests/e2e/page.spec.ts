@@ -27,7 +27,7 @@ describe('a room', { timeout: 240_000 }, () => {
     await see(second, /^Waiting for .+ to start$/)
     for (const page of pages) {
       const texts = await members(page).allInnerTexts()
-      expect(texts.every((text) => /swiftshader[\s\S]*software/i.test(text))).toBe(true)
+      expect(texts.every((text) => /CPU in WebAssembly[\s\S]*software/i.test(text))).toBe(true)
       expect(texts.filter((text) => /\byou\b/.test(text))).toHaveLength(1)
       expect(texts[0]).toMatch(/\bhost\b/)
     }
@@ -221,7 +221,7 @@ describe('a page that cannot take part says why', () => {
   it('no WebGPU', async () => {
     const context = await openContext()
     await context.addInitScript(hideWebGpu)
-    const page = await openTab(context, served.localUrl)
+    const page = await openTab(context, `${served.localUrl}?device=webgpu`)
     await notice(page, 'no-webgpu').waitFor()
     await picture(page, 'no-webgpu')
   })
@@ -232,18 +232,18 @@ describe('a page that cannot take part says why', () => {
     expect(await page.evaluate(`(${empty})() instanceof WebAssembly.Module`)).toBe(true)
   })
 
-  it('a page without WebGPU trains on the CPU when its person says so', async () => {
+  it('a page without WebGPU trains on the CPU, and says why', async () => {
     // No adapter either, so that a worker that asked for one would fail.
     const bare = await launchBrowser({ args: withoutAdapter })
     try {
       const context = await openContext({ from: bare })
       await context.addInitScript(hideWebGpu)
       const page = await openTab(context, `${served.localUrl}?steps=3&batchSize=4`)
-      await notice(page, 'no-webgpu').waitFor()
-      await page.getByRole('link', { name: 'Compute on the CPU' }).click()
       await see(page, 'Alone in the room')
       expect(await page.evaluate(() => navigator.gpu)).toBeUndefined()
-      expect(await members(page).innerText()).toContain('wasm')
+      const device = members(page).locator('.device')
+      expect(await device.innerText()).toMatch(/^CPU in WebAssembly, \d+ threads?$/)
+      expect(await device.getAttribute('title')).toContain('no WebGPU')
       await button(page, 'Start').click()
       await see(page, 'Finished')
       expect(await page.locator('#summary').textContent()).toContain('Steps3')
@@ -293,7 +293,8 @@ describe('a page that cannot take part says why', () => {
   it('no adapter', async () => {
     const poor = await launchBrowser({ args: withoutAdapter })
     try {
-      const page = await openTab(await openContext({ from: poor }), served.localUrl)
+      const url = `${served.localUrl}?device=webgpu`
+      const page = await openTab(await openContext({ from: poor }), url)
       await notice(page, 'no-adapter').waitFor()
       await picture(page, 'no-adapter')
     } finally {

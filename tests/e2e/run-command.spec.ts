@@ -65,7 +65,9 @@ test('three ranks: environment, arguments, packages, output by rank; they meet o
   for (const rank of [0, 1, 2]) {
     expect(run.told.stderr).toContain(`[${rank}]: two\n[${rank}]: lines\n`)
     const log = (name: string) => readFile(join(folder, 'logs', String(rank), name), 'utf8')
-    expect(JSON.parse(await log('stdout.log'))).toEqual(told[rank])
+    const [switches, line] = (await log('stdout.log')).split('\n')
+    expect(switches).toBe('tabring switches: device=webgpu (launcher)')
+    expect(JSON.parse(line)).toEqual(told[rank])
     expect(await log('stderr.log')).toBe('two\nlines\n')
   }
 })

@@ -69,7 +69,7 @@ export class WasmDevice extends EventTarget {
   get adapterInfo() {
     const { count, problem } = this.#threads
     const threads = `${count} thread${count === 1 ? '' : 's'}`
-    const description = `WebAssembly SIMD, ${threads}${problem ? `; ${problem}` : ''}`
+    const description = `CPU in WebAssembly, ${threads}${problem ? `; ${problem}` : ''}`
     return { vendor: '', architecture: 'wasm', device: '', description }
   }
 

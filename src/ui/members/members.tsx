@@ -182,12 +182,14 @@ function Member(props: MemberProps) {
 
 /** What the member computes on, and how far away it is. */
 function Device({ member, ways }: { member: LobbyMember; ways: readonly Fact[] }) {
-  const { text, isSoftware, features } = adapterWords(member.adapter)
+  const { text, title, isSoftware, features } = adapterWords(member.adapter)
   const speed = speedOf(member.measured ?? {})
   return (
     <>
       <span class="adapter">
-        <span class="device">{text}</span>
+        <span class="device" title={title || undefined}>
+          {text}
+        </span>
         {isSoftware && (
           <span class="badge warn" title="No graphics card: the CPU computes, slowly">
             software

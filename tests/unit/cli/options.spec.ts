@@ -16,7 +16,7 @@ test('without options one tab trains the drawn digits', () => {
     outFile: undefined,
     isJson: false,
     adapter: 'auto',
-    device: 'webgpu',
+    device: 'auto',
     switches: {},
     timeoutMs: 120_000,
     config: {
@@ -112,7 +112,9 @@ test('--device is the switch that the environment has too, and goes before it', 
     const { device, switches } = parsed.options
     return [device, switches.device]
   }
-  expect(deviceOf([], {})).toEqual(['webgpu', undefined])
+  expect(deviceOf([], {})).toEqual(['auto', undefined])
+  expect(deviceOf(['--adapter=software'], { TABRING_DEVICE: 'cpu' })).toEqual(['webgpu', 'webgpu'])
+  expect(deviceOf(['--visible-devices', '0'], {})).toEqual(['webgpu', 'webgpu'])
   expect(deviceOf([], { TABRING_DEVICE: 'cpu' })).toEqual(['cpu', 'cpu'])
   expect(deviceOf(['--device=webgpu'], { TABRING_DEVICE: 'cpu' })).toEqual(['webgpu', 'webgpu'])
 })

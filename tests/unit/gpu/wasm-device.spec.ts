@@ -151,7 +151,7 @@ test('other tasks get turns while a kernel runs, and who waits for it comes last
 test.each([1, 2, 4])('%i threads take all workgroups of a dispatch, each once', async (threads) => {
   const gpu = await open(threads)
   expect(gpu.facts.description).toBe(
-    `WebAssembly SIMD, ${threads} thread${threads === 1 ? '' : 's'}`,
+    `CPU in WebAssembly, ${threads} thread${threads === 1 ? '' : 's'}`,
   )
   const count = 4000
   const [slow, scratch] = [await kernel(gpu, 'slow'), await kernel(gpu, 'scratch')]

@@ -131,7 +131,12 @@ describe('who a tab is', () => {
   it("takes nothing about another tab's adapter for granted", () => {
     expect(
       adapterWords({ vendor: 'google', architecture: 'swiftshader', isSoftware: true }),
-    ).toEqual({ text: 'google · swiftshader', isSoftware: true, features: [] })
+    ).toEqual({ text: 'google · swiftshader', title: '', isSoftware: true, features: [] })
+    const description = 'CPU in WebAssembly, 2 threads; no WebGPU'
+    expect(adapterWords({ vendor: '', architecture: 'wasm', description })).toMatchObject({
+      text: 'CPU in WebAssembly, 2 threads',
+      title: description,
+    })
     const odds: JsonValue[] = [null, 7, 'x', [], {}, { vendor: 3 }]
     for (const odd of odds) {
       expect(adapterWords(odd).text).toBe('unnamed adapter')
