@@ -33,6 +33,7 @@ import { readServerFacts } from '../state/server-facts.ts'
 import type { Action } from '../state/snapshot.ts'
 import type { Store } from '../state/store.ts'
 import { troubleOf } from '../state/trouble.ts'
+import { askOnceItLasts } from './ask-person.ts'
 import { keepName } from './kept-name.ts'
 import { keepRoomKey, readRoomKey } from './kept-room-key.ts'
 import { tokenFor } from './kept-token.ts'
@@ -81,10 +82,10 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
     onRegrouped: (assignment) => dispatch({ type: 'regrouped', assignment }),
     onLinked: (peerRank, kind) => dispatch({ type: 'linked', peerRank, kind }),
     onConfig: (config) => dispatch({ type: 'config', config }),
-    onEvent: (event, atMs) => {
+    onEvent: askOnceItLasts((event, atMs) => {
       dispatch({ type: 'event', event, atMs })
       if (event.event === 'resumed' && isMaker(store.snapshot)) showInAddress()
-    },
+    }),
     onReason: (error) => dispatch(failed('reason', error)),
     onEnd: (end) => {
       for (const action of endActions(end)) dispatch(action)

@@ -21,7 +21,8 @@ export function watchTests(
   })
 }
 
-function afterOnPage(delayMs: number, run: () => void): () => void {
+/** Calls `run` after that time, unless what it returns is called before. */
+export function afterOnPage(delayMs: number, run: () => void): () => void {
   const timer = setTimeout(run, delayMs)
   return () => clearTimeout(timer)
 }

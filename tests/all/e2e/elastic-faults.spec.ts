@@ -60,12 +60,21 @@ test('a tab that was stopped until the others went on without it hears that when
     await seeMembers(maker, 3)
     await button(maker, 'Start').click()
     await reaches(maker, 20)
+    const asked = await sleeper.page.evaluateHandle(() => {
+      const asked: string[] = []
+      new MutationObserver(() => {
+        for (const { textContent } of document.querySelectorAll('button'))
+          if (/^Continue without /.test(textContent ?? '')) asked.push(textContent ?? '')
+      }).observe(document.body, { subtree: true, childList: true, characterData: true })
+      return asked
+    })
     sleeper.signal('SIGSTOP')
     await Promise.all([maker, other].map((page) => says(page, continuedWithout)))
     await reaches(maker, (await stepOf(maker)) + 5)
     sleeper.signal('SIGCONT')
     await see(sleeper.page, 'Left out of the run')
     await says(sleeper.page, joined)
+    expect(await asked.jsonValue()).toEqual([])
     await finishAlike([...pages, sleeper.page])
   } finally {
     sleeper.signal('SIGCONT')

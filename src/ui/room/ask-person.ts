@@ -1,0 +1,34 @@
+import type { RunEvent } from '../../trainer/watch/run-events.ts'
+import { afterOnPage } from './long-tests.ts'
+
+/** Within this a tab that has woken hears from the server what has become of the run. units: ms. */
+export const askPersonMs = 4000
+
+type Pass = (event: RunEvent, atMs: number) => void
+
+/** Passes events on, and that a person has to decide only once it lasts: the question would come and go. */
+export function askOnceItLasts(pass: Pass, after = afterOnPage): Pass {
+  /** The newest of those that say so, passed on or not. */
+  let newest: Parameters<Pass> | undefined
+  let isAsked = false
+  let cancel: () => void = () => undefined
+  return (...told) => {
+    const [event] = told
+    const isQuestion = event.event === 'undecided' && event.missing !== null
+    if (event.event === 'undecided' && !isQuestion) {
+      cancel()
+      newest = undefined
+      isAsked = false
+    }
+    if (!isQuestion || isAsked) {
+      pass(...told)
+      return
+    }
+    if (!newest)
+      cancel = after(askPersonMs, () => {
+        isAsked = true
+        pass(...newest!)
+      })
+    newest = told
+  }
+}
