@@ -18,7 +18,7 @@ import { type SeenFolder, seenFolder } from '../../support/checkpoint-folders.ts
 import { trainDigits } from '../../support/digit-ranks.ts'
 import { serveDigits } from '../../support/served-digits.ts'
 import { startTask } from '../../support/task-ranks.ts'
-import { lossesOf, resultsOf, resumedOf, trainRanks } from '../../support/train-ranks.ts'
+import { lossesOf, type RankEnd, resultsOf, resumedOf, trainRanks } from '../../support/train-ranks.ts'
 
 // 36 samples in batches of 15: an epoch is 3 steps, of which the last is short, and no number of virtual workers divides the batch.
 
@@ -176,6 +176,35 @@ describe('a run with exact', () => {
     resultsOf(await exact(2))
     const steps = compare.mock.calls.map(([, step]) => step)
     expect(steps.sort()).toEqual([0, 0, 2, 2, 4, 4, 6, 6, 6, 6])
+  }, 60_000)
+
+  test('in which a rank lies about its gradients ends alike on all, and only another run tells from which step on', async () => {
+    const hashesOf = ({ events }: RankEnd) =>
+      events.flatMap((event) => (event.event === 'step' ? [event.stateHash] : []))
+    const [one] = await exact(1)
+    const { allReduce } = CollectiveGroup.prototype
+    const steps = new Set<unknown>()
+    vi.spyOn(CollectiveGroup.prototype, 'allReduce').mockImplementation(function (
+      this: CollectiveGroup,
+      data,
+      options,
+    ) {
+      // Full buckets have sums of gradients alone. In the last two of six steps they are reversed.
+      if (this.rank === 1 && data instanceof Int32Array && data.length > 10_000)
+        if (steps.add(options?.label).size > 4) for (const i of data.keys()) data[i] *= -1
+      return allReduce.call(this, data, options)
+    })
+    const ranks = await exact(3)
+    expect(steps.size).toBe(6)
+    const [{ paramHash }] = resultsOf(ranks)
+    for (const rank of ranks) {
+      expect(rank.result?.paramHash).toBe(paramHash)
+      expect(rank.events.filter(({ event }) => event === 'unlike')).toEqual([])
+      // The state before each step, and after the last one.
+      const same = hashesOf(rank).map((hash, step) => hash === hashesOf(one)[step])
+      expect(same).toEqual([true, true, true, true, true, false])
+    }
+    expect(paramHash).not.toBe(one.result?.paramHash)
   }, 60_000)
 
   test('continues from a checkpoint on other ranks with the same bits, and says so', async () => {
