@@ -27,7 +27,7 @@ export async function shareGiven(
   if (givers.length === 0) {
     throw new TabringError(
       'data.missing',
-      `data: no rank supplied ${expected.words}. Supply it again, or choose other data.`,
+      `data: no rank has ${expected.words}: nobody supplied it, or the one who did was lost before the others had it. Supply it again, or choose other data.`,
     )
   }
   if (givers.length > 1) {

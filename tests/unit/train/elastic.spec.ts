@@ -164,6 +164,25 @@ test('a rank that comes takes the state from those that stayed, and the points t
   expect(lossesOf(ends[1]).slice(-10)).toEqual(lossesOf(ends[0]).slice(-10))
 })
 
+test('where the one that a person gave points is lost before the others have them, all end in the same words', async () => {
+  warned()
+  const input = { data: 'given', steps: 20 } as const
+  const room = new ElasticRoom(['a', 'b', 'c'])
+  const a = enter(room, 'a', input, {
+    given: points,
+    onEvent: ({ event }) => {
+      if (event !== 'phase') return
+      room.become(['b', 'c'])
+      a.kill()
+    },
+  })
+  const ends = await Promise.all(['b', 'c'].map((name) => enter(room, name, input).end))
+  const lost =
+    /^data: no rank has points .*, or the one who did was lost before the others had it\. Supply it again/
+  for (const { reason } of ends)
+    expect(reason).toMatchObject({ code: 'data.missing', message: expect.stringMatching(lost) })
+})
+
 describe('a rank that fails after its first step', () => {
   /** The ends of three ranks, of which the second fails in step 16. */
   async function failing(error: TabringError) {

@@ -125,7 +125,7 @@ test('what a person gives on one rank reaches all of them', async () => {
 })
 
 test.each<[string, (rank: number) => Uint8Array | undefined]>([
-  ['no rank supplied points (x, y and class as float32)', () => undefined],
+  ['no rank has points (x, y and class as float32)', () => undefined],
   ['only one rank may supply data, got it from ranks 0 and 1', () => drawn],
   ['at most 48000 bytes, got 48012', (rank) => (rank === 0 ? new Uint8Array(48_012) : undefined)],
   [
