@@ -18,7 +18,13 @@ import { type SeenFolder, seenFolder } from '../../support/checkpoint-folders.ts
 import { trainDigits } from '../../support/digit-ranks.ts'
 import { serveDigits } from '../../support/served-digits.ts'
 import { startTask } from '../../support/task-ranks.ts'
-import { lossesOf, type RankEnd, resultsOf, resumedOf, trainRanks } from '../../support/train-ranks.ts'
+import {
+  lossesOf,
+  type RankEnd,
+  resultsOf,
+  resumedOf,
+  trainRanks,
+} from '../../support/train-ranks.ts'
 
 // 36 samples in batches of 15: an epoch is 3 steps, of which the last is short, and no number of virtual workers divides the batch.
 
