@@ -1,4 +1,4 @@
-import type { RunEvent } from '../../trainer/watch/run-events.ts'
+import type { RunEvent } from '../../worker/api.ts'
 import { afterOnPage } from './long-tests.ts'
 
 /** Within this a tab that has woken hears from the server what has become of the run. units: ms. */

@@ -37,8 +37,12 @@ async function trainInTwo(
   await see(maker, 'Alone in the room')
   const context = await openContext()
   const other = await openTab(context, await invite(maker))
-  if (tabs === 3) await openTab(context, await invite(maker))
-  await seeMembers(maker, tabs)
+  // Ranks in this order.
+  await seeMembers(maker, 2)
+  if (tabs === 3) {
+    await openTab(context, await invite(maker))
+    await seeMembers(maker, 3)
+  }
   await button(maker, 'Start').click()
   await reaches(maker, 20)
   return [maker, other]
