@@ -40,7 +40,7 @@ export interface StripFocus {
 /**
  * Keeps the focus in the strip when the button that has it goes away: on the heading while a run goes on, then on the button that goes further.
  *
- * Held keys, and clicks right after a run began or ended, are taken away: they were meant for the button before.
+ * Held keys, and clicks right after a run began or ended, are taken away: they were meant for the button before. A button that only opens a dialog does nothing that cannot be taken back: it takes them.
  */
 export function useStripFocus(isRunning: boolean): StripFocus {
   const strip = useRef<HTMLElement | null>(null)
@@ -83,8 +83,13 @@ export function useStripFocus(isRunning: boolean): StripFocus {
       if (isHeldKey(event) && isButton(event.target)) event.preventDefault()
     },
     onClickCapture: (event) => {
-      const isAct = event.target instanceof Element && event.target.closest('.main-acts')
-      if (!isAct || guard.current!.isOpen(isRunning, performance.now())) return
+      const act = event.target instanceof Element && event.target.closest('.main-acts button')
+      if (
+        !act ||
+        act.ariaHasPopup === 'dialog' ||
+        guard.current!.isOpen(isRunning, performance.now())
+      )
+        return
       event.preventDefault()
       event.stopPropagation()
     },
