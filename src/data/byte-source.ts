@@ -1,4 +1,4 @@
-import { isRecord } from '../util/kind-of.ts'
+import { isDetached, isRecord } from '../util/kind-of.ts'
 import { checkArgument, checkText } from '../util/options.ts'
 import { addressOf, type FileSource, readFile, unreadable } from './folder.ts'
 
@@ -26,18 +26,15 @@ const isSource = (source: unknown): boolean =>
 const isOpen = (source: ByteSource | OpenFile): source is OpenFile =>
   isRecord(source) && 'sizeBytes' in source && 'read' in source
 
-/** An ArrayBuffer as an array of its bytes; anything else as it is. */
+/** An ArrayBuffer as an array of its bytes; anything else, and one that was transferred away, as it is. */
 export const asBytes = <T>(source: T | ArrayBuffer): T | Uint8Array<ArrayBuffer> =>
-  source instanceof ArrayBuffer
-    ? // A detached buffer is as empty as an array of it.
-      new Uint8Array(source.byteLength > 0 ? source : new ArrayBuffer())
-    : source
+  source instanceof ArrayBuffer && !isDetached(source) ? new Uint8Array(source) : (source as T)
 
 /** `name` is for sources that have none of their own. errors: `data.missing` when it cannot be read. */
 export async function openFile(source: ByteSource | OpenFile, name: string): Promise<OpenFile> {
   if (isOpen(source)) return source
   const bytes = asBytes(source)
-  if (bytes instanceof Uint8Array)
+  if (bytes instanceof Uint8Array && !isDetached(bytes))
     return {
       name,
       sizeBytes: bytes.length,
@@ -45,7 +42,7 @@ export async function openFile(source: ByteSource | OpenFile, name: string): Pro
     }
   checkText('readBytes', 'name', name)
   const isAddress = typeof bytes === 'string' || bytes instanceof URL
-  const file = isAddress ? { url: addressOf(name, bytes).href } : bytes
+  const file = isAddress ? { url: addressOf(name, bytes).href } : (bytes as FileSource)
   checkArgument(
     name,
     'the file',

@@ -1,5 +1,5 @@
 import { ShapeError } from '../util/errors.ts'
-import { kindOf } from '../util/kind-of.ts'
+import { countOf, kindOf } from '../util/kind-of.ts'
 import { checkArgument, checkNumber, checkRecord } from '../util/options.ts'
 import { RandomStream } from '../util/random.ts'
 import {
@@ -104,6 +104,6 @@ export function checkElements(where: string, { shape, data }: HostTensor): void 
   if (countElements(shape) === data.length) return
   throw new ShapeError(
     'shape.mismatch',
-    `${where}: ${formatShape(shape)} needs ${countElements(shape)} elements, got ${data.length}. Correct the shape.`,
+    `${where}: ${formatShape(shape)} needs ${countElements(shape)} elements, got ${countOf(data)}. Correct the shape.`,
   )
 }

@@ -12,7 +12,10 @@ export function kindOf(value: unknown): string {
   if (typeof value === 'bigint') return `the bigint ${clipped(`${value}n`)}`
   if (typeof value !== 'object')
     return typeof value === 'function' ? 'a function' : clipped(String(value))
-  if (value instanceof ArrayBuffer) return `an ArrayBuffer of ${value.byteLength} bytes`
+  if (value instanceof ArrayBuffer)
+    return isDetached(value)
+      ? 'an ArrayBuffer that was transferred away'
+      : `an ArrayBuffer of ${value.byteLength} bytes`
   if (value instanceof URL) return `the URL ${clipped(value.href)}`
   if ('shape' in value && isShort(value.shape)) {
     const tensor = `a tensor [${value.shape.join(', ')}]`
@@ -50,12 +53,17 @@ export const isIterable = (value: unknown): value is Iterable<unknown> =>
   typeof (value as Partial<Iterable<unknown>>)[Symbol.iterator] === 'function' &&
   !isDetached(value)
 
-/** Whether it is an array whose buffer was transferred away, as to a worker: the platform throws where it is read. */
+/** How many elements an array has, for the `got` of an error; of one whose buffer was transferred away, that it was. */
+export const countOf = (array: { readonly length: number }): string =>
+  isDetached(array) ? kindOf(array) : String(array.length)
+
+/** Whether it is a buffer, or an array of one, that was transferred away, as to a worker: the platform throws where it is read. */
 export function isDetached(value: unknown): boolean {
-  if (!ArrayBuffer.isView(value) || value.buffer.byteLength > 0) return false
+  const buffer = ArrayBuffer.isView(value) ? value.buffer : value
+  if (!(buffer instanceof ArrayBuffer) || buffer.byteLength > 0) return false
   try {
     // ArrayBuffer.detached is not on every platform.
-    new Uint8Array(value.buffer)
+    new Uint8Array(buffer)
     return false
   } catch {
     return true

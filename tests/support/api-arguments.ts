@@ -160,7 +160,9 @@ export const wrongValues: readonly [name: string, make: () => unknown][] = [
   ['a symbol', () => Symbol('s')],
   ['10n', () => 10n],
   ['a Float32Array', () => Float32Array.of(1, 2)],
-  ['a detached Float32Array', detached],
+  ['a detached Float32Array', () => detached()],
+  ['detached bytes', () => detached(Uint8Array.of(1, 2))],
+  ['a detached ArrayBuffer', () => detached(Uint8Array.of(1, 2)).buffer],
   ['a Date', () => new Date(0)],
   ['no prototype', () => Object.create(null)],
   ['a circular object', circular],
@@ -170,8 +172,9 @@ export const wrongValues: readonly [name: string, make: () => unknown][] = [
 ]
 
 /** An array whose buffer was transferred away, as to a worker. */
-export function detached(): Float32Array {
-  const array = Float32Array.of(1, 2)
+export function detached<A extends Float32Array | Uint8Array = Float32Array>(
+  array = Float32Array.of(1, 2) as A,
+): A {
   structuredClone(array.buffer, { transfer: [array.buffer] })
   return array
 }

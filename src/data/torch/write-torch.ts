@@ -1,6 +1,6 @@
 import { clipped, clippedName } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
-import { isRecord, quoted } from '../../util/kind-of.ts'
+import { isDetached, isRecord, quoted } from '../../util/kind-of.ts'
 import { elementArrays, type SafetensorsDtype } from '../elements.ts'
 import { writeZip } from '../zip.ts'
 import { mostDepth, type TorchValue } from './read-torch.ts'
@@ -83,7 +83,7 @@ class Pickle {
     else if (typeof value === 'number') this.#add('G', 8, (view) => view.setFloat64(0, value))
     else if (typeof value !== 'object')
       throw refuse(path, 'a plain value or a tensor', quoted(value))
-    else if (value instanceof Uint8Array) this.#encoded(value)
+    else if (value instanceof Uint8Array && !isDetached(value)) this.#encoded(value)
     else if (Array.isArray(value)) this.#list(value, path)
     else if (isTensor(value)) this.#tensor(value, path)
     else this.#dict(value, path)
@@ -119,7 +119,7 @@ class Pickle {
       throw refuse(path, `a dtype among ${[...storageNames.keys()].join(' ')}`, quoted(dtype))
     if (!isSizes(shape)) throw refuse(path, 'a shape of whole numbers', quoted(shape))
     const length = shape.reduce((product, dim) => product * dim, 1)
-    if (!(data instanceof elementArrays[dtype]) || data.length !== length)
+    if (!(data instanceof elementArrays[dtype]) || data.length !== length || isDetached(data))
       throw refuse(path, `${length} elements of ${dtype} for [${shape}]`, quoted(data))
     const key = this.storages.get(data) ?? this.storages.size
     this.storages.set(data, key)

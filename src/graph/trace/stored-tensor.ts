@@ -8,7 +8,7 @@ import {
   sameHardware,
 } from '../../util/device.ts'
 import { ArgumentTypeError, ShapeError, TabringError } from '../../util/errors.ts'
-import { kindOf } from '../../util/kind-of.ts'
+import { countOf, kindOf } from '../../util/kind-of.ts'
 import {
   countElements,
   type DType,
@@ -112,7 +112,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     if (data.length !== countElements(type.shape)) {
       throw new ShapeError(
         'shape.mismatch',
-        `${this.constructor.name}: ${formatShape(type.shape)} needs ${countElements(type.shape)} elements, got ${data.length}. Check the initial data.`,
+        `${this.constructor.name}: ${formatShape(type.shape)} needs ${countElements(type.shape)} elements, got ${countOf(data)}. Check the initial data.`,
       )
     }
     // As torch.tensor: what the caller does with the array later does not change the tensor.

@@ -11,6 +11,7 @@ import {
   IdxDataset,
   Linear,
   normalize,
+  Parameter,
   ProgressMeter,
   resize,
   type Sampler,
@@ -133,6 +134,8 @@ test('an array that was transferred away since is named', async () => {
   expect(() => tokens.get(0)).toThrow(transferred)
   expect(() => idx.get(0, key)).toThrow(transferred)
   expect(() => save({ x: detached() as never })).toThrow(transferred)
+  expect(() => hostTensor([2], detached())).toThrow(transferred)
+  expect(() => new Parameter([2], detached())).toThrow(transferred)
 })
 
 test('a collective refuses an array that was transferred away', async () => {
