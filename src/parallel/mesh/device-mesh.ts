@@ -13,7 +13,7 @@
 import { getProcessGroup } from '../../distributed/group/default-group.ts'
 import { newSubgroupsByEnumeration } from '../../distributed/group/subgroups.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
-import type { ProcessGroup } from '../../peer/group/group.ts'
+import { ProcessGroup } from '../../peer/group/group.ts'
 import { clipped } from '../../util/clipped.ts'
 import { type DeviceType, device, deviceTypes, formatDevice } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
@@ -119,6 +119,8 @@ export async function initDeviceMesh(
   if (meshDimNames !== undefined)
     checkList('initDeviceMesh', 'meshDimNames', meshDimNames, isText, 'texts')
   const group = processGroup ?? getProcessGroup('initDeviceMesh')
+  const isOfAll = group instanceof ProcessGroup
+  checkArgument('initDeviceMesh', 'processGroup', group, isOfAll, 'the group of all ranks')
   const refuse = (text: string) => new TabringError('config.invalid', `initDeviceMesh: ${text}`)
   const size = meshShape.reduce((product, count) => product * count, 1)
   if (meshShape.length === 0 || size !== group.size)

@@ -259,6 +259,15 @@ describe('ranks that have a stage each', () => {
   })
 })
 
+test('a mesh of some ranks is refused by the name of its own option', async () => {
+  const errors = await errorsOf(async (processGroup) => {
+    const group = await processGroup.newGroup([0, 1])
+    await initDeviceMesh('reference', [2], { processGroup: group as never })
+  })
+  for (const error of errors)
+    expect(error).toMatch(/^initDeviceMesh: processGroup must be the group of all ranks/)
+})
+
 describe('sharded and replicated parameters', () => {
   test('replicate, then fullyShard, is refused', async () => {
     const errors = await errorsOf(async (processGroup) => {
