@@ -16,7 +16,7 @@ export function httpFolder(address: string | URL): FileFolder {
     const refuse = (got: string, cause?: unknown): DataError =>
       new DataError(
         method === 'GET' ? 'data.missing' : 'file.unwritable',
-        `${name}: the server did not accept ${method}: ${got}. Check that it is running and has space on its disk.`,
+        `${name}: the server did not accept ${method}: ${/[.]$/.test(got) ? got : `${got}. Check that it is running and has space on its disk.`}`,
         { cause },
       )
     const url = new URL(encodeURIComponent(name), base)
