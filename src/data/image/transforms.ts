@@ -216,7 +216,7 @@ export function normalize(
   )
     throw new DataError(
       'config.invalid',
-      `normalize: expected arrays of finite means and as many positive stds, got ${quoted(mean)} and ${quoted(std)}. Correct them.`,
+      `normalize: mean must be a list of finite numbers, and std of as many above 0, got ${quoted(mean)} and ${quoted(std)}. Correct them.`,
     )
   const bytesToTensor = toTensor()
   return describe(

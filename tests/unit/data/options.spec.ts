@@ -84,9 +84,9 @@ const refusals: Record<string, [call: () => unknown, message: RegExp]> = {
   ],
   'normalize(0.5, 0.25)': [
     () => normalize(0.5 as never, 0.25 as never),
-    /normalize: expected arrays of finite means/,
+    /normalize: mean must be a list of finite numbers, and std of as many above 0/,
   ],
-  'normalize([NaN], [1])': [() => normalize([Number.NaN], [1]), /normalize: expected arrays/],
+  'normalize([NaN], [1])': [() => normalize([Number.NaN], [1]), /normalize: mean must be a list/],
   'compose(toTensor())': [
     () => compose(toTensor() as never),
     /compose: expected an array of transforms, got a function/,
