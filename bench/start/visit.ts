@@ -1,5 +1,6 @@
 import type { Browser } from 'playwright'
 import type { Served } from '../../node/serve.ts'
+import { type InjectedEnvironment, injectedName } from '../../src/util/injected.ts'
 import { type StartMoment, startMark } from '../../src/worker/page/start-marks.ts'
 
 export interface Visit {
@@ -30,6 +31,11 @@ export async function visit(browser: Browser, served: Served, path = ''): Promis
   served.server.on('request', take)
   const context = await browser.newContext({ viewport: { width: 1400, height: 900 } })
   try {
+    // As where there is a GPU: with `auto` the software adapter gives way to the device cpu, which is loaded too.
+    const environment: InjectedEnvironment = { variables: { TABRING_DEVICE: 'webgpu' }, args: [] }
+    await context.addInitScript((given) => Object.assign(globalThis, given), {
+      [injectedName]: environment,
+    })
     const page = await context.newPage()
     await page.goto(`${served.localUrl}${path}`)
     const start = page.locator('button.go:enabled', { hasText: /^Start$/ })

@@ -23,7 +23,7 @@ export function webGpuAdvice(userAgent = globalThis.navigator?.userAgent ?? ''):
             ? 'Firefox has it from 141 on Windows, and from 147 on Macs with Apple silicon: update it.'
             : 'In about:config set dom.webgpu.enabled to true, and restart Firefox.',
       adapter:
-        'In Firefox, about:support says what is blocked; gfx.webgpu.ignore-blocklist in about:config passes over the list. Without a graphics card, Linux needs lavapipe (the package mesa-vulkan-drivers).',
+        'In Firefox, about:support says what is blocked; gfx.webgpu.ignore-blocklist in about:config passes over the list. Without a graphics card, compute on the CPU.',
     }
   if (isOn('Safari/') && !isOn('Chrome/') && !isOn('Chromium/'))
     return {
@@ -32,7 +32,6 @@ export function webGpuAdvice(userAgent = globalThis.navigator?.userAgent ?? ''):
     }
   return {
     missing: 'In Chrome on Linux, turn on chrome://flags/#enable-unsafe-webgpu and restart it.',
-    adapter:
-      'chrome://gpu says what is blocked. Without a graphics card, start Chromium with --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader: slow, but complete.',
+    adapter: 'chrome://gpu says what is blocked. Without a graphics card, compute on the CPU.',
   }
 }

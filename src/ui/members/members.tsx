@@ -187,11 +187,11 @@ function Device({ member, ways }: { member: LobbyMember; ways: readonly Fact[] }
   return (
     <>
       <span class="adapter">
-        <span class="device" title={title || undefined}>
+        <span class="device" title={title}>
           {text}
         </span>
         {isSoftware && (
-          <span class="badge warn" title="No graphics card: the CPU computes, slowly">
+          <span class="badge warn" title="No graphics card: the CPU computes">
             software
           </span>
         )}

@@ -44,7 +44,7 @@ export function troubleAhead(page: Surroundings): Trouble | null {
       title: 'This address is not secure, so the browser hides WebGPU',
       text: `Browsers give WebGPU to https pages and to localhost only, and this page was opened as ${page.origin}.`,
       remedies: [
-        'On the machine that serves this page, stop it and run: npm start -- --host. Then open the https address that it prints.',
+        'On the machine that serves this page run: npm start -- --host. Then open the https address that it prints.',
         `On that machine itself, ${local} works as it is.`,
       ],
       detail: null,
@@ -54,7 +54,7 @@ export function troubleAhead(page: Surroundings): Trouble | null {
     return {
       kind: 'no-webgpu',
       title: 'This browser has no WebGPU',
-      text: 'Every rank computes on its own WebGPU device, and navigator.gpu is missing here.',
+      text: 'The address asks for WebGPU, and navigator.gpu is missing here.',
       remedies: [webGpuAdvice().missing, 'Or use a current Chrome or Edge.'],
       detail: null,
     }
@@ -80,7 +80,7 @@ export function troubleOf(thrown: unknown): Trouble {
         return say(
           'no-adapter',
           'WebGPU found no adapter',
-          'This browser has WebGPU, but it offers no graphics adapter to this page.',
+          'This browser has WebGPU, but no graphics adapter.',
           'Turn on hardware acceleration in the settings of the browser and restart it.',
           webGpuAdvice().adapter,
         )
@@ -89,7 +89,7 @@ export function troubleOf(thrown: unknown): Trouble {
         'device',
         'No WebGPU device opened',
         'The compute worker of this page could not open a device.',
-        'Use a browser that has WebGPU in workers: a current Chrome, Edge or Firefox (Safari is untested).',
+        'Use a browser that has WebGPU in workers: a current Chrome, Edge or Firefox.',
       )
     case 'config.invalid':
       if (!detail.startsWith('room link')) {
@@ -97,15 +97,15 @@ export function troubleOf(thrown: unknown): Trouble {
           'bad-setting',
           'A setting in this address is not valid',
           detail,
-          'Correct or remove it in the address, then open the page again.',
+          'Correct or remove it in the address.',
         )
         return { ...words, detail: null }
       }
       return say(
         'bad-link',
         'This room link is incomplete or was changed',
-        'The part of the address after # holds the key of the room. It was cut off or changed on the way.',
-        'Copy the whole link again, from # to its end, and open it.',
+        'The part after # holds the key of the room. It was cut off or changed on the way.',
+        'Copy the whole link again and open it.',
       )
     case 'signal.lost':
       return say(
@@ -119,7 +119,7 @@ export function troubleOf(thrown: unknown): Trouble {
       return say(
         'worker',
         'The compute worker of this tab has ended',
-        'It owned the GPU device, so this tab can no longer take part. The other members have been notified.',
+        'This tab can no longer take part. The other members know.',
         'Reload this tab to rejoin the room as a new member.',
       )
     default:

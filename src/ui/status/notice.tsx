@@ -32,7 +32,7 @@ export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
           {kind === 'removed' ? 'Rejoin' : 'Try again'}
         </button>
         {withoutGpu.has(kind) && (
-          <a class="button" href={cpuAddress()} title="In WebAssembly: slower than a graphics card">
+          <a class="button" href={cpuAddress()}>
             Compute on the CPU
           </a>
         )}
