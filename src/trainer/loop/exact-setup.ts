@@ -1,16 +1,20 @@
+import type { Took } from '../../ddp/exact/deal.ts'
+import { type ExactRanks, ExactStep } from '../../ddp/exact/exact-step.ts'
+import { LossScale } from '../../ddp/exact/loss-scale.ts'
+import { mustFit } from '../../ddp/exact/must-fit.ts'
 import { manualSeed } from '../../nn/init.ts'
 import { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
 import { Evaluation } from '../evaluate/evaluate.ts'
 import { batchArrays, ShareBatches } from '../evaluate/share-batches.ts'
-import type { Took } from '../exact/deal.ts'
-import { type ExactRanks, ExactStep } from '../exact/exact-step.ts'
-import { LossScale } from '../exact/loss-scale.ts'
-import { mustFit } from '../exact/must-fit.ts'
-import { VirtualWorkers } from '../exact/virtual-workers.ts'
+import { VirtualWorkers } from '../evaluate/virtual-workers.ts'
 import { learningRateOf } from '../settings/demo-meta.ts'
 import type { PlaceInGroup, RankSetup, RankSetupOptions } from './rank-setup.ts'
 import { replicated } from './shared-model.ts'
 import { forwardOf, randomScalarsFor } from './training-step.ts'
+
+interface TrainingRanks extends ExactRanks {
+  readonly workers: VirtualWorkers
+}
 
 /** `setUpRank` for a run with `exact`: nothing that is compiled depends on the group. errors: `config.invalid` for a model that it cannot train; `gpu.*`. */
 export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> {
@@ -27,7 +31,7 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
       ? { kind: 'adamw', lr, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0.01 }
       : { kind: 'sgd', lr, momentum: 0.9 },
   )
-  const ranksIn = ({ group, stepsDone, onEvent }: PlaceInGroup): ExactRanks => {
+  const ranksIn = ({ group, stepsDone, onEvent }: PlaceInGroup): TrainingRanks => {
     const { rank, size } = group
     const workers = new VirtualWorkers(config, samples, rank, size)
     const onDealt = (step: number) =>
@@ -62,7 +66,7 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
   })
   /** Of this rank, in all groups so far. */
   let took: Took | undefined
-  const setupIn = ({ group }: PlaceInGroup, { workers }: ExactRanks): RankSetup => ({
+  const setupIn = ({ group }: PlaceInGroup, { workers }: TrainingRanks): RankSetup => ({
     runtime,
     shared: replicated(model, model, group),
     replicas: group,

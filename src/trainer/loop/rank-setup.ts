@@ -1,3 +1,5 @@
+import type { Took } from '../../ddp/exact/deal.ts'
+import type { BitProof } from '../../ddp/exact/exact-step.ts'
 import type { ReplicaCheck } from '../../ddp/hashes/replica-check.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { RunInputs, StepProgram } from '../../graph/plan/step-program.ts'
@@ -7,11 +9,10 @@ import type { TuneStore } from '../../kernels/tune.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { Evaluation } from '../evaluate/evaluate.ts'
 import type { Draws, ShareBatches } from '../evaluate/share-batches.ts'
-import type { Took } from '../exact/deal.ts'
 import type { RunParts } from '../saves/kept-state.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import type { Task, TaskData } from '../settings/task.ts'
-import type { BitProof, Phase, RunEvent } from '../watch/run-events.ts'
+import type { Phase, RunEvent } from '../watch/run-events.ts'
 import type { SharedModel } from './shared-model.ts'
 
 /** Who trains together, and from where. */

@@ -1,3 +1,4 @@
+import { isDiverged } from '../../ddp/exact/step-label.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import { withoutEpoch } from '../../peer/collective/failure.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
@@ -10,7 +11,6 @@ import {
   TabringError,
 } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
-import { isDiverged } from '../exact/step-label.ts'
 import type { KeptStates } from '../saves/kept-state.ts'
 import { type Brought, meet, type Settled } from './meet.ts'
 import { PutOut } from './strikes.ts'

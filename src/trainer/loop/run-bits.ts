@@ -1,9 +1,10 @@
 import * as v from 'valibot'
+import type { BitProof } from '../../ddp/exact/exact-step.ts'
+import { mostUs } from '../../ddp/exact/tail.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import { plainName } from '../../peer/room/names.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
-import { mostUs } from '../exact/tail.ts'
-import type { BitProof, RankName, RunEvent } from '../watch/run-events.ts'
+import type { RankName, RunEvent } from '../watch/run-events.ts'
 import {
   mostUnlikeChars,
   nameSchema,

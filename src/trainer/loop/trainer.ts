@@ -1,4 +1,5 @@
 import { bucketCapMbFor } from '../../ddp/data-parallel/bucket-size.ts'
+import { isDiverged } from '../../ddp/exact/step-label.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { StepProgram } from '../../graph/plan/step-program.ts'
 import type { TuneStore } from '../../kernels/tune.ts'
@@ -7,7 +8,6 @@ import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
 import { endFactsOf, RunError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
-import { isDiverged } from '../exact/step-label.ts'
 import {
   beginning,
   KeptStates,

@@ -57,7 +57,7 @@ export const trainConfigSchema = v.object({
   ),
   /** Whether the run continues when a rank is lost, and admits newcomers, where it `isElastic`. */
   elastic: v.optional(v.boolean(), true),
-  /** Whether the result is the same bits on any number of ranks: `trainer/exact`. */
+  /** Whether the result is the same bits on any number of ranks: `ddp/exact`. */
   exact: v.optional(v.boolean(), false),
   /** With `exact`: into how many parts the batch falls; they decide the bits, not the ranks. */
   virtualWorkers: v.optional(v.pipe(count(1), v.maxValue(64)), 8),

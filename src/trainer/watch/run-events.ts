@@ -1,3 +1,4 @@
+import type { BitProof } from '../../ddp/exact/exact-step.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import type { Metric } from '../settings/demo-meta.ts'
@@ -238,13 +239,6 @@ export type RunEvent =
       text: string
       rank: number
     }
-
-/** By which ranks know whether they compute the same bits: hashes of what the first virtual worker of an exact run's first step gets, and of what comes out. */
-export interface BitProof {
-  readonly samples: string
-  readonly parameters: string
-  readonly results: string
-}
 
 /** A rank as the others know it: its tab's id in the room, and the name that the page shows. */
 export interface RankName {

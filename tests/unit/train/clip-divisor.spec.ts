@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
+import { clipDivisor } from '../../../src/ddp/exact/clip-divisor.ts'
 import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { shiftOf } from '../../../src/kernels/encode/encode.ts'
 import { ExactOptimizer } from '../../../src/optim/exact/exact-optimizer.ts'
-import { clipDivisor } from '../../../src/trainer/exact/clip-divisor.ts'
 import golden from '../../golden/optim.json'
 import {
   allowedDistance,

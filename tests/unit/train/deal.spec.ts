@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Deal, type Took } from '../../../src/trainer/exact/deal.ts'
+import { Deal, type Took } from '../../../src/ddp/exact/deal.ts'
 import { seededRandom } from '../../../src/util/virtual-env.ts'
 
 // Ranks are simulated devices: each takes a stated time for a virtual worker.

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
+import { mustFit } from '../../../src/ddp/exact/must-fit.ts'
 import type { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { Sequential } from '../../../src/nn/module.ts'
 import { SyncBatchNorm } from '../../../src/nn/sync-batch-norm.ts'
-import { mustFit } from '../../../src/trainer/exact/must-fit.ts'
 
 test('exact refuses a SyncBatchNorm by its path', () => {
   const model = new Sequential(new Linear(3, 4), new BatchNorm1d(4))

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
+import { LossScale } from '../../../src/ddp/exact/loss-scale.ts'
 import { GradScaler } from '../../../src/optim/grad-scaler.ts'
-import { LossScale } from '../../../src/trainer/exact/loss-scale.ts'
 
 test('LossScale begins with the state of a GradScaler, and loads it', async () => {
   const scale = new LossScale(60)

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { VirtualWorkers } from '../../../src/trainer/exact/virtual-workers.ts'
+import { VirtualWorkers } from '../../../src/trainer/evaluate/virtual-workers.ts'
 
 const plan = (batchSize: number, virtualWorkers: number, worldSize: number) =>
   Array.from(

@@ -1,8 +1,8 @@
-import { describeDifference } from '../../ddp/hashes/replica-check.ts'
 import type { StoredData } from '../../graph/memory/pool.ts'
 import { formatHash, hashWords } from '../../kernels/hash/hash-words.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { PeerError } from '../../util/errors.ts'
+import { describeDifference } from '../hashes/replica-check.ts'
 
 /** 64 bits, of the bits of arrays on the host, in order. `hash`: of one array, as `hashWords`. */
 export const hashOf = (

@@ -1,5 +1,6 @@
 import { compile } from '../../graph/compile/compile.ts'
 import { stepScalar } from '../../graph/functions/linear.ts'
+import type { HostData } from '../../graph/memory/host-values.ts'
 import type { Pool, StoredData } from '../../graph/memory/pool.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import type { InputTypes, TracedFunction } from '../../graph/plan/prepare.ts'
@@ -25,25 +26,40 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 import { countElements } from '../../util/shape.ts'
-import type { BatchArrays } from '../settings/task.ts'
-import type { BitProof } from '../watch/run-events.ts'
 import { clipDivisor } from './clip-divisor.ts'
+import type { Deal } from './deal.ts'
 import { isNotFinite, isUnfit, judge, startExponent } from './exponents.ts'
 import { blockCount, exponentsOf, type Layout, layOut, marksIn, type Place } from './layout.ts'
 import type { LossScale } from './loss-scale.ts'
 import { compareStates, hashOf } from './state-hashes.ts'
 import { stepLabel } from './step-label.ts'
 import { Tail, wholeUs } from './tail.ts'
-import type { VirtualWorkers } from './virtual-workers.ts'
 
 const usualBucketElements = 2 ** 18
 /** From the smallest exponent to the largest it takes fewer. */
 const mostAttempts = 20
 
+/** By which ranks know whether they compute the same bits: hashes of what the first virtual worker of an exact run's first step gets, and of what comes out. */
+export interface BitProof {
+  readonly samples: string
+  readonly parameters: string
+  readonly results: string
+}
+
+/** The virtual workers that a rank computes. */
+export interface OwnWorkers {
+  readonly first: number
+  readonly count: number
+  /** Of each one. */
+  readonly rows: number
+  /** How many each rank computes. */
+  readonly deal: Pick<Deal, 'counts' | 'rankOf' | 'take'>
+}
+
 /** Who trains together. */
 export interface ExactRanks {
   readonly group: CollectiveGroup
-  readonly workers: VirtualWorkers
+  readonly workers: OwnWorkers
   /** Of the run, before the first step here. Default 0. */
   readonly stepsDone?: number
   /** After step number `step` the virtual workers are dealt differently. */
@@ -515,7 +531,7 @@ function rowsOf(inputs: RunInputs, types: InputTypes, i: number): RunInputs {
   return Object.fromEntries(
     Object.entries(types).map(([name, { shape }]) => {
       const count = countElements(shape)
-      const all = inputs[name] as BatchArrays[string]
+      const all = inputs[name] as HostData
       return [name, all.subarray(i * count, (i + 1) * count)]
     }),
   ) as RunInputs

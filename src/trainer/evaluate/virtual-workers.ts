@@ -1,7 +1,7 @@
 import { epochOrder, stepsPerEpoch, virtualRows, virtualShares } from '../../data/shares.ts'
-import type { Draws } from '../evaluate/share-batches.ts'
+import { Deal } from '../../ddp/exact/deal.ts'
 import type { TrainConfig } from '../settings/config.ts'
-import { Deal } from './deal.ts'
+import type { Draws } from './share-batches.ts'
 
 /**
  * The parts of a global batch of which each is computed by one replay of one program, whichever rank does it.
