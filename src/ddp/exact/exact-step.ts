@@ -1,8 +1,8 @@
 import { compile } from '../../graph/compile/compile.ts'
-import { stepScalar } from '../../graph/functions/linear.ts'
 import type { HostData } from '../../graph/memory/host-values.ts'
 import type { Pool, StoredData } from '../../graph/memory/pool.ts'
-import type { AnyRuntime } from '../../graph/memory/runtime.ts'
+import { type AnyRuntime, Runtime } from '../../graph/memory/runtime.ts'
+import { noteToldToAll } from '../../graph/plan/agreement.ts'
 import type { InputTypes, TracedFunction } from '../../graph/plan/prepare.ts'
 import {
   copyInputs,
@@ -18,7 +18,7 @@ import {
 } from '../../graph/plan/step-program.ts'
 import type { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
 import { randomScalarNames } from '../../graph/trace/random.ts'
-import { activeTrace, gradientWeight } from '../../graph/trace/trace.ts'
+import { gradientWeight } from '../../graph/trace/trace.ts'
 import { encode } from '../../kernels/encode/encode.ts'
 import { formatHash } from '../../kernels/hash/hash-words.ts'
 import type { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
@@ -29,11 +29,19 @@ import { countElements } from '../../util/shape.ts'
 import { clipDivisor } from './clip-divisor.ts'
 import type { Deal } from './deal.ts'
 import { isNotFinite, isUnfit, judge, startExponent } from './exponents.ts'
-import { blockCount, exponentsOf, type Layout, layOut, marksIn, type Place } from './layout.ts'
+import {
+  addGradients,
+  blockCount,
+  exponentsOf,
+  type Layout,
+  layOut,
+  marksIn,
+  type Place,
+} from './layout.ts'
 import type { LossScale } from './loss-scale.ts'
 import { compareStates, hashOf } from './state-hashes.ts'
 import { stepLabel } from './step-label.ts'
-import { Tail, wholeUs } from './tail.ts'
+import { Tail, type Told, wholeUs } from './tail.ts'
 
 const usualBucketElements = 2 ** 18
 /** From the smallest exponent to the largest it takes fewer. */
@@ -67,7 +75,6 @@ export interface ExactRanks {
 }
 
 export interface ExactStepOptions extends ExactRanks {
-  readonly runtime: AnyRuntime
   readonly optimizer: ExactOptimizer
   /** Of all ranks. */
   readonly virtualWorkers: number
@@ -77,6 +84,13 @@ export interface ExactStepOptions extends ExactRanks {
   readonly clipNorm?: number
   /** In float16. */
   readonly lossScale?: LossScale
+  /** What the gradients of a virtual worker count for: default its samples. 0: it is not computed. */
+  readonly weightOf?: (inputs: RunInputs, samples: number) => number
+}
+
+/** A program to make. */
+export interface ForwardOptions {
+  readonly runtime: AnyRuntime
   /** Gives the mean `loss` over one virtual worker's rows, and perhaps a `metric`; traced once. */
   readonly forward: TracedFunction
   /** Of its rows. */
@@ -106,6 +120,7 @@ export class ExactStep implements StepProgram {
   readonly #sums: Pool
   readonly #exponents: Pool
   readonly #places: readonly Place[]
+  readonly #layout: Layout
   readonly #tail: Tail
   /** Of the attempt under way: sums, marks and tail. */
   readonly #words: Int32Array<ArrayBuffer>
@@ -123,11 +138,10 @@ export class ExactStep implements StepProgram {
   proofUs: number | undefined
   #last: Promise<unknown> = Promise.resolve()
 
-  private constructor(
-    options: ExactStepOptions,
-    program: StepProgram,
-    { sums, exponents, places }: Layout,
-  ) {
+  /** `program`: of a virtual worker, which adds its gradients to the sums of `layout`. Its outputs are means over its samples. */
+  constructor(options: ExactStepOptions, program: StepProgram, layout: Layout) {
+    const { sums, exponents, places } = layout
+    this.#layout = layout
     this.#options = options
     this.#ranks = options
     this.#program = program
@@ -135,7 +149,8 @@ export class ExactStep implements StepProgram {
     this.#exponents = exponents
     this.#places = places
     this.#stepsDone = options.stepsDone ?? 0
-    this.#tail = new Tail(options.virtualWorkers, trackedIn(program))
+    const outputs = program.prepared.outputs.map(({ name }) => name)
+    this.#tail = new Tail(options.virtualWorkers, trackedIn(program), outputs)
     this.#words = new Int32Array(sums.elements + this.#tail.length)
     this.#exponentWords = new Int32Array(exponents.elements)
     for (const holder of this.#holders)
@@ -153,31 +168,20 @@ export class ExactStep implements StepProgram {
   }
 
   /** Compiles the program of a virtual worker. errors: those of `compile`. */
-  static async create(options: ExactStepOptions): Promise<ExactStep> {
+  static async create(options: ExactStepOptions & ForwardOptions): Promise<ExactStep> {
     const { runtime, optimizer, forward, types } = options
-    const layout = layOut(optimizer, runtime)
+    const layout = layOut(optimizer.parameters)
     const traced: TracedFunction = (inputs) => {
       const outputs = forward(inputs)
       outputs.loss.backward()
-      const first = stepScalar('isFirstReplay')
-      for (const place of layout.places) {
-        const { parameter, total, marks, exponents } = place
-        const { grad } = parameter
-        place.isUsed = grad !== undefined
-        if (grad)
-          activeTrace('encode').emit(
-            encode,
-            [total.value, marks.value, grad.value, exponents.value],
-            { first },
-          )
-      }
+      addGradients(layout)
       return outputs
     }
     try {
+      layout.allocate(runtime instanceof Runtime ? runtime.gpu : 'host')
       return new ExactStep(options, await compile(traced, types, { runtime }), layout)
     } catch (error) {
-      layout.sums.destroy()
-      layout.exponents.destroy()
+      layout.destroy()
       throw error
     }
   }
@@ -195,6 +199,9 @@ export class ExactStep implements StepProgram {
 
   get prepared() {
     return this.#program.prepared
+  }
+  get #types(): InputTypes {
+    return this.#program.prepared.inputs
   }
   get encodeMs(): number {
     return this.#program.encodeMs
@@ -224,8 +231,7 @@ export class ExactStep implements StepProgram {
     tell(1, 'exact', () => `${this.#steps} steps, ${this.repeats} of their attempts repeated`)
     for (const { tensors } of this.#holders) for (const tensor of tensors) tensor.mirror = undefined
     this.#program.destroy()
-    this.#sums.destroy()
-    this.#exponents.destroy()
+    this.#layout.destroy()
   }
 
   /**
@@ -234,7 +240,7 @@ export class ExactStep implements StepProgram {
    * errors: `train.nan` for a loss or a gradient that is not finite, the same on all ranks; those of the program and the group.
    */
   run(inputs: RunInputs, scalars: Readonly<Record<string, number>> = {}): Promise<RunOutputs> {
-    const own = copyInputs(inputs, Object.keys(this.#options.types))
+    const own = copyInputs(inputs, Object.keys(this.#types))
     const run = this.#last.then(() => this.#run(own, { ...scalars }))
     this.#last = run.catch(() => undefined)
     return run
@@ -276,6 +282,7 @@ export class ExactStep implements StepProgram {
       const sums = words.subarray(0, this.#sums.elements)
       const told = this.#tail.read(words.subarray(this.#sums.elements))
       this.flags.sum = told.flags
+      this.#checkRows(told)
       if (told.notFinite.length > 0) {
         const found = told.notFinite.map(
           ({ worker, loss }) =>
@@ -303,10 +310,9 @@ export class ExactStep implements StepProgram {
         this.times = times
         this.#stepsDone++
         this.#steps++
-        const outputs: RunOutputs = {
-          loss: Float32Array.of(told.loss),
-          ...(told.hasMetric && { metric: Float32Array.of(told.metric) }),
-        }
+        const outputs: RunOutputs = Object.fromEntries(
+          Object.entries(told.outputs).map(([name, mean]) => [name, Float32Array.of(mean)]),
+        )
         noteTimes(outputs, { parts: times, beganMs, endedMs: performance.now(), stateHash })
         return outputs
       }
@@ -320,7 +326,7 @@ export class ExactStep implements StepProgram {
         )
         const from = whose.length > 0 ? ` from ${whose.join(', ')}` : ''
         throw this.#nan(
-          `the gradient of "${place.parameter.name}"${from} is ${areFinite ? 'too large' : 'not finite'}, with a loss of ${told.loss}`,
+          `the gradient of "${place.parameter.name}"${from} is ${areFinite ? 'too large' : 'not finite'}, with a loss of ${told.outputs['loss']}`,
         )
       }
       this.repeats++
@@ -338,7 +344,7 @@ export class ExactStep implements StepProgram {
   async prove(inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<BitProof> {
     const { optimizer, lossScale } = this.#options
     const places = this.#places
-    const tail = new Tail(1, this.#tail.buffers)
+    const tail = new Tail(1, this.#tail.buffers, this.#tail.outputs)
     await tail.readBuffers()
     const words = new Int32Array(this.#sums.elements + tail.length)
     const sums = words.subarray(0, this.#sums.elements)
@@ -356,7 +362,7 @@ export class ExactStep implements StepProgram {
     }
     // How long it took is no result.
     tail.writeTimes(words.subarray(sums.length), 0, 1, 0)
-    const samples = Object.keys(this.#options.types).map((name) => inputs[name] as StoredData)
+    const samples = Object.keys(this.#types).map((name) => inputs[name] as StoredData)
     // Not by the optimizer, which reads them once: what it has may still be restored.
     const parameters = await Promise.all(optimizer.parameters.map((one) => one.read()))
     return {
@@ -404,10 +410,27 @@ export class ExactStep implements StepProgram {
   }
 
   #nan(problem: string): TabringError {
-    return new TabringError(
+    return toldToAll(
       'train.nan',
       `step ${this.#stepsDone + 1}: ${problem}. Lower the learning rate, or check the data for values that are not numbers.`,
     )
+  }
+
+  /** errors: `graph.misuse` where others than the last virtual workers lack rows, since which lack some would depend on the ranks, and where nothing counts. */
+  #checkRows({ rows, count }: Told): void {
+    const { workers } = this.#ranks
+    const last = rows.findLastIndex((own) => own > 0)
+    const short = rows.findIndex((own, worker) => worker < last && own < workers.rows)
+    const misuse = (problem: string) =>
+      toldToAll(
+        'graph.misuse',
+        `run: ${problem}. Give each rank its rows of the batch: those of ddp.exactShare(batchSize, samples).`,
+      )
+    if (short >= 0)
+      throw misuse(
+        `virtual worker ${short} (rank ${workers.deal.rankOf(short)}) got ${rows[short]} of ${workers.rows} rows, and only the last rows of a batch may be missing`,
+      )
+    if (count === 0) throw misuse('no rank got a sample that counts')
   }
 
   /**
@@ -426,19 +449,22 @@ export class ExactStep implements StepProgram {
     for (const place of this.#places)
       this.#exponentWords.set(exponentsOf(place, exponents), place.exponentsStart)
     this.#exponents.write(this.#exponentWords)
-    const take = async (i: number, { own, running }: Replay) => {
+    const take = async (i: number, { weight, running }: Replay) => {
       const outputs = await running
       const { parts } = runTimesOf(outputs)
       times.forward += parts.forward
       times.backward += parts.backward
-      await ownTail.write(tail, first + i, own, outputs)
+      await ownTail.write(tail, first + i, weight, outputs)
     }
     const { env } = this.#ranks.group
     const beganMs = env.now()
     const replays: Promise<void>[] = []
     for (let i = 0; i < count; i++) {
-      const begun = this.#replay(inputs, scalars, i, i === 0)
-      if (!begun) break
+      const rows = this.#rowsOf(i, scalars)
+      if (rows === 0) break
+      ownTail.writeRows(tail, first + i, rows)
+      const begun = this.#replay(inputs, scalars, i, replays.length === 0)
+      if (!begun) continue
       const replay = take(i, begun)
       replays.push(replay)
       replay.catch(() => undefined)
@@ -456,27 +482,36 @@ export class ExactStep implements StepProgram {
     return tookMs
   }
 
-  /** Begins the replay of this rank's virtual worker number `i`; undefined where it has no samples. */
+  /** The samples of this rank's virtual worker number `i`. */
+  #rowsOf(i: number, { count = 0 }: Readonly<Record<string, number>>): number {
+    const { rows } = this.#ranks.workers
+    return Math.min(rows, Math.max(0, count - i * rows))
+  }
+
+  /** Begins the replay of this rank's virtual worker number `i`; undefined where it has nothing that counts. */
   #replay(
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>>,
     i: number,
     isFirst: boolean,
   ): Replay | undefined {
-    const { types, lossScale } = this.#options
+    const { lossScale, weightOf } = this.#options
     const { rows } = this.#ranks.workers
-    const own = Math.min(rows, Math.max(0, (scalars.count ?? 0) - i * rows))
+    const own = this.#rowsOf(i, scalars)
     if (own === 0) return undefined
-    const running = this.#program.run(rowsOf(inputs, types, i), {
+    const ownInputs = rowsOf(inputs, this.#types, i)
+    const weight = weightOf ? weightOf(ownInputs, own) : own
+    if (weight === 0) return undefined
+    const running = this.#program.run(ownInputs, {
       ...scalars,
       ...(randomScalarNames.sample in scalars && {
         [randomScalarNames.sample]: scalars[randomScalarNames.sample] + i * rows,
       }),
       count: own,
-      [gradientWeight]: own * 2 ** (lossScale?.exponent ?? 0),
+      [gradientWeight]: weight * 2 ** (lossScale?.exponent ?? 0),
       isFirstReplay: isFirst ? 1 : 0,
     })
-    return { own, running }
+    return { weight, running }
   }
 
   /** The virtual workers of all ranks whose gradient of a parameter does not fit, each computed alone; none where only their sum is too large. */
@@ -490,7 +525,7 @@ export class ExactStep implements StepProgram {
     const unfit = new Uint32Array(virtualWorkers)
     for (let i = 0; i < workers.count; i++) {
       const begun = this.#replay(inputs, scalars, i, true)
-      if (!begun) break
+      if (!begun) continue
       await begun.running
       const own = (await this.#sums.read(marksStart, marks.count, 'i32')) as Int32Array
       if (own.some(isUnfit)) unfit[workers.first + i] = 1
@@ -521,9 +556,16 @@ interface Work {
 
 /** A virtual worker under way. */
 interface Replay {
-  /** Its samples. */
-  readonly own: number
+  /** What its gradients count for. */
+  readonly weight: number
   readonly running: Promise<RunOutputs>
+}
+
+/** An error that all ranks have, since they have read the same. */
+function toldToAll(code: 'train.nan' | 'graph.misuse', message: string): TabringError {
+  const error = new TabringError(code, message)
+  noteToldToAll(error)
+  return error
 }
 
 /** The rows of this rank's virtual worker number `i`. */

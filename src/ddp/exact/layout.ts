@@ -1,12 +1,14 @@
+import { stepScalar } from '../../graph/functions/linear.ts'
+import type { Memory } from '../../graph/memory/memory-device.ts'
 import { alignInPool, Pool } from '../../graph/memory/pool.ts'
-import { type AnyRuntime, Runtime } from '../../graph/memory/runtime.ts'
 import { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
-import { blocksOf } from '../../kernels/encode/encode.ts'
-import type { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
+import type { Parameter } from '../../graph/trace/parameter.ts'
+import { activeTrace } from '../../graph/trace/trace.ts'
+import { blocksOf, encode } from '../../kernels/encode/encode.ts'
 
 /** Where a parameter's sums, marks and exponents are. */
 export interface Place {
-  readonly parameter: ExactOptimizer['parameters'][number]
+  readonly parameter: Parameter
   readonly start: number
   readonly marksStart: number
   readonly exponentsStart: number
@@ -22,12 +24,14 @@ export interface Place {
 export interface Layout {
   readonly sums: Pool
   readonly exponents: Pool
-  readonly places: Place[]
+  readonly places: readonly Place[]
+  /** Makes the pools; before the program that adds to them. */
+  allocate(memory: Memory): void
+  destroy(): void
 }
 
 /** One pool for what is read back in a step, one for what is written. */
-export function layOut({ parameters }: ExactOptimizer, runtime: AnyRuntime): Layout {
-  const memory = runtime instanceof Runtime ? runtime.gpu : 'host'
+export function layOut(parameters: readonly Parameter[]): Layout {
   let sumsLength = 0
   let exponentsLength = 0
   let block = 0
@@ -37,7 +41,7 @@ export function layOut({ parameters }: ExactOptimizer, runtime: AnyRuntime): Lay
     return start
   }
   const zeros = (count: number) => new ModuleBuffer([count], new Int32Array(count))
-  const places = parameters.map((parameter) => {
+  const places = parameters.map((parameter): Place => {
     const { count } = parameter
     const blocks = blocksOf(count)
     const place = {
@@ -55,14 +59,39 @@ export function layOut({ parameters }: ExactOptimizer, runtime: AnyRuntime): Lay
     block += blocks
     return place
   })
-  const sums = new Pool('sums of whole numbers', sumsLength).allocate(memory)
-  const exponents = new Pool('exponents', exponentsLength).allocate(memory)
-  for (const { total, marks, exponents: own, start, marksStart, exponentsStart } of places) {
-    total.moveTo({ pool: sums, start })
-    marks.moveTo({ pool: sums, start: marksStart })
-    own.moveTo({ pool: exponents, start: exponentsStart })
+  const sums = new Pool('sums of whole numbers', sumsLength)
+  const exponents = new Pool('exponents', exponentsLength)
+  return {
+    sums,
+    exponents,
+    places,
+    allocate(memory) {
+      sums.allocate(memory)
+      exponents.allocate(memory)
+      for (const { total, marks, exponents: own, start, marksStart, exponentsStart } of places) {
+        total.moveTo({ pool: sums, start })
+        marks.moveTo({ pool: sums, start: marksStart })
+        own.moveTo({ pool: exponents, start: exponentsStart })
+      }
+    },
+    destroy() {
+      sums.destroy()
+      exponents.destroy()
+    },
   }
-  return { sums, exponents, places }
+}
+
+/** Adds the parameters' gradients to their sums, in the function being compiled; the first replay of a step begins these. */
+export function addGradients({ places }: Layout): void {
+  const trace = activeTrace('encode')
+  const first = stepScalar('isFirstReplay')
+  for (const place of places) {
+    const { parameter, total, marks, exponents } = place
+    const gradient = trace.gradients.get(parameter)
+    place.isUsed = gradient !== undefined
+    if (gradient)
+      trace.emit(encode, [total.value, marks.value, gradient, exponents.value], { first })
+  }
 }
 
 /** Of the blocks of one parameter. */

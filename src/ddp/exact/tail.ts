@@ -5,23 +5,23 @@ import { Sections } from '../../util/sections.ts'
 
 /** What all virtual workers tell besides their gradients. */
 export interface Told {
-  /** Samples of all. */
+  /** By virtual worker. */
+  readonly rows: readonly number[]
+  /** What all gradients count for together: the samples. */
   readonly count: number
-  /** Means over them. */
-  readonly loss: number
+  /** Means over them, by name. */
+  readonly outputs: Readonly<Record<string, number>>
   /** Losses of virtual workers that are not finite. */
   readonly notFinite: readonly { readonly worker: number; readonly loss: number }[]
-  readonly metric: number
-  readonly hasMetric: boolean
   /** By virtual worker; 0 for one without rows. units: µs. */
   readonly tookUs: readonly number[]
   /** The sum of the ranks' flags. */
   readonly flags: number
 }
 
-/** What a virtual worker tells: loss, metric and running statistics as their bits. */
-const workerSections = (buffers: number) =>
-  new Sections({ count: 1, loss: 1, metric: 1, hasMetric: 1, tookUs: 1, buffers })
+/** What a virtual worker tells: outputs and running statistics as their bits. */
+const workerSections = (outputs: number, buffers: number) =>
+  new Sections({ rows: 1, count: 1, outputs, tookUs: 1, buffers })
 
 /**
  * Words that travel with the sums: each virtual worker has its own, which it alone writes, so that adding whole numbers puts them together.
@@ -31,21 +31,31 @@ const workerSections = (buffers: number) =>
  */
 export class Tail {
   readonly buffers: readonly ModuleBuffer[]
+  /** Names of the scalar outputs. */
+  readonly outputs: readonly string[]
   readonly #own: ReturnType<typeof workerSections>
   readonly #all: Sections<'workers' | 'flags'>
   /** The buffers as they are between two steps. */
   #before: StoredData[] | undefined
+  /** Of the buffers, as this has left them. */
+  #revisions: readonly number[] = []
   #after: StoredData[] = []
 
-  constructor(virtualWorkers: number, buffers: readonly ModuleBuffer[]) {
+  constructor(
+    virtualWorkers: number,
+    buffers: readonly ModuleBuffer[],
+    outputs: readonly string[],
+  ) {
     this.buffers = buffers
-    this.#own = workerSections(buffers.reduce((sum, { count }) => sum + count, 0))
+    this.outputs = outputs
+    const length = buffers.reduce((sum, { count }) => sum + count, 0)
+    this.#own = workerSections(outputs.length, length)
     this.#all = new Sections({ workers: virtualWorkers * this.#own.length, flags: 1 })
   }
 
   /** What buffer `i` is between two steps; undefined until it is read. */
   hostValues(i: number): StoredData | undefined {
-    return this.#before?.[i]
+    return this.#isCurrent ? this.#before![i] : undefined
   }
 
   get length(): number {
@@ -58,8 +68,11 @@ export class Tail {
 
   /** What the buffers are between two steps; they are read before the first. */
   async readBuffers(): Promise<readonly StoredData[]> {
-    this.#before ??= await Promise.all(this.buffers.map((buffer) => buffer.read()))
-    return this.#before
+    if (!this.#isCurrent) {
+      this.#noteRevisions()
+      this.#before = await Promise.all(this.buffers.map((buffer) => buffer.readHome()))
+    }
+    return this.#before!
   }
 
   /** The buffers get other contents. */
@@ -72,14 +85,11 @@ export class Tail {
     tail: Int32Array<ArrayBuffer>,
     worker: number,
     count: number,
-    { loss, metric }: RunOutputs,
+    outputs: RunOutputs,
   ): Promise<void> {
     const own = this.#workers(tail)[worker]
-    this.#own.write(own, {
-      count,
-      loss: bitsOf(Float32Array.of(loss[0])),
-      ...(metric && { metric: bitsOf(Float32Array.of(metric[0])), hasMetric: 1 }),
-    })
+    const means = Float32Array.from(this.outputs, (name) => outputs[name][0])
+    this.#own.write(own, { count, outputs: bitsOf(means) })
     const statistics = this.#own.of(own, 'buffers')
     let at = 0
     for (const [i, buffer] of this.buffers.entries()) {
@@ -87,6 +97,12 @@ export class Tail {
       buffer.assign(this.#before![i])
       at += buffer.count
     }
+    this.#noteRevisions()
+  }
+
+  /** Notes how many samples a virtual worker has. */
+  writeRows(tail: Int32Array<ArrayBuffer>, worker: number, rows: number): void {
+    this.#own.write(this.#workers(tail)[worker], { rows })
   }
 
   /** Notes what this rank asks of all. */
@@ -107,16 +123,17 @@ export class Tail {
 
   /** What all told, in the order of the virtual workers. */
   read(tail: Int32Array<ArrayBuffer>): Told {
-    const float = (bits: number) => new Float32Array(Int32Array.of(bits).buffer)[0]
     const workers = this.#workers(tail).map((words) => {
-      const own = this.#own.read(words)
-      return { ...own, words, loss: float(own.loss), metric: float(own.metric) }
+      const { rows, count, tookUs } = this.#own.read(words)
+      const outputs = new Float32Array(this.#own.of(words, 'outputs').slice().buffer)
+      return { rows, count, tookUs, words, outputs }
     })
     const all = workers.filter(({ count }) => count > 0)
     const sumOf = (term: (own: (typeof all)[number]) => number) =>
       all.reduce((sum, own) => sum + term(own), 0)
     const count = sumOf((own) => own.count)
-    const notFinite = workers.flatMap(({ loss }, worker) =>
+    const lossAt = this.outputs.indexOf('loss')
+    const notFinite = workers.flatMap(({ outputs: { [lossAt]: loss = 0 } }, worker) =>
       Number.isFinite(loss) ? [] : [{ worker, loss }],
     )
     const statistics = all.map(({ words }) => this.#own.of(words, 'buffers'))
@@ -133,11 +150,12 @@ export class Tail {
       })
     })
     return {
+      rows: workers.map(({ rows }) => rows),
       count,
-      loss: sumOf((own) => own.count * own.loss) / count,
-      metric: sumOf((own) => own.count * own.metric) / count,
+      outputs: Object.fromEntries(
+        this.outputs.map((name, i) => [name, sumOf((own) => own.count * own.outputs[i]) / count]),
+      ),
       notFinite,
-      hasMetric: all.some(({ hasMetric }) => hasMetric === 1),
       tookUs: workers.map(({ tookUs }) => tookUs),
       flags: this.#all.read(tail).flags,
     }
@@ -147,6 +165,19 @@ export class Tail {
   assignBuffers(): void {
     for (const [i, buffer] of this.buffers.entries()) buffer.assign(this.#after[i] as never)
     this.#before = this.#after
+    this.#noteRevisions()
+  }
+
+  /** Whether nobody else has given the buffers other contents. */
+  get #isCurrent(): boolean {
+    return (
+      this.#before !== undefined &&
+      this.buffers.every(({ revision }, i) => revision === this.#revisions[i])
+    )
+  }
+
+  #noteRevisions(): void {
+    this.#revisions = this.buffers.map(({ revision }) => revision)
   }
 }
 

@@ -98,6 +98,8 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   holder: { readonly ranks: Pick<RankMessages, 'broadcast'>; readonly root: number } | undefined
   /** What it holds after its layer was loaded from a state that lacks it; undefined: that is an error. */
   absent: Data | undefined
+  /** How often its contents were replaced by `assign`. */
+  revision = 0
   /** Gives its current contents where the host has them too; then `read` needs no device. */
   mirror: (() => StoredData | undefined) | undefined
   #home: Home | undefined
@@ -326,6 +328,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
       )
     }
     if (this.isReleased) return
+    this.revision++
     if (this.#home) this.#home.pool.write(data, this.#home.start)
     else this.#host = data.slice() as Data
   }

@@ -47,7 +47,8 @@ export class ExactOptimizer {
   readonly #host: HostUpdate
   /** The parameters' contents, once they have been read from the device. */
   readonly #values: readonly Floats[]
-  #isRead = false
+  /** Of the parameters, as this has read or left them. */
+  readonly #revisions: (number | undefined)[]
   readonly #states: readonly (readonly Floats[])[]
   /** Parameters that have been updated, by number. */
   readonly #updated = new Set<number>()
@@ -56,10 +57,16 @@ export class ExactOptimizer {
   /** betas ** steps, by multiplication: engines differ in powers. */
   #powers: [number, number] = [1, 1]
 
-  constructor(parameters: readonly Parameter[], settings: ExactSettings) {
+  /** `group`: whose learning rate counts. */
+  constructor(
+    parameters: readonly Parameter[],
+    settings: ExactSettings,
+    group: { lr: number } = { lr: settings.lr },
+  ) {
     this.#parameters = parameters
     this.#settings = settings
-    this.paramGroups = [{ lr: settings.lr }]
+    this.paramGroups = [group]
+    this.#revisions = parameters.map(() => undefined)
     const counts = parameters.map(({ count }) => count)
     const states = stateNames[settings.kind]
     const lengths = [...counts, ...states.flatMap(() => counts), Math.max(0, ...counts)]
@@ -68,6 +75,11 @@ export class ExactOptimizer {
     this.#values = arrays.slice(0, counts.length)
     this.#states = counts.map((_, i) => states.map((_, at) => arrays[(at + 1) * counts.length + i]))
     this.#gradient = arrays[lengths.length - 1]
+  }
+
+  /** Begun so far. */
+  get steps(): number {
+    return this.#steps
   }
 
   get parameters(): readonly Parameter[] {
@@ -81,17 +93,19 @@ export class ExactOptimizer {
 
   /** The parameters' contents; call it before `begin`. errors: `device.mismatch`, `gpu.*`. */
   async read(): Promise<readonly Floats[]> {
-    if (!this.#isRead) {
-      const contents = await Promise.all(this.#parameters.map((parameter) => parameter.read()))
-      for (const [i, values] of this.#values.entries()) values.set(contents[i])
-      this.#isRead = true
+    const read = async (parameter: Parameter, i: number) => {
+      const { revision } = parameter
+      if (this.#revisions[i] === revision) return
+      this.#values[i].set(await parameter.readHome())
+      this.#revisions[i] = revision
     }
+    await Promise.all(this.#parameters.map(read))
     return this.#values
   }
 
   /** What the host has of parameter `i`; undefined until it is read. */
   hostValues(i: number): Floats | undefined {
-    return this.#isRead ? this.#values[i] : undefined
+    return this.#revisions[i] === this.#parameters[i].revision ? this.#values[i] : undefined
   }
 
   /** As `hashWords`, and faster for what `read` and `moments` give. */
@@ -139,7 +153,9 @@ export class ExactOptimizer {
         eps: fround(eps * Math.sqrt(left2)),
       })
     }
-    this.#parameters[i].assign(values)
+    const parameter = this.#parameters[i]
+    parameter.assign(values)
+    this.#revisions[i] = parameter.revision
   }
 
   /** Parameters that have not been updated are missing in `state`, as in PyTorch. */
@@ -223,7 +239,7 @@ export class ExactOptimizer {
         }
       }
       this.exponents = exponents.length > 0 ? Int32Array.from(exponents) : undefined
-      this.#isRead = false
+      this.#revisions.fill(undefined)
       this.#steps = 0
       this.#powers = [1, 1]
       while (this.#steps < steps) this.begin()

@@ -51,8 +51,9 @@ async function train(group: ProcessGroup, settings: ExactSettings, columns: read
     types: { x: tensorType([2, wide]), y: tensorType([2], 'i32') },
     stepsDone: 0,
   })
-  const count = workers.count * workers.rows
   for (const row of columns) {
+    // Ranks may be dealt others from step to step.
+    const count = workers.count * workers.rows
     const x = Float32Array.from({ length: count * wide }, (_, i) => row[i % wide])
     await step.run({ x, y: new Int32Array(count) }, { count })
   }
