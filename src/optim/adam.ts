@@ -2,6 +2,7 @@ import type { Trace } from '../graph/trace/trace.ts'
 import type { GraphNode } from '../graph/trace/value.ts'
 import { adam, adamAmsgrad } from '../kernels/adam/adam.ts'
 import type { SettleAttrs } from '../kernels/grad-scaler/settle.ts'
+import type { ExactSettings } from './exact/exact-optimizer.ts'
 import { Optimizer } from './optimizer.ts'
 import { checkBetas, checkNotNegative, type ParamGroup, type Params } from './settings.ts'
 import { emitUpdate, type Slice, slots } from './slice.ts'
@@ -67,6 +68,12 @@ abstract class AdamBase extends Optimizer<AdamSettings> {
     return group.amsgrad
       ? [emitUpdate(adamAmsgrad, slice, [...moments, slice.state('max_exp_avg_sq')], settings)]
       : [emitUpdate(adam, slice, moments, settings)]
+  }
+
+  override hostForm(): ExactSettings | undefined {
+    const [{ lr, betas, eps, weightDecay, amsgrad }] = this.paramGroups
+    if (amsgrad || (weightDecay !== 0 && !this.isDecoupled)) return undefined
+    return { kind: 'adamw', lr, betas: [betas[0], betas[1]], eps, weightDecay }
   }
 
   protected override settleAttrs(

@@ -17,6 +17,8 @@ import { checkRecord } from '../util/options.ts'
 import { countElements, formatShape, sameShape, tensorType } from '../util/shape.ts'
 import { checkGroup, checkKinds, checkSettingNames, requireList } from './check-params.ts'
 import { Cohort } from './cohort.ts'
+import type { ExactOptimizer, ExactSettings } from './exact/exact-optimizer.ts'
+import { type ExactTraining, exactTrainings } from './exact/exact-training.ts'
 import { alikeGroup } from './group-settings-check.ts'
 import { commonSteps, type LoadedState, tensorsOf, wholeState } from './loaded-state.ts'
 import { noGradient, owners } from './parameter-buckets.ts'
@@ -47,7 +49,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   readonly defaults: Readonly<Settings>
   /** Steps begun so far; 1 during the first. Includes steps that a GradScaler skipped. Parameters that join later have their own count. */
   get stepCount(): number {
-    return this.#stepCount
+    return this.#host?.steps ?? this.#stepCount
   }
   #stepCount = 0
   /** Whether the saved state of each parameter has PyTorch's `step`. */
@@ -60,6 +62,10 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   #bucketCount = 0
   /** State that was loaded, for pools that are made later. */
   #loaded = new Map<Parameter, LoadedState>()
+  /** With exact training: the updates, and all of the state. */
+  #host: ExactOptimizer | undefined
+  /** What was loaded last. */
+  #saved: OptimizerStateDict | undefined
   /** What fills a state at first, by name. */
   readonly #initial = new Map<string, number>()
 
@@ -120,6 +126,13 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
    */
   step(): void {
     const trace = activeTrace('optimizer.step')
+    const exact = this.#exact
+    if (exact) {
+      this.#refuseChanges(trace)
+      exact.step(this)
+      warnOfUnlisted(trace)
+      return
+    }
     const isUpdate = trace.accumulation?.part !== 'add'
     this.#refuseDivided()
     this.#refuseChanges(trace)
@@ -192,8 +205,35 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     return this.cohorts.flatMap(({ buckets }) => buckets).sort((a, b) => a.index - b.index)
   }
 
+  /** Who trains its parameters exactly. errors: `graph.misuse` where that is so for some of them alone. */
+  get #exact(): ExactTraining | undefined {
+    const all = this.paramGroups.flatMap(({ params }) => params)
+    const [exact, ...others] = new Set(all.map((parameter) => exactTrainings.get(parameter)))
+    if (others.length === 0) return exact
+    throw new TabringError(
+      'graph.misuse',
+      'optimizer.step: only some parameters are those of a model that is wrapped with exact. Use an optimizer for these alone.',
+    )
+  }
+
+  /** @internal The settings of its update on the host; undefined where that has no such form. */
+  hostForm(): ExactSettings | undefined {
+    return undefined
+  }
+
+  /** @internal Has its updates and its state on the host from now on, beginning with what was loaded. */
+  moveToHost(make: () => ExactOptimizer): ExactOptimizer {
+    if (!this.#host) {
+      this.#host = make()
+      if (this.#saved) this.#host.loadStateDict(this.#saved)
+    }
+    return this.#host
+  }
+
   /** The buckets updated by the step being compiled. errors: `graph.misuse` if it has already updated them. */
   bucketsOfStep(trace: Trace, what: string): Bucket[] {
+    const exact = this.#exact
+    if (exact) throw exact.refusal(what)
     const cohorts = this.paramGroups.flatMap((group) => this.#cohortsOf(group, trace))
     const buckets = cohorts.flatMap((cohort) => cohort.buckets)
     if (buckets.length === 0) throw noGradient(what)
@@ -214,6 +254,12 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
    * cost: one copy and wait per state and bucket; with several ranks also an all-gather of each. errors: `peer.*`.
    */
   async stateDict(): Promise<OptimizerStateDict> {
+    if (this.#host) {
+      const own = await this.#host.stateDict()
+      const [group] = this.paramGroups
+      const settings = groupToDict({ ...group } as unknown as Record<string, unknown>, [])
+      return { ...own, param_groups: [{ ...settings, ...own.param_groups[0] }] }
+    }
     const all = this.paramGroups.flatMap(({ params }) => params)
     const state: Record<number, StateEntry> = {}
     const current = await this.#readState()
@@ -296,7 +342,10 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       ),
     )
     for (const group of groups) this.#checkSettings(group as unknown as Settings)
+    const loadOnHost = this.#host?.prepareLoad(saved)
     return () => {
+      this.#saved = saved
+      loadOnHost?.()
       groups.forEach((group, at) => {
         Object.assign(this.paramGroups[at], group)
       })

@@ -3,6 +3,7 @@ import type { GraphNode } from '../graph/trace/value.ts'
 import type { SettleAttrs } from '../kernels/grad-scaler/settle.ts'
 import { sgd, sgdMomentum, sgdNesterov } from '../kernels/sgd/sgd.ts'
 import { TabringError } from '../util/errors.ts'
+import type { ExactSettings } from './exact/exact-optimizer.ts'
 import { Optimizer } from './optimizer.ts'
 import { checkNotNegative, type ParamGroup, type Params } from './settings.ts'
 import { emitUpdate, type Slice, slots } from './slice.ts'
@@ -61,6 +62,13 @@ export class SGD extends Optimizer<SGDSettings> {
     }
     const op = group.nesterov ? sgdNesterov : sgdMomentum
     return [emitUpdate(op, slice, [slice.state('momentum_buffer')], settings)]
+  }
+
+  override hostForm(): ExactSettings | undefined {
+    const [{ lr, momentum, dampening, weightDecay, nesterov }] = this.paramGroups
+    return dampening !== 0 || weightDecay !== 0 || nesterov
+      ? undefined
+      : { kind: 'sgd', lr, momentum }
   }
 
   protected override settleAttrs(

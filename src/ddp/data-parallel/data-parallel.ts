@@ -8,7 +8,7 @@ import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { measureOnce, measuringKeys } from '../../peer/group/measure-links.ts'
 import type { DeviceSpec } from '../../util/device.ts'
 import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
-import { kindOf } from '../../util/kind-of.ts'
+import { isRecord, kindOf } from '../../util/kind-of.ts'
 import {
   checkArgument,
   checkChoice,
@@ -29,6 +29,12 @@ import { broadcastTensors } from './broadcast-tensors.ts'
 import { bucketCapMbFor } from './bucket-size.ts'
 import { checkDevices, missingDevice } from './check-devices.ts'
 import { checkReplicas } from './check-replicas.ts'
+import {
+  type ExactOptions,
+  type ExactShare,
+  ModelExactTraining,
+  refuseConflicts,
+} from './exact-training.ts'
 import { RingExchange } from './ring-exchange.ts'
 import { type JoinOptions, RingUnevenInputs } from './uneven-inputs.ts'
 
@@ -85,6 +91,13 @@ export interface DistributedDataParallelOptions {
   trust?: Trust
   /** With `trust` or `aggregation`: called on all ranks for each bucket of which ranks were left out. */
   onLeftOut?: (found: LeftOut) => void
+  /**
+   * Whether training ends with the same bits on any number of ranks whose devices compute the same: gradients of parts of a fixed size are
+   * added as whole numbers, and each rank updates all parameters on its host. The step is compiled for the rows of one such part and runs on
+   * this rank's rows of the batch, see `exactShare`; it updates by one AdamW, Adam or SGD. See docs/how-it-works/exact.md for what it costs and
+   * holds. Default false.
+   */
+  exact?: boolean | ExactOptions
 }
 
 /** Options of `verifySync`. */
@@ -135,7 +148,32 @@ export class DistributedDataParallel extends Module {
       aggregation = 'mean',
       trust = 'members',
       onLeftOut,
+      exact = false,
     } = options
+    if (exact) {
+      refuseConflicts({
+        aggregation: {
+          isSet: aggregation !== 'mean',
+          why: 'it sums whole numbers of all ranks, and no other way to join them',
+        },
+        trust: {
+          isSet: trust !== 'members',
+          why: 'it sees sums over ranks, and none of them alone',
+        },
+        'broadcastBuffers: false': {
+          isSet: !broadcastBuffers,
+          why: 'running statistics become the mean over all virtual workers',
+        },
+        'averageOutputs: false': {
+          isSet: !averageOutputs,
+          why: 'a rank’s own outputs depend on how many ranks there are',
+        },
+        findUnusedParameters: {
+          isSet: findUnusedParameters || staticGraph,
+          why: 'all virtual workers are one program, in which the same parameters get gradients',
+        },
+      })
+    }
     const group = memberGroup('DistributedDataParallel', processGroup)
     this.#group = group
     const parameters = module.parameters()
@@ -156,12 +194,17 @@ export class DistributedDataParallel extends Module {
       exchange.robust.onLeftOut = onLeftOut
       exchange.reducer = exchange.robust.reducer
     }
+    if (exact) {
+      const own = exact === true ? {} : exact
+      exchange.exact = new ModelExactTraining(module, exchange, group, own, bucketCapMb)
+    }
     for (const parameter of parameters) parameter.exchange = exchange
-    for (const buffer of buffers) buffer.exchange = broadcastBuffers ? exchange : undefined
+    for (const buffer of buffers)
+      buffer.exchange = broadcastBuffers && !exact ? exchange : undefined
     // How collectives travel is measured, unless the caller has said it.
     const isChosen = group.choice !== defaultChoice
     settings.isChoiceGiven = isChosen
-    const chosen = `bucketCapMb ${bucketCapMb ?? 'to be measured'}, firstBucketMb ${firstBucketMb ?? 'by default'}, broadcastBuffers ${broadcastBuffers}, averageOutputs ${averageOutputs}, aggregation ${aggregation}, trust ${trust}, findUnusedParameters ${settings.findsUnused}, group.choice ${isChosen ? JSON.stringify(group.choice) : 'to be measured'}`
+    const chosen = `bucketCapMb ${bucketCapMb ?? 'to be measured'}, firstBucketMb ${firstBucketMb ?? 'by default'}, broadcastBuffers ${broadcastBuffers}, averageOutputs ${averageOutputs}, aggregation ${aggregation}, trust ${trust}, exact ${exchange.exact?.words ?? false}, findUnusedParameters ${settings.findsUnused}, group.choice ${isChosen ? JSON.stringify(group.choice) : 'to be measured'}`
     const [checkKey, , broadcastKey] = setupKeys(group, 3)
     const measure = measureOnce(group, () => setupKeys(group, measuringKeys))
     const settle = async () => {
@@ -201,6 +244,21 @@ export class DistributedDataParallel extends Module {
     return capBytes === undefined ? undefined : capBytes / 2 ** 20
   }
 
+  /**
+   * Which rows of a global batch this rank runs a step on, with `exact`: `step.run(rows start to end)`, of a step that is compiled for `rows`. A
+   * batch of fewer `samples` than `batchSize` is a last one.
+   *
+   * errors: `graph.misuse` without `exact`.
+   */
+  exactShare(batchSize: number, samples = batchSize): ExactShare {
+    const { exact } = this.#exchange
+    if (exact) return exact.share(batchSize, samples)
+    throw new TabringError(
+      'graph.misuse',
+      'exactShare: the model is not wrapped with exact. Write new DistributedDataParallel(model, { exact: true }).',
+    )
+  }
+
   forward(x: Tensor, ...others: unknown[]): Tensor {
     const trace = activeTrace('forward')
     trace.forwarded = this.#exchange
@@ -216,6 +274,7 @@ export class DistributedDataParallel extends Module {
    */
   noSync<R>(fn: () => R): R {
     checkBody('noSync', fn)
+    this.#refuseExact('noSync', 'runs add no gradients up without an update')
     const exchange = this.#exchange
     const leave = () => {
       exchange.pauses--
@@ -247,6 +306,11 @@ export class DistributedDataParallel extends Module {
       runtime: true,
     })
     checkNumber('verifySync', 'everySteps', everySteps, isCount, 'a whole number above 0')
+    const { exact } = this.#exchange
+    if (exact) {
+      exact.compiled
+      return everyStep(everySteps, (step) => exact.compare(step))
+    }
     const programs = [...this.#exchange.compiling.programs.values()]
     const buckets = new Set(
       programs.flatMap(({ prepared }) => prepared.updates.map(({ update }) => update.bucket)),
@@ -258,11 +322,16 @@ export class DistributedDataParallel extends Module {
       )
     }
     const check = await ReplicaCheck.create(runtime, [...buckets])
-    let step = 0
-    return async () => {
-      step += 1
-      if (step % everySteps === 0) await check.compare(this.#group, step)
-    }
+    return everyStep(everySteps, (step) => check.compare(this.#group, step))
+  }
+
+  /** errors: `graph.misuse` where the model is wrapped with exact. */
+  #refuseExact(where: string, why: string): void {
+    if (!this.#exchange.exact) return
+    throw new TabringError(
+      'graph.misuse',
+      `${where}: the model is wrapped with exact, in which ${why}. Wrap it without exact, or do without ${where}.`,
+    )
   }
 
   /**
@@ -280,6 +349,7 @@ export class DistributedDataParallel extends Module {
   async join<R>(fn: () => Promise<R>, options: JoinOptions = {}): Promise<R> {
     checkBody('join', fn)
     checkJoinOptions(options)
+    this.#refuseExact('join', 'a rank without rows runs its steps with count 0')
     const exchange = this.#exchange
     if (options.enable === false || exchange.size === 1) return fn()
     if (exchange.robust) {
@@ -315,6 +385,7 @@ export class DistributedDataParallel extends Module {
    * one rank after a step has been compiled.
    */
   registerCommHook<State>(state: State, hook: CommHook<State>): void {
+    this.#refuseExact('registerCommHook', 'whole numbers are summed, and no hook sees them')
     if (this.#exchange.reducer !== mean) {
       throw new TabringError(
         'graph.misuse',
@@ -372,6 +443,7 @@ function checkDdpOptions(options: DistributedDataParallelOptions): void {
     aggregation: true,
     trust: true,
     onLeftOut: true,
+    exact: true,
   })
   const isSize = (mb: number) => mb > 0
   checkNumber(name, 'bucketCapMb', options.bucketCapMb, isSize, 'above 0')
@@ -384,6 +456,18 @@ function checkDdpOptions(options: DistributedDataParallelOptions): void {
   checkFlag(name, 'staticGraph', options.staticGraph)
   checkChoice(name, 'aggregation', options.aggregation, aggregations)
   checkChoice(name, 'trust', options.trust, trusts)
+  const { exact } = options
+  const isExact = exact === undefined || typeof exact === 'boolean' || isRecord(exact)
+  checkArgument(name, 'exact', exact, isExact, 'true, false or { virtualWorkers, clipNorm }')
+}
+
+/** A function that calls `compare` with its number in each `everySteps`-th call. */
+function everyStep(everySteps: number, compare: (step: number) => Promise<void>) {
+  let step = 0
+  return async () => {
+    step += 1
+    if (step % everySteps === 0) await compare(step)
+  }
 }
 
 /** errors: a TypeError, naming the method, for what cannot be called. */

@@ -19,6 +19,7 @@ import { isText } from '../../util/kind-of.ts'
 import { keys } from '../hooks/collective-keys.ts'
 import { mean } from '../hooks/reducer.ts'
 import type { RobustAggregation } from '../hooks/robust-aggregation.ts'
+import type { ModelExactTraining } from './exact-training.ts'
 import { RingCompiling } from './ring-compiling.ts'
 import { type RingOptions, RingSettings } from './ring-settings.ts'
 
@@ -41,6 +42,8 @@ export class RingExchange implements GradientExchange {
   reducer = mean
   /** Whose reducer that is, where the model has it by its options. */
   robust: RobustAggregation | undefined
+  /** With the option `exact`. */
+  exact: ModelExactTraining | undefined
   /** How many `noSync` are under way: they may overlap. */
   pauses = 0
   readonly #group: CollectiveGroup

@@ -502,12 +502,13 @@ export class ExactStep implements StepProgram {
     const ownInputs = rowsOf(inputs, this.#types, i)
     const weight = weightOf ? weightOf(ownInputs, own) : own
     if (weight === 0) return undefined
+    const { count: _, ...others } = scalars
     const running = this.#program.run(ownInputs, {
-      ...scalars,
+      ...others,
       ...(randomScalarNames.sample in scalars && {
         [randomScalarNames.sample]: scalars[randomScalarNames.sample] + i * rows,
       }),
-      count: own,
+      ...(this.prepared.trace.scalars.has('count') && { count: own }),
       [gradientWeight]: weight * 2 ** (lossScale?.exponent ?? 0),
       isFirstReplay: isFirst ? 1 : 0,
     })

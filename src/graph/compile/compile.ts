@@ -23,6 +23,7 @@ import {
 } from '../plan/prepare.ts'
 import { layoutOf } from '../plan/step-layout.ts'
 import type { StepProgram } from '../plan/step-program.ts'
+import { type WholeStep, wholeSteps } from '../plan/whole-step.ts'
 import { type GradientExchange, type RankMessages, whenSettled } from '../trace/exchange.ts'
 import type { Settled, Trace } from '../trace/trace.ts'
 import { benchmarkVariants, isBenchmarking } from '../tune/benchmark.ts'
@@ -124,7 +125,10 @@ async function compileOn(
     telling(
       whenSettled(() => {
         const step = traceStep(runtime.device, fn, inputs, own)
-        if (isSplit(step)) return step
+        if (isSplit(step)) {
+          if (wholeSteps.has(step.trace)) throw refusedWhole('devices')
+          return step
+        }
         if (options.detectAnomaly && step.trace.groups) throw looksAlone()
         return planStep(runtime, step, own)
       }),
@@ -137,6 +141,8 @@ async function compileOn(
     await benchmarkVariants(runtime, prepared)
     prepared = (await make()) as Prepared
   }
+  const whole = wholeSteps.get(prepared.trace)
+  if (whole) return makeWhole(runtime, prepared, whole, options, telling)
   const { exchange, forwarded, meetings, updates } = prepared.trace
   await telling(checkPlaces(prepared, isReference ? 'host' : runtime.gpu), () => exchange)
   const create = async () => {
@@ -156,6 +162,45 @@ async function compileOn(
   if (exchange.size === 1) return { program, groups: [] }
   return { program: withUneven(program, exchange, number), groups: [exchange] }
 }
+
+/** Makes a step of which the prepared function is a part. errors: `graph.misuse`; those of the ranks and of the device. */
+async function makeWhole(
+  runtime: AnyRuntime,
+  prepared: Prepared,
+  whole: WholeStep,
+  { detectAnomaly }: CompileOptions,
+  telling: <T>(work: Promise<T>, waiting: () => GradientExchange | undefined) => Promise<T>,
+): Promise<MadeProgram> {
+  const { exchange } = whole
+  const memory = runtime instanceof ReferenceRuntime ? 'host' : runtime.gpu
+  const layout = async () => {
+    if (detectAnomaly || isBenchmarking())
+      throw refusedWhole(detectAnomaly ? 'detectAnomaly' : 'benchmark')
+    await checkPlaces(prepared, memory)
+    return whole.layoutOf(prepared)
+  }
+  exchange.compiling.countProgram()
+  await exchange.compiling.settleLayout(await telling(layout(), () => exchange))
+  await exchange.ready
+  try {
+    whole.allocate(memory)
+    const program = whole.stepOf(await createProgram(runtime, prepared))
+    return { program, groups: exchange.size === 1 ? [] : [exchange] }
+  } catch (error) {
+    whole.destroy()
+    throw error
+  }
+}
+
+const wholeConflicts = {
+  detectAnomaly:
+    'detectAnomaly looks at one pass of the function, and a step with exact has several. Compile without it: a gradient that is not finite ends the step and names its parameter.',
+  benchmark:
+    'measured times would choose the kernels of a step with exact, and so its bits. Turn benchmark off.',
+  devices: 'a step with exact is on one device, and this one is on several. Move the model to one.',
+}
+const refusedWhole = (what: keyof typeof wholeConflicts) =>
+  new TabringError('graph.misuse', `compile: ${wholeConflicts[what]}`)
 
 const looksAlone = () =>
   new TabringError(
