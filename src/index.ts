@@ -136,6 +136,7 @@ export {
   type DistributedDataParallelOptions,
   type VerifySyncOptions,
 } from './ddp/data-parallel/data-parallel.ts'
+export type { ExactOptions, ExactShare } from './ddp/data-parallel/exact-training.ts'
 export type { JoinOptions } from './ddp/data-parallel/uneven-inputs.ts'
 export { type ElasticOptions, type ElasticRun, runElastic } from './ddp/elastic/run-elastic.ts'
 export { paramDigest } from './ddp/hashes/param-digest.ts'
