@@ -98,8 +98,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   holder: { readonly ranks: Pick<RankMessages, 'broadcast'>; readonly root: number } | undefined
   /** What it holds after its layer was loaded from a state that lacks it; undefined: that is an error. */
   absent: Data | undefined
-  /** How often its contents were replaced by `assign`. */
-  revision = 0
+  #revision = 0
   /** Gives its current contents where the host has them too; then `read` needs no device. */
   mirror: (() => StoredData | undefined) | undefined
   #home: Home | undefined
@@ -169,6 +168,11 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
       return this.#leaveHome()
     }
     return this.#home ? this.read().then(arrive) : arrive(this.#host)
+  }
+
+  /** How often its contents were replaced by `assign`. */
+  get revision(): number {
+    return this.#revision
   }
 
   /** Earlier programs bind again at their next run. Resolves when memory that nothing uses any more is free. */
@@ -328,7 +332,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
       )
     }
     if (this.isReleased) return
-    this.revision++
+    this.#revision++
     if (this.#home) this.#home.pool.write(data, this.#home.start)
     else this.#host = data.slice() as Data
   }

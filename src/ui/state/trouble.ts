@@ -45,7 +45,7 @@ export function troubleAhead(page: Surroundings): Trouble | null {
       text: `Browsers give WebGPU to https pages and to localhost only, and this page was opened as ${page.origin}.`,
       remedies: [
         'On the machine that serves this page run: npm start -- --host. Then open the https address that it prints.',
-        `On that machine itself, ${local} works as it is.`,
+        `There, ${local} works as it is.`,
       ],
       detail: null,
     }
@@ -112,7 +112,7 @@ export function troubleOf(thrown: unknown): Trouble {
         'no-server',
         'The server does not answer',
         'The server that sent this page also connects tabs to each other, and that part cannot be reached.',
-        'Check that npm start is still running on the machine that serves this page, then reload.',
+        'Check that npm start still runs on the machine that serves this page, then reload.',
         'A proxy in between must let WebSockets through.',
       )
     case 'worker.dead':
