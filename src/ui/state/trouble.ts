@@ -74,23 +74,16 @@ export function troubleOf(thrown: unknown): Trouble {
   ): Trouble => ({ kind, title, text, remedies, detail })
 
   if (thrown instanceof SignalError) return refused(thrown)
+  if (code === 'gpu.unavailable' && detail.includes('no adapter')) {
+    return say(
+      'no-adapter',
+      'WebGPU found no adapter',
+      'This browser has WebGPU, but no graphics adapter.',
+      'Turn on hardware acceleration in the settings of the browser and restart it.',
+      webGpuAdvice().adapter,
+    )
+  }
   switch (code) {
-    case 'gpu.unavailable':
-      if (detail.includes('no adapter')) {
-        return say(
-          'no-adapter',
-          'WebGPU found no adapter',
-          'This browser has WebGPU, but no graphics adapter.',
-          'Turn on hardware acceleration in the settings of the browser and restart it.',
-          webGpuAdvice().adapter,
-        )
-      }
-      return say(
-        'device',
-        'No WebGPU device opened',
-        'The compute worker of this page could not open a device.',
-        'Use a browser that has WebGPU in workers: a current Chrome, Edge or Firefox.',
-      )
     case 'config.invalid':
       if (!detail.startsWith('room link')) {
         const words = say(
