@@ -17,7 +17,7 @@ const agents = {
 }
 
 test.each([
-  ['firefoxOnLinux', /dom\.webgpu\.enabled/, /gfx\.webgpu\.ignore-blocklist.*mesa-vulkan-drivers/],
+  ['firefoxOnLinux', /dom\.webgpu\.enabled/, /gfx\.webgpu\.ignore-blocklist.*compute on the CPU/],
   ['firefoxOnAndroid', /Android has no WebGPU: use Chrome/, /about:support/],
   ['firefoxOnIntelMac', /^In about:config set dom\.webgpu\.enabled/, /about:support/],
   ['firefoxOnWindows', /141 on Windows/, /about:support/],
