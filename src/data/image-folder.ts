@@ -64,6 +64,7 @@ export class ImageFolder implements Dataset<ImageSample> {
     const folders = [...inFolders.map(classOf), ...emptyFolders.map((path) => path.split('/')[0])]
     this.classes = [...new Set(folders)].sort()
     const images = inFolders.filter(({ path }) => imageName.test(path))
+    sayLeftOut(files, images)
     const empty = this.classes.filter((name) => !images.some((file) => classOf(file) === name))
     if (this.classes.length === 0 || empty.length > 0)
       throw new DataError(
@@ -71,7 +72,6 @@ export class ImageFolder implements Dataset<ImageSample> {
         `ImageFolder: expected one folder per class with images in it, got ${empty.length > 0 ? `none in ${clipped(empty.join(', '), 200)}` : `no folder among ${files.length} files`}. Arrange the images as <class>/<name>.png.`,
       )
     const number = new Map(this.classes.map((name, i) => [name, i]))
-    sayLeftOut(files, images)
     // By class first: "a-b/..." sorts before "a/..." as a path, but not as a class.
     this.#images = images
       .map((file) => ({ file, target: number.get(classOf(file))! }))

@@ -28,6 +28,12 @@ describe('an image folder', () => {
     expect(warningsOf(() => new ImageFolder([file('a/1.png')]))).toEqual([])
   })
 
+  test('says it of a class that has no other files, too', () => {
+    const files = [file('a/1.png'), file('b/1.tif')]
+    const [line] = warningsOf(() => expect(() => new ImageFolder(files)).toThrow('got none in b'))
+    expect(line).toContain('1 of 2 files are left out: 1 .tif.')
+  })
+
   test('says it once, not again in every worker', () => {
     const lines = warningsOf(() => {
       const folder = new ImageFolder([file('a/1.png'), file('a/2.tif')])

@@ -156,3 +156,21 @@ test.each([
   )
   expect(errors[1]?.message).toMatch('rank 0 refused this call: tensor must be a typed array')
 })
+
+// As PyTorch's monitored_barrier: whoever refuses its own call has not arrived, and the first rank names it at its timeout.
+test.each([
+  [1, [0, 2], /monitoredBarrier: rank 1 did not arrive within 700 ms/],
+  [0, [1, 2], /monitoredBarrier via send #0: .*rank 0/],
+])('a monitoredBarrier that rank %i refuses is no arrival', async (refusing, others, text) => {
+  for (const isRepeated of [true, false]) {
+    const env = new VirtualEnv(1)
+    open = memoryMesh(env, 3)
+    const call = (rank: number, timeoutMs = 700) =>
+      dist.monitoredBarrier({ group: open[rank]!, env, timeoutMs })
+    const [refused] = await env.until(outcomes([call(refusing, -1)]))
+    expect(refused?.message).toMatch(/^monitoredBarrier: timeoutMs must be/)
+    const errors = outcomes((isRepeated ? [0, 1, 2] : others).map((rank) => call(rank)))
+    for (const error of await env.until(errors, 5000))
+      isRepeated ? expect(error).toBeUndefined() : expect(error?.message).toMatch(text)
+  }
+})
