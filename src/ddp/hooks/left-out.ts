@@ -1,6 +1,7 @@
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
 import { isRecord } from '../../util/kind-of.ts'
+import { ownOf } from '../../util/own-of.ts'
 import { medianOf } from './aggregate.ts'
 
 /** Whether the ranks are trusted to send the gradients of their own samples. */
@@ -139,7 +140,10 @@ export class LeftOutRanks {
   async agree(group: CollectiveGroup): Promise<void> {
     const told = await gatherJson('limits of gradients', group, this.stateDict(), areLimits)
     const buckets = [...new Set(told.flatMap((one) => Object.keys(one)))]
-    const medians = buckets.map((bucket) => [bucket, medianOf(told.map((one) => one[bucket] ?? 0))])
+    const medians = buckets.map((bucket) => [
+      bucket,
+      medianOf(told.map((one) => ownOf(one, bucket) ?? 0)),
+    ])
     this.loadStateDict(Object.fromEntries(medians.filter(([, limit]) => limit !== 0)))
   }
 }

@@ -150,7 +150,7 @@ test('ranks agree on the median of their limits, whatever one of them says', asy
   const groups = await ringOf(4)
   const said: readonly Limits[] = [
     { '0: 256': 2, '1: 64': 5 },
-    { '0: 256': 1e38, '9: 9': 7 },
+    { '0: 256': 1e38, '9: 9': 7, constructor: 1, ['__proto__']: 1 },
     { '0: 256': 2, '1: 64': 5 },
     { '0: 256': 2, '1: 64': 5 },
   ]
