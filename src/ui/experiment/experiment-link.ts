@@ -35,6 +35,6 @@ export function experimentLink(snapshot: Snapshot): string {
   const shown = shownDraft(snapshot)
   const isOwn = shown === snapshot.draft
   const draft = { ...shown, resume: '' }
-  const query = queryOf(experiments, draft, isOwn ? snapshot.given[draft.demo] : null)
+  const query = queryOf(experiments, draft, isOwn ? snapshot.given : {})
   return `${origin}${pathname}${query}`
 }

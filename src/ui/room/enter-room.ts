@@ -117,7 +117,7 @@ export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker
 
   const showInAddress = () => {
     const { draft, given } = store.snapshot
-    const query = queryOf(experiments, draft, given[draft.demo])
+    const query = queryOf(experiments, draft, given)
     history.replaceState(null, '', `${location.pathname}${query}${location.hash}`)
   }
 

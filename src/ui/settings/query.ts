@@ -29,16 +29,18 @@ export const givenInQuery = (query: string): string | null =>
 export function queryOf(
   experiments: Experiments,
   draft: Draft,
-  given: string | null = null,
+  given: Readonly<Record<string, string | null>> = {},
 ): string {
-  const defaults = { ...defaultDraftOf(experiments, draft.demo), demo: experiments.first }
+  const { demo } = draft
+  const defaults = { ...defaultDraftOf(experiments, demo), demo: experiments.first }
   const isGiven = draft.data === givenData
+  const text = isGiven && Object.hasOwn(given, demo) ? given[demo] : null
   const own = settings.filter(
     ({ key }) => draft[key] !== defaults[key] && !(isGiven && key === 'data'),
   )
   return toQuery([
     ...own.map(({ key }) => [key, draft[key]]),
-    ...(isGiven && given !== null ? [['given', given]] : []),
+    ...(text !== null ? [['given', text]] : []),
     ...switchParameters(),
   ])
 }

@@ -105,11 +105,11 @@ function withLeftOut(
   ranks: readonly number[],
   step: number,
 ): Run['leftOut'] {
-  const counted = { ...leftOut }
+  const counted = new Map(leftOut)
   for (const rank of ranks) {
     const name = members[rank]?.name ?? `rank ${rank}`
-    const { steps = 0, newest = -1 } = counted[name] ?? {}
-    if (newest < step) counted[name] = { steps: steps + 1, newest: step }
+    const { steps = 0, newest = -1 } = counted.get(name) ?? {}
+    if (newest < step) counted.set(name, { steps: steps + 1, newest: step })
   }
   return counted
 }

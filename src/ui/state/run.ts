@@ -94,7 +94,7 @@ export interface Run {
     readonly isLasting: boolean
   }[]
   /** In how many steps a member's gradients did not count, by name, and the newest of these. */
-  readonly leftOut: Readonly<Record<string, { readonly steps: number; readonly newest: number }>>
+  readonly leftOut: ReadonlyMap<string, { readonly steps: number; readonly newest: number }>
   /** By rank, of a full step, since `step`; null while they are as even as the settings have them. */
   readonly dealt: { readonly samples: readonly number[]; readonly step: number } | null
   /** The last few seconds of training, without pauses and tests. */
@@ -228,7 +228,7 @@ export function newRun(
     log: new RunLog(),
     stateHash: null,
     unlike: [],
-    leftOut: {},
+    leftOut: new Map(),
     recent: [],
     testingSinceMs: null,
     tests: [],

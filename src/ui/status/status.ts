@@ -265,7 +265,7 @@ const brokeWords = ({ broke }: Run): string =>
 
 /** Whose gradients did not count. */
 const leftOutWords = ({ leftOut }: Run): string =>
-  Object.entries(leftOut)
+  [...leftOut]
     .map(
       ([name, { steps, newest }]) =>
         ` The gradients of ${name} did not count in ${formatMany(steps, 'step')}, last in step ${newest}: they were not numbers, or far larger than those of the others.`,

@@ -83,6 +83,8 @@ describe('links', () => {
     expect(canStartAs(many)).toBeUndefined()
     expect(searchOf(experimentLink(many))).toBe('?demo=playground')
     expect(canStartAs(play(drawn, { type: 'givenBack', demo: 'playground' }))).toBeDefined()
+    for (const demo of ['constructor', '__proto__'])
+      expect(queryOf({ ...given.draft, demo }, given.given)).not.toContain('given=')
     // What one demo was given is no other's.
     const other = play(
       drawn,

@@ -423,6 +423,20 @@ describe('a run', () => {
     )
   })
 
+  it('says it of a tab whose name all objects have too', () => {
+    const run = training(3, 60)
+    const members = run.run!.members.map((member, at) => ({
+      ...member,
+      name: ['constructor', '__proto__', 'c'][at]!,
+    }))
+    const event = { event: 'leftOut', ranks: [0, 1], notFinite: [], rank: 2 } as const
+    const { text } = statusOf(
+      play({ ...run, run: { ...run.run!, members } }, { type: 'event', atMs: 1, event }),
+    )
+    for (const name of ['constructor', '__proto__'])
+      expect(text).toContain(` The gradients of ${name} did not count in 1 step,`)
+  })
+
   it('ends well, can be started again, and the new run begins empty', () => {
     const done = play(
       training(3, 540),
