@@ -1,8 +1,11 @@
 import { clipped } from '../util/clipped.ts'
 import { ops } from './index.ts'
 
-/** What a text such as `matmul:direct-8x8,softmax:naive` names that no op has, or names again: half a sentence each. */
-export function wrongVariants(text: string): string[] {
+/**
+ * What a text such as `matmul:direct-8x8,softmax:naive` names that no op has, or none of `calls`, or names again: half a sentence each.
+ * `calls`: keys of the calls of a step (`variantKey`); without any, only the names are judged.
+ */
+export function wrongVariants(text: string, calls: readonly string[] = []): string[] {
   const pairs = text === '' ? [] : text.split(',').map((pair) => pair.split(':'))
   return pairs.flatMap(([name, variant], at) => {
     const op = ops.find((one) => one.name === name)
@@ -10,8 +13,9 @@ export function wrongVariants(text: string): string[] {
     if (pairs.slice(at + 1).some(([later]) => later === name))
       return [`variant names ${name} again; the last counts`]
     const names = op.variants.map((one) => one.name)
-    return names.includes(variant)
-      ? []
-      : [`variant of ${name} must be ${names.join(', ')}, not ${clipped(variant)}`]
+    if (!names.includes(variant))
+      return [`variant of ${name} must be ${names.join(', ')}, not ${clipped(variant)}`]
+    const isUnused = calls.length > 0 && !calls.some((call) => call.startsWith(`${name} `))
+    return isUnused ? [`variant names ${name}, which the step of the last run does not have`] : []
   })
 }

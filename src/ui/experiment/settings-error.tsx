@@ -12,7 +12,7 @@ const keys = settings.map(({ key }) => key)
 
 /** What the page's address and the form have without an effect, and what keeps the maker from starting: the first wrong setting, the way to its field, and where one number would do, that number. */
 export function SettingsError({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
-  const { experiments, draft, lobby, address } = snapshot
+  const { experiments, draft, lobby, address, run } = snapshot
   const { part } = useLoaded(
     'the address',
     () => import('../settings/address-notes.ts'),
@@ -28,7 +28,7 @@ export function SettingsError({ snapshot, acts }: { snapshot: Snapshot; acts: Ac
   const error = firstErrorOf(checkedDraft(snapshot))
   const told = part
     ? [
-        ...part.unusedIn(address, keys, ranks, kernels?.wrongVariants),
+        ...part.unusedIn(address, keys, ranks, kernels?.wrongVariants, run),
         ...part.uselessRate(draft.lr),
       ]
     : []

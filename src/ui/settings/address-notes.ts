@@ -1,11 +1,15 @@
 import { clipped } from '../../util/clipped.ts'
 import { switchNames } from '../../util/switch-table.ts'
 import { launcherParameter } from '../../util/switches.ts'
+import type { RunResult } from '../../worker/api.ts'
 
 /** Weights leave every useful range within a step of a larger one. */
 const mostLr = 100
 
 type Get = (name: string) => string | null
+type LastRun = {
+  readonly end: { readonly kind: string; readonly result?: RunResult } | null
+} | null
 
 const idleAlone = (get: Get) => get('strategy') === 'alone' && 'strategy=alone exchanges nothing'
 
@@ -34,13 +38,14 @@ export const namesVariants = (address: string): boolean => /^[^#]*[?&]variant=[^
 
 /**
  * What an address has that the page does not use: a sentence each. `address`: from its `?` or `#` on. `keys`: of the settings. `ranks`: how many
- * would take part. `wrongVariants`: those of kernels, once these are loaded.
+ * would take part. `wrongVariants`: those of kernels, once these are loaded. `run`: the last one; which ops its step has is known at its end.
  */
 export function unusedIn(
   address: string,
   keys: readonly string[],
   ranks = 1,
-  wrongVariants: (text: string) => string[] = () => [],
+  wrongVariants: (text: string, calls?: readonly string[]) => string[] = () => [],
+  run: LastRun = null,
 ): string[] {
   const { search, hash: fragment } = new URL(address, 'https://page.example')
   const parameters = new URLSearchParams(search)
@@ -52,7 +57,8 @@ export function unusedIn(
     const [value] = values
     if (value === '' && (keys.includes(name) || name === 'variant'))
       return [`${name} is empty; its default is used`]
-    if (name === 'variant') return wrongVariants(value)
+    if (name === 'variant')
+      return wrongVariants(value, Object.keys(run?.end?.result?.record.variants ?? {}))
     const why =
       (Object.hasOwn(idle, name) && idle[name]((other) => parameters.get(other))) ||
       (ranks === 1 && ofLinks.includes(name) && 'one rank sends to nobody') ||

@@ -8,7 +8,7 @@ import { mostRanks, ranksOf } from '../../../src/ui/settings/draft.ts'
 import { isOfTab, settings } from '../../../src/ui/settings/list.ts'
 import { checkedDraft } from '../../../src/ui/state/room-facts.ts'
 import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
-import { inside, makeSnapshot, play, training } from '../../support/page-states.ts'
+import { inside, makeResult, makeSnapshot, play, training } from '../../support/page-states.ts'
 import {
   checkDraft,
   choicesOf,
@@ -148,12 +148,13 @@ describe('the list of settings', () => {
 })
 
 describe('the address', () => {
-  const unusedIn = (address: string, ranks?: number) =>
+  const unusedIn = (address: string, ranks?: number, run: Snapshot['run'] = null) =>
     addresses.unusedIn(
       address,
       settings.map(({ key }) => key),
       ranks,
       wrongVariants,
+      run,
     )
 
   it('says what the page does not use of it', () => {
@@ -189,6 +190,18 @@ describe('the address', () => {
       expect.stringMatching(
         /^In the address, variant of conv2d must be naive, [-\w, ]+, not fast\.$/,
       ),
+    ])
+    const ended = (...ops: string[]) => {
+      const result = makeResult(1)
+      const calls = ops.map((name) => [`${name} f32[2,2] {}`, 'naive'])
+      Object.assign(result.record.variants, Object.fromEntries(calls))
+      return play(training(1, 9), { type: 'finished', result, bytesSent: 0 }).run
+    }
+    const address = '?variant=matmul:naive,topK:naive'
+    for (const run of [null, training(1, 9).run, ended(), ended('matmul', 'topK')])
+      expect(unusedIn(address, 1, run)).toEqual([])
+    expect(unusedIn(address, 1, ended('matmul', 'topKCorrect'))).toEqual([
+      'In the address, variant names topK, which the step of the last run does not have.',
     ])
     expect(addresses.namesVariants('?demo=text&variant=a:b')).toBe(true)
     expect(addresses.namesVariants('?variant=#variant=a:b')).toBe(false)
