@@ -32,14 +32,14 @@ const runs = [
   {
     name: 'an MLP by AdamW',
     task: smallDigits,
-    settings: { ...digitsData, optimizer: 'adamw', steps: 60 },
-    hash: 'a6b109c9a7fdba9c',
+    settings: { ...digitsData, optimizer: 'adamw', steps: 30 },
+    hash: '13b98878c50bff98',
   },
   {
     name: 'a CNN with batch norm by SGD',
     task: withNorm,
-    settings: { ...digitsData, model: 'cnn', optimizer: 'sgd', steps: 30 },
-    hash: '4cc256bc68bf86e0',
+    settings: { ...digitsData, model: 'cnn', optimizer: 'sgd', steps: 15 },
+    hash: '5eeb4ff15d78ade9',
   },
   {
     name: 'a GPT by AdamW',
