@@ -70,6 +70,7 @@ abstract class AdamBase extends Optimizer<AdamSettings> {
       : [emitUpdate(adam, slice, moments, settings)]
   }
 
+  /** @internal */
   override hostForm(): ExactSettings | undefined {
     const [{ lr, betas, eps, weightDecay, amsgrad }] = this.paramGroups
     if (amsgrad || (weightDecay !== 0 && !this.isDecoupled)) return undefined

@@ -64,6 +64,7 @@ export class SGD extends Optimizer<SGDSettings> {
     return [emitUpdate(op, slice, [slice.state('momentum_buffer')], settings)]
   }
 
+  /** @internal */
   override hostForm(): ExactSettings | undefined {
     const [{ lr, momentum, dampening, weightDecay, nesterov }] = this.paramGroups
     return dampening !== 0 || weightDecay !== 0 || nesterov
