@@ -174,6 +174,14 @@ test('requiresGrad_ freezes what is compiled next, and lets it learn again', asy
 })
 
 describe('loadStateDict', () => {
+  test('what has no tensors of its own by key is refused, also where keys may be missing', () => {
+    const model = new Linear(1, 1)
+    for (const state of [model.stateDict(), new Map(), Float32Array.of(1), []])
+      expect(() => model.loadStateDict(state as never, { strict: false })).toThrow(
+        /^loadStateDict: expected tensors by key, got (a promise that was not awaited|an object|Float32Array of 1|\[\])/,
+      )
+  })
+
   const make = () => new Sequential(new Linear(2, 1), new Linear(1, 1, { bias: false }))
   const some: StateDict = { '0.weight': ones(1, 2), '0.bias': ones(1), extra: ones(3) }
 
