@@ -4,6 +4,7 @@ import { getRngState, type RngState, setRngState } from '../../nn/init.ts'
 import { Module } from '../../nn/module.ts'
 import { clipped } from '../../util/clipped.ts'
 import { DataError } from '../../util/errors.ts'
+import { isRecord } from '../../util/kind-of.ts'
 import { checkArgument, checkFlag, checkOptions, checkRecord } from '../../util/options.ts'
 import { ownOf } from '../../util/own-of.ts'
 import { preparedLoads } from '../../util/prepared-loads.ts'
@@ -57,11 +58,11 @@ const ownSchema = v.object({
 /** Of the file itself: what are parts, the random state, and what else the run's bits depend on. */
 const ownKey = 'checkpoint'
 
+const has = (value: unknown, method: keyof Stateful): boolean =>
+  isRecord(value) && typeof value[method] === 'function'
+
 const isStateful = (value: CheckpointState[string]): value is Stateful =>
-  typeof value === 'object' &&
-  value !== null &&
-  typeof Reflect.get(value, 'stateDict') === 'function' &&
-  typeof Reflect.get(value, 'loadStateDict') === 'function'
+  has(value, 'stateDict') && has(value, 'loadStateDict')
 
 /** What checkpoints have under these names is no plain value. */
 const partNames = ['model', 'optimizer', 'scheduler', 'loader', 'scaler'] as const
@@ -199,6 +200,8 @@ export async function prepareAt<Values extends SavedState>(
       `loadCheckpoint: expected the parts ${listed(saved)}, got ${listed(given)}. Pass the parts that were saved, or strict: false to load some of them.`,
     )
   }
+  for (const [name, part] of Object.entries(parts))
+    checkArgument('loadCheckpoint', name, part, has(part, 'loadStateDict'), 'a part with a state')
   await whenReady(parts)
   const loads = preparedLoads(
     Object.entries(parts).map(([name, part]) => [part, ownOf(states, name)]),

@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest'
 import { loadCheckpoint, saveCheckpoint } from '../../../src/ddp/checkpoint/checkpoint.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import { quoted } from '../../../src/util/kind-of.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 
 test.each([Number.NaN, -1, Number.POSITIVE_INFINITY, '7', null])(
@@ -25,6 +27,18 @@ test.each([{ model: null }, { model: undefined }, { optimizer: null }, { schedul
       message: `saveCheckpoint: ${name} must be a part with a state, got ${value}. Pass the ${name} itself, or leave ${name} out.`,
     })
     expect([...folder.files.keys()]).toEqual([])
+  },
+)
+
+test.each([undefined, null, 5, {}, Promise.resolve(new Linear(1, 1))])(
+  'loadCheckpoint refuses %o in the place of a part',
+  async (model) => {
+    const folder = seenFolder()
+    await saveCheckpoint({ model: new Linear(1, 1) }, { folder })
+    await expect(loadCheckpoint({ model: model as never }, { folder })).rejects.toMatchObject({
+      code: 'config.invalid',
+      message: `loadCheckpoint: model must be a part with a state, got ${quoted(model)}. Correct this argument.`,
+    })
   },
 )
 
