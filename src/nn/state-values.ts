@@ -33,7 +33,7 @@ export function requireTensors(keys: Iterable<string>, state: unknown): void {
       'data.malformed',
       `loadStateDict: expected ${what}, got ${quoted(got)}. Load a file saved for this model.`,
     )
-  if (!isPlain(state)) throw refuse('tensors by key', state)
+  if (!isPlain(state)) throw refuse('tensors by key, as await model.stateDict() gives', state)
   for (const key of keys) {
     if (!Object.hasOwn(state, key)) continue
     const { shape, data } = (Reflect.get(state, key) ?? {}) as Partial<LoadableTensor>

@@ -16,7 +16,6 @@ export function kindOf(value: unknown): string {
     return isDetached(value)
       ? 'an ArrayBuffer that was transferred away'
       : `an ArrayBuffer of ${value.byteLength} bytes`
-  if (value instanceof Promise) return 'a promise that was not awaited'
   if (value instanceof URL) return `the URL ${clipped(value.href)}`
   if ('shape' in value && isShort(value.shape)) {
     const tensor = `a tensor [${value.shape.join(', ')}]`

@@ -31,16 +31,15 @@ export function queryOf(
   draft: Draft,
   given: Readonly<Record<string, string | null>> = {},
 ): string {
-  const { demo } = draft
-  const defaults = { ...defaultDraftOf(experiments, demo), demo: experiments.first }
+  const defaults = { ...defaultDraftOf(experiments, draft.demo), demo: experiments.first }
   const isGiven = draft.data === givenData
-  const text = isGiven && Object.hasOwn(given, demo) ? given[demo] : null
+  const text = Object.hasOwn(given, draft.demo) && given[draft.demo]
   const own = settings.filter(
     ({ key }) => draft[key] !== defaults[key] && !(isGiven && key === 'data'),
   )
   return toQuery([
     ...own.map(({ key }) => [key, draft[key]]),
-    ...(text !== null ? [['given', text]] : []),
+    ...(isGiven && text ? [['given', text]] : []),
     ...switchParameters(),
   ])
 }
