@@ -81,6 +81,10 @@ export class Threads {
       helper.thread.stop()
       this.#ended(helper, `it did not begin within ${beginMs} ms`)
     }
+    if (this.problem)
+      console.warn(
+        `tabring: the device cpu computes on ${this.count} of ${this.#wanted} threads: ${this.problem}.`,
+      )
     this.needScratch(this.#scratchBytes)
   }
 

@@ -183,6 +183,32 @@ test('runs whose work is short leave turns to other tasks too', async () => {
   expect(await words(gpu, buffer)).toEqual([runs])
 })
 
+test('a device whose threads have no file computes without them, and names the file', async () => {
+  class Failing extends EventTarget {
+    constructor() {
+      super()
+      queueMicrotask(() => this.dispatchEvent(new Event('error')))
+    }
+    readonly postMessage = () => undefined
+    readonly terminate = () => undefined
+  }
+  vi.stubGlobal('Worker', Failing)
+  const warn = vi.spyOn(console, 'warn').mockReturnValue()
+  try {
+    await open(2)
+    expect(warn.mock.calls).toEqual([
+      [
+        expect.stringMatching(
+          /^tabring: the device cpu computes on 1 of 2 threads: a worker ended \(its file .*thread\.worker\.ts.* could not be loaded; check that the server has it\)\.$/,
+        ),
+      ],
+    ])
+  } finally {
+    warn.mockRestore()
+    vi.unstubAllGlobals()
+  }
+})
+
 test('a kernel that fails in any of the threads is an error of the device', async () => {
   const gpu = await open(2)
   const fail = await kernel(gpu, 'add 1')
