@@ -73,25 +73,25 @@ function checkDim(where: string, dim: number): number {
 }
 
 export class Softmax extends Module {
-  readonly #axis: number
-  constructor(axis: number) {
+  readonly #dim: number
+  constructor(dim: number) {
     super()
-    this.#axis = checkDim('Softmax', axis)
-    showSettings(this, { dim: axis })
+    this.#dim = checkDim('Softmax', dim)
+    showSettings(this, { dim })
   }
   forward(x: Tensor): Tensor {
-    return functions.softmax(x, this.#axis)
+    return functions.softmax(x, this.#dim)
   }
 }
 
 export class LogSoftmax extends Module {
-  readonly #axis: number
-  constructor(axis: number) {
+  readonly #dim: number
+  constructor(dim: number) {
     super()
-    this.#axis = checkDim('LogSoftmax', axis)
-    showSettings(this, { dim: axis })
+    this.#dim = checkDim('LogSoftmax', dim)
+    showSettings(this, { dim })
   }
   forward(x: Tensor): Tensor {
-    return functions.logSoftmax(x, this.#axis)
+    return functions.logSoftmax(x, this.#dim)
   }
 }

@@ -18,6 +18,7 @@ import {
   type OptionNames,
 } from '../util/options.ts'
 import { formatShape, sameShape } from '../util/shape.ts'
+import { checkSizes } from './check-sizes.ts'
 import { filled, uniform } from './init.ts'
 import { Linear } from './layers.ts'
 import { Module } from './module.ts'
@@ -75,10 +76,11 @@ export class MultiheadAttention extends Module {
 
   constructor(embedDim: number, numHeads: number, options: MultiheadAttentionOptions = {}) {
     super()
-    if (!isCount(numHeads) || !isCount(embedDim) || embedDim % numHeads !== 0) {
+    checkSizes('MultiheadAttention', { embedDim, numHeads }, 1)
+    if (embedDim % numHeads !== 0) {
       throw new ShapeError(
         'shape.unsupported',
-        `MultiheadAttention: embedDim must be a multiple of ${quoted(numHeads)} heads, got ${quoted(embedDim)}. Choose another number of heads.`,
+        `MultiheadAttention: embedDim must be a multiple of numHeads, ${quoted(numHeads)}, got ${quoted(embedDim)}. Choose another number of heads.`,
       )
     }
     checkOptions('MultiheadAttention', options, { dropout: true, bias: true, batchFirst: true })
@@ -100,8 +102,8 @@ export class MultiheadAttention extends Module {
 
   /** shape: as for the class. One sample may omit the batch dimension: query [L, embedDim], keys [S, embedDim], mask [S]. */
   forward(query: Tensor, inputs: MultiheadAttentionInputs = {}): Tensor {
-    mustBeTensor('MultiheadAttention', query)
-    checkOptions('MultiheadAttention.forward', inputs, inputNames)
+    mustBeTensor('MultiheadAttention', { query })
+    checkOptions('MultiheadAttention.forward', inputs, inputNames, 'inputs')
     if (query.shape.length !== 2) return this.#attend(query, inputs)
     const axis = this.#isBatchFirst ? 0 : 1
     // A tensor that is given twice stays one: then it is self-attention.

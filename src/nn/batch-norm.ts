@@ -5,7 +5,7 @@ import { Parameter } from '../graph/trace/parameter.ts'
 import { mustBeTensor, type Tensor } from '../graph/trace/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
 import { checkEps, checkFlags, checkNumber, checkOptions, isShare } from '../util/options.ts'
-import { checkCount, formatShape } from '../util/shape.ts'
+import { formatShape } from '../util/shape.ts'
 import { checkSizes } from './check-sizes.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
@@ -44,40 +44,39 @@ export abstract class BatchNorm extends Module {
   readonly #ones: ModuleBuffer | undefined
   readonly #zeros: ModuleBuffer | undefined
 
-  constructor(features: number, options: BatchNormLayerOptions = {}) {
+  constructor(numFeatures: number, options: BatchNormLayerOptions = {}) {
     super()
     const known = { eps: true, momentum: true, affine: true, trackRunningStats: true } as const
     checkOptions(this.constructor.name, options, known)
     checkEps(this.constructor.name, options.eps)
-    checkSizes(this.constructor.name, { numFeatures: features })
-    checkCount(this.constructor.name, [features])
+    checkSizes(this.constructor.name, { numFeatures })
     checkFlags(this.constructor.name, options, 'affine', 'trackRunningStats')
     if (options.momentum !== null)
       checkNumber(this.constructor.name, 'momentum', options.momentum, isShare, 'from 0 to 1')
     const { eps = 1e-5, momentum = 0.1, affine = true, trackRunningStats = true } = options
     if (affine) {
-      this.weight = new Parameter([features], filled(features, 1))
-      this.bias = new Parameter([features], filled(features, 0))
+      this.weight = new Parameter([numFeatures], filled(numFeatures, 1))
+      this.bias = new Parameter([numFeatures], filled(numFeatures, 0))
     } else {
-      this.#ones = new ModuleBuffer([features], filled(features, 1))
-      this.#zeros = new ModuleBuffer([features], filled(features, 0))
+      this.#ones = new ModuleBuffer([numFeatures], filled(numFeatures, 1))
+      this.#zeros = new ModuleBuffer([numFeatures], filled(numFeatures, 0))
     }
     if (trackRunningStats) {
       const buffer = (name: string, data: Float32Array<ArrayBuffer>) =>
-        this.registerBuffer(name, new ModuleBuffer([features], data))
-      this.runningMean = buffer('runningMean', filled(features, 0))
-      this.runningVar = buffer('runningVar', filled(features, 1))
+        this.registerBuffer(name, new ModuleBuffer([numFeatures], data))
+      this.runningMean = buffer('runningMean', filled(numFeatures, 0))
+      this.runningVar = buffer('runningVar', filled(numFeatures, 1))
       this.numBatchesTracked = this.registerBuffer(
         'numBatchesTracked',
         new ModuleBuffer([], Int32Array.of(0)),
       )
       this.numBatchesTracked.absent = Int32Array.of(0)
     }
-    showSettings(this, { numFeatures: features, eps, momentum })
+    showSettings(this, { numFeatures, eps, momentum })
   }
 
   forward(x: Tensor): Tensor {
-    mustBeTensor(this.constructor.name, x)
+    mustBeTensor(this.constructor.name, { x })
     if (!this.ranks.includes(x.shape.length)) {
       throw new ShapeError(
         'shape.mismatch',

@@ -1,5 +1,6 @@
 import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkOptions } from '../util/options.ts'
+import { checkSizes } from './check-sizes.ts'
 import { Embedding } from './embedding.ts'
 import { Linear } from './layers.ts'
 import { Module } from './module.ts'
@@ -27,6 +28,7 @@ export class CharRnn extends Module {
     super()
     const known = { embeddingSize: true, hiddenSize: true, numLayers: true, dropout: true } as const
     checkOptions('charRnn', options, known)
+    checkSizes('charRnn', { vocabularySize }, 1)
     const { embeddingSize = 64, hiddenSize = 128, numLayers = 1, dropout = 0 } = options
     this.embedding = new Embedding(vocabularySize, embeddingSize)
     this.lstm = new LSTM(embeddingSize, hiddenSize, { numLayers, dropout, batchFirst: true })

@@ -1,12 +1,20 @@
 import type { Pair } from '../graph/functions/pair.ts'
 import { checkNumber, isCount } from '../util/options.ts'
+import { maxElements } from '../util/shape.ts'
 
-const isSize = (value: number) => Number.isInteger(value) && value >= 0
+const isSize = (value: number, least: number) =>
+  Number.isInteger(value) && value >= least && value <= maxElements
 
-/** errors: `config.invalid` unless each of the sizes, by name, is a whole number of at least 0. */
-export function checkSizes(where: string, sizes: Readonly<Record<string, number>>): void {
+const rangeFrom = (least: number) => `a whole number from ${least} to ${maxElements}`
+
+/** errors: `config.invalid` unless each of the sizes, by name, is a whole number of at least 0 (`least`) that an array can have. */
+export function checkSizes(
+  where: string,
+  sizes: Readonly<Record<string, number>>,
+  least = 0,
+): void {
   for (const [name, size] of Object.entries(sizes))
-    checkNumber(where, name, size, isSize, 'a whole number of at least 0', true)
+    checkNumber(where, name, size, (one) => isSize(one, least), rangeFrom(least), true)
 }
 
 /** errors: `config.invalid` unless a window's size is given, in whole numbers above 0: one, or a pair where `isPair`. */
@@ -24,11 +32,10 @@ export function checkWindow(where: string, options: object, isPair: boolean): vo
 }
 
 function checkPair(where: string, name: string, value: Pair, isPair: boolean, from: number): void {
-  const isFit = (one: unknown) => Number.isInteger(one) && (one as number) >= from
+  const isFit = (one: unknown) => isSize(one as number, from)
   if (isPair && Array.isArray(value) ? value.length === 2 && value.every(isFit) : isFit(value))
     return
-  const one = from === 1 ? 'a whole number above 0' : 'a whole number of at least 0'
-  const range = isPair ? `${one}, or a pair of them` : one
+  const range = isPair ? `${rangeFrom(from)}, or a pair of them` : rangeFrom(from)
   checkNumber(where, name, value as number, () => false, range, true)
 }
 

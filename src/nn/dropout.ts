@@ -23,7 +23,7 @@ export class Dropout extends Module {
 
   /** `samples`: number of samples in x, if it is not the size of the first dimension. */
   forward(x: Tensor, options: { samples?: number } = {}): Tensor {
-    mustBeTensor('Dropout', x)
+    mustBeTensor('Dropout', { x })
     const { samples } = checkOptions('Dropout.forward', options, { samples: true })
     if (!this.training || this.#p === 0) return x
     return dropout(x, this.#p, { samples, maskIndex: layerOfCall('Dropout', this.#layer) })

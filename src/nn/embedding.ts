@@ -1,7 +1,8 @@
 import { embedding } from '../graph/functions/index-ops.ts'
 import { Parameter } from '../graph/trace/parameter.ts'
 import type { Tensor } from '../graph/trace/tensor.ts'
-import { checkNumber, checkOptions, isCount } from '../util/options.ts'
+import { checkNumber, checkOptions } from '../util/options.ts'
+import { checkSizes } from './check-sizes.ts'
 import { normalNumbers } from './init.ts'
 import { Module } from './module.ts'
 import { showSettings } from './show-settings.ts'
@@ -23,8 +24,7 @@ export class Embedding extends Module {
   constructor(numEmbeddings: number, embeddingDim: number, options: EmbeddingOptions = {}) {
     super()
     const { paddingIdx } = checkOptions('Embedding', options, { paddingIdx: true })
-    checkNumber('Embedding', 'numEmbeddings', numEmbeddings, isCount, 'a whole number above 0')
-    checkNumber('Embedding', 'embeddingDim', embeddingDim, isCount, 'a whole number above 0')
+    checkSizes('Embedding', { numEmbeddings, embeddingDim }, 1)
     const isRow = (row: number) =>
       Number.isInteger(row) && row >= -numEmbeddings && row < numEmbeddings
     const range = `a row index for ${numEmbeddings} rows`

@@ -45,7 +45,8 @@ function checkConfig(config: GptConfig): void {
     heads: true,
     width: true,
   } as const
-  checkOptions('gpt', config, { ...sizes, dropout: true, layerNormEps: true, checkpoint: true })
+  const known = { ...sizes, dropout: true, layerNormEps: true, checkpoint: true } as const
+  checkOptions('gpt', config, known, 'config')
   const given: Partial<GptConfig> = config
   for (const name of Object.keys(sizes) as (keyof typeof sizes)[]) {
     checkNumber('gpt', name, given[name], isCount, 'a whole number above 0', true)
@@ -270,7 +271,7 @@ export class Gpt extends Module {
   }
 
   forward(tokens: Tensor): Tensor {
-    mustBeTensor('gpt', tokens)
+    mustBeTensor('gpt', { tokens })
     const { blockSize, vocabSize } = this.config
     const [batch, length] = tokens.shape
     if (tokens.shape.length !== 2 || length > blockSize) {

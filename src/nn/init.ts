@@ -9,7 +9,7 @@ import { checkNumber, checkOptions } from '../util/options.ts'
 import { RandomStream } from '../util/random.ts'
 import { checkCount, checkShape, countElements, type Shape } from '../util/shape.ts'
 
-let seed = 0
+let parameterSeed = 0
 let nextStream = 0
 
 /**
@@ -19,11 +19,11 @@ let nextStream = 0
  * numbers everywhere.
  * errors: `config.invalid` unless the seed is a whole number from 0 to 2^53 - 1 (PyTorch also accepts negative ones).
  */
-export function manualSeed(value: number): void {
-  checkSeed('manualSeed', value)
-  seed = value
+export function manualSeed(seed: number): void {
+  checkSeed('manualSeed', seed)
+  parameterSeed = seed
   nextStream = 0
-  setRandomSeed(value)
+  setRandomSeed(seed)
   setNextRandomStep(0)
   resetRandomLayers()
 }
@@ -42,7 +42,11 @@ export interface RngState {
   readonly nextStep: number
 }
 
-export const getRngState = (): RngState => ({ seed, nextStream, nextStep: nextRandomStep() })
+export const getRngState = (): RngState => ({
+  seed: parameterSeed,
+  nextStream,
+  nextStep: nextRandomStep(),
+})
 
 /**
  * Restores a state from `getRngState`; programs compiled from now on use masks of its seed.
@@ -50,14 +54,14 @@ export const getRngState = (): RngState => ({ seed, nextStream, nextStep: nextRa
  * errors: `config.invalid` for a number that is missing or cannot be; then nothing changes.
  */
 export function setRngState(state: RngState): void {
-  checkOptions('setRngState', state, { seed: true, nextStream: true, nextStep: true })
+  checkOptions('setRngState', state, { seed: true, nextStream: true, nextStep: true }, 'state')
   checkSeed('setRngState', state.seed)
   for (const name of ['nextStream', 'nextStep'] as const) {
     const isNumber = (value: number) => Number.isInteger(value) && value >= 0 && value < 2 ** 32
     checkNumber('setRngState', name, state[name], isNumber, wholeOf32Bits, true)
   }
-  seed = state.seed
-  setRandomSeed(seed)
+  parameterSeed = state.seed
+  setRandomSeed(parameterSeed)
   nextStream = state.nextStream
   setNextRandomStep(state.nextStep)
 }
@@ -86,7 +90,7 @@ export const filled = (shape: Shape, value: number): Parameter =>
 
 /** A parameter of numbers evenly distributed in ±bound. */
 export function uniform(shape: Shape, bound: number): Parameter {
-  const stream = new RandomStream(seed, nextStream++)
+  const stream = new RandomStream(parameterSeed, nextStream++)
   const data = Float32Array.from({ length: elementsOf(shape) }, () => stream.between(-bound, bound))
   return new Parameter(shape, data)
 }
@@ -94,7 +98,7 @@ export function uniform(shape: Shape, bound: number): Parameter {
 /** `count` normal numbers with mean 0, of a stream of their own. source: Box and Muller. */
 export function normalNumbers(count: number, deviation: number): Float32Array<ArrayBuffer> {
   checkCount('Parameter', [count])
-  const stream = new RandomStream(seed, nextStream++)
+  const stream = new RandomStream(parameterSeed, nextStream++)
   return Float32Array.from({ length: count }, () => {
     const radius = Math.sqrt(-2 * Math.log(1 - stream.unit()))
     return deviation * radius * Math.cos(2 * Math.PI * stream.unit())

@@ -36,7 +36,7 @@ export function packPaddedSequence(
 ): PackedSequence {
   const known = { batchFirst: true } as const
   const { batchFirst = false } = checkOptions('packPaddedSequence', options, known)
-  mustBeTensor('packPaddedSequence', x)
+  mustBeTensor('packPaddedSequence', { x })
   checkLengths('packPaddedSequence', lengths)
   const [T, B] = batchFirst ? [x.shape[1], x.shape[0]] : x.shape
   const fits = Array.isArray(lengths)
@@ -104,7 +104,7 @@ export function padPackedSequence(
 ): { output: Tensor; lengths: Lengths } {
   checkRecord('padPackedSequence', 'sequence', sequence)
   const { data, lengths, batchFirst: isBatchFirst } = sequence
-  mustBeTensor('padPackedSequence', data)
+  mustBeTensor('padPackedSequence', { 'sequence.data': data })
   checkLengths('padPackedSequence', lengths)
   const known = { batchFirst: true, paddingValue: true, totalLength: true } as const
   const checked = checkOptions('padPackedSequence', options, known)

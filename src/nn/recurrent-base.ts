@@ -3,7 +3,7 @@ import { cat, stack, zeros } from '../graph/functions/shape.ts'
 import { mustBeTensor, Tensor } from '../graph/trace/tensor.ts'
 import { type CellKind, cells } from '../kernels/recurrent/cells.ts'
 import { ShapeError } from '../util/errors.ts'
-import { isRecord, quoted } from '../util/kind-of.ts'
+import { isRecord } from '../util/kind-of.ts'
 import {
   checkFlags,
   checkNumber,
@@ -12,6 +12,7 @@ import {
   type OptionNames,
 } from '../util/options.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
+import { checkSizes } from './check-sizes.ts'
 import { Dropout } from './dropout.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'
@@ -104,12 +105,7 @@ export abstract class RecurrentBase extends Module {
     checkNumber(new.target.name, 'dropout', options.dropout, isShare, 'within 0..1')
     checkFlags(new.target.name, options, 'bias', 'batchFirst', 'bidirectional')
     const { numLayers = 1, bias = true, batchFirst = false, bidirectional = false } = options
-    for (const [name, value] of Object.entries({ inputSize, hiddenSize, numLayers }))
-      if (!Number.isInteger(value) || value < 1)
-        throw new ShapeError(
-          'shape.unsupported',
-          `${new.target.name}: ${name} must be a whole number above 0, got ${quoted(value)}. Change ${name}.`,
-        )
+    checkSizes(new.target.name, { inputSize, hiddenSize, numLayers }, 1)
     const { dropout = 0 } = options
     const sizes = { inputSize, hiddenSize, numLayers }
     showSettings(this, { ...sizes, batchFirst, bidirectional, dropout })
@@ -152,9 +148,9 @@ export abstract class RecurrentBase extends Module {
     x: Tensor | PackedSequence,
     states: FirstStates = {},
   ): LastStates & { output: Tensor | PackedSequence } {
-    checkOptions(`${this.constructor.name}.withState`, states, { h0: true, c0: true })
+    checkOptions(`${this.constructor.name}.withState`, states, { h0: true, c0: true }, 'states')
     if (x instanceof Tensor) return this.#run(x, this.batchFirst, undefined, states)
-    mustBeTensor(this.constructor.name, isRecord(x) && 'data' in x ? x.data : (x as never))
+    mustBeTensor(this.constructor.name, { x: isRecord(x) && 'data' in x ? x.data : x })
     const { data, lengths, batchFirst } = x
     const { output, ...last } = this.#run(data, batchFirst, lengths, states)
     return { output: { data: markCleared(output), lengths, batchFirst }, ...last }

@@ -65,7 +65,7 @@ abstract class CellBase extends Module {
   }
 
   protected step(x: Tensor, h?: Tensor, c?: Tensor): { hn: Tensor; cn: Tensor | undefined } {
-    mustBeTensor(this.constructor.name, x)
+    mustBeTensor(this.constructor.name, { x })
     if (x.shape.length === 1) {
       const { hn, cn } = this.step(x.unsqueeze(0), h?.unsqueeze(0), c?.unsqueeze(0))
       return { hn: hn.squeeze(0), cn: cn?.squeeze(0) }

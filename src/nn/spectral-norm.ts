@@ -72,6 +72,7 @@ export function spectralNorm<M extends Module>(module: M, options: SpectralNormO
   }
   const dim = resolveAxis(
     where,
+    'dim',
     weight.shape,
     options.dim ?? (module instanceof ConvTranspose2d ? 1 : 0),
   )

@@ -64,7 +64,7 @@ export class SyncBatchNorm extends BatchNorm {
   }
 
   override forward(x: Tensor): Tensor {
-    mustBeTensor('SyncBatchNorm', x)
+    mustBeTensor('SyncBatchNorm', { x })
     const trace = activeTrace('forward')
     const { forwarded, meetings } = trace
     const { running, momentum, eps, processGroup } = this

@@ -60,7 +60,7 @@ export function setCurrentDevice(index: number): void {
  */
 export function device(spec: DeviceSpec, index?: number): Device {
   const words = () =>
-    `device: expected "webgpu", "webgpu:<index>", "cpu", "reference", "rank:<rank>/webgpu:<index>", an index or { type, index }, got ${quoted(spec)}${index === undefined ? '' : ` and ${quoted(index)}`}. Use one of these forms.`
+    `device: spec must be "webgpu", "webgpu:<index>", "cpu", "reference", "rank:<rank>/webgpu:<index>", an index or { type, index }, got ${quoted(spec)}${index === undefined ? '' : ` and ${quoted(index)}`}. Use one of these forms.`
   const refuse = (): never => {
     throw new TabringError('config.invalid', words())
   }
@@ -94,8 +94,8 @@ export function placedDevice(spec: DeviceSpec): PlacedDevice {
 }
 
 /** Returns the device as text: `webgpu:0`, `webgpu`, `cpu` or `rank:1/webgpu:0`. */
-export const formatDevice = (given: Device): string => {
-  const { type, index, rank } = isDeviceType(given?.type) ? given : device(given)
+export const formatDevice = (spec: Device): string => {
+  const { type, index, rank } = isDeviceType(spec?.type) ? spec : device(spec)
   const own = type !== 'webgpu' || index === undefined ? type : `${type}:${index}`
   return rank === undefined ? own : `rank:${rank}/${own}`
 }

@@ -12,17 +12,18 @@ export type OptionNames<T> = Readonly<Record<keyof T, true>>
  * The options, if they are an object without other names than `known`: JavaScript does not know the types, and a misspelt option would
  * do nothing.
  *
- * errors: `config.invalid`, naming `where` and the option; a TypeError for what is no object.
+ * errors: `config.invalid`, naming `where`, the argument (`name`) and the option; a TypeError for what is no object.
  */
 export function checkOptions<T extends object>(
   where: string,
   options: T,
   known: OptionNames<T>,
+  name = 'options',
 ): T {
   const names = clipped(Object.keys(known).join(', '), mostNames) || 'none'
   if (!isPlain(options)) {
     throw new ArgumentTypeError(
-      `${where}: expected an object with options (${names}), got ${quoted(options)}. Write { name: value }.`,
+      `${where}: expected an object with ${name} (${names}), got ${quoted(options)}. Write { name: value }.`,
     )
   }
   const unknown = Object.keys(options).find((name) => !Object.hasOwn(known, name))
@@ -30,7 +31,7 @@ export function checkOptions<T extends object>(
     const meant = nameMeant(unknown, Object.keys(known))
     throw new TabringError(
       'config.invalid',
-      `${where}: expected options among ${names}, got ${quoted(unknown)}. ${meant ? `Write ${meant}` : 'Correct its name'}, or remove it.`,
+      `${where}: expected ${name} among ${names}, got ${quoted(unknown)}. ${meant ? `Write ${meant}` : 'Correct its name'}, or remove it.`,
     )
   }
   return options

@@ -33,21 +33,21 @@ export function tensorType(shape: Shape, dtype: DType = 'f32'): TensorType {
 }
 
 /** The most elements that an array of JavaScript can have. */
-const maxElements = 2 ** 32 - 1
+export const maxElements = 2 ** 32 - 1
 
 /**
  * A list of whole numbers, of which none is below `least`.
  *
- * errors: `config.invalid`, a TypeError, for what is no list; `shape.mismatch` for other numbers; both name `where` and what the list is.
+ * errors: `config.invalid`, a TypeError, for what is no list; `shape.mismatch` for other numbers; both name `where` and the argument.
  */
 export function checkWholes(
   where: string,
-  what: string,
+  name: string,
   list: readonly number[],
   least = Number.NEGATIVE_INFINITY,
 ): void {
   const range = least === Number.NEGATIVE_INFINITY ? '' : ` of at least ${least}`
-  const expected = `${where}: expected a list of whole numbers${range} as ${what}, got ${quoted(list)}`
+  const expected = `${where}: ${name} must be a list of whole numbers${range}, got ${quoted(list)}`
   if (!Array.isArray(list)) throw new ArgumentTypeError(`${expected}. Write [2, 3] for example.`)
   // A loop goes over holes too.
   if (![...list].every((one) => Number.isInteger(one) && one >= least)) {
@@ -55,20 +55,27 @@ export function checkWholes(
   }
 }
 
-/**
- * errors: as `checkWholes` for what is no shape; `shape.unsupported` for more elements than an array can have.
- */
-export function checkShape(where: string, shape: Shape): void {
-  checkWholes(where, 'the shape', shape, 0)
-  checkCount(where, shape)
+/** errors: `shape.mismatch`, naming `where` and the argument, unless it is a whole number. */
+export function checkWhole(where: string, name: string, value: number): void {
+  if (Number.isInteger(value)) return
+  throw new ShapeError(
+    'shape.mismatch',
+    `${where}: ${name} must be a whole number, got ${quoted(value)}. Correct it.`,
+  )
 }
 
-/** errors: `shape.unsupported` for more elements than an array can have, naming `where`. */
-export function checkCount(where: string, shape: Shape): void {
+/** errors: as `checkWholes` for what is no shape; as `checkCount`. */
+export function checkShape(where: string, shape: Shape, name = 'shape'): void {
+  checkWholes(where, name, shape, 0)
+  checkCount(where, shape, name)
+}
+
+/** errors: `shape.unsupported`, naming `where` and the argument, for more elements than an array can have. */
+export function checkCount(where: string, shape: Shape, name = 'shape'): void {
   if (countElements(shape) <= maxElements) return
   throw new ShapeError(
     'shape.unsupported',
-    `${where}: expected at most ${maxElements} elements, got ${formatShape(shape)}. Use a smaller size.`,
+    `${where}: ${name} must have at most ${maxElements} elements, got ${formatShape(shape)}. Use a smaller size.`,
   )
 }
 
@@ -154,26 +161,31 @@ export function unify(
   return Object.fromEntries(Object.entries(bound).map(([letter, { size }]) => [letter, size]))
 }
 
-/** An axis counted from 0; negative ones count from the back. errors: `shape.mismatch`, naming `where`. */
-export function resolveAxis(where: string, shape: Shape, axis: number): number {
+/** An axis counted from 0; negative ones count from the back. errors: `shape.mismatch`, naming `where` and the argument. */
+export function resolveAxis(where: string, name: string, shape: Shape, axis: number): number {
   const resolved = Number.isInteger(axis) && axis < 0 ? axis + shape.length : axis
   if (!Number.isInteger(axis) || resolved < 0 || resolved >= shape.length) {
     throw new ShapeError(
       'shape.mismatch',
-      `${where}: expected a dimension of ${formatShape(shape)}, got ${quoted(axis)}. Dimensions count from 0, or from -1 at the end.`,
+      `${where}: ${name} must be a dimension of ${formatShape(shape)}, got ${quoted(axis)}. Dimensions count from 0, or from -1 at the end.`,
     )
   }
   return resolved
 }
 
-/** Distinct axes counted from 0. errors: `shape.mismatch`, naming `where`. */
-export function resolveAxes(where: string, shape: Shape, axes: readonly number[]): number[] {
-  checkWholes(where, 'dimensions', axes)
-  const resolved = axes.map((axis) => resolveAxis(where, shape, axis))
+/** Distinct axes counted from 0. errors: `shape.mismatch`, naming `where` and the argument. */
+export function resolveAxes(
+  where: string,
+  name: string,
+  shape: Shape,
+  axes: readonly number[],
+): number[] {
+  checkWholes(where, name, axes)
+  const resolved = axes.map((axis) => resolveAxis(where, name, shape, axis))
   if (new Set(resolved).size !== resolved.length) {
     throw new ShapeError(
       'shape.mismatch',
-      `${where}: expected distinct dimensions, got ${formatShape(axes)}. Name each dimension once.`,
+      `${where}: ${name} must be distinct dimensions, got ${formatShape(axes)}. Name each dimension once.`,
     )
   }
   return resolved

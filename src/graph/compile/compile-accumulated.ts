@@ -43,10 +43,10 @@ export function compileAccumulated<Types extends InputTypes, Out extends Outputs
 export async function compileAccumulated(
   fn: TracedFunction,
   inputs: InputTypes,
-  given: AccumulationOptions & CompileOptions = {},
+  options: AccumulationOptions & CompileOptions = {},
 ): Promise<AccumulatedProgram> {
-  checkRecord('compileAccumulated', 'options', given)
-  const { steps, weight = 1 / (steps ?? 1), ...options } = given
+  checkRecord('compileAccumulated', 'options', options)
+  const { steps, weight = 1 / (steps ?? 1), ...others } = options
   checkNumber('compileAccumulated', 'weight', weight, Number.isFinite, 'a number')
   if (steps !== undefined && (!Number.isInteger(steps) || steps < 1)) {
     throw new TabringError(
@@ -56,7 +56,7 @@ export async function compileAccumulated(
   }
   const tally = newTally()
   const part = (name: 'add' | 'take') =>
-    compile(fn, inputs, { ...options, accumulation: { part: name, weight, tally } })
+    compile(fn, inputs, { ...others, accumulation: { part: name, weight, tally } })
   const add = await part('add')
   return new AccumulatedProgram(add, await part('take'), steps)
 }

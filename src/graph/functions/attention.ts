@@ -125,7 +125,7 @@ export function scaledDotProductAttention(
   options: AttentionOptions = {},
 ): Tensor {
   const where = 'scaledDotProductAttention'
-  mustBeTensor(where, query, key, value)
+  mustBeTensor(where, { query, key, value })
   checkAttention(where, options)
   const given = [query, key, value]
   const [width, keyWidth] = [query, key].map(({ shape }) => shape[shape.length - 1])
@@ -157,9 +157,9 @@ export function packedAttention(
   sizes: { batch: number; heads: number },
   options: AttentionOptions = {},
 ): Tensor {
-  mustBeTensor('packedAttention', qkv)
+  mustBeTensor('packedAttention', { qkv })
   checkAttention('packedAttention', options)
-  checkOptions('packedAttention', sizes, { batch: true, heads: true })
+  checkOptions('packedAttention', sizes, { batch: true, heads: true }, 'sizes')
   const width = qkv.shape[qkv.shape.length - 1] / (3 * sizes.heads)
   return attend([qkv], 'packed', { ...sizes, width }, options)
 }

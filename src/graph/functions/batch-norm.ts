@@ -48,7 +48,7 @@ export function batchNorm(
   options: BatchNormOptions = {},
 ): Tensor {
   const known = { running: true, training: true, momentum: true, eps: true, count: true } as const
-  mustBeTensor('batchNorm', x, weight, bias)
+  mustBeTensor('batchNorm', { x, weight, bias })
   checkOptions('batchNorm', options, known)
   const { running, training = false, momentum = 0.1, eps = 1e-5, count } = options
   mustCount('batchNorm', count)

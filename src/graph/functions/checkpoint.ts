@@ -3,6 +3,7 @@ import { isRecord, quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkList } from '../../util/options.ts'
 import { refusePromise } from '../trace/refuse-promise.ts'
 import { mustBeTensor, type Tensor } from '../trace/tensor.ts'
+import { itemsOf } from '../trace/tensor-arguments.ts'
 import { activeTrace } from '../trace/trace.ts'
 
 /**
@@ -23,7 +24,10 @@ export function checkpoint<Inputs extends readonly unknown[], R extends Tensor |
     const result = fn(...inputs)
     refusePromise('checkpoint', result)
     const tensors: readonly Tensor[] = Array.isArray(result) ? result : [result as Tensor]
-    mustBeTensor('checkpoint, result', ...(tensors as [Tensor]))
+    mustBeTensor(
+      'checkpoint',
+      Array.isArray(result) ? itemsOf('fn()', tensors) : { 'fn()': result },
+    )
     for (const { value } of tensors) region.returned.add(value)
     return result
   })
@@ -50,7 +54,7 @@ export function checkpointSequential(
   segments: number,
   x: Tensor,
 ): Tensor {
-  mustBeTensor('checkpointSequential', x)
+  mustBeTensor('checkpointSequential', { x })
   const layers = isParent(modules) ? modules.children().map(([, layer]) => layer) : modules
   const isLayer = (layer: Layer) => isRecord(layer) && typeof layer.forward === 'function'
   checkList('checkpointSequential', 'modules', layers, isLayer, 'modules, or a Sequential')

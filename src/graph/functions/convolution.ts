@@ -4,8 +4,8 @@ import { map, singleStep } from '../../kernels/map/map.ts'
 import type { Op } from '../../kernels/op.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
-import { formatShape } from '../../util/shape.ts'
-import { emit, given, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
+import { formatShape, sameShape } from '../../util/shape.ts'
+import { emit, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
 import { activeTrace } from '../trace/trace.ts'
 import { pad } from './pad.ts'
 import { type Pair, pair } from './pair.ts'
@@ -78,6 +78,12 @@ function convolve<A>(op: Op<A>, x: Tensor, weight: Tensor, bias: Tensor | undefi
   const isHalf = activeTrace(op.name).isAutocast || (x.dtype === 'f16' && weight.dtype === 'f16')
   const y = emit(op, isHalf ? [x.half(), weight.half()] : [toFloat(x), toFloat(weight)], attrs)
   if (!bias) return isHalf ? y.half() : y
+  if (!sameShape(bias.shape, [y.shape[1]])) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `${op.name}: bias must be [${y.shape[1]}], one number for each output channel, got ${formatShape(bias.shape)}. Reshape it.`,
+    )
+  }
   const overPlanes = toFloat(bias).reshape([-1, 1, 1])
   return isHalf
     ? emit(map, [y, overPlanes], { steps: singleStep('add', 2), dtype: 'f16' })
@@ -94,7 +100,7 @@ export function conv2d(
   bias?: Tensor,
   options: ConvOptions = {},
 ): Tensor {
-  mustBeTensor('conv2d', x, weight, ...given(bias))
+  mustBeTensor('conv2d', { x, weight }, { bias })
   checkOptions('conv2d', options, convOptions)
   const stride = pair('conv2d', 'stride', options.stride ?? 1)
   const dilation = pair('conv2d', 'dilation', options.dilation ?? 1)
@@ -118,7 +124,7 @@ export function conv1d(
   bias?: Tensor,
   options: ConvOptions<number> = {},
 ): Tensor {
-  mustBeTensor('conv1d', x, weight, ...given(bias))
+  mustBeTensor('conv1d', { x, weight }, { bias })
   checkOptions('conv1d', options, convOptions)
   const { stride = 1, padding = 0, dilation = 1, groups = 1 } = options
   if (x.shape.length === 2) return asBatch(3, x, (rows) => conv1d(rows, weight, bias, options))
@@ -151,7 +157,7 @@ export function convTranspose2d(
   bias?: Tensor,
   options: ConvTransposeOptions = {},
 ): Tensor {
-  mustBeTensor('convTranspose2d', x, weight, ...given(bias))
+  mustBeTensor('convTranspose2d', { x, weight }, { bias })
   checkOptions('convTranspose2d', options, { ...convOptions, outputPadding: true })
   if (x.shape.length === 3) {
     return asBatch(4, x, (images) => convTranspose2d(images, weight, bias, options))

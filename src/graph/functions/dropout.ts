@@ -20,7 +20,7 @@ export interface DropoutOptions {
  * source: Philox, Salmon et al. (SC 2011).
  */
 export function dropout(x: Tensor, p = 0.5, options: DropoutOptions = {}): Tensor {
-  mustBeTensor('dropout', x)
+  mustBeTensor('dropout', { x })
   checkOptions('dropout', options, { training: true, samples: true, maskIndex: true })
   if (options.training === false || p === 0) return x
   const samples = options.samples ?? x.shape[0] ?? 1

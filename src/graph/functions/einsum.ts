@@ -2,7 +2,7 @@ import { clipped } from '../../util/clipped.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape } from '../../util/shape.ts'
 import { mustBeTensor, type Tensor } from '../trace/tensor.ts'
-import { mustBeFloat, notUnderstood } from '../trace/tensor-arguments.ts'
+import { itemsOf, mustBeFloat, notUnderstood } from '../trace/tensor-arguments.ts'
 
 // einsum: operands are joined from left to right. Each join sums what one side alone has and nobody asks for again, then
 // brings both sides into the form of one batched matmul, or of a broadcast product where nothing is contracted. Transposes
@@ -17,7 +17,7 @@ interface Labelled {
 const fail = (equation: string, expected: string, got: string, advice: string): ShapeError =>
   new ShapeError(
     'shape.mismatch',
-    `einsum "${clipped(equation)}": ${expected}, got ${got}. ${advice}`,
+    `einsum, equation "${clipped(equation)}": ${expected}, got ${got}. ${advice}`,
   )
 
 /**
@@ -29,8 +29,8 @@ const fail = (equation: string, expected: string, got: string, advice: string): 
  */
 export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
   if (typeof equation !== 'string')
-    throw notUnderstood('einsum', 'an equation such as "ij,jk->ik"', equation)
-  mustBeTensor('einsum', ...(tensors as [Tensor]))
+    throw notUnderstood('einsum', 'equation', 'letters such as "ij,jk->ik"', equation)
+  mustBeTensor('einsum', itemsOf('tensors', tensors))
   mustBeFloat('einsum', ...tensors)
   const { inputs, output } = parse(equation, tensors)
   const sizes = new Map<string, { size: number; tensor: Tensor }>()

@@ -2,7 +2,7 @@ import { gather as gatherOp, scatterAdd as scatterAddOp } from '../../kernels/ga
 import { indexSelect as indexSelectOp } from '../../kernels/index-select/index-select.ts'
 import { oneHot as oneHotOp } from '../../kernels/one-hot/one-hot.ts'
 import { ShapeError } from '../../util/errors.ts'
-import { checkOptions } from '../../util/options.ts'
+import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { formatShape, resolveAxis } from '../../util/shape.ts'
 import { emit, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 import { activeTrace } from '../trace/trace.ts'
@@ -21,7 +21,7 @@ function boundIndices(of: string, x: Tensor, axis: number, index: Tensor): void 
 
 /** Returns y with y[i][j] = x[index[i][j]][j] for dim 0, and so on. The gradient is summed in index order. */
 export function gather(x: Tensor, dim: number, index: Tensor): Tensor {
-  const axis = resolveAxis('gather', mustBeTensor('gather', x, index).shape, dim)
+  const axis = resolveAxis('gather', 'dim', mustBeTensor('gather', { x, index }).shape, dim)
   const y = emit(gatherOp, [x, index], { axis })
   boundIndices('gather', x, axis, index)
   return y
@@ -33,7 +33,12 @@ export function gather(x: Tensor, dim: number, index: Tensor): Tensor {
  * cost: a search along the index for each element, or one invocation per line if lines are many and long.
  */
 export function scatterAdd(x: Tensor, dim: number, index: Tensor, src: Tensor): Tensor {
-  const axis = resolveAxis('scatterAdd', mustBeTensor('scatterAdd', x, index, src).shape, dim)
+  const axis = resolveAxis(
+    'scatterAdd',
+    'dim',
+    mustBeTensor('scatterAdd', { x, index, src }).shape,
+    dim,
+  )
   const y = emit(scatterAddOp, [index, src, x], { axis, shape: x.shape })
   boundIndices('scatterAdd', x, axis, index)
   return y
@@ -41,14 +46,14 @@ export function scatterAdd(x: Tensor, dim: number, index: Tensor, src: Tensor): 
 
 /** Returns slices of x along an axis, selected by a one-dimensional index. cost of the gradient: as embedding. */
 export function indexSelect(x: Tensor, dim: number, index: Tensor): Tensor {
-  mustBeTensor('indexSelect', x, index)
+  mustBeTensor('indexSelect', { x, index })
   if (index.shape.length !== 1) {
     throw new ShapeError(
       'shape.mismatch',
       `indexSelect: the index must have 1 dimension, got ${formatShape(index.shape)}. Flatten it, or use gather().`,
     )
   }
-  const axis = resolveAxis('indexSelect', x.shape, dim)
+  const axis = resolveAxis('indexSelect', 'dim', x.shape, dim)
   const y = emit(indexSelectOp, [x, index], { axis, ignored: null })
   boundIndices('indexSelect', x, axis, index)
   return y
@@ -56,6 +61,8 @@ export function indexSelect(x: Tensor, dim: number, index: Tensor): Tensor {
 
 /** Returns rows of zeros with a 1 at the index, as f32 (integers in PyTorch). shape: index[..] -> [.., numClasses] */
 export function oneHot(index: Tensor, numClasses: number): Tensor {
+  mustBeTensor('oneHot', { index })
+  checkNumber('oneHot', 'numClasses', numClasses, isCount, 'a whole number above 0', true)
   const y = emit(oneHotOp, [index], { classes: numClasses })
   activeTrace('oneHot').bound({
     of: 'oneHot',
@@ -79,7 +86,7 @@ export function embedding(
   options: { paddingIdx?: number } = {},
 ): Tensor {
   const { paddingIdx } = checkOptions('embedding', options, { paddingIdx: true })
-  mustBeTensor('embedding', index, weight)
+  mustBeTensor('embedding', { index, weight })
   if (weight.shape.length !== 2) {
     throw new ShapeError(
       'shape.mismatch',

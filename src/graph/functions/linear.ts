@@ -1,6 +1,6 @@
 import { topKCorrect as topKCorrectOp } from '../../kernels/top-k/top-k.ts'
 import { checkOptions } from '../../util/options.ts'
-import { elementwise, emit, given, mustBeTensor, product, type Tensor } from '../trace/tensor.ts'
+import { elementwise, emit, mustBeTensor, product, type Tensor } from '../trace/tensor.ts'
 import { mustBeFloat } from '../trace/tensor-arguments.ts'
 import { mustCount, type SampleCount } from './sample-count.ts'
 
@@ -9,11 +9,11 @@ import { mustCount, type SampleCount } from './sample-count.ts'
 export { crossEntropy } from './losses.ts'
 export { ofRows, type SampleCount, sampleCount, stepScalar } from './sample-count.ts'
 
-export const relu = (x: Tensor): Tensor => elementwise('relu', x)
+export const relu = (x: Tensor): Tensor => elementwise('relu', { x })
 
 /** Returns x W^T + b. shape: x[.., K], weight[C, K], bias[C] -> [.., C] */
 export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
-  mustBeTensor('linear', x, weight, ...given(bias))
+  mustBeTensor('linear', { x, weight }, { bias })
   mustBeFloat('linear', x, weight)
   if (x.shape.length === 1) {
     return linear(x.reshape([1, x.count]), weight, bias).reshape([weight.shape[0]])
@@ -29,6 +29,7 @@ export function topKCorrect(
   options: SampleCount = {},
 ): Tensor {
   const { count } = checkOptions('topKCorrect', options, { count: true })
+  mustBeTensor('topKCorrect', { logits, target })
   mustCount('topKCorrect', count)
   return emit(topKCorrectOp, [logits, target], { k, count: count ?? null })
 }

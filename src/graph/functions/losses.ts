@@ -17,7 +17,6 @@ import {
   elementwise,
   emit,
   emitAll,
-  given,
   mustBeTensor,
   type Operand,
   type Tensor,
@@ -47,8 +46,9 @@ const ignoredClass = -100
 function counted(losses: Tensor, count: ScalarSlot): Tensor {
   const [rows = 1, ...others] = losses.shape
   activeTrace('a loss').scalars.countsAmong(count, rows)
-  const isCounted = elementwise('lt', arange(rows).reshape([rows, ...others.map(() => 1)]), count)
-  return elementwise('where', isCounted, losses, 0)
+  const index = arange(rows).reshape([rows, ...others.map(() => 1)])
+  const isCounted = elementwise('lt', { index, count })
+  return elementwise('where', { isCounted, losses, rest: 0 })
 }
 
 /** What the losses become; of an unreduced one of no dimensions `count` is that of one sample. */
@@ -72,7 +72,7 @@ function meanOver(loss: Tensor, over: MeanOver): Tensor {
 
 /** The number of samples that count, and at least 1, so that a mean over nothing is 0. */
 const countedRows = (rows: number, count: ScalarSlot): Tensor =>
-  elementwise('clamp', count, 1, Math.max(1, rows))
+  elementwise('clamp', { count, min: 1, max: Math.max(1, rows) })
 
 /** What every loss has. */
 export const plainOptions = { reduction: true, count: true } as const
@@ -112,7 +112,7 @@ export const klReductions: readonly string[] = [...reductions, 'batchmean']
 
 /** Predictions and targets of one shape: what PyTorch warns of, the mean over a broadcast, is never meant. */
 function refuseBroadcast(where: string, input: Tensor, target: Tensor): void {
-  mustBeTensor(where, input, target)
+  mustBeTensor(where, { input, target })
   if (!sameShape(input.shape, target.shape)) {
     throw new ShapeError(
       'shape.mismatch',
@@ -127,14 +127,14 @@ function refuseBroadcast(where: string, input: Tensor, target: Tensor): void {
 export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
   checkLoss('mseLoss', options, plainOptions)
   refuseBroadcast('mseLoss', input, target)
-  return reduce(elementwise('squaredError', input, target), options)
+  return reduce(elementwise('squaredError', { input, target }), options)
 }
 
 /** Returns |input - target|. */
 export function l1Loss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
   checkLoss('l1Loss', options, plainOptions)
   refuseBroadcast('l1Loss', input, target)
-  return reduce(elementwise('absoluteError', input, target), options)
+  return reduce(elementwise('absoluteError', { input, target }), options)
 }
 
 /** Returns d^2 / 2 up to |d| = delta, and delta (|d| - delta / 2) beyond, for d = input - target. */
@@ -145,7 +145,7 @@ export function huberLoss(
 ): Tensor {
   const { delta = 1 } = checkLoss('huberLoss', options, { ...plainOptions, delta: true })
   refuseBroadcast('huberLoss', input, target)
-  return reduce(elementwise('huber', input, target, delta), options)
+  return reduce(elementwise('huber', { input, target, delta }), options)
 }
 
 /** Returns d^2 / (2 beta) below |d| = beta, and |d| - beta / 2 beyond, for d = input - target; |d| for a beta of 0. */
@@ -158,7 +158,7 @@ export function smoothL1Loss(
   const { beta = 1, ...others } = checkLoss('smoothL1Loss', options, known)
   if (beta === 0) return l1Loss(input, target, others)
   refuseBroadcast('smoothL1Loss', input, target)
-  return reduce(elementwise('huber', input, target, beta).div(beta), others)
+  return reduce(elementwise('huber', { input, target, beta }).div(beta), others)
 }
 
 // --- probabilities ---
@@ -177,7 +177,7 @@ export function binaryCrossEntropy(
   const known = { ...plainOptions, weight: true } as const
   const { weight } = checkLoss('binaryCrossEntropy', options, known)
   refuseBroadcast('binaryCrossEntropy', input, target)
-  const losses = elementwise('bce', input, target)
+  const losses = elementwise('bce', { input, target })
   return reduce(weight === undefined ? losses : losses.mul(weight), options)
 }
 
@@ -196,8 +196,8 @@ export function binaryCrossEntropyWithLogits(
   refuseBroadcast('binaryCrossEntropyWithLogits', input, target)
   const losses =
     posWeight === undefined
-      ? elementwise('bceLogits', input, target)
-      : elementwise('bceLogitsWeighted', input, target, posWeight)
+      ? elementwise('bceLogits', { input, target })
+      : elementwise('bceLogitsWeighted', { input, target, posWeight })
   return reduce(weight === undefined ? losses : losses.mul(weight), options)
 }
 
@@ -217,7 +217,7 @@ export function klDiv(
   refuseBroadcast('klDiv', input, target)
   const known = { ...plainOptions, logTarget: true } as const
   const { reduction, logTarget = false, count } = checkLoss('klDiv', options, known, klReductions)
-  const losses = elementwise(logTarget ? 'klDivLog' : 'klDiv', input, target)
+  const losses = elementwise(logTarget ? 'klDivLog' : 'klDiv', { input, target })
   if (reduction !== 'batchmean') return reduce(losses, { reduction, count })
   const [rows] = input.shape
   const sum = reduce(losses, { reduction: 'sum', count })
@@ -228,7 +228,7 @@ export function klDiv(
 
 /** errors: `shape.unsupported` for class labels that were declared as floats, as inputs are by default. */
 function refuseFloatLabels(where: string, input: Tensor, target: Tensor, otherwise = ''): void {
-  mustBeTensor(where, input, target)
+  mustBeTensor(where, { input, target })
   const { shape, dtype } = target
   const classAxis = Math.min(1, input.shape.length - 1)
   const ofLabels = input.shape.filter((_, axis) => axis !== classAxis)
@@ -315,7 +315,7 @@ export function crossEntropy(
     reduction = 'mean',
     count,
   } = checkLoss('crossEntropy', options, { ...classOptions, labelSmoothing: true })
-  mustBeTensor('crossEntropy', input, target, ...given(weight))
+  mustBeTensor('crossEntropy', { input, target }, { weight })
   const probabilities = `, or pass class probabilities of shape ${formatShape(input.shape)}`
   refuseFloatLabels('crossEntropy', input, target, probabilities)
   if (input.shape.length === 1) return ofOneRow(crossEntropy, input, target, options)
@@ -381,7 +381,7 @@ export function accuracy(
   options: { topk?: number | readonly number[]; count?: ScalarSlot } = {},
 ): Tensor[] {
   const { topk = [1], count } = checkOptions('accuracy', options, { topk: true, count: true })
-  mustBeTensor('accuracy', output, target)
+  mustBeTensor('accuracy', { output, target })
   mustCount('accuracy', count)
   const [rows, classes] = output.shape
   const all = count && countedRows(rows, count)

@@ -2,7 +2,7 @@ import { norm } from '../../kernels/norm/norm.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { checkEps, checkNumber, isCount } from '../../util/options.ts'
 import { checkWholes, countElements, formatShape, type Shape, sameShape } from '../../util/shape.ts'
-import { emitAll, given, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
+import { emitAll, mustBeTensor, type Tensor, toFloat } from '../trace/tensor.ts'
 import { ones } from './shape.ts'
 
 /**
@@ -17,12 +17,12 @@ function withParameters(x: Tensor, weight?: Tensor, bias?: Tensor): Tensor[] {
 
 /** errors: `shape.mismatch` unless x ends in `normalizedShape`. */
 function checkEnd(where: string, x: Tensor, normalizedShape: Shape): void {
-  checkWholes(where, 'the normalized shape', normalizedShape, 0)
+  checkWholes(where, 'normalizedShape', normalizedShape, 0)
   const end = x.shape.slice(x.shape.length - normalizedShape.length)
   if (normalizedShape.length === 0 || !sameShape(end, normalizedShape)) {
     throw new ShapeError(
       'shape.mismatch',
-      `${where}: x must end in the normalized shape ${formatShape(normalizedShape)}, got ${formatShape(x.shape)}. Check the layer's size.`,
+      `${where}: x must end in normalizedShape, ${formatShape(normalizedShape)}, got ${formatShape(x.shape)}. Check the layer's size.`,
     )
   }
 }
@@ -40,7 +40,7 @@ export function layerNorm(
   bias?: Tensor,
   eps = 1e-5,
 ): Tensor {
-  mustBeTensor('layerNorm', x, ...given(weight), ...given(bias))
+  mustBeTensor('layerNorm', { x }, { weight, bias })
   checkEnd('layerNorm', x, normalizedShape)
   checkEps('layerNorm', eps)
   const size = countElements(normalizedShape)
@@ -60,7 +60,7 @@ export function rmsNorm(
   weight?: Tensor,
   eps = 2 ** -23,
 ): Tensor {
-  mustBeTensor('rmsNorm', x, ...given(weight))
+  mustBeTensor('rmsNorm', { x }, { weight })
   checkEnd('rmsNorm', x, normalizedShape)
   checkEps('rmsNorm', eps)
   const size = countElements(normalizedShape)
@@ -81,14 +81,14 @@ export function groupNorm(
   bias?: Tensor,
   eps = 1e-5,
 ): Tensor {
-  mustBeTensor('groupNorm', x, ...given(weight), ...given(bias))
+  mustBeTensor('groupNorm', { x }, { weight, bias })
   checkNumber('groupNorm', 'numGroups', numGroups, isCount, 'a whole number above 0', true)
   checkEps('groupNorm', eps)
   const [, channels = 0, ...space] = x.shape
   if (x.shape.length < 2 || channels % numGroups !== 0) {
     throw new ShapeError(
       'shape.unsupported',
-      `groupNorm: expected [N, C, ...] with C a multiple of ${numGroups} groups, got ${formatShape(x.shape)}. Choose a divisor of C.`,
+      `groupNorm: expected [N, C, ...] with C a multiple of numGroups, ${numGroups}, got ${formatShape(x.shape)}. Choose a divisor of C.`,
     )
   }
   const span = countElements(space)

@@ -30,7 +30,7 @@ export function pad(
   value = 0,
 ): Tensor {
   checkNumber('pad', 'value', value, () => true, 'a number')
-  mustBeTensor('pad', x)
+  mustBeTensor('pad', { x })
   checkWholes('pad', 'pads', pads)
   mustHold(
     pads.length % 2 === 0 && pads.length <= 2 * x.shape.length,

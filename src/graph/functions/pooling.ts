@@ -75,7 +75,7 @@ export function maxPool2d(
   kernel: Pair,
   options: MaxPoolOptions & { returnIndices?: boolean } = {},
 ): Tensor | PooledWithIndices {
-  mustBeTensor('maxPool2d', x)
+  mustBeTensor('maxPool2d', { x })
   checkOptions('maxPool2d', options, { ...maxPoolOptions, returnIndices: true })
   checkFlags('maxPool2d', options, 'ceilMode', 'returnIndices')
   const dilation = pair('maxPool2d', 'dilation', options.dilation ?? 1)
@@ -93,7 +93,7 @@ export function maxPool2d(
 
 /** Returns the mean of each window. shape: x[N, C, H, W] -> [N, C, OH, OW] */
 export function avgPool2d(x: Tensor, kernel: Pair, options: AvgPoolOptions = {}): Tensor {
-  mustBeTensor('avgPool2d', x)
+  mustBeTensor('avgPool2d', { x })
   checkOptions('avgPool2d', options, avgPoolOptions)
   checkFlags('avgPool2d', options, 'ceilMode', 'countIncludePad')
   const attrs = {
@@ -114,7 +114,7 @@ export function adaptiveAvgPool2d(
   x: Tensor,
   outputSize: number | readonly [number | null, number | null],
 ): Tensor {
-  mustBeTensor('adaptiveAvgPool2d', x)
+  mustBeTensor('adaptiveAvgPool2d', { x })
   checkOutputSize('adaptiveAvgPool2d', outputSize, true)
   const [rows, columns = rows] = [outputSize].flat()
   return asBatch(4, x, (images) => {
@@ -190,7 +190,7 @@ const inRows = (
 })
 
 function alongRows(name: string, x: Tensor, pool: (image: Tensor) => Tensor[]): Tensor[] {
-  mustBeTensor(name, x)
+  mustBeTensor(name, { x })
   if (x.shape.length === 2) return asBatch(3, x, (rows) => alongRows(name, rows, pool))
   if (x.shape.length !== 3) {
     throw new ShapeError(

@@ -15,7 +15,7 @@ import {
   type Tensor,
   type ValuesAndIndices,
 } from '../trace/tensor.ts'
-import { flag, mustBeFloat, notUnderstood } from '../trace/tensor-arguments.ts'
+import { axesOf, flag, mustBeFloat, notUnderstood } from '../trace/tensor-arguments.ts'
 import { where } from './elementwise.ts'
 
 /**
@@ -33,22 +33,22 @@ export interface VarianceOptions {
 }
 
 export const sum = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor =>
-  mustBeTensor('sum', x).sum(dim, keepDim)
+  mustBeTensor('sum', { x }).sum(dim, keepDim)
 export const mean = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor =>
-  mustBeTensor('mean', x).mean(dim, keepDim)
+  mustBeTensor('mean', { x }).mean(dim, keepDim)
 export const amax = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor =>
-  mustBeTensor('amax', x).amax(dim, keepDim)
+  mustBeTensor('amax', { x }).amax(dim, keepDim)
 export const amin = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor =>
-  mustBeTensor('amin', x).amin(dim, keepDim)
+  mustBeTensor('amin', { x }).amin(dim, keepDim)
 export const argmax = (x: Tensor, dim?: number, keepDim?: boolean): Tensor =>
-  mustBeTensor('argmax', x).argmax(dim, keepDim)
+  mustBeTensor('argmax', { x }).argmax(dim, keepDim)
 export const argmin = (x: Tensor, dim?: number, keepDim?: boolean): Tensor =>
-  mustBeTensor('argmin', x).argmin(dim, keepDim)
+  mustBeTensor('argmin', { x }).argmin(dim, keepDim)
 /** Returns the largest element; or, along one dimension, the largest elements and their indices. */
 export function max(x: Tensor): Tensor
 export function max(x: Tensor, dim: number, keepDim?: boolean): ValuesAndIndices
 export function max(x: Tensor, dim?: number, keepDim?: boolean): Tensor | ValuesAndIndices {
-  mustBeTensor('max', x)
+  mustBeTensor('max', { x })
   return dim === undefined ? x.max() : x.max(dim, keepDim)
 }
 
@@ -56,12 +56,12 @@ export function max(x: Tensor, dim?: number, keepDim?: boolean): Tensor | Values
 export function min(x: Tensor): Tensor
 export function min(x: Tensor, dim: number, keepDim?: boolean): ValuesAndIndices
 export function min(x: Tensor, dim?: number, keepDim?: boolean): Tensor | ValuesAndIndices {
-  mustBeTensor('min', x)
+  mustBeTensor('min', { x })
   return dim === undefined ? x.min() : x.min(dim, keepDim)
 }
 
 export const topk = (x: Tensor, k: number, dim?: number, largest?: boolean): ValuesAndIndices =>
-  mustBeTensor('topk', x).topk(k, dim, largest)
+  mustBeTensor('topk', { x }).topk(k, dim, largest)
 
 const varianceOptions: OptionNames<VarianceOptions> = {
   keepDim: true,
@@ -79,18 +79,18 @@ export function variance(x: Tensor, dim?: Axes, options: VarianceOptions = {}): 
   const { keepDim, unbiased, correction } = checkOptions('variance', options, varianceOptions)
   checkNumber('variance', 'correction', correction, Number.isFinite, 'a finite number')
   checkFlag('variance', 'unbiased', unbiased)
-  mustBeFloat('variance', mustBeTensor('variance', x))
-  const axes = x.axes(dim)
+  mustBeFloat('variance', mustBeTensor('variance', { x }))
+  const axes = axesOf('variance', x.shape, dim)
   const count = axes.reduce((product, axis) => product * x.shape[axis], 1)
   // The gradient by way of the mean is a sum of differences from it, so nothing: the mean is a constant.
-  const squares = elementwise('squaredError', x, x.mean(dim, true).detach())
+  const squares = elementwise('squaredError', { x, mean: x.mean(dim, true).detach() })
   const lost = correction ?? (unbiased === false ? 0 : 1)
   return squares.sum(dim, keepDim).div(Math.max(0, count - lost))
 }
 
 /** Returns the square root of the variance; its gradient where that is 0 is 0, as in PyTorch. cost: as `variance`. */
 export const std = (x: Tensor, dim?: Axes, options?: VarianceOptions): Tensor =>
-  elementwise('root', variance(x, dim, options))
+  elementwise('root', { x: variance(x, dim, options) })
 
 /** Returns the variance and the mean. */
 export const varMean = (x: Tensor, dim?: Axes, options?: VarianceOptions): [Tensor, Tensor] => [
@@ -103,8 +103,8 @@ export const varMean = (x: Tensor, dim?: Axes, options?: VarianceOptions): [Tens
  * neighbouring dimensions.
  */
 export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
-  mustBeFloat('logsumexp', mustBeTensor('logsumexp', x))
-  const axes = x.axes(dim).sort((a, b) => a - b)
+  mustBeFloat('logsumexp', mustBeTensor('logsumexp', { x }))
+  const axes = axesOf('logsumexp', x.shape, dim).sort((a, b) => a - b)
   let result = x
   // From the last to the first, so that earlier axes keep their numbers; neighbours are one axis.
   for (let end = axes.length; end > 0; ) {
@@ -117,7 +117,7 @@ export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
     result = emit(logSumExp, [joined], { axis: first })
     end = start
   }
-  return flag('keepDim', keepDim)
+  return flag('logsumexp', 'keepDim', keepDim)
     ? result.reshape(x.shape.map((size, axis) => (axes.includes(axis) ? 1 : size)))
     : result
 }
@@ -128,9 +128,9 @@ export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
  * numerics: the gradient is 0 at the origin, and for an element that is 0, as in PyTorch.
  */
 export function norm(x: Tensor, p = 2, dim?: Axes, keepDim?: boolean): Tensor {
-  if (!isNoNan(p)) throw notUnderstood('norm', 'a number as p', p)
-  mustBeFloat('norm', mustBeTensor('norm', x))
-  if (p === 2) return elementwise('root', x.square().sum(dim, keepDim))
+  if (!isNoNan(p)) throw notUnderstood('norm', 'p', 'a number', p)
+  mustBeFloat('norm', mustBeTensor('norm', { x }))
+  if (p === 2) return elementwise('root', { x: x.square().sum(dim, keepDim) })
   const size = x.abs()
   if (p === 1) return size.sum(dim, keepDim)
   if (p === Number.POSITIVE_INFINITY) return size.amax(dim, keepDim)

@@ -1,6 +1,6 @@
 import { rotary } from '../../kernels/rotary/rotary.ts'
 import { checkFlag, checkNumber, checkOptions, isCount } from '../../util/options.ts'
-import { checkShape } from '../../util/shape.ts'
+import { checkCount } from '../../util/shape.ts'
 import { emit, mustBeTensor, type Tensor } from '../trace/tensor.ts'
 
 export interface RotaryOptions {
@@ -22,7 +22,7 @@ function checkRotary(where: string, options: RotaryOptions): boolean {
  * source: Su et al., RoFormer, arXiv 2104.09864.
  */
 export function rotaryEmbedding(x: Tensor, table: Tensor, options: RotaryOptions = {}): Tensor {
-  mustBeTensor('rotaryEmbedding', x, table)
+  mustBeTensor('rotaryEmbedding', { x, table })
   const isInterleaved = checkRotary('rotaryEmbedding', options)
   const rank = x.shape.length
   return emit(rotary, [x, table], {
@@ -42,9 +42,9 @@ export function packedRotaryEmbedding(
   sizes: { positions: number; heads: number },
   options: RotaryOptions = {},
 ): Tensor {
-  mustBeTensor('packedRotaryEmbedding', qkv, table)
+  mustBeTensor('packedRotaryEmbedding', { qkv, table })
   const known = { positions: true, heads: true } as const
-  const { positions, heads } = checkOptions('packedRotaryEmbedding', sizes, known)
+  const { positions, heads } = checkOptions('packedRotaryEmbedding', sizes, known, 'sizes')
   const isInterleaved = checkRotary('packedRotaryEmbedding', options)
   return emit(rotary, [qkv, table], {
     width: qkv.shape[qkv.shape.length - 1] / (3 * heads),
@@ -68,7 +68,8 @@ export function rotaryTable(
   const isEven = (size: number) => isCount(size) && size % 2 === 0
   checkNumber('rotaryTable', 'width', width, isEven, 'an even number above 0', true)
   checkNumber('rotaryTable', 'base', base, Number.isFinite, 'a number')
-  checkShape('rotaryTable', [positions, width])
+  checkNumber('rotaryTable', 'positions', positions, isCount, 'a whole number above 0', true)
+  checkCount('rotaryTable', [positions, width], 'positions times width')
   const half = width / 2
   const table = new Float32Array(positions * width)
   for (let position = 0; position < positions; position++) {

@@ -1,6 +1,5 @@
 import { type HookHandle, registerHook } from '../trace/gradient-hooks.ts'
-import { type Operand, Tensor } from '../trace/tensor.ts'
-import { where } from './elementwise.ts'
+import { elementwise, type Operand, Tensor } from '../trace/tensor.ts'
 import { gather, indexSelect, scatterAdd } from './index-ops.ts'
 import { bmm, dot, outer } from './matmul.ts'
 import { logsumexp, norm, std, type VarianceOptions, variance } from './reductions.ts'
@@ -30,7 +29,8 @@ const methods = {
   dot,
   outer,
   registerHook,
-  where: (x: Tensor, condition: Tensor, other: Operand) => where(condition, x, other),
+  where: (x: Tensor, condition: Tensor, other: Operand) =>
+    elementwise('where', { condition, x, other }),
   view: (x: Tensor, ...shape: (number | readonly number[])[]) => x.reshape(shape.flat()),
 }
 

@@ -192,7 +192,7 @@ export function traceStep(
     const isNamed = isRecord(returned) && !(returned instanceof Tensor)
     checkArgument(
       'compile',
-      'what the function returns',
+      'fn()',
       returned,
       isNamed,
       'an object of tensors by name, such as { loss }',

@@ -11,7 +11,7 @@ import type { Op, ScalarSlot } from '../../kernels/op.ts'
 import { lossTerms } from '../../kernels/scalar/losses.ts'
 import type { ScalarFunctionName, StepArgument } from '../../kernels/steps.ts'
 import { TabringError } from '../../util/errors.ts'
-import { mustBeTensors } from './tensor-arguments.ts'
+import { type Arguments, mustBeTensors } from './tensor-arguments.ts'
 import { activeTrace } from './trace.ts'
 import { GraphValue } from './value.ts'
 
@@ -53,10 +53,11 @@ function staysInteger(fn: ScalarFunctionName, operands: readonly ElementwiseArgu
 /** Adds an elementwise function to the function being compiled: what `elementwise` of tensors does, which says what becomes of which dtype. */
 export function emitElementwise(
   fn: ScalarFunctionName,
-  operands: readonly ElementwiseArgument[],
+  named: Arguments<ElementwiseArgument>,
 ): GraphValue {
+  const operands = Object.values(named)
   const inputs: GraphValue[] = []
-  const args = operands.map((operand): StepArgument => {
+  const args = Object.entries(named).map(([name, operand]): StepArgument => {
     if (typeof operand !== 'number') {
       const input = isSlot(operand) ? scalarValue(operand) : operand
       return { input: inputs.push(input) - 1 }
@@ -64,7 +65,7 @@ export function emitElementwise(
     if (Number.isFinite(operand) && !Number.isFinite(Math.fround(operand))) {
       throw new TabringError(
         'graph.misuse',
-        `${fn}: a number must be within float32's range, got ${operand}. Use a smaller one, or Infinity.`,
+        `${fn}: ${name} must be within float32's range, got ${operand}. Use a smaller one, or Infinity.`,
       )
     }
     return { constant: operand }
@@ -72,7 +73,7 @@ export function emitElementwise(
   if (inputs.length === 0) {
     throw new TabringError(
       'graph.misuse',
-      `${fn}: expected at least one tensor operand, got only numbers. Compute it in JavaScript.`,
+      `${fn}: ${Object.keys(named).join(' or ')} must be a Tensor, got only numbers. Compute it in JavaScript.`,
     )
   }
   if (staysInteger(fn, operands)) {
@@ -80,10 +81,21 @@ export function emitElementwise(
     const attrs = { fn: fn as IntegerFunctionName, args: places }
     return emitFollowed(integerMap, inputs, attrs)
   }
-  mustBeTensors(fn, inputs, GraphValue)
+  mustBeOperands(fn, named)
   const isHalf = inputs.every(({ type }) => type.dtype === 'f16') && !inFloat.has(fn)
   const attrs = { steps: [{ fn, args }], ...(isHalf && { dtype: 'f16' as const }) }
   return emitFollowed(map, inputs, attrs)
+}
+
+/** errors: `graph.misuse`, naming the function and its argument, for what is no operand. */
+function mustBeOperands(fn: ScalarFunctionName, named: Arguments<ElementwiseArgument>): void {
+  const operands = Object.entries(named)
+  const tensors = operands.filter(
+    ([, operand]) =>
+      typeof operand !== 'number' && (operand instanceof GraphValue || !isSlot(operand)),
+  )
+  const expected = operands.length > 1 ? 'a Tensor or a number' : 'a Tensor'
+  mustBeTensors(fn, Object.fromEntries(tensors), GraphValue, expected)
 }
 
 function scalarValue(slot: ScalarSlot): GraphValue {

@@ -1,4 +1,4 @@
-import type { DType, Shape } from '../../util/shape.ts'
+import { type DType, resolveAxis, type Shape } from '../../util/shape.ts'
 import { flag, mustHaveElements } from './tensor-arguments.ts'
 
 /** The one largest or smallest element, and where it is: `max`, `min`, `argmax` and `argmin` of tensors. */
@@ -10,7 +10,6 @@ interface Ordered<T> {
   readonly dtype: DType
   readonly shape: Shape
   readonly count: number
-  axis(dim: number): number
   reshape(shape: Shape): T
   amax(): T
   amin(): T
@@ -31,10 +30,10 @@ export function firstExtremes<T extends Ordered<T>>(
   keepDim: boolean,
   name: string = which,
 ): { readonly values: T; readonly indices: T } {
-  const axis = x.axis(dim)
+  const axis = resolveAxis(name, 'dim', x.shape, dim)
   if (x.shape[axis] === 0 || x.dtype === 'u32') mustHaveElements(name, x)
   const { values, indices } = x.topk(1, dim, which === 'max')
-  if (flag('keepDim', keepDim)) return { values, indices }
+  if (flag(name, 'keepDim', keepDim)) return { values, indices }
   const shape = x.shape.filter((_, at) => at !== axis)
   return { values: values.reshape(shape), indices: indices.reshape(shape) }
 }
@@ -50,5 +49,5 @@ export function extremePlace<T extends Ordered<T>>(
   if (dim !== undefined) return firstExtremes(x, which, dim, keepDim, name).indices
   mustHaveElements(name, x)
   const { indices } = firstExtremes(x.reshape([x.count]), which, 0, false, name)
-  return flag('keepDim', keepDim) ? indices.reshape(x.shape.map(() => 1)) : indices
+  return flag(name, 'keepDim', keepDim) ? indices.reshape(x.shape.map(() => 1)) : indices
 }

@@ -113,7 +113,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     if (data.length !== countElements(type.shape)) {
       throw new ShapeError(
         'shape.mismatch',
-        `${this.constructor.name}: ${formatShape(type.shape)} needs ${countElements(type.shape)} elements, got ${countOf(data)}. Check the initial data.`,
+        `${this.constructor.name}: data must have the ${countElements(type.shape)} elements of shape ${formatShape(type.shape)}, got ${countOf(data)}. Check the initial data.`,
       )
     }
     // As torch.tensor: what the caller does with the array later does not change the tensor.

@@ -1,6 +1,6 @@
 import { ShapeError, TabringError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
-import { type DType, formatShape, type Shape } from '../../util/shape.ts'
+import { type DType, formatShape, resolveAxes, type Shape } from '../../util/shape.ts'
 
 /** What functions of tensors ask of their arguments, in one wording. */
 
@@ -11,11 +11,32 @@ interface Typed {
 }
 
 /** The error for an argument of a wrong kind. */
-export const notUnderstood = (name: string, expected: string, got: unknown): ShapeError =>
+export const notUnderstood = (
+  where: string,
+  name: string,
+  expected: string,
+  got: unknown,
+): ShapeError =>
   new ShapeError(
     'shape.unsupported',
-    `${name}: expected ${expected}, got ${quoted(got)}. Arguments are in PyTorch's order: (dim, keepDim).`,
+    `${where}: ${name} must be ${expected}, got ${quoted(got)}. Arguments are in PyTorch's order: (dim, keepDim).`,
   )
+
+/**
+ * Axes that `dim` names, counted from 0; all of them by default, and for an empty list, as in PyTorch.
+ *
+ * errors: `shape.mismatch` for one out of range or given twice; `shape.unsupported` for anything but a dimension; both name `where`.
+ */
+export function axesOf(
+  where: string,
+  shape: Shape,
+  dim: number | readonly number[] = [],
+): number[] {
+  const axes = typeof dim === 'number' ? [dim] : dim
+  if (!Array.isArray(axes))
+    throw notUnderstood(where, 'dim', 'a dimension or an array of them', dim)
+  return axes.length === 0 ? shape.map((_, axis) => axis) : resolveAxes(where, 'dim', shape, axes)
+}
 
 /** errors: `shape.unsupported` where there is nothing to take, or what cannot be ordered, naming the function that was called. */
 export function mustHaveElements(
@@ -41,21 +62,29 @@ export function mustBeFloat(name: string, ...tensors: Typed[]): void {
 }
 
 /** errors: `shape.unsupported` unless it is true or false. */
-export function flag(name: string, value: boolean): boolean {
-  if (typeof value !== 'boolean') throw notUnderstood(name, 'true or false', value)
+export function flag(where: string, name: string, value: boolean): boolean {
+  if (typeof value !== 'boolean') throw notUnderstood(where, name, 'true or false', value)
   return value
 }
 
-/** errors: `graph.misuse`, naming the op and its input, for what is no tensor, which `kind` is the class of. */
+/** A function's arguments by the names of its signature, in its order: `{ x, weight }`. */
+export type Arguments<T = unknown> = Readonly<Record<string, T>>
+
+/** The items of a list that is one argument: `tensors[0]`, `tensors[1]`. */
+export const itemsOf = <T>(name: string, list: readonly T[]): Arguments<T> =>
+  Object.fromEntries(list.map((item, i) => [`${name}[${i}]`, item]))
+
+/** errors: `graph.misuse`, naming the function and its argument, for what is no tensor, which `kind` is the class of. */
 export function mustBeTensors(
-  op: string,
-  inputs: readonly unknown[],
+  where: string,
+  args: Arguments,
   kind: abstract new (...args: never[]) => unknown,
+  expected = 'a Tensor',
 ): void {
-  const i = inputs.findIndex((input) => !(input instanceof kind))
-  if (i < 0) return
+  const wrong = Object.entries(args).find(([, value]) => !(value instanceof kind))
+  if (!wrong) return
   throw new TabringError(
     'graph.misuse',
-    `${op}: input ${i} must be a Tensor, got ${quoted(inputs[i])}. Inside compile() pass a tensor; arrays are inputs of a run: step = await compile(({ x }) => ({ y: model.forward(x) }), { x: tensorType([1, 4]) }), then step.run({ x: array }).`,
+    `${where}: ${wrong[0]} must be ${expected}, got ${quoted(wrong[1])}. Inside compile() pass a tensor; arrays are inputs of a run: step = await compile(({ x }) => ({ y: model.forward(x) }), { x: tensorType([1, 4]) }), then step.run({ x: array }).`,
   )
 }

@@ -28,7 +28,6 @@ import {
   countElements,
   type DType,
   formatShape,
-  resolveAxes,
   resolveAxis,
   type Shape,
   sameShape,
@@ -38,7 +37,14 @@ import type { ReshapedAttrs } from './divided-axis.ts'
 import { emitElementwise } from './elementwise.ts'
 import { extremeOf, extremePlace, firstExtremes } from './extremes.ts'
 import { flattened, reshaped, squeezed, unsqueezed } from './new-shapes.ts'
-import { flag, mustBeFloat, mustBeTensors, notUnderstood } from './tensor-arguments.ts'
+import {
+  type Arguments,
+  axesOf,
+  flag,
+  itemsOf,
+  mustBeFloat,
+  mustBeTensors,
+} from './tensor-arguments.ts'
 import { activeTrace, currentTrace, ofOtherTrace } from './trace.ts'
 import type { GraphValue } from './value.ts'
 
@@ -104,108 +110,109 @@ export abstract class Tensor {
   // --- elementwise; shapes broadcast by NumPy's rules ---
 
   add(other: Operand): Tensor {
-    return elementwise('add', this, other)
+    return elementwise('add', { self: this, other })
   }
   sub(other: Operand): Tensor {
-    return elementwise('sub', this, other)
+    return elementwise('sub', { self: this, other })
   }
   mul(other: Operand): Tensor {
-    return elementwise('mul', this, other)
+    return elementwise('mul', { self: this, other })
   }
   div(other: Operand): Tensor {
-    return elementwise('div', this, other)
+    return elementwise('div', { self: this, other })
   }
   /** Returns this to the power of `exponent`. numerics: NaN for a negative base and a fractional exponent. */
   pow(exponent: Operand): Tensor {
-    return exponent === 2 ? this.square() : elementwise('pow', this, exponent)
+    return exponent === 2 ? this.square() : elementwise('pow', { self: this, exponent })
   }
   neg(): Tensor {
-    return elementwise('neg', this)
+    return elementwise('neg', { self: this })
   }
   exp(): Tensor {
-    return elementwise('exp', this)
+    return elementwise('exp', { self: this })
   }
   log(): Tensor {
-    return elementwise('log', this)
+    return elementwise('log', { self: this })
   }
   sqrt(): Tensor {
-    return elementwise('sqrt', this)
+    return elementwise('sqrt', { self: this })
   }
   rsqrt(): Tensor {
-    return elementwise('rsqrt', this)
+    return elementwise('rsqrt', { self: this })
   }
   square(): Tensor {
-    return elementwise('square', this)
+    return elementwise('square', { self: this })
   }
   abs(): Tensor {
-    return elementwise('abs', this)
+    return elementwise('abs', { self: this })
   }
   sign(): Tensor {
-    return elementwise('sign', this)
+    return elementwise('sign', { self: this })
   }
   floor(): Tensor {
-    return elementwise('floor', this)
+    return elementwise('floor', { self: this })
   }
   erf(): Tensor {
-    return elementwise('erf', this)
+    return elementwise('erf', { self: this })
   }
   /** Clamps the elements to the given bounds. */
   clamp(min?: number, max?: number): Tensor {
-    if (min === undefined) return max === undefined ? this : elementwise('clampMax', this, max)
+    if (min === undefined)
+      return max === undefined ? this : elementwise('clampMax', { self: this, max })
     return max === undefined
-      ? elementwise('clampMin', this, min)
-      : elementwise('clamp', this, min, max)
+      ? elementwise('clampMin', { self: this, min })
+      : elementwise('clamp', { self: this, min, max })
   }
   /** Returns the smaller of the two; equal elements share the gradient. */
   minimum(other: Operand): Tensor {
-    return elementwise('minimum', this, other)
+    return elementwise('minimum', { self: this, other })
   }
   /** Returns the larger of the two; equal elements share the gradient. */
   maximum(other: Operand): Tensor {
-    return elementwise('maximum', this, other)
+    return elementwise('maximum', { self: this, other })
   }
 
   // --- comparisons: f32, 1 where it holds and 0 elsewhere; no gradient ---
 
   eq(other: Operand): Tensor {
-    return elementwise('eq', this, other)
+    return elementwise('eq', { self: this, other })
   }
   ne(other: Operand): Tensor {
-    return elementwise('ne', this, other)
+    return elementwise('ne', { self: this, other })
   }
   lt(other: Operand): Tensor {
-    return elementwise('lt', this, other)
+    return elementwise('lt', { self: this, other })
   }
   le(other: Operand): Tensor {
-    return elementwise('le', this, other)
+    return elementwise('le', { self: this, other })
   }
   gt(other: Operand): Tensor {
-    return elementwise('gt', this, other)
+    return elementwise('gt', { self: this, other })
   }
   ge(other: Operand): Tensor {
-    return elementwise('ge', this, other)
+    return elementwise('ge', { self: this, other })
   }
 
   // --- activations ---
 
   relu(): Tensor {
-    return elementwise('relu', this)
+    return elementwise('relu', { self: this })
   }
   sigmoid(): Tensor {
-    return elementwise('sigmoid', this)
+    return elementwise('sigmoid', { self: this })
   }
   tanh(): Tensor {
-    return elementwise('tanh', this)
+    return elementwise('tanh', { self: this })
   }
   /** Returns exp(x) / sum of exp(x) over an axis. */
-  softmax(axis: number): Tensor {
+  softmax(dim: number): Tensor {
     mustBeFloat('softmax', this)
-    return emit(softmax, [this], { axis: this.axis(axis) })
+    return emit(softmax, [this], { axis: resolveAxis('softmax', 'dim', this.shape, dim) })
   }
   /** Returns the logarithm of `softmax`. */
-  logSoftmax(axis: number): Tensor {
+  logSoftmax(dim: number): Tensor {
     mustBeFloat('logSoftmax', this)
-    return emit(logSoftmax, [this], { axis: this.axis(axis) })
+    return emit(logSoftmax, [this], { axis: resolveAxis('logSoftmax', 'dim', this.shape, dim) })
   }
 
   /**
@@ -252,7 +259,7 @@ export abstract class Tensor {
 
   /** Returns an axis counted from 0, for one that may be negative. errors: `shape.mismatch` out of range. */
   axis(dim: number): number {
-    return resolveAxis('dim', this.shape, dim)
+    return resolveAxis('Tensor.axis', 'dim', this.shape, dim)
   }
 
   /**
@@ -260,11 +267,8 @@ export abstract class Tensor {
    *
    * errors: `shape.mismatch` for one out of range or given twice; `shape.unsupported` for anything but a dimension.
    */
-  axes(dim: Axes = []): number[] {
-    const axes = typeof dim === 'number' ? [dim] : dim
-    if (!Array.isArray(axes)) throw notUnderstood('dim', 'a dimension or an array of them', dim)
-    if (axes.length === 0) return this.shape.map((_, axis) => axis)
-    return resolveAxes('dim', this.shape, axes)
+  axes(dim?: Axes): number[] {
+    return axesOf('Tensor.axes', this.shape, dim)
   }
 
   /**
@@ -274,7 +278,7 @@ export abstract class Tensor {
    * shape: [.., M, K] x [.., K, N] -> [.., M, N]
    */
   matmul(other: Tensor): Tensor {
-    mustBeTensor('matmul', this, other)
+    mustBeTensor('matmul', { other })
     const [a, b] = [this.shape, other.shape]
     if (a.length === 0 || b.length === 0) {
       throw new ShapeError(
@@ -335,7 +339,7 @@ export abstract class Tensor {
   /** Inserts a new axis of size 1 as axis `dim`. */
   unsqueeze(dim: number): Tensor {
     const shape = unsqueezed(this.shape, dim)
-    const added = resolveAxis('dim', shape, dim)
+    const added = resolveAxis('unsqueeze', 'dim', shape, dim)
     const axes = shape.map((_, axis) => (axis === added ? -1 : axis - Number(axis > added)))
     return this.#view({
       shape,
@@ -368,21 +372,21 @@ export abstract class Tensor {
   // --- reductions over `dim` (all dimensions unless told), which stays as size 1 with `keepDim` ---
 
   sum(dim?: Axes, keepDim = false): Tensor {
-    return emit(sum, [this], { axes: this.axes(dim), keepDims: flag('keepDim', keepDim) })
+    return emit(sum, [this], this.#reduction('sum', dim, keepDim))
   }
   mean(dim?: Axes, keepDim = false): Tensor {
     mustBeFloat('mean', this)
-    const reduced = this.axes(dim)
-    const count = reduced.reduce((product, axis) => product * this.shape[axis], 1)
-    return this.sum(dim, keepDim).div(count)
+    const attrs = this.#reduction('mean', dim, keepDim)
+    const count = attrs.axes.reduce((product, axis) => product * this.shape[axis], 1)
+    return emit(sum, [this], attrs).div(count)
   }
   /** Returns the largest elements; equal ones share the gradient evenly. */
   amax(dim?: Axes, keepDim = false): Tensor {
-    return emit(amax, [this], { axes: this.axes(dim), keepDims: flag('keepDim', keepDim) })
+    return emit(amax, [this], this.#reduction('amax', dim, keepDim))
   }
   /** Returns the smallest elements; equal ones share the gradient evenly. */
   amin(dim?: Axes, keepDim = false): Tensor {
-    return emit(amin, [this], { axes: this.axes(dim), keepDims: flag('keepDim', keepDim) })
+    return emit(amin, [this], this.#reduction('amin', dim, keepDim))
   }
   /** Returns the largest element; or, along one dimension, the largest elements and their indices (the first of equal ones). */
   max(): Tensor
@@ -406,7 +410,8 @@ export abstract class Tensor {
   }
   /** Returns the k largest (or smallest) elements along a dimension in order, and their indices (i32). cost: k passes over it. */
   topk(k: number, dim = -1, largest = true): ValuesAndIndices {
-    const attrs = { k, axis: this.axis(dim), isLargest: flag('largest', largest) }
+    const axis = resolveAxis('topk', 'dim', this.shape, dim)
+    const attrs = { k, axis, isLargest: flag('topk', 'largest', largest) }
     const [values, indices] = emitAll(topK, [this], attrs)
     return { values, indices }
   }
@@ -489,6 +494,10 @@ export abstract class Tensor {
     addBackward(trace, this.value)
   }
 
+  #reduction(where: string, dim: Axes | undefined, keepDim: boolean) {
+    return { axes: axesOf(where, this.shape, dim), keepDims: flag(where, 'keepDim', keepDim) }
+  }
+
   /** A region of this tensor; the same memory where nothing moves. */
   #view(attrs: ViewAttrs): Tensor {
     const read = regionStrided(attrs, attrs.shape, contiguous(this.shape))
@@ -541,15 +550,17 @@ export function gradientFor(tensor: Tensor, gradient: Tensor): GraphValue {
   return toFloat(gradient).value
 }
 
-/** Returns the first of a function's arguments. errors: `graph.misuse`, naming the function, unless all are tensors. */
-export function mustBeTensor(where: string, x: Tensor, ...others: readonly unknown[]): Tensor {
-  mustBeTensors(where, [x, ...others], Tensor)
-  return x
+/**
+ * Returns the first of a function's arguments, which are given by name. `optional` ones may be left out.
+ *
+ * errors: `graph.misuse`, naming the function and the argument, unless all are tensors.
+ */
+export function mustBeTensor(where: string, args: Arguments, optional: Arguments = {}): Tensor {
+  mustBeTensors(where, args, Tensor)
+  const given = Object.entries(optional).filter(([, x]) => x !== undefined && x !== null)
+  mustBeTensors(where, Object.fromEntries(given), Tensor)
+  return Object.values(args)[0] as Tensor
 }
-
-/** An argument that may be left out, for `mustBeTensor`. */
-export const given = (x: Tensor | undefined | null): Tensor[] =>
-  x === undefined || x === null ? [] : [x]
 
 /** Adds an op to the function being compiled and returns its first output. */
 export function emit<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor {
@@ -558,7 +569,7 @@ export function emit<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor 
 
 /** Adds an op to the function being compiled and returns all its outputs. */
 export function emitAll<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor[] {
-  mustBeTensors(op.name, inputs, Tensor)
+  mustBeTensors(op.name, itemsOf('inputs', inputs), Tensor)
   const values = inputs.map(({ value }) => value)
   const trace = activeTrace(op.name)
   trace.divided.refuseOp(op as Op, values, attrs)
@@ -588,14 +599,18 @@ export function product(a: Tensor, b: Tensor, form: MatmulForm, bias?: Tensor): 
 }
 
 /**
- * Adds an elementwise function of tensors, numbers and step scalars to the function being compiled.
+ * Adds an elementwise function of tensors, numbers and step scalars, given in its order by the names that errors say, to the function being
+ * compiled.
  *
  * Tensors that are all f16 give f16, but for functions that need more range. Tensors that are all i32, with whole numbers, give i32
  * where PyTorch gives integers: not for divisions, powers, exponentials and the like. All others are read as f32, integers exact to 2^24.
  * cost: nothing for a number, which is written into the shader; a step scalar is a dispatch of one thread.
  * errors: `graph.misuse` for finite numbers beyond float32's range, or where no operand is a tensor.
  */
-export function elementwise(fn: ScalarFunctionName, ...operands: Operand[]): Tensor {
-  const read = operands.map((operand) => (operand instanceof Tensor ? operand.value : operand))
-  return new TracedTensor(emitElementwise(fn, read), movedWith(operands))
+export function elementwise(fn: ScalarFunctionName, operands: Arguments<Operand>): Tensor {
+  const read = Object.entries(operands).map(
+    ([name, operand]) => [name, operand instanceof Tensor ? operand.value : operand] as const,
+  )
+  const value = emitElementwise(fn, Object.fromEntries(read))
+  return new TracedTensor(value, movedWith(Object.values(operands)))
 }

@@ -62,7 +62,7 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
   infer(inputs, attrs) {
     const [x, w] = inputs
     checkImages('conv2d', 'x', x)
-    checkImages('conv2d', 'w', w)
+    checkImages('conv2d', 'weight', w)
     const { N, O, OH, OW } = sizesOf({ inputs, attrs })
     checkEpilogue('conv2d', [N, O, OH, OW], inputs.slice(2))
     return [tensorType([N, O, OH, OW], attrs.half ? 'f16' : 'f32')]

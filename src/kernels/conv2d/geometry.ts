@@ -135,7 +135,7 @@ export function convSizes(op: string, x: Shape, w: Shape, attrs: ConvWindow): Co
   if (C !== CG * G || O % G !== 0) {
     throw new ShapeError(
       'shape.mismatch',
-      `${op}: C must agree and O must be a multiple of the groups, got ${C} in x${formatShape(x)} and ${CG}${G === 1 ? '' : ` x ${G} groups`} in w${formatShape(w)}. Check the layer's channels and groups.`,
+      `${op}: C must agree and O must be a multiple of the groups, got ${C} in x${formatShape(x)} and ${CG}${G === 1 ? '' : ` x ${G} groups`} in weight${formatShape(w)}. Check the layer's channels and groups.`,
     )
   }
   const [DH, DW] = dilation
@@ -146,7 +146,7 @@ export function convSizes(op: string, x: Shape, w: Shape, attrs: ConvWindow): Co
   if (OH < 1 || OW < 1 || O < 1) {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: the kernel must fit into the padded image, got x${formatShape(x)}, w${formatShape(w)}, padding ${formatShape(padding)}. Use a smaller kernel or more padding.`,
+      `${op}: the kernel must fit into the padded image, got x${formatShape(x)}, weight${formatShape(w)}, padding ${formatShape(padding)}. Use a smaller kernel or more padding.`,
     )
   }
   const [SH, SW] = stride

@@ -38,7 +38,7 @@ function inferRows(
   if (x.shape.length < 2 || x.dtype !== 'f32' || target.dtype !== 'i32') {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: expected f32 inputs [N, C, ...] and i32 targets [N, ...], got ${x.dtype}${formatShape(x.shape)} and ${target.dtype}${formatShape(target.shape)}. Pass class indices as i32.`,
+      `${op}: expected f32 input [N, C, ...] and i32 target [N, ...], got ${x.dtype}${formatShape(x.shape)} and ${target.dtype}${formatShape(target.shape)}. Pass class indices as i32.`,
     )
   }
   const wrong = [target, ...others].find(({ shape }) => !sameShape(shape, rows))

@@ -1,6 +1,13 @@
 import { ShapeError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
-import { checkWholes, formatShape, resolveAxes, resolveAxis, type Shape } from '../../util/shape.ts'
+import {
+  checkWhole,
+  checkWholes,
+  formatShape,
+  resolveAxes,
+  resolveAxis,
+  type Shape,
+} from '../../util/shape.ts'
 import { wholeRegion } from './region.ts'
 import type { ViewAttrs } from './view.ts'
 
@@ -11,11 +18,11 @@ const refuse = (where: string, expected: string, got: string, advice: string) =>
 
 /** Axes in another order. errors: `shape.mismatch` unless each occurs once. */
 export function permuted(shape: Shape, axes: readonly number[]): ViewAttrs {
-  const order = resolveAxes('permute', shape, axes)
+  const order = resolveAxes('permute', 'axes', shape, axes)
   if (order.length !== shape.length) {
     throw refuse(
       'permute',
-      `expected each dimension of ${formatShape(shape)} once`,
+      `axes must name each dimension of ${formatShape(shape)} once`,
       formatShape(axes),
       'Name each of them once.',
     )
@@ -25,14 +32,15 @@ export function permuted(shape: Shape, axes: readonly number[]): ViewAttrs {
 
 /** Two axes swapped. */
 export function transposed(shape: Shape, first: number, second: number): ViewAttrs {
-  const [a, b] = [first, second].map((axis) => resolveAxis('transpose', shape, axis))
+  const a = resolveAxis('transpose', 'first', shape, first)
+  const b = resolveAxis('transpose', 'second', shape, second)
   const order = shape.map((_, axis) => (axis === a ? b : axis === b ? a : axis))
   return permuted(shape, order)
 }
 
 /** Axes of size 1 repeated, and new ones in front; -1 keeps a size. */
 export function expanded(shape: Shape, to: Shape): ViewAttrs {
-  checkWholes('expand', 'the shape', to, -1)
+  checkWholes('expand', 'shape', to, -1)
   const added = to.length - shape.length
   const sizes = to.map((size, axis) => (size === -1 && axis >= added ? shape[axis - added] : size))
   const fits =
@@ -42,7 +50,7 @@ export function expanded(shape: Shape, to: Shape): ViewAttrs {
   if (!fits) {
     throw refuse(
       'expand',
-      `expected a shape to which ${formatShape(shape)} broadcasts`,
+      `shape must be one to which ${formatShape(shape)} broadcasts`,
       formatShape(to),
       'Only dimensions of size 1 can be repeated.',
     )
@@ -65,7 +73,7 @@ export function sliced(
   end: number,
   step: number,
 ): ViewAttrs {
-  const axis = resolveAxis('slice', shape, dim)
+  const axis = resolveAxis('slice', 'dim', shape, dim)
   const size = shape[axis]
   const isEnd =
     Number.isInteger(end) || end === Number.POSITIVE_INFINITY || end === Number.NEGATIVE_INFINITY
@@ -84,9 +92,10 @@ export function sliced(
 
 /** `length` elements of one axis from `start` on. errors: `shape.mismatch` where they are not there. */
 export function narrowed(shape: Shape, dim: number, start: number, length: number): ViewAttrs {
-  const axis = resolveAxis('narrow', shape, dim)
+  const axis = resolveAxis('narrow', 'dim', shape, dim)
   const size = shape[axis]
-  checkWholes('narrow', 'start and length', [start, length])
+  checkWhole('narrow', 'start', start)
+  checkWhole('narrow', 'length', length)
   const first = start < 0 ? start + size : start
   if (!(first >= 0 && length >= 0 && first + length <= size)) {
     throw refuse(
@@ -111,13 +120,13 @@ function along(shape: Shape, axis: number, start: number, count: number, step: n
 
 /** One index of one axis, which is gone from the result. */
 export function selected(shape: Shape, dim: number, index: number): ViewAttrs {
-  const axis = resolveAxis('select', shape, dim)
-  checkWholes('select', 'the index', [index])
+  const axis = resolveAxis('select', 'dim', shape, dim)
+  checkWhole('select', 'index', index)
   const at = index < 0 ? index + shape[axis] : index
   if (!(at >= 0 && at < shape[axis])) {
     throw refuse(
       'select',
-      `expected an index into dimension ${axis} of ${formatShape(shape)}`,
+      `index must be one into dimension ${axis} of ${formatShape(shape)}`,
       String(index),
       'Indices count from 0, or from -1 at the end.',
     )
@@ -133,7 +142,7 @@ export function selected(shape: Shape, dim: number, index: number): ViewAttrs {
 
 /** Axes walked backwards. */
 export function flipped(shape: Shape, dims: readonly number[]): ViewAttrs {
-  const axes = resolveAxes('flip', shape, dims)
+  const axes = resolveAxes('flip', 'dims', shape, dims)
   const whole = wholeRegion(shape)
   return {
     axes: whole.axes,

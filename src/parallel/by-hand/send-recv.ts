@@ -62,7 +62,7 @@ export interface RecvOptions {
  * this, by shape and order.
  */
 export function send(x: Tensor, dst: number): Sent {
-  mustBeTensor('parallel.send', x)
+  mustBeTensor('parallel.send', { x })
   checkRank('parallel.send', 'dst', dst)
   outgoing(activeTrace('parallel.send'), x.float(), dst)
   return new Sent(x, dst)

@@ -95,7 +95,7 @@ export abstract class Schedule {
    * errors: `graph.misuse` without a lossFn, for a second schedule in one function, for micro-batches that do not divide the batch.
    */
   step(x: Tensor, target: Tensor): { loss: Tensor; output: Tensor } {
-    mustBeTensor(`${this.constructor.name}.step`, x, target)
+    mustBeTensor(`${this.constructor.name}.step`, { x, target })
     const { lossFn, scaled } = this.#options
     if (!lossFn) throw this.#misuse('step needs a lossFn. Pass one, or call forward')
     const { loss, outputs } = this.stepOf(x.shape[0], (microBatches) => {
@@ -144,7 +144,7 @@ export abstract class Schedule {
 
   /** Forward of all micro-batches: the outputs as if the batch had been whole. errors: as `step`. */
   forward(x: Tensor): Tensor {
-    mustBeTensor(`${this.constructor.name}.forward`, x)
+    mustBeTensor(`${this.constructor.name}.forward`, { x })
     // A loss over all micro-batches begins its backward after the last forward.
     const { marks, microBatches } = this.#begin(x.shape[0], gpipeOrder)
     const { module, devices } = this.pipe

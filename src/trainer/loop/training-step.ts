@@ -64,7 +64,7 @@ export const forwardOf =
     })
 
 const meanOf = (sum: Tensor | undefined): Tensor | undefined =>
-  sum?.div(elementwise('clampMin', sampleCount(), 1))
+  sum?.div(elementwise('clampMin', { count: sampleCount(), min: 1 }))
 
 export function makeOptimizer(
   { meta }: Task,

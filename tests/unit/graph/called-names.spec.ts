@@ -59,13 +59,13 @@ test.each([
   [
     'roll of two axes by one number',
     ({ i }) => i.roll(1, [0, 1]),
-    /^roll: expected a whole number for/,
+    /^roll: shifts must be a whole number for/,
   ],
-  ['roll by a fraction', ({ i }) => i.roll(1.5), /^roll: expected a whole number/],
+  ['roll by a fraction', ({ i }) => i.roll(1.5), /^roll: shifts must be a whole number/],
   [
     'zeros of a size below 0',
     () => tabring.zeros([-1]),
-    /^full: expected a list of whole numbers of at least 0/,
+    /^zeros: shape must be a list of whole numbers of at least 0/,
   ],
   [
     'einsum of a letter with two sizes',

@@ -111,19 +111,22 @@ describe('arguments of a wrong kind are refused', () => {
   const wrong: Record<string, [(x: Tensor) => Tensor, RegExp]> = {
     'options for a dimension': [
       (x) => logsumexp(x, { axes: [0] } as never),
-      /dim: expected a dimension or an array of them, got an object with axes\. Arguments are in PyTorch's order: \(dim, keepDim\)/,
+      /^logsumexp: dim must be a dimension or an array of them, got an object with axes\. Arguments are in PyTorch's order: \(dim, keepDim\)/,
     ],
     'options for keepDim': [
       (x) => sum(x, 0, { keepDim: true } as never),
-      /keepDim: expected true or false, got an object with keepDim/,
+      /^sum: keepDim must be true or false, got an object with keepDim/,
     ],
-    'a number for keepDim': [(x) => x.argmax(0, 1 as never), /keepDim: expected true or false/],
-    'a text': [(x) => x.mean('0' as never), /dim: expected a dimension/],
-    null: [(x) => x.amin(null as never), /dim: expected a dimension/],
-    'options for p': [(x) => norm(x, { axes: 1 } as never), /norm: expected a number as p/],
+    'a number for keepDim': [
+      (x) => x.argmax(0, 1 as never),
+      /^argmax: keepDim must be true or false/,
+    ],
+    'a text': [(x) => x.mean('0' as never), /^mean: dim must be a dimension/],
+    null: [(x) => x.amin(null as never), /^amin: dim must be a dimension/],
+    'options for p': [(x) => norm(x, { axes: 1 } as never), /^norm: p must be a number/],
     'options for the dimension of topk': [
       (x) => x.topk(1, { dim: 0 } as never).values,
-      /dim: expected a dimension of \[2, 3\]/,
+      /^topk: dim must be a dimension of \[2, 3\]/,
     ],
     'a third argument of variance as in some torch': [
       (x) => variance(x, 1, false as never),
@@ -133,8 +136,11 @@ describe('arguments of a wrong kind are refused', () => {
       (x) => std(x, 1, { keepDims: true } as never),
       /expected options among keepDim, correction, unbiased, got "keepDims"/,
     ],
-    'a dimension outside': [(x) => x.sum(2), /expected a dimension of \[2, 3\], got 2/],
-    'a dimension twice': [(x) => x.sum([0, -2]), /expected distinct dimensions, got \[0, -2\]/],
+    'a dimension outside': [(x) => x.sum(2), /^sum: dim must be a dimension of \[2, 3\], got 2/],
+    'a dimension twice': [
+      (x) => x.sum([0, -2]),
+      /^sum: dim must be distinct dimensions, got \[0, -2\]/,
+    ],
   }
   test.each(Object.entries(wrong))('%s', async (_, [of, message]) => {
     await expect(results((x) => ({ y: of(x) }))).rejects.toThrow(message)

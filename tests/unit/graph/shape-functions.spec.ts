@@ -81,24 +81,24 @@ const refused: [name: string, make: () => unknown, text: RegExp][] = [
   [
     'permute',
     () => permute(x([2, 3]), [0, 0]),
-    /permute: expected distinct dimensions, got \[0, 0\]/,
+    /permute: axes must be distinct dimensions, got \[0, 0\]/,
   ],
   [
     'permute of some',
     () => permute(x([2, 3]), [0]),
-    /permute: expected each dimension of \[2, 3\]/,
+    /permute: axes must name each dimension of \[2, 3\]/,
   ],
   [
     'transpose',
     () => x([2, 3]).transpose(0, 2),
-    /transpose: expected a dimension of \[2, 3\], got 2/,
+    /transpose: second must be a dimension of \[2, 3\], got 2/,
   ],
   ['expand', () => x([2, 3]).expand(2, 6), /expand: .*\[2, 3\] broadcasts, got \[2, 6\]/],
   ['slice', () => x([2]).slice(0, 0, 2, -1), /slice: .*step of at least 1, got .*-1/],
   ['narrow', () => narrow(x([2, 3]), 1, 2, 2), /narrow: .*dimension 1 of \[2, 3\], got start 2/],
   ['select', () => x([2, 3]).select(1, 3), /select: .*dimension 1 of \[2, 3\], got 3/],
   ['cat', () => cat([x([2, 3]), x([3, 2])]), /cat: tensors must agree .* f32\[2, 3\], f32\[3, 2\]/],
-  ['cat of none', () => cat([]), /cat: expected at least one tensor/],
+  ['cat of none', () => cat([]), /cat: tensors must be a list of at least one tensor/],
   [
     'stack',
     () => stack([x([2]), x([3])]),
@@ -111,7 +111,7 @@ const refused: [name: string, make: () => unknown, text: RegExp][] = [
   ],
   ['pad', () => pad(x([2]), [1]), /pad: expected a pair .*got \[1\]/],
   ['pad by too little', () => pad(x([2]), [-2, -1]), /pad: cannot remove 2 and 1 elements from/],
-  ['arange', () => arange(0, 5, -1), /arange: a step of -1 does not lead from 0 to 5/],
+  ['arange', () => arange(0, 5, -1), /arange: a step of -1 does not lead from start 0 to end 5/],
   [
     'indexSelect',
     () => indexSelect(x([3]), 0, x([1, 2], 'i32')),

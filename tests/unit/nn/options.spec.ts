@@ -116,14 +116,14 @@ test.each(Object.entries(layers))('%s', (name, [make, options]) => {
 test.each<[name: string, make: () => Module, wrong: string]>([
   ['Conv2d', () => new Conv2d(1, 1, 3, { padding: 'smae' as never }), 'padding must be one of'],
   ['Conv2d', () => new Conv2d(1, 1, 3, { padding: Number.NaN }), 'padding must be a whole number'],
-  ['Conv2d', () => new Conv2d(1, 1, 3, { stride: 0 }), 'stride must be a whole number above 0'],
+  ['Conv2d', () => new Conv2d(1, 1, 3, { stride: 0 }), 'stride must be a whole number from 1 to'],
   ['Conv2d', () => new Conv2d(1, 1, 3, { dilation: [1, 0] }), 'dilation must be a whole number'],
   ['Conv1d', () => new Conv1d(1, 1, 3, { stride: [1, 1] as never }), 'stride must be a whole'],
   ['Conv1d', () => new Conv1d(1, 1, 3, { padding: 'same', stride: 2 }), "padding 'same' needs str"],
   ['ConvTranspose2d', () => new ConvTranspose2d(1, 1, 3, { padding: 'same' as never }), 'padding'],
   ['ConvTranspose2d', () => new ConvTranspose2d(1, 1, 3, { outputPadding: -1 }), 'outputPadding'],
-  ['MaxPool2d', () => new MaxPool2d(2, { stride: 0 }), 'stride must be a whole number above 0'],
-  ['AvgPool1d', () => new AvgPool1d(2, { padding: 0.5 }), 'padding must be a whole number of'],
+  ['MaxPool2d', () => new MaxPool2d(2, { stride: 0 }), 'stride must be a whole number from 1 to'],
+  ['AvgPool1d', () => new AvgPool1d(2, { padding: 0.5 }), 'padding must be a whole number from'],
   ['LeakyReLU', () => new LeakyReLU(Number.NaN), 'negativeSlope must be a number, got NaN'],
   ['LeakyReLU', () => new LeakyReLU({ negativeSlope: 1 } as never), 'negativeSlope must be a'],
   ['Softplus', () => new Softplus(1, '20' as never), 'threshold must be a number'],
@@ -232,9 +232,7 @@ const others: Record<string, (wrong: Options) => unknown> = {
 test.each(Object.entries(others))('%s', async (name, call) => {
   const run = async (options: Options) => call(options)
   const wrong = run({ not_an_option: 1 })
-  await expect(wrong).rejects.toThrow(
-    new RegExp(`^${name}: expected options among .*"not_an_option"`),
-  )
+  await expect(wrong).rejects.toThrow(new RegExp(`^${name}: expected \\w+ among .*"not_an_option"`))
   await expect(wrong).rejects.toMatchObject({ code: 'config.invalid' })
 })
 
@@ -257,15 +255,18 @@ const values: [call: () => unknown, text: RegExp][] = [
   [() => rotaryTable(5, 8), /rotaryTable: width must be an even number above 0, got 5/],
   [
     () => new Conv2d(3, 4, undefined as never),
-    /Conv2d: kernelSize must be a whole number above 0, or a pair of them, got undefined/,
+    /Conv2d: kernelSize must be a whole number from 1 to \d+, or a pair of them, got undefined/,
   ],
   [
     () => new Conv1d(3, 4, [3] as never),
-    /Conv1d: kernelSize must be a whole number above 0, got \[3\]/,
+    /Conv1d: kernelSize must be a whole number from 1 to \d+, got \[3\]/,
   ],
   [() => new ConvTranspose2d(3, 4, 0), /ConvTranspose2d: kernelSize must be .*, got 0/],
   [() => new MaxPool2d([2, 2, 2] as never), /MaxPool2d: kernelSize must be .*, got \[2,2,2\]/],
-  [() => new AvgPool1d(undefined as never), /AvgPool1d: kernelSize must be a whole number above 0/],
+  [
+    () => new AvgPool1d(undefined as never),
+    /AvgPool1d: kernelSize must be a whole number from 1 to/,
+  ],
   [
     () => new Conv2d(3, 4, 3, { groups: 2 }),
     /Conv2d: groups must be a divisor of 3 inChannels and 4 outChannels, got 2/,
@@ -274,8 +275,8 @@ const values: [call: () => unknown, text: RegExp][] = [
     () => new Conv2d(4, 6, 3, { groups: 4 }),
     /Conv2d: groups must be a divisor of 4 inChannels and 6/,
   ],
-  [() => new Conv1d(-3, 4, 3), /Conv1d: inChannels must be a whole number of at least 0, got -3/],
-  [() => new Linear(2.5, 4), /Linear: inFeatures must be a whole number of at least 0, got 2.5/],
+  [() => new Conv1d(-3, 4, 3), /Conv1d: inChannels must be a whole number from 0 to \d+, got -3/],
+  [() => new Linear(2.5, 4), /Linear: inFeatures must be a whole number from 0 to \d+, got 2.5/],
   [() => new BatchNorm2d(-2), /BatchNorm2d: numFeatures must be a whole number .*, got -2/],
   [() => new LayerNorm(-1), /LayerNorm: normalizedShape must be a whole number .*, got -1/],
   [() => new RMSNorm([4, 0.5]), /RMSNorm: normalizedShape must be a whole number .*, got 0.5/],

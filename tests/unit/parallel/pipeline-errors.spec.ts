@@ -44,7 +44,7 @@ test('a schedule says what it takes when it is called outside of a step, or with
   const [x, y] = [inputs.x, inputs.y] as unknown as [Tensor, Tensor]
   const misuse = (message: string) =>
     expect.objectContaining({ code: 'graph.misuse', message: expect.stringContaining(message) })
-  const words = 'input 0 must be a Tensor, got Float32Array'
+  const words = 'x must be a Tensor, got Float32Array'
   expect(() => schedule.step(x, y)).toThrow(misuse(`Schedule1F1B.step: ${words}`))
   expect(() => schedule.forward(x)).toThrow(misuse(`Schedule1F1B.forward: ${words}`))
   const step = compile(
@@ -52,7 +52,7 @@ test('a schedule says what it takes when it is called outside of a step, or with
     { x: types.x },
     { device: 'reference' },
   )
-  await expect(step).rejects.toThrow(misuse('Schedule1F1B.step: input 1 must be a Tensor'))
+  await expect(step).rejects.toThrow(misuse('Schedule1F1B.step: target must be a Tensor'))
 })
 
 /** Compiles a pipeline of two ranks and runs it once; the error of each rank. */

@@ -57,7 +57,7 @@ describe('deviceIds and outputDevice', () => {
     ['reference', { deviceIds: [0] }, /on webgpu:0, .* got parameter "weight" on reference/],
     ['reference', { deviceIds: ['reference'] }, /a WebGPU device in deviceIds, got reference/],
     [0, { deviceIds: 0 as never }, /deviceIds must be an array of one device, got the number 0/],
-    [0, { deviceIds: ['cuda:0'] }, /device: expected "webgpu", /],
+    [0, { deviceIds: ['cuda:0'] }, /device: spec must be "webgpu", /],
     [0, { outputDevice: 0 }, /no outputDevice without deviceIds, got webgpu:0/],
     [
       0,
