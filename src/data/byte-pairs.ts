@@ -50,12 +50,12 @@ export interface BytePairTokenizer extends Tokenizer {
  * errors: `config.invalid` for an unknown encoding.
  */
 export async function bytePairTokenizer(
-  name: BytePairEncoding = 'r50k_base',
+  encoding: BytePairEncoding = 'r50k_base',
 ): Promise<BytePairTokenizer> {
-  checkChoice('bytePairTokenizer', 'encoding', name, ['gpt2', 'r50k_base', 'cl100k_base'])
-  const encoding = name === 'gpt2' ? 'r50k_base' : name
+  checkChoice('bytePairTokenizer', 'encoding', encoding, ['gpt2', 'r50k_base', 'cl100k_base'])
+  const known = encoding === 'gpt2' ? 'r50k_base' : encoding
   const [{ encode }, { default: table }] =
-    encoding === 'r50k_base'
+    known === 'r50k_base'
       ? await Promise.all([
           import('gpt-tokenizer/esm/encoding/r50k_base'),
           import('gpt-tokenizer/esm/bpeRanks/r50k_base'),
@@ -64,7 +64,7 @@ export async function bytePairTokenizer(
           import('gpt-tokenizer/esm/encoding/cl100k_base'),
           import('gpt-tokenizer/esm/bpeRanks/cl100k_base'),
         ])
-  const special: Readonly<Record<string, number>> = specialTokens[encoding]
+  const special: Readonly<Record<string, number>> = specialTokens[known]
   const names = Object.keys(special)
   const written = new Map(Object.entries(special).map(([name, token]) => [token, name]))
   const anySpecial = new RegExp(`(${names.map((name) => name.replaceAll('|', '\\|')).join('|')})`)
@@ -83,7 +83,7 @@ export async function bytePairTokenizer(
         if (!Object.hasOwn(special, name))
           throw new DataError(
             'config.invalid',
-            `bytePairTokenizer: allowedSpecial must name special tokens of ${encoding} (${names.join(', ')}), got ${quoted(name)}. Correct the name.`,
+            `bytePairTokenizer: allowedSpecial must name special tokens of ${known} (${names.join(', ')}), got ${quoted(name)}. Correct the name.`,
           )
       const tokens: number[] = []
       let at = 0
@@ -111,7 +111,7 @@ export async function bytePairTokenizer(
       for (const token of tokens) {
         const own = table[token] ?? written.get(token)
         if (own === undefined)
-          throw unknownToken(`bytePairTokenizer (${encoding})`, token, vocabularySize)
+          throw unknownToken(`bytePairTokenizer (${known})`, token, vocabularySize)
         for (const byte of typeof own === 'string' ? encoder.encode(own) : own) bytes.push(byte)
       }
       return new TextDecoder('utf-8', { ignoreBOM: true }).decode(Uint8Array.from(bytes))

@@ -42,10 +42,10 @@ export async function openFile(source: ByteSource | OpenFile, name: string): Pro
     }
   checkText('readBytes', 'name', name)
   const isAddress = typeof bytes === 'string' || bytes instanceof URL
-  const file = isAddress ? { url: addressOf(name, bytes).href } : (bytes as FileSource)
+  const file = isAddress ? { url: addressOf(name, 'source', bytes).href } : (bytes as FileSource)
   checkArgument(
     name,
-    'the file',
+    'source',
     file,
     isSource(file),
     'an address, a file or its bytes (a Uint8Array or an ArrayBuffer)',

@@ -195,7 +195,7 @@ export function batchSizeOf(batch: Batch): number {
 function rowsOf(where: string, batch: Batch): number[] {
   checkRecord(where, 'batch', batch)
   return Object.entries(batch).map(([name, value]) => {
-    const field = `field "${clipped(name)}"`
+    const field = `batch.${clipped(name)}`
     const isRows = isHostTensor(value) ? value.shape.length > 0 : isTexts(value)
     checkArgument(where, field, value, isRows, 'a tensor of rows, or a list of texts')
     if (!isHostTensor(value)) return value.length
@@ -232,7 +232,7 @@ export function padBatch(batch: Batch, rows: number): Batch {
       if (!isHostTensor(value)) return [field, value]
       const make = value.data.constructor as new (count: number) => HostNumbers
       const shape = [rows, ...value.shape.slice(1)]
-      checkShape('padBatch', shape)
+      checkShape('padBatch', shape, 'rows')
       const data = new make(countElements(shape))
       data.set(value.data)
       return [field, { shape, data }]

@@ -45,7 +45,7 @@ export class TensorDataset implements Dataset {
     for (const [name, tensor] of Object.entries(checkTensors(tensors))) {
       checkArgument(
         'TensorDataset',
-        `"${clipped(name)}"`,
+        `tensors.${clipped(name)}`,
         tensor,
         isRecord(tensor) && Array.isArray(tensor.shape) && isNumberArray(tensor.data),
         'hostTensor(shape, array)',
@@ -57,7 +57,7 @@ export class TensorDataset implements Dataset {
     if (!first || other)
       throw new ShapeError(
         'shape.mismatch',
-        `TensorDataset: expected tensors with equal first dimensions, got ${clipped(lengths.map(({ name, rows }) => `${name}: ${rows}`).join(', ')) || 'none'}. Cut them to the same length.`,
+        `TensorDataset: tensors must have equal first dimensions, got ${clipped(lengths.map(({ name, rows }) => `${name}: ${rows}`).join(', ')) || 'none'}. Cut them to the same length.`,
       )
     this.tensors = tensors
     this.length = first.rows
@@ -94,14 +94,14 @@ function checkTensors<T extends object>(tensors: T): T {
     "Write { x: hostTensor([4, 2], array) }; a model's parameters are read with `await parameter.read()`."
   if (isRecord(tensors) && !('shape' in tensors)) return tensors
   throw new ArgumentTypeError(
-    `TensorDataset: expected an object with host tensors by name, got ${quoted(tensors)}. ${advice}`,
+    `TensorDataset: tensors must be an object with host tensors by name, got ${quoted(tensors)}. ${advice}`,
   )
 }
 
 /** errors: a TypeError, naming `where`, for what is no data set. */
-export function checkDataset(where: string, dataset: unknown): void {
+export function checkDataset(where: string, dataset: unknown, name = 'dataset'): void {
   const isDataset = isRecord(dataset) && typeof dataset.get === 'function'
-  checkArgument(where, 'dataset', dataset, isDataset, 'a data set, with length and get(index, key)')
+  checkArgument(where, name, dataset, isDataset, 'a data set, with length and get(index, key)')
   const { length } = dataset as Dataset<unknown>
   checkNumber(
     where,
@@ -158,7 +158,8 @@ export class ConcatDataset<S> implements Dataset<S> {
       Array.isArray(datasets),
       'a list of data sets',
     )
-    for (const dataset of datasets) checkDataset('ConcatDataset', dataset)
+    for (const [n, dataset] of datasets.entries())
+      checkDataset('ConcatDataset', dataset, `datasets[${n}]`)
     this.datasets = datasets
     this.length = datasets.reduce((sum, { length }) => sum + length, 0)
   }

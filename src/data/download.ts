@@ -74,7 +74,7 @@ export async function download(url: string | URL, options: DownloadOptions = {})
   checkOptions('download', options, downloadOptions)
   checkNumber('download', 'retries', options.retries, isNotNegative, 'at least 0')
   checkNumber('download', 'retryDelayMs', options.retryDelayMs, isNotNegative, 'at least 0')
-  const address = addressOf('download', url).href
+  const address = addressOf('download', 'url', url).href
   const wanted = typeof options.sha256 === 'string' ? options.sha256.toLowerCase() : options.sha256
   if (wanted !== undefined && !/^[0-9a-f]{64}$/.test(wanted))
     throw new DataError(
@@ -98,7 +98,7 @@ export async function forgetDownload(
   url: string | URL,
   store: FileStore = defaultFileStore(),
 ): Promise<void> {
-  const address = addressOf('forgetDownload', url).href
+  const address = addressOf('forgetDownload', 'url', url).href
   checkArgument(
     'forgetDownload',
     'store',

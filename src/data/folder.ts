@@ -47,13 +47,13 @@ export const unreadable = (path: string, thrown: unknown) =>
   )
 
 /** An address, which may be relative to the page's. errors: `config.invalid` for what is none. */
-export function addressOf(where: string, address: string | URL): URL {
+export function addressOf(where: string, name: string, address: string | URL): URL {
   const isText = typeof address === 'string' || address instanceof URL
   const base = globalThis.location?.href
   if (isText && URL.canParse(address, base)) return new URL(address, base)
   throw new DataError(
     'config.invalid',
-    `${where}: expected an address, got ${quoted(address)}. Pass a URL such as https://host/file${base ? '' : '; without a page it must be a whole one'}.`,
+    `${where}: ${name} must be an address, got ${quoted(address)}. Pass a URL such as https://host/file${base ? '' : '; without a page it must be a whole one'}.`,
   )
 }
 
@@ -146,7 +146,7 @@ async function childrenOf(directory: FileSystemDirectoryEntry): Promise<FileSyst
  * errors: `data.missing` if it does not exist; `data.malformed` if it is not an array of relative paths.
  */
 export async function listServed(listingUrl: string | URL): Promise<FolderListing> {
-  const base = addressOf('listServed', listingUrl)
+  const base = addressOf('listServed', 'listingUrl', listingUrl)
   const file = clippedName(base.href)
   const response = await fetch(base)
   if (!response.ok)

@@ -11,7 +11,7 @@ import { addressOf } from './folder.ts'
  * errors: `data.missing` if a file cannot be read for another reason than not existing; `file.unwritable`.
  */
 export function httpFolder(address: string | URL): FileFolder {
-  const base = addressOf('httpFolder', address)
+  const base = addressOf('httpFolder', 'address', address)
   const ask = async (method: 'GET' | 'PUT' | 'DELETE', name: string, body?: Blob) => {
     const refuse = (got: string, cause?: unknown): DataError =>
       new DataError(

@@ -232,7 +232,7 @@ export function readSafetensors(
   const where = clippedName(name)
   const file = asBytes(source)
   const areBytes = file instanceof Uint8Array && !isDetached(file)
-  checkArgument(where, 'the file', file, areBytes, 'its bytes, a Uint8Array or an ArrayBuffer')
+  checkArgument(where, 'source', file, areBytes, 'its bytes, a Uint8Array or an ArrayBuffer')
   const data = file.subarray(dataBegin(file, file.length, where))
   const header = file.subarray(lengthBytes, file.length - data.length)
   const { entries, metadata } = parseHead(header, data.length, where)

@@ -133,7 +133,7 @@ export class DistributedSampler implements Iterable<number> {
     requireInteger('numReplicas', numReplicas, 1, 2 ** 32)
     requireInteger('rank', rank, 0, numReplicas)
     requireInteger('seed', seed, 0, 2 ** 53)
-    requireInteger('the data set length', dataset.length, 0, 2 ** 32)
+    requireInteger('dataset.length', dataset.length, 0, 2 ** 32)
     this.numReplicas = numReplicas
     this.rank = rank
     this.shuffle = shuffle

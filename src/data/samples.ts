@@ -104,6 +104,6 @@ export function checkElements(where: string, { shape, data }: HostTensor): void 
   if (countElements(shape) === data.length) return
   throw new ShapeError(
     'shape.mismatch',
-    `${where}: ${formatShape(shape)} needs ${countElements(shape)} elements, got ${countOf(data)}. Correct the shape.`,
+    `${where}: data must have the ${countElements(shape)} elements of shape ${formatShape(shape)}, got ${countOf(data)}. Correct the shape.`,
   )
 }

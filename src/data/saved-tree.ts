@@ -115,8 +115,11 @@ export function save(state: SavedState, ...rest: []): Uint8Array<ArrayBuffer> {
  *
  * errors: `data.malformed` for any other file; `readSafetensors` reads plain weights.
  */
-export function load(file: Uint8Array<ArrayBuffer> | ArrayBuffer, name = 'checkpoint'): SavedState {
-  const { tensors, metadata } = readSafetensors(file, name)
+export function load(
+  source: Uint8Array<ArrayBuffer> | ArrayBuffer,
+  name = 'checkpoint',
+): SavedState {
+  const { tensors, metadata } = readSafetensors(source, name)
   const where = clippedName(name)
   const malformed = (expected: string, got: string) =>
     new DataError(

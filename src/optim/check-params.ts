@@ -51,7 +51,7 @@ export function requireList(optimizer: string, params: unknown): void {
   if (Array.isArray(params)) return
   throw new TabringError(
     'graph.misuse',
-    `${optimizer}: expected a list of parameters or groups, got ${classOf(params)}. Pass model.parameters().`,
+    `${optimizer}: params must be a list of parameters or groups, got ${classOf(params)}. Pass model.parameters().`,
   )
 }
 
@@ -62,6 +62,6 @@ export function requireParameters(optimizer: string, params: readonly unknown[])
   if (at < 0) return
   throw new TabringError(
     'graph.misuse',
-    `${optimizer}: expected parameters, got ${classOf(params[at])}. Pass model.parameters().`,
+    `${optimizer}: params[${at}] must be a parameter, got ${classOf(params[at])}. Pass model.parameters().`,
   )
 }

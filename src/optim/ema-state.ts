@@ -92,6 +92,6 @@ export function positionsOf(parameters: readonly Parameter[]): Map<Parameter, nu
   const twice = parameters.find((parameter, i) => parameters.indexOf(parameter) !== i)
   throw new TabringError(
     'graph.misuse',
-    `ExponentialMovingAverage: "${twice?.name}" occurs twice in the parameters. Pass model.parameters().`,
+    `ExponentialMovingAverage: averaged must have distinct parameters, got "${twice?.name}" twice. Pass model.parameters().`,
   )
 }

@@ -83,7 +83,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const all = this.paramGroups.flatMap((group) => group.params)
     const refused = (problem: string) =>
       new TabringError('graph.misuse', `${this.constructor.name}: ${problem}`)
-    if (all.length === 0) throw refused('no parameters. Pass model.parameters().')
+    if (all.length === 0) throw refused('params has no parameters. Pass model.parameters().')
     const twice = all.findIndex((parameter, i) => all.indexOf(parameter) < i)
     if (twice >= 0) {
       const { name } = all[twice]

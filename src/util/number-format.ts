@@ -10,13 +10,17 @@ const specification = /^:?(?<width>\d*)(?:\.(?<digits>\d+))?(?<notation>[fe])$/
  * The colon may be left out; without digits there are six. What lies exactly between two texts goes away from zero.
  * errors: `config.invalid` for any other specification.
  */
-export function numberFormat(spec: string): (value: number) => string {
+export function numberFormat(
+  spec: string,
+  where = 'numberFormat',
+  name = 'spec',
+): (value: number) => string {
   const parts = specification.exec(spec)?.groups
   const digits = Number(parts?.digits ?? 6)
   if (!parts || digits > 100)
     throw new TabringError(
       'config.invalid',
-      `numberFormat: expected a format such as ":6.2f" or ":.4e" with at most 100 digits, got "${clipped(spec)}". Correct the format.`,
+      `${where}: ${name} must be a format such as ":6.2f" or ":.4e" with at most 100 digits, got "${clipped(spec)}". Correct the format.`,
     )
   const write = parts.notation === 'f' ? writeFixed : writeExponential
   return (value) => {

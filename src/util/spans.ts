@@ -106,12 +106,12 @@ const threadOf = (pid: number, track: number, lane = 0): number =>
  * Overlapping spans of one track, such as concurrent collectives, are split into separate tracks ("collectives 2"). Times count from the
  * first span, because trace viewers keep all digits of smaller numbers.
  */
-export function exportTrace(all: readonly TraceEvent[] = traceEvents()): string {
-  checkList('exportTrace', 'events', all, isRecord, 'events')
+export function exportTrace(events: readonly TraceEvent[] = traceEvents()): string {
+  checkList('exportTrace', 'events', events, isRecord, 'events')
   const exported: TraceEvent[] = []
   const spansOf = new Map<string, TraceEvent[]>()
   let first = Number.POSITIVE_INFINITY
-  for (const event of all) {
+  for (const event of events) {
     const { ph, pid, tid, ts = 0 } = event
     if (ph === 'M') {
       exported.push({ ...event, tid: threadOf(pid, tid) })

@@ -96,7 +96,7 @@ describe('settings', () => {
     expect(() => new SGD([{ params: [a] }, { params: [a] }])).toThrow(
       /SGD: parameter .+ is listed twice among 2/,
     )
-    expect(() => new RMSprop([])).toThrow(/RMSprop: no parameters/)
+    expect(() => new RMSprop([])).toThrow(/RMSprop: params has no parameters/)
     expect(() => clipGradNorm(parameters, 1)).toThrow(
       /works only inside a function passed to compile/,
     )

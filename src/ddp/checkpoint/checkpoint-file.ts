@@ -150,10 +150,10 @@ export interface UnpackOptions {
  * errors: `data.malformed` if the file holds other parts; those of the parts.
  */
 export const unpackCheckpoint = <Values extends SavedState = SavedState>(
-  file: Uint8Array<ArrayBuffer> | ArrayBuffer,
+  source: Uint8Array<ArrayBuffer> | ArrayBuffer,
   parts: Parts = {},
   options: UnpackOptions = {},
-): Promise<Values> => unpackAt<Values>(file, parts, options, placeIn(parts))
+): Promise<Values> => unpackAt<Values>(source, parts, options, placeIn(parts))
 
 /** A rank among those that load together. */
 interface Place {

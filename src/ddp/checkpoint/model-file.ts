@@ -80,11 +80,11 @@ const tensorOf = ({ shape, data }: StateDict[string]): SafeTensor =>
  */
 export async function loadModel(
   model: Module,
-  file: ByteSource,
-  given: LoadOptions & { where?: string } = {},
+  source: ByteSource,
+  options: LoadOptions & { where?: string } = {},
 ): Promise<LoadResult> {
-  checkRecord('loadModel', 'options', given)
-  const { where = 'loadModel', ...options } = given
+  checkRecord('loadModel', 'options', options)
+  const { where = 'loadModel', ...others } = options
   checkModule('loadModel', model, 'model')
-  return model.loadStateDict(await readStateDict(file, where), options)
+  return model.loadStateDict(await readStateDict(source, where), others)
 }

@@ -28,7 +28,7 @@ export class AverageMeter {
     this.name = name
     this.fmt = fmt
     this.summaryType = summaryType
-    this.#format = numberFormat(fmt)
+    this.#format = numberFormat(fmt, 'AverageMeter', 'fmt')
   }
 
   /** Newest value. */

@@ -31,7 +31,7 @@ export const lengthOf = (contents: Contents): number =>
 /** What its elements are on the way. errors: a TypeError for what is no tensor, or an array of another type. */
 export function elementNameOf(where: string, name: string, contents: Contents): ElementTypeName {
   if (contents instanceof StoredTensor) return contents.dtype === 'f32' ? 'float32' : 'int32'
-  if (ArrayBuffer.isView(contents)) return elementTypeOf(elementsOf(contents), where).name
+  if (ArrayBuffer.isView(contents)) return elementTypeOf(elementsOf(contents), where, name).name
   if ((contents as unknown) instanceof Tensor) {
     throw new ArgumentTypeError(
       `${where}: ${name} must be a typed array, a parameter or a buffer, got a tensor of a compiled function, which has no contents. Return it from the function, and pass what a run returns.`,

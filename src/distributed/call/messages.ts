@@ -112,14 +112,14 @@ export function batchIsendIrecv(p2pOpList: readonly P2POp[]): Work[] {
   const isList = Array.isArray(p2pOpList) && p2pOpList.every((one) => one instanceof P2POp)
   if (!isList) {
     throw new ArgumentTypeError(
-      `batchIsendIrecv: expected an array of P2POps, got ${kindOf(p2pOpList)}. Write [new P2POp(isend, tensor, peer)].`,
+      `batchIsendIrecv: p2pOpList must be an array of P2POps, got ${kindOf(p2pOpList)}. Write [new P2POp(isend, tensor, peer)].`,
     )
   }
   const groups = new Set(p2pOpList.map(({ options }) => options.group ?? undefined))
   if (groups.size !== 1) {
     throw new PeerError(
       'peer.mismatch',
-      `batchIsendIrecv: expected messages of one group, got ${groups.size === 0 ? 'no message' : `messages of ${groups.size}`}. Start one batch for each group.`,
+      `batchIsendIrecv: p2pOpList must have messages of one group, got ${groups.size === 0 ? 'no message' : `messages of ${groups.size}`}. Start one batch for each group.`,
     )
   }
   return p2pOpList.map(({ op, tensor, peer, options }) => op(tensor, peer, options))

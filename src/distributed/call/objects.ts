@@ -16,13 +16,13 @@ import { placeOf } from '../group/place-of.ts'
 import { type GroupOptions, refuseInTrace, refusing } from './call.ts'
 import { checkCount, checkRootList } from './tensor-lists.ts'
 
-function encode(where: string, value: unknown): Uint8Array {
+function encode(where: string, name: string, value: unknown): Uint8Array {
   try {
     return new TextEncoder().encode(stringify(value))
   } catch (error) {
     throw new PeerError(
       'peer.mismatch',
-      `${where}: expected plain objects, arrays, Maps, Sets, dates, typed arrays or strings, got something that cannot be sent (${messageOf(error)}). Send its parts.`,
+      `${where}: ${name} must be plain objects, arrays, Maps, Sets, dates, typed arrays or strings, got something that cannot be sent (${messageOf(error)}). Send its parts.`,
     )
   }
 }
@@ -67,7 +67,7 @@ export async function allGatherObject<T>(
   if (!group) return objectList
   const bytes = group.refusing(where, {}, () => {
     checkCount(where, 'objectList', objectList, group.size)
-    return encode(where, object)
+    return encode(where, 'object', object)
   })
   const told = await group.allGatherBytes(bytes, { label: where })
   return fill(where, group, objectList, told)
@@ -91,7 +91,7 @@ export async function gatherObject<T>(
     checkRootList(where, 'objectGatherList', objectGatherList, group, dst)
     const list = group.rank === place ? objectGatherList! : undefined
     if (list) checkCount(where, 'objectGatherList', list, group.size)
-    return { place, list, bytes: encode(where, object) }
+    return { place, list, bytes: encode(where, 'object', object) }
   })
   const turn = group.reserve()
   const lengths = await group.allGatherU32(Uint32Array.of(bytes.length), { label: where, ...turn })
@@ -118,7 +118,10 @@ export async function broadcastObjectList(
   const { place, own } = group.refusing(where, {}, () => {
     const place = placeOf(where, 'src', group, src)
     checkCount(where, 'objectList', objectList)
-    return { place, own: group.rank === place ? encode(where, objectList) : undefined }
+    return {
+      place,
+      own: group.rank === place ? encode(where, 'objectList', objectList) : undefined,
+    }
   })
   const all = decode(where, src, await broadcastBytes(where, group, own, place))
   if (!Array.isArray(all))
@@ -157,7 +160,11 @@ export async function scatterObjectList<T>(
       )
     const isRoot = group.rank === place
     if (isRoot) checkCount(where, 'inputList', inputList ?? [], group.size)
-    return { place, isRoot, parts: isRoot ? inputList!.map((one) => encode(where, one)) : [] }
+    return {
+      place,
+      isRoot,
+      parts: isRoot ? inputList!.map((one, n) => encode(where, `inputList[${n}]`, one)) : [],
+    }
   })
   const lengths = isRoot
     ? Uint32Array.from(parts, (part) => part.length)

@@ -86,21 +86,21 @@ export const newGroup = (
  * `createProcessGroup` it leaves that group.
  * errors: `graph.misuse` for a subgroup that has already been destroyed.
  */
-export async function destroyProcessGroup(given?: CollectiveGroup | NonGroupMember): Promise<void> {
-  if (given === nonGroupMember) return
-  if (given !== undefined && given !== null && given !== current) {
-    if (given instanceof ProcessGroup) return given.leave()
+export async function destroyProcessGroup(group?: CollectiveGroup | NonGroupMember): Promise<void> {
+  if (group === nonGroupMember) return
+  if (group !== undefined && group !== null && group !== current) {
+    if (group instanceof ProcessGroup) return group.leave()
     checkArgument(
       'destroyProcessGroup',
       'group',
-      given,
-      given instanceof CollectiveGroup,
+      group,
+      group instanceof CollectiveGroup,
       'a process group',
     )
-    if (given.isDestroyed) throw destroyed('destroyProcessGroup', given)
-    return given.retire()
+    if (group.isDestroyed) throw destroyed('destroyProcessGroup', group)
+    return group.retire()
   }
-  const group = current
+  const own = current
   current = undefined
   setDefaultRanks(undefined)
   joining?.abort(
@@ -110,5 +110,5 @@ export async function destroyProcessGroup(given?: CollectiveGroup | NonGroupMemb
     ),
   )
   joining = undefined
-  await group?.leave()
+  await own?.leave()
 }

@@ -40,7 +40,7 @@ export function getGlobalRank(group: CollectiveGroup, groupRank: number): number
   if (Number.isInteger(groupRank) && ranks[groupRank] !== undefined) return ranks[groupRank]
   throw new PeerError(
     'peer.mismatch',
-    `getGlobalRank: expected a rank in the group from 0 to ${size - 1}, got ${quoted(groupRank)}. Pass the rank's number in the group.`,
+    `getGlobalRank: groupRank must be a rank in the group from 0 to ${size - 1}, got ${quoted(groupRank)}. Pass the rank's number in the group.`,
   )
 }
 

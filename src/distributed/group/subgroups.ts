@@ -66,7 +66,7 @@ export async function newSubgroupsByEnumeration(
     const got = twice === undefined ? 'none' : `rank ${twice} twice`
     throw new TabringError(
       'config.invalid',
-      `newSubgroupsByEnumeration: expected lists of ranks, each rank in at most one, got ${got}. Write [[0, 1], [2, 3]].`,
+      `newSubgroupsByEnumeration: ranksPerSubgroup must be lists of ranks, each rank in at most one, got ${got}. Write [[0, 1], [2, 3]].`,
     )
   }
   const subgroups: Subgroups[1] = []

@@ -1,4 +1,4 @@
-import { checkNumber, checkOptions } from '../../util/options.ts'
+import { checkNumber, checkOptions, type OptionNames } from '../../util/options.ts'
 import { tellLauncher } from './tell-launcher.ts'
 
 /** Progress of a rank, as shown by the launcher's progress bar. */
@@ -22,6 +22,15 @@ export const progressName = '__tabringProgress'
 
 const isWhole = (value: number) => Number.isSafeInteger(value) && value >= 0
 
+const known: OptionNames<Progress> = {
+  step: true,
+  totalSteps: true,
+  epoch: true,
+  epochs: true,
+  loss: true,
+  samples: true,
+}
+
 /**
  * Reports this rank's progress to the launcher, which shows one bar with the reports of its lowest rank. Does nothing without a launcher.
  *
@@ -29,14 +38,7 @@ const isWhole = (value: number) => Number.isSafeInteger(value) && value >= 0
  * errors: `config.invalid` for an unknown option, or a number out of range.
  */
 export function reportProgress(progress: Progress): void {
-  checkOptions('reportProgress', progress, {
-    step: true,
-    totalSteps: true,
-    epoch: true,
-    epochs: true,
-    loss: true,
-    samples: true,
-  })
+  checkOptions('reportProgress', progress, known, 'progress')
   const { step, totalSteps, epoch, epochs, samples } = progress
   for (const [name, value] of Object.entries({ step, totalSteps, epoch, epochs, samples })) {
     checkNumber('reportProgress', name, value, isWhole, 'a whole number of 0 or more')

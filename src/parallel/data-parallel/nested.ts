@@ -30,7 +30,7 @@ export function zipTensors(
   const refuse = (what: string) =>
     new ShapeError(
       'shape.unsupported',
-      `gather: ${what}. Return tensors, or arrays, maps and plain objects of tensors, of one structure for each share.`,
+      `gather: outputs must have one structure, and ${what}. Return tensors, or arrays, maps and plain objects of tensors, of one structure for each share.`,
     )
   const at = (parts: readonly unknown[]) => zipTensors(parts, join)
   if (values.every((value) => value instanceof Tensor)) return join(values as Tensor[])

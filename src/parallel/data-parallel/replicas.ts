@@ -33,7 +33,7 @@ function placedDevices(where: string, devices: readonly DeviceSpec[]): PlacedDev
   const names = placed.map(formatDevice)
   const twice = names.find((name, i) => names.indexOf(name) < i)
   if (twice === undefined && names.length > 0) return placed
-  const what = twice === undefined ? 'no device is listed' : `${twice} is listed twice`
+  const what = twice === undefined ? 'devices lists none' : `devices lists ${twice} twice`
   throw new TabringError('config.invalid', `${where}: ${what}. List each device once: [0, 1].`)
 }
 
@@ -65,7 +65,7 @@ export function scatter(
     if (tensor.shape.at(dim) === undefined) {
       throw new ShapeError(
         'shape.mismatch',
-        `scatter: a tensor of ${own} has no axis ${dim} to cut for ${placed.length} devices. Give it that axis, or pass a number, which goes to all of them.`,
+        `scatter: dim must be an axis of each tensor, and one of ${own} has no axis ${dim} to cut for ${placed.length} devices. Give it that axis, or pass a number, which goes to all of them.`,
       )
     }
     const parts = chunk(tensor, placed.length, dim)
@@ -156,7 +156,7 @@ export function parallelApply(
   if (replicas.length !== args.length) {
     throw new TabringError(
       'graph.misuse',
-      `parallelApply: ${replicas.length} replicas, but arguments for ${args.length}. Replicate to as many devices as scatter used.`,
+      `parallelApply: args must have arguments for each of ${replicas.length} replicas, got ${args.length}. Replicate to as many devices as scatter used.`,
     )
   }
   let first = 0
@@ -190,7 +190,7 @@ export function gather(outputs: readonly unknown[], device: DeviceSpec, dim = 0)
   if (outputs.length === 0) {
     throw new ShapeError(
       'shape.mismatch',
-      'gather: there is nothing to join. Pass a list with the output of each device.',
+      'gather: outputs has nothing to join. Pass a list with the output of each device.',
     )
   }
   return zipTensors(outputs, (tensors) => {

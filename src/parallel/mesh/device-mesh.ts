@@ -125,7 +125,7 @@ export async function initDeviceMesh(
   const size = meshShape.reduce((product, count) => product * count, 1)
   if (meshShape.length === 0 || size !== group.size)
     throw refuse(
-      `the mesh ${formatShape(meshShape)} must have as many places as there are ranks, ${group.size}. Change it, or start ${size} ranks.`,
+      `meshShape ${formatShape(meshShape)} must have as many places as there are ranks, ${group.size}. Change it, or start ${size} ranks.`,
     )
   const isNamed = meshDimNames !== undefined
   if (isNamed && new Set(meshDimNames).size !== meshShape.length)

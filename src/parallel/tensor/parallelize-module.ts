@@ -60,7 +60,7 @@ export async function parallelizeModule<M extends Module>(
     if (found.length > 0) return found.map(([path, layer]) => ({ path, layer, style }))
     throw new TabringError(
       'graph.misuse',
-      `parallelizeModule: the module has no layer "${clipped(pattern)}". Its layers are ${[
+      `parallelizeModule: plan must name layers, and the module has no layer "${clipped(pattern)}". Its layers are ${[
         ...module.namedModules(),
       ]
         .map(([path]) => path)

@@ -105,8 +105,8 @@ const types: readonly ElementType[] = [
   { name: 'uint8', code: 5, bytes: 1, combine: wholeNumbers },
 ]
 
-/** errors: a TypeError for an array of another type, beginning with `where`. */
-export function elementTypeOf(array: ElementArray, where: string): ElementType {
+/** errors: a TypeError for an array of another type, naming `where` and the argument. */
+export function elementTypeOf(array: ElementArray, where: string, name = 'array'): ElementType {
   const at = [Float32Array, Float16Bits, Int32Array, Uint32Array, Uint8Array].findIndex(
     (type) => array instanceof type,
   )
@@ -114,7 +114,7 @@ export function elementTypeOf(array: ElementArray, where: string): ElementType {
   if (type && !isDetached(array)) return type
   const isUint16 = (array as unknown) instanceof Uint16Array
   throw new ArgumentTypeError(
-    `${where}: expected a Float32Array, Float16Array, Int32Array, Uint32Array or Uint8Array, got ${kindOf(array)}${isUint16 ? ', which could hold whole numbers or float16 bits' : ''}. ${isUint16 ? 'Pass whole numbers as Int32Array.from(array), float16 bits as new Float16Bits(array.buffer, array.byteOffset, array.length).' : 'Copy it into one of these.'}`,
+    `${where}: ${name} must be a Float32Array, Float16Array, Int32Array, Uint32Array or Uint8Array, got ${kindOf(array)}${isUint16 ? ', which could hold whole numbers or float16 bits' : ''}. ${isUint16 ? 'Pass whole numbers as Int32Array.from(array), float16 bits as new Float16Bits(array.buffer, array.byteOffset, array.length).' : 'Copy it into one of these.'}`,
   )
 }
 

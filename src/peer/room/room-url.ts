@@ -17,7 +17,7 @@ export interface RoomAddress {
  * errors: `config.invalid` for an invalid address.
  */
 export function newRoomUrl(server: string | URL): string {
-  return socketAddress('newRoomUrl', server).href + formatFragment(newRoomLink())
+  return socketAddress('newRoomUrl', 'server', server).href + formatFragment(newRoomLink())
 }
 
 /**
@@ -26,7 +26,7 @@ export function newRoomUrl(server: string | URL): string {
  * errors: `config.invalid` for what is no such link.
  */
 export function parseRoomUrl(where: string, url: string | URL): RoomAddress {
-  const address = socketAddress(where, url)
+  const address = socketAddress(where, 'url', url)
   const link = parseFragment(new URL(url).hash)
   if (!link) {
     throw new PeerError(
@@ -44,8 +44,8 @@ const socketProtocols: Record<string, string> = {
   'https:': 'wss:',
 }
 
-function socketAddress(where: string, url: string | URL): URL {
-  const expected = 'expected an address that begins with ws:, wss:, http: or https:'
+function socketAddress(where: string, name: string, url: string | URL): URL {
+  const expected = `${name} must be an address that begins with ws:, wss:, http: or https:`
   let address: URL
   try {
     address = new URL(url)

@@ -1,5 +1,4 @@
-import { ArgumentTypeError } from '../../util/errors.ts'
-import { quoted } from '../../util/kind-of.ts'
+import { checkArgument, checkText } from '../../util/options.ts'
 import { keysOf, nameOf } from './check-arguments.ts'
 import type { Store } from './store.ts'
 
@@ -13,11 +12,9 @@ export class PrefixStore implements Store {
   private readonly store: Store
 
   constructor(prefix: string, store: Store) {
-    if (typeof prefix !== 'string' || typeof store?.compareSet !== 'function') {
-      throw new ArgumentTypeError(
-        `PrefixStore: expected a string and a store, got ${quoted(prefix)} and ${quoted(store)}. Write new PrefixStore('name', store).`,
-      )
-    }
+    checkText('PrefixStore', 'prefix', prefix)
+    const isStore = typeof store?.compareSet === 'function'
+    checkArgument('PrefixStore', 'store', store, isStore, 'a store')
     this.prefix = prefix
     this.store = store
   }

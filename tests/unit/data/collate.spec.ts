@@ -43,17 +43,21 @@ test('fields may have the names of what every object inherits', () => {
 describe('batchSizeOf and padBatch refuse', () => {
   const floats = (shape: unknown, count: number) => ({ shape, data: new Float32Array(count) })
   test.each([
-    ['a tensor without rows', floats([], 1), /field "x" must be a tensor of rows, or a list/],
-    ['negative rows', floats([-1], 1), /field "x": expected .* of at least 0 .*got \[-1\]/],
+    ['a tensor without rows', floats([], 1), /batch\.x must be a tensor of rows, or a list/],
+    ['negative rows', floats([-1], 1), /batch\.x: shape must be .* of at least 0, got \[-1\]/],
     [
       'rows that are NaN',
       floats([Number.NaN, 2], 2),
-      /field "x": expected a list of whole numbers/,
+      /batch\.x: shape must be a list of whole numbers/,
     ],
-    ['rows that are a text', floats(['2'], 2), /field "x": expected a list of whole numbers/],
-    ['too few elements', floats([4, 2], 2), /field "x": \[4, 2\] needs 8 elements, got 2\./],
-    ['a number', 4, /field "x" must be a tensor of rows, or a list of texts, got 4\./],
-    ['a list of numbers', [1, 2], /field "x" must be a tensor of rows, or a list of texts, got/],
+    ['rows that are a text', floats(['2'], 2), /batch\.x: shape must be a list of whole numbers/],
+    [
+      'too few elements',
+      floats([4, 2], 2),
+      /batch\.x: data must have the 8 elements of shape \[4, 2\], got 2\./,
+    ],
+    ['a number', 4, /batch\.x must be a tensor of rows, or a list of texts, got 4\./],
+    ['a list of numbers', [1, 2], /batch\.x must be a tensor of rows, or a list of texts, got/],
   ])('%s, in any field', (_, x, text) => {
     for (const batch of [{ x }, { y: floats([2], 2), x }] as never[]) {
       expect(() => batchSizeOf(batch)).toThrow(text)

@@ -36,10 +36,10 @@ describe('data sets', () => {
   test('TensorDataset names hostTensor and read when it gets a tensor of the graph', () => {
     const parameter = new Parameter([2], Float32Array.of(1, 2))
     expect(() => new TensorDataset(parameter as never)).toThrow(
-      'TensorDataset: expected an object with host tensors by name, got a tensor [2]. Write { x: hostTensor([4, 2], array) }',
+      'TensorDataset: tensors must be an object with host tensors by name, got a tensor [2]. Write { x: hostTensor([4, 2], array) }',
     )
     expect(() => new TensorDataset({ x: parameter } as never)).toThrow(
-      'TensorDataset: "x" must be hostTensor(shape, array), got a tensor [2]. ',
+      'TensorDataset: tensors.x must be hostTensor(shape, array), got a tensor [2]. ',
     )
     expect(() => new TensorDataset([1, 4] as never)).toThrow(/host tensors by name, got \[1,4\]/)
   })

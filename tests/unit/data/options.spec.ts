@@ -176,7 +176,7 @@ const refusals: Record<string, [call: () => unknown, message: RegExp]> = {
   'an index beyond the data set': [() => four.get(4), /TensorDataset: expected an index/],
   'permutation(-1)': [() => permutation(-1, 0, 2), /random: seed must be an integer/],
   'uniform of a stream that is none': [() => uniform(0, -1, 2), /random: stream must be/],
-  "numberFormat('6d')": [() => numberFormat('6d'), /numberFormat: expected a format/],
+  "numberFormat('6d')": [() => numberFormat('6d'), /numberFormat: spec must be a format/],
 }
 
 describe('config.invalid', () => {

@@ -128,11 +128,11 @@ const wrong: [name: string, call: (group: ProcessGroup) => unknown, reason: stri
   ['sequence', (group) => group.allReduce(one(), { sequence: -1 }), 'sequence must be'],
   ['name', (group) => group.broadcast(one(), 0, { Op: 'avg' } as never), 'got "Op"'],
   ['options', (group) => group.allReduce(one(), null as never), 'expected an object with options'],
-  ['array', (group) => group.allReduce([1] as never), 'expected a Float32Array'],
-  ['no array', (group) => group.allGather(undefined as never), 'expected a Float32Array'],
-  ['input', (group) => group.allToAll(undefined as never, one()), 'expected a Float32Array'],
-  ['part', (group) => group.allGatherConcat([1] as never), 'expected a Float32Array'],
-  ['message', (group) => group.send([1] as never, 1), 'expected a Float32Array'],
+  ['array', (group) => group.allReduce([1] as never), 'array must be a Float32Array'],
+  ['no array', (group) => group.allGather(undefined as never), 'array must be a Float32Array'],
+  ['input', (group) => group.allToAll(undefined as never, one()), 'array must be a Float32Array'],
+  ['part', (group) => group.allGatherConcat([1] as never), 'array must be a Float32Array'],
+  ['message', (group) => group.send([1] as never, 1), 'array must be a Float32Array'],
 ]
 const one = () => Float32Array.of(1)
 

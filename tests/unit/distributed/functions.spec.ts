@@ -233,17 +233,17 @@ describe('tensors', () => {
       expect.objectContaining({
         code: 'config.invalid',
         message: expect.stringMatching(
-          /^allReduce: expected a Float32Array, .*got Float64Array of 1\. Copy it into one/,
+          /^allReduce: tensor must be a Float32Array, .*got Float64Array of 1\. Copy it into one/,
         ),
       }),
     )
     await expect(group!.allReduce(new Float64Array(1) as never)).rejects.toThrow(
-      /^allReduce: expected a Float32Array, .*got Float64Array of 1/,
+      /^allReduce: array must be a Float32Array, .*got Float64Array of 1/,
     )
     // [3000, 40000] read as halves would sum up to [4024, 41024] on two ranks.
     const words = Uint16Array.of(3000, 40000)
     const said =
-      /: expected a Float32Array, Float16Array, .* got Uint16Array of \d, which could hold whole numbers or float16 bits\. Pass whole numbers as Int32Array\.from\(array\), float16 bits as new Float16Bits\(/
+      /: \w+ must be a Float32Array, Float16Array, .* got Uint16Array of \d, which could hold whole numbers or float16 bits\. Pass whole numbers as Int32Array\.from\(array\), float16 bits as new Float16Bits\(/
     await expect(dist.allReduce(words as never, { group })).rejects.toThrow(said)
     await expect(dist.broadcast(words as never, 0, { group })).rejects.toThrow(said)
     await expect(group!.allReduce(words as never)).rejects.toThrow(said)
@@ -533,7 +533,7 @@ describe('objects', () => {
     const { groups } = open(2)
     const unsendable: unknown = { run: () => 1 }
     await expect(dist.allGatherObject([0, 0], unsendable, { group: groups[0]! })).rejects.toThrow(
-      /allGatherObject: expected plain objects, .*got something that cannot be sent/,
+      /allGatherObject: object must be plain objects, .*got something that cannot be sent/,
     )
     expect(groups[0]!.stats().payloadBytesSent).toBe(0)
   })

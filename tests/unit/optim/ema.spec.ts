@@ -148,7 +148,7 @@ test('files by names load where each names one parameter; all else is refused, a
   expect(await ema.stateDict()).toEqual(before)
   const [weight] = model.parameters()
   expect(() => new ExponentialMovingAverage([weight, weight])).toThrow(
-    /"a.weight" occurs twice in the parameters/,
+    /averaged must have distinct parameters, got "a.weight" twice/,
   )
 })
 

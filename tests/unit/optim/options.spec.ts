@@ -97,12 +97,12 @@ describe('optimizers', () => {
 test('what is no list of parameters is refused', () => {
   const model = new Sequential(new Linear(1, 1))
   const wrong: [unknown, RegExp][] = [
-    [model, /^SGD: expected a list of parameters or groups, got Sequential/],
-    [undefined, /^SGD: expected a list .* got undefined/],
-    [[model], /^SGD: expected parameters, got Sequential/],
-    [[{ params: model }], /^SGD: expected a list .* got Sequential/],
-    [[undefined], /^SGD: expected/],
-    [[], /^SGD: no parameters/],
+    [model, /^SGD: params must be a list of parameters or groups, got Sequential/],
+    [undefined, /^SGD: params must be a list .* got undefined/],
+    [[model], /^SGD: params\[0\] must be a parameter, got Sequential/],
+    [[{ params: model }], /^SGD: params must be a list .* got Sequential/],
+    [[undefined], /^SGD: params\[0\] must/],
+    [[], /^SGD: params has no parameters/],
   ]
   for (const [params, text] of wrong) {
     expect(() => new SGD(params as never)).toThrow(refused('graph.misuse', text))

@@ -278,7 +278,7 @@ test('a mesh has a group for each dimension, and refuses sizes that do not fit',
     pp: ['rank:3/reference', 'rank:4/reference', 'rank:5/reference'],
     at: [1, 1],
     wrong:
-      'initDeviceMesh: the mesh [4] must have as many places as there are ranks, 6. Change it, or start 4 ranks.',
+      'initDeviceMesh: meshShape [4] must have as many places as there are ranks, 6. Change it, or start 4 ranks.',
   })
 })
 

@@ -144,7 +144,9 @@ describe('mistakes', () => {
   it('options of a wrong name or kind', () => {
     expect(() => new HashStore({ timeout: 5 } as never)).toThrow(/"timeout"/)
     expect(() => new HashStore({ timeoutMs: Number.NaN })).toThrow(/got NaN/)
-    expect(() => new PrefixStore(store as never, 'p' as never)).toThrow(/PrefixStore: expected/)
+    expect(() => new PrefixStore(store as never, 'p' as never)).toThrow(
+      /PrefixStore: prefix must be a text/,
+    )
   })
 
   it('a sum that numbers do not hold exactly', async () => {

@@ -27,9 +27,9 @@ describe('links to rooms', () => {
   })
 
   it.each([
-    ['no address', `host/${fragment}`, /expected an address/],
-    ['nothing', '', /expected an address/],
-    ['another protocol', `ftp://host/${fragment}`, /expected an address .* got ftp:/],
+    ['no address', `host/${fragment}`, /must be an address/],
+    ['nothing', '', /must be an address/],
+    ['another protocol', `ftp://host/${fragment}`, /must be an address .* got ftp:/],
     ['no room', 'wss://host/', /has no #key=/],
     ['a room without its key', `wss://host/#room=${'a'.repeat(32)}`, /must hold #key=/],
     ['a cut key', `wss://host/${fragment.slice(0, -1)}`, /must hold #key=/],

@@ -56,7 +56,7 @@ test('infinities and long exponents; other formats are refused', () => {
   const values = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 3.7e-123]
   expect(values.map(numberFormat(':9.3e'))).toEqual(['      inf', '     -inf', '3.700e-123'])
   for (const spec of ['', ':d', ':6.2g', '6,2f', '.101f'])
-    expect(() => new AverageMeter('Loss', spec)).toThrow(/expected a format such as.*got/)
+    expect(() => new AverageMeter('Loss', spec)).toThrow(/fmt must be a format such as.*got/)
 })
 
 test('a meter of no values is 0, and takes no value that is no number', () => {
