@@ -299,7 +299,7 @@ describe.each([3, 4])('between divided layers, in rows of %i,', (rows) => {
       'a normalization of all features',
       through,
       () => new LayerNorm(width),
-      `layerNorm: x must end in the normalized shape [8], got [${samples * rows}, 4]. The newest tensor, [${samples * rows}, 4], is this rank's part`,
+      `layerNorm: x must end in normalizedShape, [8], got [${samples * rows}, 4]. The newest tensor, [${samples * rows}, 4], is this rank's part`,
     ],
     [
       'a shape of all features',
