@@ -18,6 +18,9 @@ export const isClass = (value: Callable): boolean =>
 
 const hidden = hiddenMethods()
 
+/** Static methods as their source has them. */
+export const unbound = new WeakMap<Callable, Callable>()
+
 function* exportsOf(members: object, prefix = ''): Iterable<[name: string, value: Callable]> {
   for (const [name, value] of Object.entries(members)) {
     if (typeof value === 'function') {
@@ -30,8 +33,11 @@ function* exportsOf(members: object, prefix = ''): Iterable<[name: string, value
 /** Own static methods of a class, as `Class.method`. */
 function* staticMethods(owner: object, name: string): Iterable<[name: string, value: Callable]> {
   for (const [key, { value }] of Object.entries(Object.getOwnPropertyDescriptors(owner)))
-    if (typeof value === 'function' && !hidden.has(`${name}.${key}`))
-      yield [`${name}.${key}`, value.bind(owner)]
+    if (typeof value === 'function' && !hidden.has(`${name}.${key}`)) {
+      const bound = value.bind(owner)
+      unbound.set(bound, value)
+      yield [`${name}.${key}`, bound]
+    }
 }
 
 export type Callable = (...args: unknown[]) => unknown

@@ -1,12 +1,15 @@
 import { TabringError } from '../../src/index.ts'
 import { seededRandom } from '../../src/util/virtual-env.ts'
-import { wrongValues } from './api-arguments.ts'
+import { type Callable, withoutRight, wrongValues } from './api-arguments.ts'
+import { parameterName, unnamed } from './parameter-names.ts'
 
 // Calls with wrong values, and what is wrong with how they are answered.
 
 /** A wrong value in the place of an argument that is right. */
 export interface Attempt {
   readonly what: string
+  /** The place of the only one, from 0. */
+  readonly at?: number
   readonly change: (args: unknown[]) => unknown[]
 }
 
@@ -21,6 +24,7 @@ export function attemptsOf(name: string, taken: number): Attempt[] {
   const single = positions.flatMap((at) =>
     wrongValues.map(([value, make]) => ({
       what: `${name}, argument ${at + 1}: ${value}`,
+      at,
       change: (args: unknown[]) => put(args, at, make()),
     })),
   )
@@ -54,19 +58,28 @@ export function complaint(what: string, error: unknown): string | undefined {
 
 const patience = 10_000
 
+/** How the errors of a function's attempts are judged. */
+export const judgeOf =
+  (name: string, value: Callable) =>
+  ({ what, at }: Attempt, error: unknown): string | undefined => {
+    const wrong = complaint(what, error)
+    const argument = at === undefined ? undefined : parameterName(value, at)
+    const isJudged =
+      wrong === undefined && argument !== undefined && !Object.hasOwn(withoutRight, name)
+    return isJudged ? unnamed(name, argument, error) : wrong
+  }
+
 /** Whether it settles; a promise of the library that waits for ever would end the test without its name. */
 export async function complaintOf(
   what: string,
   result: PromiseLike<unknown>,
+  judge: (error: unknown) => string | undefined = (error) => complaint(what, error),
 ): Promise<string | undefined> {
   let timer: ReturnType<typeof setTimeout> | undefined
   const late = new Promise<string>((resolve) => {
     timer = setTimeout(resolve, patience, `${what}: the promise does not settle`)
   })
-  const settled = Promise.resolve(result).then(
-    () => undefined,
-    (error) => complaint(what, error),
-  )
+  const settled = Promise.resolve(result).then(() => undefined, judge)
   return Promise.race([settled, late]).finally(() => clearTimeout(timer))
 }
 

@@ -25,7 +25,9 @@ import {
   complaint,
   complaintOf,
   isPromise,
+  judgeOf,
 } from '../support/api-attempts.ts'
+import { parameterName, unnamedArguments } from '../support/parameter-names.ts'
 
 const stored: Make = (shape) => new Parameter(shape, new Float32Array(countElements(shape)))
 
@@ -66,6 +68,17 @@ test('exports that are left out, and those with arguments, are exports', () => {
   ).toEqual([])
 })
 
+test('arguments that errors need not name are arguments', () => {
+  const known = called.flatMap(([name, value]) =>
+    [0, 1, 2].map((at) => `${name} ${parameterName(value, at)}`),
+  )
+  expect(
+    Object.values(unnamedArguments)
+      .flat()
+      .filter((one) => !known.includes(one)),
+  ).toEqual([])
+})
+
 const others = called.filter(([name]) => tensorArguments(name, stored) === undefined)
 
 test.each(others.filter(([name]) => !Object.hasOwn(withoutRight, name)))(
@@ -77,21 +90,25 @@ test.each(others.filter(([name]) => !Object.hasOwn(withoutRight, name)))(
 )
 
 test.each(called)(
-  '%s answers wrong arguments with an error of the library',
+  '%s answers wrong arguments with an error of the library that names them',
   async (name, value) => {
     const complaints: (string | undefined)[] = []
     const waiting: Promise<string | undefined>[] = []
     await prepareGroup(name)
-    for (const { what, change } of attemptsFor(name, value)) {
+    const isOfTensors = tensorArguments(name, stored) !== undefined
+    const judge = isOfTensors
+      ? ({ what }: Attempt, error: unknown) => complaint(what, error)
+      : judgeOf(name, value)
+    for (const attempt of attemptsFor(name, value)) {
       await prepareGroup(name)
-      const args = change(tensorArguments(name, stored) ?? otherArguments(name))
+      const args = attempt.change(tensorArguments(name, stored) ?? otherArguments(name))
       try {
         const result = call(value, args)
         if (!isPromise(result)) continue
-        waiting.push(complaintOf(what, result))
+        waiting.push(complaintOf(attempt.what, result, (error) => judge(attempt, error)))
         if (makesGroup.includes(name)) await waiting.at(-1)
       } catch (error) {
-        complaints.push(complaint(what, error))
+        complaints.push(judge(attempt, error))
       }
     }
     complaints.push(...(await Promise.all(waiting)))
@@ -116,7 +133,7 @@ const compileCalls = (
   name: string,
   value: Callable,
   attempts: readonly Attempt[],
-  judge = complaint,
+  judge: (attempt: Attempt, error: unknown) => string | undefined = judgeOf(name, value),
 ) => {
   const complaints: (string | undefined)[] = []
   const passed: Attempt[] = []
@@ -130,7 +147,7 @@ const compileCalls = (
             outputs[`y${Object.keys(outputs).length}`] = y
           passed.push(attempt)
         } catch (error) {
-          complaints.push(judge(attempt.what, error))
+          complaints.push(judge(attempt, error))
         }
       }
       return outputs
