@@ -56,7 +56,7 @@ describe('scatter', () => {
       expect(() => scatter([x, x.sum()], [0, 1])).toThrow(
         'one of [] has no axis 0 to cut for 2 devices. Give it that axis, or pass a number',
       )
-      expect(() => scatter([x], [0, 'webgpu:0'])).toThrow('scatter: webgpu:0 is listed twice')
+      expect(() => scatter([x], [0, 'webgpu:0'])).toThrow('scatter: devices lists webgpu:0 twice')
       expect(() => scatter([x], [])).toThrow('devices lists none')
       expect(() => scatter([x, y.narrow(0, 0, 1)], [0, 1])).toThrow(
         'scatter: a tensor of [1] makes 1 shares for 2 devices, and one of [6, 4] 2',

@@ -46,7 +46,7 @@ test.each([
   null,
 ])('device(%j) is refused with the forms there are', (spec) => {
   expect(() => device(spec as DeviceSpec)).toThrow(
-    /expected "webgpu", "webgpu:<index>", "cpu", "reference"/,
+    /spec must be "webgpu", "webgpu:<index>", "cpu", "reference"/,
   )
 })
 

@@ -29,7 +29,7 @@ test.each(Object.entries(wrongTypes))('%s: a TypeError and a TabringError', (_, 
   expect(thrown).toBeInstanceOf(TypeError)
   expect(thrown).toBeInstanceOf(TabringError)
   expect(thrown).toMatchObject({ name: 'ArgumentTypeError', code: 'config.invalid' })
-  expect((thrown as Error).message).toMatch(/^(dropout|device): expected .*, got .*\. /)
+  expect((thrown as Error).message).toMatch(/^(dropout: expected|device: spec must be) .*, got .*\. /)
 })
 
 test('a wrong value of the right type is no TypeError', () => {
