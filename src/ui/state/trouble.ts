@@ -79,7 +79,7 @@ export function troubleOf(thrown: unknown): Trouble {
       'no-adapter',
       'WebGPU found no adapter',
       'This browser has WebGPU, but no graphics adapter.',
-      'Turn on hardware acceleration in the settings of the browser and restart it.',
+      'Turn on hardware acceleration in the browser and restart it.',
       webGpuAdvice().adapter,
     )
   }
@@ -104,7 +104,7 @@ export function troubleOf(thrown: unknown): Trouble {
       return say(
         'no-server',
         'The server does not answer',
-        'The server that sent this page also connects tabs to each other, and that part cannot be reached.',
+        'The server that connects tabs to each other cannot be reached.',
         'Check that npm start still runs on the machine that serves this page, then reload.',
         'A proxy in between must let WebSockets through.',
       )
@@ -113,15 +113,13 @@ export function troubleOf(thrown: unknown): Trouble {
         'worker',
         'The compute worker of this tab has ended',
         'This tab can no longer take part. The other members know.',
-        'Reload this tab to rejoin the room as a new member.',
+        'Reload this tab to rejoin.',
       )
-    default:
-      return say(
-        String(code).startsWith('gpu.') ? 'device' : 'unknown',
-        String(code).startsWith('gpu.') ? 'The GPU device failed' : 'Something went wrong',
-        detail,
-        'Reload this tab and try again.',
-      )
+    default: {
+      const isOfDevice = String(code).startsWith('gpu.')
+      const title = isOfDevice ? 'The GPU device failed' : 'Something went wrong'
+      return say(isOfDevice ? 'device' : 'unknown', title, detail, 'Reload this tab and try again.')
+    }
   }
 }
 

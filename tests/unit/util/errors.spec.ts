@@ -29,7 +29,9 @@ test.each(Object.entries(wrongTypes))('%s: a TypeError and a TabringError', (_, 
   expect(thrown).toBeInstanceOf(TypeError)
   expect(thrown).toBeInstanceOf(TabringError)
   expect(thrown).toMatchObject({ name: 'ArgumentTypeError', code: 'config.invalid' })
-  expect((thrown as Error).message).toMatch(/^(dropout: expected|device: spec must be) .*, got .*\. /)
+  expect((thrown as Error).message).toMatch(
+    /^(dropout: expected|device: spec must be) .*, got .*\. /,
+  )
 })
 
 test('a wrong value of the right type is no TypeError', () => {
