@@ -104,15 +104,15 @@ export function troubleOf(thrown: unknown): Trouble {
       return say(
         'no-server',
         'The server does not answer',
-        'The server that connects tabs to each other cannot be reached.',
-        'Check that npm start still runs on the machine that serves this page, then reload.',
+        'It connects tabs to each other, and cannot be reached.',
+        'Check that npm start still runs where this page comes from, then reload.',
         'A proxy in between must let WebSockets through.',
       )
     case 'worker.dead':
       return say(
         'worker',
         'The compute worker of this tab has ended',
-        'This tab can no longer take part. The other members know.',
+        'This tab can no longer take part; the others know.',
         'Reload this tab to rejoin.',
       )
     default: {
