@@ -44,7 +44,7 @@ export function troubleAhead(page: Surroundings): Trouble | null {
       title: 'This address is not secure, so the browser hides WebGPU',
       text: `Browsers give WebGPU to https pages and to localhost only, and this page was opened as ${page.origin}.`,
       remedies: [
-        'On the machine that serves this page run: npm start -- --host. Then open the https address that it prints.',
+        'On the machine that serves this page run: npm start -- --host. Open the https address that it prints.',
         `There, ${local} works as it is.`,
       ],
       detail: null,
@@ -96,7 +96,7 @@ export function troubleOf(thrown: unknown): Trouble {
       }
       return say(
         'bad-link',
-        'This room link is incomplete or was changed',
+        'This room link was changed',
         'The part after # holds the key of the room. It was cut off or changed on the way.',
         'Copy the whole link again and open it.',
       )
@@ -106,7 +106,7 @@ export function troubleOf(thrown: unknown): Trouble {
         'The server does not answer',
         'It connects tabs to each other, and cannot be reached.',
         'Check that npm start still runs where this page comes from, then reload.',
-        'A proxy in between must let WebSockets through.',
+        'A proxy must let WebSockets through.',
       )
     case 'worker.dead':
       return say(
