@@ -1,4 +1,4 @@
-import type { Page } from 'playwright'
+import type { Page, Worker } from 'playwright'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { dataOfTabs, RankTabs, refuseChannels } from './rank-tabs.ts'
 
@@ -29,12 +29,16 @@ const forEver = () => {
   for (;;) Math.random()
 }
 
+/** Not one of the threads of its device. */
+const computeWorker = (page: Page): Worker =>
+  page.workers().find((worker) => !worker.url().includes('thread.worker'))!
+
 function end(page: Page, how: How, isPumped: boolean): void {
   // After the last two nobody answers: the page is gone, or it or its worker never returns.
   const acts = {
     closed: () => page.close({ runBeforeUnload: false }),
     crashed: () => page.goto('chrome://crash'),
-    frozen: () => (isPumped ? page.evaluate(forEver) : page.workers()[0].evaluate(forEver)),
+    frozen: () => (isPumped ? page.evaluate(forEver) : computeWorker(page).evaluate(forEver)),
   }
   acts[how]().catch(() => undefined)
 }
