@@ -22,7 +22,7 @@ const [omitted, tee, drop] = [1, 2, 3]
 /**
  * The instructions of a function.
  *
- * Each result has a local of its own while instructions are added. `bytes` leaves a result on the stack where the next instruction is its
+ * Each result has its own local while instructions are added. `bytes` leaves a result on the stack where the next instruction is its
  * only reader, and gives one place to results that are not needed at the same time: engines take time for each local at each branch.
  */
 export class Body {
@@ -157,21 +157,20 @@ export class Body {
   #place(ends: Int32Array, forms: Uint8Array) {
     const first = this.#parameters.length
     const counts = new Map<Type, number>()
-    const free = new Map<Type, number[]>()
-    const freed = new Map<number, number[]>()
+    const free: Record<Type, number[]> = { i32: [], i64: [], f32: [], f64: [], v128: [] }
+    /** Results by where they end in the stream. */
+    const endingAt = new Map<number, number[]>()
     const slots = new Int32Array(ends.length).fill(-1)
     const give = (index: number): void => {
       const type = this.#types[index - first]
       const count = counts.get(type) ?? 0
-      slots[index] = free.get(type)?.pop() ?? count
+      slots[index] = free[type].pop() ?? count
       if (slots[index] === count) counts.set(type, count + 1)
     }
     for (const index of this.#variables) if (index >= first) give(index)
     for (let at = 0; at < this.#stream.length; at++) {
-      for (const index of freed.get(at) ?? []) {
-        const type = this.#types[index - first]
-        free.set(type, [...(free.get(type) ?? []), slots[index]])
-      }
+      for (const index of endingAt.get(at) ?? [])
+        free[this.#types[index - first]].push(slots[index])
       const item = this.#stream[at]
       const isWrite = item < 0 && item % 2 === 0
       if (!isWrite || forms[at] === omitted || forms[at] === drop) continue
@@ -179,7 +178,9 @@ export class Body {
       if (index < first || this.#variables.has(index)) continue
       give(index)
       const end = Math.max(ends[index], at + 1)
-      freed.set(end, [...(freed.get(end) ?? []), index])
+      const ending = endingAt.get(end)
+      if (ending) ending.push(index)
+      else endingAt.set(end, [index])
     }
     const declared = [...counts].map(([type, count]) => ({ type, count }))
     const begins = new Map<Type, number>()
