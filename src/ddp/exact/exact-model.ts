@@ -2,7 +2,7 @@ import type { HostData } from '../../graph/memory/host-values.ts'
 import { commonMean, countIn } from '../../graph/plan/mean-over.ts'
 import type { Prepared } from '../../graph/plan/prepare.ts'
 import { layoutOf } from '../../graph/plan/step-layout.ts'
-import type { RunInputs, StepProgram } from '../../graph/plan/step-program.ts'
+import type { RunInputs, RunOutputs, StepProgram } from '../../graph/plan/step-program.ts'
 import { type WholeStep, wholeSteps } from '../../graph/plan/whole-step.ts'
 import type { GradientExchange } from '../../graph/trace/exchange.ts'
 import type { Parameter } from '../../graph/trace/parameter.ts'
@@ -16,7 +16,7 @@ import { TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { countElements, formatShape } from '../../util/shape.ts'
 import { evenWorkers } from './even-workers.ts'
-import { ExactStep } from './exact-step.ts'
+import { ExactStep, type ExactStepOptions, type OwnWorkers } from './exact-step.ts'
 import { addGradients, type Layout, layOut } from './layout.ts'
 
 export interface ExactModelOptions {
@@ -108,30 +108,17 @@ export class ExactModel {
       destroy: () => layout.destroy(),
       stepOf: (program) => {
         const { trace, inputs } = program.prepared
-        const rows = rowsIn(inputs)
-        const workers = evenWorkers(virtualWorkers, rows, group)
+        const workers = evenWorkers(virtualWorkers, rowsIn(inputs), group)
         const weightOf = weightIn(trace)
-        const step = new ExactStep(
+        this.step = new ModelStep(
           { group, workers, optimizer, virtualWorkers, clipNorm, bucketElements, weightOf },
           program,
           layout,
+          () => {
+            this.step = undefined
+          },
         )
-        const { run, destroy } = step
-        step.run = async (given, scalars = {}) => {
-          const own = takeRows(program, given, scalars, workers.count * rows)
-          const first = workers.first * rows
-          return run.call(step, own.inputs, {
-            ...scalars,
-            ...randomScalars(trace, scalars, first),
-            count: own.count,
-          })
-        }
-        step.destroy = () => {
-          destroy.call(step)
-          this.step = undefined
-        }
-        this.step = step
-        return step
+        return this.step
       },
     }
   }
@@ -164,6 +151,38 @@ export class ExactModel {
           : 'the function has no inputs',
         'Declare all inputs by rows: [ddp.exactShare(batchSize).rows, ...].',
       )
+  }
+}
+
+/** A step whose runs take this rank's rows of a batch, in whole virtual workers or not. */
+class ModelStep extends ExactStep {
+  readonly #workers: OwnWorkers
+  readonly #onDestroyed: () => void
+
+  constructor(
+    options: ExactStepOptions,
+    program: StepProgram,
+    layout: Layout,
+    onDestroyed: () => void,
+  ) {
+    super(options, program, layout)
+    this.#workers = options.workers
+    this.#onDestroyed = onDestroyed
+  }
+
+  override async run(
+    inputs: RunInputs,
+    scalars: Readonly<Record<string, number>> = {},
+  ): Promise<RunOutputs> {
+    const { first, count, rows } = this.#workers
+    const own = takeRows(this, inputs, scalars, count * rows)
+    const random = randomScalars(this.prepared.trace, scalars, first * rows)
+    return super.run(own.inputs, { ...scalars, ...random, count: own.count })
+  }
+
+  override destroy(): void {
+    super.destroy()
+    this.#onDestroyed()
   }
 }
 
