@@ -50,7 +50,7 @@ export function flagRules(command: Command, rules: readonly FlagRule[]): { check
   }
 }
 
-/** The device that a command's flags ask for; undefined where they leave it open. Whoever names adapters or WebGPU devices wants these. */
+/** The device that a command's flags ask for; undefined where they leave it open. A command that names adapters or WebGPU devices asks for `webgpu`. */
 export const deviceOf = ({
   device,
   adapter,

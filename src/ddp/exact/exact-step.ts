@@ -1,7 +1,8 @@
 import { compile } from '../../graph/compile/compile.ts'
 import type { HostData } from '../../graph/memory/host-values.ts'
+import { memoryOf } from '../../graph/memory/memory-of.ts'
 import type { Pool, StoredData } from '../../graph/memory/pool.ts'
-import { type AnyRuntime, Runtime } from '../../graph/memory/runtime.ts'
+import type { AnyRuntime } from '../../graph/memory/runtime.ts'
 import { noteToldToAll } from '../../graph/plan/agreement.ts'
 import type { InputTypes, TracedFunction } from '../../graph/plan/prepare.ts'
 import {
@@ -178,7 +179,7 @@ export class ExactStep implements StepProgram {
       return outputs
     }
     try {
-      layout.allocate(runtime instanceof Runtime ? runtime.gpu : 'host')
+      layout.allocate(memoryOf(runtime))
       return new ExactStep(options, await compile(traced, types, { runtime }), layout)
     } catch (error) {
       layout.destroy()

@@ -2,6 +2,7 @@ import { formatDevice, type PlacedDevice, sameDevice } from '../../util/device.t
 import { TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { formatShape } from '../../util/shape.ts'
+import { memoryOf } from '../memory/memory-of.ts'
 import { type AnyRuntime, ReferenceRuntime, runtimeOf } from '../memory/runtime.ts'
 import { agree, agreeOnTransfers, type ToldTransfer } from '../plan/agreement.ts'
 import { allNodes, partsOf, transfersOf } from '../plan/parts.ts'
@@ -84,7 +85,7 @@ async function planParts(runtime: AnyRuntime, step: TracedStep, options: PartsOp
           ...options,
           ...(isReference && { useNaiveKernels: true }),
         })
-        checkDevices(prepared, isReference ? 'host' : there.gpu)
+        checkDevices(prepared, memoryOf(there))
         return { device, there, prepared }
       }),
   )

@@ -3,6 +3,7 @@ import { TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { checkOptions, type OptionNames } from '../../util/options.ts'
 import type { Memory } from '../memory/memory-device.ts'
+import { memoryOf } from '../memory/memory-of.ts'
 import {
   type AnyRuntime,
   checkRuntime,
@@ -136,15 +137,16 @@ async function compileOn(
     )
   const made = await make()
   if (!('plan' in made)) return compileParts(runtime, made, own, telling)
+  // Before kernels are measured, which such a step refuses.
+  const whole = wholeSteps.get(made.trace)
+  if (whole) return makeWhole(runtime, made, whole, options, telling)
   let prepared = made
   if (!isReference && isBenchmarking()) {
     await benchmarkVariants(runtime, prepared)
     prepared = (await make()) as Prepared
   }
-  const whole = wholeSteps.get(prepared.trace)
-  if (whole) return makeWhole(runtime, prepared, whole, options, telling)
   const { exchange, forwarded, meetings, updates } = prepared.trace
-  await telling(checkPlaces(prepared, isReference ? 'host' : runtime.gpu), () => exchange)
+  await telling(checkPlaces(prepared, memoryOf(runtime)), () => exchange)
   const create = async () => {
     meetings?.expectMeetings(prepared.meetings.map(({ group }) => group))
     return withChecks(await createProgram(runtime, prepared))
@@ -172,7 +174,7 @@ async function makeWhole(
   telling: <T>(work: Promise<T>, waiting: () => GradientExchange | undefined) => Promise<T>,
 ): Promise<MadeProgram> {
   const { exchange } = whole
-  const memory = runtime instanceof ReferenceRuntime ? 'host' : runtime.gpu
+  const memory = memoryOf(runtime)
   const layout = async () => {
     if (detectAnomaly || isBenchmarking())
       throw refusedWhole(detectAnomaly ? 'detectAnomaly' : 'benchmark')
