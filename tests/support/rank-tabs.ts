@@ -95,6 +95,8 @@ export class RankTabs {
         role: i === 0 ? 'host' : 'join',
         ranks: String(ranks),
         transport,
+        // Tabs of different contexts do not see each other, and each would take all cores.
+        numThreads: '1',
         ...(i === 0 ? { config: JSON.stringify(config) } : {}),
       })
       const welcomed = new Promise<void>((resolve) => {
