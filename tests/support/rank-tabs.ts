@@ -52,11 +52,12 @@ export class RankTabs {
     private readonly served: Served,
     readonly browser: Browser,
     private readonly folder: string,
+    private readonly device: string,
   ) {}
 
-  /** Serves the built page, and a few drawn digits as MNIST files at `dataOfTabs`; for tabs of `browser`, which `stop` closes. */
+  /** Serves the built page, and a few drawn digits as MNIST files at `dataOfTabs`; for tabs of `browser`, which `stop` closes. `device`: of each tab. */
   static async start(
-    { train = 256, test = 50 } = {},
+    { train = 256, test = 50, device = 'auto' } = {},
     launch: () => Promise<Browser> = launchBrowser,
   ): Promise<RankTabs> {
     const folder = await mkdtemp(join(tmpdir(), 'tabring-digits-'))
@@ -70,7 +71,7 @@ export class RankTabs {
       signaling: { relay: true },
     })
     const browser = await launch()
-    return new RankTabs(served, browser, folder)
+    return new RankTabs(served, browser, folder, device)
   }
 
   /** Opens `ranks` tabs in one room; for ports they share a browser context, as tabs of one person do. */
@@ -95,6 +96,7 @@ export class RankTabs {
         role: i === 0 ? 'host' : 'join',
         ranks: String(ranks),
         transport,
+        device: this.device,
         // Tabs of different contexts do not see each other, and each would take all cores.
         numThreads: '1',
         ...(i === 0 ? { config: JSON.stringify(config) } : {}),

@@ -3,7 +3,7 @@ import { dataOfTabs, RankTabs } from '../../support/rank-tabs.ts'
 
 let tabs: RankTabs
 beforeAll(async () => {
-  tabs = await RankTabs.start()
+  tabs = await RankTabs.start({ device: 'webgpu' })
 })
 afterEach(() => tabs.closeTabs())
 afterAll(() => tabs.stop())

@@ -110,7 +110,7 @@ test('a tab whose process is killed and that is loaded again before it is missed
 }, 300_000)
 
 test('a tab that loses its GPU in an exact run opens it again; no finished step is lost, and all end with the bits of one tab', async () => {
-  const settings = '?demo=digits&steps=160&exact=true'
+  const settings = '?demo=digits&steps=160&exact=true&device=webgpu'
   const [maker] = await openRoom(1, `${settings}&maxStepsPerSec=10`)
   const second: Browser = await launchBrowser()
   try {
