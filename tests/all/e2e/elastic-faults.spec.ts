@@ -114,7 +114,8 @@ test('a tab that loses its GPU in an exact run opens it again; no finished step 
   const [maker] = await openRoom(1, `${settings}&maxStepsPerSec=10`)
   const second: Browser = await launchBrowser()
   try {
-    const page = await openTab(await openContext({ from: second }), await invite(maker))
+    const link = (await invite(maker)).replace('#', '?device=webgpu#')
+    const page = await openTab(await openContext({ from: second }), link)
     const pages = [maker, page]
     await Promise.all(pages.map((one) => seeMembers(one, 2)))
     const resumed: number[] = []
