@@ -4,9 +4,9 @@ import type { Newcomers } from './newcomers.ts'
 import type { CrewView, Undecided } from './options.ts'
 import type { Presence } from './presence.ts'
 import {
+  countedOf,
   judge,
   type NextRoster,
-  newestOf,
   type Report,
   type Roster,
   type Verdict,
@@ -156,15 +156,22 @@ export class Call {
     return outside.size > answered.length && (this.#isLate || !isAwaited)
   }
 
+  /** The members of the newest roster that counts. */
+  get #newest(): readonly string[] {
+    const { options, presence } = this.#crew
+    const evidence = { leader: options.self, reports: this.#reports, dead: presence.dead }
+    return countedOf(evidence)![0].members
+  }
+
   /** Null while it waits for answers. */
   get #verdict(): Verdict | null {
     const { options, presence, newcomers } = this.#crew
     const { dead, saidBye, outside } = presence
     const { keptOut } = newcomers
     const reports = this.#reports
-    const newest = newestOf(reports.values())
+    const newest = this.#newest
     const awaited = this.#reached.filter((id) => !outside.has(id) && !reports.has(id))
-    const awaitedOfNewest = awaited.filter((id) => newest?.members.includes(id))
+    const awaitedOfNewest = awaited.filter((id) => newest.includes(id))
     const evidence = { leader: options.self, reports, dead, saidBye, keptOut, most: options.most }
     if (this.#without.size > 0) {
       const isOther = (id: string) => !this.#without.has(id)
@@ -181,8 +188,7 @@ export class Call {
   /** Members of the newest roster, or where those are all here, of one before it that counts too. */
   #unheard(missing: readonly string[]): readonly string[] {
     const { dead } = this.#crew.presence
-    const { members } = newestOf(this.#reports.values()) ?? this.#crew.roster!
-    const newest = members.filter((id) => !this.#reports.has(id) && !dead.has(id))
+    const newest = this.#newest.filter((id) => !this.#reports.has(id) && !dead.has(id))
     return newest.length > 0 ? newest : missing
   }
 

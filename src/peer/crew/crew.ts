@@ -332,6 +332,7 @@ export class Crew implements CrewView {
       // One that joins does not know how many calls there have been.
       limit: this.#roster ? this.#ballots.limitOf(from) : lastBallot - callsAhead * ballotStep,
       isUp: (id) => this.links.isUp(id),
+      dead: this.presence.dead,
     })
     if (breach) {
       if (breach.kind === 'end') this.#broke(from, breach.what)
@@ -362,6 +363,7 @@ export class Crew implements CrewView {
 
   /** A member says that the others continue without this one, which asks them. */
   #doubtIsIn(from: string): void {
+    if (this.presence.outside.has(from)) return
     this.presence.outside.add(from)
     if (this.#state === 'leading') this.decide()
     else if (this.#roster) this.#after(this.times.doubtMs, () => this.#lead(false))
@@ -444,11 +446,15 @@ export class Crew implements CrewView {
       return
     }
     const isNext = !own || follows(roster, own)
-    const isHeard = (id: string) => id === this.options.self || this.links.isUp(id)
-    const isLinked = own !== null || roster.isRing || members.every(isHeard)
-    if (!isLinked) this.leftOut('it has lost a link')
-    else if (members.includes(this.options.self) && isNext) this.#enter(roster)
-    else if (own && this.presence.lacksLinks)
+    const isMine = isNext && members.includes(this.options.self)
+    // Of its own roster's members a lost link shows as the group forms; others may not even be there.
+    const isHeard = (id: string) =>
+      id === this.options.self || this.links.isUp(id) || own?.members.includes(id) === true
+    const isRing = roster.isRing && (!own || own.isRing || members.length > meshLimit)
+    const isLinked = isRing || members.every(isHeard)
+    if (!own && !isLinked) this.leftOut('it has lost a link')
+    else if (isMine && isLinked) this.#enter(roster)
+    else if (own && !isMine && this.presence.lacksLinks)
       this.leftOut('the others continue without this member')
     else if (own) this.#doubtIsIn(from)
   }

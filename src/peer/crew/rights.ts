@@ -1,6 +1,6 @@
 import { memberOf } from '../room/lives.ts'
 import type { CrewMessage } from './messages.ts'
-import { follows, type PastRoster, type Roster } from './roster.ts'
+import { follows, hasHalf, type PastRoster, type Roster } from './roster.ts'
 
 /** What the sender of a message is to the member that hears it: nobody says so itself. */
 export type Role =
@@ -52,6 +52,8 @@ export interface Hearer {
   readonly limit: number
   /** Whether it has a link to that member. */
   isUp(id: string): boolean
+  /** Of members. */
+  readonly dead: { has(id: string): boolean }
 }
 
 /** `drop`: it changes nothing. `end`: what no build of this project says, in words that follow the sender's name. */
@@ -80,7 +82,7 @@ export function breachOf(
     case 'call':
       return message.entered < message.ballot ? null : end('called with a ballot below its roster')
     case 'report':
-      return reportBreach(message, from, limit)
+      return reportBreach(message, from, hearer)
     case 'refuse': {
       const { promised: other, outside } = message
       if (other > limit) return end('promised a ballot that nobody has called with')
@@ -107,11 +109,12 @@ const ballotOf = (message: CrewMessage): number =>
 function reportBreach(
   { ballot, roster, proved, former }: Extract<CrewMessage, { type: 'report' }>,
   from: string,
-  limit: number,
+  { self, limit }: Hearer,
 ): Breach | null {
   if (roster && !isOrdered(roster)) return end('reported a roster that cannot be')
   if (roster && (roster.ballot >= ballot || !roster.members.includes(from)))
     return end('reported a roster that it cannot have entered')
+  if (roster && !roster.members.includes(self)) return end('answered one that it has left out')
   if (proved > (roster?.ballot ?? 0)) return end('reported a proof that it cannot have')
   if (!former) return null
   const isOther = memberOf(former.id) !== memberOf(from) || former.id === from
@@ -120,12 +123,19 @@ function reportBreach(
 
 /**
  * A roster that its leader sends to this member, which has promised it. It must follow this member's own roster, and keep at least as many of
- * those to which this member is linked as it leaves out: leaders decide with more than half.
+ * those to which this member is linked as it leaves out: leaders decide with more than half. So were those between the two decided, and none of them
+ * with this member, which would have entered it.
  */
-function rosterBreach(next: Roster, { self, roster: own, promised, isUp }: Hearer): Breach | null {
+function rosterBreach(
+  next: Roster,
+  { self, roster: own, promised, isUp, dead }: Hearer,
+): Breach | null {
   if (next.ballot !== promised) return end('sent a roster that it has not called for')
   if (!isOrdered(next)) return end('sent a roster that cannot be')
   if (!own || !next.members.includes(self) || !follows(next, own)) return null
+  const between = next.before.filter(({ ballot }) => ballot > own.ballot)
+  if (between.some((one) => one.members.includes(self) || !hasHalf(one.members, own.members, dead)))
+    return end('sent a roster after one that cannot be')
   const kept = own.members.filter((id) => next.members.includes(id))
   const leftOut = own.members.filter((id) => !next.members.includes(id) && isUp(id))
   return leftOut.length > kept.length ? end('sent a roster without most members') : null

@@ -89,14 +89,6 @@ function hash16(text: string): number {
   return (hash ^ (hash >>> 16)) & 0xffff
 }
 
-/** The newest roster that somebody here has entered. */
-export function newestOf(reports: Iterable<Report>): Roster | null {
-  let newest: Roster | null = null
-  for (const { roster } of reports)
-    if (roster && roster.ballot > (newest?.ballot ?? 0)) newest = roster
-  return newest
-}
-
 /** What a verdict follows from. */
 export interface Evidence {
   /** One of the members that have answered. */
@@ -113,30 +105,74 @@ export interface Evidence {
   readonly most: number
 }
 
+/** The newest roster that those of the leader's own one know to be proved; none after it is believed to be: the leader would be in it. */
+const provedOf = (own: Roster, reports: Evidence['reports']): number =>
+  Math.min(own.ballot, Math.max(...own.members.map((id) => reports.get(id)?.proved ?? 0)))
+
+/**
+ * The rosters that count, the newest first: the leader's own one and those before it, and later ones that members of it have told of, which nobody can
+ * have decided without half of it. One that is not proved, and that a member of it which has answered has not entered, never began and never will:
+ * that member has promised the leader.
+ */
+export function countedOf({
+  leader,
+  reports,
+  dead,
+}: Pick<Evidence, 'leader' | 'reports' | 'dead'>): [PastRoster, ...PastRoster[]] | null {
+  const own = reports.get(leader)?.roster
+  if (!own) return null
+  const hasEntered = (id: string, ballot: number) => {
+    const report = reports.get(id)
+    return report === undefined || (report.roster?.ballot ?? 0) >= ballot
+  }
+  const hasBegun = ({ ballot, members }: PastRoster) =>
+    members.every((id) => hasEntered(id, ballot))
+  const later = new Map<number, PastRoster>()
+  for (const { roster } of own.members.flatMap((id) => reports.get(id) ?? []))
+    for (const one of roster ? [roster, ...roster.before] : [])
+      if (one.ballot > own.ballot && hasBegun(one) && hasHalf(one.members, own.members, dead))
+        later.set(one.ballot, one)
+  const proved = provedOf(own, reports)
+  const since = [own, ...own.before]
+  const oldest = since.pop()!
+  const [newest, ...before] = [
+    ...[...later.values()].sort((a, b) => b.ballot - a.ballot),
+    ...since.filter((one) => one.ballot <= proved || hasBegun(one)),
+    oldest,
+  ]
+  return [newest!, ...before]
+}
+
+/** Whether half of those members who are not known to be dead are among `ids`, or more. */
+export const hasHalf = (
+  ids: readonly string[],
+  members: readonly string[],
+  dead: { has(id: string): boolean },
+): boolean =>
+  members.filter((id) => ids.includes(id)).length * 2 >=
+  members.filter((id) => !dead.has(id)).length
+
 /**
  * What the members that have answered may do.
  *
- * Only members of the leader's roster are believed, and none of them that a roster after the leader's is proved: the leader would be in it.
+ * Only members of the leader's roster are believed.
  */
 export function judge(evidence: Evidence): Verdict {
   const { leader, reports, dead, saidBye } = evidence
-  const own = reports.get(leader)!.roster
-  if (!own) return { kind: 'none' }
-  const believed = own.members.flatMap((id) => reports.get(id) ?? [])
-  const newest = newestOf(believed)!
-  const proved = Math.min(own.ballot, Math.max(...believed.map((one) => one.proved)))
-  const chain = backTo(proved, [newest, ...newest.before])
+  const counted = countedOf(evidence)
+  if (!counted) return { kind: 'none' }
+  const [newest] = counted
+  const own = reports.get(leader)!.roster!
+  const chain = backTo(provedOf(own, reports), counted)
   // Others of a later roster were members of one of these: without their words nothing follows from a newcomer's.
-  const isMember = (id: string) =>
-    [newest, ...newest.before].some(({ members }) => members.includes(id))
-  const ahead = [...dead].flatMap(([id, ballot]) =>
-    ballot > newest.ballot && isMember(id) ? [id] : [],
-  )
+  const isMember = (id: string) => counted.some(({ members }) => members.includes(id))
+  const known = Math.max(...own.members.map((id) => reports.get(id)?.roster?.ballot ?? 0))
+  const ahead = [...dead].flatMap(([id, ballot]) => (ballot > known && isMember(id) ? [id] : []))
   // Without one of them no later roster had half of this one, and none was complete.
   const here = newest.members.filter((id) => reports.has(id))
   if (ahead.length > 0 && here.length * 2 <= newest.members.length) return { kind: 'ahead', ahead }
 
-  const { members, isRing } = linkedMembers(newest, evidence)
+  const { members, isRing } = linkedMembers(newest.members, own.isRing, evidence)
   if (!members.some((id) => newest.members.includes(id) && reports.get(id)!.hasState))
     return { kind: 'ahead', ahead: newest.members.filter((id) => !members.includes(id)) }
   const halves: number[] = []
@@ -172,11 +208,12 @@ function backTo(proved: number, rosters: readonly PastRoster[]): PastRoster[] {
  * left out first, the leader never: of two that lack as many, the one that came later.
  */
 function linkedMembers(
-  newest: Roster,
+  newest: readonly string[],
+  wasRing: boolean,
   { leader, reports, dead, keptOut, most }: Evidence,
 ): Pick<Roster, 'members' | 'isRing'> {
-  const isStaying = (id: string) => newest.members.includes(id)
-  const staying = newest.members.filter((id) => reports.has(id) && !dead.has(id))
+  const isStaying = (id: string) => newest.includes(id)
+  const staying = newest.filter((id) => reports.has(id) && !dead.has(id))
   if (!isStaying(leader)) staying.push(leader)
   const coming = [...reports.keys()].filter(
     (id) =>
@@ -191,7 +228,7 @@ function linkedMembers(
     a === b || bothSay(a, b, ({ linked }, other) => linked.includes(other))
   const areBeside = (a: string, b: string) =>
     areLinked(a, b) || bothSay(a, b, ({ apart }, other) => !apart.includes(other))
-  const isRing = newest.isRing || staying.length + coming.length > meshLimit
+  const isRing = wasRing || staying.length + coming.length > meshLimit
   const lackOf = (all: readonly string[], at: number) =>
     isRing
       ? besideIn(all, at).filter((other) => !areBeside(all[at]!, other)).length

@@ -185,6 +185,7 @@ describe('a member that lies', () => {
     const honest = crewOf('abmcd', undefined, 'm')
     return { honest, tab: liar('m', honest, heard) }
   }
+  const first = { ballot: 1, members: ['a', 'b', 'm', 'c', 'd'] }
   const settle = async (honest: readonly Member[]) => {
     const next = honest.map(({ crew }) => namesOf(crew.next()))
     const names = await Promise.all(next)
@@ -257,6 +258,91 @@ describe('a member that lies', () => {
       tab.say({ ...report, ballot: message.ballot, roster, proved: 1, former })
     })
     await settle(honest)
+  })
+
+  test.each([
+    ['of others', 'mpqr'],
+    ['with the leader in it', 'ampqr'],
+  ])(
+    'reports a roster %s that nobody has decided: the others wait for no person',
+    async (_, ids) => {
+      const { honest, tab } = withLiar((message) => {
+        if (message.type !== 'call') return
+        const { ballot } = message
+        const roster = {
+          ballot: ballot - 1,
+          members: ids.split(''),
+          before: [first],
+          isRing: false,
+        }
+        tab.say({ ...report, ballot, roster, proved: 1, linked: ['a', 'b', 'c', 'd'] })
+      })
+      await settle(honest)
+    },
+  )
+
+  test('reports a roster of itself to one that has lost its links to the others: only these train on', async () => {
+    const { honest, tab } = withLiar()
+    const [a, ...others] = honest as [Member, ...Member[]]
+    for (const [at, link] of tab.links.entries())
+      link.oncontrol = (payload) => {
+        const message = decodeCrewMessage(payload)
+        if (message.type !== 'call') return
+        const { ballot } = message
+        const alone = { ballot: ballot - 1, members: ['a', 'm'], before: [], isRing: false }
+        const roster = at === 0 ? alone : { ...first, before: [], isRing: false }
+        const linked = ['a', 'b', 'c', 'd']
+        tab.sayTo(at, { ...report, ballot, roster, proved: roster.ballot, linked })
+      }
+    for (const { id } of others) a.links.get(id)!.close('it was cut')
+    let rosters = 0
+    void a.crew.next().then(
+      () => rosters++,
+      () => undefined,
+    )
+    const next = others.map(({ crew }) => namesOf(crew.next()))
+    expect(new Set(await Promise.all(next)).size).toBe(1)
+    await place.world.advance(30_000)
+    expect(rosters).toBe(0)
+  })
+
+  const strangers = [...'efghijk']
+  test.each([
+    ['after another one of its invention', [], [{ ballot: 2 ** 17 - 1, members: ['m', 'p', 'q'] }]],
+    ['with members that are not there', strangers, []],
+  ])('leads to a roster %s, and goes: the others wait for no person', async (_, added, between) => {
+    const all = [...first.members, ...added]
+    let reports = 0
+    const { honest, tab } = withLiar((message) => {
+      if (message.type !== 'report' || ++reports < 4) return
+      const before = [...between, first]
+      tab.say({ type: 'roster', roster: { ballot: 2 ** 17, members: all, before, isRing: true } })
+    })
+    tab.say({ type: 'call', ballot: 2 ** 17, entered: 1, isPlanned: false })
+    await place.world.advance(100)
+    for (const one of tab.links) one.close('it has gone')
+    const last = honest.map(async ({ crew }) => {
+      for (;;) {
+        const { members } = await crew.next()
+        if (!members.includes('m')) return members.join('')
+      }
+    })
+    expect(await place.world.until(Promise.all(last))).toEqual(['abcd', 'abcd', 'abcd', 'abcd'])
+  })
+
+  test('says again and again that the others continue: they do once it is lost', async () => {
+    const honest = crewOf('mabcd', undefined, 'm')
+    const tab = liar('m', honest)
+    await place.world.advance(10)
+    crash(honest[3]!)
+    const names: string[] = []
+    for (const { crew } of honest.slice(0, 3))
+      void crew.next().then(({ members }) => names.push(members.join('')))
+    for (let i = 0; i < 30; i++) {
+      tab.say({ type: 'refuse', ballot: 1, promised: 2 ** 17, outside: 2 ** 17 })
+      await place.world.advance(500)
+    }
+    expect(names).toEqual(['abc', 'abc', 'abc'])
   })
 
   test('raises the ballots call by call: its link ends before they are used up', async () => {

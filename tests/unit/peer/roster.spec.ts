@@ -2,7 +2,6 @@ import { describe, expect, test } from 'vitest'
 import {
   ballotAbove,
   judge,
-  newestOf,
   type Report,
   type Roster,
   winsHalf,
@@ -146,10 +145,25 @@ describe('and of each roster before it, back to the newest proved one', () => {
     expect(verdict).toMatchObject({ kind: 'agreed', before: [{ ballot: 3 }, { ballot: 2 }] })
   })
 
-  test('the newest roster is the newest that anybody here entered', () => {
-    const reports = reportsOf({ a: { roster: five }, b: { roster: next }, x: {} })
-    expect(newestOf(reports.values())).toBe(next)
-    expect(newestOf([])).toBeNull()
+  test('one that a member of it has not entered never began: neither it nor its newcomers are needed', () => {
+    const wide = roster(2, 'abxyz', { ballot: 1, members: five.members })
+    const here = { b: { roster: wide, proved: 1 }, d: { roster: five } }
+    expect(verdictOf('a', { ...here, a: { roster: five } })).toMatchObject({
+      kind: 'agreed',
+      members: ['a', 'b', 'd'],
+      before: [{ ballot: 1 }],
+    })
+    expect(verdictOf('d', here).kind).toBe('missing')
+  })
+
+  test('one with less than half of the old one was decided by nobody, and the old one counts whatever it is said to follow', () => {
+    const alone = roster(2, 'bx')
+    const here = { a: { roster: five }, b: { roster: alone, proved: 2 } }
+    expect(verdictOf('a', here)).toMatchObject({ kind: 'missing', missing: ['c', 'd', 'e'] })
+    expect(verdictOf('a', { ...here, c: { roster: five } })).toMatchObject({
+      kind: 'agreed',
+      before: [{ ballot: 1 }],
+    })
   })
 })
 

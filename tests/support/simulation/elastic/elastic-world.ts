@@ -1,5 +1,5 @@
 import { decodeCrewMessage } from '../../../../src/peer/crew/messages.ts'
-import type { FormerLife, Roster } from '../../../../src/peer/crew/roster.ts'
+import type { FormerLife, PastRoster, Roster } from '../../../../src/peer/crew/roster.ts'
 import type { Link } from '../../../../src/peer/link/link.ts'
 import { type Fault, memoryPair } from '../../../../src/peer/link/memory-link.ts'
 import { FrameType, fieldOffset, headerBytes } from '../../../../src/peer/link/wire.ts'
@@ -525,10 +525,13 @@ export class ElasticWorld {
     this.#liesLeft--
     const liar = this.#liar!
     const ids = this.lives.map(({ id }) => id)
-    const rosters = this.lives.flatMap(({ crew }) => crew?.roster?.ballot ?? [])
-    const ballots = [this.#called, Math.max(1, ...rosters)]
+    const rosters = this.lives.flatMap(({ crew }) => crew?.roster ?? [])
+    const first: PastRoster = { ballot: 1, members: ids }
+    const { ballot, members } = [first, ...rosters].reduce((a, b) => (a.ballot > b.ballot ? a : b))
+    const ballots = [this.#called, ballot]
     const isToAll = draw.isOneIn(2)
-    const lie = drawLie(draw, { ids, self: liar.id, ballots, passed: this.#passed })
+    const roster = { ballot, members }
+    const lie = drawLie(draw, { ids, self: liar.id, ballots, roster, passed: this.#passed })
     const to = this.#endsOf(liar)
     for (const end of isToAll ? to : to.length > 0 ? [draw.pick(to)] : [])
       if (end.isUp && end.room() > 0) end.send(frameOf(lie))

@@ -1,4 +1,5 @@
 import { encodeCrewMessage, inOrder, signedText } from '../../../../src/peer/crew/messages.ts'
+import type { PastRoster } from '../../../../src/peer/crew/roster.ts'
 import { fieldOffset, headerBytes } from '../../../../src/peer/link/wire.ts'
 import { signedBy } from '../../cheap-signer.ts'
 import type { Draw } from '../draw.ts'
@@ -22,6 +23,8 @@ export interface Truth {
   readonly self: string
   /** The newest call's and the newest roster's. */
   readonly ballots: readonly number[]
+  /** The newest that a member has entered. */
+  readonly roster: PastRoster
   /** What others have passed on to it. */
   readonly passed: readonly Passed[]
 }
@@ -48,7 +51,7 @@ const types = [
 
 /** Any message but `abort`, which is every member's right, with any fields. */
 export function drawLie(draw: Draw, truth: Truth): Lie {
-  const { ids, self, ballots, passed } = truth
+  const { ids, self, ballots, roster: newest, passed } = truth
   const ballot = () => {
     const near = draw.pick(ballots)
     return draw.pick([
@@ -66,9 +69,19 @@ export function drawLie(draw: Draw, truth: Truth): Lie {
   const id = () => draw.pick([...ids, self, self.replace(/\.\d+$/, '.7'), 'nobody'])
   const some = () => draw.some(ids, draw.whole(0, ids.length))
   const past = () => ({ ballot: within(), members: draw.pick([some(), [...some(), self]]) })
+  /** As it could be, but for those who are in it: after the newest, and below a call or as it has called. */
+  const likely = () => {
+    const strangers = ['nobody', 'nobody.1', 'nobody.2'].slice(0, draw.whole(0, 3))
+    const members = () => [...new Set([self, ...some(), ...strangers])]
+    const at = Math.max(1, draw.pick(ballots) - draw.whole(0, 1))
+    const between = draw.isOneIn(2) ? [] : [{ ballot: at - 1, members: members() }]
+    return { ballot: at, members: members(), before: [...between, newest] }
+  }
   const roster = () => ({
-    ...past(),
-    before: Array.from({ length: draw.whole(0, 2) }, past),
+    ...draw.pick([
+      likely,
+      () => ({ ...past(), before: Array.from({ length: draw.whole(0, 2) }, past) }),
+    ])(),
     isRing: draw.isOneIn(2),
   })
   const type = draw.pick(types)
