@@ -21,6 +21,9 @@ import { SlowMembers } from './slow-members.ts'
 /** Newcomers that have gone and are remembered: a roster with them may be on its way. */
 export const maxGone = 64
 
+/** Ranks of which one that joins has heard, and those to which it has links. */
+const maxRanks = 256
+
 /**
  * One member's part in deciding who trains together, as its run goes from roster to roster. There is no coordinator: leading is an act, and any
  * number of leaders is safe (roster.ts says why).
@@ -439,7 +442,7 @@ export class Crew implements CrewView {
   #takeRoster(from: string, roster: Roster): void {
     const { ballot, members } = roster
     const own = this.#roster
-    if (!own) for (const id of members) this.#ranks.add(id)
+    if (!own) this.#areRanks(members)
     const { promised } = this.#ballots
     if (ballot < promised || ballot <= (own?.ballot ?? 0)) {
       this.links.send([from], { type: 'refuse', ballot, promised, outside: null })
@@ -457,6 +460,14 @@ export class Crew implements CrewView {
     else if (own && !isMine && this.presence.lacksLinks)
       this.leftOut('the others continue without this member')
     else if (own) this.#doubtIsIn(from)
+  }
+
+  /** A rank says so. Of those that are not linked the newest are remembered. */
+  #areRanks(ids: readonly string[]): void {
+    const known = new Set(this.links.known)
+    for (const id of ids) this.#ranks.add(id)
+    for (const id of this.#ranks)
+      if (this.#ranks.size > maxRanks && !known.has(id)) this.#ranks.delete(id)
   }
 
   #enter(roster: Roster): void {
@@ -497,7 +508,7 @@ export class Crew implements CrewView {
       return
     }
     this.newcomers.mustWait(message)
-    if (!this.#roster) for (const id of message.members) this.#ranks.add(id)
+    if (!this.#roster) this.#areRanks(message.members)
     // One that has lost a link joins again over others, unless its end was that member's.
     const { known } = this.links
     const isLinked = message.members.every((one) => this.links.isUp(one) || !known.includes(one))

@@ -1,6 +1,9 @@
 import type { CrewMessage } from './messages.ts'
 import type { CrewView, Undecided } from './options.ts'
 
+/** Beyond it those are forgotten that are in no roster and had no link. */
+const maxDead = 256
+
 /** The members of a run that may be there, as far as one member's links and what it has heard show. */
 export class Presence {
   /** By id: the newest roster that a member had entered when it died. */
@@ -75,6 +78,7 @@ export class Presence {
   /** That member says bye. */
   left(id: string, { entered, isDone }: Extract<CrewMessage, { type: 'bye' }>): void {
     if (this.dead.has(id)) return
+    if (this.dead.size >= maxDead) this.#forgetStrangers()
     this.saidBye.add(id)
     if (!isDone || !this.#crew.isRunning) {
       this.#isGone(id, entered)
@@ -83,6 +87,14 @@ export class Presence {
     // Its last frames are on their way to this member's own end.
     this.dead.set(id, entered)
     this.done.add(id)
+  }
+
+  /** In a ring others may pass on goodbyes of any number of tabs. */
+  #forgetStrangers(): void {
+    const { links, roster } = this.#crew
+    const rosters = roster ? [roster, ...roster.before] : []
+    const known = new Set([...links.known, ...rosters.flatMap(({ members }) => members)])
+    for (const id of this.dead.keys()) if (!known.has(id)) this.forget(id)
   }
 
   /** A member's connection to the server has ended: its link ends too, unless it answers. */

@@ -25,6 +25,9 @@ const controlEpoch = 2 ** 32 - 1
  */
 export const maxUnsentBytes = 2 ** 22
 
+/** Each counts 1 KiB at least: it bounds how many wait, since taking the first of very many takes long. */
+const unsentBytesOf = ({ length }: Uint8Array): number => Math.max(2 ** 10, length)
+
 /**
  * Bytes of messages that may wait for an epoch which this side has not opened, and likewise of control messages that nobody hears yet: of a session
  * that nobody has answered there are a few small ones.
@@ -108,7 +111,7 @@ export class EpochLinks {
     new DataView(message.buffer).setUint32(fieldOffset.epoch, controlEpoch, true)
     message.set(payload, headerBytes)
     this.#unsent.push(message)
-    this.#unsentBytes += message.length
+    this.#unsentBytes += unsentBytesOf(message)
     this.#sendControl()
     if (this.#unsentBytes > maxUnsentBytes) this.close('the other end does not read')
   }
@@ -116,7 +119,7 @@ export class EpochLinks {
   #sendControl(): void {
     while (this.#unsent.length > 0 && this.#transport.room() > 0) {
       const message = this.#unsent.shift()!
-      this.#unsentBytes -= message.length
+      this.#unsentBytes -= unsentBytesOf(message)
       this.#transport.send(message)
     }
   }

@@ -414,6 +414,48 @@ test('a link by which nothing is read holds a bounded number of bytes, whatever 
   expect(answered * 2 ** 15).toBeLessThan(maxUnsentBytes * 1.1)
 })
 
+test('a link by which nothing is read holds a bounded number of answers', async () => {
+  const [a] = crewOf('ab') as [Member, Member]
+  const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
+  near.room = () => 0
+  a.crew.links.add(near, 'x')
+  const rank = new EpochLinks(far)
+  let asked = 0
+  for (; asked < 10_000 && rank.isUp; asked++) {
+    rank.control(encodeCrewMessage({ type: 'ping' }))
+    if (asked % 100 === 0) await place.world.advance(2)
+  }
+  expect(rank.isUp).toBe(false)
+})
+
+test('one that joins remembers a bounded number of ranks of which others tell it', async () => {
+  const joiner = member('x', null)
+  void joiner.crew.next().catch(() => undefined)
+  const tab = liar('m', [joiner])
+  tab.say({ type: 'hello', id: 'm' })
+  const members = Array.from({ length: 64 }, (_, rank) => `n${rank}`)
+  for (let told = 0; told < 100; told++) {
+    tab.say({
+      ...{ type: 'wait', id: 'x', why: '', isSlow: false },
+      members: members.map((id) => `${id}.${told}`),
+    })
+    await place.world.advance(2)
+  }
+  // It lets ranks measure their links to it.
+  const answersOf = async (id: string) => {
+    const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
+    joiner.crew.links.add(near, id)
+    const heard: string[] = []
+    const one = new EpochLinks(far)
+    one.oncontrol = (payload) => heard.push(decodeCrewMessage(payload).type)
+    one.control(encodeCrewMessage({ type: 'probe', round: 1, fill: '' }))
+    await place.world.advance(10)
+    return heard
+  }
+  expect(await answersOf('n0.99')).toEqual(['hello', 'probed'])
+  expect(await answersOf('n0.0')).toEqual(['hello'])
+})
+
 test('a rank that says it is another member than the server has named loses its link', async () => {
   const joiner = member('x.2', null)
   const [near, far] = memoryPair(place.world, { delayMs: () => 1 })
