@@ -141,7 +141,7 @@ export const encodeCrewMessage = (message: CrewMessage): Uint8Array =>
 /** errors: `peer.protocol` for what is none of these messages. */
 export function decodeCrewMessage(bytes: Uint8Array): CrewMessage {
   try {
-    return v.parse(schema, JSON.parse(new TextDecoder().decode(bytes)))
+    return v.parse(schema, JSON.parse(new TextDecoder().decode(bytes)), { abortEarly: true })
   } catch (thrown) {
     throw new PeerError(
       'peer.protocol',

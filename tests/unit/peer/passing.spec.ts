@@ -262,7 +262,7 @@ describe('a ring of members', () => {
   })
 
   test('remembers a bounded number of goodbyes of those that one of them invents', async () => {
-    const [a, b] = ringOf(24, 'm') as [Member, Member]
+    const [a, b] = ringOf(17, 'm') as [Member, Member]
     const [there, back] = memoryPair(place.world, { delayMs: () => 1 })
     b.crew.links.add(there, 'm')
     const own = new EpochLinks(back)
