@@ -262,21 +262,18 @@ describe('a ring of members', () => {
   })
 
   test('remembers a bounded number of goodbyes of those that one of them invents', async () => {
-    const [a, b] = ringOf(17, 'm') as [Member, Member]
+    const { crew } = member('a', { ballot: 1, members: [...letters.slice(0, 17)] })
     const [there, back] = memoryPair(place.world, { delayMs: () => 1 })
-    b.crew.links.add(there, 'm')
+    crew.links.add(there, 'm')
     const own = new EpochLinks(back)
     const body = inOrder({ type: 'bye', entered: 1, isDone: false, why: '' })
     for (let at = 0; at < 400; at++) {
-      const pass = { type: 'pass', from: `x${at}`, number: 1, to: ['a', 'b'], body } as const
+      const pass = { type: 'pass', from: `x${at}`, number: 1, to: ['a'], body } as const
       own.control(encodeCrewMessage({ ...pass, ...signedBy(`x${at}`, signedText(pass)) }))
-      await place.world.advance(2)
     }
     await place.world.advance(1000)
-    for (const { crew } of [a, b]) {
-      expect(crew.presence.dead.size).toBeGreaterThan(0)
-      expect(crew.presence.dead.size).toBeLessThan(300)
-    }
+    expect(crew.presence.dead.size).toBeGreaterThan(0)
+    expect(crew.presence.dead.size).toBeLessThan(300)
   })
 
   test('passes nothing on for one that is not in it', async () => {
