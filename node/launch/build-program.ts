@@ -1,5 +1,5 @@
 import { existsSync, statSync } from 'node:fs'
-import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
@@ -33,7 +33,7 @@ function programPlugin(module: string, reads: Set<string>): Plugin {
   }
 }
 
-function libraryPlugin(): Plugin {
+function libraryPlugin(library: string): Plugin {
   return {
     name: 'tabring-library',
     enforce: 'pre',
@@ -46,7 +46,7 @@ function libraryPlugin(): Plugin {
 }
 
 /** Puts the console before a page or worker; the lines of the module stay where they are. */
-function consolePlugin(): Plugin {
+function consolePlugin(rankConsole: string): Plugin {
   const entries = new Set<string>()
   return {
     name: 'tabring-console',
@@ -90,15 +90,40 @@ export function findModule(module: string, folder: string = process.cwd()): stri
   )
 }
 
-/**
- * Gives a folder the other name `link`, since Vite takes a `#` or `?` in a path for the end of a file's name. Packages above the
- * folder are found there too.
- */
-async function linkFolder(folder: string, link: string): Promise<void> {
-  // A junction needs no rights on Windows.
-  await symlink(folder, link, 'junction')
-  const packages = nearestUp(dirname(folder), 'node_modules')
-  if (packages) await symlink(packages, join(dirname(link), 'node_modules'), 'junction')
+/** Other names, below a temporary folder, of folders with a `#` or `?`, which Vite takes for the end of a file's name. */
+class LinkedFolders {
+  readonly #links = new Map<string, string>()
+
+  constructor(private readonly temporary: string) {}
+
+  get size(): number {
+    return this.#links.size
+  }
+
+  /** The path of a file or folder by such a name. Packages above the linked folder are found there too. */
+  async plain(path: string): Promise<string> {
+    const folder = /^.*[#?][^/\\]*(?=[/\\])/.exec(path)?.[0]
+    if (folder === undefined) return path
+    const link = this.#links.get(folder) ?? join(this.temporary, `${this.size}`, 'source')
+    if (!this.#links.has(folder)) {
+      this.#links.set(folder, link)
+      await mkdir(dirname(link))
+      // A junction needs no rights on Windows.
+      await symlink(folder, link, 'junction')
+      const packages = nearestUp(dirname(folder), 'node_modules')
+      if (packages) await symlink(packages, join(dirname(link), 'node_modules'), 'junction')
+    }
+    return link + path.slice(folder.length)
+  }
+
+  /** Text of an error with the folders' own names, relative to the process's folder. */
+  named(text: string): string {
+    const shown = (path: string) => relative(process.cwd(), path)
+    return [...this.#links].reduce(
+      (named, [folder, link]) => named.replaceAll(shown(link), shown(folder) || '.'),
+      text,
+    )
+  }
 }
 
 /**
@@ -120,16 +145,14 @@ export async function buildProgram(
   const temporary = await mkdtemp(join(tmpdir(), 'tabring-run-'))
   const root = join(temporary, 'pages')
   const remove = () => rm(temporary, { recursive: true, force: true })
-  const link = join(temporary, 'source')
-  const linked = /^.*[#?][^/\\]*(?=[/\\])/.exec(path)?.[0]
+  const links = new LinkedFolders(temporary)
   try {
-    if (linked !== undefined) await linkFolder(linked, link)
-    const plain = (name: string) =>
-      linked !== undefined && `${name}${sep}`.startsWith(linked + sep)
-        ? link + name.slice(linked.length)
-        : name
+    const main = await links.plain(path)
+    const [start, input, ownConsole, ownLibrary] = await Promise.all(
+      [folder + sep, rankPage, rankConsole, library].map((name) => links.plain(name)),
+    )
     await build({
-      root: plain(folder),
+      root: start,
       configFile: false,
       logLevel: 'warn',
       customLogger: logger,
@@ -137,11 +160,11 @@ export async function buildProgram(
       publicDir: false,
       // Set by the module of `rankConsole`; Vite's own would be empty.
       define: { 'process.env': '__tabringProcessEnv' },
-      plugins: [programPlugin(plain(path), reads), libraryPlugin(), consolePlugin()],
-      resolve: { tsconfigPaths: true, preserveSymlinks: linked !== undefined },
+      plugins: [programPlugin(main, reads), libraryPlugin(ownLibrary), consolePlugin(ownConsole)],
+      resolve: { tsconfigPaths: true, preserveSymlinks: links.size > 0 },
       worker: {
         format: 'es',
-        plugins: () => [libraryPlugin(), consolePlugin()],
+        plugins: () => [libraryPlugin(ownLibrary), consolePlugin(ownConsole)],
         // Without the folder, places in a worker's source map are told from another one.
         rolldownOptions: { checks, output: { keepNames: true, dir: root } },
       },
@@ -157,7 +180,7 @@ export async function buildProgram(
         chunkSizeWarningLimit: Number.POSITIVE_INFINITY,
         rolldownOptions: {
           checks,
-          input: { rank: rankPage },
+          input: { rank: input },
           output: { keepNames: true, entryFileNames: '[name].js' },
         },
       },
@@ -169,9 +192,7 @@ export async function buildProgram(
     const words = process.stderr.isTTY
       ? messageOf(thrown)
       : stripVTControlCharacters(messageOf(thrown))
-    const [before, after] = [link, linked ?? link].map((name) => relative(process.cwd(), name))
-    const told = words.replaceAll(before, after || '.')
-    throw new TabringError('config.invalid', `module: build failed: ${told.trim()}`, {
+    throw new TabringError('config.invalid', `module: build failed: ${links.named(words).trim()}`, {
       cause: thrown,
     })
   }

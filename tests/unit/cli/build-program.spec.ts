@@ -1,16 +1,30 @@
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { buildProgram } from '../../../node/launch/build-program.ts'
 
 // What `tabring run` builds of a module, without a browser.
+
+const own = vi.hoisted(() => ({ folder: '' }))
+vi.mock('../../../node/launch/own-files.ts', async (importOriginal) => {
+  const files = await importOriginal<typeof import('../../../node/launch/own-files.ts')>()
+  return {
+    ...files,
+    get rankPage() {
+      return own.folder ? join(own.folder, 'rank.js') : files.rankPage
+    },
+  }
+})
 
 let folder: string
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'tabring-build-'))
 })
-afterEach(() => rm(folder, { recursive: true }))
+afterEach(() => {
+  own.folder = ''
+  return rm(folder, { recursive: true })
+})
 
 test.each(['C#', 'why?'])(
   'a module finds its files and workers when its folder is named %s',
@@ -49,3 +63,16 @@ test.each(['C#', 'why?'])(
     )
   },
 )
+
+test('a module builds when the launcher is installed in a folder named with a ?', async () => {
+  own.folder = join(folder, 'why?', 'launch')
+  await mkdir(own.folder, { recursive: true })
+  await writeFile(join(own.folder, 'rank.js'), "import 'virtual:tabring-program'")
+  await writeFile(join(folder, 'train.ts'), "console.log('trained')")
+  const built = await buildProgram(join(folder, 'train.ts'), folder)
+  try {
+    expect(await readFile(join(built.root, 'rank.js'), 'utf8')).toContain('trained')
+  } finally {
+    await built.remove()
+  }
+})
