@@ -8,6 +8,7 @@ import {
   type ProcessException,
   ProcessExitedException,
   ProcessRaisedException,
+  TabringError,
 } from '../../util/errors.ts'
 import { isRecord, quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkNumber, checkOptions, isCount } from '../../util/options.ts'
@@ -119,7 +120,12 @@ export class ProcessContext<Result = unknown> {
       }
     } catch (thrown) {
       this.#end()
-      throw thrown
+      if ('Worker' in globalThis || !(thrown instanceof ReferenceError)) throw thrown
+      throw new TabringError(
+        'config.invalid',
+        'spawn: this runtime has no web workers (Node, for example). Start the ranks by `tabring run --nproc-per-node 2 train.ts`, or call spawn in a page.',
+        { cause: thrown },
+      )
     }
     const onAbort = () => this.#fail(signal!.reason)
     signal?.addEventListener('abort', onAbort)

@@ -120,6 +120,12 @@ test('spawn says what a function has to return', async () => {
   await expect(spawn(() => 1 as never, { args: 3 as never })).rejects.toThrow('spawn: args must be')
 })
 
+test('spawn says where there are no web workers, as in Node', async () => {
+  await expect(spawn(() => new Worker('rank.ts'))).rejects.toThrow(
+    'spawn: this runtime has no web workers',
+  )
+})
+
 const transferred = 'whose buffer was transferred away'
 
 test('an array that was transferred away since is named', async () => {
