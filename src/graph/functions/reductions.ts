@@ -77,6 +77,7 @@ const varianceOptions: OptionNames<VarianceOptions> = {
  */
 export function variance(x: Tensor, dim?: Axes, options: VarianceOptions = {}): Tensor {
   const { keepDim, unbiased, correction } = checkOptions('variance', options, varianceOptions)
+  checkFlag('variance', 'keepDim', keepDim)
   checkNumber('variance', 'correction', correction, Number.isFinite, 'a finite number')
   checkFlag('variance', 'unbiased', unbiased)
   mustBeFloat('variance', mustBeTensor('variance', { x }))
@@ -127,9 +128,11 @@ export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
  *
  * numerics: the gradient is 0 at the origin, and for an element that is 0, as in PyTorch.
  */
-export function norm(x: Tensor, p = 2, dim?: Axes, keepDim?: boolean): Tensor {
+export function norm(x: Tensor, p = 2, dim?: Axes, keepDim = false): Tensor {
   if (!isNoNan(p)) throw notUnderstood('norm', 'p', 'a number', p)
   mustBeFloat('norm', mustBeTensor('norm', { x }))
+  axesOf('norm', x.shape, dim)
+  flag('norm', 'keepDim', keepDim)
   if (p === 2) return elementwise('root', { x: x.square().sum(dim, keepDim) })
   const size = x.abs()
   if (p === 1) return size.sum(dim, keepDim)

@@ -19,7 +19,7 @@ export const notUnderstood = (
 ): ShapeError =>
   new ShapeError(
     'shape.unsupported',
-    `${where}: ${name} must be ${expected}, got ${quoted(got)}. Arguments are in PyTorch's order: (dim, keepDim).`,
+    `${where}: ${name} must be ${expected}, got ${quoted(got)}. Arguments are in PyTorch's order.`,
   )
 
 /**

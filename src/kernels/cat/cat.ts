@@ -227,7 +227,7 @@ export const split: Op<SplitAttrs> = defineOp<SplitAttrs>({
     if (!(axis in x.shape) || total !== x.shape[axis] || sizes.some((size) => size < 0)) {
       throw new ShapeError(
         'shape.mismatch',
-        `split: sizes must add up to the size of dimension ${axis}, got ${formatShape(sizes)} for ${formatShape(x.shape)}. Check the sizes.`,
+        `split: size must add up to the size of dimension ${axis}, got ${formatShape(sizes)} for ${formatShape(x.shape)}. Check the sizes.`,
       )
     }
     return sizes.map((size) =>

@@ -111,7 +111,16 @@ describe('arguments of a wrong kind are refused', () => {
   const wrong: Record<string, [(x: Tensor) => Tensor, RegExp]> = {
     'options for a dimension': [
       (x) => logsumexp(x, { axes: [0] } as never),
-      /^logsumexp: dim must be a dimension or an array of them, got an object with axes\. Arguments are in PyTorch's order: \(dim, keepDim\)/,
+      /^logsumexp: dim must be a dimension or an array of them, got an object with axes\. Arguments are in PyTorch's order\.$/,
+    ],
+    "norm's dimension that is none": [(x) => norm(x, 2, 7), /^norm: dim must be/],
+    "norm's text for keepDim": [
+      (x) => norm(x, 2, 0, 'yes' as never),
+      /^norm: keepDim must be true or false, got "yes"/,
+    ],
+    "variance's number for keepDim": [
+      (x) => variance(x, 0, { keepDim: 3 as never }),
+      /^variance: keepDim must be true or false, got 3/,
     ],
     'options for keepDim': [
       (x) => sum(x, 0, { keepDim: true } as never),

@@ -107,7 +107,7 @@ const refused: [name: string, make: () => unknown, text: RegExp][] = [
   [
     'split',
     () => split(x([5]), [2, 2]),
-    /split: sizes must add up to the size of dimension 0, got \[2, 2\]/,
+    /split: size must add up to the size of dimension 0, got \[2, 2\]/,
   ],
   ['pad', () => pad(x([2]), [1]), /pad: expected a pair .*got \[1\]/],
   ['pad by too little', () => pad(x([2]), [-2, -1]), /pad: cannot remove 2 and 1 elements from/],
