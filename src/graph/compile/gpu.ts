@@ -4,7 +4,7 @@ import { ArgumentTypeError, GpuError, TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { checkNumber, isCount } from '../../util/options.ts'
 import { setSwitches } from '../../util/switches.ts'
-import { ReferenceRuntime, runtimeOf, setDevice } from '../memory/runtime.ts'
+import { defaultRuntimeOf, ReferenceRuntime, runtimeOf, setDevice } from '../memory/runtime.ts'
 import { isBenchmarking, setBenchmarking } from '../tune/benchmark.ts'
 
 /** Properties of a WebGPU device. Browsers do not report its memory size. */
@@ -93,20 +93,23 @@ function logicalDevices(count: number): void {
   setSwitches({ logicalDevices: count })
 }
 
+const runtimeInUse = (spec?: DeviceSpec) =>
+  spec === undefined ? defaultRuntimeOf() : runtimeOf(spec)
+
 /**
- * Resolves when a device has done all that was submitted to it; default: the current one. `reference` has nothing under way.
+ * Resolves when a device has done all that was submitted to it; default: the one in use. `reference` has nothing under way.
  *
  * A step over several devices resolves with its outputs, while a device without outputs may still compute. errors: the device's first error.
  */
-async function synchronize(spec: DeviceSpec = currentDevice()): Promise<void> {
-  const runtime = await runtimeOf(spec)
+async function synchronize(spec?: DeviceSpec): Promise<void> {
+  const runtime = await runtimeInUse(spec)
   if (runtime instanceof ReferenceRuntime) return
   await runtime.gpu.wait(runtime.gpu.queue.onSubmittedWorkDone())
 }
 
-/** Returns the bytes of all buffers that this page or worker holds on a device; default: the current one. 0 for `reference`. */
-async function memoryAllocated(spec: DeviceSpec = currentDevice()): Promise<number> {
-  const runtime = await runtimeOf(spec)
+/** Returns the bytes of all buffers that this page or worker holds on a device; default: the one in use. 0 for `reference`. */
+async function memoryAllocated(spec?: DeviceSpec): Promise<number> {
+  const runtime = await runtimeInUse(spec)
   return runtime instanceof ReferenceRuntime ? 0 : runtime.gpu.usedBytes
 }
 

@@ -58,6 +58,10 @@ test('an MLP trains on cpu to the losses of its reference', async () => {
   for (const [i, weight] of weights[0].entries())
     expect(Math.abs(weight - weights[1][i])).toBeLessThan(1e-5)
   expect(own.model.parameters()[0].device).toEqual({ type: 'cpu', index: 0 })
+  // No WebGPU here: the device that is chosen is this one.
+  await gpuSettings.synchronize()
+  expect(await gpuSettings.memoryAllocated()).toBe(await gpuSettings.memoryAllocated('cpu'))
+  expect(await gpuSettings.memoryAllocated()).toBeGreaterThan(1000)
   for (const { step, model } of [own, reference]) {
     step.destroy()
     model.destroy()
