@@ -254,14 +254,14 @@ export class GradScaler {
       if (typeof state?.[key] === 'number') continue
       throw new TabringError(
         'data.malformed',
-        `loadStateDict: GradScaler expected a number as "${key}", got ${quoted(state?.[key])}. Load the result of scaler.stateDict().`,
+        `loadStateDict: GradScaler expected a number as "${key}", got ${quoted(state?.[key])}. Load the result of await scaler.stateDict().`,
       )
     }
     const surplus = Object.keys(state).find((key) => !stateKeys.some((known) => known === key))
     if (surplus !== undefined) {
       throw new TabringError(
         'data.malformed',
-        `loadStateDict: GradScaler expected only ${stateKeys.join(', ')}, got "${clipped(surplus)}". Load the result of scaler.stateDict().`,
+        `loadStateDict: GradScaler expected only ${stateKeys.join(', ')}, got "${clipped(surplus)}". Load the result of await scaler.stateDict().`,
       )
     }
     const options = {

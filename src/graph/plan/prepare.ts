@@ -282,7 +282,7 @@ export function traceStep(
 /**
  * Calls the function with a tensor for each input.
  *
- * errors: `graph.misuse`, naming an input that it has read though there is none, where undefined is what ends it.
+ * errors: `graph.misuse`, naming an input that it has read though there is none, where undefined, or what every object has, is what ends it.
  */
 function callWith(fn: TracedFunction, types: InputTypes, trace: Trace): ReturnType<TracedFunction> {
   const tensors = Object.fromEntries(
@@ -294,7 +294,7 @@ function callWith(fn: TracedFunction, types: InputTypes, trace: Trace): ReturnTy
   let missing: string | undefined
   const noting = new Proxy(tensors, {
     get(target, name, receiver) {
-      if (typeof name === 'string' && !(name in target)) missing ??= name
+      if (typeof name === 'string' && !Object.hasOwn(target, name)) missing ??= name
       return Reflect.get(target, name, receiver)
     },
   })
@@ -302,7 +302,8 @@ function callWith(fn: TracedFunction, types: InputTypes, trace: Trace): ReturnTy
     return fn(noting)
   } catch (error) {
     const text = messageOf(error)
-    if (missing === undefined || !/\bundefined\b/.test(text)) throw trace.divided.explained(error)
+    if (missing === undefined || !/\bundefined\b|not a func/.test(text))
+      throw trace.divided.explained(error)
     const names = clipped(Object.keys(types).join(', ')) || 'none'
     throw new TabringError(
       'graph.misuse',

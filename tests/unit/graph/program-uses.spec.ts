@@ -86,6 +86,10 @@ test('a function that reads an input that is not declared is told so', async () 
       ),
     )
   }
+  const part = (inputs: object) => ({ z: (inputs.constructor as unknown as Tensor).exp() })
+  await expect(compile(part as never, types, { device: 'reference' })).rejects.toEqual(
+    refused(/^compile: .*is not a function \(The function reads "constructor", which is none/),
+  )
   const other = ({ x, y: _ }: Record<string, never>) => {
     const holder: { layer?: { forward(x: never): never } } = {}
     return { z: holder.layer!.forward(x) }

@@ -119,6 +119,9 @@ test('scaler and average', async () => {
   expect(() => scaler.loadStateDict({ ...short, scale: 3 } as never)).toThrow(
     refused('data.malformed', /a number as "_growth_tracker", got undefined/),
   )
+  expect(() => scaler.loadStateDict(scaler.stateDict() as never)).toThrow(
+    'await scaler.stateDict()',
+  )
   for (const [key, value] of [['_growth_tracker', 1.5] as const, ['mine', 1] as const])
     expect(() => scaler.loadStateDict({ ...before, [key]: value } as never)).toThrow(
       new RegExp(`GradScaler.*${key}`),
