@@ -1,5 +1,6 @@
 import * as v from 'valibot'
 import { clipped } from './clipped.ts'
+import { maxThreads } from './device.ts'
 import { TabringError } from './errors.ts'
 import { type InjectedEnvironment, injectedName } from './injected.ts'
 import { isRecord, kindOf, quoted } from './kind-of.ts'
@@ -20,9 +21,6 @@ export type GivenSwitches = Readonly<Record<Source, SwitchInputs>>
 
 /** The launcher's page parameter, for what it was told by its own flags and environment. */
 export const launcherParameter = 'launcher'
-
-/** Variables that other trainers read too. */
-const otherVariables: { readonly [Name in SwitchName]?: string } = { numThreads: 'OMP_NUM_THREADS' }
 
 /** The environment variable of a switch: `TABRING_DELAY_MS`. */
 export const variableOf = (name: SwitchName): string =>
@@ -59,7 +57,7 @@ export function setSwitches(inputs: SwitchInputs): void {
   if (late) {
     throw new TabringError(
       'graph.misuse',
-      `switches: ${late} is already in use and can no longer be set to ${textOf(inputs[late])}. Set it at the start of the program.`,
+      `switches: ${late} is in use, too late for ${textOf(inputs[late])}. Set it at the start of the program.`,
     )
   }
   given = { ...next, code }
@@ -93,10 +91,16 @@ export function fromEnvironment(
   environment: Readonly<Record<string, string | undefined>>,
 ): SwitchInputs {
   const found = switchNames.flatMap((name) => {
-    const text = environment[variableOf(name)] ?? environment[otherVariables[name] ?? '']
+    const text = environment[variableOf(name)]
     return text === undefined ? [] : [[name, text]]
   })
-  return checked('launcher', Object.fromEntries(found))
+  // Other programs read it too: it may be empty, and more than this one takes.
+  const threads = environment.OMP_NUM_THREADS
+  const numThreads = Math.min(Number(threads), maxThreads) || threads
+  return {
+    ...(threads && checked('OMP_NUM_THREADS', { numThreads })),
+    ...checked('launcher', Object.fromEntries(found)),
+  }
 }
 
 /** Switches out of the page parameter of a launcher, which is JSON. errors: `config.invalid`. */
@@ -110,12 +114,12 @@ export function launcherSwitches(text: string): SwitchInputs {
   if (isRecord(inputs)) return checked('launcher', inputs)
   throw new TabringError(
     'config.invalid',
-    `switches: expected a JSON object in the page parameter "${launcherParameter}", got ${quoted(text)}. Remove it, or open the page from its launcher again.`,
+    `switches: expected a JSON object in the page parameter "${launcherParameter}", got ${quoted(text)}. Open the page from its launcher again.`,
   )
 }
 
 /** Returns `inputs` when every one of them is right. errors: `config.invalid`, naming source and switch. */
-export function checked(source: Source, inputs: Readonly<Record<string, unknown>>): SwitchInputs {
+export function checked(source: string, inputs: Readonly<Record<string, unknown>>): SwitchInputs {
   for (const [name, input] of Object.entries(inputs)) {
     const own = Object.hasOwn(switches, name) ? switches[name as SwitchName] : undefined
     if (!own) {

@@ -120,12 +120,16 @@ test('--device is the switch that the environment has too, and goes before it', 
 })
 
 test('--num-threads is the switch of that name, and goes before OMP_NUM_THREADS', () => {
-  const threadsOf = (argv: string[]) => {
-    const parsed = parseOptions(argv, { OMP_NUM_THREADS: '3' })
+  const threadsOf = (argv: string[], OMP_NUM_THREADS = '3') => {
+    const parsed = parseOptions(argv, { OMP_NUM_THREADS })
     return parsed.kind === 'train' && parsed.options.switches.numThreads
   }
-  expect(threadsOf([])).toBe('3')
+  expect(threadsOf([])).toBe(3)
   expect(threadsOf(['--num-threads', '2'])).toBe(2)
+  expect(threadsOf([], '128')).toBe(64)
+  expect(threadsOf([], '')).toBeUndefined()
+  for (const wrong of ['abc', '0', '4,2'])
+    expect(() => threadsOf([], wrong)).toThrow(`got "${wrong}" (OMP_NUM_THREADS)`)
 })
 
 test('checkpoints: a folder, how often, how many, and what to go on from', () => {

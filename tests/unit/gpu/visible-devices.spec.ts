@@ -103,7 +103,7 @@ test('logical devices are numbered adapter by adapter, and visibleDevices choose
   expect((await gpu.getDeviceProperties('webgpu:4')).physicalIndex).toBe(4)
   const { setSwitches } = await import('../../../src/util/switches.ts')
   expect(() => setSwitches({ logicalDevices: 2 })).toThrow(
-    'logicalDevices is already in use and can no longer be set to 2',
+    'logicalDevices is in use, too late for 2',
   )
   expect(() => setSwitches({ logicalDevices: 0 })).toThrow(
     'logicalDevices must be a whole number of at least 1',
@@ -166,7 +166,7 @@ test('once a device was opened it is too late', async () => {
   gpu.setVisibleDevices('1')
   await runtimeOf('webgpu')
   expect(() => gpu.setVisibleDevices('0')).toThrow(
-    'visibleDevices is already in use and can no longer be set to 0',
+    'visibleDevices is in use, too late for 0',
   )
 })
 

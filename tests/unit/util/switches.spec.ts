@@ -116,7 +116,7 @@ test('what is in use for good cannot be set any more', async () => {
   const { fixedSwitch, setSwitches, switchValue } = await load('?visibleDevices=1')
   expect(fixedSwitch('visibleDevices')).toBe('1')
   expect(() => setSwitches({ visibleDevices: '0' })).toThrow(
-    'visibleDevices is already in use and can no longer be set to 0',
+    'visibleDevices is in use, too late for 0',
   )
   setSwitches({ debug: 1 })
   expect([switchValue('debug'), switchValue('visibleDevices')]).toEqual([1, '1'])
