@@ -30,7 +30,7 @@ export class Linear extends Module {
   }
 
   forward(x: Tensor): Tensor {
-    mustBeTensor('Linear', { x })
+    mustBeTensor('Linear', { x, weight: this.weight })
     const [, features] = this.weight.shape
     const last = x.shape.at(-1)
     if (last !== undefined && last !== features) {

@@ -307,7 +307,7 @@ function callWith(fn: TracedFunction, types: InputTypes, trace: Trace): ReturnTy
     const names = clipped(Object.keys(types).join(', ')) || 'none'
     throw new TabringError(
       'graph.misuse',
-      `compile: ${clipped(text)} (The function reads "${clipped(missing)}", which is none of its inputs: ${names}. If that is what is undefined, declare it: { ${clipped(missing)}: tensorType([…]) }.)`,
+      `compile: ${clipped(text)} (The function reads "${clipped(missing)}", which is none of its inputs: ${names}. To declare it: { ${clipped(missing)}: tensorType([…]) }.)`,
       { cause: error },
     )
   }

@@ -74,6 +74,15 @@ test('a shadow refuses scalars that are no object', async () => {
     await expect(program.shadow(scalars)).rejects.toThrow(/scalars must be an object/)
 })
 
+test('a layer whose weight was replaced by an array names it', async () => {
+  const layer = new Linear(2, 2)
+  Object.assign(layer, { weight: x })
+  const use = ({ x }: { x: Tensor }) => ({ y: layer.forward(x) })
+  await expect(compile(use, types, { device: 'reference' })).rejects.toEqual(
+    refused(/^Linear: weight must be a Tensor, got Float32Array of 4/),
+  )
+})
+
 test('a function that reads an input that is not declared is told so', async () => {
   const uses = [
     ({ y }: Record<string, never>) => ({ z: (y as { exp(): never }).exp() }),
@@ -82,7 +91,7 @@ test('a function that reads an input that is not declared is told so', async () 
   for (const use of uses) {
     await expect(compile(use as never, types, { device: 'reference' })).rejects.toEqual(
       refused(
-        /^compile: .*undefined.* \(The function reads "y", which is none of its inputs: x\. If/,
+        /^compile: .*undefined.* \(The function reads "y", which is none of its inputs: x\. To/,
       ),
     )
   }
