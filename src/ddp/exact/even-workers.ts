@@ -11,6 +11,11 @@ export function evenWorkers(
   const shares = virtualShares(virtualWorkers, virtualWorkers, size)
   const even = new Deal(shares.map((share) => share.rows))
   const { counts } = even
-  const deal = { counts, rankOf: (worker: number) => even.rankOf(worker), take: () => false }
+  const deal = {
+    counts,
+    firstOf: (one: number) => even.firstOf(one),
+    rankOf: (worker: number) => even.rankOf(worker),
+    take: () => false,
+  }
   return { first: even.firstOf(rank), count: counts[rank], rows, deal }
 }

@@ -21,12 +21,13 @@ import type { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
 import { randomScalarNames } from '../../graph/trace/random.ts'
 import { gradientWeight } from '../../graph/trace/trace.ts'
 import { encode } from '../../kernels/encode/encode.ts'
-import { formatHash } from '../../kernels/hash/hash-words.ts'
+import { formatHash, hashWords } from '../../kernels/hash/hash-words.ts'
 import type { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 import { countElements } from '../../util/shape.ts'
+import { AuditDraw, type Audits, audit, type Digest, digestOf } from './audit.ts'
 import { clipDivisor } from './clip-divisor.ts'
 import type { Deal } from './deal.ts'
 import { isNotFinite, isUnfit, judge, startExponent } from './exponents.ts'
@@ -62,7 +63,7 @@ export interface OwnWorkers {
   /** Of each one. */
   readonly rows: number
   /** How many each rank computes. */
-  readonly deal: Pick<Deal, 'counts' | 'rankOf' | 'take'>
+  readonly deal: Pick<Deal, 'counts' | 'firstOf' | 'rankOf' | 'take'>
 }
 
 /** Who trains together. */
@@ -134,6 +135,10 @@ export class ExactStep implements StepProgram {
   /** How many times steps were done again. */
   repeats = 0
   readonly flags = { own: 0, sum: 0 }
+  #audits: Audits | undefined
+  #draw = new AuditDraw()
+  /** What this rank gave to the sums of a step, while audits may ask for it. */
+  #given = new Int32Array(0)
   times: StepTimes = noTimes
   /** What the virtual worker took that was computed as the proof of bits; undefined before that. units: µs. */
   proofUs: number | undefined
@@ -196,6 +201,13 @@ export class ExactStep implements StepProgram {
     this.#stepsDone = ranks.stepsDone ?? 0
     this.#tail.forget()
     Object.assign(this.flags, { own: 0, sum: 0 })
+    this.#audits = undefined
+  }
+
+  /** Ranks check each other's gradients from now on. All ranks of the group call it, before the next step. memory: that of the sums, twice. */
+  auditBy(audits: Audits): void {
+    this.#audits = audits
+    this.#draw = new AuditDraw()
   }
 
   get prepared() {
@@ -278,6 +290,10 @@ export class ExactStep implements StepProgram {
       })
       this.#tail.writeFlags(words.subarray(this.#sums.elements), flags)
       const sentMs = performance.now()
+      if (this.#audits) {
+        if (this.#given.length < words.length) this.#given = new Int32Array(words.length)
+        this.#given.set(words)
+      }
       await this.#sum(words, group, label)
       times.wire += performance.now() - sentMs
       const sums = words.subarray(0, this.#sums.elements)
@@ -285,6 +301,7 @@ export class ExactStep implements StepProgram {
       this.flags.sum = told.flags
       this.#checkRows(told)
       if (told.notFinite.length > 0) {
+        await this.#audit(exponents, { isForced: true })
         const found = told.notFinite.map(
           ({ worker, loss }) =>
             `${loss} from virtual worker ${worker} (rank ${deal.rankOf(worker)})`,
@@ -299,6 +316,7 @@ export class ExactStep implements StepProgram {
       const isLast = !areFinite || (judged.isSaturated && attempt >= mostAttempts)
       const isLeftOut = isLast && Boolean(lossScale?.shrink())
       if (isLeftOut || (!judged.isSaturated && !isMeasuring)) {
+        await this.#audit(exponents)
         const updateMs = performance.now()
         if (!isLeftOut) {
           optimizer.exponents = judged.exponents.map((exponent) => exponent - scale)
@@ -318,6 +336,7 @@ export class ExactStep implements StepProgram {
         return outputs
       }
       if (isLast) {
+        await this.#audit(exponents, { isForced: true })
         const place = places.find(({ block, marks: { count } }) =>
           marks.subarray(block, block + count).some(areFinite ? isUnfit : isNotFinite),
         )!
@@ -371,6 +390,44 @@ export class ExactStep implements StepProgram {
       parameters: formatHash(hashOf(parameters)),
       results: formatHash(hashOf([words])),
     }
+  }
+
+  /**
+   * Computes another rank's virtual workers again where the draw says so, before the update. `isForced`: in any case, since gradients of one rank
+   * end the run of all. errors: those of `audit`.
+   */
+  async #audit(exponents: Int32Array<ArrayBuffer>, { isForced = false } = {}): Promise<void> {
+    const audits = this.#audits
+    if (!audits) return
+    const { group, workers } = this.#ranks
+    const { deal } = workers
+    const sums = this.#sums.elements
+    const drawn = hashWords(new Uint32Array(this.#words.slice(sums).buffer))
+    const seed = this.#draw.take(drawn) ?? (isForced ? drawn[1] : undefined)
+    if (seed === undefined) return
+    const digest = (words: Int32Array<ArrayBuffer>): Digest => {
+      const computed = this.#tail.computed(words.subarray(sums))
+      const [a, b] = digestOf(words.subarray(0, sums), seed)
+      const [c, d] = digestOf(computed, ~seed)
+      return [(a + c) >>> 0, (b + d) >>> 0]
+    }
+    const words = new Int32Array(this.#words.length)
+    await audit({
+      group,
+      step: this.#stepsDone + 1,
+      seed,
+      own: digest(this.#given),
+      sum: digest(this.#words),
+      again: async (rank) => {
+        const first = deal.firstOf(rank)
+        const count = deal.counts[rank]
+        const { inputs, scalars } = audits.batchOf(this.#stepsDone, first, count)
+        const work = { first, count, tail: this.#tail, words }
+        await this.#compute(inputs, scalars, exponents, { ...noTimes }, work)
+        return digest(words)
+      },
+      audits,
+    })
   }
 
   /** Updates all parameters. `count`: the samples in the sums, times their scale. */

@@ -117,6 +117,13 @@ export class Tail {
       this.#own.write(own, { tookUs })
   }
 
+  /** Returns a copy without what no other rank could compute: times and flags. */
+  computed(tail: Int32Array<ArrayBuffer>): Int32Array<ArrayBuffer> {
+    const copy = this.#all.write(tail.slice(), { flags: 0 })
+    for (const own of this.#workers(copy)) this.#own.write(own, { tookUs: 0 })
+    return copy
+  }
+
   #workers(tail: Int32Array<ArrayBuffer>): Int32Array<ArrayBuffer>[] {
     return this.#own.rows(this.#all.of(tail, 'workers'))
   }

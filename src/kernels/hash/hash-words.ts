@@ -1,5 +1,5 @@
 /** Wellons' lowbias32. */
-function mixA(start: number): number {
+export function mixA(start: number): number {
   let z = start
   z = Math.imul(z ^ (z >>> 16), 0x7feb352d)
   z = Math.imul(z ^ (z >>> 15), 0x846ca68b)

@@ -17,7 +17,10 @@ export class VirtualWorkers {
   readonly rows: number
   /** How many each rank computes, of those that have rows in a full batch. */
   readonly deal: Deal
+  /** Of this rank's virtual workers. */
   readonly draws: Draws
+  /** Of the virtual workers `first` to `first + count`, as they are when samples are drawn. */
+  readonly drawsOf: (workers: { readonly first: number; readonly count: number }) => Draws
   /** Those of the first virtual worker in the run's first step. */
   readonly firstSamples: Uint32Array
   readonly #rank: number
@@ -39,18 +42,21 @@ export class VirtualWorkers {
     this.firstSamples = epochOrder(seed, 0, samples).subarray(0, rows)
     let orderOf = -1
     let order = new Uint32Array(0)
-    this.draws = {
-      perEpoch: stepsPerEpoch(samples, batch),
-      slice: { start: 0, end: samples },
+    const perEpoch = stepsPerEpoch(samples, batch)
+    const slice = { start: 0, end: samples }
+    this.drawsOf = (workers) => ({
+      perEpoch,
+      slice,
       take: (epoch, inEpoch) => {
         if (epoch !== orderOf) order = epochOrder(seed, epoch, samples)
         orderOf = epoch
         const all = order.subarray(inEpoch * batch, Math.min(samples, (inEpoch + 1) * batch))
-        const share = { offset: this.first * rows, rows: this.count * rows }
+        const share = { offset: workers.first * rows, rows: workers.count * rows }
         const own = all.subarray(share.offset, share.offset + share.rows)
         return { own, share, globalCount: all.length }
       },
-    }
+    })
+    this.draws = this.drawsOf(this)
   }
 
   /** Samples of a full batch, by rank. */

@@ -1,3 +1,4 @@
+import type { Audits } from '../../ddp/exact/audit.ts'
 import type { Took } from '../../ddp/exact/deal.ts'
 import { type ExactRanks, ExactStep } from '../../ddp/exact/exact-step.ts'
 import { LossScale } from '../../ddp/exact/loss-scale.ts'
@@ -10,6 +11,7 @@ import { VirtualWorkers } from '../evaluate/virtual-workers.ts'
 import { learningRateOf } from '../settings/demo-meta.ts'
 import type { PlaceInGroup, RankSetup, RankSetupOptions } from './rank-setup.ts'
 import { replicated } from './shared-model.ts'
+import { gradientsDiffer, putOutForGradients } from './strikes.ts'
 import { forwardOf, randomScalarsFor } from './training-step.ts'
 
 interface TrainingRanks extends ExactRanks {
@@ -66,18 +68,38 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
   })
   /** Of this rank, in all groups so far. */
   let took: Took | undefined
-  const setupIn = ({ group }: PlaceInGroup, { workers }: TrainingRanks): RankSetup => ({
+  /** Of other ranks, one at a time. */
+  const auditIn = (
+    { group, isElastic, onEvent }: PlaceInGroup,
+    workers: VirtualWorkers,
+  ): Audits => {
+    const of = { first: 0, count: 0 }
+    const batches = new ShareBatches(task, data, workers.drawsOf(of), typesOf)
+    return {
+      batchOf(stepsDone, first, count) {
+        Object.assign(of, { first, count })
+        const { count: own, firstRow, inputs } = batches.after(stepsDone)
+        const scalars = { count: own, ...randomScalarsFor(step, stepsDone, firstRow) }
+        return { inputs, scalars }
+      },
+      errorOf: (ranks, text, hasMajority) =>
+        isElastic && hasMajority ? putOutForGradients(text, ranks) : gradientsDiffer(text),
+      onChanged: (step, text) =>
+        onEvent({ event: 'unlike', step, ranks: [], text, isLasting: true, rank: group.rank }),
+    }
+  }
+  const setupIn = (place: PlaceInGroup, { workers }: TrainingRanks): RankSetup => ({
     runtime,
-    shared: replicated(model, model, group),
-    replicas: group,
+    shared: replicated(model, model, place.group),
+    replicas: place.group,
     draws: workers.draws,
     batches: new ShareBatches(task, data, workers.draws, typesOf),
-    rowsOf: Array.from({ length: group.size }, () => rows),
+    rowsOf: Array.from({ length: place.group.size }, () => rows),
     buckets: optimizer.buckets,
     parts: { model, optimizer, scaler: lossScale },
     step,
     evaluation,
-    check: group.size > 1 ? step : undefined,
+    check: place.group.size > 1 ? step : undefined,
     async prove() {
       const inputs = batchArrays(types)
       const { firstSamples } = workers
@@ -88,8 +110,9 @@ export async function setUpExact(options: RankSetupOptions): Promise<RankSetup> 
       return proof
     },
     took: () => took,
-    deal(told) {
+    deal(told, isAudited) {
       workers.deal.begin(told)
+      if (isAudited) step.auditBy(auditIn(place, workers))
       return workers.samples
     },
     findNotFinite: async () => undefined,

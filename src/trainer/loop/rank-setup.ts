@@ -20,6 +20,8 @@ export interface PlaceInGroup {
   readonly group: ProcessGroup
   /** Of the run. */
   readonly stepsDone: number
+  /** Whether the run continues without ranks that are put out. */
+  readonly isElastic?: boolean
   readonly onEvent: (event: RunEvent) => void
 }
 
@@ -57,8 +59,11 @@ export interface RankSetup {
   prove?(): Promise<BitProof>
   /** With `exact`: how long this rank takes for a virtual worker, as far as that is known; after `prove`. */
   took?(): Took | undefined
-  /** With `exact`, before the first step: deals by what the ranks have told (`Deal.begin`). Returns samples of a full batch, by rank. */
-  deal?(told: readonly (Took | undefined)[]): readonly number[]
+  /**
+   * With `exact`, before the first step: deals by what the ranks have told (`Deal.begin`). Returns samples of a full batch, by rank. `isAudited`:
+   * the ranks check each other's gradients (`audit`).
+   */
+  deal?(told: readonly (Took | undefined)[], isAudited: boolean): readonly number[]
   /** Names the op by which a step's values on this rank stop being finite, from what the parameters are now; sends nothing. */
   findNotFinite(
     inputs: RunInputs,

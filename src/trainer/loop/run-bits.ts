@@ -23,6 +23,8 @@ const isPlain = v.check((name: string) => plainName(name) === name)
 export const bitsSchema = v.strictObject({
   who: v.strictObject({ id: nameSchema, name: v.pipe(nameSchema, isPlain) }),
   proof: toldProof,
+  /** Whether its device computes the same bits on every machine. */
+  isPortable: v.optional(v.boolean()),
   /** What the run began with, where the rank knows that. */
   known: v.optional(toldProof),
   /** What it knows of others that were unlike it. */
@@ -87,6 +89,7 @@ export class RunBits {
     return {
       who,
       proof,
+      isPortable: 'gpu' in runtime && runtime.gpu.id.type === 'cpu',
       ...(known && { known }),
       ...(lasting && { lasting }),
       ...(own && { took: own }),
@@ -101,6 +104,12 @@ export class RunBits {
     this.#log.proof = known
     this.#unlike = unlike
     this.#before = bits.find(({ lasting }) => lasting)?.lasting
+  }
+
+  /** Whether ranks can compute each other's gradients to the bit. */
+  get areChecked(): boolean {
+    const bits = this.#bits
+    return bits.length > 1 && !this.#unlike && bits.every(({ isPortable }) => isPortable)
   }
 
   /** What the run that a log is of began with otherwise, in words; undefined where that is not known. */

@@ -1,3 +1,4 @@
+import { noteToldToAll } from '../../graph/plan/agreement.ts'
 import { type ErrorCode, TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 
@@ -38,3 +39,21 @@ export const putOutForValues = (step: number, ranks: readonly number[]): PutOut 
     `step ${step}: the gradients of ${formatRanks(ranks)} were not finite in ${mostStrikes} steps in a row. Check data and GPU there, then reload the tab.`,
     ranks,
   )
+
+/** Of ranks whose gradients others have computed again, and got other ones. `text`: names them and the step. */
+export const putOutForGradients = (text: string, ranks: readonly number[]): PutOut =>
+  new PutOut(
+    'train.diverged',
+    `${text}. Reload the tab there; if it comes again, its browser or CPU computes wrong numbers.`,
+    ranks,
+  )
+
+/** The end of a run in which ranks compute other gradients than others, and cannot be put out. */
+export function gradientsDiffer(text: string): TabringError {
+  const error = new TabringError(
+    'train.diverged',
+    `${text}. Start again without the rank that computes wrong gradients.`,
+  )
+  noteToldToAll(error)
+  return error
+}

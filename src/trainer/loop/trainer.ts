@@ -509,7 +509,8 @@ export class Trainer {
     // One rank may have given them to those that join.
     await parts.limits?.agree(replicas)
     this.#log.begin(newest ? newest.log : this.#logBefore)
-    const dealt = setup.deal?.(settled.bits.map(({ took }) => took)) ?? []
+    const took = settled.bits.map((own) => own.took)
+    const dealt = setup.deal?.(took, this.#bits.areChecked) ?? []
     this.#bits.tell(this.#start.step, dealt, rank)
     if (!newest && this.#resumed) await keep(this.#start)
     this.#loop.progress = this.#start
