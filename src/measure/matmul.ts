@@ -23,6 +23,8 @@ export interface VariantTime {
   readonly isPreferred: boolean
   /** Median of the runs, for one execution. */
   readonly ms: number
+  /** Of each run, in order. */
+  readonly runsMs: readonly number[]
   /** Fastest and slowest run. */
   readonly rangeMs: readonly [number, number]
   readonly gflops: number
@@ -38,6 +40,8 @@ export interface MatmulTimingOptions {
   /** A run lasts at least so long. Default 2 ms. */
   readonly leastMs?: number
   readonly signal?: AbortSignal
+  /** Called before each round: what is timed in turns with the variants. */
+  readonly onRound?: () => void | Promise<void>
   /** Called with the name of each variant before it is compiled. */
   readonly onVariant?: (name: string) => void
 }
@@ -76,7 +80,7 @@ export async function timeMatmul(
   problem: Problem,
   options: MatmulTimingOptions = {},
 ): Promise<VariantTime[]> {
-  const { runs = 7, leastMs = 2, preferredOnly = false, signal, onVariant } = options
+  const { runs = 7, leastMs = 2, preferredOnly = false, signal, onVariant, onRound } = options
   const { gpu, limits } = runtime
   const call = callOf(problem)
   const [a, b] = operandsOf(problem)
@@ -105,6 +109,7 @@ export async function timeMatmul(
       entry.times = await repeatsFor(prepared, leastMs)
     }
     for (let round = 0; round < runs; round++) {
+      await onRound?.()
       for (const { prepared, times, ms } of timed) {
         signal?.throwIfAborted()
         ms.push((await prepared.run(times)) / times)
@@ -115,13 +120,14 @@ export async function timeMatmul(
     for (const { prepared } of timed) prepared.destroy()
   }
   return timed.map(({ name, firstMs, ms }) => {
-    ms.sort((x, y) => x - y)
-    const middle = median(ms)
+    const sorted = ms.toSorted((x, y) => x - y)
+    const middle = median(sorted)
     return {
       variant: name,
       isPreferred: name === chosen,
       ms: middle,
-      rangeMs: [ms[0], ms[ms.length - 1]],
+      runsMs: ms,
+      rangeMs: [sorted[0], sorted[sorted.length - 1]],
       gflops: flopsOf(call) / middle / 1e6,
       firstMs,
     }
