@@ -3,7 +3,9 @@ import type { Browser } from 'playwright'
 import { parseTrainConfig } from '../demos/experiments.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { chromiumTabs } from '../node/chromium-tabs.ts'
+import { deviceFlag } from '../node/command-line.ts'
 import { openTrainingHost } from '../node/training-host.ts'
+import type { DeviceChoice } from '../src/util/device.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import { closeAfter } from './command/close-after.ts'
 import { adapterOption, countOf, jsonOption, saveOption, someOf } from './command/flags.ts'
@@ -21,6 +23,7 @@ interface Flags {
   tabs: number[]
   rounds: number
   adapter: AdapterChoice
+  device: DeviceChoice
   json: boolean
   save: boolean
 }
@@ -33,6 +36,7 @@ const command = new Command('npm run bench -- exact')
   .option('--tabs <numbers>', 'numbers of tabs', someOf([1, 2, 3, 4]), [1, 2])
   .option('--rounds <count>', 'runs of each kind', countOf(3), 5)
   .addOption(adapterOption())
+  .addOption(deviceFlag().default('webgpu'))
   .addOption(jsonOption())
   .addOption(saveOption())
 
@@ -63,11 +67,13 @@ export async function benchExact(argv: readonly string[]): Promise<void> {
     const lines: Line[] = []
     for (const model of flags.models)
       for (const tabs of flags.tabs)
-        lines.push(await timeKinds(browser, served.localUrl, model, tabs, flags.rounds))
+        lines.push(
+          await timeKinds(browser, served.localUrl, model, tabs, flags.rounds, flags.device),
+        )
     return { lines, version: browser.version(), adapter }
   })
   const machine = machineLine('before the run', load)
-  const heading = `${today()}, Chromium ${version}, ${adapter}, ${machine}. Runs of ${steps} steps in fresh tabs of one browser, with and without \`exact\` in turns; of each the median of its last ${steps - skipped} steps.`
+  const heading = `${today()}, Chromium ${version}, device ${flags.device}, ${adapter}, ${machine}. Runs of ${steps} steps in fresh tabs of one browser, with and without \`exact\` in turns; of each the median of its last ${steps - skipped} steps.`
   const report = `${heading}\n\n${tableOf(lines)}\n\nGoal for a default: at most ${goal}.\n`
   const title = 'exact'
   await publish({ report, rows: lines, nameParts: ['chromium', version, title], title }, flags)
@@ -100,6 +106,7 @@ async function timeKinds(
   model: string,
   tabs: number,
   rounds: number,
+  device: DeviceChoice,
 ): Promise<Line> {
   const config = parseTrainConfig({ ...models[model], batchSize, steps, elastic: false })
   const { virtualWorkers } = config
@@ -108,7 +115,7 @@ async function timeKinds(
     note(`${model} in ${tabs === 1 ? 'one tab' : `${tabs} tabs`}, round ${round + 1} of ${rounds}`)
     const kinds = ['plain', 'exact'] as const
     for (const kind of round % 2 === 0 ? kinds : kinds.toReversed()) {
-      const timed = { url, config: { ...config, exact: kind === 'exact' }, tabs, skipped }
+      const timed = { url, config: { ...config, exact: kind === 'exact' }, tabs, skipped, device }
       line[kind].push(await stepMs(chromiumTabs(browser), timed))
     }
   }

@@ -98,7 +98,9 @@ async function timeModel(
   for (let round = 0; round < rounds; round++) {
     note(`${model}, round ${round + 1} of ${rounds}`)
     for (const kind of round % 2 === 0 ? browserKinds : browserKinds.toReversed())
-      line[kind].push(await stepMs(browsers[kind], { url, config, tabs: 1, skipped }))
+      line[kind].push(
+        await stepMs(browsers[kind], { url, config, tabs: 1, skipped, device: 'webgpu' }),
+      )
   }
   return line
 }

@@ -1,6 +1,7 @@
 import type { Tab, TabBrowser } from '../node/tab.ts'
 import { trainInTabs } from '../node/train/tabs.ts'
 import type { TrainConfig } from '../src/trainer/settings/config.ts'
+import type { DeviceChoice } from '../src/util/device.ts'
 import { median } from './statistics.ts'
 
 export interface TimedSteps {
@@ -9,12 +10,14 @@ export interface TimedSteps {
   readonly tabs: number
   /** Steps that are not counted: in the first ones kernels are still new to the driver, and the evaluation's compile. */
   readonly skipped: number
+  /** What the tabs compute on. */
+  readonly device: DeviceChoice
 }
 
 /** The median step of a run in fresh tabs, by the clock of rank 0. */
 export async function stepMs(
   browser: TabBrowser,
-  { url, config, tabs, skipped }: TimedSteps,
+  { url, config, tabs, skipped, device }: TimedSteps,
 ): Promise<number> {
   const times: number[] = []
   const opened: Tab[] = []
@@ -31,6 +34,7 @@ export async function stepMs(
     url,
     worldSize: tabs,
     config,
+    switches: { device },
     timeoutMs: 120_000,
     signal: new AbortController().signal,
     onEvent: (event) => {

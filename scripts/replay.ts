@@ -18,7 +18,7 @@ import { givenData, type TrainConfigInput } from '../src/trainer/settings/config
 import { type RunLogFile, readRunLog, runLogIn, stepOf } from '../src/trainer/watch/run-log.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 
-const usage = `Usage: npm run replay -- FILE [--data FOLDER] [--adapter auto|software]
+const usage = `Usage: npm run replay -- FILE [--data FOLDER] [--adapter auto|software] [--device DEVICE]
 
 Computes a logged run with exact again, in one tab, and compares the hash of each step.
 Exits with 1 at the first step that differs. A run that failed or was stopped is computed as far as its log goes.
@@ -92,6 +92,7 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
       worldSize: 1,
       config,
       timeoutMs: options.timeoutMs,
+      switches: options.switches,
       saveTo: saved && `${out}${weights}`,
       signal: stop.signal,
       onEvent: (event) => {

@@ -99,13 +99,14 @@ export class Room {
 
   /** Trains to the end while `world` is played. errors: those of the run; a world that had not been played. */
   async train(world: World, signal: AbortSignal): Promise<void> {
-    const { config, timeoutMs } = this.#options
+    const { config, switches, timeoutMs } = this.#options
     const running = trainInTabs({
       browser: chromiumTabs(this.#browser),
       url: this.#url,
       worldSize: world.tabs,
       room: this.#link,
       config,
+      switches,
       timeoutMs,
       signal,
       onEvent: (event) => {
@@ -185,8 +186,7 @@ export class Room {
       const done = JSON.parse(words)
       if (done.ok) this.hashes.add(done.result.paramHash)
     })
-    const options = { ...this.#options, switches: {} }
-    await page.goto(tabAddress(this.#url, formatFragment(this.#link), 'join', options))
+    await page.goto(tabAddress(this.#url, formatFragment(this.#link), 'join', this.#options))
     return page
   }
 
