@@ -16,6 +16,7 @@ import {
   sideLoads,
   sideOf,
   sideStarts,
+  sideVector,
   storeSums,
   storeTile,
 } from './generate.ts'
@@ -26,6 +27,8 @@ import { batchCount, type MatmulProblem, sumsOf } from './problem.ts'
 export interface RegisterTile {
   readonly rows: number
   readonly cols: number
+  /** An accumulator is a vector of 4 columns; where b can be read so. */
+  readonly hasVectors?: boolean
 }
 
 /** Workgroup shapes: invocations along the lanes' dimension and across it, largest first. */
@@ -68,7 +71,7 @@ export function directGrid(problem: MatmulProblem, { rows, cols }: RegisterTile)
 export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices = 1): Lowering {
   const { m, k, n } = problem
   const sums = sumsOf(problem)
-  const { rows, cols } = tile
+  const { rows, cols, hasVectors = false } = tile
   const unroll = 4
   const a = sideOf(problem, 'a', rows)
   const b = sideOf(problem, 'b', cols)
@@ -95,10 +98,10 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
     ...sideLoads(b, steps, at),
     ...multiply(
       rows,
-      cols,
+      hasVectors ? cols / 4 : cols,
       steps,
       (r, j) => sideElement(a, r, j),
-      (c, j) => sideElement(b, c, j),
+      (c, j) => (hasVectors ? sideVector(b, c, j) : sideElement(b, c, j)),
     ),
   ]
   const lines: string[] = []
@@ -115,7 +118,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
     ...batchStarts(problem, [a, b], !isSplit),
     ...sideStarts(a),
     ...sideStarts(b),
-    ...accumulators(rows, cols),
+    ...(hasVectors ? accumulators(rows, cols / 4, 'vec4<f32>()') : accumulators(rows, cols)),
   )
   const [first, end] = isSplit ? ['k_first', 'k_rounds'] : ['0u', `${wholeRounds}u`]
   if (wholeRounds > 0) {
@@ -133,7 +136,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
       '}',
     )
   }
-  lines.push(...storeTile(problem, target, rows, cols))
+  lines.push(...storeTile(problem, target, rows, cols, hasVectors))
   if (sums) {
     lines.push(
       ...storeSums(
@@ -163,7 +166,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
     '}',
     '',
   ].join('\n')
-  const name = `matmul ${describeProblem(problem)} direct-${rows}x${cols}`
+  const name = `matmul ${describeProblem(problem)} ${hasVectors ? 'vectors' : 'direct'}-${rows}x${cols}`
   const outputs = isSplit
     ? [
         writes('c', { scratch: 0 }, isWide ? 'vec4<f32>' : 'f32'),

@@ -168,6 +168,14 @@ export function sideElement({ name, isAlongK, isWide }: Side, i: number, j: numb
     : `${name}${Math.floor(i / 4)}_${j}.${lanes[i % 4]}`
 }
 
+/** WGSL of 4 neighbouring columns at step `j` of a round, of a wide side b. */
+export const sideVector = (side: Side, group: number, j: number): string =>
+  side.isAlongK
+    ? `vec4<f32>(${range(4)
+        .map((i) => sideElement(side, 4 * group + i, j))
+        .join(', ')})`
+    : `${side.name}${group}_${j}`
+
 /** `acc += a b` for a whole tile over `steps` steps, one assignment for each accumulator. */
 export const multiply = (
   rows: number,
@@ -183,8 +191,12 @@ export const multiply = (
     }),
   )
 
-export const accumulators = (rows: number, cols: number): string[] =>
-  range(rows).flatMap((r) => range(cols).map((c) => `var acc${r}_${c} = 0.0;`))
+export const accumulators = (rows: number, cols: number, zero = '0.0'): string[] =>
+  range(rows).flatMap((r) => range(cols).map((c) => `var acc${r}_${c} = ${zero};`))
+
+/** The register that holds an element of a tile; `isWide`: 4 neighbouring columns are one. */
+const accumulator = (row: number, column: number, isWide: boolean): string =>
+  isWide ? `acc${row}_${column >> 2}.${lanes[column % 4]}` : `acc${row}_${column}`
 
 /** Where finished tiles go: the call's outputs through the epilogue, or a slice of partial sums. */
 export interface StoreTarget {
@@ -243,12 +255,13 @@ export function operandLoad(problem: MatmulProblem, i: number, row: string, col:
 const elementOf = (isHalf: boolean, isWide: boolean): ShaderBinding['element'] =>
   isHalf ? (isWide ? 'vec2<u32>' : 'u32') : isWide ? 'vec4<f32>' : 'f32'
 
-/** Stores of a tile at (row, col); nothing is stored outside of c. */
+/** Stores of a tile at (row, col); nothing is stored outside of c. `hasVectors`: an accumulator is 4 columns. */
 export function storeTile(
   problem: MatmulProblem,
   target: StoreTarget,
   rows: number,
   cols: number,
+  hasVectors = false,
 ): string[] {
   const { m, n } = problem
   const operands = target.operandShapes.map((shape, i) => ({
@@ -264,11 +277,11 @@ export function storeTile(
     .flatMap(({ at, register }) =>
       range(cols).map((column) => `let ${register(column)} = ${at('0u', inside(column))};`),
     )
-  const finish = (accumulator: string, row: string, column: number, prefix: string) =>
+  const finish = (sum: string, row: string, column: number, prefix: string) =>
     stepsToWgsl(
       target.epilogue,
       [
-        accumulator,
+        sum,
         ...operands.map(({ at, isPerColumn, register }) =>
           isPerColumn ? register(column) : at(row, `(col + ${column}u)`),
         ),
@@ -286,7 +299,7 @@ export function storeTile(
     const row = `(row + ${r}u)`
     const columns = range(cols / per).flatMap((g) => {
       const parts = range(per).map((lane) =>
-        finish(`acc${r}_${g * per + lane}`, row, g * per + lane, `s${lane}_`),
+        finish(accumulator(r, g * per + lane, hasVectors), row, g * per + lane, `s${lane}_`),
       )
       const results = parts.map(({ result }) => result)
       const store =

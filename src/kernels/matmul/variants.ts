@@ -1,5 +1,6 @@
 import type { KernelLimits, OpCall, OpKernels, Variant } from '../op.ts'
 import { directGrid, directKernel, type RegisterTile } from './direct.ts'
+import { sideOf } from './generate.ts'
 import { naiveKernel } from './naive.ts'
 import { batchCount, type MatmulAttrs, type MatmulProblem, problemOf } from './problem.ts'
 import { hasShuffles, type SubgroupTile, subgroupKernel } from './subgroup.ts'
@@ -22,12 +23,16 @@ const fewRows = 8
 const coveredBy = (m: number, n: number, rows: number, cols: number): number =>
   Math.ceil(m / rows) * rows * Math.ceil(n / cols) * cols
 
-/** A register tile per invocation, straight from storage; tiles of one row for few rows alone. */
+/**
+ * A register tile per invocation, straight from storage; tiles of one row for few rows alone. In vectors for WebAssembly alone: a GPU has none,
+ * and SwiftShader takes 1.1 to 1.3 times as long with them (bench/kernels).
+ */
 const direct = (tile: RegisterTile): Variant<MatmulAttrs> => ({
-  name: `direct-${tile.rows}x${tile.cols}`,
-  when(call, { maxGroupsPerDimension }) {
+  name: `${tile.hasVectors ? 'vectors' : 'direct'}-${tile.rows}x${tile.cols}`,
+  when(call, { maxGroupsPerDimension, isWasm }) {
     const problem = problemOf(call)
     return (
+      (!tile.hasVectors || (isWasm === true && sideOf(problem, 'b', tile.cols).isWide)) &&
       (tile.rows > 1 || problem.m <= fewRows) &&
       fits(problem, tile.rows, tile.cols) &&
       Math.max(...directGrid(problem, tile).groups, batchCount(problem)) <= maxGroupsPerDimension
@@ -90,6 +95,11 @@ const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
   direct({ rows: 16, cols: 8 }),
   direct({ rows: 16, cols: 16 }),
   direct({ rows: 1, cols: 8 }),
+  direct({ rows: 4, cols: 4, hasVectors: true }),
+  direct({ rows: 8, cols: 4, hasVectors: true }),
+  direct({ rows: 4, cols: 8, hasVectors: true }),
+  direct({ rows: 8, cols: 8, hasVectors: true }),
+  direct({ rows: 16, cols: 16, hasVectors: true }),
   tiled({ m: 32, n: 32, k: 8, rows: 4, cols: 4 }),
   tiled({ m: 64, n: 64, k: 8, rows: 4, cols: 4 }),
   tiled({ m: 128, n: 64, k: 8, rows: 8, cols: 4 }),
@@ -137,21 +147,26 @@ function softwareVariant({ m, n }: MatmulProblem, tiles: Tiles, flops: number): 
   return flops < 3e7 ? 'direct-8x4' : 'direct-8x8'
 }
 
-/** Register tiles in WebAssembly, and what an element of c costs with each beside the largest one. */
+/** Register tiles in WebAssembly, and what an element of c costs with each beside the first one. */
 const wasmTiles = [
   { rows: 8, cols: 8, cost: 1 },
-  { rows: 8, cols: 4, cost: 1.1 },
+  { rows: 8, cols: 4, cost: 1.2 },
   { rows: 4, cols: 8, cost: 1.1 },
-  { rows: 4, cols: 4, cost: 1.2 },
+  { rows: 4, cols: 4, cost: 1.5 },
 ] as const
 
-/** The variant in WebAssembly: larger tiles do not fit into its registers, and take longer to compile. */
-function wasmVariant({ m, n }: MatmulProblem): string {
-  if (m <= 2 && n >= 8) return 'direct-1x8'
+/**
+ * The variants in WebAssembly, best first: in vectors where b can be read 4 columns at a time. A larger tile takes 0.9 of the time, but 30 ms
+ * more to compile, which only large products earn back.
+ */
+function wasmVariants({ m, n }: MatmulProblem, tiles: Tiles, flops: number): string[] {
+  if (m <= 2 && n >= 8) return ['direct-1x8']
   const cost = ({ rows, cols, cost }: (typeof wasmTiles)[number]) =>
     cost * coveredBy(m, n, rows, cols)
   const { rows, cols } = wasmTiles.reduce((best, tile) => (cost(tile) < cost(best) ? tile : best))
-  return `direct-${rows}x${cols}`
+  const isLarge = flops >= 1e8 && tiles(16, 16) >= 16
+  const sizes = [...(isLarge ? ['16x16'] : []), `${rows}x${cols}`]
+  return [...sizes.map((size) => `vectors-${size}`), `direct-${rows}x${cols}`]
 }
 
 /** The fixed table. */
@@ -165,9 +180,9 @@ function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): string {
     limits.isSoftware === false
       ? gpuVariants(problem, tiles)
       : [
-          limits.isWasm
-            ? wasmVariant(problem)
-            : softwareVariant(problem, tiles, 2 * products * m * k * n),
+          ...(limits.isWasm
+            ? wasmVariants(problem, tiles, 2 * products * m * k * n)
+            : [softwareVariant(problem, tiles, 2 * products * m * k * n)]),
           // Many small products: the tile that suits their sum may be larger than one of them.
           ...(problem.batch.length > 0 ? ['direct-4x4'] : []),
         ]

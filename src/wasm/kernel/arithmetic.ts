@@ -18,6 +18,8 @@ export type Part =
       readonly plus?: number
       /** Divides the sum; 1 where absent. */
       readonly multiple?: number
+      /** Where the word was taken from, as long as that holds it: whole vectors are faster than their words. */
+      readonly from?: { readonly vector: Local<'v128'>; readonly lane: number }
     }
   | {
       readonly kind: 'linear'
@@ -32,6 +34,12 @@ export const constant = (value: number): Uniform => ({ kind: 'constant', value }
 
 export const isUniform = (part: Part): part is Uniform =>
   part.kind === 'constant' || part.kind === 'scalar'
+
+/** A word of a vector. */
+type Taken = Required<Pick<Extract<Part, { kind: 'scalar' }>, 'from'>> &
+  Extract<Part, { kind: 'scalar' }>
+
+const isTaken = (part: Part): part is Taken => part.kind === 'scalar' && part.from !== undefined
 
 const comparisons: Readonly<Record<string, string>> = {
   '==': 'eq',
@@ -160,6 +168,7 @@ export class Arithmetic {
           : part.value
       return code.v128Const(new Array(laneCount).fill(type === 'bool' ? -part.value : bits))
     }
+    if (isTaken(part)) return this.#shuffled(part, part, [0, 0, 0, 0])
     if (part.local.type === 'f32') return code.v128('f32x4.splat', part.local)
     const word = this.address(part)
     return code.v128('i32x4.splat', type === 'bool' ? this.#negative(word) : word)
@@ -172,10 +181,20 @@ export class Arithmetic {
   /** One invocation's word of a vector. A truth is 0 or 1. */
   lane(type: ScalarName, vector: Local<'v128'>, lane: number): Uniform {
     const { code } = this
+    const from = { vector, lane }
     if (concrete(type) === 'f32')
-      return { kind: 'scalar', local: code.extractLane('f32', vector, lane) }
-    const word = code.extractLane('i32', vector, lane)
-    return { kind: 'scalar', local: type === 'bool' ? this.#negative(word) : word }
+      return { kind: 'scalar', local: code.extractLane('f32', vector, lane), from }
+    const local = code.extractLane('i32', vector, lane)
+    return type === 'bool'
+      ? { kind: 'scalar', local: this.#negative(local) }
+      : { kind: 'scalar', local, from }
+  }
+
+  /** A vector of two words of vectors; `order`: 0 for the first one, 1 for the second, for each lane. */
+  #shuffled(first: Taken, second: Taken, order: readonly number[]): Local<'v128'> {
+    const lanes = [first.from.lane, laneCount + second.from.lane]
+    const words = order.map((one) => lanes[one])
+    return this.code.shuffle(first.from.vector, second.from.vector, words)
   }
 
   /** The vector of four words. */
@@ -189,6 +208,12 @@ export class Arithmetic {
             : value,
       )
       return this.code.v128Const(bits)
+    }
+    const taken = words.filter(isTaken)
+    if (taken.length === laneCount) {
+      const [x, y, z, w] = taken
+      const halves = [this.#shuffled(x, y, [0, 1, 0, 1]), this.#shuffled(z, w, [0, 1, 0, 1])]
+      return this.code.shuffle(halves[0], halves[1], [0, 1, 4, 5])
     }
     const [first, ...rest] = words
     let all = this.vector(type, first)

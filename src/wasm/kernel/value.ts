@@ -51,14 +51,19 @@ export class Values {
   }
 
   /** The words of a vector or scalar one by one. */
-  components({ type, parts }: Value): Part[] {
-    if (type.kind !== 'vector' || !this.isPacked(type)) return [...parts]
+  components(value: Value): Part[] {
+    const { type, parts } = value
+    const count = this.isPacked(type) ? laneCount : parts.length
+    return Array.from({ length: count }, (_, i) => this.component(value, i))
+  }
+
+  /** Word `i` of a vector or scalar. */
+  component({ type, parts }: Value, i: number): Part {
+    if (type.kind !== 'vector' || !this.isPacked(type)) return parts[i]
     const [part] = parts
-    return Array.from({ length: laneCount }, (_, lane) =>
-      isUniform(part)
-        ? part
-        : this.arithmetic.lane(type.of, (part as { local: Local<'v128'> }).local, lane),
-    )
+    return isUniform(part)
+      ? part
+      : this.arithmetic.lane(type.of, (part as { local: Local<'v128'> }).local, i)
   }
 
   ofComponents(of: ScalarName, components: readonly Part[]): Value {

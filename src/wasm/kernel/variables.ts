@@ -129,7 +129,8 @@ export abstract class Variables {
 
   #copy(part: Extract<Part, { kind: 'scalar' | 'vector' }>): Part {
     return part.kind === 'scalar'
-      ? { ...part, local: this.code.copy(part.local) }
+      ? // The vector that it was taken from may change.
+        { ...part, local: this.code.copy(part.local), from: undefined }
       : { kind: 'vector', local: this.code.copy(part.local) }
   }
 
@@ -226,9 +227,9 @@ export abstract class Variables {
   /** Components of a vector by their numbers, one of which may be computed. */
   #select(of: Value, at: readonly Part[]): Value {
     const name = elementOf(of.type)!
-    const all = this.values.components(of)
     const one = (index: Part): Part => {
-      if (index.kind === 'constant') return all[index.value]
+      if (index.kind === 'constant') return this.values.component(of, index.value)
+      const all = this.values.components(of)
       return all
         .slice(1)
         .reduce(
