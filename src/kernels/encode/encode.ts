@@ -10,6 +10,8 @@ import {
 } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, updates } from '../shader.ts'
 import wgsl from './encode.wgsl?raw'
+import wide from './encode-wide.wgsl?raw'
+import marks from './marks.wgsl?raw'
 
 /** Neighbouring elements of one tensor that have a common scale; the last block of a tensor may be short. */
 export const blockElements = 256
@@ -29,19 +31,20 @@ export interface EncodeAttrs {
   readonly first: ScalarSlot
 }
 
-const lower = ({ inputs, attrs }: OpCall<EncodeAttrs>, lanes: number): Lowering => {
+/** `lanes`: invocations of a block; none where one has 4 elements of it at a time. */
+const lower = ({ inputs, attrs }: OpCall<EncodeAttrs>, lanes?: number): Lowering => {
   const [, , gradient] = inputs
   const length = countElements(gradient.shape)
   const blocks = blocksOf(length)
   if (blocks === 0) return { dispatches: [] }
-  const groups = linearGroups(lanes === 1 ? ceilDiv(blocks, 64) : blocks)
+  const groups = linearGroups(lanes === 64 ? blocks : ceilDiv(blocks, 64))
   const { slot } = attrs.first
   const one = `@compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let block = (group.y * GROUPS_X + group.x) * 64u + thread;
   if (block >= BLOCKS) { return; }
   let is_first = scalars[${slot}u] > 0.0;
-  note(block, encode_lane(block, 0u, is_first), is_first);
+  note(block, ${lanes ? 'encode_lane(block, 0u, is_first)' : 'encode_block(block, is_first)'}, is_first);
 }`
   const several = `var<workgroup> largest: atomic<u32>;
 @compute @workgroup_size(LANES)
@@ -57,14 +60,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       dispatch({
         label: 'encode',
         bindings: [
-          updates('total', { in: 0 }, 'i32'),
+          updates('total', { in: 0 }, lanes ? 'i32' : 'vec4<i32>'),
           updates('marks', { in: 1 }, 'i32'),
-          reads('gradient', { in: 2 }, 'u32'),
+          reads('gradient', { in: 2 }, lanes ? 'u32' : 'vec4<u32>'),
           reads('exponents', { in: 3 }, 'i32'),
           { ...reads('scalars', 'scalars'), count: slot + 1 },
         ],
-        constants: { LENGTH: length, BLOCKS: blocks, LANES: lanes, GROUPS_X: groups[0] },
-        body: `${wgsl}\n${lanes === 1 ? one : several}`,
+        constants: {
+          ...(lanes ? { LENGTH: length, LANES: lanes } : { VECTORS: length / 4 }),
+          BLOCKS: blocks,
+          GROUPS_X: groups[0],
+        },
+        body: `${marks}\n${lanes ? wgsl : wide}\n${lanes === 64 ? several : one}`,
         groups,
       }),
     ],
@@ -106,8 +113,15 @@ export const encode = defineOp<EncodeAttrs>({
   variants: [
     { name: 'naive', lower: (call) => lower(call, 1) },
     { name: 'lanes', lower: (call) => lower(call, 64) },
+    // Of vectors, which SwiftShader and GPUs have not; nor may they be trusted with floats that are not finite.
+    {
+      name: 'wide',
+      when: ({ inputs }, { isWasm }) => isWasm === true && countElements(inputs[2].shape) % 4 === 0,
+      lower: (call) => lower(call),
+    },
   ],
-  preferred: (_, { isSoftware }: KernelLimits) => (isSoftware ? 'naive' : 'lanes'),
+  preferred: ({ inputs }, { isSoftware, isWasm }: KernelLimits) =>
+    isWasm && countElements(inputs[2].shape) % 4 === 0 ? 'wide' : isSoftware ? 'naive' : 'lanes',
   reference([total, marks, gradient, exponents], { attrs }, scalars) {
     const isFirst = scalars[attrs.first.slot] > 0
     for (let block = 0; block < marks.length; block++) {

@@ -1,13 +1,5 @@
 // One block of gradients as whole numbers, added to those of the step so far. Lane 0 to LANES - 1 take its elements in turn.
 
-const BLOCK = 256u;
-const UNFIT = 1u << 23u;
-const NOT_FINITE = 1u << 25u;
-
-fn power_of_two(exponent: i32) -> f32 {
-  return bitcast<f32>(u32(exponent + 127) << 23u);
-}
-
 struct Encoded {
   value: i32,
   // Of the magnitude, or one of the two above.
@@ -37,9 +29,4 @@ fn encode_lane(block: u32, lane: u32, is_first: bool) -> u32 {
     largest = max(largest, one.mark);
   }
   return largest;
-}
-
-fn note(block: u32, largest: u32, is_first: bool) {
-  let own = select(i32(largest) + 1, -i32(largest), largest == NOT_FINITE);
-  marks[block] = select(marks[block], 0, is_first) + own;
 }
