@@ -54,6 +54,27 @@ test('compileKernel gives the dividend for a quotient by 0, and 0 for its remain
   expect(compute('x[i] % (x[i] & 0u)')).toEqual(new Uint32Array(1003))
 })
 
+test('compileKernel keeps a word of a vector that changes, and builds vectors of words of others', () => {
+  const more = `
+fn mixed(given: vec4<u32>) -> vec4<u32> {
+  var v = given;
+  let kept = v.y;
+  let low = vec4<u32>(v.w, v.w, v.x, v.z);
+  v = v + vec4<u32>(100u);
+  v.x += kept;
+  return kept * v + vec4<u32>(low.y, v.x, low.z, v.w) + v.zzzz;
+}`
+  const x = Uint32Array.of(1, 2, 3, 4, 10, 20, 30, 40)
+  const shader = each('mixed(x[i])', ['vec4<u32>', 'vec4<u32>'], 2, more)
+  const [, y] = runKernel(shader, [x, new Uint32Array(8)], groupsFor(2))
+  const of = (a: number, b: number, c: number, d: number) => {
+    const v = [a + 100 + b, b + 100, c + 100, d + 100]
+    const added = [d, v[0]!, a, v[3]!]
+    return v.map((word, i) => b * word + added[i]! + v[2]!)
+  }
+  expect([...(y as Uint32Array)]).toEqual([...of(1, 2, 3, 4), ...of(10, 20, 30, 40)])
+})
+
 test('compileKernel keeps neighbours apart where they leave loops and functions at different times', () => {
   const steps = `
 fn steps(start: u32) -> u32 {
