@@ -107,9 +107,12 @@ const e2e = {
 }
 
 /** Specs of the `gpu` project that Node runs on the device `cpu` too. */
-const specsOfCpu = ['every-op', 'golden-ops', 'special-values', 'trajectory'].map(
-  (name) => `tests/gpu/${name}.spec.ts`,
-)
+const specsOfCpu = [
+  ...['every-op', 'golden-ops', 'special-values', 'trajectory'].map(
+    (name) => `tests/gpu/${name}.spec.ts`,
+  ),
+  ...(isAll ? ['tests/all/gpu/every-op.spec.ts'] : []),
+]
 
 const unit = {
   test: {

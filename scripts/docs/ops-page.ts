@@ -1,7 +1,12 @@
+import { type AdapterFacts, Gpu } from '../../src/gpu/device.ts'
+import { WasmDevice } from '../../src/gpu/wasm/device.ts'
+import { WasmHeap } from '../../src/gpu/wasm/heap.ts'
+import { Runtime } from '../../src/graph/memory/runtime.ts'
 import { applicable } from '../../src/kernels/choose.ts'
 import { ops } from '../../src/kernels/index.ts'
 import type { KernelLimits, Op } from '../../src/kernels/op.ts'
 import { markdownTable } from '../../src/util/markdown.ts'
+import { compileKernel } from '../../src/wasm/compile-kernel.ts'
 import { madeBy } from './made-by.ts'
 import { pytorchValues, tracedFiles, withoutCounterpart } from './pytorch-values.ts'
 
@@ -13,8 +18,14 @@ const limits: KernelLimits = {
   subgroupSizes: { smallest: 32, largest: 32 },
 }
 
+/** Those of the device cpu. */
+function limitsOfCpu(): KernelLimits {
+  const device = new WasmDevice(new WasmHeap(), compileKernel) as unknown as GPUDevice
+  return new Runtime(new Gpu(device, {} as AdapterFacts, { type: 'cpu', index: 0 })).limits
+}
+
 /** Pairs of variant and case that can run. */
-const pairsOf = (op: Op): number =>
+const pairsOf = (op: Op, limits: KernelLimits): number =>
   op.cases
     .map(({ inputs, attrs }) => ({ inputs, outputs: op.infer(inputs, attrs), attrs }))
     .reduce((sum, call) => sum + applicable(op, call, limits).length, 0)
@@ -22,11 +33,21 @@ const pairsOf = (op: Op): number =>
 /** Ops whose result is always float16, or float16 depending on their own attrs. */
 const halfAlways: ReadonlySet<string> = new Set(['map', 'halfCopies'])
 
-const row = (op: Op): string[] => {
+/** Element types of what it reads; for one without inputs, of what it makes. */
+function typesOf({ cases, infer }: Op): string {
+  const types = cases.flatMap(({ inputs, attrs }) =>
+    inputs.length > 0 ? inputs : infer(inputs, attrs),
+  )
+  const found = new Set(types.map(({ dtype }) => dtype))
+  return (['f32', 'i32', 'u32', 'f16'] as const).filter((dtype) => found.has(dtype)).join(' ')
+}
+
+const row = (op: Op, cpu: KernelLimits): string[] => {
   const { name, variants, cases, gradient, takesHalf, givesHalf, isView } = op
   return [
     `\`${name}\``,
-    isView ? 'a view, no kernel' : `${pairsOf(op)}`,
+    typesOf(op),
+    ...[limits, cpu].map((own) => (isView ? 'a view, no kernel' : `${pairsOf(op, own)}`)),
     gradient ? 'yes' : '',
     [takesHalf ? 'reads' : '', givesHalf || halfAlways.has(name) ? 'stores' : '']
       .filter(Boolean)
@@ -49,6 +70,7 @@ const declaredFiles = new Set(
 
 /** docs/reference/ops.md: the features and tests of each op in the registry. */
 export function opsPage(): string {
+  const cpu = limitsOfCpu()
   return [
     madeBy('src/kernels/index.ts'),
     '',
@@ -57,11 +79,15 @@ export function opsPage(): string {
     'All ops of `src/kernels`. Layers, losses and most functions are built from these; `map` covers all elementwise functions.',
     '',
     markdownTable(
-      ['op', 'forward', 'gradient', '16-bit', 'reference checked', 'PyTorch', 'variants'],
-      ops.map(row),
+      [
+        ...['op', 'types', 'webgpu', 'cpu', 'gradient', '16-bit'],
+        ...['reference checked', 'PyTorch', 'variants'],
+      ],
+      ops.map((op) => row(op, cpu)),
     ),
     '',
-    '- **forward**: number of (variant, case) pairs that `tests/all/gpu/every-op.spec.ts` checks against the reference, with the default WebGPU limits. It checks that values match, every element is written, nothing outside is written, and two runs give equal bits.',
+    '- **types**: element types of the inputs in the cases. Ops that only move elements take all types. A function refuses a tensor of a type that does not fit when the program is compiled. A boolean tensor is i32. There is no bfloat16 on any device: `compile` refuses it, and files and communication hooks convert it.',
+    '- **webgpu**, **cpu**: number of (variant, case) pairs that `tests/all/gpu/every-op.spec.ts` checks against the reference on that device, for WebGPU with the default limits. It checks that values match, every element is written, nothing outside is written, and two runs give equal bits. The device `cpu` compiles the same shaders to WebAssembly: it lacks the variants with subgroups alone. A shader that it could not compile would be an error of `compile` that names the kernel.',
     '- **gradient**: the op has a gradient rule, which `tests/all/gpu/gradients.spec.ts` checks against central differences of the reference (for `detach`: that the gradient is zero). The other ops are updates, gradients themselves, or not differentiable.',
     '- **16-bit**: the op reads tensors stored as float16 (every other op gets them as float32), or can store its first result as float16.',
     "- **reference checked**: number of cases in the op's folder; all run against the op's float64 reference.",

@@ -7,7 +7,7 @@ import type { PlacedDevice } from '../../util/device.ts'
 import { ArgumentTypeError, messageOf, ShapeError, TabringError } from '../../util/errors.ts'
 import { isRecord, quoted } from '../../util/kind-of.ts'
 import { checkArgument, checkRecord } from '../../util/options.ts'
-import { formatShape, type TensorType } from '../../util/shape.ts'
+import { formatShape, type HostDType, type TensorType } from '../../util/shape.ts'
 import { switchValue } from '../../util/switches.ts'
 import { rewrite, withoutRewrites } from '../rewrite/rewrite.ts'
 import type { GradientExchange } from '../trace/exchange.ts'
@@ -438,7 +438,9 @@ function sharedBuffersOf(
   return [...new Set(buffers)].filter((buffer) => buffer.exchange === exchange)
 }
 
-/** errors: a TypeError, or a ShapeError for f16: that lives between ops, and hosts hold floats as f32. */
+const hostTypes: ReadonlySet<string> = new Set<HostDType>(['f32', 'i32', 'u32'])
+
+/** errors: a TypeError, or a ShapeError for what hosts do not hold: f16 lives between ops. */
 export function checkTypes(inputs: InputTypes): void {
   checkRecord('compile', 'inputs', inputs)
   for (const [name, type] of Object.entries<unknown>(inputs)) {
@@ -451,11 +453,11 @@ export function checkTypes(inputs: InputTypes): void {
       `compile: input "${clipped(name)}" must be a tensor's type, got ${isShape ? `the shape ${example}` : quoted(type)}. Write { ${clipped(name)}: tensorType(${example}) }.`,
     )
   }
-  const half = Object.keys(inputs).find((name) => inputs[name].dtype === 'f16')
-  if (half === undefined) return
+  const other = Object.entries(inputs).find(([, { dtype }]) => !hostTypes.has(dtype))
+  if (!other) return
   throw new ShapeError(
     'shape.unsupported',
-    `compile: input "${clipped(half)}" must be f32, i32 or u32, got f16. Pass f32 and call half() in the function.`,
+    `compile: input "${clipped(other[0])}" must be f32, i32 or u32, got ${clipped(other[1].dtype)}. Pass f32, and call half() in the function for 16 bits.`,
   )
 }
 

@@ -18,7 +18,7 @@ import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Sequential } from '../../../src/nn/module.ts'
 import { autocast } from '../../../src/optim/amp.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
-import { type TensorType, tensorType } from '../../../src/util/shape.ts'
+import { type DType, type TensorType, tensorType } from '../../../src/util/shape.ts'
 import { checkHalfTraining, halfModel, halfTypes } from '../../support/amp-run.ts'
 import { formulaUniform } from '../../support/formula-data.ts'
 import { documentedPlan, measuredPlan } from '../../support/plan-table.ts'
@@ -107,10 +107,11 @@ test('float16 rounds to nearest, ties to even, and too large to infinity', () =>
   ])
 })
 
-test('inputs of a program in float16 are refused', () => {
-  expect(() =>
-    prepare({ limits, variants: {} }, ({ x }) => ({ y: x }), { x: tensorType([4], 'f16') }),
-  ).toThrow('compile: input "x" must be f32, i32 or u32, got f16.')
+test.each(['f16', 'bf16'])('compile names an input that is refused when it is %s', (dtype) => {
+  const types = { x: { shape: [4], dtype: dtype as DType } }
+  expect(() => prepare({ limits, variants: {} }, ({ x }) => ({ y: x }), types)).toThrow(
+    `compile: input "x" must be f32, i32 or u32, got ${dtype}.`,
+  )
 })
 
 test('attention under autocast is attention of rounded operands, its gradients those of them and of the rounded result', async () => {
