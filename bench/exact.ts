@@ -115,7 +115,13 @@ async function timeKinds(
     note(`${model} in ${tabs === 1 ? 'one tab' : `${tabs} tabs`}, round ${round + 1} of ${rounds}`)
     const kinds = ['plain', 'exact'] as const
     for (const kind of round % 2 === 0 ? kinds : kinds.toReversed()) {
-      const timed = { url, config: { ...config, exact: kind === 'exact' }, tabs, skipped, device }
+      const timed = {
+        url,
+        config: { ...config, exact: kind === 'exact' },
+        tabs,
+        skipped,
+        switches: { device },
+      }
       line[kind].push(await stepMs(chromiumTabs(browser), timed))
     }
   }

@@ -11,8 +11,8 @@ import { publish } from './command/results.ts'
 import { stepNames } from './compute/task.ts'
 import { openCompute } from './compute.ts'
 import { benchDemos } from './demos.ts'
+import { benchDevices } from './devices.ts'
 import { benchExact } from './exact.ts'
-import { benchFirefox } from './firefox.ts'
 import { firstStepRows } from './first-step.ts'
 import { benchHidden } from './hidden.ts'
 import { type Host, openHost } from './host.ts'
@@ -58,7 +58,7 @@ const command = new Command('npm run bench --')
   .addOption(adapterOption())
   .addHelpText(
     'after',
-    '\nnpm run bench -- collectives --help: only collectives between tabs, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections against one, on links with long round trips.\nnpm run bench -- machines --help: hierarchical sums between machines that are far apart.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- demos --help: results of the demos on the training page.\nnpm run bench -- page --help: main-thread time of the training page.\nnpm run bench -- start --help: time from pressing Start to the first step.\nnpm run bench -- split --help: a model on one device, on several, and pipelined.\nnpm run bench -- exact --help: what the setting exact costs.\nnpm run bench -- firefox --help: steps in Firefox beside Chromium.\nnpm run bench -- products --help: products of the device cpu beside a bare loop and NumPy.\nnpm run bench -- churn --help: training while tabs are lost.',
+    '\nnpm run bench -- collectives --help: only collectives between tabs, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections against one, on links with long round trips.\nnpm run bench -- machines --help: hierarchical sums between machines that are far apart.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- demos --help: results of the demos on the training page.\nnpm run bench -- page --help: main-thread time of the training page.\nnpm run bench -- start --help: time from pressing Start to the first step.\nnpm run bench -- split --help: a model on one device, on several, and pipelined.\nnpm run bench -- exact --help: what the setting exact costs.\nnpm run bench -- devices --help: the device cpu beside software adapters.\nnpm run bench -- products --help: products of the device cpu beside a bare loop and NumPy.\nnpm run bench -- churn --help: training while tabs are lost.',
   )
   .addOption(jsonOption())
   .addOption(saveOption())
@@ -119,7 +119,7 @@ try {
     start: benchStart,
     split: benchSplit,
     exact: benchExact,
-    firefox: benchFirefox,
+    devices: benchDevices,
     products: benchProducts,
     churn: benchChurn,
   }

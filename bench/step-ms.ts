@@ -1,7 +1,7 @@
 import type { Tab, TabBrowser } from '../node/tab.ts'
 import { trainInTabs } from '../node/train/tabs.ts'
 import type { TrainConfig } from '../src/trainer/settings/config.ts'
-import type { DeviceChoice } from '../src/util/device.ts'
+import type { SwitchInputs } from '../src/util/switches.ts'
 import { median } from './statistics.ts'
 
 export interface TimedSteps {
@@ -10,14 +10,13 @@ export interface TimedSteps {
   readonly tabs: number
   /** Steps that are not counted: in the first ones kernels are still new to the driver, and the evaluation's compile. */
   readonly skipped: number
-  /** What the tabs compute on. */
-  readonly device: DeviceChoice
+  readonly switches?: SwitchInputs
 }
 
 /** The median step of a run in fresh tabs, by the clock of rank 0. */
 export async function stepMs(
   browser: TabBrowser,
-  { url, config, tabs, skipped, device }: TimedSteps,
+  { url, config, tabs, skipped, switches }: TimedSteps,
 ): Promise<number> {
   const times: number[] = []
   const opened: Tab[] = []
@@ -34,7 +33,7 @@ export async function stepMs(
     url,
     worldSize: tabs,
     config,
-    switches: { device },
+    switches,
     timeoutMs: 120_000,
     signal: new AbortController().signal,
     onEvent: (event) => {
