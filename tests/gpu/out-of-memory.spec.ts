@@ -31,7 +31,7 @@ test('a program that the device has no memory for is refused, naming the ops tha
     code: 'gpu.limit',
     message: expect.stringMatching(
       new RegExp(
-        `^device: the program needs \\d+ bytes in addition to its parameters, which are not available; the largest results are exp\\(${of}\\) with ${bytesOf(square)} bytes, matmul\\(${of}, ${of}\\) with ${bytesOf(square)} bytes.*Use a smaller batch`,
+        `^device: the program needs \\d+ bytes in addition to parameters and optimizer state, which are not available\\. Use a smaller batch.*Its largest tensors: exp\\(${of}\\) with ${bytesOf(square)} bytes, matmul\\(${of}, ${of}\\) with ${bytesOf(square)} bytes`,
       ),
     ),
   })

@@ -46,14 +46,13 @@ export class WasmBuffer {
   readonly size: number
   readonly usage: number
   readonly #memory: BufferMemory
-  readonly #place: Place | undefined
+  readonly #place: Place
   #state: MapState | 'destroyed'
 
-  /** Without a place there was no memory for it, and no command may use it. */
   constructor(
     memory: BufferMemory,
     { label = '', size, usage, mappedAtCreation = false }: GPUBufferDescriptor,
-    place?: Place,
+    place: Place,
   ) {
     this.label = label
     this.size = size
@@ -69,18 +68,17 @@ export class WasmBuffer {
 
   /** Why no command may use it; undefined where one may. */
   get problem(): string | undefined {
-    if (this.#state === 'unmapped' && this.#place) return undefined
-    return `buffer "${this.label}" ${this.#place ? `is ${this.#state}` : 'has no memory'}`
+    return this.#state === 'unmapped' ? undefined : `buffer "${this.label}" is ${this.#state}`
   }
 
   /** Undefined where no kernel can use it. */
   get address(): number | undefined {
-    return this.#place && 'address' in this.#place ? this.#place.address : undefined
+    return 'address' in this.#place ? this.#place.address : undefined
   }
 
   /** The bytes as they are now; not to be kept, since memory that grows may move. */
   bytes(offset: number, size: number): Uint8Array {
-    const place = this.#place!
+    const place = this.#place
     if ('array' in place) return new Uint8Array(place.array, offset, size)
     const start = place.address + offset
     return this.#memory.heap.bytes.subarray(start, start + size)
@@ -99,7 +97,7 @@ export class WasmBuffer {
   /** The whole, to be read or written; or a copy of a part, to be read. */
   getMappedRange(offset = 0, size = this.size - offset): ArrayBuffer {
     const place = this.#place
-    if (this.#state !== 'mapped' || !place || !('array' in place))
+    if (this.#state !== 'mapped' || !('array' in place))
       throw new Error(`getMappedRange: buffer "${this.label}" is not mapped.`)
     return size === this.size ? place.array : place.array.slice(offset, offset + size)
   }

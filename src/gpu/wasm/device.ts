@@ -1,5 +1,5 @@
 import { GpuError, messageOf } from '../../util/errors.ts'
-import { BufferMemory, WasmBuffer } from './buffer.ts'
+import { BufferMemory, type WasmBuffer } from './buffer.ts'
 import { type RecordedCommand, WasmCommandEncoder, WasmQuerySet } from './commands.ts'
 import type { WasmHeap } from './heap.ts'
 import { type CompileKernel, makePipeline, WasmBindGroup, type WasmPipeline } from './pipeline.ts'
@@ -46,8 +46,6 @@ export class WasmDevice extends EventTarget {
   readonly lost: Promise<{ reason: string; message: string }>
   readonly #memory: BufferMemory
   readonly #compile: CompileKernel
-  /** Filters of the open error scopes, each with its first error. */
-  readonly #scopes: { filter: string; error: Error | null }[] = []
   readonly #work = new WorkQueue((error, command) => {
     const { label } = command as RecordedCommand
     this.#report(`kernel "${label}" failed: ${messageOf(error)}.`)
@@ -86,16 +84,9 @@ export class WasmDevice extends EventTarget {
     this.dispatchEvent(new UncapturedError(error))
   }
 
-  /** errors: `gpu.limit` outside of an error scope for it; within one, a buffer that has no memory is returned. */
+  /** errors: `gpu.limit`. */
   createBuffer(descriptor: GPUBufferDescriptor): WasmBuffer {
-    try {
-      return this.#memory.allocate(descriptor)
-    } catch (error) {
-      const scope = this.#scopes.findLast(({ filter }) => filter === 'out-of-memory')
-      if (!scope || !(error instanceof GpuError)) throw error
-      scope.error ??= error
-      return new WasmBuffer(this.#memory, descriptor)
-    }
+    return this.#memory.allocate(descriptor)
   }
 
   createQuerySet({ count }: GPUQuerySetDescriptor): WasmQuerySet {
@@ -136,12 +127,13 @@ export class WasmDevice extends EventTarget {
     return new WasmCommandEncoder(this.#threads)
   }
 
-  pushErrorScope(filter: string): void {
-    this.#scopes.push({ filter, error: null })
+  /** What has no memory throws, and other errors are events. */
+  pushErrorScope(): void {
+    // Nothing to keep.
   }
 
-  async popErrorScope(): Promise<Error | null> {
-    return this.#scopes.pop()?.error ?? null
+  async popErrorScope(): Promise<null> {
+    return null
   }
 
   destroy(): void {

@@ -2,19 +2,38 @@ import { GpuError } from '../../util/errors.ts'
 import { bytesOf } from '../../util/shape.ts'
 import type { Prepared } from '../plan/prepare.ts'
 import { formatCall } from '../trace/format-call.ts'
-import type { GraphNode } from '../trace/value.ts'
 
-/** The device has no room for a program: names the ops with the largest results. */
-export function outOfMemory({ nodes, trace }: Prepared, bytes: number): GpuError {
-  const resultBytes = ({ outputs }: GraphNode) =>
-    outputs.reduce((sum, { type }) => sum + bytesOf(type), 0)
-  const largest = nodes
-    .filter(({ op }) => !op.isView)
-    .sort((a, b) => resultBytes(b) - resultBytes(a))
-    .slice(0, 3)
-    .map((node) => `${formatCall(node, trace)} with ${resultBytes(node)} bytes`)
-  return new GpuError(
+/** The device has no room for a program that needs `bytes` beside parameters and optimizer state. */
+export const outOfMemory = (bytes: number): GpuError =>
+  new GpuError(
     'gpu.limit',
-    `device: the program needs ${bytes} bytes in addition to its parameters, which are not available; the largest results are ${largest.join(', ')}. Use a smaller batch, or checkpoint() parts of the model.`,
+    `device: the program needs ${bytes} bytes in addition to parameters and optimizer state, which are not available. Use a smaller batch, or checkpoint() parts of the model.`,
   )
+
+/** What the device had no room for, and the largest tensors of the program; any other error as it is. */
+export function namingLargest(error: unknown, prepared: Prepared): unknown {
+  if (!(error instanceof GpuError) || error.code !== 'gpu.limit') return error
+  const text = `${error.message} Its largest tensors: ${largestOf(prepared).join(', ')}.`
+  return new GpuError(error.code, text, { cause: error })
+}
+
+/** Results of ops, inputs, and what outlives the program. */
+function largestOf({ nodes, trace, inputs, plan }: Prepared): string[] {
+  const bytesByName = new Map<string, number>()
+  for (const node of nodes)
+    if (!node.op.isView)
+      bytesByName.set(
+        formatCall(node, trace),
+        node.outputs.reduce((sum, { type }) => sum + bytesOf(type), 0),
+      )
+  for (const [name, type] of Object.entries(inputs)) bytesByName.set(`input ${name}`, bytesOf(type))
+  for (const { bindings } of plan.dispatches)
+    for (const { place, sizeBytes } of bindings) {
+      if (place.kind === 'pool') bytesByName.set(`"${place.pool.label}"`, place.pool.elements * 4)
+      if (place.kind === 'stored') bytesByName.set(place.tensor.title, sizeBytes)
+    }
+  return [...bytesByName]
+    .sort(([, a], [, b]) => b - a)
+    .slice(0, 4)
+    .map(([name, bytes]) => `${name} with ${bytes} bytes`)
 }

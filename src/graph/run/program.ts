@@ -149,7 +149,7 @@ export class GpuProgram implements StepProgram {
     }
     const { deviceBytes, ioBytes } = program.memory
     program.destroy()
-    throw outOfMemory(prepared, deviceBytes + ioBytes)
+    throw outOfMemory(deviceBytes + ioBytes)
   }
 
   #bindOrDestroy(): void {

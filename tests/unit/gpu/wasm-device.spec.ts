@@ -322,18 +322,13 @@ test('a region of no bytes has an address that no other has', () => {
   expect(heap.allocate('more', 64)).not.toBe(numbers)
 })
 
-test('a buffer without memory throws, or has its error in a scope that waits for it', async () => {
+test('a buffer throws when there is no memory for it', () => {
   const gpu = openSmall()
   const one = gpu.createBuffer('one', 2 ** 20, storage)
   const message =
     'device: "weights" needs 3MiB in one piece, and 1MiB of the 4MiB that WebAssembly gives are taken.'
   const make = () => gpu.createBuffer('weights', 3 * 2 ** 20, storage)
   expect(make).toThrow(message)
-  gpu.device.pushErrorScope('validation')
-  gpu.device.pushErrorScope('out-of-memory')
-  make()
-  expect((await gpu.device.popErrorScope())?.message).toContain(message)
-  expect(await gpu.device.popErrorScope()).toBe(null)
   one.destroy()
   make()
   gpu.check()

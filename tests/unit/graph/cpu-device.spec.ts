@@ -108,10 +108,15 @@ test('messages arrive while a step computes', async () => {
   forward.destroy()
 })
 
+/** A device whose memory has so many pages of 64 KiB. */
+function deviceOf(pages: number): Runtime {
+  const device = new WasmDevice(new WasmHeap(pages), compileKernel)
+  const id = { type: 'cpu', index: 0 } as const
+  return new Runtime(new Gpu(device as unknown as GPUDevice, {} as AdapterFacts, id))
+}
+
 test('a program that does not fit is refused with its largest ops, and the device goes on', async () => {
-  const device = new WasmDevice(new WasmHeap(64), compileKernel)
-  const gpu = new Gpu(device as unknown as GPUDevice, {} as AdapterFacts, { type: 'cpu', index: 0 })
-  const runtime = new Runtime(gpu)
+  const runtime = deviceOf(64)
   const make = (size: number) =>
     compile(
       ({ x }) => ({ y: x.matmul(x).exp().matmul(x).sum() }),
@@ -120,14 +125,38 @@ test('a program that does not fit is refused with its largest ops, and the devic
     )
   await expect(make(1024)).rejects.toMatchObject({
     code: 'gpu.limit',
-    message: expect.stringContaining('matmul'),
+    message: expect.stringContaining('Its largest tensors: matmul'),
   })
   const small = await make(4)
   const { y } = await small.run({ x: new Float32Array(16) })
   expect(y[0]).toBe(0)
   small.destroy()
-  expect(gpu.usedBytes).toBe(0)
+  expect(runtime.gpu.usedBytes).toBe(0)
 })
+
+test.each([
+  ['parameters', 20],
+  ['states', 44],
+])(
+  'a training is refused at compile time when its %s do not fit, and the model keeps its weights',
+  async (_, pages) => {
+    const runtime = deviceOf(pages)
+    const layer = new Linear(512, 512)
+    const optimizer = new AdamW(layer.parameters(), { lr: 0.1 })
+    const before = await layer.parameters()[0].read()
+    const step = updateStep(optimizer, ({ x }) => layer.forward(x).sum())
+    await expect(compile(step, { x: tensorType([2, 512]) }, { runtime })).rejects.toMatchObject({
+      code: 'gpu.limit',
+      message: expect.stringMatching(
+        /of the [\d.]+MiB that WebAssembly gives are taken\. .*Its largest tensors: .*"parameters of bucket 0: bias to weight" with 1050624 bytes.*"exp_avg of bucket 0/,
+      ),
+    })
+    const after = await layer.parameters()[0].read()
+    expect(after.every((value, i) => value === before[i])).toBe(true)
+    const sum = await compile(({ x }) => ({ y: x.sum() }), { x: tensorType([2]) }, { runtime })
+    expect((await sum.run({ x: Float32Array.of(1, 2) })).y[0]).toBe(3)
+  },
+)
 
 test('a page whose memory cannot be shared computes the same', async () => {
   vi.stubGlobal('crossOriginIsolated', false)
