@@ -518,7 +518,13 @@ export const allowed: Record<string, readonly string[]> = {
     'src/ui/settings',
     'src/ui/state',
   ],
-  'src/ui/members': ['src/peer/room', 'src/ui/parts', 'src/ui/state', 'src/ui/experiment'],
+  'src/ui/members': [
+    'src/util/adapter-words.ts',
+    'src/peer/room',
+    'src/ui/parts',
+    'src/ui/state',
+    'src/ui/experiment',
+  ],
   'src/ui/status': [
     'src/util',
     'src/peer/room',

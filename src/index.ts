@@ -377,17 +377,15 @@ export {
   zeros,
 } from './graph/functions/shape.ts'
 export type { OnNode, ReadValue } from './graph/inside/probe.ts'
-export type { HostData } from './graph/memory/host-values.ts'
-export type { StoredData } from './graph/memory/pool.ts'
 export {
-  type AnyRuntime,
   defaultRuntime,
   getDefaultDevice,
-  ReferenceRuntime,
-  Runtime,
   runtimeOf,
   setDefaultDevice,
-} from './graph/memory/runtime.ts'
+} from './graph/memory/default-runtime.ts'
+export type { HostData } from './graph/memory/host-values.ts'
+export type { StoredData } from './graph/memory/pool.ts'
+export { type AnyRuntime, ReferenceRuntime, Runtime } from './graph/memory/runtime.ts'
 export type { PlanOptions } from './graph/plan/plan.ts'
 export type { InputTypes, Outputs, PrepareOptions, TracedFunction } from './graph/plan/prepare.ts'
 export type {

@@ -3,7 +3,7 @@ import type { Metric } from '../../src/trainer/settings/demo-meta.ts'
 import { formatRanks } from '../../src/util/format-ranks.ts'
 import type { Output } from '../output.ts'
 import { Rate } from '../rate.ts'
-import type { RankResult, TabEvent } from './tab-group.ts'
+import { oneLine, type RankResult, type TabEvent } from './tab-group.ts'
 
 /** How a run is told to whoever started it. */
 export interface Reporter {
@@ -110,6 +110,7 @@ class JsonReporter implements Reporter {
       'checkpoint',
       'regrouped',
       'unlike',
+      'devices',
       'undecided',
       'waits',
       'holdsUp',
@@ -192,6 +193,7 @@ abstract class PeopleReporter implements Reporter {
   readonly #partsMs = new Map<string, number>()
   #lastStateMs = Number.NEGATIVE_INFINITY
   #latest: string | undefined
+  #devices: readonly string[] = []
   #best: string | undefined
 
   constructor(
@@ -209,6 +211,7 @@ abstract class PeopleReporter implements Reporter {
     if (event.event === 'phase') this.phase(phaseNames[event.phase] ?? event.phase)
     if (event.event === 'evaluation') this.evaluation(event)
     if (event.event === 'resumed') this.#resumed(event)
+    if (event.event === 'devices') this.#tellDevices(event.devices)
     if (event.event === 'regrouped')
       this.note(`continuing from step ${event.step}, world size ${event.worldSize}`)
     if (event.event === 'waits') this.note(`a new tab waits: ${event.why}`)
@@ -238,6 +241,13 @@ abstract class PeopleReporter implements Reporter {
         this.#partsMs.set(part, (this.#partsMs.get(part) ?? 0) + ms)
       this.step(event)
     }
+  }
+
+  /** Those that are news, since ranks may have come, or one may have opened another device. */
+  #tellDevices(devices: readonly string[]): void {
+    for (const [rank, device] of devices.entries())
+      if (device !== this.#devices[rank]) this.note(`rank ${rank}: ${oneLine(device)}`)
+    this.#devices = devices
   }
 
   #state({ doneBytes, totalBytes }: Extract<TabEvent, { event: 'state' }>): void {

@@ -63,6 +63,7 @@ export type TabEvent =
       RunEvent,
       {
         event:
+          | 'devices'
           | 'leftOut'
           | 'unsaved'
           | 'lost'

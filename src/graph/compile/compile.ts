@@ -2,15 +2,10 @@ import type { DeviceSpec } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import { checkOptions, type OptionNames } from '../../util/options.ts'
+import { defaultRuntimeOf, runtimeOf } from '../memory/default-runtime.ts'
 import type { Memory } from '../memory/memory-device.ts'
 import { memoryOf } from '../memory/memory-of.ts'
-import {
-  type AnyRuntime,
-  checkRuntime,
-  defaultRuntimeOf,
-  ReferenceRuntime,
-  runtimeOf,
-} from '../memory/runtime.ts'
+import { type AnyRuntime, checkRuntime, ReferenceRuntime } from '../memory/runtime.ts'
 import { tellFailure } from '../plan/agreement.ts'
 import { isSplit } from '../plan/parts.ts'
 import {

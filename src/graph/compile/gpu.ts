@@ -4,7 +4,8 @@ import { ArgumentTypeError, GpuError, TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { checkNumber, isCount } from '../../util/options.ts'
 import { setSwitches } from '../../util/switches.ts'
-import { defaultRuntimeOf, ReferenceRuntime, runtimeOf, setDevice } from '../memory/runtime.ts'
+import { defaultRuntimeOf, runtimeOf, setDevice } from '../memory/default-runtime.ts'
+import { ReferenceRuntime } from '../memory/runtime.ts'
 import { isBenchmarking, setBenchmarking } from '../tune/benchmark.ts'
 
 /** Properties of a WebGPU device. Browsers do not report its memory size. */

@@ -1,5 +1,5 @@
 import { compile } from '../../graph/compile/compile.ts'
-import { defaultRuntimeOf } from '../../graph/memory/runtime.ts'
+import { defaultRuntimeOf } from '../../graph/memory/default-runtime.ts'
 import { piecesOf } from '../../graph/plan/pieces.ts'
 import type { Tensor } from '../../graph/trace/tensor.ts'
 import { getRngState, normalNumbers, setRngState } from '../../nn/init.ts'

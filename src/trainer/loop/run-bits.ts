@@ -53,6 +53,7 @@ export class RunBits {
   #proved: Proved | undefined
   /** What all ranks of the group have told. */
   #bits: readonly Bits[] = []
+  #devices: readonly string[] = []
   #unlike: Unlike | undefined
   #before: Bits['lasting']
   /** This rank has reported what lasts. */
@@ -97,10 +98,11 @@ export class RunBits {
   }
 
   /** Takes what all ranks have told; none without `exact`. */
-  take(bits: readonly Bits[], adapters: readonly string[]): void {
+  take(bits: readonly Bits[], adapters: readonly string[], devices: readonly string[]): void {
     if (bits.length === 0) return
     const { known, unlike } = unlikeBits(bits, adapters)
     this.#bits = bits
+    this.#devices = devices
     this.#log.proof = known
     this.#unlike = unlike
     this.#before = bits.find(({ lasting }) => lasting)?.lasting
@@ -129,6 +131,7 @@ export class RunBits {
       const members = this.#bits.map(({ who, proof: own }, at) => ({
         ...who,
         samples: samples[at],
+        device: this.#devices[at],
         ...(differingPart(own, proof) && { proof: own }),
       }))
       this.#onEvent({ event: 'group', step, members, proof, rank })

@@ -4,6 +4,7 @@ import type { ProcessGroup } from '../../peer/group/group.ts'
 import { clipped, clippedName, clippedToDifference } from '../../util/clipped.ts'
 import { PeerError } from '../../util/errors.ts'
 import type { RunRecord } from '../watch/run-events.ts'
+import { deviceSchema } from '../watch/run-log.ts'
 import { type Bits, bitsSchema } from './run-bits.ts'
 
 /** A rank's record before it knows the others' adapters. */
@@ -38,10 +39,11 @@ function textsOf(own: OwnRecord): Map<string, string> {
   )
 }
 
-/** What ranks tell each other: the shared parts, the adapter, and with `exact` by which bits it is known. */
+/** What ranks tell each other: the shared parts, the adapter, what it computes on in words, and with `exact` by which bits it is known. */
 const toldSchema = v.strictObject({
   texts: v.record(v.string(), v.string()),
-  adapter: v.pipe(v.string(), v.maxLength(200)),
+  adapter: deviceSchema,
+  device: deviceSchema,
   bits: v.optional(bitsSchema),
 })
 type Told = v.InferOutput<typeof toldSchema>
@@ -49,6 +51,8 @@ const isTold = (told: unknown): told is Told => v.is(toldSchema, told)
 
 export interface SettledRecord {
   readonly record: RunRecord
+  /** By rank: what it computes on, and why. */
+  readonly devices: readonly string[]
   /** By rank; none without `exact`. */
   readonly bits: readonly Bits[]
 }
@@ -63,13 +67,14 @@ export interface SettledRecord {
 export async function settleRecord(
   group: ProcessGroup,
   own: OwnRecord,
-  adapter: string,
+  { adapter, device }: Readonly<Record<'adapter' | 'device', string>>,
   bits?: Bits,
 ): Promise<SettledRecord> {
   const texts = textsOf(own)
   const told: Told = {
     texts: Object.fromEntries(texts),
     adapter: clippedName(adapter),
+    device: clippedName(device),
     ...(bits && { bits }),
   }
   const all = await gatherJson('the run record', group, told, isTold)
@@ -94,6 +99,7 @@ export async function settleRecord(
   }
   return {
     record: { ...own, adapters: all.map((one) => one.adapter) },
+    devices: all.map((one) => one.device),
     bits: bits ? all.flatMap((one) => one.bits ?? []) : [],
   }
 }

@@ -6,6 +6,7 @@ import type { TuneStore } from '../../kernels/tune.ts'
 import type { StateDict } from '../../nn/module.ts'
 import type { CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
+import { adapterLine } from '../../util/adapter-words.ts'
 import { endFactsOf, RunError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 import {
@@ -498,9 +499,11 @@ export class Trainer {
     }
     const { newest } = this.#kept
     const bits = await this.#bits.own(setup, newest?.log, rank)
-    const settled = await settleRecord(group, own, adapterOf(runtime), bits)
+    const on = { adapter: adapterOf(runtime), device: adapterLine(runtime.facts) }
+    const settled = await settleRecord(group, own, on, bits)
     this.#record = settled.record
-    this.#bits.take(settled.bits, settled.record.adapters)
+    this.#bits.take(settled.bits, settled.record.adapters, settled.devices)
+    onEvent({ event: 'devices', devices: settled.devices, rank })
     const keep = async (progress: Progress) => {
       this.#kept.add(await keepState(parts, progress, this.#logFile))
     }

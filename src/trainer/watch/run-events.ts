@@ -145,6 +145,12 @@ export type RunEvent =
       rank: number
     }
   | {
+      /** By rank, what each computes on, and why: told by every rank when it begins to train with the others. */
+      event: 'devices'
+      devices: readonly string[]
+      rank: number
+    }
+  | {
       /** With `exact`: who trains from the step after `step` on, by rank. `proof`: by which bits ranks know those of the run. */
       event: 'group'
       step: number
@@ -250,6 +256,8 @@ export interface RankName {
 export interface GroupMember extends RankName {
   /** Of a full batch, those that it begins with. */
   readonly samples: number
+  /** What it computes on, and why. */
+  readonly device?: string
   /** Where it is not the run's. */
   readonly proof?: BitProof
 }

@@ -6,6 +6,8 @@ const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
 const hash = v.pipe(v.string(), v.maxLength(16))
 /** An id or a name of a rank. */
 export const nameSchema = v.pipe(v.string(), v.maxLength(100))
+/** What a rank computes on, and why. */
+export const deviceSchema = v.pipe(v.string(), v.maxLength(200))
 export const proofSchema = v.object({ samples: hash, parameters: hash, results: hash })
 export const mostUnlikeChars = 500
 export const unlikeSchema = v.object({
@@ -20,7 +22,7 @@ const runLogSchema = v.object({
   config: v.record(v.string(), v.unknown()),
   /** Hashes of the state after that many steps, as far as the tab that kept the log took part. */
   states: v.array(v.tuple([count, hash])),
-  /** After `step` the run began or continued with `worldSize` ranks: by rank, whose tab, which share, which proof. Logs of earlier versions lack that. */
+  /** After `step` the run began or continued with `worldSize` ranks: by rank, whose tab, which share, on which device, which proof. Logs of earlier versions lack that. */
   groups: v.array(
     v.object({
       step: count,
@@ -32,6 +34,7 @@ const runLogSchema = v.object({
             name: nameSchema,
             /** Of a full batch, until `deals` says otherwise. */
             samples: count,
+            device: v.optional(deviceSchema),
             /** Where it is not the run's. */
             proof: v.optional(proofSchema),
           }),

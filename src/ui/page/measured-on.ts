@@ -1,5 +1,5 @@
+import { adapterWords } from '../../util/adapter-words.ts'
 import type { AdapterFacts } from '../../worker/api.ts'
-import { adapterWords } from '../members/adapter-words.ts'
 
 /** Where and when something was measured: adapter, browser with version, date. */
 export function placeOf(facts: AdapterFacts, userAgent: string, date = new Date()): string {

@@ -198,6 +198,7 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       return { ...run, waits: null, heldUp: null }
     case 'unlinked':
     case 'signal':
+    case 'devices':
       return run
     case 'silent': {
       const others = run.silent.filter((rank) => rank !== event.who)

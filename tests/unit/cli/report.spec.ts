@@ -319,3 +319,19 @@ test('links through the server, and a run with nothing left to train, are told',
   )
   expect(output.text).toContain('\nrelayed        rank 0 2 of 2 links, rank 1 1 of 2 links\n')
 })
+
+test('the reporter says once what each rank computes on, when its device is news', () => {
+  const error = new Memory()
+  const settings = { isJson: false, worldSize: 2, epochs: 1, metric }
+  const reporter = makeReporter(settings, new Memory(), error)
+  const cpu = 'CPU in WebAssembly, 1 thread (no GPU)'
+  const tell = (devices: string[]) => {
+    for (const rank of [0, 1]) reporter.event({ event: 'devices', devices, rank })
+  }
+  tell([cpu, 'nvidia · hopper'])
+  tell([cpu, cpu])
+  reporter.stop()
+  expect(error.text).toBe(
+    `train: rank 0: ${cpu}\ntrain: rank 1: nvidia · hopper\ntrain: rank 1: ${cpu}\n`,
+  )
+})

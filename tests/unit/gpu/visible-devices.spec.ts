@@ -33,7 +33,7 @@ async function load(search = '') {
   vi.stubGlobal('location', { search })
   vi.resetModules()
   const { gpu } = await import('../../../src/graph/compile/gpu.ts')
-  const { runtimeOf } = await import('../../../src/graph/memory/runtime.ts')
+  const { runtimeOf } = await import('../../../src/graph/memory/default-runtime.ts')
   const { Linear } = await import('../../../src/nn/layers.ts')
   /** Which of the six each device is. */
   const seen = async () => {

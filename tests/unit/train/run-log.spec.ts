@@ -34,7 +34,8 @@ test('the log of an exact run has the hash of the state before each step, the sa
     expect(end).toEqual(one.end)
     // 15 samples are virtual workers of 4, 4, 4 and 3.
     const members = [4, 4, 7].map((samples, rank) => {
-      return { id: String(rank), name: `rank ${rank}`, samples }
+      const device = 'the plain references (slow)'
+      return { id: String(rank), name: `rank ${rank}`, samples, device }
     })
     expect(groups).toEqual([{ step: 0, worldSize: 3, members }])
     expect(proof).toEqual(one.proof)

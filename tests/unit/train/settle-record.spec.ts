@@ -26,7 +26,7 @@ async function settleAll(differences: Partial<typeof own>[], bits?: (rank: numbe
       settleRecord(
         group,
         { ...own, ...differences[rank] },
-        `adapter ${rank}`,
+        { adapter: `adapter ${rank}`, device: `device ${rank}` },
         bits?.(rank) as Bits | undefined,
       ),
     ),
@@ -42,6 +42,7 @@ test('equal records are settled with the adapters of all ranks, whatever variant
       status: 'fulfilled',
       value: {
         record: { ...own, ...difference, adapters: ['adapter 0', 'adapter 1', 'adapter 2'] },
+        devices: ['device 0', 'device 1', 'device 2'],
         bits: [],
       },
     })),

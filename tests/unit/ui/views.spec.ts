@@ -3,7 +3,6 @@ import { noTimes } from '../../../src/graph/plan/step-program.ts'
 import { meshLimit } from '../../../src/peer/room/edges.ts'
 import type { JsonValue, LobbyMember } from '../../../src/peer/room/messages.ts'
 import { plainName } from '../../../src/peer/room/names.ts'
-import { adapterWords } from '../../../src/ui/members/adapter-words.ts'
 import {
   formatBytes,
   formatLoss,
@@ -21,6 +20,7 @@ import { outsideLinks, readServerFacts } from '../../../src/ui/state/server-fact
 import type { Action, Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { Store, type Surface } from '../../../src/ui/state/store.ts'
 import { troubleAhead, troubleOf } from '../../../src/ui/state/trouble.ts'
+import { adapterLine, adapterWords } from '../../../src/util/adapter-words.ts'
 import { GpuError } from '../../../src/util/errors.ts'
 import { makeLobby, makeSnapshot, training } from '../../support/page-states.ts'
 
@@ -126,6 +126,25 @@ describe('who a tab is', () => {
     expect(plainName('\u0645\u0631\u062d\u0628\u0627 \u2764\ufe0f')).toBe(
       '\u0645\u0631\u062d\u0628\u0627 \u2764\ufe0f',
     )
+  })
+
+  it('says in one line what a rank computes on, and why', () => {
+    const cpu = { architecture: 'wasm', isSoftware: true }
+    const description = 'CPU in WebAssembly, 2 threads; no GPU, only the adapter google swiftshader'
+    expect(adapterLine({ ...cpu, description })).toBe(
+      'CPU in WebAssembly, 2 threads (no GPU, only the adapter google swiftshader)',
+    )
+    expect(adapterLine({ ...cpu, description: 'CPU in WebAssembly, 1 thread' })).toBe(
+      'CPU in WebAssembly, 1 thread',
+    )
+    expect(adapterLine({ vendor: 'nvidia', architecture: 'hopper', description: 'H200' })).toBe(
+      'nvidia · hopper',
+    )
+    expect(adapterLine({ vendor: 'google', architecture: 'swiftshader', isSoftware: true })).toBe(
+      'google · swiftshader (software adapter)',
+    )
+    const plain = { architecture: 'reference', description: 'the plain references (slow)' }
+    expect(adapterLine({ ...plain, isSoftware: true })).toBe('the plain references (slow)')
   })
 
   it("takes nothing about another tab's adapter for granted", () => {

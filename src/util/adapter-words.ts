@@ -1,0 +1,41 @@
+import { isRecord } from './kind-of.ts'
+
+/** An adapter as its owner describes it, in words; it came from another tab, so nothing about it is taken for granted. */
+export interface AdapterWords {
+  readonly text: string
+  /** All that it says of itself, as of why it stands in for another. */
+  readonly title: string
+  readonly isSoftware: boolean
+  readonly features: readonly string[]
+}
+
+/** Architectures of what computes on the CPU without an adapter; each says all in its description. */
+const hosts = ['wasm', 'reference']
+
+export function adapterWords(adapter: unknown): AdapterWords {
+  const facts = isRecord(adapter) ? adapter : {}
+  const text = (key: string) => {
+    const value = facts[key]
+    return typeof value === 'string' ? value.trim() : ''
+  }
+  const name = [text('vendor'), text('architecture')].filter(Boolean).join(' · ')
+  const description = text('description')
+  const isHost = hosts.includes(text('architecture'))
+  return {
+    text: (!isHost && name) || description.split(';')[0] || 'unnamed adapter',
+    title: description,
+    isSoftware: facts.isSoftware === true,
+    features: [
+      ...(facts.hasF16 === true ? ['f16'] : []),
+      ...(facts.hasSubgroups === true ? ['subgroups'] : []),
+    ],
+  }
+}
+
+/** One line: `CPU in WebAssembly, 2 threads (no GPU, only the adapter google swiftshader)`, or `google · swiftshader (software adapter)`. */
+export function adapterLine(adapter: unknown): string {
+  const { text, title, isSoftware } = adapterWords(adapter)
+  const [first, ...reasons] = title.split(';').map((part) => part.trim())
+  if (isSoftware && first !== text) reasons.push('software adapter')
+  return reasons.length > 0 ? `${text} (${reasons.join('; ')})` : text
+}
