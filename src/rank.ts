@@ -3,6 +3,7 @@ import { progressName } from './distributed/launcher/progress.ts'
 import { endName, type RankEnd } from './distributed/launcher/rank-end.ts'
 import { args, env } from './distributed/rendezvous/env.ts'
 import { stackOf } from './util/errors.ts'
+import { deviceName } from './util/tell-launcher.ts'
 
 /**
  * The page of a rank of `tabring run`: it runs the user's module and tells the launcher how that ended.
@@ -37,12 +38,11 @@ addEventListener('unhandledrejection', (event) => {
 })
 
 // Workers cannot call functions of the page.
-new BroadcastChannel(progressName).onmessage = ({ data }: MessageEvent<string>) => {
-  const { [progressName]: take } = globalThis as unknown as {
-    [progressName]: (json: string) => void
+for (const name of [progressName, deviceName])
+  new BroadcastChannel(name).onmessage = ({ data }: MessageEvent<string>) => {
+    const { [name]: take } = globalThis as unknown as Record<string, (json: string) => void>
+    take(data)
   }
-  take(data)
-}
 
 try {
   const { default: main } = await import('virtual:tabring-program')

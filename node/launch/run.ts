@@ -160,6 +160,7 @@ export async function launch(
           onProgress: (rank, progress) => {
             if (rank === part.firstRank) screen.progress(progress)
           },
+          onDevice: (rank, text) => screen.note(`rank ${rank}: ${text}`),
           onFailure: fail,
         }
         const { elastic } = options

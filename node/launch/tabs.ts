@@ -8,6 +8,7 @@ import { endName, type RankEnd } from '../../src/distributed/launcher/rank-end.t
 import { messageOf } from '../../src/util/errors.ts'
 import { type InjectedEnvironment, injectedName } from '../../src/util/injected.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
+import { deviceName } from '../../src/util/tell-launcher.ts'
 import { browserGone, type Tab, type TabBrowser } from '../tab.ts'
 import type { StreamName } from './log-files.ts'
 
@@ -38,6 +39,8 @@ export interface TabsOptions {
   stop: AbortSignal
   onSay: (rank: number, stream: StreamName, text: string) => void
   onProgress: (rank: number, progress: Progress) => void
+  /** Takes what a rank computes on, and why, when that is news. */
+  onDevice: (rank: number, text: string) => void
   /** Called once for each rank that fails, in the order in which that was heard. `tab`: absent when the browser failed. */
   onFailure: (failure: TabFailure, tab?: TabRun) => void
   /** Called when a rank's program has ended well. */
@@ -202,10 +205,15 @@ export class TabRun {
   }
 
   #open(): Promise<Tab> {
-    const { browser, url, onProgress, onNextGroup, onTrained } = this.#options
+    const { browser, url, onProgress, onDevice, onNextGroup, onTrained } = this.#options
+    const devices = new Set<string>()
     const functions: Record<string, (...words: never[]) => unknown> = {
       [progressName]: (json: string) => {
         if (!this.hasEnded) onProgress(this.rank, JSON.parse(json))
+      },
+      [deviceName]: (json: string) => {
+        if (!devices.has(json)) onDevice(this.rank, JSON.parse(json))
+        devices.add(json)
       },
       [endName]: (json: string) => this.#take(JSON.parse(json)),
     }

@@ -6,8 +6,8 @@ import { clippedName } from '../../util/clipped.ts'
 import { setDefaultRanks } from '../../util/default-ranks.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkArgument, checkText } from '../../util/options.ts'
+import { tellLauncher } from '../../util/tell-launcher.ts'
 import { type Joined, joinedName } from '../launcher/joined.ts'
-import { tellLauncher } from '../launcher/tell-launcher.ts'
 
 /** As torch.distributed, each context has one default group: this module keeps it, and knows no way to form one. */
 

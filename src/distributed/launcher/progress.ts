@@ -1,5 +1,5 @@
 import { checkNumber, checkOptions, type OptionNames } from '../../util/options.ts'
-import { tellLauncher } from './tell-launcher.ts'
+import { tellLauncher } from '../../util/tell-launcher.ts'
 
 /** Progress of a rank, as shown by the launcher's progress bar. */
 export interface Progress {

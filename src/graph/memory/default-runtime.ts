@@ -1,3 +1,4 @@
+import { adapterLine } from '../../util/adapter-words.ts'
 import {
   currentDevice,
   type Device,
@@ -10,6 +11,7 @@ import {
 } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { switchValue } from '../../util/switches.ts'
+import { deviceName, tellLauncher } from '../../util/tell-launcher.ts'
 import { type ChosenDevice, chooseDevice } from './choose-device.ts'
 import { type AnyRuntime, openRuntime, Runtime } from './runtime.ts'
 
@@ -32,6 +34,7 @@ export function runtimeOf(spec: DeviceSpec, why?: string): Promise<AnyRuntime> {
   opened.set(key, opening)
   const forget = () => opened.delete(key)
   opening.then((runtime) => {
+    tellLauncher(deviceName, adapterLine(runtime.facts))
     if (runtime instanceof Runtime) runtime.gpu.lost.then(forget)
   }, forget)
   return opening

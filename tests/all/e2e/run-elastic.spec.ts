@@ -28,7 +28,7 @@ test('a killed tab is opened again and joins the rank that trained on, to the bi
     '1 group 2 of 2 from 9',
   ])
   expect(run.told.stderr).toMatch(
-    /rank 1: its tab crashed.*\n.*restart 1 of 3: its tab is opened again\n.*continuing with 1 rank\n.*continuing with 2 ranks\n/,
+    /rank 1: its tab crashed.*\n.*restart 1 of 3: its tab is opened again\n.*continuing with 1 rank\n[\s\S]*continuing with 2 ranks\n/,
   )
   expect(endsOf(run)).toEqual(wanted)
 })

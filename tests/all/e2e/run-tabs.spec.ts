@@ -21,7 +21,7 @@ let browser: Browser
 
 /** A user's module that does what its first argument says. */
 const program = `
-import { args, env, reportProgress, spawn } from 'tabring'
+import { args, env, reportProgress, runtimeOf, spawn } from 'tabring'
 
 console.log('up', env.RANK)
 switch (args[0]) {
@@ -60,12 +60,15 @@ switch (args[0]) {
     console.groupEnd()
     console.clear()
     reportProgress({ step: 1, totalSteps: 2 })
+    await runtimeOf('cpu')
+    await runtimeOf('cpu')
 }
 `
 const worker = `
-import { reportProgress } from 'tabring'
+import { reportProgress, runtimeOf } from 'tabring'
 console.log('from the worker')
 reportProgress({ step: 7, totalSteps: 9 })
+await runtimeOf('reference')
 postMessage('done')
 `
 const spawned = `
@@ -102,6 +105,7 @@ interface Told {
   failures: TabFailure[]
   said: string[]
   progress: unknown[]
+  devices: unknown[]
 }
 
 /** Runs one rank a mode to their ends; `onUp` is called when all have begun, `onFailure` at each failure. */
@@ -109,7 +113,7 @@ async function run(
   modes: readonly string[],
   { onUp, stop }: { onUp?: () => void; stop?: AbortController } = {},
 ): Promise<Told> {
-  const told: Told = { failures: [], said: [], progress: [] }
+  const told: Told = { failures: [], said: [], progress: [], devices: [] }
   const up = new Set<number>()
   const control = stop ?? new AbortController()
   await runTabs({
@@ -128,6 +132,7 @@ async function run(
       if (text.startsWith('up ') && up.add(rank).size === modes.length) onUp?.()
     },
     onProgress: (rank, progress) => told.progress.push([rank, progress]),
+    onDevice: (rank, text) => told.devices.push([rank, text]),
     onFailure: (failure) => {
       told.failures.push(failure)
       control.abort()
@@ -213,8 +218,8 @@ test('a rank that spawns workers, in a built program: results, and the stack of 
   )
 })
 
-test('a run that ends well: every word on its stream, progress from the page and from a worker', async () => {
-  const { failures, said, progress } = await run(['words', 'worker'])
+test('a run that ends well: every word on its stream, progress and devices from the page and from a worker', async () => {
+  const { failures, said, progress, devices } = await run(['words', 'worker'])
   expect(failures).toEqual([])
   expect(said.filter((line) => line.startsWith('0'))).toEqual([
     '0 stdout up 0',
@@ -225,6 +230,9 @@ test('a run that ends well: every word on its stream, progress from the page and
     '0 stdout group',
   ])
   expect(said).toContain('1 stdout from the worker')
+  expect(devices).toHaveLength(2)
+  expect(devices).toContainEqual([0, expect.stringMatching(/^CPU in WebAssembly, \d+ threads?/)])
+  expect(devices).toContainEqual([1, 'the plain references (slow)'])
   expect(progress).toHaveLength(2)
   expect(progress).toContainEqual([0, { step: 1, totalSteps: 2 }])
   expect(progress).toContainEqual([1, { step: 7, totalSteps: 9 }])

@@ -1,3 +1,6 @@
+/** The page function that takes what a rank computes on and why, in words, when it has opened a device; and a worker's channel for it. */
+export const deviceName = '__tabringDevice'
+
 const channels = new Map<string, BroadcastChannel>()
 
 /**
