@@ -8,7 +8,7 @@ export const switchEffects: { readonly [Name in SwitchName]: readonly string[] }
     '`2` a table of kernel times from timestamp queries, after runs 1, 2, 4, 8 … of each program (means since the previous table); a line of totals per run; a line per collective',
     '`3` the plan of each program: buffers, reuse, peak bytes, buckets, and the variant chosen for each op with the reason',
     '`4` the WGSL of each pipeline as submitted',
-    '`5` checks every value of every run: scans for NaN and infinities after each op, and compares each op with its reference (one rank only; slow). On the cpu, where ops run as their references, only the scan applies, and levels 2 to 4 log nothing',
+    '`5` checks every value of every run: scans for NaN and infinities after each op, and compares each op with its reference (one rank only; slow). On `reference`, where ops run as their references, only the scan applies, and levels 2 to 4 log nothing',
   ],
   naive: [
     'Turns off rewrites and uses the first variant of every op, as the option `useNaiveKernels` of `compile` does for one program.',
@@ -43,7 +43,7 @@ export const switchEffects: { readonly [Name in SwitchName]: readonly string[] }
     'Splits each adapter into this many devices, which share its compute units but no memory: with `2` on one adapter, `webgpu:0` and `webgpu:1` are two devices of it. `visibleDevices` numbers these. Use it to try multi-device code on one adapter. In code: `gpu.logicalDevices(2)`, before a device is opened.',
   ],
   memoryCap: [
-    'Refuses a buffer with which a WebGPU device would hold more than this, as if it had no more memory. The error names the tensors and what is taken. Use it to plan for smaller devices, or to leave memory to others. In code: `gpu.setMemoryCap("64MB")`.',
+    'Refuses a buffer with which a device would hold more than this, as if it had no more memory. The error names the tensors and what is taken. Use it to plan for smaller devices, or to leave memory to others. In code: `gpu.setMemoryCap("64MB")`.',
   ],
   maxWorkers: [
     'Limits how many workers a `DataLoader` starts, whatever its `numWorkers` is; batches and their order stay the same. `--cpus-per-task` of `tabring run` and SLURM_CPUS_PER_TASK set it.',

@@ -2,7 +2,7 @@ import { switchValue } from '../../util/switches.ts'
 import { formatCall } from '../trace/format-call.ts'
 import { isNotFinite, type OnNode } from './probe.ts'
 
-/** `debug=5` on the cpu, where ops are their own references: tells which results are not finite. */
+/** `debug=5` on `reference`, where ops are their own references: tells which results are not finite. */
 export class FiniteCheck {
   #runs = 0
   #ops = 0
@@ -27,7 +27,7 @@ export class FiniteCheck {
   sumUp(): void {
     this.#runs++
     console.info(
-      `tabring values: run ${this.#runs}: ${this.#ops} ops on the cpu, ${this.#bad} results with values that are not finite`,
+      `tabring values: run ${this.#runs}: ${this.#ops} ops on reference, ${this.#bad} results with values that are not finite`,
     )
     this.#ops = 0
     this.#bad = 0

@@ -226,7 +226,7 @@ test('debug=5 tells which results are not finite', async () => {
     /run 1, log\(f32\[2\]\), output 0: has values/,
   )
   expect(told.mock.calls.flat()).toEqual([
-    expect.stringMatching(/run 1: \d+ ops on the cpu, 2 results with/),
-    expect.stringMatching(/run 2: \d+ ops on the cpu, 0 results with/),
+    expect.stringMatching(/run 1: \d+ ops on reference, 2 results with/),
+    expect.stringMatching(/run 2: \d+ ops on reference, 0 results with/),
   ])
 })
