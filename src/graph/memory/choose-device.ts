@@ -11,7 +11,7 @@ export interface ChosenDevice {
 
 /**
  * Returns what `choice` means in this page, worker or process: for `auto` WebGPU where there is a GPU. Where there is a software adapter only,
- * or none, the CPU: in all that was measured it takes less than half of the adapter's time (bench/results).
+ * or none, the CPU, whatever the model: docs/how-it-works/devices.md has the times of both.
  */
 export async function chooseDevice(choice: DeviceChoice): Promise<ChosenDevice> {
   if (choice !== 'auto') return { type: choice, why: '' }
