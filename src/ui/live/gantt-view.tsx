@@ -10,6 +10,7 @@ import { type Lane, type LaneSpan, lanesOf, type StepLanes, sumsOf } from './lan
 import { bubbleWords, MicroBatchNumbers, runStages } from './micro-batches.tsx'
 import { rankWork } from './rank-work.ts'
 import { StepSlider } from './step-slider.tsx'
+import { samplesTrace } from './trace-file.ts'
 import { useHold } from './use-hold.ts'
 
 interface KindWords {
@@ -214,7 +215,7 @@ function Strip(props: StripProps) {
         </details>
       </div>
       <p class="acts">
-        <button type="button" class="small" onClick={acts.saveTimeline}>
+        <button type="button" class="small" onClick={() => acts.saveTimeline(samplesTrace)}>
           Timeline for Perfetto
         </button>
         <span class="quiet">The sampled steps of all ranks, as a Chrome trace.</span>

@@ -1,4 +1,3 @@
-import { samplesTrace } from '../live/trace-file.ts'
 import { saveText } from '../parts/save-file.ts'
 import type { Acts } from '../state/acts.ts'
 import { keptRun } from '../state/kept-runs.ts'
@@ -34,11 +33,11 @@ export function runActs(
       const csv = lossCsv(experiments, rows, (row) => nameOfRun(row, columns, Date.now()))
       saveText(csv, 'text/csv', 'tabring-loss.csv')
     },
-    saveTimeline() {
+    saveTimeline(traceOf) {
       const { run } = store.snapshot
       if (!run || run.sampledSteps.length === 0) return
       const hosts = run.members.map(({ hostTag }) => hostTag)
-      const trace = samplesTrace(
+      const trace = traceOf(
         run.sampledSteps,
         run.rank,
         (rank) => hosts[rank] !== '' && hosts[rank] === hosts[run.rank],

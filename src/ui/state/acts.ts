@@ -1,3 +1,4 @@
+import type { StepSample } from '../../trainer/watch/step-sample.ts'
 import type { LookAnswer, ShelvedCheckpoint } from '../../worker/api.ts'
 import type { SettingKey } from '../settings/list.ts'
 
@@ -49,8 +50,14 @@ export interface Acts {
   saveLog(): void
   /** Saves the points of the runs that the chart shows as CSV. */
   exportCsv(): void
-  /** Saves the sampled steps of all ranks as a Chrome trace. */
-  saveTimeline(): void
+  /** Saves the sampled steps of all ranks as a Chrome trace; `traceOf` comes with the panel, after the first load. */
+  saveTimeline(
+    traceOf: (
+      samples: readonly (readonly StepSample[])[],
+      own: number,
+      isSameClock: (rank: number) => boolean,
+    ) => string,
+  ): void
   showRun(id: string, isShown: boolean): void
   nameRun(id: string, name: string): void
   deleteRun(id: string): void
