@@ -2,6 +2,7 @@ import { isSoftware, nameOf } from '../../gpu/adapters.ts'
 import { findAdapters } from '../../gpu/device.ts'
 import type { DeviceChoice, DeviceType } from '../../util/device.ts'
 import { messageOf } from '../../util/errors.ts'
+import { switchValue } from '../../util/switches.ts'
 
 /** A device, and why it was taken, for people; empty where a person chose it. */
 export interface ChosenDevice {
@@ -11,10 +12,12 @@ export interface ChosenDevice {
 
 /**
  * Returns what `choice` means in this page, worker or process: for `auto` WebGPU where there is a GPU. Where there is a software adapter only,
- * or none, the CPU, whatever the model: docs/how-it-works/devices.md has the times of both.
+ * or none, the CPU, whatever the model: docs/how-it-works/devices.md has the times of both. WebGPU too with several logical devices.
  */
 export async function chooseDevice(choice: DeviceChoice): Promise<ChosenDevice> {
   if (choice !== 'auto') return { type: choice, why: '' }
+  // Devices that were multiplied are WebGPU's: who asks for them places parts of a model on them.
+  if (switchValue('logicalDevices') > 1) return { type: 'webgpu', why: '' }
   const gpu = await findGpu()
   if (gpu.isThere) return { type: 'webgpu', why: '' }
   try {

@@ -165,9 +165,7 @@ test('once a device was opened it is too late', async () => {
   const { gpu, runtimeOf } = await load()
   gpu.setVisibleDevices('1')
   await runtimeOf('webgpu')
-  expect(() => gpu.setVisibleDevices('0')).toThrow(
-    'visibleDevices is in use, too late for 0',
-  )
+  expect(() => gpu.setVisibleDevices('0')).toThrow('visibleDevices is in use, too late for 0')
 })
 
 test('code goes before the page parameter, that before the launcher, that before the default', async () => {
