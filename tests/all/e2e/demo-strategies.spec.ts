@@ -117,7 +117,7 @@ test('says what is in the way: no WebGPU, a switch that cannot be', async () => 
   await page.goto(`${driver.served.localUrl}demos/strategies/?debug=much`)
   expect(await notice.textContent()).toBe('A setting in this address is not valid')
   await page.addInitScript(() => Reflect.deleteProperty(Navigator.prototype, 'gpu'))
-  await page.goto(`${driver.served.localUrl}demos/strategies/`)
+  await page.goto(`${driver.served.localUrl}demos/strategies/?device=webgpu`)
   expect(await notice.textContent()).toBe('This browser has no WebGPU')
   expect(await button(page, 'Run').count()).toBe(0)
   await page.close()
