@@ -16,7 +16,9 @@ const drop = (name: string, bytes: Buffer) =>
   dropOn(page.getByLabel('Paste a text'), { [name]: bytes }, 'text/plain')
 
 it('writes as it learns, says what comes next and where it looks, and takes a text', async () => {
-  page = await driver.openTab(`${driver.served.localUrl}demos/text/?steps=70&batchSize=8&maxStepsPerSec=20`)
+  page = await driver.openTab(
+    `${driver.served.localUrl}demos/text/?steps=70&batchSize=8&maxStepsPerSec=20`,
+  )
   await see('Alone in the room')
   await page.locator('.text-demo').waitFor()
   await page.getByRole('button', { name: 'Start', exact: true }).click()

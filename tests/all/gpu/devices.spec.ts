@@ -252,9 +252,7 @@ test('gpu tells what is there', async () => {
   await expect(gpu.getDeviceProperties(9)).rejects.toMatchObject({ code: 'gpu.unavailable' })
   expect(() => gpu.setDevice('cpu')).toThrow(/cpu/)
   expect(() => gpu.setDevice('webgpu')).toThrow(/"webgpu" has no index/)
-  expect(() => gpu.setVisibleDevices('0')).toThrow(
-    /visibleDevices is in use, too late/,
-  )
+  expect(() => gpu.setVisibleDevices('0')).toThrow(/visibleDevices is in use, too late/)
 })
 
 test('webgpu without an index is the current device, an explicit one goes before it', async () => {

@@ -29,12 +29,6 @@ test('the device auto is the CPU', async () => {
   expect(await chooseDevice('auto')).toEqual({ type: 'cpu', why: 'no WebGPU' })
 })
 
-test('the device auto is WebGPU where it has several logical devices', async () => {
-  gpu.logicalDevices(2)
-  expect(await chooseDevice('auto')).toEqual({ type: 'webgpu', why: '' })
-  gpu.logicalDevices(1)
-})
-
 test('where WebGPU was asked for, the error says what to do', async () => {
   const types = { x: tensorType([1]) }
   const options = { device: 'webgpu' }
