@@ -38,13 +38,14 @@ export function member(
   id: string,
   roster: CrewOptions['roster'],
   firstHalf?: NonNullable<CrewOptions['firstHalf']>,
+  former: CrewOptions['former'] = null,
 ): Member {
   const told: string[] = []
   const abouts: Undecided[] = []
   const broke: string[] = []
   const crew = new Crew(
     {
-      ...{ env: place.world, self: id, roster, most: 64 },
+      ...{ env: place.world, self: id, roster, former, most: 64 },
       signer: cheapSigner(id, place.world),
       step: () => made.step,
       ...(firstHalf && { firstHalf }),
@@ -86,8 +87,12 @@ export function crewOf(
   return all
 }
 
-export function join(id: string, to: readonly Member[]): Member {
-  const joiner = member(id, null)
+export function join(
+  id: string,
+  to: readonly Member[],
+  former: CrewOptions['former'] = null,
+): Member {
+  const joiner = member(id, null, undefined, former)
   for (const one of to) link(one, joiner)
   return joiner
 }

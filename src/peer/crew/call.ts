@@ -100,10 +100,10 @@ export class Call {
   reported(from: string, report: Extract<CrewMessage, { type: 'report' }>): void {
     const { ballot, former } = report
     if (ballot !== this.ballot || !this.#leader.leads(ballot) || this.#reports.has(from)) return
-    const { outside, dead } = this.#crew.presence
-    outside.delete(from)
+    const { presence } = this.#crew
+    presence.outside.delete(from)
     this.#reports.set(from, report)
-    if (former) dead.set(former.id, former.entered)
+    if (former) presence.isFormer(former)
     this.decide()
   }
 

@@ -1,5 +1,6 @@
 import type { CrewMessage } from './messages.ts'
 import type { CrewView, Undecided } from './options.ts'
+import type { FormerLife } from './roster.ts'
 
 /** Beyond it those are forgotten that are in no roster and had no link. */
 const maxDead = 256
@@ -67,6 +68,12 @@ export class Presence {
       })
     else if (!this.dead.has(id)) this.#isGone(id, entered!)
     else if (entered !== undefined && this.saidBye.delete(id)) this.#crew.decide()
+  }
+
+  /** Its tab has come in again: nothing of that life is left, whatever it has said itself. */
+  isFormer({ id, entered }: FormerLife): void {
+    this.dead.set(id, entered)
+    this.saidBye.delete(id)
   }
 
   #isGone(id: string, entered: number): void {

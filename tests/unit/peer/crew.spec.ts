@@ -273,6 +273,18 @@ describe('half of the members', () => {
     },
   )
 
+  test('one whose only other member won the half, said bye and comes again in another life continues with it', async () => {
+    const [a, b] = crewOf('ab', async () => ['b']) as [Member, Member]
+    b.crew.resign('it joins again')
+    const next = a.crew.next()
+    await place.world.advance(100)
+    expect(a.told).toEqual(['stop', 'undecided b'])
+    const again = join('b.2', [a], { id: 'b', entered: 1 })
+    const joined = again.crew.next()
+    expect(await Promise.all([next, joined].map(namesOf))).toEqual(['ab.2', 'ab.2'])
+    expect(a.told).toEqual(['stop', 'undecided b', 'decided'])
+  })
+
   test('one that lacks a link is told to leave where the server cannot know the half', async () => {
     const [a, b, c] = crewOf('abcd', async () => null, 'd') as [Member, Member, Member]
     b.links.get('c')!.close('the connection failed')

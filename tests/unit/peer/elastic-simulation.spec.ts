@@ -88,6 +88,10 @@ test.each([
   await checkElastic(seed)
 })
 
+test('a leader that says bye, wins the half and is left out: its next life proves that it has gone', async () => {
+  await checkElastic(1_002_271, { liar: 'member' })
+})
+
 test('a member whose leader dies with its decision enters the next roster before the links of the first', async () => {
   const cell = cellOf('close, decision, donor')
   await checkElastic(36, { cell })
