@@ -75,13 +75,13 @@ export function link(a: Member, b: Member, forward: Fault[] = [], backward: Faul
   b.crew.links.add(back, b.crew.roster ? a.id : null)
 }
 
-/** Members that begin a run, each two of them linked, without that one. */
+/** Members that begin a run, each two of them linked, without those. */
 export function crewOf(
   ids: string,
   firstHalf?: NonNullable<CrewOptions['firstHalf']>,
-  without?: string,
+  without = '',
 ): Member[] {
-  const here = ids.split('').filter((id) => id !== without)
+  const here = ids.split('').filter((id) => !without.includes(id))
   const all = here.map((id) => member(id, founding(ids), firstHalf))
   for (const [at, one] of all.entries()) for (const other of all.slice(at + 1)) link(one, other)
   return all

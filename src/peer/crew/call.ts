@@ -51,9 +51,8 @@ export class Call {
   readonly #without: ReadonlySet<string>
   readonly #called: readonly string[]
   readonly #reports: Map<string, Report>
-  /** Members that have promised another call. */
-  readonly #refused = new Set<string>()
-  readonly #refusedBefore: ReadonlySet<string>
+  /** Members that have promised another call than this one, or one before. */
+  readonly #refused: Set<string>
   /** It no longer waits for new members. */
   #isLateForNew: boolean
   /** Nor for those of the newest roster. */
@@ -68,7 +67,7 @@ export class Call {
     this.#isPlanned = isPlanned
     this.#isLateForNew = !isPlanned
     this.#without = without
-    this.#refusedBefore = before ? before.#refused : new Set()
+    this.#refused = before ? before.#refused : new Set()
     this.#called = crew.presence.others
     this.#reports = new Map([[crew.options.self, leader.report()]])
   }
@@ -107,10 +106,11 @@ export class Call {
     this.decide()
   }
 
-  /** Takes a refusal; returns whether the leader gives way. One that has refused the call before, too, it can do without. */
+  /** Takes a refusal; returns whether the leader gives way. One that has refused a call before it can do without. */
   refused(from: string): boolean {
+    const isFirst = !this.#refused.has(from)
     this.#refused.add(from)
-    return !this.#refusedBefore.has(from)
+    return isFirst
   }
 
   /** The leader would answer something else now. */

@@ -250,6 +250,24 @@ describe('a member that lies', () => {
     expect(place.world.now()).toBeLessThan(5 * answerMs)
   })
 
+  test('refuses every other call of each leader, and another one those between: the others do without their answers', async () => {
+    const honest = crewOf('abcdmn', undefined, 'mn')
+    for (const [turn, id] of ['m', 'n'].entries()) {
+      const calls = new Map<number, number>()
+      const tab = liar(id, honest, (message) => {
+        if (message.type !== 'call') return
+        const { ballot } = message
+        const leader = ballot % 2 ** 16
+        const count = calls.get(leader) ?? 0
+        calls.set(leader, count + 1)
+        if (count % 2 === turn) tab.say({ type: 'refuse', ballot, promised: ballot, outside: null })
+      })
+    }
+    const next = honest.map(({ crew }) => namesOf(crew.next()))
+    expect(await Promise.all(next)).toEqual(['abcd', 'abcd', 'abcd', 'abcd'])
+    expect(place.world.now()).toBeLessThan(60_000)
+  })
+
   test('reports a former life that is another member: that one stays', async () => {
     const { honest, tab } = withLiar((message) => {
       if (message.type !== 'call') return
