@@ -8,6 +8,8 @@ const numberBytes = 4
 const lastWordsMs = 200
 /** Messages that may wait for an earlier one; what the windows of lanes let through in frames of 36 bytes and more stays below. */
 const mostHeld = 2 ** 17
+/** And their bytes: above eight windows, and what a measurement of a link sends. */
+const mostHeldBytes = 2 ** 24
 
 /**
  * Several links between the same two ranks as one: each message travels on the lane with the most room and carries its number, by which
@@ -29,6 +31,7 @@ export class LaneLink extends LinkBase {
   #nextReceived = 0
   /** Arrived before an earlier message, by number. */
   readonly #held = new Map<number, Uint8Array<ArrayBuffer>>()
+  #heldBytes = 0
   #firstEnd: LinkEnd | undefined
   #cancelLastWords: () => void = () => undefined
 
@@ -84,6 +87,7 @@ export class LaneLink extends LinkBase {
 
   protected shut(detail: string): void {
     this.#cancelLastWords()
+    this.#held.clear()
     // Taken out first: what they tell of their end is no news.
     for (const { link } of this.#lanes.splice(0)) link.close(detail)
   }
@@ -101,7 +105,8 @@ export class LaneLink extends LinkBase {
     }
     const number = new DataView(message.buffer, message.byteOffset).getUint32(length, true)
     const ahead = (number - this.#nextReceived) >>> 0
-    if (ahead >= mostHeld || this.#held.has(number)) {
+    const isTooMuch = ahead > 0 && this.#heldBytes + length > mostHeldBytes
+    if (ahead >= mostHeld || isTooMuch || this.#held.has(number)) {
       this.#endAs({
         why: 'failed',
         detail: `expected message ${this.#nextReceived}, got message ${number}`,
@@ -111,6 +116,7 @@ export class LaneLink extends LinkBase {
     const body = message.subarray(0, length)
     if (ahead > 0) {
       this.#held.set(number, body)
+      this.#heldBytes += length
       return
     }
     for (let next: Uint8Array<ArrayBuffer> | undefined = body; next && !this.ended; ) {
@@ -118,6 +124,7 @@ export class LaneLink extends LinkBase {
       this.deliver(next)
       next = this.#held.get(this.#nextReceived)
       this.#held.delete(this.#nextReceived)
+      this.#heldBytes -= next?.length ?? 0
     }
   }
 

@@ -154,6 +154,21 @@ describe('lanes', () => {
     ])
   })
 
+  test('messages behind one that never comes hold a bounded number of bytes', async () => {
+    const env = new VirtualEnv(1)
+    const [[own, other], [second]] = [memoryPair(env), memoryPair(env)]
+    const { messages, ends } = heard(withLane(own, second, 1))
+    const message = new Uint8Array(64 * 1024)
+    for (let number = 1; number < 1000; number++) {
+      new DataView(message.buffer).setUint32(message.length - 4, number, true)
+      other.send(message)
+    }
+    await env.advance(1)
+    expect(messages).toEqual([])
+    const [{ detail }] = ends as [LinkEnd]
+    expect(detail).toBe('expected message 0, got message 257')
+  })
+
   test('a window is as many times wider', async () => {
     const env = new VirtualEnv(1)
     const { near, far } = join(env, [{}, {}, {}])
