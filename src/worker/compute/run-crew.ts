@@ -4,6 +4,7 @@ import type { CrewListener } from '../../peer/crew/options.ts'
 import type { Roster } from '../../peer/crew/roster.ts'
 import type { ProcessGroup } from '../../peer/group/group.ts'
 import type { Link, LinkStats } from '../../peer/link/link.ts'
+import { addEarly } from '../../peer/room/early-signals.ts'
 import { endsOf, membersPerRoom, ringNeighbours, roomEdges } from '../../peer/room/edges.ts'
 import { LifeSigner, type Signer } from '../../peer/room/life-keys.ts'
 import { memberOf } from '../../peer/room/lives.ts'
@@ -20,8 +21,6 @@ const helloMs = 8000
 const linkMs = 6000
 /** For the last frames of a group that has ended: less than a session waits for its other end. units: ms. */
 const silenceMs = 4000
-/** Signals of members that are in a later roster already. */
-const maxEarlySignals = 256
 /** For the server to say which half asked first. units: ms. */
 const halfMs = 5000
 
@@ -213,6 +212,9 @@ export class RunCrew {
    * ring cannot be made.
    */
   async #linkRing({ ballot, members, isRing }: Roster): Promise<void> {
+    this.#earlySignals = this.#earlySignals.filter(
+      ({ from, signal }) => signal.ballot >= ballot && members.includes(from),
+    )
     if (!isRing) return
     const rank = this.#rank
     const lacks = (peerRank: number) => !this.#crew.links.isUp(members[peerRank])
@@ -251,8 +253,7 @@ export class RunCrew {
   #signalled(from: string, signal: MemberSignal): void {
     const { ballot: own = 0, members = [] } = this.#crew.roster ?? {}
     const { ballot, attempt, data } = signal
-    if (ballot > own && this.#earlySignals.length < maxEarlySignals)
-      this.#earlySignals.push({ from, signal })
+    if (ballot > own) addEarly(this.#earlySignals, { from, signal })
     const rank = members.indexOf(from)
     if (ballot !== own || rank < 0) return
     const about = { ballot, from: rank, attempt, data }

@@ -1,3 +1,4 @@
+import { addEarly } from '../../peer/room/early-signals.ts'
 import type { Assignment, JsonValue } from '../../peer/room/messages.ts'
 import { canFallBack, linkKind, machineKey } from '../../peer/room/topology.ts'
 import type { LocalPorts } from '../../peer/tab/local-ports.ts'
@@ -25,9 +26,6 @@ interface Forming {
   readonly receive: (attempt: number, data: JsonValue) => void
   isUp: boolean
 }
-
-/** Signals that may wait for the link that they are about. */
-const maxEarly = 256
 
 /**
  * Links that the members of a run make themselves, where one that lay between them is lost. What WebRTC needs goes by way of other members, so no
@@ -128,8 +126,8 @@ export class MemberLinks {
   receive(signal: Signal): void {
     const { ballot, from, attempt, data } = signal
     const forming = this.#all.find((one) => one.ballot === ballot && one.peerRank === from)
-    if (forming) forming.receive(attempt, JSON.parse(data))
-    else if (ballot >= this.#ballot && this.#early.length < maxEarly) this.#early.push(signal)
+    if (forming) forming.receive(attempt, valueIn(data))
+    else if (ballot >= this.#ballot) addEarly(this.#early, signal)
   }
 
   #drop(forming: Forming): void {
@@ -137,5 +135,14 @@ export class MemberLinks {
     if (at >= 0) this.#all.splice(at, 1)
     forming.ring.close()
     this.#options.compute.dropLinks(forming.epoch).catch(() => undefined)
+  }
+}
+
+/** What another tab has sent as JSON; null, which is no signal, for what is none. */
+function valueIn(data: string): JsonValue {
+  try {
+    return JSON.parse(data)
+  } catch {
+    return null
   }
 }

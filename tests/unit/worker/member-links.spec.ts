@@ -81,6 +81,15 @@ test('a link that cannot be made is named to the worker', async () => {
   expect(links.rings).toEqual([])
 })
 
+test('what is no signal of WebRTC disturbs no other link', async () => {
+  const { links, calls, form } = linksOf(['a', 'a'], async () => portPair())
+  const signal = { event: 'signal', ballot: 65_537, from: 1, rank: 0, attempt: 1 } as const
+  links.receive({ ...signal, data: 'a lie' })
+  await form(65_537, 1)
+  links.receive({ ...signal, data: 'a lie' })
+  await vi.waitFor(() => expect(calls.some(([name]) => name === 'admit')).toBe(true))
+})
+
 test('what forms for an older roster is given up when another one lacks links; what is up stays', async () => {
   const late: (() => void)[] = []
   const pairs = [portPair(), portPair(), portPair()]

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { encodeCrewMessage } from '../../../src/peer/crew/messages.ts'
+import { type CrewMessage, encodeCrewMessage } from '../../../src/peer/crew/messages.ts'
 import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { EpochLinks } from '../../../src/peer/link/epoch-link.ts'
 import { memoryPair } from '../../../src/peer/link/memory-link.ts'
@@ -9,23 +9,25 @@ import type { RunEvent } from '../../../src/worker/api.ts'
 import { RunCrew } from '../../../src/worker/compute/run-crew.ts'
 import { cheapSigner } from '../../support/cheap-signer.ts'
 
-/** Rank 0 of two, and its link's other end. `happened`: what it has told, and the sizes of the groups that it has joined. */
-function makeCrew() {
+/** Rank 0 of `size`, and the other ends of its links to the ranks after it. `happened`: what it has told, and the sizes of the groups that it has joined. */
+function makeCrew(size = 2, linked = 1) {
   const env = new VirtualEnv(1)
-  const [own, other] = memoryPair(env)
+  const members = Array.from({ length: size }, (_, rank) => String.fromCharCode(97 + rank))
+  const ids = members.map((member) => `${member}.1`)
+  const pairs = Array.from({ length: linked }, () => memoryPair(env))
   const happened: (RunEvent | number)[] = []
   const crew = new RunCrew({
     env,
     place: {
       self: 'a.1',
-      ids: ['a.1', 'b.1'],
-      members: ['a', 'b'],
-      machines: ['a', 'b'],
+      ids,
+      members,
+      machines: members,
       former: null,
     },
     signer: cheapSigner('a.1', env),
-    membership: { epoch: 1, rank: 0, worldSize: 2 },
-    links: new Map([[1, own]]),
+    membership: { epoch: 1, rank: 0, worldSize: size },
+    links: new Map(pairs.map(([own], at) => [at + 1, own])),
     signal: new AbortController().signal,
     join: async ({ worldSize }) => {
       happened.push(worldSize)
@@ -35,12 +37,12 @@ function makeCrew() {
     wish: () => undefined,
     isRankLost,
   })
-  return { env, crew, other, happened }
+  return { env, crew, ids, others: pairs.map(([, other]) => other), happened }
 }
 
 it('tells who broke the rules, and how', async () => {
-  const { env, crew, other, happened } = makeCrew()
-  const links = new EpochLinks(other)
+  const { env, crew, others, happened } = makeCrew()
+  const links = new EpochLinks(others[0]!)
   links.control(encodeCrewMessage({ type: 'hello', id: 'b.1' }))
   links.control(encodeCrewMessage({ type: 'bye', entered: 2 ** 31, isDone: false, why: '' }))
   await env.advance(100)
@@ -54,4 +56,24 @@ it('a member that is dead before the first group is not waited for', async () =>
   crew.memberIsDead('b', 1)
   await crew.first()
   expect(happened).toMatchObject([{ event: 'roster', members: ['a.1'], rank: 0 }, 1])
+})
+
+it('a member of a ring that sends signals without end keeps no other one from being linked', async () => {
+  const { env, crew, ids, others, happened } = makeCrew(18, 2)
+  const [leader, flood] = others.map((one) => new EpochLinks(one))
+  const say = (from: EpochLinks, message: CrewMessage) => from.control(encodeCrewMessage(message))
+  const ballot = 2 ** 17
+  const signal = (data: string) => ({ type: 'signal', ballot, attempt: 1, data }) as const
+  for (let count = 0; count < 300; count++) say(flood!, signal('a lie'))
+  say(leader!, signal('an offer'))
+  say(leader!, { type: 'call', ballot, entered: 1, isPlanned: false })
+  const before = [{ ballot: 1, members: ids }]
+  say(leader!, { type: 'roster', roster: { ballot, members: ids, before, isRing: true } })
+  const next = crew.after({ error: new Error('a member was lost') } as unknown as ProcessGroup)
+  next.catch(() => undefined)
+  await env.advance(100)
+  crew.end(false)
+  const heard = happened.filter((one) => typeof one === 'object' && one.event === 'signal')
+  expect(heard).toContainEqual(expect.objectContaining({ from: 1, data: 'an offer' }))
+  expect(heard.length).toBeLessThan(64)
 })
