@@ -96,7 +96,7 @@ export class Membership {
         'peer.protocol',
         `process group: expected a rank from 0 to ${size - 1}, got ${rank}. Correct the rank or the size.`,
       )
-    const attempt = (action: () => void, group?: number) => this.attempt(action, group)
+    const attempt = (action: () => void, group?: number) => void this.attempt(action, group)
     this.peers = new Peers({
       rank,
       size,
@@ -106,8 +106,13 @@ export class Membership {
       config: session,
       events: {
         onframe: (from, header, message) => {
-          const receive = () => this.collectives.receive(from, header, message)
-          if (!this.failure) attempt(receive, header.group)
+          if (this.failure) return
+          const thrown = this.attempt(
+            () => this.collectives.receive(from, header, message),
+            header.group,
+          )
+          // Its session ends the link: who has sent a wrong frame may do so in each group that follows.
+          if (thrown instanceof PeerError && thrown.code === 'peer.protocol') throw thrown
         },
         onabort: (from, told) => {
           // No rank has a group before all have begun to make it.
@@ -182,10 +187,11 @@ export class Membership {
     this.events.onfailure(error)
   }
 
-  /** Runs `action`; what it throws ends the group, or the epoch: see `fail`. */
-  private attempt(action: () => void, group?: number): void {
+  /** Runs `action`; what it throws ends the group, or the epoch: see `fail`. Returns that. */
+  private attempt(action: () => void, group?: number): unknown {
     try {
       action()
+      return undefined
     } catch (thrown) {
       this.fail(
         thrown instanceof PeerError
@@ -193,6 +199,7 @@ export class Membership {
           : new PeerError('peer.protocol', messageOf(thrown), { cause: thrown }),
         group,
       )
+      return thrown
     }
   }
 

@@ -104,7 +104,7 @@ test('an ABORT that no link could pass on ends this rank, and is passed on as fa
 })
 
 describe('a neighbour that speaks the protocol wrongly', () => {
-  /** Rank 1 of 2 is played by hand; returns the error with which rank 0 rejects. */
+  /** Rank 1 of 2 is played by hand; returns the error with which rank 0 rejects, once the link has ended for one of the protocol. */
   async function answerOf(play: (session: Session) => void): Promise<PeerError> {
     const env = new VirtualEnv(1)
     const [link, hand] = memoryPair(env)
@@ -115,7 +115,9 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     ])
     await env.until(session.ready)
     play(session)
-    return (await env.until(pending, 1000))[0] as PeerError
+    const error = (await env.until(pending, 1000))[0] as PeerError
+    expect(hand.room() === 0).toBe(error.code === 'peer.protocol')
+    return error
   }
   const route = (sequence = 5) => ({ kind: 3 | (1 << 4), group: 0, sequence, bucket: 0 })
   const startOf = (elements: number) => ({
