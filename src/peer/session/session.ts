@@ -335,7 +335,8 @@ export class Session {
         this.receiveHello(payload)
         break
       case FrameType.ping:
-        this.sendControl({ type: FrameType.pong, offset: header.offset })
+        // Where what was sent is not read, the other side hears from this one as soon as it reads.
+        if (this.link.room() > 0) this.sendControl({ type: FrameType.pong, offset: header.offset })
         break
       case FrameType.pong:
         this.stats.rttMs = this.heartbeat.roundTripMs(header.offset) ?? this.stats.rttMs

@@ -208,6 +208,25 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     expect(error.message).toMatch(text)
   })
 
+  test('pings over a link by which nothing is read get no answers', async () => {
+    const env = new VirtualEnv(1)
+    const [link, hand] = memoryPair(env)
+    const session = new Session({ link, env, epoch: 3, rank: 0, peerRank: 1, size: 2 })
+    const other = new Session({ link: hand, env, epoch: 3, rank: 1, peerRank: 0, size: 2 })
+    await env.until(Promise.all([session.ready, other.ready]))
+    link.room = () => 0
+    const before = session.stats.controlFramesSent
+    const ping = new Uint8Array(headerBytes)
+    const fields = { ...emptyHeader(), type: FrameType.ping, epoch: 3 }
+    for (let sent = 0; sent < 100; sent++) {
+      encodeHeader({ ...fields, number: other.stats.controlFramesSent + sent }, ping)
+      hand.send(ping)
+    }
+    await env.advance(10)
+    expect(session.isEnded).toBe(false)
+    expect(session.stats.controlFramesSent).toBe(before)
+  })
+
   const hello = encodeHello({ rank: 1, size: 2, maxMessageBytes: 65536, windowBytes: 65536 })
   type Sent = readonly [type: number, credit: number, payload?: Uint8Array]
 
