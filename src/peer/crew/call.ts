@@ -227,12 +227,14 @@ export class Call {
   ): void {
     // Others may still answer in time.
     if (!this.#isLate && this.#reached.some((id) => !this.#reports.has(id))) return
-    const reports = [...this.#reports.values()]
+    const { links, roster, times } = this.#crew
+    // What newcomers say is not believed.
+    const members = new Set([...roster!.members, ...this.#newest])
+    const reports = [...members].flatMap((id) => this.#reports.get(id) ?? [])
     const steps = reports.flatMap(({ hasState, step }) => (hasState ? [step] : []))
     const about = { missing, hadMore, step: steps.length > 0 ? Math.max(...steps) : null }
     // Some lack links to each other. Another member, to which all are linked, finds that out when it leads.
     const isElsewhere = missing.some((id) => reports.some(({ linked }) => linked.includes(id)))
-    const { links, times } = this.#crew
     this.#leader.cannotDecide(about, isElsewhere ? 3 * times.leadMs : times.againMs)
     links.send(unlinked, { type: 'leave', ballot: this.ballot })
   }

@@ -108,6 +108,19 @@ describe('a newcomer with the link alone', () => {
     expect(await Promise.all(next)).toEqual(['abc', 'abc', 'abc'])
   })
 
+  test('says that it has a later step, and links to those that are lost: no person hears of that', async () => {
+    const [a, b] = crewOf('ab') as [Member, Member]
+    const tab = liar('x', [a], (message) => {
+      if (message.type !== 'call') return
+      tab.say({ ...report, ballot: message.ballot, step: 10 ** 6, linked: ['a', 'b'] })
+    })
+    a.step = 7
+    crash(b)
+    a.crew.next().catch(() => undefined)
+    await place.world.advance(crewTimes.answerMs + 100)
+    expect(a.abouts).toEqual([{ missing: ['b'], hadMore: false, step: 7 }])
+  })
+
   test('sends false rosters to members one by one after a loss: they have one group', async () => {
     const all = crewOf('abcde')
     const four = all.slice(0, 4)
