@@ -1,5 +1,10 @@
 import type { Link, LinkEnd, LinkKind, LinkStats } from './link.ts'
 
+/** Bytes that may wait for an owner that does not listen yet: of what is said before both sides have said hello there are some small messages. */
+const maxWaitingBytes = 2 ** 22
+/** Each message counts this much at least. */
+const leastBytes = 2 ** 10
+
 /**
  * What every link does alike: counts, ends exactly once, and keeps what arrives before its owner has set a handler.
  *
@@ -15,6 +20,7 @@ export abstract class LinkBase implements Link {
   private handleMessage: ((message: Uint8Array<ArrayBuffer>) => void) | undefined
   private handleEnd: ((end: LinkEnd) => void) | undefined
   private waiting: Uint8Array<ArrayBuffer>[] = []
+  private waitingBytes = 0
   protected ended: LinkEnd | undefined
   private readonly counts: LinkStats = {
     bytesSent: 0,
@@ -77,8 +83,17 @@ export abstract class LinkBase implements Link {
     if (this.ended) return
     this.counts.bytesReceived += message.length
     this.counts.messagesReceived += 1
-    if (this.handleMessage && this.waiting.length === 0) this.handleMessage(message)
-    else this.waiting.push(message)
+    if (this.handleMessage && this.waiting.length === 0) {
+      this.handleMessage(message)
+      return
+    }
+    this.waiting.push(message)
+    this.waitingBytes += Math.max(leastBytes, message.length)
+    if (this.handleMessage || this.waitingBytes <= maxWaitingBytes) return
+    this.waiting = []
+    const detail = 'more came than can wait until it is heard'
+    this.shut(detail)
+    this.finish({ why: 'failed', detail })
   }
 
   protected roomAgain(): void {
@@ -94,6 +109,7 @@ export abstract class LinkBase implements Link {
 
   private flush(): void {
     while (this.handleMessage && this.waiting.length > 0) this.handleMessage(this.waiting.shift()!)
+    if (this.handleMessage) this.waitingBytes = 0
   }
 
   private takeEndHandler(): ((end: LinkEnd) => void) | undefined {
