@@ -56,10 +56,10 @@ export class ChannelLink extends LinkBase {
       const error = (event as RTCErrorEvent).error as RTCError | undefined
       this.failure = error ? `${error.errorDetail ?? 'error'}: ${error.message}` : 'channel error'
     }
-    channel.onclose = () =>
+    const closed = () =>
       this.finish({ why: 'closed', detail: this.failure || 'the data channel closed' })
-    if (channel.readyState === 'closed')
-      this.finish({ why: 'closed', detail: 'the data channel was already closed' })
+    channel.onclose = closed
+    if (channel.readyState === 'closed') closed()
   }
 
   room(): number {

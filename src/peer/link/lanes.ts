@@ -87,7 +87,6 @@ export class LaneLink extends LinkBase {
 
   protected shut(detail: string): void {
     this.#cancelLastWords()
-    this.#held.clear()
     // Taken out first: what they tell of their end is no news.
     for (const { link } of this.#lanes.splice(0)) link.close(detail)
   }
@@ -96,21 +95,15 @@ export class LaneLink extends LinkBase {
     if (this.ended) return
     lane.isUsed = true
     const length = message.length - numberBytes
-    if (length < 0) {
-      this.#endAs({
-        why: 'failed',
-        detail: `received a message of ${message.length} bytes, too short to hold its number`,
-      })
-      return
-    }
-    const number = new DataView(message.buffer, message.byteOffset).getUint32(length, true)
+    const number =
+      length < 0
+        ? Number.NaN
+        : new DataView(message.buffer, message.byteOffset).getUint32(length, true)
     const ahead = (number - this.#nextReceived) >>> 0
-    const isTooMuch = ahead > 0 && this.#heldBytes + length > mostHeldBytes
-    if (ahead >= mostHeld || isTooMuch || this.#held.has(number)) {
-      this.#endAs({
-        why: 'failed',
-        detail: `expected message ${this.#nextReceived}, got message ${number}`,
-      })
+    const isTooFar = ahead >= mostHeld || this.#heldBytes > mostHeldBytes
+    if (length < 0 || isTooFar || this.#held.has(number)) {
+      const detail = `expected message ${this.#nextReceived}, got ${number}`
+      this.#endAs({ why: 'failed', detail })
       return
     }
     const body = message.subarray(0, length)

@@ -1,9 +1,8 @@
+import { invariant } from '../../util/errors.ts'
 import type { Link, LinkEnd, LinkKind, LinkStats } from './link.ts'
 
-/** Bytes that may wait for an owner that does not listen yet: of what is said before both sides have said hello there are some small messages. */
-const maxWaitingBytes = 2 ** 22
-/** Each message counts this much at least. */
-const leastBytes = 2 ** 10
+/** Messages that may wait for an owner that does not listen yet: before both sides have said hello there are a few small ones. */
+const maxWaiting = 512
 
 /**
  * What every link does alike: counts, ends exactly once, and keeps what arrives before its owner has set a handler.
@@ -20,7 +19,6 @@ export abstract class LinkBase implements Link {
   private handleMessage: ((message: Uint8Array<ArrayBuffer>) => void) | undefined
   private handleEnd: ((end: LinkEnd) => void) | undefined
   private waiting: Uint8Array<ArrayBuffer>[] = []
-  private waitingBytes = 0
   protected ended: LinkEnd | undefined
   private readonly counts: LinkStats = {
     bytesSent: 0,
@@ -60,10 +58,10 @@ export abstract class LinkBase implements Link {
 
   send(message: Uint8Array<ArrayBuffer>, transfer = false): void {
     if (this.ended) return
-    if (message.length > this.maxMessageBytes)
-      throw new Error(
-        `internal: link: a message has at most ${this.maxMessageBytes} bytes, got ${message.length}. This is a defect in Tabring.`,
-      )
+    invariant(
+      message.length <= this.maxMessageBytes,
+      () => `link: a message has at most ${this.maxMessageBytes} bytes, got ${message.length}`,
+    )
     this.counts.bytesSent += message.length
     this.counts.messagesSent += 1
     this.transmit(message, transfer)
@@ -75,25 +73,17 @@ export abstract class LinkBase implements Link {
     this.finish({ why: 'local', detail })
   }
 
-  stats(): Promise<LinkStats> {
-    return Promise.resolve({ ...this.counts })
+  async stats(): Promise<LinkStats> {
+    return { ...this.counts }
   }
 
   protected deliver(message: Uint8Array<ArrayBuffer>): void {
     if (this.ended) return
     this.counts.bytesReceived += message.length
     this.counts.messagesReceived += 1
-    if (this.handleMessage && this.waiting.length === 0) {
-      this.handleMessage(message)
-      return
-    }
-    this.waiting.push(message)
-    this.waitingBytes += Math.max(leastBytes, message.length)
-    if (this.handleMessage || this.waitingBytes <= maxWaitingBytes) return
-    this.waiting = []
-    const detail = 'more came than can wait until it is heard'
-    this.shut(detail)
-    this.finish({ why: 'failed', detail })
+    if (this.handleMessage && this.waiting.length === 0) this.handleMessage(message)
+    else if (this.waiting.push(message) > maxWaiting && !this.handleMessage)
+      this.close('more came than can wait')
   }
 
   protected roomAgain(): void {
@@ -109,7 +99,6 @@ export abstract class LinkBase implements Link {
 
   private flush(): void {
     while (this.handleMessage && this.waiting.length > 0) this.handleMessage(this.waiting.shift()!)
-    if (this.handleMessage) this.waitingBytes = 0
   }
 
   private takeEndHandler(): ((end: LinkEnd) => void) | undefined {
