@@ -149,9 +149,7 @@ describe('lanes', () => {
     const { ends } = heard(withLane(ownA, ownB, 1))
     otherA.send(bytes('abc'))
     await env.advance(1)
-    expect(ends).toEqual([
-      { why: 'failed', detail: 'expected message 0, got NaN' },
-    ])
+    expect(ends).toEqual([{ why: 'failed', detail: 'expected message 0, got NaN' }])
   })
 
   test('messages behind one that never comes hold a bounded number of bytes', async () => {
