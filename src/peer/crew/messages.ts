@@ -25,7 +25,12 @@ import { lastBallot } from '../room/ballots.ts'
 const ballot = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(lastBallot))
 const id = v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.regex(/^[\w.-]+$/))
 const ids = v.pipe(v.array(id), v.maxLength(64), v.readonly())
-const why = v.pipe(v.string(), v.maxLength(300))
+/** Of others: a terminal or a log shows it as one line. */
+const why = v.pipe(
+  v.string(),
+  v.maxLength(300),
+  v.transform((text) => text.replace(/\p{Cc}+/gu, ' ')),
+)
 const pastEntries = { ballot, members: ids }
 const probeEntries = {
   round: v.pipe(v.number(), v.integer()),

@@ -41,6 +41,19 @@ const rosterOf = async (all: readonly Member[]) => {
   return names[0]!
 }
 
+test('what others say is one line without control characters, also where it is signed', () => {
+  const why = 'gone\u001b]0;title\u0007\nfor good'
+  const body = inOrder({ type: 'bye', entered: 1, isDone: false, why })
+  const told = { type: 'pass', from: 'a', number: 1, to: ['c'], body } as const
+  const sent = { ...told, ...signedBy('a', signedText(told)) }
+  const heard = decodeCrewMessage(encodeCrewMessage(sent))
+  expect(heard).toEqual({ ...sent, body: { ...body, why: 'gone ]0;title for good' } })
+  expect(decodeCrewMessage(encodeCrewMessage({ type: 'abort', why }))).toEqual({
+    type: 'abort',
+    why: 'gone ]0;title for good',
+  })
+})
+
 describe('a message to members without a link', () => {
   /** Passings with links along these edges, and how often each link is used. */
   function netOf(size: number, edges: readonly (readonly [number, number])[]) {
