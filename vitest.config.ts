@@ -111,7 +111,7 @@ const specsOfCpu = [
   ...['every-op', 'golden-ops', 'special-values', 'trajectory'].map(
     (name) => `tests/gpu/${name}.spec.ts`,
   ),
-  ...(isAll ? ['tests/all/gpu/every-op.spec.ts'] : []),
+  ...(isAll ? ['every-op', 'cpu-hashes-200'].map((name) => `tests/all/gpu/${name}.spec.ts`) : []),
 ]
 
 const unit = {

@@ -1,0 +1,63 @@
+import { task as digits } from '../../demos/digits/demo.ts'
+import { task as text } from '../../demos/text/demo.ts'
+import { getNumThreads, setNumThreads } from '../../src/gpu/num-threads.ts'
+import { openWasm } from '../../src/gpu/wasm/open.ts'
+import { Runtime } from '../../src/graph/memory/runtime.ts'
+import { BatchNorm2d } from '../../src/nn/batch-norm.ts'
+import { Conv2d } from '../../src/nn/convolution.ts'
+import { Flatten, Linear, ReLU } from '../../src/nn/layers.ts'
+import { Sequential } from '../../src/nn/module.ts'
+import { MaxPool2d } from '../../src/nn/pooling.ts'
+import type { TrainConfigInput } from '../../src/trainer/settings/config.ts'
+import type { Task } from '../../src/trainer/settings/task.ts'
+import { resultsOf, smallDigits, trainRanks } from './train-ranks.ts'
+
+const withNorm = {
+  ...digits,
+  model: () =>
+    new Sequential(
+      new Conv2d(1, 4, 3),
+      new BatchNorm2d(4),
+      new ReLU(),
+      new MaxPool2d(4),
+      new Flatten(),
+      new Linear(144, 10),
+    ),
+} as typeof digits as unknown as Task
+
+const digitsData = { data: 'digits', batchSize: 16 } as const
+
+/** Trainings with `exact` on the device cpu: every engine, CPU, number of threads and number of ranks gives the same bits. */
+export const hashedRuns = {
+  mlp: { task: smallDigits, settings: { ...digitsData, optimizer: 'adamw' } },
+  cnn: { task: withNorm, settings: { ...digitsData, model: 'cnn', optimizer: 'sgd' } },
+  gpt: {
+    task: text as Task,
+    settings: { demo: 'text', data: 'story', batchSize: 8, optimizer: 'adamw' },
+  },
+} as const satisfies Record<string, { task: Task; settings: TrainConfigInput }>
+
+/** The hash of the weights of each rank after so many steps, by threads and ranks. */
+export async function hashesOf(
+  name: keyof typeof hashedRuns,
+  steps: number,
+  places: readonly { readonly threads: number; readonly ranks: number }[],
+): Promise<Record<string, string>> {
+  const { task, settings } = hashedRuns[name]
+  const input = { ...settings, steps, lr: 0.01, exact: true, virtualWorkers: 4 }
+  const hashes: Record<string, string> = {}
+  for (const { threads, ranks } of places) {
+    const before = getNumThreads()
+    setNumThreads(threads)
+    const runtime = new Runtime(await openWasm())
+    try {
+      const ends = await trainRanks(ranks, input, () => runtime, undefined, task)
+      for (const [rank, { paramHash }] of resultsOf(ends).entries())
+        hashes[`${threads} threads, rank ${rank} of ${ranks}`] = paramHash
+    } finally {
+      runtime.gpu.close()
+      setNumThreads(before)
+    }
+  }
+  return hashes
+}
