@@ -102,8 +102,10 @@ export class LaneLink extends LinkBase {
     const ahead = (number - this.#nextReceived) >>> 0
     const isTooFar = ahead >= mostHeld || this.#heldBytes > mostHeldBytes
     if (length < 0 || isTooFar || this.#held.has(number)) {
-      const detail = `expected message ${this.#nextReceived}, got ${number}`
-      this.#endAs({ why: 'failed', detail })
+      this.#endAs({
+        why: 'failed',
+        detail: `expected message ${this.#nextReceived}, got ${number}`,
+      })
       return
     }
     const body = message.subarray(0, length)

@@ -2,7 +2,7 @@ import { invariant } from '../../util/errors.ts'
 import type { Link, LinkEnd, LinkKind, LinkStats } from './link.ts'
 
 /** Messages that may wait for an owner that does not listen yet: before both sides have said hello there are a few small ones. */
-const maxWaiting = 512
+const maxWaiting = 500
 
 /**
  * What every link does alike: counts, ends exactly once, and keeps what arrives before its owner has set a handler.
@@ -60,7 +60,7 @@ export abstract class LinkBase implements Link {
     if (this.ended) return
     invariant(
       message.length <= this.maxMessageBytes,
-      () => `link: a message has at most ${this.maxMessageBytes} bytes, got ${message.length}`,
+      () => `link: messages have up to ${this.maxMessageBytes} bytes, got ${message.length}`,
     )
     this.counts.bytesSent += message.length
     this.counts.messagesSent += 1
@@ -83,7 +83,7 @@ export abstract class LinkBase implements Link {
     this.counts.messagesReceived += 1
     if (this.handleMessage && this.waiting.length === 0) this.handleMessage(message)
     else if (this.waiting.push(message) > maxWaiting && !this.handleMessage)
-      this.close('more came than can wait')
+      this.close('too much came early')
   }
 
   protected roomAgain(): void {
