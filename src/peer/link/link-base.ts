@@ -83,7 +83,7 @@ export abstract class LinkBase implements Link {
     this.counts.messagesReceived += 1
     if (this.handleMessage && this.waiting.length === 0) this.handleMessage(message)
     else if (this.waiting.push(message) > maxWaiting && !this.handleMessage)
-      this.close('too much came early')
+      this.close('it came too early')
   }
 
   protected roomAgain(): void {

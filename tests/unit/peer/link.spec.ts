@@ -34,6 +34,6 @@ test('messages that arrive before anyone listens end the link where they are too
   far.onend = (end) => ends.push(end)
   far.onmessage = () => heard++
   await env.advance(1)
-  expect(ends).toEqual([{ why: 'local', detail: 'too much came early' }])
+  expect(ends).toEqual([{ why: 'local', detail: 'it came too early' }])
   expect(heard).toBeLessThan(520)
 })
