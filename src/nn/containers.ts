@@ -102,6 +102,7 @@ export class ModuleDict<M extends Module = Module> extends Module {
   }
 
   override children(): [string, M][] {
+    this.refuseOthers([...this.#modules.values()])
     return [...this.#modules]
   }
 

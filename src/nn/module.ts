@@ -167,6 +167,18 @@ export abstract class Module {
     return own.map(([name, module]) => [keyOf(name), module])
   }
 
+  /** errors: `graph.misuse` for a module in a property of a container that is none of those it lists: it would be ignored. */
+  protected refuseOthers(listed: readonly Module[]): void {
+    const other = Object.entries(this).find(
+      ([, value]) => value instanceof Module && !listed.includes(value),
+    )
+    if (!other) return
+    throw new TabringError(
+      'graph.misuse',
+      `${this.constructor.name}: the module in property "${clipped(other[0])}" is none of those it lists, and would be ignored. Add it by set(…).`,
+    )
+  }
+
   /** This module and all its submodules, each once, this one first. */
   *modules(): Generator<Module> {
     for (const [, module] of this.namedModules()) yield module
@@ -514,6 +526,7 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
   }
 
   override children(): [string, M][] {
+    this.refuseOthers(this.#modules)
     return this.#modules.map((module, i) => [String(i), module])
   }
 
@@ -552,7 +565,7 @@ export class Sequential extends ModuleSequence {
   }
 
   forward(x: Tensor): Tensor {
-    const layers = [...this]
+    const layers = this.children().map(([, module]) => module)
     if (isTracing()) activeTrace('forward').watched.set(this, () => isSameList([...this], layers))
     return layers.reduce((tensor, module) => module.forward(tensor), x)
   }

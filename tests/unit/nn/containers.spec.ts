@@ -223,3 +223,20 @@ test('a module that holds itself, or one that holds it, is refused by the name u
     for (const use of [() => module.parameters(), () => module.eval(), () => module.apply(Boolean)])
       expect(use).toThrow(`Holding: "${path}" is one of the modules that hold it. Keep it in a`)
 })
+
+test.each([
+  ['Sequential', '0', new Sequential(linear())],
+  ['ModuleList', '1', new ModuleList([linear()])],
+  ['ModuleDict', 'head', new ModuleDict({ body: linear() })],
+])('%s is refused when a module is written to its property %s', (_, key, container) => {
+  Object.assign(container, { [key]: linear() })
+  expect(() => container.parameters()).toThrow(
+    `the module in property "${key}" is none of those it lists, and would be ignored. Add it by set(`,
+  )
+})
+
+test('a Sequential is refused at its forward when a module is written to a property', async () => {
+  const model = Object.assign(new Sequential(linear()), { 0: linear() })
+  const compiled = compile(({ x }) => ({ y: model.forward(x) }), { x: tensorType([1, 2]) })
+  await expect(compiled).rejects.toThrow('the module in property "0" is none of those it lists')
+})
