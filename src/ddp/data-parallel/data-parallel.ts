@@ -456,7 +456,9 @@ function checkDdpOptions(options: DistributedDataParallelOptions): void {
   checkFlag(name, 'staticGraph', options.staticGraph)
   checkChoice(name, 'aggregation', options.aggregation, aggregations)
   checkChoice(name, 'trust', options.trust, trusts)
-  const { exact } = options
+  const { exact, onLeftOut } = options
+  const isCallback = onLeftOut === undefined || typeof onLeftOut === 'function'
+  checkArgument(name, 'onLeftOut', onLeftOut, isCallback, 'a function')
   const isExact = exact === undefined || typeof exact === 'boolean' || isRecord(exact)
   checkArgument(name, 'exact', exact, isExact, 'true, false or { virtualWorkers, clipNorm }')
 }

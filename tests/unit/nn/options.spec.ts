@@ -299,6 +299,10 @@ const values: [call: () => unknown, text: RegExp][] = [
     () => traced(({ x }) => adaptiveAvgPool2d(x.reshape([1, 2, 2, 2]), undefined as never)),
     /adaptiveAvgPool2d: outputSize must be a whole number above 0, .*, got undefined/,
   ],
+  [
+    () => new DistributedDataParallel(new Linear(2, 2), { onLeftOut: 3 as never }),
+    /DistributedDataParallel: onLeftOut must be a function, got 3/,
+  ],
   [() => new Dropout(2), /Dropout: p must be within 0..1, got 2/],
   [
     () => new Embedding(3, 2, { paddingIdx: 7 }),
