@@ -105,7 +105,7 @@ describe('npm start', () => {
   it("--visible-devices: in this machine's address, and a wrong list refused", async () => {
     const text = await npmStart('--port', '0', '--visible-devices', '0,1').seen('Ctrl-C')
     const address = new URL(text.match(/http:\/\/localhost\S+/)![0])
-    expect(address.searchParams.get('launcher')).toBe('{"visibleDevices":"0,1"}')
+    expect(address.searchParams.get('launcher')).toBe('{"device":"webgpu","visibleDevices":"0,1"}')
     const { child, text: said } = npmStart('--visible-devices', '1,1')
     expect((await once(child, 'exit'))[0]).toBe(1)
     expect(said()).toContain('visibleDevices must be distinct device numbers')
@@ -124,7 +124,7 @@ describe('npm start', () => {
       const told: string[] = []
       page.on('console', (message) => told.push(message.text()))
       await page.goto(address.href)
-      await page.getByText('tabring · cpu').first().waitFor()
+      await page.getByText('CPU in WebAssembly').first().waitFor()
       expect(told.filter((line) => line.includes('switches'))).toEqual([
         'tabring switches: device=cpu (launcher)',
       ])
