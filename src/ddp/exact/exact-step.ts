@@ -21,7 +21,7 @@ import type { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
 import { randomScalarNames } from '../../graph/trace/random.ts'
 import { gradientWeight } from '../../graph/trace/trace.ts'
 import { encode } from '../../kernels/encode/encode.ts'
-import { formatHash, hashWords } from '../../kernels/hash/hash-words.ts'
+import { formatHash } from '../../kernels/hash/hash-words.ts'
 import type { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
@@ -402,7 +402,7 @@ export class ExactStep implements StepProgram {
     const { group, workers } = this.#ranks
     const { deal } = workers
     const sums = this.#sums.elements
-    const drawn = hashWords(new Uint32Array(this.#words.slice(sums).buffer))
+    const drawn = hashOf([this.#words.subarray(sums)])
     const seed = this.#draw.take(drawn) ?? (isForced ? drawn[1] : undefined)
     if (seed === undefined) return
     const digest = (words: Int32Array<ArrayBuffer>): Digest => {

@@ -72,6 +72,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
   const { m, k, n } = problem
   const sums = sumsOf(problem)
   const { rows, cols, hasVectors = false } = tile
+  const perRegister = hasVectors ? 4 : 1
   const unroll = 4
   const a = sideOf(problem, 'a', rows)
   const b = sideOf(problem, 'b', cols)
@@ -98,7 +99,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
     ...sideLoads(b, steps, at),
     ...multiply(
       rows,
-      hasVectors ? cols / 4 : cols,
+      cols / perRegister,
       steps,
       (r, j) => sideElement(a, r, j),
       (c, j) => (hasVectors ? sideVector(b, c, j) : sideElement(b, c, j)),
@@ -118,7 +119,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
     ...batchStarts(problem, [a, b], !isSplit),
     ...sideStarts(a),
     ...sideStarts(b),
-    ...(hasVectors ? accumulators(rows, cols / 4, 'vec4<f32>()') : accumulators(rows, cols)),
+    ...accumulators(rows, cols / perRegister, hasVectors ? 'vec4<f32>()' : '0.0'),
   )
   const [first, end] = isSplit ? ['k_first', 'k_rounds'] : ['0u', `${wholeRounds}u`]
   if (wholeRounds > 0) {
