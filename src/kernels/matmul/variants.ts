@@ -86,6 +86,17 @@ const splitK = (slices: number, tile: RegisterTile): Variant<MatmulAttrs> => ({
   lower: (call) => directKernel(problemOf(call), tile, slices),
 })
 
+/** Register tiles in WebAssembly, and what an element of c costs with each beside the first one. */
+const wasmTiles = [
+  { rows: 8, cols: 8, cost: 1 },
+  { rows: 8, cols: 4, cost: 1.2 },
+  { rows: 4, cols: 8, cost: 1.1 },
+  { rows: 4, cols: 4, cost: 1.5 },
+] as const
+
+/** For large products in WebAssembly. */
+const largeTile: RegisterTile = { rows: 16, cols: 16 }
+
 const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
   { name: 'naive', lower: (call) => naiveKernel(problemOf(call)) },
   direct({ rows: 4, cols: 4 }),
@@ -95,11 +106,7 @@ const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
   direct({ rows: 16, cols: 8 }),
   direct({ rows: 16, cols: 16 }),
   direct({ rows: 1, cols: 8 }),
-  direct({ rows: 4, cols: 4, hasVectors: true }),
-  direct({ rows: 8, cols: 4, hasVectors: true }),
-  direct({ rows: 4, cols: 8, hasVectors: true }),
-  direct({ rows: 8, cols: 8, hasVectors: true }),
-  direct({ rows: 16, cols: 16, hasVectors: true }),
+  ...[...wasmTiles, largeTile].map(({ rows, cols }) => direct({ rows, cols, hasVectors: true })),
   tiled({ m: 32, n: 32, k: 8, rows: 4, cols: 4 }),
   tiled({ m: 64, n: 64, k: 8, rows: 4, cols: 4 }),
   tiled({ m: 128, n: 64, k: 8, rows: 8, cols: 4 }),
@@ -147,14 +154,6 @@ function softwareVariant({ m, n }: MatmulProblem, tiles: Tiles, flops: number): 
   return flops < 3e7 ? 'direct-8x4' : 'direct-8x8'
 }
 
-/** Register tiles in WebAssembly, and what an element of c costs with each beside the first one. */
-const wasmTiles = [
-  { rows: 8, cols: 8, cost: 1 },
-  { rows: 8, cols: 4, cost: 1.2 },
-  { rows: 4, cols: 8, cost: 1.1 },
-  { rows: 4, cols: 4, cost: 1.5 },
-] as const
-
 /**
  * The variants in WebAssembly, best first: in vectors where b can be read 4 columns at a time. A larger tile takes 0.9 of the time, but 30 ms
  * more to compile, which only large products earn back.
@@ -163,10 +162,13 @@ function wasmVariants({ m, n }: MatmulProblem, tiles: Tiles, flops: number): str
   if (m <= 2 && n >= 8) return ['direct-1x8']
   const cost = ({ rows, cols, cost }: (typeof wasmTiles)[number]) =>
     cost * coveredBy(m, n, rows, cols)
-  const { rows, cols } = wasmTiles.reduce((best, tile) => (cost(tile) < cost(best) ? tile : best))
-  const isLarge = flops >= 1e8 && tiles(16, 16) >= 16
-  const sizes = [...(isLarge ? ['16x16'] : []), `${rows}x${cols}`]
-  return [...sizes.map((size) => `vectors-${size}`), `direct-${rows}x${cols}`]
+  const best = wasmTiles.reduce((one, tile) => (cost(tile) < cost(one) ? tile : one))
+  const isLarge = flops >= 1e8 && tiles(largeTile.rows, largeTile.cols) >= 16
+  const fitting = isLarge ? [largeTile, best] : [best]
+  return [
+    ...fitting.map(({ rows, cols }) => `vectors-${rows}x${cols}`),
+    `direct-${best.rows}x${best.cols}`,
+  ]
 }
 
 /** The fixed table. */
