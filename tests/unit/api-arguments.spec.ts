@@ -43,7 +43,7 @@ beforeEach(() => {
 })
 afterEach(() => {
   vi.unstubAllGlobals()
-  setDefaultDevice('webgpu')
+  setDefaultDevice(null)
   if (isInitialized()) destroyProcessGroup()
 })
 

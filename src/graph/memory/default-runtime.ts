@@ -60,8 +60,12 @@ export async function defaultRuntimeOf(): Promise<AnyRuntime> {
   return runtimeOf(getDefaultDevice(), isAutomatic ? automatic?.why : '')
 }
 
-/** Sets the default device, like torch.set_default_device. */
-export function setDefaultDevice(spec: DeviceSpec): void {
+/** Sets the default device, like torch.set_default_device; null: what the switch `device` or the machine decides, as at the start. */
+export function setDefaultDevice(spec: DeviceSpec | null): void {
+  if (spec === null) {
+    defaultDevice = undefined
+    return
+  }
   const { type, index = currentDevice() } = device(spec)
   defaultDevice = { type }
   if (type === 'webgpu') setCurrentDevice(index)
