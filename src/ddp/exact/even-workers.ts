@@ -1,6 +1,6 @@
 import { virtualShares } from '../../data/shares.ts'
 import { Deal } from './deal.ts'
-import type { OwnWorkers } from './exact-step.ts'
+import type { OwnWorkers } from './replays.ts'
 
 /** The virtual workers of a rank, assigned evenly once: a program that feeds a step by hand knows the rows that it will take. */
 export function evenWorkers(

@@ -16,8 +16,9 @@ import { TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { countElements, formatShape } from '../../util/shape.ts'
 import { evenWorkers } from './even-workers.ts'
-import { ExactStep, type ExactStepOptions, type OwnWorkers } from './exact-step.ts'
+import { ExactStep, type ExactStepOptions } from './exact-step.ts'
 import { addGradients, type Layout, layOut } from './layout.ts'
+import type { OwnWorkers } from './replays.ts'
 
 export interface ExactModelOptions {
   readonly group: CollectiveGroup

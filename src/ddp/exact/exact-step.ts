@@ -1,5 +1,4 @@
 import { compile } from '../../graph/compile/compile.ts'
-import type { HostData } from '../../graph/memory/host-values.ts'
 import { memoryOf } from '../../graph/memory/memory-of.ts'
 import type { Pool, StoredData } from '../../graph/memory/pool.ts'
 import type { AnyRuntime } from '../../graph/memory/runtime.ts'
@@ -13,23 +12,18 @@ import {
   type ProgramMemory,
   type RunInputs,
   type RunOutputs,
-  runTimesOf,
   type StepProgram,
   type StepTimes,
 } from '../../graph/plan/step-program.ts'
 import type { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
-import { randomScalarNames } from '../../graph/trace/random.ts'
-import { gradientWeight } from '../../graph/trace/trace.ts'
 import { encode } from '../../kernels/encode/encode.ts'
 import { formatHash } from '../../kernels/hash/hash-words.ts'
 import type { ExactOptimizer } from '../../optim/exact/exact-optimizer.ts'
 import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
-import { countElements } from '../../util/shape.ts'
 import { AuditDraw, type Audits, audit, type Digest, digestOf } from './audit.ts'
 import { clipDivisor } from './clip-divisor.ts'
-import type { Deal } from './deal.ts'
 import { isNotFinite, isUnfit, judge, startExponent } from './exponents.ts'
 import {
   addGradients,
@@ -41,6 +35,7 @@ import {
   type Place,
 } from './layout.ts'
 import type { LossScale } from './loss-scale.ts'
+import { type ExactRanks, Replays } from './replays.ts'
 import { compareStates, hashOf } from './state-hashes.ts'
 import { stepLabel } from './step-label.ts'
 import { Tail, type Told, wholeUs } from './tail.ts'
@@ -54,26 +49,6 @@ export interface BitProof {
   readonly samples: string
   readonly parameters: string
   readonly results: string
-}
-
-/** The virtual workers that a rank computes. */
-export interface OwnWorkers {
-  readonly first: number
-  readonly count: number
-  /** Of each one. */
-  readonly rows: number
-  /** How many each rank computes. */
-  readonly deal: Pick<Deal, 'counts' | 'firstOf' | 'rankOf' | 'take'>
-}
-
-/** Who trains together. */
-export interface ExactRanks {
-  readonly group: CollectiveGroup
-  readonly workers: OwnWorkers
-  /** Of the run, before the first step here. Default 0. */
-  readonly stepsDone?: number
-  /** After step number `step` the virtual workers are dealt differently. */
-  readonly onDealt?: (step: number) => void
 }
 
 export interface ExactStepOptions extends ExactRanks {
@@ -120,14 +95,12 @@ export class ExactStep implements StepProgram {
   #ranks: ExactRanks
   readonly #program: StepProgram
   readonly #sums: Pool
-  readonly #exponents: Pool
   readonly #places: readonly Place[]
   readonly #layout: Layout
   readonly #tail: Tail
   /** Of the attempt under way: sums, marks and tail. */
   readonly #words: Int32Array<ArrayBuffer>
-  /** As the pool has them. */
-  readonly #exponentWords: Int32Array<ArrayBuffer>
+  readonly #replays: Replays
   /** Of the run. */
   #stepsDone: number
   /** On this rank's device. */
@@ -146,19 +119,19 @@ export class ExactStep implements StepProgram {
 
   /** `program`: of a virtual worker, which adds its gradients to the sums of `layout`. Its outputs are means over its samples. */
   constructor(options: ExactStepOptions, program: StepProgram, layout: Layout) {
-    const { sums, exponents, places } = layout
+    const { sums, places } = layout
     this.#layout = layout
     this.#options = options
     this.#ranks = options
     this.#program = program
     this.#sums = sums
-    this.#exponents = exponents
     this.#places = places
     this.#stepsDone = options.stepsDone ?? 0
     const outputs = program.prepared.outputs.map(({ name }) => name)
     this.#tail = new Tail(options.virtualWorkers, trackedIn(program), outputs)
     this.#words = new Int32Array(sums.elements + this.#tail.length)
-    this.#exponentWords = new Int32Array(exponents.elements)
+    const { lossScale, weightOf } = options
+    this.#replays = new Replays({ program, layout, lossScale, weightOf, ranks: () => this.#ranks })
     for (const holder of this.#holders)
       for (const [i, tensor] of holder.tensors.entries())
         tensor.mirror = () => holder.of.hostValues(i)
@@ -282,7 +255,7 @@ export class ExactStep implements StepProgram {
     for (let attempt = 1; ; attempt++) {
       const { first, count } = workers
       const words = this.#words
-      await this.#compute(inputs, scalars, exponents, times, {
+      await this.#replays.compute(inputs, scalars, exponents, times, {
         first,
         count,
         tail: this.#tail,
@@ -374,7 +347,9 @@ export class ExactStep implements StepProgram {
     for (let attempt = 1; attempt <= mostAttempts; attempt++) {
       const work = { first: 0, count: 1, tail, words }
       // The newest counts: the first one has warmed up what it uses.
-      this.proofUs = wholeUs(await this.#compute(inputs, scalars, exponents, { ...noTimes }, work))
+      this.proofUs = wholeUs(
+        await this.#replays.compute(inputs, scalars, exponents, { ...noTimes }, work),
+      )
       const judged = judge(marksIn(sums, places), exponents, isMeasuring)
       if ((!judged.isSaturated && !isMeasuring) || !judged.areFinite) break
       isMeasuring &&= judged.isSaturated
@@ -423,7 +398,7 @@ export class ExactStep implements StepProgram {
         const count = deal.counts[rank]
         const { inputs, scalars } = audits.batchOf(this.#stepsDone, first, count)
         const work = { first, count, tail: this.#tail, words }
-        await this.#compute(inputs, scalars, exponents, { ...noTimes }, work)
+        await this.#replays.compute(inputs, scalars, exponents, { ...noTimes }, work)
         return digest(words)
       },
       audits,
@@ -491,88 +466,6 @@ export class ExactStep implements StepProgram {
     if (count === 0) throw misuse('no rank got a sample that counts')
   }
 
-  /**
-   * Virtual workers `first` to `first + count`, one after the other: puts their sums, marks and tail into `words`. Returns how long each took; 0
-   * for none. units: ms.
-   */
-  async #compute(
-    inputs: RunInputs,
-    scalars: Readonly<Record<string, number>>,
-    exponents: Int32Array<ArrayBuffer>,
-    times: { -readonly [key in keyof StepTimes]: number },
-    { first, count, tail: ownTail, words }: Work,
-  ): Promise<number> {
-    const sums = words.subarray(0, this.#sums.elements)
-    const tail = words.subarray(sums.length).fill(0)
-    for (const place of this.#places)
-      this.#exponentWords.set(exponentsOf(place, exponents), place.exponentsStart)
-    this.#exponents.write(this.#exponentWords)
-    const take = async (i: number, { weight, running }: Replay) => {
-      const outputs = await running
-      const { parts } = runTimesOf(outputs)
-      times.forward += parts.forward
-      times.backward += parts.backward
-      await ownTail.write(tail, first + i, weight, outputs)
-    }
-    const { env } = this.#ranks.group
-    const beganMs = env.now()
-    const replays: Promise<void>[] = []
-    for (let i = 0; i < count; i++) {
-      const rows = this.#rowsOf(i, scalars)
-      if (rows === 0) break
-      ownTail.writeRows(tail, first + i, rows)
-      const begun = this.#replay(inputs, scalars, i, replays.length === 0)
-      if (!begun) continue
-      const replay = take(i, begun)
-      replays.push(replay)
-      replay.catch(() => undefined)
-      // The next one begins with the running statistics from before this one.
-      if (ownTail.hasBuffers) await replay
-    }
-    await Promise.all(replays)
-    if (replays.length === 0) {
-      sums.fill(0)
-      return 0
-    }
-    const tookMs = (env.now() - beganMs) / replays.length
-    ownTail.writeTimes(tail, first, replays.length, tookMs)
-    await this.#sums.readInto(sums)
-    return tookMs
-  }
-
-  /** The samples of this rank's virtual worker number `i`. */
-  #rowsOf(i: number, { count = 0 }: Readonly<Record<string, number>>): number {
-    const { rows } = this.#ranks.workers
-    return Math.min(rows, Math.max(0, count - i * rows))
-  }
-
-  /** Begins the replay of this rank's virtual worker number `i`; undefined where it has nothing that counts. */
-  #replay(
-    inputs: RunInputs,
-    scalars: Readonly<Record<string, number>>,
-    i: number,
-    isFirst: boolean,
-  ): Replay | undefined {
-    const { lossScale, weightOf } = this.#options
-    const { rows } = this.#ranks.workers
-    const own = this.#rowsOf(i, scalars)
-    if (own === 0) return undefined
-    const ownInputs = rowsOf(inputs, this.#types, i)
-    const weight = weightOf ? weightOf(ownInputs, own) : own
-    if (weight === 0) return undefined
-    const { count: _, ...others } = scalars
-    const running = this.#program.run(ownInputs, {
-      ...others,
-      ...(randomScalarNames.sample in scalars && {
-        [randomScalarNames.sample]: scalars[randomScalarNames.sample] + i * rows,
-      }),
-      ...(this.prepared.trace.scalars.has('count') && { count: own }),
-      [gradientWeight]: weight * 2 ** (lossScale?.exponent ?? 0),
-      isFirstReplay: isFirst ? 1 : 0,
-    })
-    return { weight, running }
-  }
-
   /** The virtual workers of all ranks whose gradient of a parameter does not fit, each computed alone; none where only their sum is too large. */
   async #unfitWorkers(
     inputs: RunInputs,
@@ -583,7 +476,7 @@ export class ExactStep implements StepProgram {
     const { workers, group } = this.#ranks
     const unfit = new Uint32Array(virtualWorkers)
     for (let i = 0; i < workers.count; i++) {
-      const begun = this.#replay(inputs, scalars, i, true)
+      const begun = this.#replays.begin(inputs, scalars, i, true)
       if (!begun) continue
       await begun.running
       const own = (await this.#sums.read(marksStart, marks.count, 'i32')) as Int32Array
@@ -605,38 +498,9 @@ export class ExactStep implements StepProgram {
   }
 }
 
-/** What a rank computes of a step, and where that goes. */
-interface Work {
-  readonly first: number
-  readonly count: number
-  readonly tail: Tail
-  readonly words: Int32Array<ArrayBuffer>
-}
-
-/** A virtual worker under way. */
-interface Replay {
-  /** What its gradients count for. */
-  readonly weight: number
-  readonly running: Promise<RunOutputs>
-}
-
 /** An error that all ranks have, since they have read the same. */
-function toldToAll(code: 'train.nan' | 'graph.misuse', message: string): TabringError {
-  const error = new TabringError(code, message)
-  noteToldToAll(error)
-  return error
-}
-
-/** The rows of this rank's virtual worker number `i`. */
-function rowsOf(inputs: RunInputs, types: InputTypes, i: number): RunInputs {
-  return Object.fromEntries(
-    Object.entries(types).map(([name, { shape }]) => {
-      const count = countElements(shape)
-      const all = inputs[name] as HostData
-      return [name, all.subarray(i * count, (i + 1) * count)]
-    }),
-  ) as RunInputs
-}
+const toldToAll = (code: 'train.nan' | 'graph.misuse', message: string): TabringError =>
+  noteToldToAll(new TabringError(code, message))
 
 /** The module's buffers that a program changes, such as running statistics. */
 function trackedIn({ prepared }: StepProgram): ModuleBuffer[] {

@@ -44,8 +44,7 @@ export function withAnomalyDetection<Program extends StepProgram>(
           : error
       if (all) {
         noteRefusedRun(all)
-        noteToldToAll(all)
-        throw all
+        throw noteToldToAll(all)
       }
       return run(own, settings)
     })

@@ -21,9 +21,10 @@ const failureWaitMs = 2_000
 /** Errors that all ranks have. */
 const toldToAll = new WeakSet<object>()
 
-/** Notes that all ranks have this error. */
-export function noteToldToAll(error: unknown): void {
-  if (typeof error === 'object' && error !== null) toldToAll.add(error)
+/** Notes that all ranks have this error, and returns it. */
+export function noteToldToAll<E extends object>(error: E): E {
+  toldToAll.add(error)
+  return error
 }
 
 /** Whether all ranks have this error. */
@@ -34,11 +35,8 @@ export const failureOf = (error: unknown): { readonly failure: string } => ({
   failure: clippedMessage(messageOf(error)),
 })
 
-const mismatch = (text: string): PeerError => {
-  const error = new PeerError('peer.mismatch', `compile: ${text}`)
-  noteToldToAll(error)
-  return error
-}
+const mismatch = (text: string): PeerError =>
+  noteToldToAll(new PeerError('peer.mismatch', `compile: ${text}`))
 
 /** What all ranks tell, in rank order. errors: `peer.mismatch` where the step did not compile on some, naming them and why. */
 export function listsOf<T>(

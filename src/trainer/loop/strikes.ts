@@ -49,11 +49,10 @@ export const putOutForGradients = (text: string, ranks: readonly number[]): PutO
   )
 
 /** The end of a run in which ranks compute other gradients than others, and cannot be put out. */
-export function gradientsDiffer(text: string): TabringError {
-  const error = new TabringError(
-    'train.diverged',
-    `${text}. Start again without the rank that computes wrong gradients.`,
+export const gradientsDiffer = (text: string): TabringError =>
+  noteToldToAll(
+    new TabringError(
+      'train.diverged',
+      `${text}. Start again without the rank that computes wrong gradients.`,
+    ),
   )
-  noteToldToAll(error)
-  return error
-}

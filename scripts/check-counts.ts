@@ -1,0 +1,149 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseSync } from 'vite'
+import { repository } from '../tests/support/repository.ts'
+
+// Fails when src and node have grown in one of these counts: `npm run check:counts`. scripts/counts.json holds what is allowed, and why it last
+// rose; a count that has fallen is written there by `npm run check:counts -- --write`.
+
+interface Allowed {
+  count: number
+  /** Why it last rose. */
+  reason: string
+}
+
+interface Syntax {
+  readonly type: string
+  readonly start: number
+  readonly end: number
+}
+
+const maxFileLines = 500
+const maxFunctionLines = 70
+/** Lines of code that count as one block when they stand twice. */
+const blockLines = 8
+
+/** Words for which the field has a better one, or none is needed: as a part of an identifier, or in a comment. */
+const glossary = [
+  ...['told', 'crew', 'deal', 'dealt', 'strike', 'struck', 'wish', 'alike', 'anew', 'lamp'],
+  ...['of its own', 'what becomes of', 'puts out', 'put out'],
+]
+/** Bounds are `max…` and `min…`. */
+const bound = /^#?(?:most|least)(?:[A-Z]|$)/
+
+const path = join(repository, 'scripts/counts.json')
+const files = ['src', 'node']
+  .flatMap((folder) =>
+    readdirSync(join(repository, folder), { recursive: true, encoding: 'utf8' }).map((name) =>
+      join(folder, name).replaceAll('\\', '/'),
+    ),
+  )
+  .filter((name) => /\.(?:tsx?|wgsl|css)$/.test(name))
+  .map((name) => ({ name, text: readFileSync(join(repository, name), 'utf8') }))
+
+const linesOf = (text: string) => text.split('\n').length - 1
+const isSyntax = (value: unknown): value is Syntax =>
+  typeof value === 'object' && value !== null && 'type' in value
+
+/** Calls `visit` for a node and all below it. */
+function walk(node: Syntax, visit: (node: Syntax) => void): void {
+  visit(node)
+  for (const value of Object.values(node))
+    for (const one of Array.isArray(value) ? value : [value]) if (isSyntax(one)) walk(one, visit)
+}
+
+/** The words of an identifier: `#maxHeldBytes` is max, held, bytes. */
+const partsOf = (name: string) =>
+  name
+    .replace(/([a-z\d])([A-Z])/g, '$1 $2')
+    .toLowerCase()
+    .split(/[^a-z\d]+/)
+
+const countIn = (text: string, word: string) =>
+  text.toLowerCase().match(new RegExp(`\\b${word}s?\\b`, 'g'))?.length ?? 0
+
+const longFunctions: string[] = []
+const longFiles: string[] = []
+let glossaryUses = 0
+for (const { name, text } of files) {
+  if (linesOf(text) > maxFileLines) longFiles.push(`${name} (${linesOf(text)})`)
+  if (!/\.tsx?$/.test(name)) continue
+  const { program, comments } = parseSync(name, text)
+  for (const { value } of comments)
+    glossaryUses += glossary.reduce((sum, word) => sum + countIn(value, word), 0)
+  walk(program as unknown as Syntax, (node) => {
+    if (node.type === 'Identifier' || node.type === 'PrivateIdentifier') {
+      const { name: identifier } = node as Syntax & { name: string }
+      const parts = partsOf(identifier)
+      if (bound.test(identifier) || glossary.some((word) => parts.includes(word))) glossaryUses++
+    }
+    if (!/Function/.test(node.type)) return
+    const lines = linesOf(text.slice(node.start, node.end)) + 1
+    if (lines > maxFunctionLines)
+      longFunctions.push(`${name}:${linesOf(text.slice(0, node.start)) + 1} (${lines})`)
+  })
+}
+
+/** Blocks that stand somewhere else too, line for line, beside imports, blank lines and comments. */
+function repeatedBlocks(): string[] {
+  const seen = new Map<string, string>()
+  const repeated: string[] = []
+  for (const { name, text } of files) {
+    const lines = text.split('\n').flatMap((line, i) => {
+      const own = line.trim()
+      return own === '' || /^(?:import|\/\/|\/?\*|\})/.test(own) ? [] : [{ own, at: i + 1 }]
+    })
+    let until = 0
+    for (let i = 0; i + blockLines <= lines.length; i++) {
+      const block = lines.slice(i, i + blockLines).map(({ own }) => own)
+      const key = block.join('\n')
+      const where = `${name}:${lines[i].at}`
+      const first = seen.get(key)
+      if (first === undefined) seen.set(key, where)
+      else if (i >= until) {
+        repeated.push(`${where} is ${first}`)
+        until = i + blockLines
+      }
+    }
+  }
+  return repeated
+}
+
+const blocks = repeatedBlocks()
+const entry = files.find(({ name }) => name === 'src/index.ts')!
+const { module } = parseSync(entry.name, entry.text)
+const publicNames = module.staticExports.reduce((sum, { entries }) => sum + entries.length, 0)
+const counts: Readonly<Record<string, { readonly count: number; readonly where?: string[] }>> = {
+  'lines of src and node': { count: files.reduce((sum, { text }) => sum + linesOf(text), 0) },
+  [`files over ${maxFileLines} lines`]: { count: longFiles.length, where: longFiles },
+  [`functions over ${maxFunctionLines} lines`]: {
+    count: longFunctions.length,
+    where: longFunctions,
+  },
+  'public names': { count: publicNames },
+  'uses of words that the glossary replaces': { count: glossaryUses },
+  [`blocks of ${blockLines} lines that stand twice`]: { count: blocks.length, where: blocks },
+}
+
+const allowed: Record<string, Allowed> = JSON.parse(readFileSync(path, 'utf8'))
+if (process.argv.includes('--list'))
+  for (const [name, { count, where = [] }] of Object.entries(counts))
+    console.log([`${name}: ${count}`, ...where.map((one) => `  ${one}`)].join('\n'))
+let failed = 0
+for (const [name, { count }] of Object.entries(counts)) {
+  const known = allowed[name]?.count ?? Number.POSITIVE_INFINITY
+  if (count > known) {
+    failed++
+    console.error(
+      `counts: ${name}: ${known} are allowed, and there are ${count}. Join what is there twice or delete what nobody uses (npm run check:counts -- --list); or raise the number in scripts/counts.json and give the reason there.`,
+    )
+  } else if (count < known && process.argv.includes('--write'))
+    allowed[name] = { count, reason: allowed[name]?.reason ?? '' }
+  else if (count < known)
+    console.log(
+      `counts: ${name}: ${known} are allowed, and there are ${count}. npm run check:counts -- --write keeps that.`,
+    )
+}
+if (process.argv.includes('--write')) writeFileSync(path, `${JSON.stringify(allowed, null, 2)}\n`)
+console.log(`counts: ${Object.keys(counts).length} counted, ${failed} problems`)
+if (failed > 0) process.exit(1)
