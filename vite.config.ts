@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { defineConfig } from 'vite'
 import { allDemos } from './demos/all-demos.ts'
+import { forPage, forWorkers } from './node/left-out.ts'
 import { tabring } from './node/vite-plugin.ts'
-import { withoutCases } from './node/without-cases.ts'
 
 /** Every page at the top level that is there, and each demo's own, without which nothing is built. */
 const pages = [
@@ -24,8 +24,8 @@ const output = {
 export default defineConfig({
   // Relative addresses: the built pages work under any path.
   base: './',
-  plugins: [tabring()],
-  worker: { format: 'es', plugins: () => [withoutCases()], rolldownOptions: { output } },
+  plugins: [tabring(), ...forPage()],
+  worker: { format: 'es', plugins: forWorkers, rolldownOptions: { output } },
   // Found late, behind a worker's import, they would reload a page that is in a room already.
   optimizeDeps: {
     include: [

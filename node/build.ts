@@ -16,7 +16,7 @@ const sources = [
   'vite.config.ts',
   'package.json',
   'node/vite-plugin.ts',
-  'node/without-cases.ts',
+  'node/left-out.ts',
 ]
 
 /** Newest modification in `path`, in ms since 1970; 0 when it is not there. */

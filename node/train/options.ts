@@ -1,16 +1,10 @@
 import { basename } from 'node:path'
-import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
+import { Command, CommanderError, Option } from 'commander'
 import { metaOf, parseTrainConfig } from '../../demos/experiments.ts'
-import { metas } from '../../demos/metas.ts'
 import { limits } from '../../src/peer/room/messages.ts'
-import {
-  givenData,
-  isElastic,
-  ranksNeeded,
-  type TrainConfig,
-} from '../../src/trainer/settings/config.ts'
+import { givenData, isElastic, type TrainConfig } from '../../src/trainer/settings/config.ts'
 import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
-import { clipped } from '../../src/util/clipped.ts'
+import { ranksNeeded } from '../../src/trainer/settings/parallel.ts'
 import type { DeviceChoice } from '../../src/util/device.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/util/switches.ts'
@@ -21,9 +15,10 @@ import { deviceOf, deviceRules, type FlagRule, flagRules } from '../flag-rules.t
 import { addIceFlags, iceOptionsOf, iceRules } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { dataMount } from '../mounts.ts'
-import { wholeNumber } from '../parse-number.ts'
+import { positiveNumber, wholeNumber } from '../parse-number.ts'
 import { type RankRange, rankRange } from '../rank-range.ts'
 import { fewRestarts } from '../restarts.ts'
+import { addSettingFlags, flaggedKeys, settingRules } from './setting-flags.ts'
 
 export interface CheckpointOptions {
   /** Of the disk; made if there is none. */
@@ -75,32 +70,6 @@ export interface TrainOptions {
   runLogFile?: string
 }
 
-function positiveNumber(canBeZero: boolean) {
-  return (text: string): number => {
-    const value = Number(text)
-    if (text.trim() !== '' && Number.isFinite(value) && (value > 0 || (canBeZero && value === 0)))
-      return value
-    throw new InvalidArgumentError(
-      `Expected a number ${canBeZero ? 'of 0 or more' : 'above 0'}, got "${clipped(text)}".`,
-    )
-  }
-}
-
-/** What each demo has, for the help. */
-const listed = (of: (meta: DemoMeta) => readonly string[]): string =>
-  Object.entries(metas)
-    .map(([name, meta]) => `${name}: ${of(meta).join(', ')}`)
-    .join('; ')
-
-/** The default of a setting, and those of the demos that have another. */
-const byDemo = (key: 'epochs' | 'batchSize', usual: number): string =>
-  [
-    String(usual),
-    ...Object.entries<DemoMeta>(metas).flatMap(([name, { defaults }]) =>
-      defaults?.[key] === undefined ? [] : [`${name} ${defaults[key]}`],
-    ),
-  ].join(', ')
-
 function defineCommand(): Command {
   const command = new Command('train')
     .usage('[options]      (through npm: npm run train -- [options])')
@@ -113,108 +82,17 @@ function defineCommand(): Command {
       wholeNumber(1, limits.membersPerRoom),
       1,
     )
-    .addOption(
-      new Option('--demo <name>', 'demo to train').choices(Object.keys(metas)).default('digits'),
-    )
-    .option(
-      '--data <name or dir>',
-      `one of the demo's data sets (${listed(({ data }) => Object.keys(data))}); for digits also a folder with MNIST-layout IDX files, plain or .gz (default: the first)`,
-    )
-    .option(
-      '--data-file <file>',
-      'your own data, for a demo that accepts some; rank 0 sends it to the others',
-    )
-    .option(
-      '--model <name>',
-      `model (${listed(({ models }) => Object.keys(models))}; default: the first)`,
-    )
-    .option(
-      '--epochs <n>',
-      `passes over the training data (default: ${byDemo('epochs', 3)})`,
-      wholeNumber(1),
-    )
-    .option('--steps <n>', 'number of steps to train, instead of --epochs', wholeNumber(1))
-    .option(
-      '--batch-size <n>',
-      `global batch size (default: ${byDemo('batchSize', 64)})`,
-      wholeNumber(1),
-    )
-    .addOption(
-      new Option('--optimizer <name>', 'adamw, or sgd with momentum 0.9')
-        .choices(['adamw', 'sgd'])
-        .default('adamw'),
-    )
-    .option(
-      '--lr <x>',
-      `learning rate (default: ${listed(({ models }) => Object.entries(models).map(([name, { lr }]) => `${name} ${lr}`))})`,
-      positiveNumber(true),
-    )
-    .addOption(
-      new Option(
-        '--aggregation <how>',
-        "how the ranks' gradients become one: all but the mean count each rank the same, and a few wrong ones cannot decide it",
-      )
-        .choices(['mean', 'clipped', 'trimmedMean', 'median'])
-        .default('mean'),
-    )
-    .addOption(
-      new Option(
-        '--trust <whom>',
-        'strangers: gradients that are not numbers, or far larger than those of the others, do not count in a step',
-      )
-        .choices(['members', 'strangers'])
-        .default('members'),
-    )
-    .option(
-      '--clip-norm <x>',
-      'scale gradients down to this norm where it is larger (default: none)',
-      positiveNumber(false),
-    )
-    .addOption(
-      new Option(
-        '--precision <dtype>',
-        'float16: matrix products under autocast, with a gradient scaler',
-      )
-        .choices(['float32', 'float16'])
-        .default('float32'),
-    )
-    .addOption(
-      new Option('--strategy <name>', 'alone: no exchange, each rank trains its own model')
-        .choices(['ddp', 'alone'])
-        .default('ddp'),
-    )
-    .option(
-      '--parallel <how>',
-      'dp: the whole model on each rank; fsdp: parameters, gradients and optimizer state divided over the ranks; pp=N: pipelines of N stages, as many as the ranks allow; pp=N,dp=M: M of them',
-      'dp',
-    )
-    .addOption(
-      new Option('--partition <name>', 'own-slice: each rank draws from its own part of the data')
-        .choices(['shuffled', 'own-slice'])
-        .default('shuffled'),
-    )
-    .option(
-      '--evaluate-every <n>',
-      "evaluate on held-out samples every n steps, in addition to each epoch's end",
-      wholeNumber(1),
-    )
     .option(
       '--elastic <min:max>',
       'train with MIN to MAX ranks: it begins with MIN tabs, more join it up to MAX, and a tab that is lost is opened again and joins',
       rankRange(limits.membersPerRoom),
     )
+  addSettingFlags(command)
+  command
     .option(
-      '--no-elastic',
-      'end when a tab is lost, instead of continuing without it while another one joins',
+      '--data-file <file>',
+      'your own data, for a demo that accepts some; rank 0 sends it to the others',
     )
-    .option('--exact', 'the same bits on any number of tabs, whatever tabs are lost or join')
-    .option(
-      '--virtual-workers <n>',
-      'with --exact: into how many parts the batch falls, 1 to 64; they decide the bits',
-      wholeNumber(1, 64),
-      8,
-    )
-    .option('--seed <n>', 'seed of the parameters and of the order of samples', wholeNumber(0), 0)
     .option(
       '--out <file>',
       'write the trained weights to this file: .pt or .pth for torch.load, else .safetensors',
@@ -223,31 +101,17 @@ function defineCommand(): Command {
       '--checkpoint-dir <dir>',
       "save checkpoints in this folder: at each epoch's end, and as --checkpoint-every says",
     )
-    .option('--checkpoint-every <n>', 'also after every n steps', wholeNumber(1))
     .option(
       '--keep-last <n>',
       'number of checkpoints to keep, in addition to the best one',
       wholeNumber(1),
       2,
     )
-    .option('--resume <which>', 'resume from the latest or the best checkpoint, or from a file')
     .option(
       '--max-restarts <n>',
       `how many times to open again what was lost: one tab where the others continue without it, else all, from the latest checkpoint that the run has saved (default: ${fewRestarts}; without --elastic MIN:MAX single tabs only)`,
       wholeNumber(0, 1000),
     )
-    .option(
-      '--bucket-cap-mb <x>',
-      'largest gradient bucket (default: chosen by measuring the links before the first step)',
-      positiveNumber(false),
-    )
-    .option(
-      '--hash-every <n>',
-      'compare the parameters of all ranks every n steps',
-      wholeNumber(1),
-      50,
-    )
-    .option('--tune', 'measure kernel variants in this run, instead of using the fixed table')
     .addOption(deviceFlag())
     .addOption(threadsFlag())
     .option('--browser <which>', browserHelp)
@@ -293,9 +157,7 @@ const rules: readonly FlagRule[] = [
     excludes: '--elastic',
     remedy: ', whose MAX is the number of tabs. Omit it.',
   },
-  { flag: '--steps', excludes: '--epochs' },
   { flag: '--data-file', excludes: '--data' },
-  { flag: '--virtual-workers', needs: '--exact' },
   {
     flag: '--run-log',
     needs: '--exact',
@@ -307,12 +169,8 @@ const rules: readonly FlagRule[] = [
     remedy: 'Name the folder of the checkpoints.',
   },
   { flag: '--keep-last', needs: '--checkpoint-dir', remedy: 'Name the folder of the checkpoints.' },
-  ...['--hash-every', '--bucket-cap-mb'].map((flag) => ({
-    flag,
-    excludes: '--strategy alone',
-    remedy: ', where ranks exchange nothing. Omit it.',
-  })),
   { flag: '--tune', excludes: '--naive', remedy: ', which fixes the variants. Omit one of them.' },
+  ...settingRules,
   ...deviceRules,
   ...iceRules,
 ]
@@ -348,6 +206,7 @@ export function parseOptions(
     )
   }
   together.check()
+  const options = command.opts()
   const {
     nprocPerNode,
     data,
@@ -380,8 +239,7 @@ export function parseOptions(
     iceServers,
     turnSecretFile,
     turnLifetime,
-    ...settings
-  } = command.opts()
+  } = options
   const faults = { drop, delayMs, stallRank }
   const inside = {
     debug,
@@ -401,10 +259,10 @@ export function parseOptions(
   }
   const checkpoints = checkpointOptions({ checkpointDir, keepLast, resume })
   const ice = iceOptionsOf({ iceServers, turnSecretFile, turnLifetime }, environment)
-  const dataFolder = dataFolderOf(metaOf(settings.demo), data)
+  const dataFolder = dataFolderOf(metaOf(options.demo), data)
   const range: RankRange | undefined = elastic || undefined
   const config = parseTrainConfig({
-    ...settings,
+    ...Object.fromEntries(flaggedKeys.map((key) => [key, options[key]])),
     elastic: elastic !== false,
     data: givenFile !== undefined ? givenData : dataFolder === undefined ? data : dataMount,
     ...(checkpointDir !== undefined && { checkpointEvery: checkpointEvery ?? 0 }),
@@ -499,12 +357,6 @@ function checkpointOptions({
     throw new TabringError(
       'config.invalid',
       '--resume: needs --checkpoint-dir. Name the folder of the checkpoints.',
-    )
-  }
-  if (resume === '') {
-    throw new TabringError(
-      'config.invalid',
-      '--resume: expected latest, best or a file, got "". See npm run train -- --help.',
     )
   }
   if (folder === undefined && resume === undefined) return undefined

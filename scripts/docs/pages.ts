@@ -2,13 +2,15 @@ import { backendsPage } from './backends-page.ts'
 import { errorsPage } from './errors-page.ts'
 import { memoryPage } from './memory-page.ts'
 import { opsPage } from './ops-page.ts'
+import { pageWithSettings } from './settings-table.ts'
 import { switchesPage } from './switches-page.ts'
 
-/** Pages generated from lists in the code, by path. */
+/** Pages generated from lists in the code, whole or in part, by path. */
 export const pages = {
   'docs/reference/backends.md': backendsPage,
   'docs/reference/errors.md': errorsPage,
   'docs/how-it-works/memory.md': memoryPage,
   'docs/reference/ops.md': opsPage,
+  'docs/reference/page.md': pageWithSettings,
   'docs/reference/switches.md': switchesPage,
 }

@@ -13,7 +13,7 @@ import type { ProcessGroup } from '../../peer/group/group.ts'
 import { TabringError } from '../../util/errors.ts'
 import { inWords } from '../../util/kind-of.ts'
 import { aboutOf } from '../settings/about-run.ts'
-import { type TrainConfig, totalStepsOf } from '../settings/config.ts'
+import { keysWhere, type TrainConfig, totalStepsOf } from '../settings/config.ts'
 import { type DemoMeta, learningRateOf } from '../settings/demo-meta.ts'
 import type { RunRecord } from '../watch/run-events.ts'
 import { type RunLogFile, runLogIn } from '../watch/run-log.ts'
@@ -251,15 +251,7 @@ function refuseOther({ record, cursor, step }: RunValues, config: TrainConfig, s
     )
   }
   const saved: Readonly<Record<string, unknown>> = { ...earlier, ...record.config }
-  for (const name of [
-    'demo',
-    'model',
-    'optimizer',
-    'batchSize',
-    'seed',
-    'precision',
-    'partition',
-  ] as const)
+  for (const name of keysWhere(({ onResume }) => onResume === 'same'))
     refuse(name, saved[name], config[name])
   refuse('the number of training samples', cursor.samples, samples)
   const steps = totalStepsOf(config, samples)

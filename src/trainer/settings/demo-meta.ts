@@ -24,8 +24,6 @@ export interface DemoMeta {
   readonly metric: Metric
   /** Settings whose values differ from the list's when nobody chooses. */
   readonly defaults?: Readonly<TrainConfigInput>
-  /** Settings of the list that it does not have: they are not shown, and refused. */
-  readonly without?: readonly (keyof TrainConfig)[]
   /** Results that hold on any adapter, and for any number of ranks that the batch is enough for. */
   readonly expected: readonly Expectation[]
 }

@@ -3,14 +3,18 @@ import { clipped } from '../../util/clipped.ts'
 import { TabringError } from '../../util/errors.ts'
 import { inWords } from '../../util/kind-of.ts'
 import {
+  type ConfigKey,
   givenData,
-  pipelinesOf,
+  keysWhere,
   seesEachRank,
   type TrainConfig,
   type TrainConfigInput,
   trainConfigSchema,
 } from './config.ts'
 import type { DemoMeta } from './demo-meta.ts'
+import { pipelinesOf } from './parallel.ts'
+import { type ConflictName, defaultOf, type SettingRow } from './row.ts'
+import { rows } from './table.ts'
 
 /** The demos that a page or a command can train, and what it takes their settings for. The entry points make it and hand it in. */
 export interface Experiments {
@@ -27,7 +31,7 @@ export interface Experiments {
   /**
    * Returns the settings of a run with the demo's defaults filled in.
    *
-   * errors: `config.invalid`, naming the setting: one that cannot be, one that the demo does not have, or two that do not go together.
+   * errors: `config.invalid`, naming the setting: one that cannot be, or two that do not go together.
    */
   parseTrainConfig(input: unknown): TrainConfig
 }
@@ -60,19 +64,11 @@ const defaultsOf = (demo: string, { models, data, defaults }: DemoMeta): TrainCo
   return { demo, model: Object.keys(models)[0], data: Object.keys(data)[0], ...defaults }
 }
 
-/** Whether a demo has a setting. */
-export const hasSetting = (meta: DemoMeta, key: keyof TrainConfig): boolean =>
-  !meta.without?.includes(key)
-
 /**
  * What is wrong with the value of one setting, which the schema has let through, for this demo: what was expected instead. Undefined:
  * nothing.
  */
-export function refusal(
-  meta: DemoMeta,
-  key: keyof TrainConfig,
-  value: unknown,
-): string | undefined {
+export function refusal(meta: DemoMeta, key: ConfigKey, value: unknown): string | undefined {
   if (key === 'model' && !Object.hasOwn(meta.models, String(value)))
     return orList(Object.keys(meta.models))
   if (key !== 'data' || Object.hasOwn(meta.data, String(value))) return undefined
@@ -98,78 +94,69 @@ export function configOf(demo: string, meta: DemoMeta, input: TrainConfigInput):
     )
   }
   const config = result.output
-  for (const [key, value] of Object.entries(config) as [keyof TrainConfig, unknown][]) {
+  for (const [key, value] of Object.entries(config) as [ConfigKey, unknown][]) {
     const expected = refusal(meta, key, value)
     if (expected) throw invalid(key, expected, value)
-    const isGiven = Object.hasOwn(given, key) && value !== plain[key]
-    if (isGiven && !hasSetting(meta, key)) {
-      throw refused(key, value, `the demo ${config.demo} does not have this setting`)
-    }
   }
-  const apart = withAlone(config)
-  if (apart) throw refused(apart, config[apart], "not available with the strategy 'alone'")
-  const inexact = withExact(config)
-  if (inexact) throw refused(inexact, config[inexact], 'not available with exact')
-  const unseen = withUnseenRanks(config)
-  if (unseen) {
-    const others = "exact, the strategy 'alone', sharded models and pipelines"
-    throw refused(unseen, config[unseen], `not available with ${others}`)
+  const [conflict] = conflictsIn(config)
+  if (conflict) {
+    const { key, beside } = conflict
+    throw refused(key, config[key], `not available with ${beside.words}`)
   }
-  const staged = withPipelines(config)
-  if (staged) throw refused(staged, config[staged], 'not available with pipelines')
   return config
 }
 
-/** Each setting's value when nobody chooses: what the others send for a setting that the demo does not have. */
-const plain: Record<string, unknown> = v.parse(trainConfigSchema, {
-  demo: '-',
-  model: '-',
-  data: '-',
-})
-
-/** A setting that makes a run's bits depend on its ranks, or on how fast one of them is. */
-export const withExact = ({
-  exact,
-  strategy,
-  parallel,
-  partition,
-  tune,
-}: Pick<TrainConfig, 'exact' | 'strategy' | 'parallel' | 'partition' | 'tune'>) => {
-  if (!exact) return undefined
-  if (strategy !== 'ddp') return 'strategy'
-  if (parallel !== 'dp') return 'parallel'
-  if (partition !== 'shuffled') return 'partition'
-  return tune ? 'tune' : undefined
+/** What a run may have that some settings are not available with. */
+interface Conflict {
+  readonly isIn: (config: TrainConfig) => boolean
+  readonly words: string
+  /** As the form says it. */
+  readonly inForm: string
 }
 
-/** A setting that needs the gradients of each rank, where ranks exchange only sums, or none. */
-export const withUnseenRanks = (
-  config: Pick<TrainConfig, 'aggregation' | 'trust' | 'exact' | 'strategy' | 'parallel'>,
-) => {
-  if (seesEachRank(config)) return undefined
-  if (config.aggregation !== 'mean') return 'aggregation'
-  return config.trust === 'strangers' ? 'trust' : undefined
+const conflicts: Readonly<Record<ConflictName, Conflict>> = {
+  /** Replicas differ: a file has one of them. */
+  alone: {
+    isIn: ({ strategy }) => strategy === 'alone',
+    words: "the strategy 'alone'",
+    inForm: 'while the exchange is off',
+  },
+  /** Bits may not depend on the ranks, or on how fast one of them is. */
+  exact: {
+    isIn: ({ exact }) => exact,
+    words: 'exact',
+    inForm: 'with the same bits on any tabs',
+  },
+  /** Ranks exchange only sums, or nothing: none has the gradients of each. */
+  sums: {
+    isIn: (config) => !seesEachRank(config),
+    words: "exact, the strategy 'alone', sharded models and pipelines",
+    inForm: 'with the same bits on any tabs, the exchange off, sharded models or pipelines',
+  },
+  /** No rank has all gradients, but those of its stage. */
+  pipelines: {
+    isIn: ({ parallel }) => pipelinesOf(parallel) !== undefined,
+    words: 'pipelines',
+    inForm: 'with pipelines',
+  },
 }
 
-/** A setting that does not go with replicas that differ: a file has one of them. */
-export const withAlone = ({
-  strategy,
-  checkpointEvery,
-  resume,
-  parallel,
-}: Pick<TrainConfig, 'strategy' | 'checkpointEvery' | 'resume' | 'parallel'>) => {
-  if (strategy !== 'alone') return undefined
-  if (parallel !== 'dp') return 'parallel'
-  if (checkpointEvery !== undefined) return 'checkpointEvery'
-  return resume ? 'resume' : undefined
+/** Settings that are not available beside others of the same run. */
+export function conflictsIn(config: TrainConfig): { key: ConfigKey; beside: Conflict }[] {
+  const all = Object.entries(conflicts) as [ConflictName, Conflict][]
+  return all
+    .filter(([, beside]) => beside.isIn(config))
+    .flatMap(([name, beside]) =>
+      keysWhere(({ refusedWith }) => refusedWith?.includes(name))
+        .filter((key) => asks(key, config[key]))
+        .map((key) => ({ key, beside })),
+    )
 }
 
-/** A setting that needs all gradients on one rank, where each has those of its stage. */
-export const withPipelines = ({
-  parallel,
-  clipNorm,
-}: Pick<TrainConfig, 'parallel' | 'clipNorm'>) =>
-  pipelinesOf(parallel) && clipNorm !== undefined ? 'clipNorm' : undefined
+function asks(key: ConfigKey, value: unknown): boolean {
+  const row: SettingRow = rows[key]
+  return row.asks ? row.asks(value) : value !== '' && value !== defaultOf(row)
+}
 
 const invalid = (key: string, expected: string, got: unknown) =>
   new TabringError(

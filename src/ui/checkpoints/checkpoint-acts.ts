@@ -11,25 +11,10 @@ import { checkedDraft } from '../state/room-facts.ts'
 import type { Saving } from '../state/run.ts'
 import type { Store } from '../state/store.ts'
 
-/** Settings that are not the saved run's: how far to go, and what does not decide its numbers. */
-const ownSettings: readonly SettingKey[] = [
-  'epochs',
-  'steps',
-  'bucketCapMb',
-  'hashEvery',
-  'saves',
-  'maxStepsPerSec',
-  'checkpointEvery',
-  'resume',
-  'tune',
-  'transport',
-  'ranks',
-]
-
 /** The texts of the form that go on with a saved run. */
 function draftFor({ name, config }: CheckpointSettings): [SettingKey, string][] {
   const saved = settings
-    .filter(({ key }) => !ownSettings.includes(key))
+    .filter(({ onResume }) => onResume !== 'own')
     .map(({ key }): [SettingKey, string] => [key, String(config[key as keyof TrainConfig] ?? '')])
   return [...saved, ['resume', name]]
 }

@@ -1,4 +1,4 @@
-import type { TrainConfig } from '../../trainer/settings/config.ts'
+import { keysWhere, type TrainConfig } from '../../trainer/settings/config.ts'
 import {
   type DemoMeta,
   type Expectation,
@@ -67,34 +67,15 @@ export function judge(
   return { is: 'open', words: `Step ${run.step}.` }
 }
 
-/**
- * Settings that leave the numbers of a step as they are; `trust` scales long gradients down, with which the demos have reached their results
- * too, and is the page's choice where it is served to a network.
- */
-const withoutEffect: readonly (keyof TrainConfig)[] = [
-  'trust',
-  'steps',
-  'epochs',
-  'lr',
-  'hashEvery',
-  'bucketCapMb',
-  'evaluateEvery',
-  'checkpointEvery',
-  'saves',
-  'maxStepsPerSec',
-  'resume',
-  'tune',
-]
-
 function isAsExpected(own: TrainConfig, expected: TrainConfig, meta: DemoMeta): boolean {
-  const keys = (Object.keys({ ...own, ...expected }) as (keyof TrainConfig)[]).filter(
-    (key) => !withoutEffect.includes(key),
+  const [a, b] = [own, expected].map(
+    (config): TrainConfig => ({
+      ...config,
+      lr: learningRateOf(config, meta),
+      resume: config.resume || undefined,
+    }),
   )
-  return (
-    !own.resume &&
-    learningRateOf(own, meta) === learningRateOf(expected, meta) &&
-    keys.every((key) => own[key] === expected[key])
-  )
+  return keysWhere(({ keepsResult }) => !keepsResult).every((key) => a[key] === b[key])
 }
 
 const inWords = ({ atLeast, atMost, withinSteps }: Expectation, meta: DemoMeta): string =>

@@ -2,7 +2,14 @@ import type { TrainConfig } from '../../trainer/settings/config.ts'
 import { CopyButton } from '../parts/copy-button.tsx'
 import { Panel } from '../parts/panel.tsx'
 import { describeSetting, ranksOf, transportOf } from '../settings/draft.ts'
-import { choicesOf, isOfTab, metaOfDraft, type Setting, settingsOf } from '../settings/list.ts'
+import {
+  choicesOf,
+  isOfTab,
+  metaOfDraft,
+  placeholderOf,
+  type Setting,
+  settings,
+} from '../settings/list.ts'
 import type { Acts } from '../state/acts.ts'
 import { checkedDraft, isMaker, isRoomOn, makerName, settingsOfRoom } from '../state/room-facts.ts'
 import { isRunning } from '../state/run-facts.ts'
@@ -65,7 +72,7 @@ function ExperimentTable({
   snapshot: Snapshot
   config: TrainConfig
 }) {
-  const rows = settingsOf(experiments, config).filter(({ key }) => !isOfTab(key))
+  const rows = settings.filter(({ key }) => !isOfTab(key))
   return (
     <dl class="facts">
       {rows.map((setting) => (
@@ -79,11 +86,10 @@ function ExperimentTable({
 }
 
 function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
-  const { experiments, draft, transport, ranks, stage, hasRelay } = snapshot
-  const own = settingsOf(experiments, draft)
+  const { draft, transport, ranks, stage, hasRelay } = snapshot
   const { errors, known } = checkedDraft(snapshot)
   const fields = (isAdvanced: boolean) =>
-    own
+    settings
       .filter((setting) => (setting.isAdvanced ?? false) === isAdvanced)
       .map((setting) => (
         <Field
@@ -94,7 +100,7 @@ function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
           onChange={(value) => acts.set(setting.key, value)}
         />
       ))
-  const hasHiddenError = own.some(({ key, isAdvanced }) => isAdvanced && errors[key])
+  const hasHiddenError = settings.some(({ key, isAdvanced }) => isAdvanced && errors[key])
   return (
     <Panel
       id="experiment"
@@ -184,7 +190,7 @@ const isAddress = (snapshot: Snapshot): boolean =>
   !dataChoices(snapshot).some(([name]) => name === snapshot.draft.data)
 
 const dataChoices = ({ experiments, draft }: Snapshot) =>
-  choicesOf(experiments, { key: 'data', label: '', kind: 'data' }, draft)
+  choicesOf(experiments, { key: 'data' }, draft)
 
 const metaOf = ({ experiments, draft }: Snapshot) => metaOfDraft(experiments, draft)
 
@@ -194,7 +200,7 @@ interface ControlProps extends FieldProps {
 }
 
 function Control({ setting, snapshot, id, noteId, error, onChange }: ControlProps) {
-  const { key, kind, placeholder } = setting
+  const { key, kind } = setting
   const { experiments, draft, server } = snapshot
   const choices = choicesOf(experiments, setting, draft)
   const value = draft[key]
@@ -233,7 +239,7 @@ function Control({ setting, snapshot, id, noteId, error, onChange }: ControlProp
           inputMode="decimal"
           autoComplete="off"
           value={value}
-          placeholder={placeholder?.(draft, metaOf(snapshot))}
+          placeholder={placeholderOf(setting, draft, metaOf(snapshot))}
           onInput={(event) => onChange(event.currentTarget.value)}
         />
       )

@@ -8,8 +8,6 @@ import type { Snapshot } from '../state/snapshot.ts'
 /** For `aria-describedby` of the button that it keeps from working. */
 export const settingsErrorId = 'settings-error'
 
-const keys = settings.map(({ key }) => key)
-
 /** What the page's address and the form have without an effect, and what keeps the maker from starting: the first wrong setting, the way to its field, and where one number would do, that number. */
 export function SettingsError({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   const { experiments, draft, lobby, address, run } = snapshot
@@ -28,7 +26,7 @@ export function SettingsError({ snapshot, acts }: { snapshot: Snapshot; acts: Ac
   const error = firstErrorOf(checkedDraft(snapshot))
   const told = part
     ? [
-        ...part.unusedIn(address, keys, ranks, kernels?.wrongVariants, run),
+        ...part.unusedIn(address, settings, ranks, kernels?.wrongVariants, run),
         ...part.uselessRate(draft.lr),
       ]
     : []

@@ -1,5 +1,5 @@
 import { bubbleOf } from '../../parallel/pipeline/simulate.ts'
-import { pipelinesOf } from '../../trainer/settings/config.ts'
+import { pipelinesOf } from '../../trainer/settings/parallel.ts'
 import type { Run } from '../state/run.ts'
 import type { Lane, LaneSpan } from './lanes.ts'
 

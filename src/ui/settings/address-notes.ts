@@ -1,29 +1,32 @@
+import type { SettingRow } from '../../trainer/settings/row.ts'
 import { clipped } from '../../util/clipped.ts'
 import { switchNames } from '../../util/switch-table.ts'
 import { launcherParameter } from '../../util/switches.ts'
 import type { RunResult } from '../../worker/api.ts'
+import type { Setting } from './list.ts'
 
 /** Weights leave every useful range within a step of a larger one. */
 const mostLr = 100
 
-type Get = (name: string) => string | null
 type LastRun = {
   readonly end: { readonly kind: string; readonly result?: RunResult } | null
 } | null
 
-const idleAlone = (get: Get) => get('strategy') === 'alone' && 'strategy=alone exchanges nothing'
-
 /** Switches that change what ranks send each other. */
 const ofLinks: readonly string[] = ['drop', 'delayMs', 'stallRank']
 
-/** By setting: why it does nothing beside the others; false where it does something. */
-const idle: Readonly<Record<string, (get: Get) => string | false>> = {
-  virtualWorkers: (get) => get('exact') !== 'true' && 'only exact=true has them',
-  epochs: (get) => get('steps') !== null && 'steps says how long to train',
-  bucketCapMb: idleAlone,
-  hashEvery: idleAlone,
-  lanes: (get) => get('transport') === 'port' && 'transport=port has one lane',
-  given: (get) => get('demo') !== 'playground' && 'only demo=playground reads it',
+/** What is no setting of a run and does nothing beside others: why. */
+const idleOthers: Readonly<Record<string, SettingRow['idle']>> = {
+  lanes: { with: 'transport=port', why: 'transport=port has one lane' },
+  given: { without: 'demo=playground', why: 'only demo=playground reads it' },
+}
+
+/** Why a parameter does nothing beside the others; undefined where it does something. */
+function idleBecause(idle: SettingRow['idle'], parameters: URLSearchParams): string | undefined {
+  if (!idle) return undefined
+  const isIdleWith = 'with' in idle
+  const [name, value] = (isIdleWith ? idle.with : idle.without).split('=')
+  return parameters.has(name, value) === isIdleWith ? idle.why : undefined
 }
 
 /** What a learning rate in a field does not do: a sentence, or none. */
@@ -37,18 +40,23 @@ export function uselessRate(text: string): string[] {
 export const namesVariants = (address: string): boolean => /^[^#]*[?&]variant=[^&#]/.test(address)
 
 /**
- * What an address has that the page does not use: a sentence each. `address`: from its `?` or `#` on. `keys`: of the settings. `ranks`: how many
+ * What an address has that the page does not use: a sentence each. `address`: from its `?` or `#` on. `ranks`: how many
  * would take part. `wrongVariants`: those of kernels, once these are loaded. `run`: the last one; which ops its step has is known at its end.
  */
 export function unusedIn(
   address: string,
-  keys: readonly string[],
+  settings: readonly Pick<Setting, 'key' | 'idle'>[],
   ranks = 1,
   wrongVariants: (text: string, calls?: readonly string[]) => string[] = () => [],
   run: LastRun = null,
 ): string[] {
   const { search, hash: fragment } = new URL(address, 'https://page.example')
   const parameters = new URLSearchParams(search)
+  const keys = settings.map(({ key }): string => key)
+  const idle = {
+    ...Object.fromEntries(settings.map(({ key, idle }) => [key, idle])),
+    ...idleOthers,
+  }
   const known = [...keys, 'given', launcherParameter, ...switchNames]
   const notes = [...new Set(parameters.keys())].flatMap((name) => {
     const values = parameters.getAll(name)
@@ -60,7 +68,7 @@ export function unusedIn(
     if (name === 'variant')
       return wrongVariants(value, Object.keys(run?.end?.result?.record.variants ?? {}))
     const why =
-      (Object.hasOwn(idle, name) && idle[name]((other) => parameters.get(other))) ||
+      idleBecause(idle[name], parameters) ||
       (ranks === 1 && ofLinks.includes(name) && 'one rank sends to nobody') ||
       (name === 'stallRank' &&
         Number(value) >= ranks &&

@@ -1,26 +1,19 @@
 import * as v from 'valibot'
+import { givenData, type TrainConfig, trainConfigSchema } from '../../trainer/settings/config.ts'
 import {
-  givenData,
-  mostInBatch,
-  ranksNeeded,
-  type TrainConfig,
-  trainConfigSchema,
-} from '../../trainer/settings/config.ts'
-import {
+  conflictsIn,
   type Experiments,
-  hasSetting,
   orList,
   refusal,
-  withAlone,
-  withExact,
-  withPipelines,
-  withUnseenRanks,
 } from '../../trainer/settings/experiments.ts'
-import { defaultDraftOf, isTransport, mostRanks, ranksOf } from './draft.ts'
+import { ranksNeeded } from '../../trainer/settings/parallel.ts'
+import { mostInBatch } from '../../trainer/settings/table.ts'
+import { defaultDraftOf, isTransport, ranksOf } from './draft.ts'
 import {
   choicesOf,
   type Draft,
   metaOfDraft,
+  mostRanks,
   type Setting,
   type SettingKey,
   settings,
@@ -75,9 +68,8 @@ export function checkDraft(
       continue
     }
     const value = fromText(setting, draft[key])
-    const isOwn = hasSetting(meta, key)
-    // An empty field has the demo's default, and one that is not shown what it had.
-    if ((value === undefined || !isOwn) && key !== 'model') continue
+    // An empty field has the demo's default.
+    if (value === undefined && key !== 'model') continue
     const expected = refusal(meta, key, value)
     if (expected && value !== '') {
       errors[key] = correction('Choose', expected, draft[key])
@@ -93,23 +85,14 @@ export function checkDraft(
       errors.resume = correction('Choose', 'latest, best or a checkpoint', draft.resume)
       continue
     }
-    const result = v.safeParse(trainConfigSchema.entries[key], value)
+    const result = v.safeParse(setting.schema, value)
     if (result.success) config[key] = result.output
     else errors[key] = wordsOf(experiments, setting, draft, result.issues[0])
   }
   const { has, defaultsOf } = experiments
   const defaults = v.parse(trainConfigSchema, defaultsOf(has(draft.demo) ? draft.demo : undefined))
   const whole: TrainConfig = { ...defaults, ...config }
-  const apart = withAlone(whole)
-  if (apart) errors[apart] = 'Not available while the exchange is off'
-  const inexact = withExact(whole)
-  if (inexact) errors[inexact] = 'Not available with the same bits on any tabs'
-  const unseen = withUnseenRanks(whole)
-  if (unseen)
-    errors[unseen] =
-      'Not available with the same bits on any tabs, the exchange off, sharded models or pipelines'
-  const staged = withPipelines(whole)
-  if (staged) errors[staged] = 'Not available with pipelines'
+  for (const { key, beside } of conflictsIn(whole)) errors[key] ??= `Not available ${beside.inForm}`
   const needed = worldSize !== undefined && ranksNeeded(whole.parallel, worldSize)
   if (needed)
     errors.parallel ??= `Open or close tabs, or choose another: ${whole.parallel} needs ${needed}, not ${worldSize}`

@@ -1,49 +1,36 @@
-import * as v from 'valibot'
 import { type TransportChoice, transportChoices } from '../../peer/room/messages.ts'
-import { type TrainConfig, trainConfigSchema } from '../../trainer/settings/config.ts'
-import { type DemoMeta, learningRateOf } from '../../trainer/settings/demo-meta.ts'
+import type { ConfigKey, TrainConfig } from '../../trainer/settings/config.ts'
+import { learningRateOf } from '../../trainer/settings/demo-meta.ts'
 import type { Experiments } from '../../trainer/settings/experiments.ts'
+import { defaultOf } from '../../trainer/settings/row.ts'
 import { checkpointWords } from './checkpoint-words.ts'
 import {
-  type ConfigKey,
   choicesOf,
   type Draft,
   isOfTab,
   metaOfDraft,
+  mostRanks,
+  placeholderOf,
   type Setting,
   type SettingKey,
   settings,
 } from './list.ts'
 
-/** What the page has where nothing was chosen, and the command line has otherwise. */
-const ofPage = ({ pace = 0 }: DemoMeta) => ({
-  saves: 'auto',
-  maxStepsPerSec: pace > 0 ? String(pace) : '',
-})
-
 /** The settings of a demo when nothing was chosen, as texts; by default those of the first one. */
 export function defaultDraftOf(experiments: Experiments, demo = experiments.first): Draft {
   const { has, defaultsOf } = experiments
-  const defaults: Record<string, unknown> = v.parse(
-    trainConfigSchema,
-    defaultsOf(has(demo) ? demo : undefined),
-  )
-  const texts = settings.map(({ key }) => [key, toText(defaults[key])])
-  return {
-    ...Object.fromEntries(texts),
-    ...ofPage(metaOfDraft(experiments, { demo })),
-    demo,
-    transport: 'auto',
-    ranks: '1',
-  } as Draft
+  const defaults: Record<string, unknown> = defaultsOf(has(demo) ? demo : undefined)
+  const meta = metaOfDraft(experiments, { demo })
+  const texts = settings.map((setting) => [
+    setting.key,
+    setting.onPage?.(meta) ?? toText(defaults[setting.key] ?? defaultOf(setting)),
+  ])
+  return { ...Object.fromEntries(texts), demo }
 }
 
 function toText(value: unknown): string {
   return value === undefined ? '' : String(value)
 }
-
-/** What another demo keeps of a draft. */
-const keptKeys = ['seed', 'strategy', 'partition', 'transport', 'ranks'] as const
 
 /** The draft after a person has set a field. Another demo brings its own settings. */
 export function withSetting(
@@ -53,7 +40,9 @@ export function withSetting(
   value: string,
 ): Draft {
   if (key !== 'demo') return { ...draft, [key]: value }
-  const kept = keptKeys.map((kept) => [kept, draft[kept]])
+  const kept = settings
+    .filter(({ outlivesDemo }) => outlivesDemo)
+    .map(({ key }) => [key, draft[key]])
   return { ...defaultDraftOf(experiments, value), ...Object.fromEntries(kept) }
 }
 
@@ -80,9 +69,6 @@ export function isTransport(text: string): text is TransportChoice {
   return transportChoices.some((choice) => choice === text)
 }
 
-/** More workers than this slow each other down on any machine, and eight tabs of eight fill a room. */
-export const mostRanks = 8
-
 /** With how many ranks a draft's tab enters the room; a wrong number counts as one. */
 export function ranksOf({ ranks }: Draft): number {
   const count = Number(ranks)
@@ -106,7 +92,7 @@ export function describeSetting(
   if (setting.kind === 'switch') return value ? 'yes' : 'no'
   if (setting.key === 'lr') return String(learningRateOf(config, meta))
   if (value === undefined || (setting.key === 'maxStepsPerSec' && value === 0))
-    return setting.placeholder?.(config, meta) ?? '–'
+    return placeholderOf(setting, config, meta) ?? '–'
   const words = choicesOf(experiments, setting, config).find(([choice]) => choice === value)?.[1]
   if (words === undefined && setting.key === 'resume') return checkpointWords(String(value))
   return words ?? (setting.unit ? `${value} ${setting.unit}` : String(value))

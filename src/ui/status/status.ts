@@ -2,12 +2,8 @@ import { meshLimit } from '../../peer/room/edges.ts'
 import { memberOf } from '../../peer/room/lives.ts'
 import type { Reached } from '../../peer/room/messages.ts'
 import { endedWithout } from '../../peer/room/refusals.ts'
-import {
-  givenData,
-  pipelinesOf,
-  ranksNeeded,
-  type TrainConfig,
-} from '../../trainer/settings/config.ts'
+import { givenData, type TrainConfig } from '../../trainer/settings/config.ts'
+import { pipelinesOf, ranksNeeded } from '../../trainer/settings/parallel.ts'
 import type { ErrorCode } from '../../util/errors.ts'
 import { formatBytes, formatMany, formatMetric, formatSeconds } from '../parts/format.ts'
 import { firstErrorOf } from '../settings/check.ts'

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest'
 import { dataMount } from '../../../node/mounts.ts'
 import { parseOptions } from '../../../node/train/options.ts'
-import { trainConfigSchema } from '../../../src/trainer/settings/config.ts'
 
 function optionsOf(...argv: string[]) {
   const parsed = parseOptions(argv, {})
@@ -208,26 +207,6 @@ test('help names every option', () => {
     'no-elastic',
   ])
     expect(text).toContain(`--${name}`)
-})
-
-/** Settings of the page alone. */
-const withoutFlag = {
-  maxStepsPerSec: 'a command has nobody who watches',
-  saves: '--checkpoint-dir says whether the command saves',
-}
-
-test('every setting of the training has a flag', () => {
-  const parsed = parseOptions(['--help'])
-  const text = parsed.kind === 'help' ? parsed.text : ''
-  const flagOf = (key: string) =>
-    `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`.replace(
-      '--',
-      '--(no-)?',
-    )
-  const missing = Object.keys(trainConfigSchema.entries).filter(
-    (key) => !new RegExp(`${flagOf(key)}\\b`).test(text),
-  )
-  expect(missing.sort()).toEqual(Object.keys(withoutFlag).sort())
 })
 
 test.each([

@@ -5,18 +5,13 @@ import { settings } from '../../../src/ui/settings/list.ts'
 import { readPages } from '../../support/markdown.ts'
 import { repository } from '../../support/repository.ts'
 
-// docs/reference/page.md lists every flag of `npm start` and every parameter of the page's address.
+// docs/reference/page.md lists every flag of `npm start` and every value of the settings in the page's address.
 
 const [page] = readPages('docs/reference/page.md')
 const firstCells = (heading: string): string[] => {
   const section = page.text.split(/^## /m).find((part) => part.startsWith(heading))!
   return [...section.matchAll(/^\| `([\w-]+)/gm)].map(([, name]) => name)
 }
-
-test('every parameter of the address', () => {
-  const names = [...settings.map(({ key }) => key), 'given']
-  expect(firstCells('The address').sort()).toEqual(names.sort())
-})
 
 test('every value of a choice that all demos have', () => {
   const choices = settings.flatMap(({ key, choices = [] }) =>

@@ -1,11 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { wrongVariants } from '../../../src/kernels/named-variants.ts'
-import { trainConfigSchema } from '../../../src/trainer/settings/config.ts'
 import { experimentLink, inviteLink } from '../../../src/ui/experiment/experiment-link.ts'
 import * as addresses from '../../../src/ui/settings/address-notes.ts'
-import { mostRanks, ranksOf } from '../../../src/ui/settings/draft.ts'
-import { isOfTab, settings } from '../../../src/ui/settings/list.ts'
+import { ranksOf } from '../../../src/ui/settings/draft.ts'
+import { mostRanks, settings } from '../../../src/ui/settings/list.ts'
 import { checkedDraft } from '../../../src/ui/state/room-facts.ts'
 import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { inside, makeResult, makeSnapshot, play, training } from '../../support/page-states.ts'
@@ -121,14 +120,6 @@ describe('the pace', () => {
 })
 
 describe('the list of settings', () => {
-  it('names every setting of the schema once', () => {
-    const keys = settings.map(({ key }) => key)
-    expect(new Set(keys).size).toBe(keys.length)
-    expect(keys.filter((key) => !isOfTab(key)).sort()).toEqual(
-      Object.keys(trainConfigSchema.entries).sort(),
-    )
-  })
-
   it("offers the schema's choices and no others", () => {
     for (const setting of settings) {
       const { key } = setting
@@ -149,13 +140,7 @@ describe('the list of settings', () => {
 
 describe('the address', () => {
   const unusedIn = (address: string, ranks?: number, run: Snapshot['run'] = null) =>
-    addresses.unusedIn(
-      address,
-      settings.map(({ key }) => key),
-      ranks,
-      wrongVariants,
-      run,
-    )
+    addresses.unusedIn(address, settings, ranks, wrongVariants, run)
 
   it('says what the page does not use of it', () => {
     expect(unusedIn('?demo=playground&lr=0.1&debug=2&given=a&launcher={}#key=abc')).toEqual([])

@@ -2,12 +2,12 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseAst, transformWithOxc } from 'vite'
 import { describe, expect, it } from 'vitest'
-import { withoutCasesIn } from '../../../node/without-cases.ts'
+import { leaveOut, ofOps, ofSettings } from '../../../node/left-out.ts'
 import { repository } from '../../support/repository.ts'
 
-const without = (code: string) => withoutCasesIn(code, parseAst(code))
+const without = (code: string, leftOut = ofOps) => leaveOut(code, parseAst(code), leftOut)
 
-describe('withoutCasesIn', () => {
+describe('leaveOut', () => {
   it('empties the cases of an op and marks its making as pure', () => {
     const code =
       "export const twice = defineOp({ name: 'twice', cases: [one(2), two({ cases: [3] })], flops: 2 })"
@@ -45,5 +45,17 @@ describe('withoutCasesIn', () => {
       expect(left, file).not.toMatch(/\bcases: (?!\[\])/)
     }
     expect(ops).toBeGreaterThan(40)
+  })
+
+  it('leaves no text of the command line in the table of settings when the page is built', async () => {
+    const file = 'src/trainer/settings/table.ts'
+    const { code } = await transformWithOxc(readFileSync(join(repository, file), 'utf8'), file)
+    const left = without(code, ofSettings)
+    const count = (text: string, property: string) =>
+      text.match(new RegExp(`^\\s*${property}: `, 'gm'))?.length ?? 0
+    expect(count(code, 'flag')).toBeGreaterThan(20)
+    for (const property of ['flag', 'doc', 'docDefault']) expect(count(left, property)).toBe(0)
+    expect(count(left, 'label')).toBe(count(code, 'label'))
+    expect(() => parseAst(left)).not.toThrow()
   })
 })
