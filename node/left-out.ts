@@ -33,7 +33,7 @@ export const ofOps: LeftOut = { callee: 'defineOp', properties: { cases: '[]' } 
 /** What of a setting the command line and the docs alone use. */
 export const ofSettings: LeftOut = {
   callee: 'setting',
-  properties: { flag: '', doc: '', docDefault: '' },
+  properties: { flag: '', help: '', onCommand: '', doc: '', docDefault: '' },
 }
 
 /** What of a setting the page uses besides, and its workers do not. */

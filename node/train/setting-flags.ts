@@ -19,7 +19,7 @@ import { positiveNumber, wholeNumber } from '../parse-number.ts'
 // The settings of a run as flags.
 
 const demos: OfDemos = metas
-const flagged = Object.entries<SettingRow>(rows).filter(([, { flag }]) => flag)
+const flagged = Object.entries<SettingRow>(rows).filter(([, { flag }]) => flag !== undefined)
 
 /** The settings that have a flag: as keys of the command's options. */
 export const flaggedKeys = flagged.map(([key]) => key) as ConfigKey[]
@@ -37,25 +37,24 @@ const plain = (markdown: string) =>
   markdown.replace(/`([^`]+)`/g, (_, name) => (Object.hasOwn(rows, name) ? flagOf(name) : name))
 
 function helpOf(row: SettingRow, ofDemos: string | undefined): string {
-  const { flag, docDefault } = row
-  if (flag?.help) return textOf(flag.help, demos)
+  const { help, docDefault } = row
+  if (help) return textOf(help, demos)
   const standard = ofDemos ?? (docDefault && plain(textOf(docDefault, demos)))
   return `${plain(docOf(row, demos))}${standard === undefined ? '' : ` (default: ${standard})`}`
 }
 
 function optionOf(key: string, row: SettingRow): Option {
-  const flag = row.flag!
-  const kind = kindOf(row)
+  const { flag, onCommand } = row
   const ofDemos = defaultsOf(key, row, demos)
-  const standard = key === 'demo' ? Object.keys(demos)[0] : (flag.default ?? defaultOf(row))
+  const standard = key === 'demo' ? Object.keys(demos)[0] : (onCommand?.default ?? defaultOf(row))
   const help = helpOf(row, ofDemos)
-  if (kind === 'switch') return new Option(`--${standard ? 'no-' : ''}${dashed(key)}`, help)
-  const option = new Option(`--${dashed(key)} <${flag.value}>`, help)
-  const choices = key === 'demo' ? Object.keys(demos) : (flag.choices ?? optionsOf(row))
+  if (flag === '') return new Option(`--${standard ? 'no-' : ''}${dashed(key)}`, help)
+  const option = new Option(`--${dashed(key)} <${flag}>`, help)
+  const choices = key === 'demo' ? Object.keys(demos) : (onCommand?.choices ?? optionsOf(row))
   if (choices) option.choices(choices)
-  if (kind === 'number') {
+  if (kindOf(row) === 'number') {
     const { isWhole, min, max } = boundsOf(row)
-    option.argParser(isWhole ? wholeNumber(flag.min ?? min!, max) : positiveNumber(min === 0))
+    option.argParser(isWhole ? wholeNumber(onCommand?.min ?? min!, max) : positiveNumber(min === 0))
   }
   if (ofDemos === undefined && standard !== undefined) option.default(standard)
   return option
@@ -66,14 +65,11 @@ export function addSettingFlags(command: Command): void {
 }
 
 /** What settings do without others, which the command refuses. */
-export const settingRules: readonly FlagRule[] = flagged.flatMap(
-  ([key, { idle, flag }]): FlagRule[] => {
-    if (!idle) return []
-    const { remedy } = flag!
-    if ('without' in idle) return [{ flag: flagOf(key), needs: flagOf(idle.without), remedy }]
-    // Of two flags, the one that counts is in the way of the other.
-    if (!idle.with.includes('='))
-      return [{ flag: flagOf(idle.with), excludes: flagOf(key), remedy }]
-    return [{ flag: flagOf(key), excludes: flagOf(idle.with), remedy }]
-  },
-)
+export const settingRules: readonly FlagRule[] = flagged.flatMap(([key, { idle }]): FlagRule[] => {
+  if (!idle) return []
+  const { remedy } = idle
+  if ('without' in idle) return [{ flag: flagOf(key), needs: flagOf(idle.without), remedy }]
+  // Of two flags, the one that counts is in the way of the other.
+  if (!idle.with.includes('=')) return [{ flag: flagOf(idle.with), excludes: flagOf(key), remedy }]
+  return [{ flag: flagOf(key), excludes: flagOf(idle.with), remedy }]
+})

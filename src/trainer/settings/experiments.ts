@@ -68,7 +68,7 @@ const defaultsOf = (demo: string, { models, data, defaults }: DemoMeta): TrainCo
  * What is wrong with the value of one setting, which the schema has let through, for this demo: what was expected instead. Undefined:
  * nothing.
  */
-export function refusal(meta: DemoMeta, key: ConfigKey, value: unknown): string | undefined {
+export function refusal(meta: DemoMeta, key: string, value: unknown): string | undefined {
   if (key === 'model' && !Object.hasOwn(meta.models, String(value)))
     return orList(Object.keys(meta.models))
   if (key !== 'data' || Object.hasOwn(meta.data, String(value))) return undefined

@@ -16,26 +16,10 @@ export type Choice = readonly [value: string, words: string]
 /** A text, or one that lists what the demos have. */
 type Text = string | ((demos: OfDemos) => string)
 
-/** A flag of `npm run train`, named as its setting: `--clip-norm`. A switch that is on by default has the flag `--no-…`. */
-export interface Flag {
-  /** What its value is called; a switch has none. */
-  readonly value?: string
-  /** Default: the row's `doc`. */
-  readonly help?: Text
-  /** Default: those of the schema. */
-  readonly choices?: readonly string[]
-  /** Where the command has another default. */
-  readonly default?: string
-  /** Where the command has another minimum. */
-  readonly min?: number
-  /** The end of the error where the setting would have no effect. */
-  readonly remedy?: string
-}
-
 /**
  * Everything that is known of a setting.
  *
- * The builds of the page leave out `flag`, `doc` and `docDefault`, those of its workers also what only the form shows: `vite.config.ts`.
+ * Builds of the page leave out what only the command line and the docs use, those of its workers also what only the form shows: `node/left-out.ts`.
  */
 export interface SettingRow {
   /** What every rank checks, and the default. */
@@ -50,30 +34,41 @@ export interface SettingRow {
   readonly choices?: readonly Choice[]
   /** Shown in an empty field: what holds then. */
   readonly placeholder?: string | ((draft: { readonly model: string }, demo: OfDemo) => string)
-  /** In the closed part of the form. */
-  readonly isAdvanced?: boolean
+  /** In the open part of the form. */
+  readonly isBasic?: boolean
   /** The page's default as the form has it, where it is another than the schema's. */
   readonly onPage?: (demo: OfDemo) => string
   /** Whether the form keeps it when another demo is chosen. */
   readonly outlivesDemo?: boolean
-  /** Whether a demo's expected result holds with any value: it changes nothing in a step but roundings. */
-  readonly keepsResult?: boolean
   /**
-   * In a run that resumes from a checkpoint. `same`: refused unless it is the saved run's. `own`: the form keeps its own. Neither: the form
-   * takes the saved run's, and a person may change it.
+   * In a run that resumes from a checkpoint. `same`: refused unless it is the saved run's. `own`: the form keeps its own, since it changes
+   * nothing in a step but roundings. Neither: the form takes the saved run's, and a person may change it.
    */
   readonly onResume?: 'same' | 'own'
+  /** Whether a demo's expected result holds with any value, as it does where `onResume` is `own`. */
+  readonly keepsResult?: boolean
   /** What it is not available with. */
   readonly refusedWith?: readonly ConflictName[]
   /** Whether a value asks for something. Default: any but the schema's default and an empty text. */
   readonly asks?: (value: unknown) => boolean
-  /** Another setting with or without which this one has no effect, and why: `steps`, `strategy=alone`. */
-  readonly idle?: { readonly why: string } & (
+  /** Another setting with or without which this one has no effect, as `steps` or `strategy=alone`: why, and how the command's error ends. */
+  readonly idle?: { readonly why: string; readonly remedy?: string } & (
     | { readonly with: string }
     | { readonly without: string }
   )
-  /** None: the page alone has the setting. */
-  readonly flag?: Flag
+  /**
+   * How `npm run train` calls its value: `--clip-norm <x>`. Empty: a switch, `--no-…` where it is on by default. Undefined: the page alone
+   * has the setting.
+   */
+  readonly flag?: string
+  /** The flag's help. Default: `doc`. */
+  readonly help?: Text
+  /** Where the flag has other choices, another default or minimum than the schema. */
+  readonly onCommand?: {
+    readonly choices?: readonly string[]
+    readonly default?: string
+    readonly min?: number
+  }
   /** Its values and meaning, in Markdown. Default: its hint. */
   readonly doc?: Text
   /** Its default, in Markdown. Default: the schema's, and those of demos that have another. */

@@ -68,14 +68,12 @@ export function judge(
 }
 
 function isAsExpected(own: TrainConfig, expected: TrainConfig, meta: DemoMeta): boolean {
-  const [a, b] = [own, expected].map(
-    (config): TrainConfig => ({
-      ...config,
-      lr: learningRateOf(config, meta),
-      resume: config.resume || undefined,
-    }),
+  const keys = keysWhere(({ onResume, keepsResult }) => onResume !== 'own' && !keepsResult)
+  return (
+    !own.resume &&
+    learningRateOf(own, meta) === learningRateOf(expected, meta) &&
+    keys.every((key) => key === 'lr' || own[key] === expected[key])
   )
-  return keysWhere(({ keepsResult }) => !keepsResult).every((key) => a[key] === b[key])
 }
 
 const inWords = ({ atLeast, atMost, withinSteps }: Expectation, meta: DemoMeta): string =>

@@ -88,9 +88,9 @@ function ExperimentTable({
 function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   const { draft, transport, ranks, stage, hasRelay } = snapshot
   const { errors, known } = checkedDraft(snapshot)
-  const fields = (isAdvanced: boolean) =>
+  const fields = (isBasic: boolean) =>
     settings
-      .filter((setting) => (setting.isAdvanced ?? false) === isAdvanced)
+      .filter((setting) => (setting.isBasic ?? false) === isBasic)
       .map((setting) => (
         <Field
           key={setting.key}
@@ -100,7 +100,7 @@ function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
           onChange={(value) => acts.set(setting.key, value)}
         />
       ))
-  const hasHiddenError = settings.some(({ key, isAdvanced }) => isAdvanced && errors[key])
+  const hasHiddenError = settings.some(({ key, isBasic }) => !isBasic && errors[key])
   return (
     <Panel
       id="experiment"
@@ -116,10 +116,10 @@ function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
           acts.start()
         }}
       >
-        {fields(false)}
+        {fields(true)}
         <details open={hasHiddenError || undefined}>
           <summary>More settings</summary>
-          {fields(true)}
+          {fields(false)}
           {transportOf(draft) === 'fallback' && stage === 'inside' && !hasRelay && (
             <p class="quiet">
               This server does not relay data, so links use only WebRTC and ports. To relay, start

@@ -8,10 +8,11 @@ import {
 } from '../../trainer/settings/experiments.ts'
 import { ranksNeeded } from '../../trainer/settings/parallel.ts'
 import { mostInBatch } from '../../trainer/settings/table.ts'
-import { defaultDraftOf, isTransport, ranksOf } from './draft.ts'
+import { defaultDraftOf, ranksOf } from './draft.ts'
 import {
   choicesOf,
   type Draft,
+  isOfTab,
   metaOfDraft,
   mostRanks,
   type Setting,
@@ -53,15 +54,6 @@ export function checkDraft(
     errors.demo = correction('Choose', orList(Object.keys(experiments.metas)), draft.demo)
   for (const setting of settings) {
     const { key } = setting
-    if (key === 'transport') {
-      if (!isTransport(draft.transport))
-        errors.transport = correction(
-          'Choose',
-          'auto, fallback, webrtc, port or relay',
-          draft.transport,
-        )
-      continue
-    }
     if (key === 'ranks') {
       const isWrong = draft.ranks !== String(ranksOf(draft))
       if (isWrong) errors.ranks = correction('Enter', `1 to ${mostRanks}`, draft.ranks)
@@ -86,8 +78,8 @@ export function checkDraft(
       continue
     }
     const result = v.safeParse(setting.schema, value)
-    if (result.success) config[key] = result.output
-    else errors[key] = wordsOf(experiments, setting, draft, result.issues[0])
+    if (!result.success) errors[key] = wordsOf(experiments, setting, draft, result.issues[0])
+    else if (!isOfTab(key)) config[key] = result.output
   }
   const { has, defaultsOf } = experiments
   const defaults = v.parse(trainConfigSchema, defaultsOf(has(draft.demo) ? draft.demo : undefined))

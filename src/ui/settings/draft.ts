@@ -65,10 +65,6 @@ export function resetDraft(
   return { ...fresh, transport, ranks: String(ranks) }
 }
 
-export function isTransport(text: string): text is TransportChoice {
-  return transportChoices.some((choice) => choice === text)
-}
-
 /** With how many ranks a draft's tab enters the room; a wrong number counts as one. */
 export function ranksOf({ ranks }: Draft): number {
   const count = Number(ranks)
@@ -76,9 +72,8 @@ export function ranksOf({ ranks }: Draft): number {
 }
 
 /** The links that a draft asks for; a wrong one counts as automatic. */
-export function transportOf(draft: Draft): TransportChoice {
-  return isTransport(draft.transport) ? draft.transport : 'auto'
-}
+export const transportOf = (draft: Draft): TransportChoice =>
+  transportChoices.find((choice) => choice === draft.transport) ?? 'auto'
 
 /** A setting of a run in words, for those who only read it. */
 export function describeSetting(

@@ -54,7 +54,8 @@ describe('leaveOut', () => {
     const count = (text: string, property: string) =>
       text.match(new RegExp(`^\\s*${property}: `, 'gm'))?.length ?? 0
     expect(count(code, 'flag')).toBeGreaterThan(20)
-    for (const property of ['flag', 'doc', 'docDefault']) expect(count(left, property)).toBe(0)
+    for (const property of ['flag', 'help', 'doc', 'docDefault'])
+      expect(count(left, property)).toBe(0)
     expect(count(left, 'label')).toBe(count(code, 'label'))
     expect(() => parseAst(left)).not.toThrow()
   })
