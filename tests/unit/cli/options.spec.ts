@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { dataMount } from '../../../node/mounts.ts'
 import { parseOptions } from '../../../node/train/options.ts'
 
@@ -59,23 +60,16 @@ test('every option arrives', () => {
       trace: true,
     },
     traceFile: 't.json',
-    config: {
+    config: parseTrainConfig({
       demo: 'digits',
       precision: 'float16',
-      strategy: 'ddp',
-      parallel: 'dp',
       partition: 'own-slice',
       elastic: false,
-      virtualWorkers: 8,
       clipNorm: 1.5,
-      aggregation: 'mean',
       trust: 'members',
       evaluateEvery: 3,
-      exact: false,
-      saves: 'none',
       model: 'cnn',
       data: dataMount,
-      epochs: 3,
       steps: 7,
       batchSize: 30,
       optimizer: 'sgd',
@@ -84,7 +78,7 @@ test('every option arrives', () => {
       bucketCapMb: 0.5,
       hashEvery: 10,
       tune: true,
-    },
+    }),
   })
 })
 

@@ -292,6 +292,10 @@ describe('checking', () => {
     expect(checkDraft(draft).errors).toEqual({
       checkpointEvery: 'Not available while the exchange is off',
     })
+    expect(Object.keys(checkDraft({ ...draft, parallel: 'fsdp' }).errors).sort()).toEqual([
+      'checkpointEvery',
+      'parallel',
+    ])
   })
 
   it.each([
