@@ -205,12 +205,21 @@ export class CrewLinks {
     return [...this.#links.keys()]
   }
 
-  /** Over the links that there are; in a ring others pass it on to the rest. */
+  /**
+   * Over the links that there are; in a ring others pass it on to the rest. Who is in a roster gets it when those do: a leader that fell silent in
+   * between would leave members that wait for the rest of the ring, and end their links to it.
+   */
   send(to: readonly string[], message: PassableMessage): void {
-    this.#sendOver(to, message)
     const isFar = (id: string) => id !== this.#self && !this.isUp(id)
     const far = to.filter((id) => isFar(id) && this.#listener.mayPass(id))
-    if (far.length > 0) this.#passing.send(far, message)
+    const { members = [] } = far.length > 0 && message.type === 'roster' ? message.roster : {}
+    const isLater = (id: string) => members.includes(id)
+    const sendRest = () => this.#sendOver(to.filter(isLater), message)
+    this.#sendOver(
+      to.filter((id) => !isLater(id)),
+      message,
+    )
+    if (far.length > 0) this.#passing.send(far, message, sendRest)
   }
 
   /** Over the links that there are. */

@@ -64,8 +64,8 @@ export class Passing {
     this.#strangers = new TokenBucket(host.env, perSec, burst)
   }
 
-  /** Sends to members to which there is no link. */
-  send(to: readonly string[], body: PassableMessage): void {
+  /** Sends to members to which there is no link, and calls `run` in the same moment. */
+  send(to: readonly string[], body: PassableMessage, run: () => void = () => undefined): void {
     const { self, signer } = this.#host
     const message = {
       type: 'pass',
@@ -76,7 +76,9 @@ export class Passing {
     } as const
     this.#unsigned++
     this.#signed = this.#signed.then(async () => {
-      this.#forward({ ...message, ...(await signer.sign(signedText(message))) }, self)
+      const signature = await signer.sign(signedText(message))
+      run()
+      this.#forward({ ...message, ...signature }, self)
       this.#unsigned--
     })
   }

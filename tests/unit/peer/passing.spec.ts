@@ -194,6 +194,25 @@ describe('a ring of members', () => {
     expect(left[0]!.crew.roster!.isRing).toBe(true)
   })
 
+  test('has a roster in all members when its leader falls silent with it', async () => {
+    const all = ringOf(24)
+    const [a] = all as [Member, ...Member[]]
+    let lastMs = Number.POSITIVE_INFINITY
+    for (const link of a.links.values()) {
+      const { send } = link
+      link.send = (message) => {
+        const nowMs = place.world.now()
+        if (new TextDecoder().decode(message).includes('"type":"roster"'))
+          lastMs = Math.min(lastMs, nowMs)
+        if (nowMs <= lastMs) send.call(link, message)
+      }
+    }
+    const [lost] = all.splice(20, 1)
+    crash(lost!)
+    expect(await rosterOf(all)).toBe(all.map(({ id }) => id).join(''))
+    expect(place.world.now()).toBeLessThan(500)
+  })
+
   test('of 24 has one roster when eight beside each other are lost at once', async () => {
     const all = ringOf(24)
     for (const one of all.slice(8, 16)) crash(one)
