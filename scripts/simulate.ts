@@ -12,6 +12,7 @@ import {
   type ElasticOutcome,
   simulateElastic,
 } from '../tests/support/simulation/elastic/elastic.ts'
+import { liars } from '../tests/support/simulation/elastic/liar.ts'
 import {
   type Cell,
   cells,
@@ -57,10 +58,10 @@ const command = new Command('npm run simulate --')
   .option('--members <min:max>', 'how many members begin a run', range, [2, 6] as const)
   .option('--cell <names>', 'what strikes first: fault, moment and role', cellFrom)
   .addOption(
-    new Option('--liar <role>', 'a tab that sends any message with any fields').choices([
-      'newcomer',
-      'member',
-    ]),
+    new Option(
+      '--liar <role>',
+      'a tab that sends any message with any fields, or a server that says anything of any member',
+    ).choices(liars),
   )
   .option(
     '--cells',

@@ -5,6 +5,7 @@ import type { CrewView, Undecided } from './options.ts'
 import type { Presence } from './presence.ts'
 import {
   countedOf,
+  type FormerLife,
   judge,
   type NextRoster,
   type Report,
@@ -53,6 +54,8 @@ export class Call {
   readonly #reports: Map<string, Report>
   /** Members that have promised another call than this one, or one before. */
   readonly #refused: Set<string>
+  /** Lives that are over, as those say that have come in again: none that answers itself. */
+  readonly #former: FormerLife[] = []
   /** It no longer waits for new members. */
   #isLateForNew: boolean
   /** Nor for those of the newest roster. */
@@ -102,7 +105,7 @@ export class Call {
     const { presence } = this.#crew
     presence.outside.delete(from)
     this.#reports.set(from, report)
-    if (former) presence.isFormer(former)
+    if (former) this.#former.push(former)
     this.decide()
   }
 
@@ -182,6 +185,7 @@ export class Call {
     }
     if (!this.#isLate && awaitedOfNewest.length > 0) return null
     if (!this.#isLateForNew && awaited.some((id) => !keptOut.has(id))) return null
+    for (const life of this.#former.splice(0)) if (!reports.has(life.id)) presence.isFormer(life)
     return judge(evidence)
   }
 

@@ -24,6 +24,8 @@ export interface CrewLinksListener {
   mayPass(id: string): boolean
   /** The member at the other end is there. `isRank`: the server has said that it trains. */
   came(id: string, isRank: boolean): void
+  /** That member has answered a ping. */
+  answered(id: string): void
   /** Empty for one that has not said who it is. */
   ended(id: string): void
   /** It has sent what no build of this project sends, in words that follow its name. */
@@ -137,7 +139,8 @@ export class CrewLinks {
         if (this.#listener.mayPass(from)) return this.#passing.take(from, message)
       }
       inbox.put(size, take, maxUncheckedBytes)
-    } else if (message.type !== 'pong') {
+    } else if (message.type === 'pong') this.#listener.answered(from)
+    else {
       const isTaken = inbox.put(size, () => this.#listener.heard(from, message), maxWaitingBytes)
       if (!isTaken) this.#listener.broke(from, 'sent more than this member can take')
     }
@@ -148,7 +151,7 @@ export class CrewLinks {
     if (!this.isUp(id) || this.#doubted.has(id)) return
     const cancel = this.#env.after(ms, () => {
       this.#doubted.delete(id)
-      this.close(id, 'it does not answer, and its connection to the server has ended')
+      this.close(id, 'it does not answer, and others say that it is gone')
     })
     this.#doubted.set(id, cancel)
     this.#sendOver([id], { type: 'ping' })

@@ -87,6 +87,7 @@ export class Crew implements CrewView {
       mayProbe: (id) => rights.probe.from.includes(this.#roleOf(id)),
       mayPass: (id) => this.#roster?.isRing === true && this.#roster.members.includes(id),
       came: (id, isRank) => this.#came(id, isRank),
+      answered: (id) => this.presence.isThere(id),
       ended: (id) => this.#ended(id),
       broke: (id, what) => this.#broke(id, what),
     })
@@ -225,6 +226,7 @@ export class Crew implements CrewView {
 
   #ended(id: string): void {
     if (this.#state === 'over') return
+    this.presence.ended(id)
     const own = this.#roster
     if (own)
       this.#forgetGone(

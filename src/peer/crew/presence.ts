@@ -17,6 +17,8 @@ export class Presence {
   readonly outside = new Set<string>()
   /** Members of the newest roster to which no link could be made: the next one does without such a link where it needs one. */
   readonly apart = new Set<string>()
+  /** By id, the newest roster that a member had entered that others say is gone for good: it counts once its link has ended. */
+  readonly #said = new Map<string, number>()
   readonly #crew: CrewView
   /** Whom this member waits for, as the owner was told. */
   #undecided: Undecided | null = null
@@ -56,8 +58,8 @@ export class Presence {
   }
 
   /**
-   * A member is dead for sure: it told the server so, with the newest roster that it may have `entered`, or its process has ended. Then the link
-   * must still be up once all that was on its way has come: a member that had entered a roster without this one would have closed it.
+   * A member is dead for sure: it was put out, or has left, with the newest roster that it may have `entered`, or its process has ended. Then the
+   * link must still be up once all that was on its way has come: a member that had entered a roster without this one would have closed it.
    */
   isDead(id: string, entered?: number): void {
     const { options, times, links, isOver } = this.#crew
@@ -70,9 +72,37 @@ export class Presence {
     else if (entered !== undefined && this.saidBye.delete(id)) this.#crew.decide()
   }
 
-  /** Its tab has come in again: nothing of that life is left, whatever it has said itself. */
+  /** It told the server so, as that says, with the newest roster that it may have `entered`. */
+  hasLeft(id: string, entered: number): void {
+    if (!this.#isAsked(id, entered)) this.isDead(id, entered)
+  }
+
+  /** Its tab has come in again, as that says: nothing of that life is left, whatever it has said itself. */
   isFormer({ id, entered }: FormerLife): void {
+    if (this.#isAsked(id, entered)) return
     this.dead.set(id, entered)
+    this.saidBye.delete(id)
+  }
+
+  /** Whether there is a link to one that others say is gone: they may lie, so it is asked itself. */
+  #isAsked(id: string, entered: number): boolean {
+    if (!this.#crew.links.isUp(id)) return false
+    this.#said.set(id, entered)
+    this.doubt(id)
+    return true
+  }
+
+  /** It has answered. */
+  isThere(id: string): void {
+    this.#said.delete(id)
+  }
+
+  /** Its link has ended. */
+  ended(id: string): void {
+    const entered = this.#said.get(id)
+    if (entered === undefined) return
+    this.#said.delete(id)
+    if (!this.dead.has(id)) this.dead.set(id, entered)
     this.saidBye.delete(id)
   }
 
@@ -104,7 +134,7 @@ export class Presence {
     for (const id of this.dead.keys()) if (!known.has(id)) this.forget(id)
   }
 
-  /** A member's connection to the server has ended: its link ends too, unless it answers. */
+  /** A member's connection to the server has ended, or others say that it is gone: its link ends too, unless it answers. */
   doubt(id: string): void {
     const { links, times, isOver } = this.#crew
     if (!isOver) links.doubt(id, times.doubtMs)
@@ -135,5 +165,6 @@ export class Presence {
     this.saidBye.delete(id)
     this.done.delete(id)
     this.outside.delete(id)
+    this.#said.delete(id)
   }
 }

@@ -88,6 +88,8 @@ export class RunCrew {
   #out: string | undefined
   /** A member was lost before the first group. */
   #hasStopped = false
+  /** The newest in which the server has linked tabs to this one. */
+  #epoch: number
 
   constructor(options: RunCrewOptions) {
     const { place, signer, membership, links, pace, env = systemEnv } = options
@@ -95,6 +97,7 @@ export class RunCrew {
     this.#options = options
     this.#env = env
     this.#rank = membership.rank
+    this.#epoch = membership.epoch
     for (const [rank, member] of members.entries()) this.#machines.set(member, machines[rank])
     const roster = membership.joins
       ? null
@@ -290,7 +293,13 @@ export class RunCrew {
   }
 
   /** Newcomers, or members that were not linked, with the links to them by their ranks. */
-  admit({ newcomers }: Admission, links: ReadonlyMap<number, Link>): void {
+  admit({ epoch, newcomers }: Admission, links: ReadonlyMap<number, Link>): void {
+    // The server counts up, and members name their own links below 0. An epoch that comes again would name a newcomer as one that is there.
+    if (epoch > 0 && epoch <= this.#epoch) {
+      for (const link of links.values()) link.close('its epoch is over')
+      return
+    }
+    this.#epoch = Math.max(this.#epoch, epoch)
     const known = [...this.#crew.links.known, ...(this.#crew.roster?.members ?? [])].map(memberOf)
     for (const member of this.#machines.keys())
       if (!known.includes(member)) this.#machines.delete(member)
@@ -308,8 +317,12 @@ export class RunCrew {
     if (this.#joined === this.#crew.roster) this.#crew.proved()
   }
 
+  /** Its process has ended; with `ballot`: it has left, as the server says. */
   memberIsDead(member: string, ballot?: number): void {
-    for (const id of this.#livesOf(member)) this.#crew.presence.isDead(id, ballot)
+    const { presence } = this.#crew
+    for (const id of this.#livesOf(member))
+      if (ballot === undefined) presence.isDead(id)
+      else presence.hasLeft(id, ballot)
   }
 
   doubt(member: string): void {

@@ -454,6 +454,26 @@ test('a member whose connection to the server has ended is lost unless it answer
   expect(a.crew.roster?.members).toEqual(['a', 'c'])
 })
 
+test('a member of which the server says that it has left is lost unless it answers', async () => {
+  const [a, b, c] = crewOf('abc') as [Member, Member, Member]
+  a.crew.presence.hasLeft('b', 1)
+  c.crew.presence.hasLeft('b', 1)
+  await place.world.advance(2 * crewTimes.doubtMs)
+  expect([a.told, a.crew.links.up, c.crew.links.up]).toEqual([[], ['b', 'c'], ['a', 'b']])
+  for (const one of [b, c]) silence(one, [a, b, c])
+  for (const id of ['b', 'c']) a.crew.presence.hasLeft(id, 1)
+  await place.world.advance(crewTimes.doubtMs + 100)
+  expect(a.crew.roster?.members).toEqual(['a'])
+})
+
+test('a member stays when a newcomer comes as the next life of its tab', async () => {
+  const all = crewOf('abc') as [Member, Member, Member]
+  const tab = join('b.9', all, { id: 'b', entered: 1 })
+  await place.world.advance(50)
+  const next = [...all.map(({ crew }) => crew.next(true)), tab.crew.next()]
+  expect(await Promise.all(next.map(namesOf))).toEqual(Array(4).fill('abcb.9'))
+})
+
 test('newcomers that refuse a call do not keep a member from saying whom it misses', async () => {
   const alone = member('a', founding('abc'))
   const [near, far] = memoryPair(place.world)

@@ -52,10 +52,28 @@ it('tells who broke the rules, and how', async () => {
 })
 
 it('a member that is dead before the first group is not waited for', async () => {
-  const { crew, happened } = makeCrew()
-  crew.memberIsDead('b', 1)
+  const { env, crew, happened } = makeCrew()
+  crew.memberIsDead('b')
+  await env.advance(200)
   await crew.first()
   expect(happened).toMatchObject([{ event: 'roster', members: ['a.1'], rank: 0 }, 1])
+})
+
+it('the server takes nobody its link by naming another tab so, in an epoch that has been', async () => {
+  const { env, crew, ids, others } = makeCrew()
+  const [, rank] = ids
+  const ended: string[] = []
+  const name = (id: string, epoch: number) => {
+    const [own, other] = memoryPair(env)
+    other.onend = () => ended.push(id)
+    crew.admit({ epoch, newcomers: [{ rank: 0, id, machine: 'x' }] }, new Map([[0, own]]))
+  }
+  others[0]!.onend = () => ended.push('that of the rank')
+  name('c.3', 3)
+  for (const epoch of [1, 3]) name(rank!, epoch)
+  await env.advance(10)
+  expect(ended).toEqual([rank, rank])
+  crew.end(false)
 })
 
 it('a member of a ring that sends signals without end keeps no other one from being linked', async () => {

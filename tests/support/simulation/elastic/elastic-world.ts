@@ -12,8 +12,9 @@ import { Draw } from '../draw.ts'
 import { RankPlace } from '../rank-place.ts'
 import type { Trace } from '../trace.ts'
 import { controlEpoch, EchoLink, epochOf } from './echo-link.ts'
-import { drawLie, frameOf, type LiarPlan, type Passed } from './liar.ts'
+import { drawLie, frameOf, type LiarPlan, type Passed, type Truth } from './liar.ts'
 import { type Built, Life, type LifeEnd, type LinkTo } from './life.ts'
+import { LyingServer } from './lying-server.ts'
 import {
   type ElasticScenario,
   type FaultPlan,
@@ -37,6 +38,8 @@ const yieldMs = 12_000
 const reconnectMs = 3000
 /** A page tries to make a link for this long. */
 const giveUpMs = 8000
+/** Of links that members make themselves. */
+const ownEpoch = -1
 /** A person looks at what is undecided this long after. */
 const personMs = 20_000
 
@@ -87,6 +90,9 @@ export class ElasticWorld {
   readonly #wokeIn = new Set<string>()
   readonly #builds = new Map<number, { base: number; made: number; by: string; epoch: number }>()
   #serial = 0
+  /** The newest in which the server has linked newcomers, and those with which lives have come. */
+  #epoch = 1
+  readonly #epochs = new Map<Life, number>()
 
   constructor(scenario: ElasticScenario, trace?: Trace) {
     this.scenario = scenario
@@ -180,13 +186,23 @@ export class ElasticWorld {
     }
     const ranks = newcomerEdges(members.length, members.length + 1).flat()
     const linked = members.filter((_, rank) => ranks.includes(rank))
+    const epoch = this.nextEpoch()
+    this.#epochs.set(life, epoch)
     const links = linked.map((member) => {
       const [there, back] = this.#link(member, life)
-      member.place.event(() => member.admit(there))
+      member.place.event(() => member.admit(there, epoch))
       return { ...back, id: null }
     })
     void life.run(links)
     this.moment(life, 'joining')
+  }
+
+  nextEpoch(): number {
+    return ++this.#epoch
+  }
+
+  epochOf(life: Life): number {
+    return this.#epochs.get(life) ?? 1
   }
 
   /** The ends at `a` and at `b`. */
@@ -485,12 +501,19 @@ export class ElasticWorld {
 
   #beginLying({ role, lies, everyMs }: LiarPlan): void {
     this.#liesLeft = lies
-    this.#liar = role === 'member' ? this.#lies.pick(this.lives) : this.#stranger()
-    this.#touched.add(this.#liar)
+    const server = role === 'server' ? new LyingServer(this, this.#lies) : undefined
+    if (!server) {
+      this.#liar = role === 'member' ? this.#lies.pick(this.lives) : this.#stranger()
+      this.#touched.add(this.#liar)
+    }
     const next = () =>
       this.env.after(everyMs * 2 * this.#lies.share(), () => {
         if (this.#liesLeft === 0) return
-        this.#lie()
+        this.calmMs = this.env.now()
+        if (server) {
+          this.#liesLeft--
+          server.lie((self) => this.#truthFor(self))
+        } else this.#lie()
         next()
       })
     next()
@@ -505,9 +528,17 @@ export class ElasticWorld {
     return life
   }
 
+  #truthFor(self: string): Truth {
+    const ids = this.lives.map(({ id }) => id)
+    const rosters = this.lives.flatMap(({ crew }) => crew?.roster ?? [])
+    const first: PastRoster = { ballot: 1, members: ids }
+    const { ballot, members } = [first, ...rosters].reduce((a, b) => (a.ballot > b.ballot ? a : b))
+    const ballots = [this.#called, ballot]
+    return { ids, self, ballots, roster: { ballot, members }, passed: this.#passed }
+  }
+
   /** One message to one member, or to all; a stranger whose links have ended comes again. */
   #lie(): void {
-    this.calmMs = this.env.now()
     const draw = this.#lies
     if (
       this.scenario.liar!.role === 'newcomer' &&
@@ -516,22 +547,17 @@ export class ElasticWorld {
       this.#liar = this.#stranger()
       this.#touched.add(this.#liar)
       const members = this.alive.filter(({ id, crew }) => this.#told.members.includes(id) && crew)
+      const epoch = this.nextEpoch()
       for (const member of members) {
         const [there] = this.#link(member, this.#liar)
-        member.place.event(() => member.admit(there))
+        member.place.event(() => member.admit(there, epoch))
       }
       if (draw.isOneIn(2)) return
     }
     this.#liesLeft--
     const liar = this.#liar!
-    const ids = this.lives.map(({ id }) => id)
-    const rosters = this.lives.flatMap(({ crew }) => crew?.roster ?? [])
-    const first: PastRoster = { ballot: 1, members: ids }
-    const { ballot, members } = [first, ...rosters].reduce((a, b) => (a.ballot > b.ballot ? a : b))
-    const ballots = [this.#called, ballot]
     const isToAll = draw.isOneIn(2)
-    const roster = { ballot, members }
-    const lie = drawLie(draw, { ids, self: liar.id, ballots, roster, passed: this.#passed })
+    const lie = drawLie(draw, this.#truthFor(liar.id))
     const to = this.#endsOf(liar)
     for (const end of isToAll ? to : to.length > 0 ? [draw.pick(to)] : [])
       if (end.isUp && end.room() > 0) end.send(frameOf(lie))
@@ -562,8 +588,8 @@ export class ElasticWorld {
       const areHere = [life, other].every((one) => one.isAlive && one.roster.ballot === ballot)
       if (!canReach || !areHere || this.areConnected(life, other)) return
       const [there, back] = this.#link(life, other)
-      life.place.event(() => life.admit(there))
-      other.place.event(() => other.admit(back))
+      life.place.event(() => life.admit(there, ownEpoch))
+      other.place.event(() => other.admit(back, ownEpoch))
       this.linked++
       this.note(`${life.id} and ${other.id} are linked for ${ballot}`)
     })

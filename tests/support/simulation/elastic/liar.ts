@@ -5,10 +5,12 @@ import { signedBy } from '../../cheap-signer.ts'
 import type { Draw } from '../draw.ts'
 import { controlEpoch } from './echo-link.ts'
 
-/** A tab that says what is not so, over links that are as good as any. */
+export const liars = ['newcomer', 'member', 'server'] as const
+
+/** Who says what is not so, a tab over links that are as good as any. */
 export interface LiarPlan {
-  /** Of no roster, with the room's link alone; or a member that begins the run, which else does what members do. */
-  readonly role: 'newcomer' | 'member'
+  /** Of no roster, with the room's link alone; a member that begins the run, which else does what members do; or the server (lying-server.ts). */
+  readonly role: (typeof liars)[number]
   /** How many lies it tells, one after the other. */
   readonly lies: number
   /** Mean time between two. units: ms. */

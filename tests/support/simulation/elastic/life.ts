@@ -143,9 +143,8 @@ export class Life {
     this.#abort.abort(new PeerError('peer.aborted', why))
   }
 
-  /** A newcomer is linked to this life. */
-  admit({ id, member, link }: LinkTo): void {
-    const epoch = 0
+  /** A newcomer is linked to this life, in an epoch of the server; below 0: a link that members have made. */
+  admit({ id, member, link }: LinkTo, epoch: number): void {
     this.crew.admit(
       { epoch, newcomers: [{ rank: 0, id: id!, machine: member }] },
       new Map([[0, link]]),
@@ -176,7 +175,7 @@ export class Life {
       membership: {
         rank,
         worldSize: all.length,
-        epoch: ballot,
+        epoch: this.isFounder ? ballot : this.#world.epochOf(this),
         joins: !this.isFounder,
       },
       links: new Map(links.map((one, at) => [rankOf(one, at), one.link])),
