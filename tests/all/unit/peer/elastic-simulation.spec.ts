@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, test } from 'vitest'
 import { checkElastic, strikeCell } from '../../../support/simulation/elastic/check-elastic.ts'
 import type { ElasticOutcome } from '../../../support/simulation/elastic/elastic.ts'
+import { liars } from '../../../support/simulation/elastic/liar.ts'
 import { cells, drawElastic, faults } from '../../../support/simulation/elastic/plan.ts'
 import { violationOf, weakRules } from '../../../support/simulation/elastic/weak-rules.ts'
 
@@ -40,7 +41,7 @@ const onceFailed = [
   3040, 5480, 5519, 6818, 7437, 7885, 8262, 10_762, 11_580, 20_718, 30_392, 40_107, 810_448,
 ]
 
-test.each(['newcomer', 'member'] as const)(
+test.each(liars)(
   'a %s that lies: 500 seeds, and those in which a member has done harm',
   async (liar) => {
     for (let seed = 1; seed <= 500; seed++) await checkElastic(seed, { liar })
