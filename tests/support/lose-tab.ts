@@ -7,7 +7,8 @@ export type Loss = 'crash' | 'close'
 export async function loseTab(page: Page, how: Loss): Promise<void> {
   if (how === 'crash') {
     const crashed = page.waitForEvent('crash')
-    page.goto('chrome://crash').catch(() => undefined) // never answers
+    const session = await page.context().newCDPSession(page)
+    session.send('Page.crash').catch(() => undefined) // never answers
     await crashed
   }
   await page.close()

@@ -214,6 +214,9 @@ export class Crew implements CrewView {
     this.#stop(why)
     this.#sayBye(why)
     this.#end(new PeerError('peer.lost', `crew: ${why}. It joins again as a newcomer.`))
+    // Those who decided may not reach it: it knows from its own steps.
+    const slow = this.#slow?.own
+    if (slow) this.listener.waits?.(this.options.self, `its connection ${slow}.`)
     this.listener.out(why)
   }
 

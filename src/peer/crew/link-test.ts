@@ -131,10 +131,15 @@ export class LinkTest {
   }
 }
 
-/** What follows "the connection": how long it takes for a step's exchange, and how long `what` takes. units: ms. */
-export const linkWords = (takesMs: number, what: string, stepMs: number): string =>
+/** What follows "the connection": how long it takes for a step's exchange, and how long `what` takes. `triedMs`: how long it was measured. units: ms. */
+export const linkWords = (
+  takesMs: number,
+  what: string,
+  stepMs: number,
+  triedMs = testMs,
+): string =>
   Number.isFinite(takesMs)
     ? `carries a step's gradients in ${seconds(takesMs)}, and ${what} takes ${seconds(stepMs)}`
-    : `carried nothing for ${seconds(testMs)}`
+    : `carried nothing for ${seconds(triedMs)}`
 
 const seconds = (ms: number): string => `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`

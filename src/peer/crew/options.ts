@@ -82,7 +82,7 @@ export interface CrewListener {
   stop(why: string): void
   /** Newcomers are to be let in: all should end the same step and ask for the `next` roster. Only the most senior member says so. */
   wish(): void
-  /** That newcomer, perhaps this member, is not let in yet. Null: it is gone. */
+  /** That newcomer, perhaps this member, is not let in yet, or why the others have left this one out. Null: it is gone. */
   waits?(id: string, why: string | null): void
   /** The links of that member, perhaps this one, hold up the steps, in words that follow its name; null, null: none does any more. */
   holdsUp?(id: string | null, why: string | null): void

@@ -7,6 +7,9 @@ interface SlowMembersHost extends CrewView {
 }
 
 const tickMs = 1000
+/** A tab that slept finds its steps held up when it wakes, and hears soon that the others went on: that was not its connection. */
+const sureMs = 2000
+const never = { atMs: Number.POSITIVE_INFINITY, receivedBytes: 0 }
 
 /**
  * Finds the member whose links hold up the steps, while these take too long.
@@ -26,13 +29,15 @@ export class SlowMembers {
   /** How long a step's exchange takes over the links that were measured, first over the one that was waited for. units: ms. */
   readonly #takesMs = new Map<string, number>()
   /** When the link that was waited for was begun to be measured. */
-  #began = { atMs: 0, receivedBytes: 0 }
+  #began = never
   /** Whose link is measured now. */
   #measured: string | undefined
   /** Links are measured again no sooner. */
   #dueMs = 0
   #count = 0
   #isTold = false
+  /** What the link that is waited for carries, as long as that holds up the steps, and still once the group has ended. */
+  own: string | undefined
   #cancel: () => void = () => undefined
 
   /** `pace`: undefined as long as no step has ended. `leaveOut`: calls for a roster without those members. */
@@ -68,6 +73,7 @@ export class SlowMembers {
   #look(): void {
     const { env } = this.#crew.options
     const ranks = this.#ranks
+    if (this.#crew.isRunning) this.own = this.#ownWords()
     if (!this.#isHeldUp || ranks.length < 2) this.forget()
     else if (this.#measured === undefined && env.now() >= this.#dueMs) {
       const { heldBy } = this.#pace()!
@@ -76,6 +82,14 @@ export class SlowMembers {
       this.#began = { atMs: env.now(), receivedBytes: heldBy.receivedBytes }
       this.#measure(awaited)
     }
+  }
+
+  #ownWords(): string | undefined {
+    const pace = this.#pace()
+    const sinceMs = this.#crew.options.env.now() - this.#began.atMs
+    if (!pace || !this.#isHeldUp || sinceMs < sureMs) return undefined
+    const takesMs = pace.bytes / Math.max(0, this.#receivedPerMs)
+    return linkWords(takesMs, 'without that a step', pace.restMs, sinceMs)
   }
 
   #measure(id: string): void {
@@ -179,6 +193,7 @@ export class SlowMembers {
     for (const test of this.#tests.values()) test.end()
     this.#measured = undefined
     this.#takesMs.clear()
+    this.#began = never
     this.#count = 0
     this.#dueMs = Math.min(this.#dueMs, this.#crew.options.env.now() + againMs)
     this.#named.clear()

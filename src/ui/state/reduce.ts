@@ -7,7 +7,7 @@ import { nextSlot, reduceRuns } from './kept-runs.ts'
 import { reduceRun } from './reduce-run.ts'
 import { canStart, isMaker, isRoomOn } from './room-facts.ts'
 import { newRun, type Run } from './run.ts'
-import { lostRanks } from './run-facts.ts'
+import { isLeftOut, lostRanks } from './run-facts.ts'
 import type { Action, Snapshot } from './snapshot.ts'
 
 /** The snapshot after `action`. */
@@ -55,7 +55,7 @@ function reduceRest(snapshot: Snapshot, action: Action): Snapshot {
     case 'proposed':
       return { ...snapshot, proposed: action.config }
     case 'assigned':
-      return { ...snapshot, refusal: null, run: newRun(nextSlot(snapshot), action) }
+      return { ...snapshot, refusal: null, run: nextRun(snapshot, action) }
     case 'server':
       return { ...snapshot, server: action.facts }
     case 'serverLost':
@@ -117,6 +117,13 @@ function reduceRest(snapshot: Snapshot, action: Action): Snapshot {
     default:
       return { ...snapshot, run: snapshot.run && reduceRun(snapshot.run, action) }
   }
+}
+
+/** A tab that was left out still waits for the same reason while it comes again. */
+function nextRun(snapshot: Snapshot, action: Extract<Action, { type: 'assigned' }>): Run {
+  const { run: before } = snapshot
+  const run = newRun(nextSlot(snapshot), action)
+  return run.joins && before && isLeftOut(before) ? { ...run, waits: before.waits } : run
 }
 
 /** The run when a checkpoint has been deleted, which may be its newest. */

@@ -20,6 +20,10 @@ export function advances(run: Run): boolean {
   return makesSteps(run) && !isHeld
 }
 
+/** The others continue without this tab, which comes again. */
+export const isLeftOut = ({ end }: Run): boolean =>
+  end?.kind === 'failed' && end.leftOut === 'again'
+
 /** Each rank trains a model of its own. */
 export const hasOwnModels = ({ config, worldSize }: Pick<Run, 'config' | 'worldSize'>): boolean =>
   config?.strategy === 'alone' && worldSize > 1

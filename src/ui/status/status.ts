@@ -26,7 +26,7 @@ import { waitOf } from '../state/waiting-facts.ts'
 import { asSentence, inPageWords, plainFailure, resumedDifference } from './failure-words.ts'
 import type { Status } from './standing.ts'
 import { unreachedOf } from './unreached.ts'
-import { waitingStatus } from './waiting.ts'
+import { tabWaits, waitingStatus } from './waiting.ts'
 
 export const phaseTitles: Record<Phase, string> = {
   connect: 'Connecting',
@@ -180,8 +180,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
     }
   }
   const { joins, waits } = run
-  if (joins && waits)
-    return { tone: 'idle', title: 'Waiting', text: `This tab waits: ${waits.why}` }
+  if (joins && waits) return { tone: 'idle', title: 'Waiting', text: tabWaits(waits) }
   if (run.undecided) return undecidedStatus(run.undecided)
   if (run.lostName !== null) return say(waitingWords(run.lostName))
   switch (run.phase) {

@@ -1,9 +1,12 @@
 import { isMaker, makerName } from '../state/room-facts.ts'
+import type { Run } from '../state/run.ts'
 import type { Snapshot } from '../state/snapshot.ts'
 import type { Wait } from '../state/waiting-facts.ts'
 import { asSentence, inPageWords } from './failure-words.ts'
 import type { Status } from './standing.ts'
 import { unreachedOf } from './unreached.ts'
+
+export const tabWaits = ({ why }: NonNullable<Run['waits']>): string => `This tab waits: ${why}`
 
 /** Of a tab in a room whose run is on without it: what holds it out, and what to do. */
 export function waitingStatus(snapshot: Snapshot, wait: Wait): Status {
@@ -11,13 +14,15 @@ export function waitingStatus(snapshot: Snapshot, wait: Wait): Status {
   switch (wait.is) {
     case 'barred':
       return barredStatus(snapshot, wait.text)
-    case 'again':
+    case 'again': {
+      const waits = snapshot.run?.waits
       return {
         tone: 'idle',
         title: 'Left out of the run',
-        text: 'The run continues without this tab. It joins again soon.',
+        text: `${waits ? tabWaits(waits) : 'The run continues without this tab.'} It joins again soon.`,
         more: { summary: 'Error details', text: inPageWords(wait.text) },
       }
+    }
     case 'closed': {
       const next = isMaker(snapshot) ? 'you start' : `${makerName(snapshot)} starts`
       return say(

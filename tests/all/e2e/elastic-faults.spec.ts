@@ -10,6 +10,7 @@ import {
   silenceable,
   stepOf,
   stepTime,
+  words,
 } from '../../support/elastic-tabs.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
 import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
@@ -41,7 +42,7 @@ test('a tab whose connections fall silent is left out, tries until they are back
   console.log(`steps of ${stepMs} ms; trains on ${ms} ms after the connections fell silent`)
   // Eight seconds of silence, and the next roster.
   expect(ms).toBeLessThan(8000 + boundOf(5000, stepMs, 13))
-  await says(third, /The others train; this tab joins them once it is ready\./)
+  await says(third, /^This tab waits: its connection carried nothing for \d+(\.\d)? s\./)
   await reaches(maker, (await stepOf(maker)) + 5)
   // Its first new links are given up.
   await see(third, 'Left out of the run')
@@ -68,14 +69,44 @@ test('a tab that was stopped until the others went on without it hears that when
       }).observe(document.body, { subtree: true, childList: true, characterData: true })
       return asked
     })
+    const pace = maker.locator('.progress-words span').last()
+    const stepsPerSec = /^[\d.]+ steps\/s · .+ left$/
+    await expect.poll(() => pace.textContent()).toMatch(stepsPerSec)
+    expect(await maker.locator('.chunks circle').count()).toBeGreaterThan(0)
     sleeper.signal('SIGSTOP')
+    // While all wait nothing looks as if they did not.
+    await says(maker, /No answer from rank 2 /)
+    expect(await pace.textContent()).toBe('')
+    expect(await maker.locator('.chunks circle').count()).toBe(0)
     await Promise.all([maker, other].map((page) => says(page, continuedWithout)))
     await reaches(maker, (await stepOf(maker)) + 5)
+    await expect.poll(() => pace.textContent()).toMatch(stepsPerSec)
     sleeper.signal('SIGCONT')
     await see(sleeper.page, 'Left out of the run')
     await says(sleeper.page, joined)
     expect(await asked.jsonValue()).toEqual([])
     await finishAlike([...pages, sleeper.page])
+  } finally {
+    sleeper.signal('SIGCONT')
+  }
+}, 300_000)
+
+test('a tab that was stopped until the others had finished sees their result when it wakes', async () => {
+  const pages = await openRoom(2, '?demo=digits&steps=60&maxStepsPerSec=5')
+  const [maker] = pages
+  const link = await invite(maker)
+  const sleeper = await openInOwnProcess(browser(), async () => openTab(await openContext(), link))
+  try {
+    await seeMembers(maker, 3)
+    await button(maker, 'Start').click()
+    await reaches(maker, 20)
+    sleeper.signal('SIGSTOP')
+    await finishAlike(pages)
+    sleeper.signal('SIGCONT')
+    await see(sleeper.page, 'Finished')
+    const [accuracy] = (await words(maker))!.match(/^[\d.]+ % of the test samples are right/)!
+    expect(await words(sleeper.page)).toContain(accuracy)
+    expect(await words(sleeper.page)).toMatch(/This tab was away|the weights after step/)
   } finally {
     sleeper.signal('SIGCONT')
   }

@@ -13,7 +13,16 @@ import {
   timeOfLoss,
   words,
 } from '../../support/elastic-tabs.ts'
-import { button, hashOf, invite, see, seeMembers, watchStates } from '../../support/page-driver.ts'
+import { loseTab } from '../../support/lose-tab.ts'
+import {
+  button,
+  hashOf,
+  invite,
+  see,
+  seeMembers,
+  status,
+  watchStates,
+} from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 
 // A room trains on, without a click, when tabs close, crash and come.
@@ -44,22 +53,45 @@ test.each([
 )
 
 test.each([
-  [0, true],
-  [150, true],
-  [0, false],
-])(
-  'the host closes %i ms after it has pressed Start, one browser: %s; the others begin without it',
-  async (ms, isShared) => {
+  ['close', 0, true],
+  ['close', 150, true],
+  ['close', 0, false],
+  ['crash', 0, true],
+  ...[0, 50, 100, 150, 250].map((ms) => ['crash', ms, false] as const),
+] as const)(
+  'the host is lost by a %s %i ms after it has pressed Start, one browser: %s; the others begin without it',
+  async (how, ms, isShared) => {
     const [maker, ...others] = await openRoom(3, '?demo=digits&steps=20', isShared)
     await button(maker, 'Start').click()
     await new Promise((resolve) => setTimeout(resolve, ms))
-    await maker.close()
+    await loseTab(maker, how)
     await Promise.all(others.map((page) => see(page, 'Finished')))
     const [hash, other] = await Promise.all(others.map(hashOf))
     expect(other).toBe(hash)
   },
   120_000,
 )
+
+test('a paused run whose host crashes stays paused until the next host resumes it', async () => {
+  const pages = await openRoom(3, query, false)
+  const [maker, next, third] = pages
+  await button(maker, 'Start').click()
+  await reaches(maker, 30)
+  await button(maker, 'Pause').click()
+  await Promise.all(pages.map((page) => see(page, 'Paused')))
+  const step = await stepOf(next)
+  await loseTab(maker, 'crash')
+  await seeMembers(next, 2)
+  // As long as it takes to notice a tab that says nothing, and to form the next group.
+  await new Promise((resolve) => setTimeout(resolve, 12_000))
+  for (const page of [next, third]) {
+    expect(await status(page).textContent()).toBe('Paused')
+    expect(await stepOf(page)).toBe(step)
+  }
+  await button(next, 'Resume').click()
+  await Promise.all([next, third].map((page) => see(page, 'Finished', 120_000)))
+  expect(await hashOf(third)).toBe(await hashOf(next))
+}, 240_000)
 
 test('a tab that opens the link joins the run; another crashes; the rest finish', async () => {
   const pages = await openRoom(2, query)

@@ -243,13 +243,14 @@ describe('a room', { timeout: 240_000 }, () => {
     }
   })
 
-  it('served to other machines, a page opened as localhost gives out a link that they can open', async () => {
+  it('served to other machines, a page opened as localhost gives out a link that they can open, and ticks its result off', async () => {
     expect(lanAddresses(), 'this machine is in no network: connect it to one').not.toEqual([])
     const root = await ensureBuilt()
     const certificate = await ownCertificate({ folders: [inFolder('.tabring')] })
     const own = await serve({ root, port: 0, host: true, certificate })
     try {
-      const maker = await openTab(await openContext(), own.localUrl)
+      const query = '?demo=playground&data=spiral'
+      const maker = await openTab(await openContext(), `${own.localUrl}${query}`)
       await see(maker, 'Alone in the room')
       await expect.poll(() => invite(maker)).toContain(own.lanUrls[0])
       const room = await maker.locator('#room').textContent()
@@ -261,6 +262,11 @@ describe('a room', { timeout: 240_000 }, () => {
       const other = await openTab(await openContext(), await invite(maker))
       await Promise.all([maker, other].map((page) => seeMembers(page, 2)))
       expect(await invite(other)).toBe(await invite(maker))
+      await button(maker, 'Start').click()
+      for (const page of [maker, other]) {
+        await see(page, 'Finished')
+        await page.locator('.expected [data-is=reached]').waitFor()
+      }
     } finally {
       await own.close()
     }

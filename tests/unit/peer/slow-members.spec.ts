@@ -67,6 +67,7 @@ function rankOf(id: string, ids: readonly string[], computesMs: number): Rank {
       out: () => tell('out'),
       undecided: (about) => tell(about ? 'undecided' : 'decided'),
       holdsUp: (who, why) => tell(`${who}: ${why}`),
+      waits: (who, why) => tell(`${who} waits: ${why}`),
     },
   )
   const made = { id, crew, told, steps: 0, stepBeganMs: 0, lastStepMs: 0, isOut: false } as Rank
@@ -176,6 +177,16 @@ test.each(['a', 'b', 'c'])(
     }
     expect(membersOf(others)).toEqual(Array(2).fill('abc'.replace(id, '')))
     expect(others[0]!.steps - stepsBefore).toBeGreaterThan(15)
+    // Over its links it may hear nothing: it says itself why it waits.
+    const [slowOne] = all.filter((one) => one.id === id)
+    expect(slowOne!.told.map(({ text }) => text).slice(-2)).toEqual([
+      expect.stringMatching(
+        new RegExp(
+          `^${id} waits: its connection carries a step's gradients in \\d+ s, and without that a step takes 0.[23] s\\.$`,
+        ),
+      ),
+      'out',
+    ])
     // Nothing holds them up any more.
     expect(others.map(({ told }) => told.at(-1)!.text)).toEqual(['null: null', 'null: null'])
   },

@@ -225,6 +225,16 @@ describe('a tab that was left out', () => {
     const page = await tab.failed('peer.lost', 'it has lost a link.', { leftOut: 'again' })
     expect(tab.wait).toBe('again')
     expect(statusOf(page).more!.text).toContain('it has lost a link')
+    const waits = { who: 'late', why: 'its connection carried nothing for 9 s.' }
+    const known = { ...page, run: { ...page.run!, waits } }
+    expect(statusOf(known).text).toMatch(
+      /^This tab waits: its connection carried nothing for 9 s\. /,
+    )
+    const again = play(known, { type: 'assigned', assignment, startedAtMs: 1 })
+    expect(statusOf(again)).toMatchObject({
+      title: 'Waiting',
+      text: `This tab waits: ${waits.why}`,
+    })
   })
 
   it('says that it was put out, and does not join again, when its values were not finite', async () => {
