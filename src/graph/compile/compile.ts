@@ -47,6 +47,8 @@ export interface CompileOptions extends PrepareOptions {
    * the same function.
    */
   readonly group?: RankMessages
+  /** @internal False: the caller tells the other ranks when a run fails, since some go on without this one. Default: they all fail. */
+  readonly endsGroups?: boolean
 }
 
 const compileOptions: OptionNames<CompileOptions> = {
@@ -54,6 +56,7 @@ const compileOptions: OptionNames<CompileOptions> = {
   runtime: true,
   detectAnomaly: true,
   group: true,
+  endsGroups: true,
   useNaiveKernels: true,
   accumulation: true,
   sharesBuffers: true,
@@ -83,7 +86,8 @@ export async function compile(
   if (options.runtime) checkRuntime('compile', options.runtime)
   const runtime =
     options.runtime ?? (await (options.device ? runtimeOf(options.device) : defaultRuntimeOf()))
-  const { program, groups } = await compileOn(runtime, fn, inputs, options)
+  const { program, groups: met } = await compileOn(runtime, fn, inputs, options)
+  const groups = options.endsGroups === false ? [] : met
   if (!options.detectAnomaly) return failingTogether(guarded(program, inputs), groups)
   const { withAnomalyDetection } = await loadPart(
     'detectAnomaly',

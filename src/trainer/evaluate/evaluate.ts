@@ -113,7 +113,7 @@ export class Evaluation {
           return { loss: task.loss(output, inputs), ...(metric && { metric }) }
         }),
       task.types(config, data, this.#rows),
-      { runtime, ...(parts && { group: parts }) },
+      { runtime, ...(parts && { group: parts }), endsGroups: false },
     )
     this.#program.catch(() => {
       // A device may have no memory now and have some later.

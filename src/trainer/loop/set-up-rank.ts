@@ -58,7 +58,7 @@ export async function setUpRank(options: RankSetupOptions): Promise<RankSetup> {
   }
   try {
     const ofParts = partRanks && { group: partRanks }
-    const step = await compile(stepFunction, types, { runtime, ...ofParts })
+    const step = await compile(stepFunction, types, { runtime, ...ofParts, endsGroups: false })
     made.push(step)
     const evaluation = new Evaluation({
       runtime,

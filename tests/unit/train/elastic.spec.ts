@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { task } from '../../../demos/playground/demo.ts'
 import { ReferenceRuntime } from '../../../src/graph/memory/runtime.ts'
+import { CpuProgram } from '../../../src/graph/run/cpu-program.ts'
 import type { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Task } from '../../../src/trainer/settings/task.ts'
@@ -184,19 +185,29 @@ test('where the one that a person gave points is lost before the others have the
 })
 
 describe('a rank that fails after its first step', () => {
-  /** The ends of three ranks, of which the second fails in step 16. */
-  async function failing(error: TabringError) {
+  /** The ends of three ranks, of which the second fails in step 16, before its program runs or in it. */
+  async function failing(error: TabringError, isInProgram = false) {
     warned()
-    const input = { exact: true, virtualWorkers: 4, steps: 30 } as const
+    // With `exact` no program exchanges gradients.
+    const input = { exact: !isInProgram, virtualWorkers: 4, steps: 30 } as const
     const room = new ElasticRoom(['a', 'b', 'c'])
     let fills = 0
+    const fail = () => {
+      room.become(['a', 'c'])
+      throw error
+    }
     const fill: Task['fill'] = (...args) => {
-      if (++fills > 15) {
-        room.become(['a', 'c'])
-        throw error
-      }
+      if (++fills > 15 && !isInProgram) fail()
       return (task as Task).fill(...args)
     }
+    const { run } = CpuProgram.prototype
+    vi.spyOn(CpuProgram.prototype, 'run').mockImplementation(async function (
+      this: CpuProgram,
+      ...args
+    ) {
+      if (fills > 15 && this === b.program()) fail()
+      return run.apply(this, args)
+    })
     const [a, c] = ['a', 'c'].map((name) => enter(room, name, input))
     const b = enter(room, 'b', input, { task: { ...(task as Task), fill } })
     const { reason } = await b.end
@@ -209,6 +220,14 @@ describe('a rank that fails after its first step', () => {
     new DataError('data.checksum', 'a file has changed.'),
   ])('by $code leaves the others training', async (error) => {
     const { reason, leavesAlone, ends } = await failing(error)
+    expect(reason).toBe(error)
+    expect(leavesAlone).toBe(true)
+    for (const { result } of ends) expect(result).toMatchObject({ steps: 30 })
+  })
+
+  test('in its program leaves the others training, too', async () => {
+    const error = new GpuError('gpu.limit', 'device: out of memory.')
+    const { reason, leavesAlone, ends } = await failing(error, true)
     expect(reason).toBe(error)
     expect(leavesAlone).toBe(true)
     for (const { result } of ends) expect(result).toMatchObject({ steps: 30 })
