@@ -22,6 +22,7 @@ import { matmulRows } from './matmul.ts'
 import { benchOverlap } from './overlap.ts'
 import { benchPage } from './page.ts'
 import { benchProducts } from './products.ts'
+import { benchRecovery } from './recovery.ts'
 import { ringRows } from './ring.ts'
 import type { Place, Row } from './row.ts'
 import { benchSplit } from './split.ts'
@@ -58,7 +59,7 @@ const command = new Command('npm run bench --')
   .addOption(adapterOption())
   .addHelpText(
     'after',
-    '\nnpm run bench -- collectives --help: only collectives between tabs, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections against one, on links with long round trips.\nnpm run bench -- machines --help: hierarchical sums between machines that are far apart.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- demos --help: results of the demos on the training page.\nnpm run bench -- page --help: main-thread time of the training page.\nnpm run bench -- start --help: time from pressing Start to the first step.\nnpm run bench -- split --help: a model on one device, on several, and pipelined.\nnpm run bench -- exact --help: what the setting exact costs.\nnpm run bench -- devices --help: the device cpu beside software adapters.\nnpm run bench -- products --help: products of the device cpu beside a bare loop and NumPy.\nnpm run bench -- churn --help: training while tabs are lost.',
+    '\nnpm run bench -- collectives --help: only collectives between tabs, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections against one, on links with long round trips.\nnpm run bench -- machines --help: hierarchical sums between machines that are far apart.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- demos --help: results of the demos on the training page.\nnpm run bench -- page --help: main-thread time of the training page.\nnpm run bench -- start --help: time from pressing Start to the first step.\nnpm run bench -- split --help: a model on one device, on several, and pipelined.\nnpm run bench -- exact --help: what the setting exact costs.\nnpm run bench -- devices --help: the device cpu beside software adapters.\nnpm run bench -- products --help: products of the device cpu beside a bare loop and NumPy.\nnpm run bench -- churn --help: training while tabs are lost.\nnpm run bench -- recovery --help: how long a lost tab stops the others.',
   )
   .addOption(jsonOption())
   .addOption(saveOption())
@@ -122,6 +123,7 @@ try {
     devices: benchDevices,
     products: benchProducts,
     churn: benchChurn,
+    recovery: benchRecovery,
   }
   if (part !== undefined && part in own) {
     await own[part](rest)
