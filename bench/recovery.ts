@@ -3,9 +3,8 @@ import type { Page } from 'playwright'
 import { iceWithoutRoutePermissions } from '../node/chromium.ts'
 import { openTrainingHost } from '../node/training-host.ts'
 import { markdownTable } from '../src/util/markdown.ts'
-import { openInOwnProcess, reaches } from '../tests/support/elastic-tabs.ts'
 import { loseTab } from '../tests/support/lose-tab.ts'
-import { button, invite, see, seeMembers } from '../tests/support/page-driver.ts'
+import { openInOwnProcess } from '../tests/support/own-process.ts'
 import { closeAfter } from './command/close-after.ts'
 import { countOf, jsonOption, saveOption } from './command/flags.ts'
 import { loadNow, machineLine, today } from './command/machine.ts'
@@ -45,6 +44,7 @@ type Tab = Awaited<ReturnType<typeof openInOwnProcess>>
 
 /** After a loss a page is watched so long: a frozen tab is left out after 8 s. units: ms. */
 const watchMs = 20_000
+const patient = { timeout: 120_000 }
 const query = '?demo=digits&steps=100000&maxStepsPerSec=20'
 
 /** units: ms. */
@@ -76,14 +76,21 @@ export async function benchRecovery(argv: readonly string[]): Promise<void> {
     let tab: Tab | undefined
     try {
       const maker = await open(0, new URL(query, url).href)
-      await see(maker, 'Alone in the room')
-      const link = await invite(maker)
+      const lists = (count: number) =>
+        maker.locator(`ul[aria-label=Members] li:nth-child(${count})`).waitFor(patient)
+      await lists(1)
+      const link = await maker.getByLabel('Open this link').inputValue()
       const other = await open(1, link)
-      await seeMembers(maker, 2)
+      await lists(2)
       tab = await openInOwnProcess(browser, () => open(2, link))
-      await seeMembers(maker, 3)
-      await button(maker, 'Start').click()
-      await reaches(other, 60)
+      await lists(3)
+      await maker.getByRole('button', { name: 'Start', exact: true }).click(patient)
+      await other.waitForFunction(
+        () =>
+          Number.parseInt(document.querySelector('.progress-words')?.textContent ?? '', 10) > 60,
+        undefined,
+        patient,
+      )
       const watch = await other.evaluateHandle(watchSteps)
       await new Promise((resolve) => setTimeout(resolve, 3000))
       const { stepMs } = await watch.evaluate((steps) => steps.stop())

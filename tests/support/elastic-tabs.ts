@@ -1,4 +1,4 @@
-import type { Browser, Page } from 'playwright'
+import type { Page } from 'playwright'
 import { expect } from 'vitest'
 
 // What tabs of an elastic run say, and what strikes them.
@@ -62,43 +62,6 @@ export async function timeOfLoss(page: Page, lose: () => unknown): Promise<numbe
   })
   lose()
   return watch.evaluate(({ over }) => over)
-}
-
-/** Ids of the browser's renderer processes. */
-async function renderers(browser: Browser): Promise<number[]> {
-  const session = await browser.newBrowserCDPSession()
-  const { processInfo } = await session.send('SystemInfo.getProcessInfo')
-  await session.detach()
-  return processInfo.flatMap(({ type, id }) => (type === 'renderer' ? [id] : []))
-}
-
-/** A tab, and what sends signals to its renderer processes. */
-export interface OwnProcess {
-  readonly page: Page
-  signal(name: NodeJS.Signals): void
-}
-
-/** Opens a tab in a separate profile, so that its processes are those that come meanwhile. Other tabs must be open, with all that they start. */
-export async function openInOwnProcess(
-  browser: Browser,
-  open: () => Promise<Page>,
-): Promise<OwnProcess> {
-  const before = new Set(await renderers(browser))
-  const page = await open()
-  const own = (await renderers(browser)).filter((id) => !before.has(id))
-  expect(own).not.toEqual([])
-  return {
-    page,
-    signal(name) {
-      for (const id of own) {
-        try {
-          process.kill(id, name)
-        } catch {
-          // One that the browser kept in reserve may be gone.
-        }
-      }
-    },
-  }
 }
 
 /**

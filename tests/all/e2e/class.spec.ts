@@ -1,14 +1,8 @@
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
-import {
-  continuedWithout,
-  joined,
-  openInOwnProcess,
-  reaches,
-  says,
-  stepOf,
-} from '../../support/elastic-tabs.ts'
+import { continuedWithout, joined, reaches, says, stepOf } from '../../support/elastic-tabs.ts'
 import { seeText, statusText, textIn, useFirefox } from '../../support/firefox-pages.ts'
+import { openInOwnProcess } from '../../support/own-process.ts'
 import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 

@@ -4,7 +4,6 @@ import {
   boundOf,
   continuedWithout,
   joined,
-  openInOwnProcess,
   reaches,
   says,
   silenceable,
@@ -13,6 +12,7 @@ import {
   words,
 } from '../../support/elastic-tabs.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
+import { openInOwnProcess } from '../../support/own-process.ts'
 import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 

@@ -5,7 +5,6 @@ import {
   boundOf,
   continuedWithout,
   joined,
-  openInOwnProcess,
   reaches,
   says,
   stepOf,
@@ -14,6 +13,7 @@ import {
   words,
 } from '../../support/elastic-tabs.ts'
 import { loseTab } from '../../support/lose-tab.ts'
+import { openInOwnProcess } from '../../support/own-process.ts'
 import {
   button,
   hashOf,

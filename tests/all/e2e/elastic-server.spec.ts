@@ -1,14 +1,8 @@
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
-import {
-  joined,
-  openInOwnProcess,
-  reaches,
-  says,
-  stepOf,
-  words,
-} from '../../support/elastic-tabs.ts'
+import { joined, reaches, says, stepOf, words } from '../../support/elastic-tabs.ts'
 import { freePort } from '../../support/free-port.ts'
+import { openInOwnProcess } from '../../support/own-process.ts'
 import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
 import { type LoggedProcess, startNode } from '../../support/program-process.ts'
