@@ -1,7 +1,15 @@
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
-import { continuedWithout, joined, reaches, says, stepOf } from '../../support/elastic-tabs.ts'
+import {
+  continuedWithout,
+  joined,
+  reaches,
+  says,
+  shapeable,
+  stepOf,
+} from '../../support/elastic-tabs.ts'
 import { seeText, statusText, textIn, useFirefox } from '../../support/firefox-pages.ts'
+import { loseTab } from '../../support/lose-tab.ts'
 import { openInOwnProcess } from '../../support/own-process.ts'
 import { button, hashOf, invite, see, seeMembers } from '../../support/page-driver.ts'
 import { driveRooms } from '../../support/page-rooms.ts'
@@ -51,17 +59,21 @@ test('24 ranks in three tabs: one tab is closed, another one comes, and all end 
   expect(await maker.locator('#summary').textContent()).toContain('the same on all 20 ranks')
 }, 600_000)
 
-test('the host of 24 ranks closes its tab: the others train on', async () => {
-  const [maker, ...others] = (await openClass([8, 8, 8])).pages
-  await maker!.bringToFront()
-  await button(maker!, 'Start').click()
-  await reaches(maker!, 10)
-  await maker!.close()
-  await others[0]!.bringToFront()
-  await Promise.all(others.map((page) => see(page, 'Finished', 240_000)))
-  const hashes = await Promise.all(others.map(hashOf))
-  expect(new Set(hashes).size).toBe(1)
-}, 600_000)
+test.each(['close', 'crash'] as const)(
+  'the host of 24 ranks is lost by a %s: the others train on',
+  async (how) => {
+    const [maker, ...others] = (await openClass([8, 8, 8])).pages
+    await maker!.bringToFront()
+    await button(maker!, 'Start').click()
+    await reaches(maker!, 10)
+    await loseTab(maker!, how)
+    await others[0]!.bringToFront()
+    await Promise.all(others.map((page) => see(page, 'Finished', 240_000)))
+    const hashes = await Promise.all(others.map(hashOf))
+    expect(new Set(hashes).size).toBe(1)
+  },
+  600_000,
+)
 
 test('of 26 ranks six tabs leave within a second, then one crashes and one freezes: the others train on, and who wakes joins', async () => {
   const { pages, link } = await openClass([8, 8, 1, 1, 1, 1, 1, 1], settings(160))
@@ -90,6 +102,32 @@ test('of 26 ranks six tabs leave within a second, then one crashes and one freez
   } finally {
     freezing.signal('SIGCONT')
   }
+}, 900_000)
+
+test('of 24 ranks the connection of eight turns slow: the others go on without them, and they say why and join again', async () => {
+  const { pages, link } = await openClass(
+    [8, 8],
+    '?demo=picture&batchSize=96&steps=100000&maxStepsPerSec=2',
+  )
+  const [maker, second] = pages as [Page, Page]
+  link.search = '?ranks=8'
+  const slow = await (await openContext()).newPage()
+  const turn = await shapeable(slow)
+  await slow.goto(link.href)
+  await seeMembers(maker, 24)
+  await maker.bringToFront()
+  await button(maker, 'Start').click()
+  await reaches(maker, 10, 240_000)
+  // A step's gradients, 70 KB, take 9 s.
+  await turn({ uploadThroughput: 8000 })
+  for (const page of [maker, second]) await says(page, continuedWithout, 120_000)
+  await says(maker, /^16 ranks /)
+  await says(slow, /^This tab waits: its connection carrie[sd] /)
+  await reaches(maker, (await stepOf(maker)) + 3)
+  await turn({})
+  await says(slow, joined, 240_000)
+  await button(maker, 'Stop').click()
+  await Promise.all([maker, second, slow].map((page) => see(page, 'Stopped')))
 }, 900_000)
 
 test('a tab of Firefox among 18 ranks trains to the same state', async () => {
