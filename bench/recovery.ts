@@ -23,7 +23,7 @@ interface Flags {
 
 const command = new Command('npm run bench -- recovery')
   .description(
-    'Three tabs of three browser profiles train on the page. One is closed, crashes or is stopped, or the host crashes; the row is the longest time without a new step on another page after that. On the software adapter. Six minutes.',
+    'Three tabs of three browser profiles train on the page. One is closed, crashes or is stopped, or the host crashes; the row is the longest time without a new step on another page after that. On the software adapter.',
   )
   .option('--rounds <count>', 'losses of each kind', countOf(1), 5)
   .option(
