@@ -69,11 +69,11 @@ test('a pause outlasts the rank that asked for it: no step is lost, and another 
     events.flatMap((event) => (event.event === 'paused' ? [event] : []))
   await a.after(20)
   a.pause()
-  await vi.waitFor(() => expect([a, b, c].map((one) => pauses(one).length)).toEqual([1, 1, 1]))
+  await expect.poll(() => [a, b, c].map((one) => pauses(one).length)).toEqual([1, 1, 1])
   const [{ step }] = pauses(b)
   room.become(['b', 'c'])
   a.kill()
-  await vi.waitFor(() => expect(pauses(c).length).toBe(2))
+  await expect.poll(() => pauses(c).length).toBe(2)
   for (const one of [b, c]) {
     expect(pauses(one)[1]).toMatchObject({ step, by: [] })
     expect(one.events.filter(({ event }) => event === 'step')).toHaveLength(step)
