@@ -5,6 +5,7 @@ import type { AdapterChoice } from '../node/chromium.ts'
 import { chromiumTabs } from '../node/chromium-tabs.ts'
 import { deviceFlag } from '../node/command-line.ts'
 import { openTrainingHost } from '../node/training-host.ts'
+import { auditSpan } from '../src/ddp/exact/audit.ts'
 import type { DeviceChoice } from '../src/util/device.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import { closeAfter } from './command/close-after.ts'
@@ -13,8 +14,8 @@ import { adapterWords, loadNow, machineLine, today } from './command/machine.ts'
 import { note } from './command/note.ts'
 import { publish } from './command/results.ts'
 import { modelNames, models } from './models.ts'
-import { median, pairRatios, spread } from './statistics.ts'
-import { stepMs } from './step-ms.ts'
+import { mean, median, pairRatios, spread } from './statistics.ts'
+import { type StepParts, stepMs, stepTimes } from './step-ms.ts'
 
 /** `npm run bench -- exact`: what a step with the setting `exact` costs, against a plain one. */
 
@@ -45,6 +46,9 @@ const steps = 30
 const skipped = 10
 /** At most this much over a plain step makes `exact` the default. */
 const goal = 1.15
+/** How many spans of an audited run are counted, and what audits may cost beside steps without them. */
+const auditedSpans = 4
+const auditGoal = 0.05
 /** Of each model, so that a virtual worker of a step's 8 has 8 of them. */
 const batchSize = 64
 
@@ -56,6 +60,14 @@ interface Line {
   virtualWorkers: number
   plain: number[]
   exact: number[]
+  audits: AuditedSpan[]
+}
+
+/** Steps of which one is audited. units: ms. */
+interface AuditedSpan {
+  audited: number
+  /** The median of the others. */
+  usual: number
 }
 
 export async function benchExact(argv: readonly string[]): Promise<void> {
@@ -74,7 +86,7 @@ export async function benchExact(argv: readonly string[]): Promise<void> {
   })
   const machine = machineLine('before the run', load)
   const heading = `${today()}, Chromium ${version}, device ${flags.device}, ${adapter}, ${machine}. Runs of ${steps} steps in fresh tabs of one browser, with and without \`exact\` in turns; of each the median of its last ${steps - skipped} steps.`
-  const report = `${heading}\n\n${tableOf(lines)}\n\nGoal for a default: at most ${goal}.\n`
+  const report = `${heading}\n\n${tableOf(lines)}\n\nGoal for a default: at most ${goal}.\n${auditsOf(lines)}`
   const title = 'exact'
   await publish({ report, rows: lines, nameParts: ['chromium', version, title], title }, flags)
 }
@@ -100,6 +112,31 @@ function tableOf(lines: readonly Line[]): string {
   )
 }
 
+/** What audits cost; empty where there were none. */
+function auditsOf(lines: readonly Line[]): string {
+  const rows = lines
+    .filter(({ audits }) => audits.length > 0)
+    .map(({ model, tabs, audits }) => {
+      const costs = audits.map(({ audited, usual }) => (audited / usual - 1) / auditSpan)
+      const times = [
+        median(audits.map(({ usual }) => usual)),
+        median(audits.map(({ audited }) => audited)),
+      ].map((ms) => ms.toFixed(1))
+      const perCent = (cost: number) => `${(100 * cost).toFixed(1)} %`
+      const between = spread(costs).map(perCent)
+      return [model, String(tabs), ...times, `**${perCent(mean(costs))}**`, between.join(' to ')]
+    })
+  if (rows.length === 0) return ''
+  const table = markdownTable(
+    [
+      ...['model', 'tabs', 'step, ms', 'audited step, ms'],
+      ...['audits, of a step', 'spans of steps'],
+    ],
+    rows,
+  )
+  return `\nOne in ${auditSpan} steps is audited: that with the most time outside of its parts. The table has the median step of the others, and what the audit adds to a step in the mean of all. Goal: at most ${100 * auditGoal} %.\n\n${table}\n`
+}
+
 async function timeKinds(
   browser: Browser,
   url: string,
@@ -110,7 +147,7 @@ async function timeKinds(
 ): Promise<Line> {
   const config = parseTrainConfig({ ...models[model], batchSize, steps, elastic: false })
   const { virtualWorkers } = config
-  const line: Line = { model, tabs, batchSize, virtualWorkers, plain: [], exact: [] }
+  const line: Line = { model, tabs, batchSize, virtualWorkers, plain: [], exact: [], audits: [] }
   for (let round = 0; round < rounds; round++) {
     note(`${model} in ${tabs === 1 ? 'one tab' : `${tabs} tabs`}, round ${round + 1} of ${rounds}`)
     const kinds = ['plain', 'exact'] as const
@@ -124,6 +161,22 @@ async function timeKinds(
       }
       line[kind].push(await stepMs(chromiumTabs(browser), timed))
     }
+    if (device === 'cpu' && tabs > 1) {
+      const audited = { ...config, exact: true, steps: (1 + auditedSpans) * auditSpan }
+      const timed = { url, config: audited, tabs, skipped: auditSpan, switches: { device } }
+      line.audits.push(...spansOf(await stepTimes(chromiumTabs(browser), timed)))
+    }
   }
   return line
+}
+
+function spansOf(times: readonly StepParts[]): AuditedSpan[] {
+  const rest = ({ total, ...parts }: StepParts) =>
+    Object.values(parts).reduce((left, ms) => left - ms, total)
+  return Array.from({ length: auditedSpans }, (_, i) => {
+    const [audited, ...others] = times
+      .slice(i * auditSpan, (i + 1) * auditSpan)
+      .sort((a, b) => rest(b) - rest(a))
+    return { audited: audited.total, usual: median(others.map(({ total }) => total)) }
+  })
 }

@@ -4,6 +4,9 @@ import type { TrainConfig } from '../src/trainer/settings/config.ts'
 import type { SwitchInputs } from '../src/util/switches.ts'
 import { median } from './statistics.ts'
 
+/** By part, `total` among them. units: ms. */
+export type StepParts = Readonly<Record<string, number>>
+
 export interface TimedSteps {
   readonly url: string
   readonly config: TrainConfig
@@ -14,11 +17,15 @@ export interface TimedSteps {
 }
 
 /** The median step of a run in fresh tabs, by the clock of rank 0. */
-export async function stepMs(
+export const stepMs = async (browser: TabBrowser, timed: TimedSteps): Promise<number> =>
+  median((await stepTimes(browser, timed)).map(({ total }) => total))
+
+/** The steps of a run in fresh tabs, by the clock of rank 0. */
+export async function stepTimes(
   browser: TabBrowser,
   { url, config, tabs, skipped, switches }: TimedSteps,
-): Promise<number> {
-  const times: number[] = []
+): Promise<StepParts[]> {
+  const times: StepParts[] = []
   const opened: Tab[] = []
   await trainInTabs({
     browser: {
@@ -38,9 +45,9 @@ export async function stepMs(
     signal: new AbortController().signal,
     onEvent: (event) => {
       if (event.event === 'step' && event.rank === 0 && event.step > skipped)
-        times.push(event.times.total)
+        times.push(event.times)
     },
   })
   await Promise.all(opened.map((tab) => tab.close()))
-  return median(times)
+  return times
 }
