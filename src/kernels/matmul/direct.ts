@@ -11,24 +11,31 @@ import {
   outputBindings,
   outputTarget,
   readSide,
+  type Side,
   type StoreTarget,
   sideElement,
   sideLoads,
   sideOf,
   sideStarts,
-  sideVector,
   storeSums,
   storeTile,
 } from './generate.ts'
 import { sumSlicesKernel } from './naive.ts'
+import { inPanels, packKernel, panelStarts, readPanels } from './packed.ts'
 import { batchCount, type MatmulProblem, sumsOf } from './problem.ts'
 
 /** How many rows and columns of c one invocation makes. */
 export interface RegisterTile {
   readonly rows: number
   readonly cols: number
-  /** An accumulator is a vector of 4 columns; where b can be read so. */
+  /** An accumulator is a vector of 4 columns. */
   readonly hasVectors?: boolean
+}
+
+/** With vectors: whether a tile reads the side from panels, since it cannot read it as it lies, or enough tiles share it to earn back the copy. */
+function isPacked({ m, n, halves }: MatmulProblem, { name, isAlongK, isWide }: Side): boolean {
+  if (halves.sides) return true
+  return name === 'a' ? !isAlongK && n >= enoughShared : !isWide || isAlongK || m >= enoughShared
 }
 
 /** Workgroup shapes: invocations along the lanes' dimension and across it, largest first. */
@@ -39,6 +46,12 @@ const workgroupShapes = [
   [4, 2],
   [4, 1],
 ] as const
+
+export const nameOf = ({ rows, cols, hasVectors }: RegisterTile): string =>
+  `${hasVectors ? 'vectors' : 'direct'}-${rows}x${cols}`
+
+/** As many rows or columns of c earn back the copy of the other operand. */
+const enoughShared = 64
 
 /** Fewer workgroups than this leave cores idle, so smaller workgroups are taken. */
 const enoughWorkgroups = 16
@@ -73,9 +86,15 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
   const sums = sumsOf(problem)
   const { rows, cols, hasVectors = false } = tile
   const perRegister = hasVectors ? 4 : 1
-  const unroll = 4
-  const a = sideOf(problem, 'a', rows)
-  const b = sideOf(problem, 'b', cols)
+  // Engines load all that a turn of the loop needs before they compute: more than one step of a vector tile would not stay in registers.
+  const unroll = hasVectors ? 1 : 4
+  const sides = [
+    { ...sideOf(problem, 'a', rows, !hasVectors), isSpread: hasVectors },
+    sideOf(problem, 'b', cols),
+  ]
+  const packed = hasVectors ? sides.filter((side) => isPacked(problem, side)) : []
+  const [a, b] = sides.map((side) => (packed.includes(side) ? inPanels(side) : side))
+  const packs = packed.map((side, i) => packKernel(problem, side, i))
   const isSplit = slices > 1
   const sliceSteps = ceilDiv(k, slices * unroll) * unroll
   const wholeRounds = k - (k % unroll)
@@ -94,17 +113,24 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
       }
     : outputTarget(problem)
 
-  const round = (steps: number, at: string) => [
-    ...sideLoads(a, steps, at),
-    ...sideLoads(b, steps, at),
-    ...multiply(
-      rows,
+  const multiplied = (first: number, count: number, steps: number) =>
+    multiply(
+      count,
       cols / perRegister,
       steps,
       (r, j) => sideElement(a, r, j),
-      (c, j) => (hasVectors ? sideVector(b, c, j) : sideElement(b, c, j)),
-    ),
-  ]
+      (c, j) => (hasVectors ? `b${c}_${j}` : sideElement(b, c, j)),
+      first,
+    )
+  const round = (steps: number, at: string) => {
+    const loads = sideLoads(a, steps, at)
+    return hasVectors
+      ? [
+          ...sideLoads(b, steps, at),
+          ...loads.flatMap((load, row) => [load, ...multiplied(row, 1, steps)]),
+        ]
+      : [...loads, ...sideLoads(b, steps, at), ...multiplied(0, rows, steps)]
+  }
   const lines: string[] = []
   if (isBatched) lines.push(`let batch = at.z${isSplit ? ` / ${slices}u` : ''};`)
   if (isSplit) {
@@ -116,9 +142,14 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
     )
   }
   lines.push(
-    ...batchStarts(problem, [a, b], !isSplit),
-    ...sideStarts(a),
-    ...sideStarts(b),
+    ...batchStarts(
+      problem,
+      sides.filter((side) => !packed.includes(side)),
+      !isSplit,
+    ),
+    ...[a, b].flatMap((side, i) =>
+      packed.includes(sides[i]) ? panelStarts(problem, side) : sideStarts(side),
+    ),
     ...accumulators(rows, cols / perRegister, hasVectors ? 'vec4<f32>()' : '0.0'),
   )
   const [first, end] = isSplit ? ['k_first', 'k_rounds'] : ['0u', `${wholeRounds}u`]
@@ -142,7 +173,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
     lines.push(
       ...storeSums(
         sums,
-        sums.of === 'a' ? a : b,
+        { ...(sums.of === 'a' ? a : b), isSpread: false },
         target,
         isSplit ? { first: 'k_first', end: 'k_end' } : { first: '0u', end: `${k}u` },
       ),
@@ -167,7 +198,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
     '}',
     '',
   ].join('\n')
-  const name = `matmul ${describeProblem(problem)} ${hasVectors ? 'vectors' : 'direct'}-${rows}x${cols}`
+  const name = `matmul ${describeProblem(problem)} ${nameOf(tile)}`
   const outputs = isSplit
     ? [
         writes('c', { scratch: 0 }, isWide ? 'vec4<f32>' : 'f32'),
@@ -176,11 +207,21 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
     : outputBindings(problem, isWide)
   const main = dispatch({
     label: isSplit ? `${name} split ${slices}` : name,
-    bindings: [readSide(a), readSide(b), ...outputs],
+    bindings: [
+      ...[a, b].map((side, i) => {
+        const index = packed.indexOf(sides[i])
+        return index < 0 ? readSide(side) : readPanels(side, index)
+      }),
+      ...outputs,
+    ],
     body,
     groups: [groups[0], groups[1], products * slices],
   })
-  if (!isSplit) return { dispatches: [main] }
+  if (!isSplit)
+    return {
+      dispatches: [...packs.map((pack) => pack.dispatch), main],
+      scratch: packs.map(({ scratch }) => scratch),
+    }
   return {
     dispatches: [main, sumSlicesKernel(problem, slices)],
     scratch: [

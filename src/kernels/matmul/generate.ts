@@ -44,6 +44,8 @@ export interface Side {
   /** Whether 4 neighbours in memory are loaded at once. */
   readonly isWide: boolean
   readonly isHalf: boolean
+  /** Whether each element is loaded as a vector of it. */
+  readonly isSpread?: boolean
   /** How many elements rows in memory are apart. */
   readonly lead: number
   /** Where the operand of this batch begins, in loads; empty where that is 0. */
@@ -130,11 +132,13 @@ export function sideStarts({
 
 /** The element of the side at `index`, or 4 neighbours, as f32. */
 export const sideLoad = (
-  { name, isHalf, isWide }: Pick<Side, 'name' | 'isHalf' | 'isWide'>,
+  { name, isHalf, isWide, isSpread }: Pick<Side, 'name' | 'isHalf' | 'isWide' | 'isSpread'>,
   index: string,
 ): string =>
   !isHalf
-    ? `${name}[${index}]`
+    ? isSpread
+      ? `vec4<f32>(${name}[${index}])`
+      : `${name}[${index}]`
     : isWide
       ? `halves_of(${name}[${index}])`
       : `half_of(${name}[(${index}) >> 1u], ${index})`
@@ -168,24 +172,18 @@ export function sideElement({ name, isAlongK, isWide }: Side, i: number, j: numb
     : `${name}${Math.floor(i / 4)}_${j}.${lanes[i % 4]}`
 }
 
-/** WGSL of 4 neighbouring columns at step `j` of a round, of a wide side b. */
-export const sideVector = (side: Side, group: number, j: number): string =>
-  side.isAlongK
-    ? `vec4<f32>(${range(4)
-        .map((i) => sideElement(side, 4 * group + i, j))
-        .join(', ')})`
-    : `${side.name}${group}_${j}`
-
-/** `acc += a b` for a whole tile over `steps` steps, one assignment for each accumulator. */
+/** `acc += a b` for rows of a tile from `first` on over `steps` steps, one assignment for each accumulator. */
 export const multiply = (
   rows: number,
   cols: number,
   steps: number,
   a: (row: number, step: number) => string,
   b: (col: number, step: number) => string,
+  first = 0,
 ): string[] =>
-  range(rows).flatMap((r) =>
+  range(rows).flatMap((row) =>
     range(cols).map((c) => {
+      const r = first + row
       const products = range(steps).map((j) => ` + ${a(r, j)} * ${b(c, j)}`)
       return `acc${r}_${c} = acc${r}_${c}${products.join('')};`
     }),

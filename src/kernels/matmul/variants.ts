@@ -1,6 +1,5 @@
 import type { KernelLimits, OpCall, OpKernels, Variant } from '../op.ts'
-import { directGrid, directKernel, type RegisterTile } from './direct.ts'
-import { sideOf } from './generate.ts'
+import { directGrid, directKernel, nameOf, type RegisterTile } from './direct.ts'
 import { naiveKernel } from './naive.ts'
 import { batchCount, type MatmulAttrs, type MatmulProblem, problemOf } from './problem.ts'
 import { hasShuffles, type SubgroupTile, subgroupKernel } from './subgroup.ts'
@@ -28,11 +27,11 @@ const coveredBy = (m: number, n: number, rows: number, cols: number): number =>
  * and SwiftShader takes 1.1 to 1.3 times as long with them (bench/kernels).
  */
 const direct = (tile: RegisterTile): Variant<MatmulAttrs> => ({
-  name: `${tile.hasVectors ? 'vectors' : 'direct'}-${tile.rows}x${tile.cols}`,
+  name: nameOf(tile),
   when(call, { maxGroupsPerDimension, isWasm }) {
     const problem = problemOf(call)
     return (
-      (!tile.hasVectors || (isWasm === true && sideOf(problem, 'b', tile.cols).isWide)) &&
+      (!tile.hasVectors || isWasm === true) &&
       (tile.rows > 1 || problem.m <= fewRows) &&
       fits(problem, tile.rows, tile.cols) &&
       Math.max(...directGrid(problem, tile).groups, batchCount(problem)) <= maxGroupsPerDimension
@@ -86,16 +85,8 @@ const splitK = (slices: number, tile: RegisterTile): Variant<MatmulAttrs> => ({
   lower: (call) => directKernel(problemOf(call), tile, slices),
 })
 
-/** Register tiles in WebAssembly, and what an element of c costs with each beside the first one. */
-const wasmTiles = [
-  { rows: 8, cols: 8, cost: 1 },
-  { rows: 8, cols: 4, cost: 1.2 },
-  { rows: 4, cols: 8, cost: 1.1 },
-  { rows: 4, cols: 4, cost: 1.5 },
-] as const
-
-/** For large products in WebAssembly. */
-const largeTile: RegisterTile = { rows: 16, cols: 16 }
+/** For WebAssembly: with more accumulators its 16 registers would not hold a step's elements too. */
+const wasmTile: RegisterTile = { rows: 4, cols: 8, hasVectors: true }
 
 const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
   { name: 'naive', lower: (call) => naiveKernel(problemOf(call)) },
@@ -106,7 +97,7 @@ const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
   direct({ rows: 16, cols: 8 }),
   direct({ rows: 16, cols: 16 }),
   direct({ rows: 1, cols: 8 }),
-  ...[...wasmTiles, largeTile].map(({ rows, cols }) => direct({ rows, cols, hasVectors: true })),
+  direct(wasmTile),
   tiled({ m: 32, n: 32, k: 8, rows: 4, cols: 4 }),
   tiled({ m: 64, n: 64, k: 8, rows: 4, cols: 4 }),
   tiled({ m: 128, n: 64, k: 8, rows: 8, cols: 4 }),
@@ -154,23 +145,6 @@ function softwareVariant({ m, n }: MatmulProblem, tiles: Tiles, flops: number): 
   return flops < 3e7 ? 'direct-8x4' : 'direct-8x8'
 }
 
-/**
- * The variants in WebAssembly, best first: in vectors where b can be read 4 columns at a time. A larger tile takes 0.9 of the time, but 30 ms
- * more to compile, which only large products earn back.
- */
-function wasmVariants({ m, n }: MatmulProblem, tiles: Tiles, flops: number): string[] {
-  if (m <= 2 && n >= 8) return ['direct-1x8']
-  const cost = ({ rows, cols, cost }: (typeof wasmTiles)[number]) =>
-    cost * coveredBy(m, n, rows, cols)
-  const best = wasmTiles.reduce((one, tile) => (cost(tile) < cost(one) ? tile : one))
-  const isLarge = flops >= 1e8 && tiles(largeTile.rows, largeTile.cols) >= 16
-  const fitting = isLarge ? [largeTile, best] : [best]
-  return [
-    ...fitting.map(({ rows, cols }) => `vectors-${rows}x${cols}`),
-    `direct-${best.rows}x${best.cols}`,
-  ]
-}
-
 /** The fixed table. */
 function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): string {
   const problem = problemOf(call)
@@ -183,7 +157,7 @@ function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): string {
       ? gpuVariants(problem, tiles)
       : [
           ...(limits.isWasm
-            ? wasmVariants(problem, tiles, 2 * products * m * k * n)
+            ? [m <= 2 && n >= 8 ? 'direct-1x8' : nameOf(wasmTile), 'direct-4x4']
             : [softwareVariant(problem, tiles, 2 * products * m * k * n)]),
           // Many small products: the tile that suits their sum may be larger than one of them.
           ...(problem.batch.length > 0 ? ['direct-4x4'] : []),

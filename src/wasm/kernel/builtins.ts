@@ -16,6 +16,7 @@ export interface CallWriter {
   value(expression: Expression): Value
   place(expression: Expression): Place | undefined
   load(place: Place): Value
+  loadFourTimes(place: Place): Value | undefined
   store(place: Place, value: Value): void
   hold(value: Value): Value
   combine(operator: string, left: Value, right: Value, line: number): Value
@@ -41,6 +42,12 @@ export function callBuiltin(writer: CallWriter, call: Call): Value {
   if (name === 'workgroupBarrier' || name === 'storageBarrier')
     throw shaderError(call.line, `${name} in a place where invocations cannot wait for each other`)
   if (name.startsWith('atomic')) return atomic(writer, call)
+  const [first] = call.arguments
+  if (name === 'vec4' && call.arguments.length === 1 && first.kind === 'index') {
+    const place = writer.place(first)
+    const four = place && writer.loadFourTimes(place)
+    if (four) return construct(writer, call, [four])
+  }
   const given = call.arguments.map((argument) => writer.value(argument))
   return functionOf(writer, call, given) ?? construct(writer, call, given)
 }

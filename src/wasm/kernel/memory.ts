@@ -40,6 +40,12 @@ export class Memory {
     return { type, parts }
   }
 
+  /** A vector of a word. */
+  loadFourTimes(address: Uniform): Part {
+    const local = this.#code.load('v128', 'v128.load32_splat', ...this.#address(address))
+    return { kind: 'vector', local }
+  }
+
   store({ type, parts }: Value, address: Part, wordBytes: number, mask: Mask): void {
     const values = this.#values
     const { arithmetic } = values

@@ -216,6 +216,14 @@ export abstract class Variables {
     }
   }
 
+  /** A word of memory in each word of a vector, by one instruction; undefined where there is none for that. */
+  loadFourTimes(place: Place): Value | undefined {
+    if (place.kind !== 'memory' || place.type.kind !== 'scalar') return undefined
+    const type = vectorOf(place.type.name, 4)
+    if (!this.values.isPacked(type) || !isUniform(place.address)) return undefined
+    return { type, parts: [this.#memory.loadFourTimes(place.address)] }
+  }
+
   protected ofInvocation({ type, offset, count }: Extract<Place, { kind: 'frame' }>) {
     const base: Part = { kind: 'scalar', local: this.#scratchBase, multiple: 1 }
     const begin = this.arithmetic.binary('+', 'u32', base, constant(offset))
