@@ -200,7 +200,7 @@ export class CpuProgram implements StepProgram {
         if (ArrayBuffer.isView(data)) return [name, toHostArray(data.slice())]
         throw new TabringError(
           'device.mismatch',
-          `run: input "${clipped(name)}" is in the upload memory of a GPU, but the program runs on the cpu. Turn pinMemory off.`,
+          `run: input "${clipped(name)}" is in the upload memory of a GPU, but the program runs on the device reference. Turn pinMemory off.`,
         )
       }),
     )
