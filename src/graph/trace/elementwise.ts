@@ -10,7 +10,8 @@ import { map } from '../../kernels/map/map.ts'
 import type { Op, ScalarSlot } from '../../kernels/op.ts'
 import { lossTerms } from '../../kernels/scalar/losses.ts'
 import type { ScalarFunctionName, StepArgument } from '../../kernels/steps.ts'
-import { TabringError } from '../../util/errors.ts'
+import { ShapeError, TabringError } from '../../util/errors.ts'
+import { formatShape } from '../../util/shape.ts'
 import { type Arguments, mustBeTensors } from './tensor-arguments.ts'
 import { activeTrace } from './trace.ts'
 import { GraphValue } from './value.ts'
@@ -82,6 +83,7 @@ export function emitElementwise(
     return emitFollowed(integerMap, inputs, attrs)
   }
   mustBeOperands(fn, named)
+  mustHaveArithmetic(fn, operands)
   const isHalf = inputs.every(({ type }) => type.dtype === 'f16') && !inFloat.has(fn)
   const attrs = { steps: [{ fn, args }], ...(isHalf && { dtype: 'f16' as const }) }
   return emitFollowed(map, inputs, attrs)
@@ -96,6 +98,18 @@ function mustBeOperands(fn: ScalarFunctionName, named: Arguments<ElementwiseArgu
   )
   const expected = operands.length > 1 ? 'a Tensor or a number' : 'a Tensor'
   mustBeTensors(fn, Object.fromEntries(tensors), GraphValue, expected)
+}
+
+/** errors: `shape.unsupported` for u32, whose words float32 would round; the condition of `where` may be anything. */
+function mustHaveArithmetic(fn: string, operands: readonly ElementwiseArgument[]): void {
+  const wrong = (fn === 'where' ? operands.slice(1) : operands).find(
+    (operand) => operand instanceof GraphValue && operand.type.dtype === 'u32',
+  )
+  if (!(wrong instanceof GraphValue)) return
+  throw new ShapeError(
+    'shape.unsupported',
+    `${fn}: expected f32, f16 or i32, got u32${formatShape(wrong.type.shape)}, which has no arithmetic. Convert it with cast(x, 'i32'), which keeps its bits, or with float().`,
+  )
 }
 
 function scalarValue(slot: ScalarSlot): GraphValue {

@@ -55,6 +55,7 @@ test.each([
     /^argmax: expected an f32 or i32 tensor.*got u32\[3, 3\].*float/,
   ],
   ['topk of too many', ({ i }) => i.topk(4).values, /^topk: k must be from 0 to .*got k 4/],
+  ['add of u32', ({ u }) => u.add(u), /^add: .*u32\[3, 3\], which has no arithmetic.*cast/],
   ['sum of u32', ({ u }) => u.sum(), /^sum: .*u32\[3, 3\].*float\(\)/],
   [
     'roll of two axes by one number',
