@@ -196,15 +196,18 @@ export class Threads {
     const words = this.#words
     for (let i = 0; i < at.spins; i++) if (Atomics.load(words, at.busy) === 0) break
     let waits = 0
+    let lateMs = performance.now() + waitMs
     for (;;) {
       const busy = Atomics.load(words, at.busy)
       if (busy === 0) break
-      if (!this.#canSleep) continue
-      const isLate = Atomics.wait(words, at.busy, busy, waitMs) === 'timed-out'
-      if (isLate && ++waits === maxWaits) {
-        this.stop()
-        throw new Error('a thread has died')
-      }
+      const isLate = this.#canSleep
+        ? Atomics.wait(words, at.busy, busy, waitMs) === 'timed-out'
+        : performance.now() > lateMs
+      if (!isLate) continue
+      lateMs = performance.now() + waitMs
+      if (++waits < maxWaits) continue
+      this.stop()
+      throw new Error(`a thread has not answered for ${(maxWaits * waitMs) / 1000} s`)
     }
     const length = words[at.failed]
     if (length > 0)

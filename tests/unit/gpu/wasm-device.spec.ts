@@ -10,6 +10,7 @@ import { bufferUsage, mapMode } from '../../../src/gpu/usage.ts'
 import { WasmDevice } from '../../../src/gpu/wasm/device.ts'
 import { WasmHeap } from '../../../src/gpu/wasm/heap.ts'
 import { openWasm } from '../../../src/gpu/wasm/open.ts'
+import type { ThreadStart } from '../../../src/gpu/wasm/thread.ts'
 
 const storage = bufferUsage.STORAGE | bufferUsage.COPY_SRC | bufferUsage.COPY_DST
 
@@ -221,6 +222,43 @@ test('a kernel that fails in any of the threads is an error of the device', asyn
     /device: kernel "add 1" failed: .*out of bounds/,
   )
 })
+
+test.each([
+  ['may', () => 'timed-out' as const],
+  [
+    'may not',
+    () => {
+      throw new TypeError('Atomics.wait cannot be called in this context')
+    },
+  ],
+])(
+  'a thread that ends in a step is an error of the device where its caller %s sleep',
+  async (_, wait) => {
+    class Silent extends EventTarget {
+      postMessage({ memory, address, index, layout }: ThreadStart) {
+        const words = new Int32Array(memory.buffer, address)
+        words[layout.bells + index * layout.lineWords + 1] = 1
+      }
+      readonly terminate = () => undefined
+    }
+    vi.stubGlobal('Worker', Silent)
+    vi.spyOn(Atomics, 'wait').mockImplementation(wait)
+    try {
+      const gpu = await open(2)
+      const add = await kernel(gpu, 'add 1')
+      const encoder = gpu.device.createCommandEncoder()
+      let ms = performance.now()
+      vi.spyOn(performance, 'now').mockImplementation(() => (ms += 0.2))
+      add(encoder, gpu.createBuffer('numbers', 4 * 64 * 16, storage), 16)
+      gpu.submit(encoder)
+      await expect(gpu.wait(gpu.queue.onSubmittedWorkDone())).rejects.toThrow(
+        'device: kernel "add 1" failed: a thread has not answered for 20 s.',
+      )
+    } finally {
+      vi.unstubAllGlobals()
+    }
+  },
+)
 
 test('a kernel that fails is the first error of the device, and names itself', async () => {
   const gpu = await open()
