@@ -38,6 +38,7 @@ const whenBySource: Readonly<Record<string, string>> = {
   'src/ddp/checkpoint/model-file.ts': 'saving the model',
   'src/trainer/saves/run-checkpoint.ts': 'Start, with checkpoints',
   'uplot/dist/uPlot.esm.js': 'the first run',
+  'src/ui/run/run-plot.tsx': 'the first run',
   'src/ui/status/remedies.ts': 'a member that cannot be reached',
   'src/worker/compute/training.ts': 'Start',
   'src/worker/page/member-run.ts': 'Start',

@@ -19,8 +19,6 @@ export interface PlotParts {
   data(): ArrayLike<ArrayLike<number | null>>
   /** What the data depend on. */
   readonly dependsOn: readonly unknown[]
-  /** Whether there is something to draw: uPlot is loaded from then on. Default true. */
-  readonly isWanted?: boolean
 }
 
 export interface HeldPlot {
@@ -36,10 +34,10 @@ const nearMargin = '100px'
 
 /** A uPlot of the size of its element and in the page's colours, light and dark; its data are those of the render. Out of the window it is drawn once, and anew when it comes near. */
 export function usePlot(parts: PlotParts): HeldPlot {
-  const { shape, options, dependsOn, isWanted = true } = parts
+  const { shape, options, dependsOn } = parts
   const holder = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | null>(null)
-  const { part, failure } = useLoaded('the chart', () => import('uplot'), isWanted)
+  const { part, failure } = useLoaded('the chart', () => import('uplot'), true)
   const Plot = part?.default
   const made = `${useThemeChanges()} ${shape}`
 

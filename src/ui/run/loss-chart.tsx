@@ -3,6 +3,7 @@ import { useMemo, useState } from 'preact/hooks'
 import { formatMany } from '../parts/format.ts'
 import { isApart } from '../parts/metric-words.ts'
 import { Panel } from '../parts/panel.tsx'
+import { useLoaded } from '../parts/use-loaded.ts'
 import { halfLives, SmoothingTool } from '../plot/smoothing.tsx'
 import { type Stretch, useZoom, ZoomButtons } from '../plot/zoom.tsx'
 import { metaOfDraft } from '../settings/list.ts'
@@ -24,7 +25,6 @@ import {
 } from './chart-data.ts'
 import { LineLegend, RunLegend } from './chart-legend.tsx'
 import { plotWords, pointedAt } from './chart-words.ts'
-import { RunPlot } from './run-plot.tsx'
 import { differingColumns, nameOfRun } from './run-words.ts'
 import { Swatch } from './swatch.tsx'
 
@@ -62,7 +62,8 @@ export function LossChart({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }
     }
   }, [lines, smoothing, JSON.stringify(columns)])
   const zoom = useZoom(() => fullRange(lines))
-  const isWanted = run !== null || runs.length > 0
+  const hasRuns = run !== null || runs.length > 0
+  const { part: plots, failure } = useLoaded('the chart', loadPlots, hasRuns)
   const main = lines.find(({ isMain }) => isMain)
   const rawWords = (main?.stretch ?? 1) > 1 ? `means of ${main?.stretch} steps` : 'each step'
   // Before a run its place is kept.
@@ -143,24 +144,34 @@ export function LossChart({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }
             shown={chosen}
             onChange={setChosen}
           />
-          {isDrawn(kind) && (
-            <RunPlot
-              kind={kind}
-              metric={metric}
-              columns={columns}
-              table={table}
-              dependsOn={[table, totalSteps]}
-              axis={axis}
-              isLog={isLog}
-              isAbove={kind === 'loss' && hasMetric}
-              isWanted={isWanted}
-              zoom={zoom}
-              setCursor={setCursor}
-              words={plotWords[kind](run, lines, metric)}
-            />
-          )}
+          {isDrawn(kind) &&
+            (plots ? (
+              <plots.RunPlot
+                kind={kind}
+                metric={metric}
+                columns={columns}
+                table={table}
+                dependsOn={[table, totalSteps]}
+                axis={axis}
+                isLog={isLog}
+                isAbove={kind === 'loss' && hasMetric}
+                zoom={zoom}
+                setCursor={setCursor}
+                words={plotWords[kind](run, lines, metric)}
+              />
+            ) : (
+              // Its place, until there is something to draw.
+              <div
+                class="chart"
+                data-kind={kind}
+                data-above={kind === 'loss' && hasMetric}
+                role="img"
+                aria-label={plotWords[kind](run, lines, metric)}
+              />
+            ))}
         </Fragment>
       ))}
+      {failure && <p role="alert">{failure}</p>}
       {leftOut > 0 && (
         <p class="quiet">
           {formatMany(leftOut, 'run')} of{' '}
@@ -170,6 +181,12 @@ export function LossChart({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }
       )}
     </Panel>
   )
+}
+
+/** What draws, and uPlot, which it would load next. */
+const loadPlots = async () => {
+  const [part] = await Promise.all([import('./run-plot.tsx'), import('uplot')])
+  return part
 }
 
 const everything: Shown = { testLoss: true, trainMetric: true, testMetric: true }

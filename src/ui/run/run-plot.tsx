@@ -26,7 +26,6 @@ interface RunPlotProps {
   readonly isLog: boolean
   /** Another plot below it shows what x is. */
   readonly isAbove: boolean
-  readonly isWanted: boolean
   readonly zoom: Zoom
   readonly setCursor: (index: number | null) => void
   /** What it shows, for those who do not see it. */
@@ -35,10 +34,9 @@ interface RunPlotProps {
 
 /** The losses, or the metrics, of the chart's runs. */
 export function RunPlot(props: RunPlotProps) {
-  const { kind, columns, table, zoom, isWanted, axis, metric, isLog, isAbove, words } = props
+  const { kind, columns, table, zoom, axis, metric, isLog, isAbove, words } = props
   const own = columns.filter((column) => plotOf(column) === kind)
   const { holder, failure } = usePlot({
-    isWanted,
     // Another list of runs, or another axis, takes another plot.
     shape: JSON.stringify([own, isOfOneRun(columns), axis, metric, isLog, isAbove]),
     options: (theme) => optionsFor({ ...props, own, theme }),
