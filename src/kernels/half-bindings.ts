@@ -1,4 +1,3 @@
-import { invariant } from '../util/errors.ts'
 import type { TensorType } from '../util/shape.ts'
 
 /**
@@ -6,7 +5,7 @@ import type { TensorType } from '../util/shape.ts'
  *
  * A binding of element `f16` is an array of words with two elements each, one of `vec4<f16>` an array of pairs of words with four.
  * Reads `x[i]` become calls that unpack; so do stores `x[i] = value;` of four neighbours, which pack. A store of single elements
- * needs whoever writes both halves of a word: `inPairs` or `oneAfterTheOther`.
+ * needs whoever writes both halves of a word: `eachFloat` or `oneAfterTheOther`.
  */
 export type HalfElement = 'f16' | 'vec4<f16>'
 
@@ -91,43 +90,6 @@ const packHalves =
 
 /** Words of so many halves: the invocations of a kernel that makes a word each. */
 export const halfWords = (count: number): number => Math.ceil(count / 2)
-
-const invocationOfElement =
-  /@compute @workgroup_size\(64\)\n(fn main\([^{]*\)) \{\n\s*let (\w+) = ([^;]*);\n\s*if \(\2 >= (\w+)\) \{ return; \}\n/
-
-/**
- * A kernel whose invocations make one element of `name` each, as one whose invocations make the two of a word.
- *
- * It must begin by its index and leave past the count, and store once, as its last statements. Behind an odd number of elements
- * comes the last one once more. The dispatch needs `halfWords` invocations.
- */
-export function inPairs(body: string, name: string): string {
-  const main = invocationOfElement.exec(body)
-  invariant(main !== null, () => `half-bindings: no invocation of an element in\n${body}`)
-  const [head, signature, at, index, count] = main!
-  const store = new RegExp(`^(\\s*)${name}\\[${at}\\] = (.*);$`, 'm')
-  const end = body.trimEnd()
-  invariant(
-    store.test(body) && end.endsWith('}'),
-    () => `half-bindings: ${name} is not stored once in\n${body}`,
-  )
-  const element = end
-    .slice(0, -1)
-    .replace(head, `fn element_of(${at}: u32) -> f32 {\n`)
-    .replace(store, '$1let stored = $2;')
-  return `${element}  return stored;
-}
-
-@compute @workgroup_size(64)
-${signature} {
-  let word = ${index};
-  if (word * 2u >= ${count}) { return; }
-  var pair = vec2<f32>(0.0, 0.0);
-  for (var k = 0u; k < 2u; k++) { pair[k] = element_of(min(word * 2u + k, ${count} - 1u)); }
-  ${name}[word] = pack_half(pair.x, pair.y);
-}
-`
-}
 
 /** The store of an element by an invocation that stores both of each word, the even one first; `held` is a variable of its own. */
 export const oneAfterTheOther = (name: string, at: string, value: string): string =>

@@ -288,7 +288,7 @@ export function directBackward(
   const together = sidesKernel(text, ['queries', 'keys'])
   return {
     dispatches: [
-      rowsKernel(text),
+      ...rowsKernel(text),
       ...(together.bindings.length <= maxBindings
         ? [together]
         : [sidesKernel(text, ['queries']), sidesKernel(text, ['keys'])]),

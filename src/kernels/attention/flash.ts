@@ -1,5 +1,6 @@
 import type { TensorType } from '../../util/shape.ts'
 import { tensorType } from '../../util/shape.ts'
+import { eachElement } from '../elements.ts'
 import type { Dispatch, Lowering } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
 import { lowestScore } from './attention.ref.ts'
@@ -167,39 +168,32 @@ ${range(units)
 export const gradProjections = 3
 
 /** (lse, sum of dy * o) of each row: what backward needs of the softmax besides the scores. */
-export function rowsKernel(text: AttentionText): Dispatch {
+export function rowsKernel(text: AttentionText): Dispatch[] {
   const { batch, heads, tq } = text.sizes
-  const groups = linearGroups(ceilDiv(batch * heads * tq, 64))
   const dy = outputTensor(text, 'dy')
   const o = outputTensor(text, 'o')
-  return dispatch({
+  return eachElement({
     label: `attentionGrad rows ${batch}x${heads}x${tq}`,
+    count: batch * heads * tq,
     bindings: [
       reads('dy', { in: 0 }, text.element),
       reads('o', { in: 1 }, text.outputElement),
       reads('lse', { in: 2 }),
       writes('rows', { scratch: 0 }, 'vec2<f32>'),
     ],
-    body: `// rows = (lse, sum of dy * o), one invocation a row.
-${text.loader('dy')}
-${text.loader('o')}
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let row = (group.y * ${groups[0]}u + group.x) * 64u + thread;
-  if (row >= ${batch * heads * tq}u) { return; }
-  let i = row % ${tq}u;
-  let h = row / ${tq}u % ${heads}u;
-  let b = row / ${tq * heads}u;
-  let start = ${text.start(dy, 'i')};
-  let start_o = ${text.start(o, 'i')};
-  var total = 0.0;
-  for (var unit = 0u; unit < ${text.units}u; unit++) {
-    total += dot(load_dy(start, unit), load_o(start_o, unit));
-  }
-  rows[row] = vec2<f32>(lse[row], total);
-}
-`,
-    groups,
+    functions: `${text.loader('dy')}\n${text.loader('o')}`,
+    main: [
+      `let row = i % ${tq}u;`,
+      `let h = i / ${tq}u % ${heads}u;`,
+      `let b = i / ${tq * heads}u;`,
+      `let start = ${text.start(dy, 'row')};`,
+      `let start_o = ${text.start(o, 'row')};`,
+      'var total = 0.0;',
+      `for (var unit = 0u; unit < ${text.units}u; unit++) {`,
+      '  total += dot(load_dy(start, unit), load_o(start_o, unit));',
+      '}',
+      'rows[i] = vec2<f32>(lse[i], total);',
+    ],
   })
 }
 
@@ -355,7 +349,7 @@ export function flashBackward(
   const together = rolesKernel(text, roles)
   return {
     dispatches: [
-      rowsKernel(text),
+      ...rowsKernel(text),
       ...(together.bindings.length <= maxBindings
         ? [together]
         : roles.map((role) => rolesKernel(text, [role]))),

@@ -1,8 +1,9 @@
 import type { TensorType } from '../../util/shape.ts'
 import { tensorType } from '../../util/shape.ts'
+import { eachElement } from '../elements.ts'
 import { halfWords } from '../half-bindings.ts'
 import type { Dispatch, Lowering, Operand } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
+import { reads, type ShaderBinding, writes } from '../shader.ts'
 import { lowestScore } from './attention.ref.ts'
 import { gradProjections } from './flash.ts'
 import { type AttentionAttrs, type AttentionSizes, projectionsOf } from './geometry.ts'
@@ -17,8 +18,6 @@ import {
 } from './text.ts'
 
 // The plain form: one invocation makes one element and computes every score that it needs anew. Any shape, no tiles.
-
-const threads = 64
 
 /** Where row `t` begins, in elements. */
 const start = ({ place }: Pick<RowTensor, 'place'>, t: string, d: number) =>
@@ -53,31 +52,22 @@ ${withProduct ? product : ''}`
 }
 
 /** A kernel with one invocation for each of `count` indices `at`. */
-function elementwise(
+const elementwise = (
   text: AttentionText,
   label: string,
   count: number,
   bindings: readonly ShaderBinding[],
   functions: string,
   body: string,
-): Dispatch {
-  const groups = linearGroups(ceilDiv(count, threads))
-  return dispatch({
+): Dispatch[] =>
+  eachElement({
     label,
+    count,
     bindings,
     constants: { SCALE: { f32: text.attrs.scale }, LOWEST: { f32: lowestScore } },
-    body: `// ${label}: one invocation makes one element, additions in order.
-${functions}
-@compute @workgroup_size(${threads})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let at = (group.y * ${groups[0]}u + group.x) * ${threads}u + thread;
-  if (at >= ${count}u) { return; }
-${body}
-}
-`,
-    groups,
+    functions: `${functions}\nfn element(at: u32) {\n${body}\n}`,
+    main: ['element(i);'],
   })
-}
 
 /** `i`, `h`, `b` of the flat row `row`. */
 const rowPlace = ({ heads }: AttentionSizes, rows: number, name: string) => `
@@ -95,7 +85,7 @@ function rowElements(
   functions: string,
   lines: string,
   value: string,
-): Dispatch {
+): Dispatch[] {
   const { batch, heads, d } = text.sizes
   const count = batch * heads * rows * d
   const { variable } = target
@@ -163,7 +153,7 @@ export function naiveForward(
   }
   lse[row] = select(top + log_of(sum), 0.0, sum == 0.0);`,
   )
-  if (d === 0) return { dispatches: [lse] }
+  if (d === 0) return { dispatches: lse }
   const out = rowElements(
     text,
     'attention naive',
@@ -186,7 +176,7 @@ export function naiveForward(
 `,
     'select(total / sum, 0.0, sum == 0.0)',
   )
-  return { dispatches: [lse, out] }
+  return { dispatches: [...lse, ...out] }
 }
 
 /** The rows' sums of dy * o, then each gradient by itself. */
@@ -222,26 +212,23 @@ export function naiveBackward(
   rows[2u * row + 1u] = total;`,
   )
   const kernels = gradientTensors(text).flatMap((target, role) => {
-    const count = batch * heads * (role === 0 ? tq : tk)
-    if (count === 0) return []
     const needsProduct = role !== 2
     const [own, other] = role === 0 ? ['i', 'j'] : ['j', 'i']
     const source = role === 0 ? tensors[1] : role === 1 ? tensors[0] : dy
     const projections = projectionTensors(text, gradProjections, needsProduct ? [0, 1, 2] : [0, 1])
-    return [
-      rowElements(
-        text,
-        `attentionGrad naive ${role}`,
-        { ...target, isHalf: attrs.half ?? false },
-        { rows: role === 0 ? tq : tk, name: own },
-        [
-          reads('dy', { in: 0 }),
-          reads('rows', { scratch: 0 }),
-          ...scalarBindings(projections.bindings),
-          ...masks,
-        ],
-        pairFunctions(text, needsProduct),
-        `  var total = 0.0;
+    return rowElements(
+      text,
+      `attentionGrad naive ${role}`,
+      { ...target, isHalf: attrs.half ?? false },
+      { rows: role === 0 ? tq : tk, name: own },
+      [
+        reads('dy', { in: 0 }),
+        reads('rows', { scratch: 0 }),
+        ...scalarBindings(projections.bindings),
+        ...masks,
+      ],
+      pairFunctions(text, needsProduct),
+      `  var total = 0.0;
   for (var ${other} = 0u; ${other} < ${role === 0 ? tk : tq}u; ${other}++) {
     let pair = score(b, h, i, j);
     if (pair.y != 0.0) {
@@ -257,12 +244,11 @@ export function naiveBackward(
     }
   }
 `,
-        'total',
-      ),
-    ]
+      'total',
+    )
   })
   return {
-    dispatches: [...(rowCount === 0 ? [] : [rows]), ...kernels],
+    dispatches: [...rows, ...kernels],
     scratch: [tensorType([Math.max(1, rowCount), 2])],
   }
 }

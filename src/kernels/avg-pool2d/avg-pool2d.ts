@@ -1,11 +1,12 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, sameShape, tensorType } from '../../util/shape.ts'
 import { checkImages } from '../conv2d/geometry.ts'
+import { eachFloat, oneVariant } from '../elements.ts'
 import { storedAs } from '../half.ts'
-import { floatElement, halfWords, inPairs } from '../half-bindings.ts'
+import { floatElement } from '../half-bindings.ts'
 import { gradientOfOutput } from '../map/map.ts'
 import { type Case, defineOp, type HalfAttrs, type HostArray, type Op } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { reads } from '../shader.ts'
 import forwardWgsl from './avg-pool2d.wgsl?raw'
 import gradWgsl from './avg-pool2d-grad.wgsl?raw'
 import { type AvgPoolAttrs, type Axis, poolAxes } from './windows.ts'
@@ -26,7 +27,8 @@ const sizesOf = (rows: Axis, columns: Axis) => ({
   OW: columns.count,
 })
 
-const linkedIn = (rows: Axis, columns: Axis) => `${rows.wgsl('row')}\n${columns.wgsl('column')}`
+const linkedIn = (rows: Axis, columns: Axis, wgsl: string) =>
+  `${rows.wgsl('row')}\n${columns.wgsl('column')}\n\n${wgsl}`
 
 /** Calls `visit` with the flat index of every pixel of every window, the window's, and the window's divisor. */
 function eachPixel(
@@ -112,32 +114,16 @@ export const avgPool2d: Op<AvgPoolCallAttrs> = defineOp<AvgPoolCallAttrs>({
   },
   takesHalf: true,
   givesHalf: () => true,
-  variants: [
-    {
-      name: 'naive',
-      lower({ inputs: [x], outputs: [y], attrs }) {
-        const count = countElements(y.shape)
-        if (count === 0) return { dispatches: [] }
-        const [rows, columns] = poolAxes('avgPool2d', x.shape, attrs)
-        const groups = linearGroups(ceilDiv(attrs.half ? halfWords(count) : count, 64))
-        const body = `${linkedIn(rows, columns)}\n\n${forwardWgsl}`
-        return {
-          dispatches: [
-            dispatch({
-              label: `avgPool2d ${x.shape.join('x')} to ${rows.count}x${columns.count}`,
-              bindings: [
-                reads('x', { in: 0 }, floatElement(x)),
-                writes('y', { out: 0 }, floatElement(y)),
-              ],
-              constants: { ...sizesOf(rows, columns), COUNT: count, GROUPS_X: groups[0] },
-              body: attrs.half ? inPairs(body, 'y') : body,
-              groups,
-            }),
-          ],
-        }
-      },
-    },
-  ],
+  variants: oneVariant(({ inputs: [x], outputs: [y], attrs }) => {
+    const axes = poolAxes('avgPool2d', x.shape, attrs)
+    return eachFloat({
+      label: `avgPool2d ${x.shape.join('x')} to ${y.shape.slice(2).join('x')}`,
+      bindings: [reads('x', { in: 0 }, floatElement(x))],
+      output: { name: 'y', type: y },
+      constants: sizesOf(...axes),
+      functions: linkedIn(...axes, forwardWgsl),
+    })
+  }),
   gradient(context) {
     const dy = gradientOfOutput(context)
     const [{ type }] = context.inputs
@@ -186,32 +172,16 @@ export const avgPool2dGrad: Op<AvgPoolGradAttrs> = defineOp<AvgPoolGradAttrs>({
     }
     return [dx]
   },
-  variants: [
-    {
-      name: 'naive',
-      lower({ inputs: [dy], outputs: [dx], attrs: { windows, inputShape, half } }) {
-        const count = countElements(dx.shape)
-        if (count === 0) return { dispatches: [] }
-        const [rows, columns] = poolAxes('avgPool2dGrad', inputShape, windows)
-        const groups = linearGroups(ceilDiv(half ? halfWords(count) : count, 64))
-        const body = `${linkedIn(rows, columns)}\n\n${gradWgsl}`
-        return {
-          dispatches: [
-            dispatch({
-              label: `avgPool2dGrad ${rows.count}x${columns.count} to ${dx.shape.join('x')}`,
-              bindings: [
-                reads('dy', { in: 0 }, floatElement(dy)),
-                writes('dx', { out: 0 }, floatElement(dx)),
-              ],
-              constants: { ...sizesOf(rows, columns), COUNT: count, GROUPS_X: groups[0] },
-              body: half ? inPairs(body, 'dx') : body,
-              groups,
-            }),
-          ],
-        }
-      },
-    },
-  ],
+  variants: oneVariant(({ inputs: [dy], outputs: [dx], attrs: { windows, inputShape } }) => {
+    const axes = poolAxes('avgPool2dGrad', inputShape, windows)
+    return eachFloat({
+      label: `avgPool2dGrad ${dy.shape.slice(2).join('x')} to ${dx.shape.join('x')}`,
+      bindings: [reads('dy', { in: 0 }, floatElement(dy))],
+      output: { name: 'dx', type: dx },
+      constants: sizesOf(...axes),
+      functions: linkedIn(...axes, gradWgsl),
+    })
+  }),
   reference([dy], { outputs, attrs: { windows, inputShape, half } }): HostArray[] {
     const dx = new Float64Array(countElements(outputs[0].shape))
     const axes = poolAxes('avgPool2dGrad', inputShape, windows)

@@ -4,14 +4,10 @@
 //
 // x: P H W     y: P OH OW     (P = N*C planes, row-major)
 // linked in: start, end and weight of a window by row and column (windows.ts)
-// COUNT = P*OH*OW invocations in GROUPS_X-wide rows of workgroups; the excess returns at once.
 // Numerics: one f32 accumulator, row by row, then one division.
 // Source: the definition (PyTorch torch.nn.functional.avg_pool2d and adaptive_avg_pool2d).
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-  let at = (group.y * GROUPS_X + group.x) * 64u + local;
-  if (at >= COUNT) { return; }
+fn element(at: u32) -> f32 {
   let ox = at % OW;
   let oy = at / OW % OH;
   let plane = at / (OW * OH) * (H * W);
@@ -24,5 +20,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       sum += x[plane + row * W + column];
     }
   }
-  y[at] = sum / f32(weight_row(oy) * weight_column(ox));
+  return sum / f32(weight_row(oy) * weight_column(ox));
 }

@@ -1,6 +1,7 @@
 import { countElements, sameShape, type TensorType } from '../../util/shape.ts'
 import { countedRowsWgsl } from '../counted-rows.ts'
-import { floatElement, halfWords } from '../half-bindings.ts'
+import { type ElementKernel, eachElement } from '../elements.ts'
+import { floatElement } from '../half-bindings.ts'
 import type { Dispatch, OpCall, Operand, ScalarSlot } from '../op.ts'
 import {
   ceilDiv,
@@ -88,83 +89,57 @@ export function gradSums(
   })
 }
 
-/** The last lines of an element's text: the tensor that it is stored in, and its value. */
-interface Stored {
+/** An elementwise kernel over [N, C, L]: `perChannel` lines know `c`, `perElement` lines and the value know `at`, too. */
+interface ChannelKernel
+  extends Pick<ElementKernel, 'label' | 'bindings' | 'constants' | 'functions'> {
+  readonly sizes: NormSizes
+  /** Neighbouring elements of a channel that one invocation takes. */
+  readonly strip: number
+  readonly perChannel: readonly string[]
+  readonly perElement: readonly string[]
+  /** The tensor that an element is stored in, and its value. */
   readonly name: string
   readonly value: string
   readonly type: TensorType
 }
 
-/** WGSL of an elementwise kernel over [N, C, L]: `perChannel` lines know `c`, `perElement` lines and the value know `at`, too. */
-function overElements(
-  comment: string,
-  sizes: NormSizes,
-  count: number,
-  strip: number,
-  perChannel: readonly string[],
-  perElement: readonly string[],
-  { name, value, type }: Stored,
-): { body: string; groups: readonly [number, number, number] } {
-  if (type.dtype === 'f16') {
-    return overHalves(comment, sizes, count, strip, perChannel, perElement, { name, value, type })
-  }
-  const { C, L } = sizes
-  const groups = linearGroups(ceilDiv(count / strip, 64))
-  const body = [
-    `// ${comment}: one invocation takes ${strip} neighbouring elements of a channel. See kernels.ts.`,
-    '@compute @workgroup_size(64)',
-    'fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {',
-    `  let first = ((group.y * ${groups[0]}u + group.x) * 64u + local) * ${strip}u;`,
-    `  if (first >= ${count}u) { return; }`,
-    `  let c = first / ${L}u % ${C}u;`,
-    ...perChannel.map((line) => `  ${line}`),
-    ...Array.from({ length: strip }, (_, s) => [
-      '  {',
-      `    let at = first + ${s}u;`,
-      ...perElement.map((line) => `    ${line}`),
-      `    ${name}[at] = ${value};`,
-      '  }',
-    ]).flat(),
-    '}',
-  ].join('\n')
-  return { body, groups }
-}
-
-/** The same where results are f16, two to a word. Of single elements (`strip` 1) an invocation takes two, which may be of two channels. */
-function overHalves(
-  comment: string,
-  { C, L }: NormSizes,
-  count: number,
-  strip: number,
-  perChannel: readonly string[],
-  perElement: readonly string[],
-  { name, value }: Stored,
-): { body: string; groups: readonly [number, number, number] } {
-  const isApart = strip === 1
+function overElements({
+  sizes: { C, L },
+  strip,
+  perChannel,
+  perElement,
+  name,
+  value,
+  type,
+  ...kernel
+}: ChannelKernel): Dispatch[] {
+  const count = countElements(type.shape)
+  const isHalf = type.dtype === 'f16'
+  // Of single f16 an invocation takes the two of a word, which may be of two channels.
+  const isApart = isHalf && strip === 1
   const taken = isApart ? 2 : strip
-  const groups = linearGroups(ceilDiv(isApart ? halfWords(count) : count / strip, 64))
   const channel = (at: string) => [`let c = ${at} / ${L}u % ${C}u;`, ...perChannel]
-  const body = [
-    `// ${comment}: one invocation takes ${taken} neighbouring elements${isApart ? '' : ' of a channel'}. See kernels.ts.`,
-    '@compute @workgroup_size(64)',
-    'fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {',
-    `  let first = ((group.y * ${groups[0]}u + group.x) * 64u + local) * ${taken}u;`,
-    `  if (first >= ${count}u) { return; }`,
-    ...(isApart ? [] : channel('first').map((line) => `  ${line}`)),
-    '  var pair = vec2<f32>(0.0, 0.0);',
-    ...Array.from({ length: taken }, (_, s) => [
-      '  {',
-      // Behind an odd number of elements comes the last one once more.
-      `    let at = ${isApart ? `min(first + ${s}u, ${count - 1}u)` : `first + ${s}u`};`,
-      ...(isApart ? channel('at').map((line) => `    ${line}`) : []),
-      ...perElement.map((line) => `    ${line}`),
-      `    pair[${s % 2}] = ${value};`,
-      '  }',
-      ...(s % 2 ? [`  ${name}[(first >> 1u) + ${s >> 1}u] = pack_half(pair.x, pair.y);`] : []),
-    ]).flat(),
-    '}',
-  ].join('\n')
-  return { body, groups }
+  return eachElement({
+    ...kernel,
+    count: ceilDiv(count, taken),
+    bindings: [...kernel.bindings, writes(name, { out: 0 }, floatElement(type))],
+    main: [
+      `let first = i * ${taken}u;`,
+      ...(isApart ? [] : channel('first')),
+      ...(isHalf ? ['var pair = vec2<f32>(0.0, 0.0);'] : []),
+      ...Array.from({ length: taken }, (_, s) => [
+        '{',
+        // Behind an odd number of elements comes the last one once more.
+        `  let at = ${isApart ? `min(first + ${s}u, ${count - 1}u)` : `first + ${s}u`};`,
+        ...[...(isApart ? channel('at') : []), ...perElement].map((line) => `  ${line}`),
+        isHalf ? `  pair[${s % 2}] = ${value};` : `  ${name}[at] = ${value};`,
+        '}',
+        ...(isHalf && s % 2 === 1
+          ? [`${name}[(first >> 1u) + ${s >> 1}u] = pack_half(pair.x, pair.y);`]
+          : []),
+      ]).flat(),
+    ],
+  })
 }
 
 /** Where the vectors that normalize x (input 0) are. */
@@ -189,44 +164,33 @@ export function normalize(
   call: OpCall<unknown>,
 ): Dispatch[] {
   const [y] = call.outputs
-  const count = countElements(y.shape)
-  if (count === 0) return []
   const operands = call.inputs.slice(operandsFrom)
   const { lines, result } = stepsToWgsl(steps, [
     'normal',
     ...operands.map((operand, k) => `e${k + 1}[${indexOf(operand, y)}]`),
   ])
-  const { body, groups } = overElements(
-    'batchNorm',
+  return overElements({
+    label: `batchNorm ${y.shape.join('x')}`,
     sizes,
-    count,
     strip,
-    [
+    bindings: [
+      reads('x', { in: 0 }, floatElement(call.inputs[0])),
+      reads('mean', mean),
+      reads('variance', variance),
+      reads('weight', weight),
+      reads('bias', bias),
+      ...operands.map((operand, k) =>
+        reads(`e${k + 1}`, { in: operandsFrom + k }, floatElement(operand)),
+      ),
+    ],
+    perChannel: [
       `let scale = weight[c] / sqrt(variance[c] + ${f32Literal(eps)});`,
       'let center = mean[c];',
       'let shift = bias[c];',
     ],
-    ['let normal = (x[at] - center) * scale + shift;', ...lines],
-    { name: 'y', value: result, type: y },
-  )
-  return [
-    dispatch({
-      label: `batchNorm ${y.shape.join('x')}`,
-      bindings: [
-        reads('x', { in: 0 }, floatElement(call.inputs[0])),
-        reads('mean', mean),
-        reads('variance', variance),
-        reads('weight', weight),
-        reads('bias', bias),
-        ...operands.map((operand, k) =>
-          reads(`e${k + 1}`, { in: operandsFrom + k }, floatElement(operand)),
-        ),
-        writes('y', { out: 0 }, floatElement(y)),
-      ],
-      body,
-      groups,
-    }),
-  ]
+    perElement: ['let normal = (x[at] - center) * scale + shift;', ...lines],
+    ...{ name: 'y', value: result, type: y },
+  })
 }
 
 /** WGSL index into a chain operand for the output element `at`. */
@@ -250,16 +214,25 @@ export function gradInput(
   call: OpCall<unknown>,
 ): Dispatch[] {
   const [dx] = call.outputs
-  const elements = countElements(dx.shape)
-  if (elements === 0) return []
   const apart = 'dy[at] - shared_mean - (x[at] - center) * slope'
   const value = !isBatch ? 'dy[at]' : count ? `select(dy[at], ${apart}, at < used)` : apart
-  const { body, groups } = overElements(
-    'batchNormGrad',
+  return overElements({
+    label: `batchNormGrad ${dx.shape.join('x')}`,
     sizes,
-    elements,
     strip,
-    [
+    bindings: [
+      reads('dy', { in: 0 }, floatElement(call.inputs[0])),
+      ...(isBatch
+        ? [reads('x', { in: 1 }, floatElement(call.inputs[1])), reads('mean', { in: 2 })]
+        : []),
+      reads('variance', { in: 3 }),
+      reads('weight', { in: 4 }),
+      ...(isBatch ? [reads('dweight', { out: 1 }), reads('dbias', { out: 2 })] : []),
+      ...countBinding(count),
+    ],
+    constants: { R: sizes.N },
+    functions: countedRowsWgsl(count),
+    perChannel: [
       `let inverse = 1.0 / sqrt(variance[c] + ${f32Literal(eps)});`,
       'let scale = weight[c] * inverse;',
       ...(isBatch
@@ -273,26 +246,7 @@ export function gradInput(
           ]
         : []),
     ],
-    [],
-    { name: 'dx', value: `(${value}) * scale`, type: dx },
-  )
-  return [
-    dispatch({
-      label: `batchNormGrad ${dx.shape.join('x')}`,
-      bindings: [
-        reads('dy', { in: 0 }, floatElement(call.inputs[0])),
-        ...(isBatch
-          ? [reads('x', { in: 1 }, floatElement(call.inputs[1])), reads('mean', { in: 2 })]
-          : []),
-        reads('variance', { in: 3 }),
-        reads('weight', { in: 4 }),
-        ...(isBatch ? [reads('dweight', { out: 1 }), reads('dbias', { out: 2 })] : []),
-        writes('dx', { out: 0 }, floatElement(dx)),
-        ...countBinding(count),
-      ],
-      constants: { R: sizes.N },
-      body: `${countedRowsWgsl(count)}\n\n${body}`,
-      groups,
-    }),
-  ]
+    perElement: [],
+    ...{ name: 'dx', value: `(${value}) * scale`, type: dx },
+  })
 }

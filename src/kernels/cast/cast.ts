@@ -1,7 +1,7 @@
 import { countElements, type HostDType, tensorType } from '../../util/shape.ts'
+import { eachElement, oneVariant } from '../elements.ts'
 import { defineOp, type HostArray, type Op } from '../op.ts'
 import { reads, writes } from '../shader.ts'
-import { wordKernel } from '../view/copy-kernel.ts'
 
 export interface CastAttrs {
   readonly dtype: HostDType
@@ -21,26 +21,14 @@ const convert: Record<HostDType, (value: number) => number> = {
 export const cast: Op<CastAttrs> = defineOp<CastAttrs>({
   name: 'cast',
   infer: ([x], { dtype }) => [tensorType(x.shape, dtype)],
-  variants: [
-    {
-      name: 'naive',
-      lower({ inputs: [{ shape, dtype: from }], attrs: { dtype: to } }) {
-        const count = countElements(shape)
-        if (count === 0) return { dispatches: [] }
-        return {
-          dispatches: [
-            wordKernel(
-              `cast ${from} to ${to}`,
-              `y = ${to}(x)`,
-              [reads('x', { in: 0 }, from as HostDType), writes('y', { out: 0 }, to)],
-              count,
-              [`y[i] = ${to}(x[i]);`],
-            ),
-          ],
-        }
-      },
-    },
-  ],
+  variants: oneVariant(({ inputs: [{ shape, dtype: from }], attrs: { dtype: to } }) =>
+    eachElement({
+      label: `cast ${from} to ${to}`,
+      count: countElements(shape),
+      bindings: [reads('x', { in: 0 }, from as HostDType), writes('y', { out: 0 }, to)],
+      main: [`y[i] = ${to}(x[i]);`],
+    }),
+  ),
   gradient: ({ inputs: [x], outputs: [y], outputGradients: [dy] }) => [
     x.type.dtype === 'f32' && y.type.dtype === 'f32' ? dy : undefined,
   ],

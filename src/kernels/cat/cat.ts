@@ -7,9 +7,9 @@ import {
   tensorType,
 } from '../../util/shape.ts'
 import { constant } from '../constant/constant.ts'
+import { eachElement } from '../elements.ts'
 import { defineOp, type HostArray, type Lowering, type Op, type OpCall } from '../op.ts'
 import { reads, writes } from '../shader.ts'
-import { wordKernel } from '../view/copy-kernel.ts'
 import { emptyLike } from '../view/region.ts'
 
 // cat and split are each other's gradient, so they share a file. One dispatch moves up to 7 parts: a stage binds 8 buffers.
@@ -55,12 +55,11 @@ function lower(
       return part
     })
     .filter(({ width }) => width > 0)
-  if (outer === 0 || parts.length === 0) return { dispatches: [] }
   const groups = Array.from({ length: Math.ceil(parts.length / partsPerDispatch) }, (_, n) =>
     parts.slice(n * partsPerDispatch, (n + 1) * partsPerDispatch),
   )
   return {
-    dispatches: groups.map((group) => {
+    dispatches: groups.flatMap((group) => {
       const first = group[0].column
       const width = group.reduce((sum, part) => sum + part.width, 0)
       const lines = [
@@ -76,21 +75,21 @@ function lower(
         const condition = `if (column < ${part.column - first + part.width}u) `
         lines.push(`${n === 0 ? '' : 'else '}${isLast && n > 0 ? '' : condition}{ ${move} }`)
       })
-      return wordKernel(
-        `${op} ${group.length} parts`,
-        `${op} along an axis: rows of ${row / per} are parts of ${group.map((part) => part.width).join(' + ')}${isWide ? ', 4 elements at a time' : ''}.`,
-        op === 'cat'
-          ? [
-              ...group.map((part, n) => reads(`part${n}`, { in: part.index }, element)),
-              writes('whole_tensor', { out: 0 }, element),
-            ]
-          : [
-              reads('whole_tensor', { in: 0 }, element),
-              ...group.map((part, n) => writes(`part${n}`, { out: part.index }, element)),
-            ],
-        outer * width,
-        lines,
-      )
+      return eachElement({
+        label: `${op} ${group.length} parts`,
+        count: outer * width,
+        bindings:
+          op === 'cat'
+            ? [
+                ...group.map((part, n) => reads(`part${n}`, { in: part.index }, element)),
+                writes('whole_tensor', { out: 0 }, element),
+              ]
+            : [
+                reads('whole_tensor', { in: 0 }, element),
+                ...group.map((part, n) => writes(`part${n}`, { out: part.index }, element)),
+              ],
+        main: lines,
+      })
     }),
   }
 }

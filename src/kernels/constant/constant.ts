@@ -1,7 +1,8 @@
 import { countElements, type HostDType, type Shape, tensorType } from '../../util/shape.ts'
+import { eachElement, oneVariant } from '../elements.ts'
 import { defineOp, type Op } from '../op.ts'
 import { f32Literal, writes } from '../shader.ts'
-import { wordKernel, wordOf } from '../view/copy-kernel.ts'
+import { wordOf } from '../view/copy-kernel.ts'
 import { emptyLike } from '../view/region.ts'
 
 /** Element i is `start + i * step`; all equal `start` where `step` is 0. */
@@ -16,33 +17,22 @@ export interface ConstantAttrs {
 export const constant: Op<ConstantAttrs> = defineOp<ConstantAttrs>({
   name: 'constant',
   infer: (_, { shape, dtype }) => [tensorType(shape, dtype)],
-  variants: [
-    {
-      name: 'naive',
-      lower({ attrs: { shape, dtype, start, step } }) {
-        const count = countElements(shape)
-        if (count === 0) return { dispatches: [] }
-        const number = (value: number) =>
-          dtype === 'f32' ? f32Literal(value) : `bitcast<${dtype}>(${wordOf(value, dtype)}u)`
-        // As words where all are equal: infinities and NaN have no literal.
-        const isEqual = step === 0
-        const line = isEqual
+  variants: oneVariant(({ attrs: { shape, dtype, start, step } }) => {
+    const number = (value: number) =>
+      dtype === 'f32' ? f32Literal(value) : `bitcast<${dtype}>(${wordOf(value, dtype)}u)`
+    // As words where all are equal: infinities and NaN have no literal.
+    const isEqual = step === 0
+    return eachElement({
+      label: 'constant',
+      count: countElements(shape),
+      bindings: [writes('y', { out: 0 }, isEqual ? 'u32' : dtype)],
+      main: [
+        isEqual
           ? `y[i] = ${wordOf(start, dtype)}u;`
-          : `y[i] = ${number(start)} + ${dtype}(i) * ${number(step)};`
-        return {
-          dispatches: [
-            wordKernel(
-              'constant',
-              isEqual ? `y = ${start}` : `y = ${start} + i * ${step}`,
-              [writes('y', { out: 0 }, isEqual ? 'u32' : dtype)],
-              count,
-              [line],
-            ),
-          ],
-        }
-      },
-    },
-  ],
+          : `y[i] = ${number(start)} + ${dtype}(i) * ${number(step)};`,
+      ],
+    })
+  }),
   reference: (_, { attrs: { shape, dtype, start, step } }) => {
     const y = emptyLike(dtype, countElements(shape))
     for (let i = 0; i < y.length; i++) y[i] = start + i * step

@@ -4,14 +4,10 @@
 //                   where oy*SH = iy + PH - ky*DH and ox*SW = ix + PW - kx*DW have a solution inside OH x OW
 //
 // dy: N O OH OW     w: O CG KH KW     dx: N C H W
-// COUNT = N*C*H*W invocations in GROUPS_X-wide rows of workgroups; the excess returns at once.
 // Numerics: one f32 accumulator, summed in the order o, ky, kx.
 // Source: the definition, by the chain rule.
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-  let index = (group.y * GROUPS_X + group.x) * 64u + local;
-  if (index >= COUNT) { return; }
+fn element(index: u32) -> f32 {
   let ix = index % W;
   let iy = index / W % H;
   let c = index / (W * H) % C;
@@ -31,5 +27,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       }
     }
   }
-  dx[index] = finish(sum, n, c, iy, ix);
+  return finish(sum, n, c, iy, ix);
 }

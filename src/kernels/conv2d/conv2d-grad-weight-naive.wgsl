@@ -4,15 +4,11 @@
 //                   with g = o / OG, the group
 //
 // dy: N O OH OW     x: N C H W     dw: O CG KH KW
-// COUNT = O*CG*KH*KW invocations in GROUPS_X-wide rows of workgroups; the excess returns at once.
 // Pixels outside the image count as 0. An empty batch gives 0.
 // Numerics: one f32 accumulator, summed in the order n, oy, ox. Long sums lose digits here: `split` is more exact.
 // Source: the definition, by the chain rule.
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-  let index = (group.y * GROUPS_X + group.x) * 64u + local;
-  if (index >= COUNT) { return; }
+fn element(index: u32) -> f32 {
   let kx = index % KW;
   let ky = index / KW % KH;
   let o = index / (KW * KH * CG);
@@ -29,5 +25,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       }
     }
   }
-  dw[index] = sum;
+  return sum;
 }

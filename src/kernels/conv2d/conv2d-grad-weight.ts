@@ -1,6 +1,7 @@
 import { tensorType } from '../../util/shape.ts'
+import { eachFloat } from '../elements.ts'
 import { defineOp, type Op, type OpCall, type Variant } from '../op.ts'
-import { ceilDiv, dispatch, floatFunction, linearGroups, readsFloats, writes } from '../shader.ts'
+import { floatFunction, readsFloats } from '../shader.ts'
 import { conv2dGradWeightReference, rowSumsReference } from './conv2d.ref.ts'
 import naiveWgsl from './conv2d-grad-weight-naive.wgsl?raw'
 import {
@@ -62,30 +63,27 @@ export const conv2dGradWeight: Op<ConvGradWeightAttrs> = defineOp<ConvGradWeight
       name: 'naive',
       lower(call) {
         const sizes = sizesOf(call)
-        const { O, C, CG, KH, KW, OH, OW, N } = sizes
-        const [dy, x] = call.inputs
-        const count = O * CG * KH * KW
-        const groups = linearGroups(ceilDiv(count, 64))
-        const weights = dispatch({
+        const { N, C, O, OH, OW } = sizes
+        const {
+          inputs: [dy, x],
+          outputs: [dw, db],
+        } = call
+        const weights = eachFloat({
           label: `conv2dGradWeight ${C}->${O} naive`,
-          bindings: [
-            readsFloats('dy', { in: 0 }, dy),
-            readsFloats('x', { in: 1 }, x),
-            writes('dw', { out: 0 }),
-          ],
-          constants: { ...sizes, COUNT: count, GROUPS_X: groups[0] },
-          body: [floatFunction('dy', dy), floatFunction('x', x), naiveWgsl].join('\n\n'),
-          groups,
+          bindings: [readsFloats('dy', { in: 0 }, dy), readsFloats('x', { in: 1 }, x)],
+          output: { name: 'dw', type: dw },
+          constants: { ...sizes },
+          functions: [floatFunction('dy', dy), floatFunction('x', x), naiveWgsl].join('\n\n'),
         })
-        const sumGroups = linearGroups(ceilDiv(O, 64))
-        const sums = dispatch({
+        if (!call.attrs.rowSums) return { dispatches: weights }
+        const sums = eachFloat({
           label: `row sums ${O} naive`,
-          bindings: [readsFloats('dy', { in: 0 }, dy), writes('db', { out: 1 })],
-          constants: { N, O, PLANE: OH * OW, GROUPS_X: sumGroups[0] },
-          body: `${floatFunction('dy', dy)}\n\n${rowSumsWgsl}`,
-          groups: sumGroups,
+          bindings: [readsFloats('dy', { in: 0 }, dy)],
+          output: { name: 'db', type: db, operand: { out: 1 } },
+          constants: { N, O, PLANE: OH * OW },
+          functions: `${floatFunction('dy', dy)}\n\n${rowSumsWgsl}`,
         })
-        return { dispatches: call.attrs.rowSums ? [weights, sums] : [weights] }
+        return { dispatches: [...weights, ...sums] }
       },
     },
     ...Object.entries(blocks).map(

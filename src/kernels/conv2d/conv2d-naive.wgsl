@@ -4,15 +4,11 @@
 //                 with g = o / OG, the group
 //
 // x: N C H W     w: O CG KH KW     y: N O OH OW     (NCHW, row-major)
-// COUNT = N*O*OH*OW invocations in GROUPS_X-wide rows of workgroups; the excess returns at once.
 // Pixels outside the image count as 0: their terms are left out.
 // Numerics: one f32 accumulator, summed in the order c, ky, kx.
 // Source: the definition (PyTorch torch.nn.functional.conv2d).
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-  let index = (group.y * GROUPS_X + group.x) * 64u + local;
-  if (index >= COUNT) { return; }
+fn element(index: u32) -> f32 {
   let ox = index % OW;
   let oy = index / OW % OH;
   let o = index / (OW * OH) % O;
@@ -31,5 +27,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       }
     }
   }
-  y[index] = finish(sum, n, o, oy, ox);
+  return finish(sum, n, o, oy, ox);
 }

@@ -1,8 +1,8 @@
 import { tensorType } from '../../util/shape.ts'
+import { eachElement } from '../elements.ts'
 import type { Lowering, OpCall } from '../op.ts'
-import { ceilDiv, dispatch, floatAt, linearGroups, reads, readsFloats, writes } from '../shader.ts'
+import { ceilDiv, floatAt, reads, readsFloats, writes } from '../shader.ts'
 import { type ConvGradWeightAttrs, type ConvSizes, stripWidth } from './geometry.ts'
-import sumPartialsWgsl from './sum-partials.wgsl?raw'
 
 /** What one invocation accumulates: KH*KW weights of `outputs` x `inputs` channel pairs. */
 export interface WeightBlock {
@@ -56,7 +56,6 @@ export function splitGradWeight(
   const weightCount = O * CG * KH * KW
   const width = weightCount + (rowSums ? O : 0)
   const count = blocks * splits
-  const groups = linearGroups(ceilDiv(count, 64))
   const patchColumns = (columns - 1) * SW + (KW - 1) * DW + 1
   /** Rows of x that stay for the next row of dy. */
   const kept = DH === 1 ? Math.max(0, KH - SH) : 0
@@ -65,7 +64,7 @@ export function splitGradWeight(
   const inGroup = (channels: number) => (G > 1 ? `g * ${channels}u + ` : '')
 
   const lines: string[] = []
-  const put = (depth: number, line: string) => lines.push(`${'  '.repeat(depth)}${line}`)
+  const put = (depth: number, line: string) => lines.push(`${'  '.repeat(depth - 1)}${line}`)
   const range = (length: number) => Array.from({ length }, (_, i) => i)
   const columnInside = range(patchColumns).map((s) => {
     const positions = range(strips).map((strip) => strip * columns * SW + s - PW)
@@ -90,12 +89,10 @@ export function splitGradWeight(
     }
   }
 
-  put(1, `let index = (group.y * ${groups[0]}u + group.x) * 64u + local;`)
-  put(1, `if (index >= ${count}u) { return; }`)
-  put(1, `let c0 = index % ${blocksC}u * ${block.inputs}u;`)
-  put(1, `let o0 = index / ${blocksC}u % ${blocksO}u * ${block.outputs}u;`)
-  if (G > 1) put(1, `let g = index / ${blocksC * blocksO}u % ${G}u;`)
-  put(1, `let split = index / ${blocks}u;`)
+  put(1, `let c0 = i % ${blocksC}u * ${block.inputs}u;`)
+  put(1, `let o0 = i / ${blocksC}u % ${blocksO}u * ${block.outputs}u;`)
+  if (G > 1) put(1, `let g = i / ${blocksC * blocksO}u % ${G}u;`)
+  put(1, `let split = i / ${blocks}u;`)
   put(1, `let ox0 = split % ${strips}u * ${columns}u;`)
   put(1, `let n0 = split / ${strips}u * ${imagesPerPart}u;`)
   put(1, `let n1 = min(n0 + ${imagesPerPart}u, ${N}u);`)
@@ -206,40 +203,34 @@ export function splitGradWeight(
   }
 
   const label = `conv2dGradWeight ${C}->${O} ${KH}x${KW}`
-  const body = [
-    `// ${label}: one invocation accumulates ${block.outputs} x ${block.inputs} channel pairs over a strip. See grad-weight-split.ts.`,
-    '@compute @workgroup_size(64)',
-    'fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {',
-    ...lines,
-    '}',
-  ].join('\n')
-  const sumGroups = linearGroups(ceilDiv(width, 64))
-  const store = rowSums
-    ? `if (index < ${weightCount}u) { dw[index] = sum; } else { db[index - ${weightCount}u] = sum; }`
-    : 'dw[index] = sum;'
   return {
     scratch: [tensorType([splits, width])],
     dispatches: [
-      dispatch({
+      ...eachElement({
         label,
+        count,
         bindings: [
           readsFloats('dy', { in: 0 }, dy),
           readsFloats('x', { in: 1 }, x),
           writes('partial', { scratch: 0 }),
         ],
-        body,
-        groups,
+        main: lines,
       }),
-      dispatch({
+      ...eachElement({
         label: `${label} sum`,
+        count: width,
         bindings: [
           reads('partial', { scratch: 0 }),
           writes('dw', { out: 0 }),
           ...(rowSums ? [writes('db', { out: 1 })] : []),
         ],
-        constants: { WIDTH: width, SPLITS: splits, GROUPS_X: sumGroups[0] },
-        body: `fn put(index: u32, sum: f32) { ${store} }\n\n${sumPartialsWgsl}`,
-        groups: sumGroups,
+        main: [
+          'var sum = 0.0;',
+          `for (var s = 0u; s < ${splits}u; s++) { sum += partial[s * ${width}u + i]; }`,
+          rowSums
+            ? `if (i < ${weightCount}u) { dw[i] = sum; } else { db[i - ${weightCount}u] = sum; }`
+            : 'dw[i] = sum;',
+        ],
       }),
     ],
   }

@@ -1,7 +1,6 @@
-import { countElements } from '../../util/shape.ts'
-import { floatElement, halfWords, inPairs } from '../half-bindings.ts'
+import { eachFloat } from '../elements.ts'
 import type { OpCall, Variant } from '../op.ts'
-import { ceilDiv, dispatch, floatFunction, linearGroups, readsFloats, writes } from '../shader.ts'
+import { floatFunction, readsFloats } from '../shader.ts'
 import { epilogueOf } from './epilogue.ts'
 import type { ConvAttrs, ConvSizes } from './geometry.ts'
 
@@ -26,32 +25,25 @@ export const naiveConv = <A extends ConvAttrs>({
   name: 'naive',
   lower(call) {
     const sizes = sizesOf(call)
-    const count = countElements(call.outputs[0].shape)
-    if (count === 0) return { dispatches: [] }
-    const { half } = call.attrs
-    const groups = linearGroups(ceilDiv(half ? halfWords(count) : count, 64))
-    const epilogue = epilogueOf(call.attrs.epilogue, call.inputs, 2, call.outputs[0])
-    const { N: _, ...constants } = sizes
+    const { inputs, outputs, attrs } = call
+    const epilogue = epilogueOf(attrs.epilogue, inputs, 2, outputs[0])
     return {
-      dispatches: [
-        dispatch({
-          label: labelOf(sizes),
-          bindings: [
-            readsFloats(from, { in: 0 }, call.inputs[0]),
-            readsFloats('w', { in: 1 }, call.inputs[1]),
-            ...epilogue.bindings,
-            writes(to, { out: 0 }, floatElement(call.outputs[0])),
-          ],
-          constants: { ...constants, COUNT: count, GROUPS_X: groups[0] },
-          body: [
-            floatFunction(from, call.inputs[0]),
-            floatFunction('w', call.inputs[1]),
-            epilogue.wgsl,
-            half ? inPairs(wgsl, to) : wgsl,
-          ].join('\n\n'),
-          groups,
-        }),
-      ],
+      dispatches: eachFloat({
+        label: labelOf(sizes),
+        bindings: [
+          readsFloats(from, { in: 0 }, inputs[0]),
+          readsFloats('w', { in: 1 }, inputs[1]),
+          ...epilogue.bindings,
+        ],
+        output: { name: to, type: outputs[0] },
+        constants: { ...sizes },
+        functions: [
+          floatFunction(from, inputs[0]),
+          floatFunction('w', inputs[1]),
+          epilogue.wgsl,
+          wgsl,
+        ].join('\n\n'),
+      }),
     }
   },
 })

@@ -5,10 +5,7 @@
 // dy: N O PLANE (PLANE = OH*OW)     db: O
 // Numerics: one f32 accumulator per image, then over images: two levels keep long sums exact enough.
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-  let o = (group.y * GROUPS_X + group.x) * 64u + local;
-  if (o >= O) { return; }
+fn element(o: u32) -> f32 {
   var sum = 0.0;
   for (var n = 0u; n < N; n++) {
     var inImage = 0.0;
@@ -17,5 +14,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     sum += inImage;
   }
-  db[o] = sum;
+  return sum;
 }

@@ -1,7 +1,8 @@
 import type { TensorType } from '../../util/shape.ts'
+import { eachElement } from '../elements.ts'
 import { floatElement } from '../half-bindings.ts'
 import type { Dispatch, OpCall, Variant } from '../op.ts'
-import { ceilDiv, dispatch, floatAt, linearGroups, readsFloats, writes } from '../shader.ts'
+import { ceilDiv, floatAt, readsFloats, writes } from '../shader.ts'
 import type { Step } from '../steps.ts'
 import { epilogueOf } from './epilogue.ts'
 import { stripWidth } from './geometry.ts'
@@ -77,7 +78,6 @@ export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Disp
   const tilesY = ceilDiv(outRows, tile.rows)
   const tilesO = ceilDiv(outChannels, tile.channels)
   const count = batch * groupCount * tilesO * tilesY * tilesX
-  const groups = linearGroups(ceilDiv(count, 64))
   const { groupStride, outStride, inStride, tap } = conv.weights
 
   // Which patch rows and columns are inside the image for every tile, for none, or for some.
@@ -113,17 +113,15 @@ export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Disp
   }, [])
 
   const head: string[] = []
-  const put = (depth: number, line: string) => head.push(`${'  '.repeat(depth)}${line}`)
-  put(1, `let index = (group.y * ${groups[0]}u + group.x) * 64u + local;`)
-  put(1, `if (index >= ${count}u) { return; }`)
-  put(1, `let x0 = index % ${tilesX}u * ${tile.columns}u;`)
-  put(1, `let y0 = index / ${tilesX}u % ${tilesY}u * ${tile.rows}u;`)
-  put(1, `let c0 = index / ${tilesX * tilesY}u % ${tilesO}u * ${tile.channels}u;`)
+  const put = (depth: number, line: string) => head.push(`${'  '.repeat(depth - 1)}${line}`)
+  put(1, `let x0 = i % ${tilesX}u * ${tile.columns}u;`)
+  put(1, `let y0 = i / ${tilesX}u % ${tilesY}u * ${tile.rows}u;`)
+  put(1, `let c0 = i / ${tilesX * tilesY}u % ${tilesO}u * ${tile.channels}u;`)
   const tilesOfImage = tilesX * tilesY * tilesO * groupCount
   if (groupCount > 1) {
-    put(1, `let g = index / ${tilesX * tilesY * tilesO}u % ${groupCount}u;`)
+    put(1, `let g = i / ${tilesX * tilesY * tilesO}u % ${groupCount}u;`)
   }
-  put(1, `let n = index / ${tilesOfImage}u;`)
+  put(1, `let n = i / ${tilesOfImage}u;`)
   // Unsigned coordinates wrap above and left of the image, so that one comparison does for both ends.
   for (const r of patchRows) {
     if (rowInside[r] === 'some') put(1, `let row${r} = y0 * ${SH}u + ${u32(r - PH)} < ${inRows}u;`)
@@ -235,26 +233,17 @@ export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Disp
     put(1, '}')
   }
 
-  const body = [
-    `// ${conv.label}: one invocation computes ${tile.channels} channels x ${tile.rows} rows x ${tile.columns} columns. See tile.ts.`,
-    '@compute @workgroup_size(64)',
-    'fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {',
-    ...head,
-    '}',
-  ].join('\n')
-  return [
-    dispatch({
-      label: conv.label,
-      bindings: [
-        readsFloats('image', { in: 0 }, call.inputs[0]),
-        readsFloats('w', { in: 1 }, call.inputs[1]),
-        ...epilogue.bindings,
-        writes('out', { out: 0 }, floatElement(output)),
-      ],
-      body,
-      groups,
-    }),
-  ]
+  return eachElement({
+    label: conv.label,
+    count,
+    bindings: [
+      readsFloats('image', { in: 0 }, call.inputs[0]),
+      readsFloats('w', { in: 1 }, call.inputs[1]),
+      ...epilogue.bindings,
+      writes('out', { out: 0 }, floatElement(output)),
+    ],
+    main: head,
+  })
 }
 
 /** Estimated time of a tile, in multiply-adds on SwiftShader: measured, a load or store costs as much as about 20. */

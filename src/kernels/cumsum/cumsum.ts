@@ -1,5 +1,6 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, tensorType } from '../../util/shape.ts'
+import { eachElement } from '../elements.ts'
 import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
 import wgsl from './cumsum.wgsl?raw'
@@ -19,27 +20,28 @@ const sizesOf = ({ inputs: [{ shape }], attrs: { axis } }: OpCall<CumsumAttrs>) 
 
 function lower(call: OpCall<CumsumAttrs>, byLanes: boolean): Lowering {
   const { lines, size, inner } = sizesOf(call)
-  if (countElements(call.inputs[0].shape) === 0) return { dispatches: [] }
-  const groups = linearGroups(byLanes ? lines : ceilDiv(lines, 64))
-  const dtype = call.inputs[0].dtype === 'i32' ? 'i32' : 'f32'
-  return {
-    dispatches: [
-      dispatch({
-        label: `cumsum ${lines}x${size}${byLanes ? ' lanes' : ''}`,
-        bindings: [reads('x', { in: 0 }, dtype), writes('y', { out: 0 }, dtype)],
-        constants: {
-          COUNT: lines,
-          SIZE: size,
-          INNER: inner,
-          REVERSE: call.attrs.isReversed ? 1 : 0,
-          GROUPS_X: groups[0],
-          ...(byLanes ? { PART: ceilDiv(size, 64) } : {}),
-        },
-        body: `alias Element = ${dtype};\n${byLanes ? lanesWgsl : wgsl}`,
-        groups,
-      }),
-    ],
+  const [{ shape, dtype: given }] = call.inputs
+  const dtype = given === 'i32' ? 'i32' : 'f32'
+  const kernel = {
+    label: `cumsum ${lines}x${size}${byLanes ? ' lanes' : ''}`,
+    bindings: [reads('x', { in: 0 }, dtype), writes('y', { out: 0 }, dtype)],
+    constants: { SIZE: size, INNER: inner, REVERSE: call.attrs.isReversed ? 1 : 0 },
   }
+  const count = countElements(shape) === 0 ? 0 : lines
+  const alias = `alias Element = ${dtype};\n`
+  if (!byLanes || count === 0) {
+    return {
+      dispatches: eachElement({ ...kernel, count, functions: alias + wgsl, main: ['element(i);'] }),
+    }
+  }
+  const groups = linearGroups(lines)
+  const constants = {
+    ...kernel.constants,
+    COUNT: lines,
+    GROUPS_X: groups[0],
+    PART: ceilDiv(size, 64),
+  }
+  return { dispatches: [dispatch({ ...kernel, constants, body: alias + lanesWgsl, groups })] }
 }
 
 /** y = running sums of x along an axis; of integers in i32, where they wrap around. */

@@ -1,7 +1,8 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, tensorType } from '../../util/shape.ts'
+import { eachElement, eachFloat, oneVariant } from '../elements.ts'
 import { storedAs } from '../half.ts'
-import { floatElement, halfWords, wideElement } from '../half-bindings.ts'
+import { floatElement, wideElement } from '../half-bindings.ts'
 import { defineOp, type HalfAttrs, type Op, type OpCall } from '../op.ts'
 import {
   dropThreshold,
@@ -13,7 +14,7 @@ import {
   type RandomSlots,
   randomScalars,
 } from '../random/masks.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { ceilDiv, reads, writes } from '../shader.ts'
 
 export interface DropoutAttrs extends HalfAttrs {
   /** The share of elements that become 0; the others grow by 1 / (1 - p). */
@@ -25,42 +26,24 @@ export interface DropoutAttrs extends HalfAttrs {
   readonly random: RandomSlots
 }
 
-const threads = 64
-
 const scaleOf = (p: number): number => (p < 1 ? 1 / (1 - p) : 0)
 
-/** Where samples do not fall into whole fours, words of f16 may hold elements of two samples: one invocation makes a word. */
+/** Where samples do not fall into whole fours, words of f16 may hold elements of two samples: each element draws its own mask. */
 function wordByWord({ inputs: [x], outputs: [y], attrs }: OpCall<DropoutAttrs>) {
   const { p, layer, samples, random } = attrs
   const count = countElements(x.shape)
   const perSample = count / samples
-  const groups = linearGroups(ceilDiv(halfWords(count), threads))
-  return dispatch({
+  return eachFloat({
     label: `dropout ${count}`,
-    bindings: [
-      reads('x', { in: 0 }, floatElement(x)),
-      reads('scalars', 'scalars'),
-      writes('y', { out: 0 }, floatElement(y)),
-    ],
+    bindings: [reads('x', { in: 0 }, floatElement(x)), reads('scalars', 'scalars')],
+    output: { name: 'y', type: y },
     constants: { SCALE: { f32: scaleOf(p) } },
-    body: `// y = x / (1 - p) where the mask keeps it, else 0. One invocation makes 2 neighbours, each with a mask of its own.
-${maskWgsl(random)}
-@compute @workgroup_size(${threads})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let i = (group.y * ${groups[0]}u + group.x) * ${threads}u + lane;
-  if (i >= ${halfWords(count)}u) { return; }
-  var pair = vec2<f32>(0.0, 0.0);
-  for (var k = 0u; k < 2u; k++) {
-    // Behind an odd number of elements comes the last one once more.
-    let at = min(i * 2u + k, ${count - 1}u);
-    let place = at % ${perSample}u;
-    let words = mask_words(${layerWord(layer)}u, at / ${perSample}u, place / 4u) >> vec4<u32>(8u);
-    pair[k] = select(0.0, x[at] * SCALE, words[place % 4u] >= ${dropThreshold(p)}u);
-  }
-  y[i] = pack_half(pair.x, pair.y);
-}
-`,
-    groups,
+    functions: `${maskWgsl(random)}
+fn element(at: u32) -> f32 {
+  let place = at % ${perSample}u;
+  let words = mask_words(${layerWord(layer)}u, at / ${perSample}u, place / 4u) >> vec4<u32>(8u);
+  return select(0.0, x[at] * SCALE, words[place % 4u] >= ${dropThreshold(p)}u);
+}`,
   })
 }
 
@@ -85,62 +68,47 @@ export const dropout: Op<DropoutAttrs> = defineOp<DropoutAttrs>({
     }
     return [tensorType(x.shape, half ? 'f16' : 'f32')]
   },
-  variants: [
-    {
-      name: 'naive',
-      lower(call) {
-        const {
-          inputs: [x],
-          outputs: [y],
-          attrs: { p, layer, samples, random },
-        } = call
-        const count = countElements(x.shape)
-        if (count === 0) return { dispatches: [] }
-        const perSample = count / samples
-        const isWide = perSample % 4 === 0
-        if (!isWide && y.dtype === 'f16') return { dispatches: [wordByWord(call)] }
-        const blocks = ceilDiv(perSample, 4)
-        const groups = linearGroups(ceilDiv(blocks * samples, threads))
-        const elementOf = isWide ? wideElement : floatElement
-        const store = isWide
-          ? '  y[i] = select(vec4<f32>(0.0), x[i] * SCALE, kept);'
-          : ['x', 'y', 'z', 'w']
-              .map(
+  variants: oneVariant((call) => {
+    const {
+      inputs: [x],
+      outputs: [y],
+      attrs: { p, layer, samples, random },
+    } = call
+    const count = countElements(x.shape)
+    const perSample = count / samples
+    const isWide = perSample % 4 === 0
+    if (!isWide && y.dtype === 'f16') return wordByWord(call)
+    // An invocation makes 4 neighbours of one sample.
+    const blocks = ceilDiv(perSample, 4)
+    const elementOf = isWide ? wideElement : floatElement
+    return eachElement({
+      label: `dropout ${count}`,
+      count: blocks * samples,
+      bindings: [
+        reads('x', { in: 0 }, elementOf(x)),
+        reads('scalars', 'scalars'),
+        writes('y', { out: 0 }, elementOf(y)),
+      ],
+      constants: { SCALE: { f32: scaleOf(p) } },
+      functions: maskWgsl(random),
+      main: [
+        `let sample = i / ${blocks}u;`,
+        `let block = i % ${blocks}u;`,
+        `let words = mask_words(${layerWord(layer)}u, sample, block) >> vec4<u32>(8u);`,
+        `let kept = words >= vec4<u32>(${dropThreshold(p)}u);`,
+        ...(isWide
+          ? ['y[i] = select(vec4<f32>(0.0), x[i] * SCALE, kept);']
+          : [
+              'let first = block * 4u;',
+              `let at = sample * ${perSample}u + first;`,
+              ...['x', 'y', 'z', 'w'].map(
                 (lane, k) =>
-                  `  if (first + ${k}u < ${perSample}u) { y[at + ${k}u] = select(0.0, x[at + ${k}u] * SCALE, kept.${lane}); }`,
-              )
-              .join('\n')
-        return {
-          dispatches: [
-            dispatch({
-              label: `dropout ${count}`,
-              bindings: [
-                reads('x', { in: 0 }, elementOf(x)),
-                reads('scalars', 'scalars'),
-                writes('y', { out: 0 }, elementOf(y)),
-              ],
-              constants: { SCALE: { f32: scaleOf(p) } },
-              body: `// y = x / (1 - p) where the mask keeps it, else 0. One invocation makes 4 neighbours of one sample.
-${maskWgsl(random)}
-@compute @workgroup_size(${threads})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let i = (group.y * ${groups[0]}u + group.x) * ${threads}u + lane;
-  if (i >= ${blocks * samples}u) { return; }
-  let sample = i / ${blocks}u;
-  let block = i % ${blocks}u;
-  let words = mask_words(${layerWord(layer)}u, sample, block) >> vec4<u32>(8u);
-  let kept = words >= vec4<u32>(${dropThreshold(p)}u);
-${isWide ? '' : `  let first = block * 4u;\n  let at = sample * ${perSample}u + first;`}
-${store}
-}
-`,
-              groups,
-            }),
-          ],
-        }
-      },
-    },
-  ],
+                  `if (first + ${k}u < ${perSample}u) { y[at + ${k}u] = select(0.0, x[at + ${k}u] * SCALE, kept.${lane}); }`,
+              ),
+            ]),
+      ],
+    })
+  }),
   gradient(context) {
     const [dy] = context.outputGradients
     const { half: _, ...attrs } = context.attrs

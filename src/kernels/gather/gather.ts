@@ -8,10 +8,11 @@ import {
   tensorType,
 } from '../../util/shape.ts'
 import { constant } from '../constant/constant.ts'
+import { eachElement, oneVariant } from '../elements.ts'
 import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import { coordinatesOf, offsetOf } from '../strided.ts'
-import { notANumber, wordKernel } from '../view/copy-kernel.ts'
+import { notANumber } from '../view/copy-kernel.ts'
 import { emptyLike } from '../view/region.ts'
 import { place } from '../view/view.ts'
 
@@ -71,37 +72,25 @@ export const gather: Op<GatherAttrs> = defineOp<GatherAttrs>({
     checkIndex('gather', x.shape, index, axis)
     return [tensorType(index.shape, x.dtype)]
   },
-  variants: [
-    {
-      name: 'naive',
-      lower({ inputs: [x, index], attrs: { axis } }) {
-        const count = countElements(index.shape)
-        if (count === 0) return { dispatches: [] }
-        const strides = stridesOf(x.shape)
-        const line = offsetOf(coordinatesOf(index.shape, 'i'), withoutAxis(strides, axis))
-        return {
-          dispatches: [
-            wordKernel(
-              'gather',
-              `y = x at index along axis ${axis} of ${x.shape.join(' x ')}.`,
-              [
-                reads('x', { in: 0 }, 'u32'),
-                reads('index', { in: 1 }, 'u32'),
-                writes('y', { out: 0 }, 'u32'),
-              ],
-              count,
-              [
-                `var value = ${x.dtype === 'f32' ? notANumber : 0}u;`,
-                'let at = index[i];',
-                `if (at < ${x.shape[axis]}u) { value = x[${line} + at * ${strides[axis]}u]; }`,
-                'y[i] = value;',
-              ],
-            ),
-          ],
-        }
-      },
-    },
-  ],
+  variants: oneVariant(({ inputs: [x, index], attrs: { axis } }) => {
+    const strides = stridesOf(x.shape)
+    const line = offsetOf(coordinatesOf(index.shape, 'i'), withoutAxis(strides, axis))
+    return eachElement({
+      label: 'gather',
+      count: countElements(index.shape),
+      bindings: [
+        reads('x', { in: 0 }, 'u32'),
+        reads('index', { in: 1 }, 'u32'),
+        writes('y', { out: 0 }, 'u32'),
+      ],
+      main: [
+        `var value = ${x.dtype === 'f32' ? notANumber : 0}u;`,
+        'let at = index[i];',
+        `if (at < ${x.shape[axis]}u) { value = x[${line} + at * ${strides[axis]}u]; }`,
+        'y[i] = value;',
+      ],
+    })
+  }),
   gradient(context) {
     const [dy] = context.outputGradients
     const [x, index] = context.inputs
@@ -155,89 +144,78 @@ const scatterSizes = ({ inputs: [index], attrs: { axis, shape } }: OpCall<Scatte
   lines: countElements(shape.filter((_, d) => d !== axis)),
 })
 
-/** One invocation for each element of the result, which looks through its line of the index. */
-function searchKernel({ inputs, attrs: { axis, shape } }: OpCall<ScatterAddAttrs>): Lowering {
-  const count = countElements(shape)
-  if (count === 0) return { dispatches: [] }
-  const [index, src] = inputs
-  const coordinates = coordinatesOf(shape, 'i')
-  const at = (of: Shape) => offsetOf(coordinates, withoutAxis(stridesOf(of), axis))
-  // Lines that the index does not reach stay as they are.
+/** WGSL of a loop over the line of the index that invocation i stands in; lines that the index does not reach add nothing. */
+function alongIndex(
+  { inputs: [index, src], attrs: { axis, shape } }: OpCall<ScatterAddAttrs>,
+  coordinates: readonly string[],
+  add: (found: string, from: string) => string,
+): string[] {
+  if (countElements(index.shape) === 0) return []
+  const [ofIndex, ofSrc] = [index, src].map((type) => stridesOf(type.shape))
+  const at = (strides: readonly number[]) => offsetOf(coordinates, withoutAxis(strides, axis))
   const guards = index.shape.flatMap((size, d) =>
     d !== axis && size < shape[d] ? [`${coordinates[d]} < ${size}u`] : [],
   )
   const loop = [
-    `let index_line = ${at(index.shape)};`,
-    `let src_line = ${at(src.shape)};`,
+    `let index_line = ${at(ofIndex)};`,
+    `let src_line = ${at(ofSrc)};`,
     `for (var k = 0u; k < ${index.shape[axis]}u; k++) {`,
-    `  if (index[index_line + k * ${stridesOf(index.shape)[axis]}u] == here) { total += src[src_line + k * ${stridesOf(src.shape)[axis]}u]; }`,
+    `  ${add(`index[index_line + k * ${ofIndex[axis]}u]`, `src[src_line + k * ${ofSrc[axis]}u]`)}`,
     '}',
   ]
-  const isEmpty = countElements(index.shape) === 0
+  return guards.length > 0 ? [`if (${guards.join(' && ')}) {`, ...loop, '}'] : loop
+}
+
+/** One invocation for each element of the result, which looks through its line of the index. */
+function searchKernel(call: OpCall<ScatterAddAttrs>): Lowering {
+  const { inputs, attrs } = call
+  const { axis, shape } = attrs
+  const coordinates = coordinatesOf(shape, 'i')
   return {
-    dispatches: [
-      wordKernel(
-        'scatterAdd search',
-        `y = x + every src whose index along axis ${axis} is here, in order.`,
-        bindings(inputs.length),
-        count,
-        [
-          `var total = ${inputs.length > 2 ? 'x[i]' : '0.0'};`,
-          ...(isEmpty
-            ? []
-            : [
-                `let here = ${coordinates[axis]};`,
-                ...(guards.length > 0
-                  ? [`if (${guards.join(' && ')}) {`, ...loop.map((line) => `  ${line}`), '}']
-                  : loop),
-              ]),
-          'y[i] = total;',
-        ],
-      ),
-    ],
+    dispatches: eachElement({
+      label: 'scatterAdd search',
+      count: countElements(shape),
+      bindings: bindings(inputs.length),
+      main: [
+        `var total = ${inputs.length > 2 ? 'x[i]' : '0.0'};`,
+        `let here = ${coordinates[axis]};`,
+        ...alongIndex(
+          call,
+          coordinates,
+          (found, from) => `if (${found} == here) { total += ${from}; }`,
+        ),
+        'y[i] = total;',
+      ],
+    }),
   }
 }
 
 /** One invocation for each line of the result, which it alone reads and writes: begins as x, then adds along the index. */
-function lineKernel({ inputs, attrs: { axis, shape } }: OpCall<ScatterAddAttrs>): Lowering {
-  const [index, src] = inputs
-  const others = shape.map((size, d) => (d === axis ? 1 : size))
-  const lines = countElements(others)
-  if (countElements(shape) === 0) return { dispatches: [] }
-  const coordinates = coordinatesOf(others, 'i')
-  const at = (of: Shape) => offsetOf(coordinates, withoutAxis(stridesOf(of), axis))
-  const [strideY, strideIndex, strideSrc] = [shape, index.shape, src.shape].map(
-    (of) => stridesOf(of)[axis],
+function lineKernel(call: OpCall<ScatterAddAttrs>): Lowering {
+  const { inputs, attrs } = call
+  const { axis, shape } = attrs
+  const coordinates = coordinatesOf(
+    shape.map((size, d) => (d === axis ? 1 : size)),
+    'i',
   )
-  const guards = index.shape.flatMap((size, d) =>
-    d !== axis && size < shape[d] ? [`${coordinates[d]} < ${size}u`] : [],
-  )
-  const add = [
-    `let index_line = ${at(index.shape)};`,
-    `let src_line = ${at(src.shape)};`,
-    `for (var k = 0u; k < ${index.shape[axis]}u; k++) {`,
-    `  let here = index[index_line + k * ${strideIndex}u];`,
-    `  if (here < ${shape[axis]}u) { y[line + here * ${strideY}u] += src[src_line + k * ${strideSrc}u]; }`,
-    '}',
-  ]
+  const strides = stridesOf(shape)
+  const at = (place: string) => `line + ${place} * ${strides[axis]}u`
   return {
-    dispatches: [
-      wordKernel(
-        'scatterAdd lines',
-        `y = x, then src added where index points along axis ${axis}, in order.`,
-        bindings(inputs.length),
-        lines,
-        [
-          `let line = ${at(shape)};`,
-          `for (var j = 0u; j < ${shape[axis]}u; j++) { y[line + j * ${strideY}u] = ${inputs.length > 2 ? `x[line + j * ${strideY}u]` : '0.0'}; }`,
-          ...(countElements(index.shape) === 0
-            ? []
-            : guards.length > 0
-              ? [`if (${guards.join(' && ')}) {`, ...add.map((text) => `  ${text}`), '}']
-              : add),
-        ],
-      ),
-    ],
+    dispatches: eachElement({
+      label: 'scatterAdd lines',
+      count: countElements(shape) / Math.max(1, shape[axis]),
+      bindings: bindings(inputs.length),
+      main: [
+        `let line = ${offsetOf(coordinates, withoutAxis(strides, axis))};`,
+        `for (var j = 0u; j < ${shape[axis]}u; j++) { y[${at('j')}] = ${inputs.length > 2 ? `x[${at('j')}]` : '0.0'}; }`,
+        ...alongIndex(
+          call,
+          coordinates,
+          (found, from) =>
+            `let here = ${found}; if (here < ${shape[axis]}u) { y[${at('here')}] += ${from}; }`,
+        ),
+      ],
+    }),
   }
 }
 

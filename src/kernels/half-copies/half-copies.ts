@@ -1,14 +1,13 @@
 import { invariant } from '../../util/errors.ts'
 import { countElements, type TensorType, tensorType } from '../../util/shape.ts'
+import { eachElement } from '../elements.ts'
 import { roundHalf } from '../half.ts'
 import { halfWords } from '../half-bindings.ts'
 import { defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { reads, writes } from '../shader.ts'
 
 /** Tensors of one dispatch: with their copies they take all bindings that every adapter has. */
 export const maxCopies = 4
-
-const workgroupSize = 64
 
 const isInFours = ({ shape }: TensorType) => countElements(shape) % 4 === 0
 
@@ -17,8 +16,6 @@ function lower({ inputs }: OpCall<object>, isWide: boolean): Lowering {
   const counts = inputs.map(({ shape }) => countElements(shape))
   const invocations = counts.map((count) => (isWide ? count / 4 : halfWords(count)))
   const total = invocations.reduce((sum, own) => sum + own, 0)
-  if (total === 0) return { dispatches: [] }
-  const groups = linearGroups(ceilDiv(total, workgroupSize))
   let first = 0
   const branches = inputs.flatMap((_, n) => {
     if (counts[n] === 0) return []
@@ -30,23 +27,15 @@ function lower({ inputs }: OpCall<object>, isWide: boolean): Lowering {
     return [`if (i < ${first}u) { let at = ${at}; ${store} }`]
   })
   return {
-    dispatches: [
-      dispatch({
-        label: `half copies ${counts.join('+')}`,
-        bindings: [
-          ...inputs.map((_, n) => reads(`x${n}`, { in: n }, isWide ? 'vec4<f32>' : 'f32')),
-          ...inputs.map((_, n) => writes(`y${n}`, { out: n }, isWide ? 'vec4<f16>' : 'f16')),
-        ],
-        body: `// y0, y1, ... = x0, x1, ... as f16. One invocation makes ${isWide ? 4 : 2} neighbours; those past the end write nothing.
-@compute @workgroup_size(${workgroupSize})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let i = (group.y * ${groups[0]}u + group.x) * ${workgroupSize}u + lane;
-  ${branches.join('\n  else ')}
-}
-`,
-        groups,
-      }),
-    ],
+    dispatches: eachElement({
+      label: `half copies ${counts.join('+')}`,
+      count: total,
+      bindings: [
+        ...inputs.map((_, n) => reads(`x${n}`, { in: n }, isWide ? 'vec4<f32>' : 'f32')),
+        ...inputs.map((_, n) => writes(`y${n}`, { out: n }, isWide ? 'vec4<f16>' : 'f16')),
+      ],
+      main: [branches.join(' else ')],
+    }),
   }
 }
 

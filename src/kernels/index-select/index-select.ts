@@ -6,9 +6,10 @@ import {
   type TensorType,
   tensorType,
 } from '../../util/shape.ts'
+import { eachElement } from '../elements.ts'
 import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
 import { reads, writes } from '../shader.ts'
-import { notANumber, wordKernel } from '../view/copy-kernel.ts'
+import { notANumber } from '../view/copy-kernel.ts'
 import { emptyLike } from '../view/region.ts'
 
 // Slices of a tensor by an index (an embedding's lookup) and their gradient, which share a file.
@@ -46,32 +47,27 @@ function selectKernel(
   { inputs: [x, index], outputs: [y], attrs: { axis } }: OpCall<IndexSelectAttrs>,
   isWide: boolean,
 ): Lowering {
-  const count = countElements(y.shape)
-  if (count === 0) return { dispatches: [] }
   const per = isWide ? 4 : 1
   const inner = around(x.shape, axis, 1).inner / per
   const indices = countElements(index.shape)
   const element = isWide ? 'vec4<u32>' : 'u32'
   const size = x.shape[axis]
   return {
-    dispatches: [
-      wordKernel(
-        'indexSelect',
-        `y[o, n] = x[o, index[n]]: ${indices} slices of ${inner}${isWide ? ' x 4' : ''} elements out of ${size}.`,
-        [
-          reads('x', { in: 0 }, element),
-          reads('index', { in: 1 }, 'u32'),
-          writes('y', { out: 0 }, element),
-        ],
-        count / per,
-        [
-          `let at = index[i / ${inner}u % ${indices}u];`,
-          `var value = ${element}(${x.dtype === 'f32' ? notANumber : 0}u);`,
-          `if (at < ${size}u) { value = x[(i / ${inner * indices}u * ${size}u + at) * ${inner}u + i % ${inner}u]; }`,
-          'y[i] = value;',
-        ],
-      ),
-    ],
+    dispatches: eachElement({
+      label: 'indexSelect',
+      count: countElements(y.shape) / per,
+      bindings: [
+        reads('x', { in: 0 }, element),
+        reads('index', { in: 1 }, 'u32'),
+        writes('y', { out: 0 }, element),
+      ],
+      main: [
+        `let at = index[i / ${inner}u % ${indices}u];`,
+        `var value = ${element}(${x.dtype === 'f32' ? notANumber : 0}u);`,
+        `if (at < ${size}u) { value = x[(i / ${inner * indices}u * ${size}u + at) * ${inner}u + i % ${inner}u]; }`,
+        'y[i] = value;',
+      ],
+    }),
   }
 }
 
@@ -167,26 +163,26 @@ const isCounted = (ignored: number | null) => (at: string) =>
 /** Every element of dx looks through the whole index. */
 function scanKernel(call: OpCall<IndexSelectGradAttrs>): Lowering {
   const { inner, indices, size, total } = gradSizes(call)
-  if (total === 0) return { dispatches: [] }
   const found = ['index[n] == row', ...isCounted(call.attrs.ignored)('row')].join(' && ')
   return {
-    dispatches: [
-      wordKernel(
-        'indexSelectGrad scan',
-        'dx[o, row] = sum of dy[o, n] over every n with index[n] = row, in order.',
-        [reads('dy', { in: 0 }), reads('index', { in: 1 }, 'u32'), writes('dx', { out: 0 })],
-        total,
-        [
-          `let row = i / ${inner}u % ${size}u;`,
-          `let source = i / ${inner * size}u * ${indices * inner}u + i % ${inner}u;`,
-          'var total = 0.0;',
-          `for (var n = 0u; n < ${indices}u; n++) {`,
-          `  if (${found}) { total += dy[source + n * ${inner}u]; }`,
-          '}',
-          'dx[i] = total;',
-        ],
-      ),
-    ],
+    dispatches: eachElement({
+      label: 'indexSelectGrad scan',
+      count: total,
+      bindings: [
+        reads('dy', { in: 0 }),
+        reads('index', { in: 1 }, 'u32'),
+        writes('dx', { out: 0 }),
+      ],
+      main: [
+        `let row = i / ${inner}u % ${size}u;`,
+        `let source = i / ${inner * size}u * ${indices * inner}u + i % ${inner}u;`,
+        'var total = 0.0;',
+        `for (var n = 0u; n < ${indices}u; n++) {`,
+        `  if (${found}) { total += dy[source + n * ${inner}u]; }`,
+        '}',
+        'dx[i] = total;',
+      ],
+    }),
   }
 }
 
@@ -204,18 +200,17 @@ function rankedKernels(call: OpCall<IndexSelectGradAttrs>, isWide: boolean): Low
   const inner = elements / per
   const element = isWide ? 'vec4<f32>' : 'f32'
   const counted = [`own < ${size}u`, ...isCounted(call.attrs.ignored)('own')].join(' && ')
-  const clear = `if (i < ${total / per}u) { dx[i] = ${element}(0.0); }`
-  const sort = wordKernel(
-    'indexSelectGrad sort',
-    'sorted[rank] = position, and how many follow with the same index where it is the first of them, else 0; dx = 0.',
-    [
+  const sort = eachElement({
+    label: 'indexSelectGrad sort',
+    count: Math.max(total / per, indices),
+    bindings: [
       reads('index', { in: 1 }, 'u32'),
+      // sorted[rank] = position, and how many follow with the same index where it is the first of them, else 0.
       writes('sorted', { scratch: 0 }, 'vec2<u32>'),
       writes('dx', { out: 0 }, element),
     ],
-    Math.max(total / per, indices),
-    [
-      clear,
+    main: [
+      `if (i < ${total / per}u) { dx[i] = ${element}(0.0); }`,
       `if (i >= ${indices}u) { return; }`,
       'let own = index[i];',
       'var less = 0u;',
@@ -229,21 +224,17 @@ function rankedKernels(call: OpCall<IndexSelectGradAttrs>, isWide: boolean): Low
       '}',
       `sorted[less + equal_before] = vec2<u32>(i, select(0u, equal, equal_before == 0u && ${counted}));`,
     ],
-  )
-  if (indices === 0 || outer * inner === 0) {
-    return { dispatches: [sort], scratch: [tensorType([Math.max(1, indices), 2], 'u32')] }
-  }
-  const sums = wordKernel(
-    'indexSelectGrad sums',
-    'dx[o, row] = sum of dy[o, n] over the positions that stand together in sorted.',
-    [
+  })
+  const sums = eachElement({
+    label: 'indexSelectGrad sums',
+    count: outer * indices * inner,
+    bindings: [
       reads('dy', { in: 0 }, element),
       reads('index', { in: 1 }, 'u32'),
       reads('sorted', { scratch: 0 }, 'vec2<u32>'),
       writes('dx', { out: 0 }, element),
     ],
-    outer * indices * inner,
-    [
+    main: [
       `let first = i / ${inner}u % ${indices}u;`,
       'let count = sorted[first].y;',
       'if (count == 0u) { return; }',
@@ -255,8 +246,11 @@ function rankedKernels(call: OpCall<IndexSelectGradAttrs>, isWide: boolean): Low
       `let row = i / ${inner * indices}u * ${size}u + index[sorted[first].x];`,
       `dx[row * ${inner}u + i % ${inner}u] = total;`,
     ],
-  )
-  return { dispatches: [sort, sums], scratch: [tensorType([indices, 2], 'u32')] }
+  })
+  return {
+    dispatches: [...sort, ...sums],
+    scratch: [tensorType([Math.max(1, indices), 2], 'u32')],
+  }
 }
 
 const canSumWide = (call: OpCall<IndexSelectGradAttrs>) => gradSizes(call).inner % 4 === 0

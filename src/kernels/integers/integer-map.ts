@@ -1,11 +1,11 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type HostDType, tensorType } from '../../util/shape.ts'
+import { eachElement, oneVariant } from '../elements.ts'
 import { collapseBroadcast } from '../map/chain-kernel.ts'
 import { type Case, defineOp, type HostArray, type Op } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import { broadcastIndex, broadcastOffset, chainShape } from '../steps.ts'
 import { coordinatesOf } from '../strided.ts'
-import { wordKernel } from '../view/copy-kernel.ts'
 import {
   type IntegerFunction,
   type IntegerFunctionName,
@@ -65,43 +65,31 @@ export const integerMap: Op<IntegerMapAttrs> = defineOp<IntegerMapAttrs>({
     const shape = chainShape(attrs.fn, shapes)
     return [tensorType(shape, functionOf(attrs).isComparison ? 'f32' : 'i32')]
   },
-  variants: [
-    {
-      name: 'naive',
-      lower({ inputs, outputs: [y], attrs }) {
-        const count = countElements(y.shape)
-        if (count === 0) return { dispatches: [] }
-        const { output, operands } = collapseBroadcast(
-          y.shape,
-          inputs.map(({ shape }) => shape),
-        )
-        const coordinates = coordinatesOf(output, 'i')
-        const loads = inputs.map(({ dtype }, n) => {
-          const element = `in${n}[${broadcastIndex(output, operands[n], coordinates)}]`
-          // A truth of another type, as an integer.
-          const isOther = dtype !== 'i32'
-          return `let v${n} = ${isOther ? `select(0i, 1i, ${element} != ${dtype === 'u32' ? '0u' : '0.0'})` : element};`
-        })
-        const args = attrs.args.map((argument) =>
-          'input' in argument ? `v${argument.input}` : i32Literal(argument.constant),
-        )
-        return {
-          dispatches: [
-            wordKernel(
-              `integers ${attrs.fn}`,
-              `y = ${attrs.fn} in i32 over ${output.join(' x ') || '1'} elements.`,
-              [
-                ...inputs.map(({ dtype }, n) => reads(`in${n}`, { in: n }, dtype as HostDType)),
-                writes('y', { out: 0 }, y.dtype as HostDType),
-              ],
-              count,
-              [...loads, `y[i] = ${functionOf(attrs).wgsl(...args)};`],
-            ),
-          ],
-        }
-      },
-    },
-  ],
+  variants: oneVariant(({ inputs, outputs: [y], attrs }) => {
+    const { output, operands } = collapseBroadcast(
+      y.shape,
+      inputs.map(({ shape }) => shape),
+    )
+    const coordinates = coordinatesOf(output, 'i')
+    const loads = inputs.map(({ dtype }, n) => {
+      const element = `in${n}[${broadcastIndex(output, operands[n], coordinates)}]`
+      // A truth of another type, as an integer.
+      const isOther = dtype !== 'i32'
+      return `let v${n} = ${isOther ? `select(0i, 1i, ${element} != ${dtype === 'u32' ? '0u' : '0.0'})` : element};`
+    })
+    const args = attrs.args.map((argument) =>
+      'input' in argument ? `v${argument.input}` : i32Literal(argument.constant),
+    )
+    return eachElement({
+      label: `integers ${attrs.fn}`,
+      count: countElements(y.shape),
+      bindings: [
+        ...inputs.map(({ dtype }, n) => reads(`in${n}`, { in: n }, dtype as HostDType)),
+        writes('y', { out: 0 }, y.dtype as HostDType),
+      ],
+      main: [...loads, `y[i] = ${functionOf(attrs).wgsl(...args)};`],
+    })
+  }),
   reference(inputs, { inputs: types, outputs: [y], attrs }) {
     const count = countElements(y.shape)
     const result: HostArray = y.dtype === 'i32' ? new Int32Array(count) : new Float64Array(count)

@@ -1,11 +1,9 @@
 import { countElements, type DType, type Shape, type TensorType } from '../../util/shape.ts'
+import { eachElement } from '../elements.ts'
 import type { Lowering } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
+import { ceilDiv, reads, type ShaderBinding, writes } from '../shader.ts'
 import { broadcastIndex, chainShape, type Step, stepsToWgsl } from '../steps.ts'
 import { coordinatesOf } from '../strided.ts'
-
-/** Invocations of a workgroup. */
-const workgroupSize = 64
 
 const elementOf = (dtype: DType, isVector: boolean): ShaderBinding['element'] =>
   dtype === 'f16' ? (isVector ? 'vec2<u32>' : 'u32') : isVector ? `vec4<${dtype}>` : dtype
@@ -70,7 +68,6 @@ export function lowerChain(
   const isHalf = dtype === 'f16'
   const perInvocation = isWide ? 4 : isHalf ? 2 : 1
   const invocations = ceilDiv(count, perInvocation)
-  const groups = linearGroups(ceilDiv(invocations, workgroupSize))
   const isVector = operands.map((shape) => isWide && shape[last] !== 1)
 
   const lines: string[] = []
@@ -114,30 +111,16 @@ export function lowerChain(
     lines.push(...chain.lines, `y[i] = ${chain.result};`)
   }
 
-  const body = `// y = ${steps.map(({ fn }) => fn).join(', ') || 'in0'} over ${output.join(' x ') || '1'} elements.
-// One invocation makes ${perInvocation === 1 ? 'one element' : `${perInvocation} neighbours${isWide ? ' of the last axis' : ''}`}; those past the end write nothing.
-@compute @workgroup_size(${workgroupSize})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let i = (group.y * GROUPS_X + group.x) * ${workgroupSize}u + lane;
-  if (i >= COUNT) { return; }
-${lines.map((line) => `  ${line}`).join('\n')}
-}
-`
   return {
-    dispatches: [
-      dispatch({
-        label,
-        bindings: [
-          ...inputs.map(({ dtype }, n) =>
-            reads(`in${n}`, { in: n }, elementOf(dtype, isVector[n])),
-          ),
-          writes('y', { out: 0 }, elementOf(dtype, isWide)),
-        ],
-        constants: { COUNT: invocations, GROUPS_X: groups[0] },
-        body,
-        groups,
-      }),
-    ],
+    dispatches: eachElement({
+      label,
+      count: invocations,
+      bindings: [
+        ...inputs.map(({ dtype }, n) => reads(`in${n}`, { in: n }, elementOf(dtype, isVector[n]))),
+        writes('y', { out: 0 }, elementOf(dtype, isWide)),
+      ],
+      main: lines,
+    }),
   }
 }
 

@@ -3,14 +3,10 @@
 //   dx[n,c,iy,ix] = finish( sum over windows (oy, ox) that hold the pixel and have index = iy*W + ix of dy[n,c,oy,ox] )
 //
 // dy, index: N C OH OW     dx: N C H W
-// COUNT = N*C*H*W invocations in GROUPS_X-wide rows of workgroups; the excess returns at once.
 // Numerics: f32, windows in row-major order; without overlap the sum has one term.
 // Source: the definition, by the chain rule; PyTorch scatters over outputs instead.
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-  let at = (group.y * GROUPS_X + group.x) * 64u + local;
-  if (at >= COUNT) { return; }
+fn element(at: u32) -> f32 {
   let ix = at % W;
   let iy = at / W % H;
   let c = at / (W * H) % C;
@@ -31,5 +27,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       if (index[window] == here) { sum += dy[window]; }
     }
   }
-  dx[at] = finish(sum, n, c, iy, ix);
+  return finish(sum, n, c, iy, ix);
 }

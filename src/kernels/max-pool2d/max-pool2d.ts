@@ -1,12 +1,13 @@
 import { ShapeError } from '../../util/errors.ts'
-import { countElements, formatShape, type Shape, sameShape, tensorType } from '../../util/shape.ts'
+import { formatShape, type Shape, sameShape, tensorType } from '../../util/shape.ts'
 import { applyEpilogue, epilogueOf } from '../conv2d/epilogue.ts'
 import { checkEpilogue, checkImages, checkWindow, windowCount } from '../conv2d/geometry.ts'
+import { eachFloat } from '../elements.ts'
 import { storedAs } from '../half.ts'
-import { floatElement, halfWords, inPairs } from '../half-bindings.ts'
+import { floatElement } from '../half-bindings.ts'
 import { gradientOfOutput } from '../map/map.ts'
 import { defineOp, type HalfAttrs, type Op, type OpCall } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { reads, writes } from '../shader.ts'
 import type { Step } from '../steps.ts'
 import { maxPool2dGradReference, maxPool2dReference, type PoolSizes } from './max-pool2d.ref.ts'
 import forwardWgsl from './max-pool2d.wgsl?raw'
@@ -123,25 +124,17 @@ export const maxPool2d: Op<MaxPoolAttrs> = defineOp<MaxPoolAttrs>({
   variants: [
     {
       name: 'naive',
-      lower({ inputs, outputs, attrs }) {
-        const count = countElements(outputs[0].shape)
-        if (count === 0) return { dispatches: [] }
-        const { planes: _, ...constants } = poolSizes('maxPool2d', inputs[0].shape, attrs)
-        const groups = linearGroups(ceilDiv(attrs.half ? halfWords(count) : count, 64))
+      lower(call) {
+        const [x] = call.inputs
+        const { planes: _, ...constants } = forwardSizes(call)
         return {
-          dispatches: [
-            dispatch({
-              label: `maxPool2d ${constants.KH}x${constants.KW}`,
-              bindings: [
-                reads('x', { in: 0 }, floatElement(inputs[0])),
-                writes('y', { out: 0 }, floatElement(outputs[0])),
-                writes('index', { out: 1 }, 'i32'),
-              ],
-              constants: { ...constants, COUNT: count, GROUPS_X: groups[0] },
-              body: attrs.half ? inPairs(forwardWgsl, 'y') : forwardWgsl,
-              groups,
-            }),
-          ],
+          dispatches: eachFloat({
+            label: `maxPool2d ${constants.KH}x${constants.KW}`,
+            bindings: [reads('x', { in: 0 }, floatElement(x)), writes('index', { out: 1 }, 'i32')],
+            output: { name: 'y', type: call.outputs[0] },
+            constants,
+            functions: forwardWgsl,
+          }),
         }
       },
     },
@@ -268,28 +261,21 @@ export const maxPool2dGrad: Op<MaxPoolGradAttrs> = defineOp<MaxPoolGradAttrs>({
   variants: [
     {
       name: 'naive',
-      lower({ inputs, outputs, attrs }) {
-        const [dx] = outputs
-        const count = countElements(dx.shape)
-        if (count === 0) return { dispatches: [] }
+      lower({ inputs, outputs: [dx], attrs }) {
         const { planes: _, ...constants } = gradSizes(attrs)
-        const groups = linearGroups(ceilDiv(attrs.half ? halfWords(count) : count, 64))
         const epilogue = epilogueOf(attrs.epilogue, inputs, 2, dx)
         return {
-          dispatches: [
-            dispatch({
-              label: `maxPool2dGrad ${constants.KH}x${constants.KW}`,
-              bindings: [
-                reads('dy', { in: 0 }, floatElement(inputs[0])),
-                reads('index', { in: 1 }, 'i32'),
-                ...epilogue.bindings,
-                writes('dx', { out: 0 }, floatElement(dx)),
-              ],
-              constants: { ...constants, C: dx.shape[1], COUNT: count, GROUPS_X: groups[0] },
-              body: `${epilogue.wgsl}\n\n${attrs.half ? inPairs(gradWgsl, 'dx') : gradWgsl}`,
-              groups,
-            }),
-          ],
+          dispatches: eachFloat({
+            label: `maxPool2dGrad ${constants.KH}x${constants.KW}`,
+            bindings: [
+              reads('dy', { in: 0 }, floatElement(inputs[0])),
+              reads('index', { in: 1 }, 'i32'),
+              ...epilogue.bindings,
+            ],
+            output: { name: 'dx', type: dx },
+            constants: { ...constants, C: dx.shape[1] },
+            functions: `${epilogue.wgsl}\n\n${gradWgsl}`,
+          }),
         }
       },
     },

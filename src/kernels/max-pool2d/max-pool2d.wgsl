@@ -4,7 +4,6 @@
 //   index[p,oy,ox] = row * W + column of that pixel in its plane
 //
 // x: P H W     y, index: P OH OW     (P = N*C planes, row-major)
-// COUNT = P*OH*OW invocations in GROUPS_X-wide rows of workgroups; the excess returns at once.
 // EH = DH*(KH-1) + 1 rows from a window's first to its last, EW likewise; every window holds a pixel.
 // Padding counts as -inf and never wins, so index is always a pixel of the image.
 // Ties: the first in row-major order, since only a greater value replaces. A window of -inf alone gives its first pixel.
@@ -16,10 +15,7 @@ fn first_inside(start: i32, step: i32) -> u32 {
   return u32(start + select(0, (step - 1 - start) / step * step, start < 0));
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-  let at = (group.y * GROUPS_X + group.x) * 64u + local;
-  if (at >= COUNT) { return; }
+fn element(at: u32) -> f32 {
   let ox = at % OW;
   let oy = at / OW % OH;
   let plane = at / (OW * OH) * (H * W);
@@ -42,6 +38,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       }
     }
   }
-  y[at] = best;
   index[at] = i32(winner);
+  return best;
 }

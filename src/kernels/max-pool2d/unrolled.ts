@@ -1,8 +1,8 @@
-import { countElements } from '../../util/shape.ts'
 import { epilogueOf } from '../conv2d/epilogue.ts'
-import { floatElement, halfWords, inPairs } from '../half-bindings.ts'
+import { eachElement, eachFloat } from '../elements.ts'
+import { floatElement } from '../half-bindings.ts'
 import type { Dispatch, OpCall } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { ceilDiv, reads, writes } from '../shader.ts'
 import type { Step } from '../steps.ts'
 import type { PoolSizes } from './max-pool2d.ref.ts'
 
@@ -27,13 +27,9 @@ export const gradTerms = ({ KH, KW, SH, SW }: PoolSizes): number =>
  * Why so: on SwiftShader a loop that lanes leave at different times costs several times the loads in it.
  */
 export function unrolledPool(sizes: PoolSizes, call: OpCall<unknown>): Dispatch[] {
-  const { planes, H, W, OH, OW, KH, KW, SH, SW, PH, PW } = sizes
-  const count = planes * OH * OW
-  if (count === 0) return []
+  const { H, W, OH, OW, KH, KW, SH, SW, PH, PW } = sizes
   const [x] = call.inputs
   const [output] = call.outputs
-  const isHalf = output.dtype === 'f16'
-  const groups = linearGroups(ceilDiv(isHalf ? halfWords(count) : count, 64))
   const lines: string[] = []
   const hangsOver = (OH - 1) * SH + KH > H || (OW - 1) * SW + KW > W
   const isPadded = PH > 0 || PW > 0 || hangsOver
@@ -54,12 +50,8 @@ export function unrolledPool(sizes: PoolSizes, call: OpCall<unknown>): Dispatch[
       )
     }
   }
-  const body = [
-    `// maxPool2d ${KH}x${KW}: one invocation per output, window spelled out. See unrolled.ts.`,
-    '@compute @workgroup_size(64)',
-    'fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {',
-    `  let at = (group.y * ${groups[0]}u + group.x) * 64u + local;`,
-    `  if (at >= ${count}u) { return; }`,
+  const functions = [
+    'fn element(at: u32) -> f32 {',
     `  let row = at / ${OW}u;`,
     `  let image = row / ${OH}u;`,
     `  let top = (row - image * ${OH}u) * ${SH}u + ${u32(-PH)};`,
@@ -72,22 +64,16 @@ export function unrolledPool(sizes: PoolSizes, call: OpCall<unknown>): Dispatch[
     '  var best = x[plane + winner];',
     '  var bestIsNan = is_nan(best);',
     ...lines,
-    '  y[at] = best;',
     '  index[at] = i32(winner);',
+    '  return best;',
     '}',
   ].join('\n')
-  return [
-    dispatch({
-      label: `maxPool2d ${KH}x${KW} ${x.shape.join('x')}`,
-      bindings: [
-        reads('x', { in: 0 }, floatElement(x)),
-        writes('y', { out: 0 }, floatElement(output)),
-        writes('index', { out: 1 }, 'i32'),
-      ],
-      body: isHalf ? inPairs(body, 'y') : body,
-      groups,
-    }),
-  ]
+  return eachFloat({
+    label: `maxPool2d ${KH}x${KW} ${x.shape.join('x')}`,
+    bindings: [reads('x', { in: 0 }, floatElement(x)), writes('index', { out: 1 }, 'i32')],
+    output: { name: 'y', type: output },
+    functions,
+  })
 }
 
 /** Whether the pixels of a block's row make whole words of f16. */
@@ -108,16 +94,14 @@ export function blockPoolGrad(
 ): Dispatch[] {
   const { planes, H, W, OH, OW, KH, KW, SH, SW, PH, PW } = sizes
   const [dx] = call.outputs
-  if (countElements(dx.shape) === 0) return []
   const isHalf = dx.dtype === 'f16'
   const C = dx.shape[1]
   const epilogue = epilogueOf(steps, call.inputs, 2, dx)
   const blocksY = ceilDiv(H + PH, SH)
   const blocksX = ceilDiv(W + PW, SW)
   const count = planes * blocksY * blocksX
-  const groups = linearGroups(ceilDiv(count, 64))
   const lines: string[] = []
-  const put = (line: string) => lines.push(`  ${line}`)
+  const put = (line: string) => lines.push(line)
   // Block (by, bx) holds the pixels by*SH - PH + r, bx*SW - PW + s. Pixel row r lies in window rows by - j with j*SH + r < KH.
   const windowRows = range(windowsPerPixel(KH, SH)).reverse()
   const windowColumns = range(windowsPerPixel(KW, SW)).reverse()
@@ -164,34 +148,25 @@ export function blockPoolGrad(
       put('}')
     }
   }
-  const body = [
-    `// maxPool2dGrad ${KH}x${KW}: one invocation per block of ${SH}x${SW} pixels. See unrolled.ts.`,
-    '@compute @workgroup_size(64)',
-    'fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {',
-    `  let at = (group.y * ${groups[0]}u + group.x) * 64u + local;`,
-    `  if (at >= ${count}u) { return; }`,
-    `  let row = at / ${blocksX}u;`,
-    `  let bx = at - row * ${blocksX}u;`,
-    `  let image = row / ${blocksY}u;`,
-    `  let by = row - image * ${blocksY}u;`,
-    `  let n = image / ${C}u;`,
-    `  let c = image - n * ${C}u;`,
-    `  let y0 = by * ${SH}u + ${u32(-PH)};`,
-    `  let x0 = bx * ${SW}u + ${u32(-PW)};`,
-    ...lines,
-    '}',
-  ].join('\n')
-  return [
-    dispatch({
-      label: `maxPool2dGrad ${KH}x${KW} ${dx.shape.join('x')}`,
-      bindings: [
-        reads('dy', { in: 0 }, floatElement(call.inputs[0])),
-        reads('index', { in: 1 }, 'i32'),
-        ...epilogue.bindings,
-        writes('dx', { out: 0 }, floatElement(dx)),
-      ],
-      body,
-      groups,
-    }),
-  ]
+  return eachElement({
+    label: `maxPool2dGrad ${KH}x${KW} ${dx.shape.join('x')}`,
+    count,
+    bindings: [
+      reads('dy', { in: 0 }, floatElement(call.inputs[0])),
+      reads('index', { in: 1 }, 'i32'),
+      ...epilogue.bindings,
+      writes('dx', { out: 0 }, floatElement(dx)),
+    ],
+    main: [
+      `let row = i / ${blocksX}u;`,
+      `let bx = i - row * ${blocksX}u;`,
+      `let image = row / ${blocksY}u;`,
+      `let by = row - image * ${blocksY}u;`,
+      `let n = image / ${C}u;`,
+      `let c = image - n * ${C}u;`,
+      `let y0 = by * ${SH}u + ${u32(-PH)};`,
+      `let x0 = bx * ${SW}u + ${u32(-PW)};`,
+      ...lines,
+    ],
+  })
 }

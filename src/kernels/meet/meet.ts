@@ -1,7 +1,8 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, tensorType } from '../../util/shape.ts'
+import { eachFloat, oneVariant } from '../elements.ts'
 import { defineOp, type Op } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { ceilDiv, reads } from '../shader.ts'
 import wgsl from './meet.wgsl?raw'
 
 /**
@@ -81,32 +82,18 @@ export const meet: Op<MeetAttrs> = defineOp<MeetAttrs>({
       return tensorType([copyOf(count, at, attrs).result])
     })
   },
-  variants: [
-    {
-      name: 'naive',
-      lower({ inputs, attrs }) {
-        return {
-          dispatches: inputs.map((x, at) => {
-            const { result, count, source, target } = copyOf(x.shape[0], at, attrs)
-            const groups = linearGroups(ceilDiv(result, 64))
-            return dispatch({
-              label: `meet ${attrs.meeting} ${x.shape[0]}`,
-              bindings: [reads('x', { in: at }), writes('y', { out: at })],
-              constants: {
-                TOTAL: result,
-                COUNT: count,
-                SOURCE: count > 0 ? source : 0,
-                TARGET: target,
-                GROUPS_X: groups[0],
-              },
-              body: wgsl,
-              groups,
-            })
-          }),
-        }
-      },
-    },
-  ],
+  variants: oneVariant(({ inputs, outputs, attrs }) =>
+    inputs.flatMap((x, at) => {
+      const { count, source, target } = copyOf(x.shape[0], at, attrs)
+      return eachFloat({
+        label: `meet ${attrs.meeting} ${x.shape[0]}`,
+        bindings: [reads('x', { in: at })],
+        output: { name: 'y', type: outputs[at], operand: { out: at } },
+        constants: { COUNT: count, SOURCE: count > 0 ? source : 0, TARGET: target },
+        functions: wgsl,
+      })
+    }),
+  ),
   gradient({ outputs, outputGradients, inputs, attrs, emit }) {
     if (attrs.isOneLoss) return [...outputGradients]
     // What this rank gave is in every rank's loss, and every rank's loss is in the sum.

@@ -1,9 +1,9 @@
 import { ShapeError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { countElements, formatShape, tensorType } from '../../util/shape.ts'
+import { eachElement, oneVariant } from '../elements.ts'
 import { type Case, defineOp, type Op } from '../op.ts'
 import { reads, writes } from '../shader.ts'
-import { wordKernel } from '../view/copy-kernel.ts'
 
 export interface OneHotAttrs {
   readonly classes: number
@@ -21,26 +21,14 @@ export const oneHot: Op<OneHotAttrs> = defineOp<OneHotAttrs>({
     }
     return [tensorType([...index.shape, classes])]
   },
-  variants: [
-    {
-      name: 'naive',
-      lower({ outputs: [y], attrs: { classes } }) {
-        const count = countElements(y.shape)
-        if (count === 0) return { dispatches: [] }
-        return {
-          dispatches: [
-            wordKernel(
-              'oneHot',
-              `y[n, c] = 1 where index[n] = c, of ${classes} classes.`,
-              [reads('index', { in: 0 }, 'u32'), writes('y', { out: 0 })],
-              count,
-              [`y[i] = select(0.0, 1.0, index[i / ${classes}u] == i % ${classes}u);`],
-            ),
-          ],
-        }
-      },
-    },
-  ],
+  variants: oneVariant(({ outputs: [y], attrs: { classes } }) =>
+    eachElement({
+      label: 'oneHot',
+      count: countElements(y.shape),
+      bindings: [reads('index', { in: 0 }, 'u32'), writes('y', { out: 0 })],
+      main: [`y[i] = select(0.0, 1.0, index[i / ${classes}u] == i % ${classes}u);`],
+    }),
+  ),
   reference([index], { attrs: { classes } }) {
     const y = new Float64Array(index.length * classes)
     index.forEach((at, n) => {

@@ -1,7 +1,8 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type Shape, type TensorType, tensorType } from '../../util/shape.ts'
+import { eachFloat } from '../elements.ts'
 import { type Case, type Dispatch, defineOp, type HostArray, type Op, type OpCall } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, updates, writes } from '../shader.ts'
+import { dispatch, linearGroups, reads, updates, writes } from '../shader.ts'
 import { naiveOrTree, treeThreads } from '../two-passes.ts'
 import columnsBody from './columns.wgsl?raw'
 import normalizeBody from './normalize.wgsl?raw'
@@ -29,18 +30,13 @@ function sizesOf(inputs: readonly TensorType[]): { H: number; W: number } {
 function lower({ inputs, attrs }: OpCall<PowerIterationAttrs>, threads: number) {
   const { H, W } = sizesOf(inputs)
   const { iterations, eps } = attrs
-  const columnGroups = linearGroups(ceilDiv(W, 64))
   const rowGroups = linearGroups(H)
-  const columns = dispatch({
+  const columns = eachFloat({
     label: `powerIteration columns ${H}x${W}`,
-    bindings: [
-      reads('matrix', { in: 0 }),
-      reads('u', { in: 1 }),
-      writes('product', { scratch: 0 }),
-    ],
-    constants: { H, W, GROUPS_X: columnGroups[0] },
-    body: columnsBody,
-    groups: columnGroups,
+    bindings: [reads('matrix', { in: 0 }), reads('u', { in: 1 })],
+    output: { name: 'product', type: tensorType([W]), operand: { scratch: 0 } },
+    constants: { H, W },
+    functions: columnsBody,
   })
   const rows = dispatch({
     label: `powerIteration rows ${H}x${W}`,
@@ -71,7 +67,7 @@ function lower({ inputs, attrs }: OpCall<PowerIterationAttrs>, threads: number) 
     })
   const dispatches = Array.from({ length: iterations }, (_, n): Dispatch[] => {
     const isLast = n === iterations - 1
-    return [columns, normalize(1, W, isLast), rows, normalize(0, H, isLast)]
+    return [...columns, normalize(1, W, isLast), rows, normalize(0, H, isLast)]
   }).flat()
   return { dispatches, scratch: [tensorType([W]), tensorType([H])] }
 }

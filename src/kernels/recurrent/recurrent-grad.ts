@@ -1,5 +1,6 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, tensorType } from '../../util/shape.ts'
+import { eachElement } from '../elements.ts'
 import {
   type Case,
   type Dispatch,
@@ -9,7 +10,7 @@ import {
   type Op,
   type OpCall,
 } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { dispatch, reads, writes } from '../shader.ts'
 import { type CellKind, cells, type RecurrentAttrs, type Sizes, sizesOf } from './cells.ts'
 import { recurrentGradReference } from './recurrent.ref.ts'
 import mainWgsl from './recurrent-grad.wgsl?raw'
@@ -168,33 +169,26 @@ function lower(call: OpCall<RecurrentGradAttrs>, lanes: number, isWide: boolean)
     ),
     groups,
   })
-  return { dispatches: [firstStates(call, own), ...(T > 0 ? [main] : [])] }
+  return { dispatches: [...firstStates(call, own), ...(T > 0 ? [main] : [])] }
 }
 
 /** dh0 (and dc0) as backward begins: the gradients by the final states. */
-function firstStates({ attrs }: OpCall<RecurrentGradAttrs>, { B, H }: Sizes): Dispatch {
+function firstStates({ attrs }: OpCall<RecurrentGradAttrs>, { B, H }: Sizes): Dispatch[] {
   const at = inputsOf(attrs)
   const out = outputsOf(attrs.cell)
-  const groups = linearGroups(ceilDiv(B * H, 64))
-  return dispatch({
+  return eachElement({
     label: `${attrs.cell} gradient of final states`,
+    count: B * H,
     bindings: [
       ...(at.dhn === undefined ? [] : [reads('dhn', { in: at.dhn })]),
       ...(at.dcn === undefined ? [] : [reads('dcn', { in: at.dcn })]),
       writes('dh0', { out: out.dh0 }),
       ...(out.dc0 === undefined ? [] : [writes('dc0', { out: out.dc0 })]),
     ],
-    constants: { COUNT: B * H, GROUPS_X: groups[0] },
-    body: `@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = (group.y * GROUPS_X + group.x) * 64u + lane;
-  if (i >= COUNT) {
-    return;
-  }
-  dh0[i] = ${at.dhn === undefined ? '0.0' : 'dhn[i]'};
-  ${out.dc0 === undefined ? '' : `dc0[i] = ${at.dcn === undefined ? '0.0' : 'dcn[i]'};`}
-}`,
-    groups,
+    main: [
+      `dh0[i] = ${at.dhn === undefined ? '0.0' : 'dhn[i]'};`,
+      ...(out.dc0 === undefined ? [] : [`dc0[i] = ${at.dcn === undefined ? '0.0' : 'dcn[i]'};`]),
+    ],
   })
 }
 

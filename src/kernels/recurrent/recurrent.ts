@@ -6,6 +6,7 @@ import {
   type TensorType,
   tensorType,
 } from '../../util/shape.ts'
+import { eachElement } from '../elements.ts'
 import { matmul, plain } from '../matmul/matmul.ts'
 import {
   type Case,
@@ -17,7 +18,7 @@ import {
   type Value,
 } from '../op.ts'
 import { reshape } from '../reshape/reshape.ts'
-import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
+import { dispatch, reads, type ShaderBinding, writes } from '../shader.ts'
 import { sum } from '../sum/sum.ts'
 import { type CellKind, cells, type RecurrentAttrs, type Sizes, sizesOf } from './cells.ts'
 import { recurrentReference } from './recurrent.ref.ts'
@@ -148,15 +149,14 @@ function lower(call: OpCall<RecurrentLayerAttrs>, lanes: number, isWide: boolean
     ),
     groups,
   })
-  return { dispatches: [...(T > 0 ? [layer] : []), finalStates(call, own)] }
+  return { dispatches: [...(T > 0 ? [layer] : []), ...finalStates(call, own)] }
 }
 
 /** hn (and cn): each sequence's state after its last step. */
-function finalStates({ attrs }: OpCall<RecurrentLayerAttrs>, own: Sizes): Dispatch {
+function finalStates({ attrs }: OpCall<RecurrentLayerAttrs>, own: Sizes): Dispatch[] {
   const { T, B, H } = own
   const at = inputsOf(attrs)
   const out = outputsOf(attrs.cell)
-  const groups = linearGroups(ceilDiv(B * H, 64))
   // Nothing of a layer without steps may be bound as read: it is empty.
   const after: ShaderBinding[] =
     T === 0
@@ -168,8 +168,9 @@ function finalStates({ attrs }: OpCall<RecurrentLayerAttrs>, own: Sizes): Dispat
   const last = 'row_of(time_of(length - 1u, length), b)'
   const pick = (initial: string, then: string) =>
     T === 0 ? `${initial}[i]` : `pick(${initial}[i], ${then}, length)`
-  return dispatch({
+  return eachElement({
     label: `${attrs.cell} final states`,
+    count: B * H,
     bindings: [
       reads('h0', { in: at.h0 }),
       ...(at.c0 === undefined ? [] : [reads('c0', { in: at.c0 })]),
@@ -178,26 +179,18 @@ function finalStates({ attrs }: OpCall<RecurrentLayerAttrs>, own: Sizes): Dispat
       writes('hn', { out: out.hn }),
       ...(out.cn === undefined ? [] : [writes('cn', { out: out.cn })]),
     ],
-    constants: { T, B, H, GROUPS_X: groups[0] },
-    body: [
-      placesWgsl(attrs, own),
-      `fn pick(initial: f32, later: f32, length: u32) -> f32 {
+    constants: { T, B, H },
+    functions: `${placesWgsl(attrs, own)}
+fn pick(initial: f32, later: f32, length: u32) -> f32 {
   return select(initial, later, length > 0u);
-}
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = (group.y * GROUPS_X + group.x) * 64u + lane;
-  if (i >= B * H) {
-    return;
-  }
-  let b = i / H;
-  let length = length_of(b);
-  ${T === 0 ? '' : `let row = select(0u, ${last}, length > 0u);`}
-  hn[i] = ${pick('h0', 'y[row * H + i % H]')};
-  ${out.cn === undefined ? '' : `cn[i] = ${pick('c0', 'saved[(row * 5u + 4u) * H + i % H]')};`}
 }`,
-    ].join('\n'),
-    groups,
+    main: [
+      'let b = i / H;',
+      'let length = length_of(b);',
+      T === 0 ? '' : `let row = select(0u, ${last}, length > 0u);`,
+      `hn[i] = ${pick('h0', 'y[row * H + i % H]')};`,
+      out.cn === undefined ? '' : `cn[i] = ${pick('c0', 'saved[(row * 5u + 4u) * H + i % H]')};`,
+    ],
   })
 }
 

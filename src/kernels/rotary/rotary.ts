@@ -1,7 +1,8 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type TensorType, tensorType } from '../../util/shape.ts'
+import { eachElement, oneVariant } from '../elements.ts'
 import { defineOp, type Op } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { reads, writes } from '../shader.ts'
 import wgsl from './rotary.wgsl?raw'
 
 export interface RotaryAttrs {
@@ -53,40 +54,27 @@ export const rotary: Op<RotaryAttrs> = defineOp<RotaryAttrs>({
     }
     return [x]
   },
-  variants: [
-    {
-      name: 'naive',
-      lower({ inputs: [x], attrs }) {
-        const count = countElements(x.shape) / 2
-        if (count === 0) return { dispatches: [] }
-        const groups = linearGroups(ceilDiv(count, 64))
-        return {
-          dispatches: [
-            dispatch({
-              label: `rotary ${count}`,
-              bindings: [
-                reads('x', { in: 0 }),
-                reads('table', { in: 1 }, 'vec2<f32>'),
-                writes('y', { out: 0 }),
-              ],
-              constants: {
-                COUNT: count,
-                GROUPS_X: groups[0],
-                HALF: attrs.width / 2,
-                INNER: attrs.inner,
-                TURNED: attrs.turned,
-                POSITIONS: attrs.positions,
-                PAIR: Number(attrs.isInterleaved),
-                SIGN: { f32: attrs.isInverse ? -1 : 1 },
-              },
-              body: wgsl,
-              groups,
-            }),
-          ],
-        }
+  variants: oneVariant(({ inputs: [x], attrs }) =>
+    eachElement({
+      label: 'rotary',
+      count: countElements(x.shape) / 2,
+      bindings: [
+        reads('x', { in: 0 }),
+        reads('table', { in: 1 }, 'vec2<f32>'),
+        writes('y', { out: 0 }),
+      ],
+      constants: {
+        HALF: attrs.width / 2,
+        INNER: attrs.inner,
+        TURNED: attrs.turned,
+        POSITIONS: attrs.positions,
+        PAIR: Number(attrs.isInterleaved),
+        SIGN: { f32: attrs.isInverse ? -1 : 1 },
       },
-    },
-  ],
+      functions: wgsl,
+      main: ['element(i);'],
+    }),
+  ),
   gradient(context) {
     const [dy] = context.outputGradients
     const { inputs, attrs } = context

@@ -1,15 +1,12 @@
 // y = x with pairs of elements turned: (a, b) becomes (a cos - b sin, a sin + b cos) by the angle of the row's position.
 //
 // bindings  x: rows of D, table: (cos, sin) of HALF pairs by position, y: as x
-// threads   one a pair, in GROUPS_X-wide rows of workgroups; the excess returns at once.
+// element   one pair
 // Row r is at position r / INNER % POSITIONS; of each INNER neighbouring rows the first TURNED are turned, the others copied.
 // Element pairs are (i, i + HALF), or (2 i, 2 i + 1) where PAIR is 1. SIGN is -1 for the gradient, which turns back.
 // source: Su et al., RoFormer, arXiv 2104.09864.
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let at = (group.y * GROUPS_X + group.x) * 64u + lane;
-  if (at >= COUNT) { return; }
+fn element(at: u32) {
   let row = at / HALF;
   let pair = at % HALF;
   let first = row * 2u * HALF + select(pair, 2u * pair, PAIR == 1u);

@@ -1,9 +1,10 @@
 import { ShapeError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { countElements, formatShape, type Shape, tensorType } from '../../util/shape.ts'
+import { eachFloat, oneVariant } from '../elements.ts'
 import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
 import { aroundAxis } from '../reduce/shapes.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { dispatch, reads, writes } from '../shader.ts'
 import { rowGrid, rowVariants } from '../softmax/lanes.ts'
 import body from './top-k.wgsl?raw'
 import gradBody from './top-k-grad.wgsl?raw'
@@ -148,32 +149,16 @@ export interface TopKGradAttrs {
 export const topKGrad: Op<TopKGradAttrs> = defineOp<TopKGradAttrs>({
   name: 'topKGrad',
   infer: ([dy], { axis, size }) => [tensorType(dy.shape.map((d, n) => (n === axis ? size : d)))],
-  variants: [
-    {
-      name: 'naive',
-      lower({ inputs: [dy], outputs: [dx], attrs: { axis, size } }) {
-        const count = countElements(dx.shape)
-        if (count === 0) return { dispatches: [] }
-        const { reduced, inner } = aroundAxis(dy.shape, axis)
-        const groups = linearGroups(ceilDiv(count, 64))
-        return {
-          dispatches: [
-            dispatch({
-              label: 'topKGrad',
-              bindings: [
-                reads('dy', { in: 0 }),
-                reads('indices', { in: 1 }, 'i32'),
-                writes('dx', { out: 0 }),
-              ],
-              constants: { COUNT: count, N: size, K: reduced, INNER: inner, GROUPS_X: groups[0] },
-              body: gradBody,
-              groups,
-            }),
-          ],
-        }
-      },
-    },
-  ],
+  variants: oneVariant(({ inputs: [dy], outputs: [dx], attrs: { axis, size } }) => {
+    const { reduced, inner } = aroundAxis(dy.shape, axis)
+    return eachFloat({
+      label: 'topKGrad',
+      bindings: [reads('dy', { in: 0 }), reads('indices', { in: 1 }, 'i32')],
+      output: { name: 'dx', type: dx },
+      constants: { N: size, K: reduced, INNER: inner },
+      functions: gradBody,
+    })
+  }),
   reference([dy, indices], { inputs: [{ shape }], outputs: [dx], attrs: { axis, size } }) {
     const result = new Float64Array(countElements(dx.shape))
     const { reduced, inner } = aroundAxis(shape, axis)

@@ -2,10 +2,7 @@
 // dy, indices: [outer, K, inner]   dx: [outer, N, inner]
 // One invocation makes one element of dx; it looks for its own place among the K chosen, which are distinct.
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let at = (group.y * GROUPS_X + group.x) * 64u + thread;
-  if (at >= COUNT) { return; }
+fn element(at: u32) -> f32 {
   let place = i32(at / INNER % N);
   let first = (at / (INNER * N)) * (K * INNER) + at % INNER;
   var result = 0.0;
@@ -13,5 +10,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let chosen = first + j * INNER;
     if (indices[chosen] == place) { result = dy[chosen]; }
   }
-  dx[at] = result;
+  return result;
 }

@@ -1,7 +1,7 @@
 import { tensorType } from '../../util/shape.ts'
+import { eachElement, oneVariant } from '../elements.ts'
 import { defineOp, type Op } from '../op.ts'
 import { writes } from '../shader.ts'
-import { wordKernel } from '../view/copy-kernel.ts'
 
 /** Values that one table may have: they stand in the shader. */
 export const longestTable = 1024
@@ -15,19 +15,17 @@ export interface TableAttrs {
 export const table: Op<TableAttrs> = defineOp<TableAttrs>({
   name: 'table',
   infer: (_, { values }) => [tensorType([values.length], 'i32')],
-  variants: [
-    {
-      name: 'naive',
-      lower({ attrs: { values } }) {
-        const count = values.length
-        if (count === 0) return { dispatches: [] }
-        const list = `array<i32, ${count}>(${values.join(', ')})`
-        const bindings = [writes('y', { out: 0 }, 'i32')]
-        const lines = [`var values = ${list};`, 'y[i] = values[i];']
-        return { dispatches: [wordKernel('table', 'y = values', bindings, count, lines)] }
-      },
-    },
-  ],
+  variants: oneVariant(({ attrs: { values } }) =>
+    eachElement({
+      label: 'table',
+      count: values.length,
+      bindings: [writes('y', { out: 0 }, 'i32')],
+      main: [
+        `var values = array<i32, ${values.length}>(${values.join(', ')});`,
+        'y[i] = values[i];',
+      ],
+    }),
+  ),
   reference: (_, { attrs: { values } }) => [Int32Array.from(values)],
   tolerance: { absolute: 0, relative: 0, because: 'a copy' },
   cases: [

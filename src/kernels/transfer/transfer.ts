@@ -1,8 +1,8 @@
 import type { PlacedDevice } from '../../util/device.ts'
 import { bytesOf, tensorType } from '../../util/shape.ts'
+import { eachElement, oneVariant } from '../elements.ts'
 import { defineOp, type Op } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
-import wgsl from './transfer.wgsl?raw'
+import { reads, writes } from '../shader.ts'
 
 export interface TransferAttrs {
   readonly from: PlacedDevice
@@ -23,27 +23,14 @@ export const transfer: Op<TransferAttrs> = defineOp<TransferAttrs>({
   name: 'transfer',
   takesHalf: true,
   infer: ([x]) => [x],
-  variants: [
-    {
-      name: 'naive',
-      lower({ inputs: [x] }) {
-        const count = bytesOf(x) / 4
-        if (count === 0) return { dispatches: [] }
-        const groups = linearGroups(ceilDiv(count, 64))
-        return {
-          dispatches: [
-            dispatch({
-              label: `transfer ${count}`,
-              bindings: [reads('x', { in: 0 }, 'u32'), writes('y', { out: 0 }, 'u32')],
-              constants: { COUNT: count, GROUPS_X: groups[0] },
-              body: wgsl,
-              groups,
-            }),
-          ],
-        }
-      },
-    },
-  ],
+  variants: oneVariant(({ inputs: [x] }) =>
+    eachElement({
+      label: 'transfer',
+      count: bytesOf(x) / 4,
+      bindings: [reads('x', { in: 0 }, 'u32'), writes('y', { out: 0 }, 'u32')],
+      main: ['y[i] = x[i];'],
+    }),
+  ),
   gradient: ({ outputGradients: [dy], attrs: { from, to }, emit }) =>
     dy ? emit(transfer, [dy], { from: to, to: from }) : [],
   reference: ([x]) => [x.slice()],

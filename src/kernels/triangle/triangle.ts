@@ -1,9 +1,9 @@
 import { ShapeError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { countElements, type DType, formatShape, type Shape, tensorType } from '../../util/shape.ts'
+import { eachElement, oneVariant } from '../elements.ts'
 import { type Case, defineOp, type Op } from '../op.ts'
 import { reads, writes } from '../shader.ts'
-import { wordKernel } from '../view/copy-kernel.ts'
 import { emptyLike } from '../view/region.ts'
 
 /** Which side of which diagonal stays: column - row >= diagonal (`isUpper`) or <= diagonal. */
@@ -24,31 +24,19 @@ export const triangle: Op<TriangleAttrs> = defineOp<TriangleAttrs>({
     }
     return [x]
   },
-  variants: [
-    {
-      name: 'naive',
-      lower({ inputs: [{ shape }], attrs: { diagonal, isUpper } }) {
-        const count = countElements(shape)
-        if (count === 0) return { dispatches: [] }
-        const [rows, columns] = shape.slice(-2)
-        return {
-          dispatches: [
-            wordKernel(
-              isUpper ? 'triu' : 'tril',
-              `y = x where column - row ${isUpper ? '>=' : '<='} ${diagonal}, of ${rows} x ${columns}.`,
-              [reads('x', { in: 0 }, 'u32'), writes('y', { out: 0 }, 'u32')],
-              count,
-              [
-                `let row = i32(i / ${columns}u % ${rows}u);`,
-                `let column = i32(i % ${columns}u);`,
-                `y[i] = select(0u, x[i], column - row ${isUpper ? '>=' : '<='} ${diagonal});`,
-              ],
-            ),
-          ],
-        }
-      },
-    },
-  ],
+  variants: oneVariant(({ inputs: [{ shape }], attrs: { diagonal, isUpper } }) => {
+    const [rows, columns] = shape.slice(-2)
+    return eachElement({
+      label: isUpper ? 'triu' : 'tril',
+      count: countElements(shape),
+      bindings: [reads('x', { in: 0 }, 'u32'), writes('y', { out: 0 }, 'u32')],
+      main: [
+        `let row = i32(i / ${columns}u % ${rows}u);`,
+        `let column = i32(i % ${columns}u);`,
+        `y[i] = select(0u, x[i], column - row ${isUpper ? '>=' : '<='} ${diagonal});`,
+      ],
+    })
+  }),
   gradient(context) {
     const [dy] = context.outputGradients
     return [dy && context.emit(triangle, [dy], context.attrs)[0]]

@@ -1,34 +1,11 @@
 import { countElements, type Shape, stridesOf } from '../../util/shape.ts'
+import { eachElement } from '../elements.ts'
 import type { Lowering } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { reads, writes } from '../shader.ts'
 import { coordinatesOf, mergeAxes, type Strided } from '../strided.ts'
 import type { Region } from './region.ts'
 
 // Copies by index arithmetic. Elements are moved as 32-bit words, so one kernel serves every dtype and no bit changes.
-
-const workgroupSize = 64
-
-/** `count` invocations, each with `i` in 0..count-1 and `lines` to run. */
-export function wordKernel(
-  label: string,
-  comment: string,
-  bindings: Parameters<typeof dispatch>[0]['bindings'],
-  count: number,
-  lines: readonly string[],
-) {
-  const groups = linearGroups(ceilDiv(count, workgroupSize))
-  const body = `// ${comment}
-// One invocation for each of ${count}; those past the end write nothing.
-@compute @workgroup_size(${workgroupSize})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let i = (group.y * GROUPS_X + group.x) * ${workgroupSize}u + lane;
-  if (i >= COUNT) { return; }
-${lines.map((line) => `  ${line}`).join('\n')}
-}
-`
-  const constants = { COUNT: count, GROUPS_X: groups[0] }
-  return dispatch({ label, bindings, constants, body, groups })
-}
 
 /** Sum of coordinate * stride on top of `offset`; strides may be negative, the sum is not. */
 function signedOffset(coordinates: readonly string[], strides: readonly number[], offset: number) {
@@ -55,8 +32,6 @@ export function isWideCopy(from: Strided): boolean {
 
 /** y = the elements of `from` in order. */
 export function copyKernel(label: string, from: Strided, isWide: boolean): Lowering {
-  const count = countElements(from.shape)
-  if (count === 0) return { dispatches: [] }
   const per = isWide ? 4 : 1
   const { sizes, strides } = mergeAxes(from.shape, [from.strides])
   const own = sizes.map((size, axis) => (axis === sizes.length - 1 ? size / per : size))
@@ -64,15 +39,12 @@ export function copyKernel(label: string, from: Strided, isWide: boolean): Lower
   const at = signedOffset(coordinatesOf(own, 'i'), steps, from.offset / per)
   const element = isWide ? 'vec4<u32>' : 'u32'
   return {
-    dispatches: [
-      wordKernel(
-        label,
-        `y = x at offset ${from.offset}, strides ${strides[0].join(', ') || 'none'} over ${sizes.join(' x ') || '1'}.`,
-        [reads('x', { in: 0 }, element), writes('y', { out: 0 }, element)],
-        count / per,
-        [`y[i] = x[${at}];`],
-      ),
-    ],
+    dispatches: eachElement({
+      label,
+      count: countElements(from.shape) / per,
+      bindings: [reads('x', { in: 0 }, element), writes('y', { out: 0 }, element)],
+      main: [`y[i] = x[${at}];`],
+    }),
   }
 }
 
@@ -84,8 +56,6 @@ export function placeKernel(
   large: Shape,
   fill: number,
 ): Lowering {
-  const count = countElements(large)
-  if (count === 0) return { dispatches: [] }
   const strides = stridesOf(small)
   interface Axis {
     size: number
@@ -143,15 +113,12 @@ export function placeKernel(
         ]),
   )
   return {
-    dispatches: [
-      wordKernel(
-        label,
-        `y = x where the region lies in ${large.join(' x ') || '1'}, a constant elsewhere.`,
-        [reads('x', { in: 0 }, 'u32'), writes('y', { out: 0 }, 'u32')],
-        count,
-        lines,
-      ),
-    ],
+    dispatches: eachElement({
+      label,
+      count: countElements(large),
+      bindings: [reads('x', { in: 0 }, 'u32'), writes('y', { out: 0 }, 'u32')],
+      main: lines,
+    }),
   }
 }
 
