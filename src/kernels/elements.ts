@@ -28,8 +28,7 @@ export function eachElement({
 }: ElementKernel): Dispatch[] {
   if (count === 0) return []
   const groups = linearGroups(ceilDiv(count, 64))
-  const body = `${functions ?? ''}
-@compute @workgroup_size(64)
+  const body = `${functions ? `${functions}\n` : ''}@compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let i = (group.y * ${groups[0]}u + group.x) * 64u + lane;
   if (i >= ${count}u) { return; }

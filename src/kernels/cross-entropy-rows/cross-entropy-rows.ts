@@ -7,13 +7,12 @@ import {
   tensorType,
 } from '../../util/shape.ts'
 import { countedRows } from '../counted-rows.ts'
-import { type Case, defineOp, type Lowering, type Op, type OpCall, type ScalarSlot } from '../op.ts'
+import { type Case, defineOp, type Op, type OpCall, type ScalarSlot } from '../op.ts'
 import { aroundAxis, type Pass } from '../reduce/shapes.ts'
-import { dispatch, reads, type ShaderBinding, writes } from '../shader.ts'
-import { lanesLibrary, rowGrid, rowVariants } from '../softmax/lanes.ts'
+import { adding, type Reduction, type RowKernel, rowVariants } from '../rows.ts'
+import { f32Literal, reads, writes } from '../shader.ts'
+import { topAndTotal } from '../softmax/softmax.ts'
 import { rowsReference } from './cross-entropy-rows.ref.ts'
-import body from './rows.wgsl?raw'
-import gradBody from './rows-grad.wgsl?raw'
 
 /** Classes lie along axis 1; further axes, and axis 0, number the rows. */
 export interface CrossEntropyRowsAttrs {
@@ -57,81 +56,108 @@ function inferRows(
   return tensorType(rows)
 }
 
-/** Functions and bindings that both kernels of the family link in. */
-function link(
-  { attrs }: OpCall<CrossEntropyRowsAttrs>,
-  weight: number | undefined,
-): { bindings: ShaderBinding[]; wgsl: string } {
-  const { ignoreIndex, count } = attrs
-  const conditions = [
-    `given == ${ignoreIndex}i`,
-    ...(count ? [`row / INNER >= u32(max(scalars[${count.slot}u], 0.0))`] : []),
+/**
+ * What the losses and their gradient have in common: each row's target, and of logits the softmax.
+ *
+ * numerics: top is subtracted before exp, and x[target] from top before log_sum is added, so that a large common offset costs no digits.
+ * A target outside 0..C-1 that is not ignored gives NaN, by its bits: shader compilers may assume that f32 arithmetic meets none.
+ */
+function sharedKernel(
+  call: OpCall<CrossEntropyRowsAttrs>,
+  weight: number,
+  afterTotal: readonly string[] = [],
+) {
+  const [top, total] = topAndTotal
+  const { isLogits, ignoreIndex, count } = call.attrs
+  const { reduced, inner } = rowsOf(call)
+  const hasWeight = call.inputs.length > weight
+  const ignored = [
+    `targets[row] == ${ignoreIndex}i`,
+    ...(count ? [`row / ${inner}u >= u32(max(scalars[${count.slot}u], 0.0))`] : []),
   ]
   return {
     bindings: [
-      ...(weight === undefined ? [] : [reads('class_weights', { in: weight })]),
+      reads('x', { in: 0 }),
+      reads('targets', { in: 1 }, 'i32'),
+      ...(hasWeight ? [reads('class_weights', { in: weight })] : []),
       ...(count ? [reads('scalars', 'scalars')] : []),
     ],
-    wgsl: [
-      'fn value_bits(value: f32, is_bad: bool) -> u32 { return select(bitcast<u32>(value), 0x7fc00000u, is_bad); }',
-      lanesLibrary,
-      `fn class_weight(c: u32) -> f32 { return ${weight === undefined ? '1.0' : 'class_weights[c]'}; }`,
-      `fn is_ignored(row: u32, given: i32) -> bool { return ${conditions.join(' || ')}; }`,
-    ].join('\n'),
+    functions: `fn value_bits(value: f32, is_bad: bool) -> u32 { return select(bitcast<u32>(value), 0x7fc00000u, is_bad); }
+fn class_weight(c: u32) -> f32 { return ${hasWeight ? 'class_weights[c]' : '1.0'}; }
+fn is_ignored(row: u32) -> bool { return ${ignored.join(' || ')}; }`,
+    begin: [
+      'var is_used = false;',
+      'var label = 0u;',
+      'if (row < ROWS) {',
+      '  is_used = !is_ignored(row);',
+      '  label = u32(targets[row]);',
+      '}',
+      `let is_bad = is_used && label >= ${reduced}u;`,
+      'let safe = select(label, 0u, is_bad || !is_used);',
+      ...(isLogits ? [] : ['let top = 0.0;']),
+    ],
+    constants: { ROWS: countElements(call.inputs[1].shape) },
+    isRead: 'is_used',
+    reductions: isLogits ? [top, { ...total, after: afterTotal }] : [],
   }
 }
 
-const constantsOf = ({ attrs }: OpCall<CrossEntropyRowsAttrs>) => ({
-  IS_LOGITS: attrs.isLogits ? 1 : 0,
-  SMOOTHING: { f32: attrs.smoothing },
-})
-
-const lowerLosses = (call: OpCall<CrossEntropyRowsAttrs>, lanes: number): Lowering => {
-  if (countElements(call.outputs[0].shape) === 0) return { dispatches: [] }
-  const { constants, groups } = rowGrid(rowsOf(call), lanes)
-  const { bindings, wgsl } = link(call, call.inputs.length > 2 ? 2 : undefined)
+/** (1 - S) w (-logp[t]) + S / C sum_c weight[c] (-logp[c]), of the log-probabilities logp[c]: x[c] - top - log_sum, or x[c] itself. */
+function lossKernel(call: OpCall<CrossEntropyRowsAttrs>): Omit<RowKernel, 'rows' | 'lanes'> {
+  const { isLogits, smoothing } = call.attrs
+  const { reduced, inner } = rowsOf(call)
+  const shared = sharedKernel(call, 2, ['let log_sum = log_of(total);'])
+  const spread: Reduction = {
+    name: 'spread',
+    join: adding,
+    of: 'class_weight(c) * (log_sum + (top - x[at]))',
+  }
+  const rest = `${f32Literal(smoothing)} / f32(${reduced}u) * ${smoothing > 0 ? 'spread' : '0.0'}`
   return {
-    dispatches: [
-      dispatch({
-        label: 'crossEntropyRows',
-        bindings: [
-          reads('x', { in: 0 }),
-          reads('targets', { in: 1 }, 'i32'),
-          ...bindings,
-          writes('losses', { out: 0 }, 'u32'),
-          writes('weights', { out: 1 }),
-        ],
-        constants: { ...constants, ...constantsOf(call) },
-        body: [
-          wgsl,
-          'fn put(row: u32, bits: u32, weight: f32) { losses[row] = bits; weights[row] = weight; }',
-          body,
-        ].join('\n'),
-        groups,
-      }),
+    label: 'crossEntropyRows',
+    ...shared,
+    bindings: [
+      ...shared.bindings,
+      writes('losses', { out: 0 }, 'u32'),
+      writes('weights', { out: 1 }),
+    ],
+    begin: [...shared.begin, ...(isLogits ? [] : ['let log_sum = 0.0;'])],
+    reductions: [...shared.reductions, ...(smoothing > 0 ? [spread] : [])],
+    once: [
+      `let own = class_weight(safe);`,
+      `let chosen = own * (log_sum + (top - x[first + safe * ${inner}u]));`,
+      `losses[row] = select(0u, value_bits((1.0 - ${f32Literal(smoothing)}) * chosen + ${rest}, is_bad), is_used);`,
+      'weights[row] = select(0.0, own, is_used);',
     ],
   }
 }
 
-const lowerGradient = (call: OpCall<CrossEntropyRowsAttrs>, lanes: number): Lowering => {
-  if (countElements(call.outputs[0].shape) === 0) return { dispatches: [] }
-  const { constants, groups } = rowGrid(rowsOf(call), lanes)
-  const { bindings, wgsl } = link(call, call.inputs.length > 3 ? 3 : undefined)
+/** Of logits d ((1 - S) w (p[c] - [c = t]) + S / C (p[c] sum_c weight[c] - weight[c])), of log-probabilities with p of 0; ignored rows get 0. */
+function gradKernel(call: OpCall<CrossEntropyRowsAttrs>): Omit<RowKernel, 'rows' | 'lanes'> {
+  const { isLogits, smoothing } = call.attrs
+  const { reduced } = rowsOf(call)
+  const shared = sharedKernel(call, 3)
+  const share = f32Literal(smoothing)
   return {
-    dispatches: [
-      dispatch({
-        label: 'crossEntropyRowsGrad',
-        bindings: [
-          reads('x', { in: 0 }),
-          reads('targets', { in: 1 }, 'i32'),
-          reads('dloss', { in: 2 }),
-          ...bindings,
-          writes('dx', { out: 0 }, 'u32'),
-        ],
-        constants: { ...constants, ...constantsOf(call) },
-        body: [wgsl, gradBody].join('\n'),
-        groups,
-      }),
+    label: 'crossEntropyRowsGrad',
+    ...shared,
+    bindings: [...shared.bindings, reads('dloss', { in: 2 }), writes('dx', { out: 0 }, 'u32')],
+    begin: [
+      ...shared.begin,
+      'let own = class_weight(safe);',
+      'let slope = dloss[min(row, ROWS - 1u)];',
+    ],
+    reductions: [
+      ...shared.reductions,
+      ...(smoothing > 0 ? [{ name: 'weights', join: adding, of: 'class_weight(c)' }] : []),
+    ],
+    each: [
+      `let probability = ${isLogits ? 'exp_of(x[at] - top) / total' : '0.0'};`,
+      `var result = (1.0 - ${share}) * own * (probability - select(0.0, 1.0, c == label));`,
+      ...(smoothing > 0
+        ? [`result += ${share} / f32(${reduced}u) * (probability * weights - class_weight(c));`]
+        : []),
+      'dx[at] = select(0u, value_bits(slope * result, is_bad), is_used);',
     ],
   }
 }
@@ -207,7 +233,7 @@ export const crossEntropyRows: Op<CrossEntropyRowsAttrs> = defineOp<CrossEntropy
     const rows = inferRows('crossEntropyRows', inputs.slice(0, 2), inputs[2])
     return [rows, rows]
   },
-  ...rowVariants(rowsOf, lowerLosses),
+  ...rowVariants(rowsOf, lossKernel),
   gradient({ inputs: [x, target, weight], outputGradients: [dloss], attrs, needs, emit }) {
     if (!dloss || !needs(0)) return []
     return emit(crossEntropyRowsGrad, [x, target, dloss, ...(weight ? [weight] : [])], attrs)
@@ -227,7 +253,7 @@ export const crossEntropyRowsGrad: Op<CrossEntropyRowsAttrs> = defineOp<CrossEnt
     inferRows('crossEntropyRowsGrad', inputs.slice(0, 3), inputs[3])
     return [inputs[0]]
   },
-  ...rowVariants(rowsOf, lowerGradient),
+  ...rowVariants(rowsOf, gradKernel),
   reference([x, target, dloss, weight], call, scalars) {
     return [rowsReference(x, target, weight, problemOf(call, scalars), dloss).dx]
   },

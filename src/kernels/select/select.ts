@@ -2,11 +2,10 @@ import { ShapeError } from '../../util/errors.ts'
 import { quoted } from '../../util/kind-of.ts'
 import { countElements, formatShape, type Shape, tensorType } from '../../util/shape.ts'
 import { eachFloat, oneVariant } from '../elements.ts'
-import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
+import { type Case, defineOp, type Op, type OpCall } from '../op.ts'
 import { aroundAxis } from '../reduce/shapes.ts'
-import { dispatch, reads, writes } from '../shader.ts'
-import { rowGrid, rowVariants } from '../softmax/lanes.ts'
-import body from './top-k.wgsl?raw'
+import { firstOf, type RowKernel, rowVariants } from '../rows.ts'
+import { reads, writes } from '../shader.ts'
 import gradBody from './top-k-grad.wgsl?raw'
 
 /** The k first of each row along `axis`, counted from 0: the largest, or the smallest. */
@@ -18,33 +17,52 @@ export interface TopKAttrs {
 
 const rowsOf = ({ inputs, attrs }: OpCall<TopKAttrs>) => aroundAxis(inputs[0].shape, attrs.axis)
 
+/** WGSL that makes bits of a float an unsigned integer of the same order; -0 counts as 0, NaN as the largest. */
+const orderWgsl = `fn order_of(bits: u32) -> u32 {
+  if ((bits & 0x7fffffffu) > 0x7f800000u) { return 0xffffffffu; }
+  if ((bits & 0x7fffffffu) == 0u) { return 0x80000000u; }
+  return select(bits | 0x80000000u, ~bits, (bits & 0x80000000u) != 0u);
+}`
+
 /** NaN is above every number; as the one smallest (`min`) it comes first all the same, so that it shows. */
 function keyWgsl({ inputs: [{ dtype }], attrs: { isLargest, k } }: OpCall<TopKAttrs>): string {
-  if (dtype === 'i32')
-    return `fn key_of(bits: u32) -> u32 { return ${isLargest ? '' : '~'}(bits ^ 0x80000000u); }`
-  return isLargest
-    ? 'fn key_of(bits: u32) -> u32 { return order_of(bits); }'
-    : `fn key_of(bits: u32) -> u32 { let order = order_of(bits); return ${
-        k === 1 ? 'select(~order, 0xffffffffu, order == 0xffffffffu)' : '~order'
-      }; }`
+  if (dtype === 'i32') return `return ${isLargest ? '' : '~'}(bits ^ 0x80000000u);`
+  if (isLargest) return 'return order_of(bits);'
+  const key = k === 1 ? 'select(~order, 0xffffffffu, order == 0xffffffffu)' : '~order'
+  return `let order = order_of(bits); return ${key};`
 }
 
-const lower = (call: OpCall<TopKAttrs>, lanes: number): Lowering => {
-  if (countElements(call.outputs[0].shape) === 0) return { dispatches: [] }
-  const { constants, groups } = rowGrid(rowsOf(call), lanes)
+/** k reductions of a row to (key, place): the largest key, then the largest of those after it; of equal keys the lower place comes first. */
+function kernelOf(call: OpCall<TopKAttrs>): Omit<RowKernel, 'rows' | 'lanes'> {
+  const { k } = call.attrs
+  const { reduced, inner } = rowsOf(call)
+  const nowhere = `vec2<u32>(0u, ${reduced}u)`
+  const isNext = `b.y < ${reduced}u && (a.y == ${reduced}u || b.x > a.x || (b.x == a.x && b.y < a.y))`
+  const join = { type: 'vec2<u32>', start: nowhere, by: `select(a, b, ${isNext})` }
   return {
-    dispatches: [
-      dispatch({
-        label: `topK ${call.attrs.k}`,
-        bindings: [
-          reads('x', { in: 0 }, 'u32'),
-          writes('values', { out: 0 }, 'u32'),
-          writes('indices', { out: 1 }, 'i32'),
-        ],
-        constants: { ...constants, K: call.attrs.k },
-        body: [keyWgsl(call), body].join('\n'),
-        groups,
-      }),
+    label: `topK ${k}`,
+    bindings: [
+      reads('x', { in: 0 }, 'u32'),
+      writes('values', { out: 0 }, 'u32'),
+      writes('indices', { out: 1 }, 'i32'),
+    ],
+    functions: `${orderWgsl}
+fn key_of(bits: u32) -> u32 { ${keyWgsl(call)} }
+fn after(last: vec2<u32>, is_first: bool, own: vec2<u32>) -> vec2<u32> {
+  return select(${nowhere}, own, is_first || own.x < last.x || (own.x == last.x && own.y > last.y));
+}`,
+    reductions: [{ name: 'best', join, of: 'after(last, j == 0u, vec2<u32>(key_of(x[at]), c))' }],
+    once: [
+      `let put = ${firstOf({ outer: 0, reduced: k, inner })} + j * ${inner}u;`,
+      `values[put] = x[first + best.y * ${inner}u];`,
+      'indices[put] = i32(best.y);',
+    ],
+    within: (lines) => [
+      'var last = vec2<u32>(0u, 0u);',
+      `for (var j = 0u; j < ${k}u; j++) {`,
+      ...lines.map((line) => `  ${line}`),
+      '  last = best;',
+      '}',
     ],
   }
 }
@@ -87,7 +105,7 @@ export const topK: Op<TopKAttrs> = defineOp<TopKAttrs>({
     const shape = x.shape.map((d, n) => (n === axis ? k : d))
     return [tensorType(shape, x.dtype), tensorType(shape, 'i32')]
   },
-  ...rowVariants(rowsOf, lower),
+  ...rowVariants(rowsOf, kernelOf),
   gradient({ inputs: [x], outputs: [, indices], outputGradients: [dy], attrs, emit }) {
     if (!dy) return [undefined]
     return emit(topKGrad, [dy, indices], { axis: attrs.axis, size: x.type.shape[attrs.axis] })

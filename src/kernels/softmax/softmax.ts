@@ -2,21 +2,11 @@ import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type TensorType, tensorType } from '../../util/shape.ts'
 import { type MapAttrs, map } from '../map/map.ts'
 import { i, s, step } from '../map/rules/rule.ts'
-import {
-  type Case,
-  defineOp,
-  type HostArray,
-  type Lowering,
-  type Op,
-  type OpCall,
-  type Value,
-} from '../op.ts'
+import { type Case, defineOp, type HostArray, type Op, type OpCall, type Value } from '../op.ts'
 import { aroundAxis, reducedShape } from '../reduce/shapes.ts'
 import { reshape } from '../reshape/reshape.ts'
-import { dispatch, reads, writes } from '../shader.ts'
-import { lanesLibrary, rowGrid, rowVariants } from './lanes.ts'
-import body from './softmax.wgsl?raw'
-import gradBody from './softmax-grad.wgsl?raw'
+import { adding, largest, type Reduction, type RowKernel, rowVariants } from '../rows.ts'
+import { reads, writes } from '../shader.ts'
 
 /** Over which axis, counted from 0. */
 export interface AxisAttrs {
@@ -34,34 +24,18 @@ function checkAxis(op: string, x: TensorType, axis: number): void {
   }
 }
 
-/** What each kernel of the family stores of an element, in WGSL; nothing where rows have one result. */
-const stores = {
-  softmax: 'y[at] = exp_of(value - top) / total;',
-  logSoftmax: 'y[at] = (value - top) - log_of(total);',
-  logSumExp: '',
-}
+/** The largest element of a row, and the sum of the exponentials of the distances to it, so that huge values are fine. */
+export const topAndTotal: readonly Reduction[] = [
+  { name: 'top', join: largest, of: 'x[at]' },
+  { name: 'total', join: adding, of: 'exp_of(x[at] - top)' },
+]
 
-const lowerWith =
-  (label: keyof typeof stores) =>
-  (call: OpCall<AxisAttrs>, lanes: number): Lowering => {
-    const { constants, groups } = rowGrid(rowsOf(call), lanes)
-    if (countElements(call.outputs[0].shape) === 0) return { dispatches: [] }
-    return {
-      dispatches: [
-        dispatch({
-          label,
-          bindings: [reads('x', { in: 0 }), writes('y', { out: 0 })],
-          constants: { ...constants, HAS_ELEMENTS: stores[label] === '' ? 0 : 1 },
-          body: [
-            lanesLibrary,
-            `fn put(at: u32, top: f32, total: f32, value: f32) { ${stores[label]} }`,
-            body,
-          ].join('\n'),
-          groups,
-        }),
-      ],
-    }
-  }
+const kernelOf = (label: string, stores: Pick<RowKernel, 'each' | 'once'>) => () => ({
+  label,
+  bindings: [reads('x', { in: 0 }), writes('y', { out: 0 })],
+  reductions: topAndTotal,
+  ...stores,
+})
 
 const axisCases: readonly Case<AxisAttrs>[] = [
   { name: 'one element', inputs: [tensorType([1])], attrs: { axis: 0 } },
@@ -96,16 +70,16 @@ function topAndSum(x: HostArray, indices: readonly number[]): { top: number; tot
 
 const because = 'exp is allowed 3 + 2|x| ulp and log 2^-21 in WGSL; sums of up to a thousand terms'
 
+/** A row of -inf alone gives NaN, as in PyTorch. */
 function pointwise(name: 'softmax' | 'logSoftmax', isLog: boolean): Op<AxisAttrs> {
-  const { variants, preferred } = rowVariants(rowsOf, lowerWith(name))
+  const result = isLog ? '(x[at] - top) - log_of(total)' : 'exp_of(x[at] - top) / total'
   return defineOp<AxisAttrs>({
     name,
     infer([x], { axis }) {
       checkAxis(name, x, axis)
       return [x]
     },
-    variants,
-    preferred,
+    ...rowVariants(rowsOf, kernelOf(name, { each: [`y[at] = ${result};`] })),
     gradient({ outputs: [y], outputGradients: [dy], attrs, emit }) {
       return dy ? emit(softmaxGrad, [y, dy], { axis: attrs.axis, isLog }) : [undefined]
     },
@@ -135,28 +109,11 @@ export interface SoftmaxGradAttrs extends AxisAttrs {
   readonly isLog: boolean
 }
 
-const gradVariants = rowVariants<SoftmaxGradAttrs>(rowsOf, (call, lanes) => {
-  if (countElements(call.outputs[0].shape) === 0) return { dispatches: [] }
-  const { constants, groups } = rowGrid(rowsOf(call), lanes)
-  const { isLog } = call.attrs
-  return {
-    dispatches: [
-      dispatch({
-        label: isLog ? 'logSoftmaxGrad' : 'softmaxGrad',
-        bindings: [reads('y', { in: 0 }), reads('dy', { in: 1 }), writes('dx', { out: 0 })],
-        constants,
-        body: [
-          lanesLibrary,
-          `fn weigh(dy: f32, y: f32) -> f32 { return ${isLog ? 'dy' : 'dy * y'}; }`,
-          `fn slope(dy: f32, y: f32, total: f32) -> f32 { return ${
-            isLog ? 'dy - exp_of(y) * total' : 'y * (dy - total)'
-          }; }`,
-          gradBody,
-        ].join('\n'),
-        groups,
-      }),
-    ],
-  }
+const gradKernel = ({ attrs: { isLog } }: OpCall<SoftmaxGradAttrs>) => ({
+  label: isLog ? 'logSoftmaxGrad' : 'softmaxGrad',
+  bindings: [reads('y', { in: 0 }), reads('dy', { in: 1 }), writes('dx', { out: 0 })],
+  reductions: [{ name: 'total', join: adding, of: isLog ? 'dy[at]' : 'dy[at] * y[at]' }],
+  each: [`dx[at] = ${isLog ? 'dy[at] - exp_of(y[at]) * total' : 'y[at] * (dy[at] - total)'};`],
 })
 
 /** dx of softmax or logSoftmax from the result and its gradient. shape: y, dy -> dx, all alike */
@@ -166,7 +123,7 @@ export const softmaxGrad: Op<SoftmaxGradAttrs> = defineOp<SoftmaxGradAttrs>({
     checkAxis('softmaxGrad', y, axis)
     return [y]
   },
-  ...gradVariants,
+  ...rowVariants(rowsOf, gradKernel),
   reference([y, dy], call) {
     const dx = new Float64Array(y.length)
     const { isLog } = call.attrs
@@ -195,7 +152,19 @@ export const softmaxGrad: Op<SoftmaxGradAttrs> = defineOp<SoftmaxGradAttrs>({
   ),
 })
 
-const reductionVariants = rowVariants(rowsOf, lowerWith('logSumExp'))
+const logSumExpKernel = (call: OpCall<AxisAttrs>) => {
+  const { reduced, inner } = rowsOf(call)
+  const once = [
+    // Beside infinity the total is NaN anyway, so that only the elements tell whether one of them is.
+    'let is_infinite = top > 0x1.fffffep+127f;',
+    'var result = select(top + log_of(total), top, is_infinite);',
+    'if (is_infinite) {',
+    `  for (var c = 0u; c < ${reduced}u; c++) { result = max_of(result, x[first + c * ${inner}u]); }`,
+    '}',
+    'y[row] = result;',
+  ]
+  return kernelOf('logSumExp', { once })()
+}
 
 /** y = log of the sum of exp(x) over an axis, which goes; of nothing, and of -inf alone, -inf. */
 export const logSumExp: Op<AxisAttrs> = defineOp<AxisAttrs>({
@@ -204,7 +173,7 @@ export const logSumExp: Op<AxisAttrs> = defineOp<AxisAttrs>({
     checkAxis('logSumExp', x, axis)
     return [tensorType(reducedShape(x.shape, [axis], false))]
   },
-  ...reductionVariants,
+  ...rowVariants(rowsOf, logSumExpKernel),
   // dy exp(x - y)
   gradient({ inputs: [x], outputs: [y], outputGradients: [dy], attrs, emit }) {
     if (!dy) return [undefined]
