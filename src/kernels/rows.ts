@@ -13,10 +13,18 @@ export interface Join {
   readonly by: string
 }
 
-export const adding: Join = { type: 'f32', start: '0.0', by: 'a + b' }
-export const addingPairs: Join = { type: 'vec2<f32>', start: 'vec2<f32>(0.0, 0.0)', by: 'a + b' }
+export const adding = { type: 'f32', start: '0.0', by: 'a + b' } as const satisfies Join
+export const addingPairs = {
+  type: 'vec2<f32>',
+  start: 'vec2<f32>(0.0, 0.0)',
+  by: 'a + b',
+} as const satisfies Join
 /** The largest number, NaN aside; of nothing the lowest finite one. */
-export const largest: Join = { type: 'f32', start: '-0x1.fffffep+127f', by: 'max(a, b)' }
+export const largest = {
+  type: 'f32',
+  start: '-0x1.fffffep+127f',
+  by: 'max(a, b)',
+} as const satisfies Join
 
 export interface Reduction {
   /** The variable that then holds the result, the same on every lane of the row. */
@@ -77,10 +85,7 @@ export function laneFunctions(
   const arrays = types.map((type, n) => `var<workgroup> lanes${n}: array<${type}, ${threads}>;`)
   const functions = joins.map(({ type, by }, n) => {
     const values = `lanes${types.indexOf(type)}`
-    const over =
-      lanes === 1
-        ? '  return value;'
-        : `  let lane = thread % ${lanes}u;
+    const over = `  let lane = thread % ${lanes}u;
   ${values}[thread] = value;
   workgroupBarrier();
   for (var stride = ${lanes / 2}u; stride > 0u; stride /= 2u) {
@@ -90,7 +95,10 @@ export function laneFunctions(
   let result = ${values}[thread - lane];
   workgroupBarrier();
   return result;`
-    return `fn join${n}(a: ${type}, b: ${type}) -> ${type} { return ${by}; }
+    const join = `fn join${n}(a: ${type}, b: ${type}) -> ${type} { return ${by}; }`
+    return lanes === 1
+      ? join
+      : `${join}
 fn over_lanes${n}(thread: u32, value: ${type}) -> ${type} {
 ${over}
 }`
@@ -114,7 +122,8 @@ export function rowLines({
   // Of rows with one thread each those past the end have left.
   const isRow = lanes === 1 ? undefined : 'is_row'
   const isRead = kernel.isRead ?? isRow
-  const [from, to] = kernel.range ?? ['0u', `${reduced}u`]
+  const { range } = kernel
+  const [from, to] = range ? ['begin', 'end'] : ['0u', `${reduced}u`]
   const where = (condition: string | undefined, lines: readonly string[]) =>
     condition === undefined
       ? lines
@@ -129,16 +138,17 @@ export function rowLines({
     ...reductions.flatMap(({ name, join, of, after = [] }) => {
       const n = joins.indexOf(join)
       return [
-        `var ${name}: ${join.type} = ${join.start};`,
-        ...where(isRead, loop([`${name} = join${n}(${name}, ${of});`])),
-        ...(lanes === 1 ? [] : [`${name} = over_lanes${n}(thread, ${name});`]),
+        `var own_${name}: ${join.type} = ${join.start};`,
+        ...where(isRead, loop([`own_${name} = join${n}(own_${name}, ${of});`])),
+        `let ${name} = ${lanes === 1 ? `own_${name}` : `over_lanes${n}(thread, own_${name})`};`,
         ...after,
       ]
     }),
     ...(each ? where(isRow, loop(each)) : []),
     ...(once ? where(isRow && 'is_row && lane == 0u', once) : []),
   ]
-  return [...begin, ...within(lines)]
+  const bounds = range ? [`let begin = ${range[0]};`, `let end = ${range[1]};`] : []
+  return [...bounds, ...begin, ...within(lines)]
 }
 
 /** WGSL of `first`, the index of the first element of `row`. */

@@ -2,7 +2,7 @@ import { tensorType } from '../../util/shape.ts'
 import { defineOp, type ScalarSlot } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import { checkPairs, single } from '../single.ts'
-import { type NormKind, normFunctions, normOf } from './norm.ts'
+import { type NormKind, normOf } from './norm.ts'
 
 /** How many tensors one call of `joinStats` takes. */
 export const mostJoined = 6
@@ -22,13 +22,14 @@ export const joinStats = defineOp<{ readonly norm: NormKind }>({
           single(
             'joinStats',
             [...inputs.map((_, i) => reads(`stats${i}`, { in: i })), writes('total', { out: 0 })],
-            normFunctions(norm, ['join']),
+            '',
             [
               'var value = 0.0;',
               'var flag = 0.0;',
               ...inputs.flatMap(({ shape: [length] }, i) => [
                 `for (var i = 0u; i < ${length}u; i += 2u) {`,
-                `  value = join(value, stats${i}[i]);`,
+                `  let next = stats${i}[i];`,
+                `  value = ${normOf(norm).wgsl.join('value', 'next')};`,
                 `  flag = max(flag, stats${i}[i + 1u]);`,
                 '}',
               ]),
@@ -95,10 +96,11 @@ export const clipFactor = defineOp<ClipFactorAttrs>({
               writes('control', { out: 1 }),
               reads('scalars', 'scalars'),
             ],
-            normFunctions(norm, ['finish']),
+            '',
             [
               `let factor = ${inputs.length > 1 ? 'before[0]' : '1.0'};`,
-              'let total = factor * finish(stats[0]);',
+              'let given = stats[0];',
+              `let total = factor * (${normOf(norm).wgsl.finish('given')});`,
               'norm[0] = total;',
               `let most = scalars[${maxNorm.slot}u] / (total + 1e-6);`,
               `control[0] = factor * select(min(1.0, most), most, is_nan(most));`,

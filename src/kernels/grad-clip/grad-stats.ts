@@ -1,11 +1,10 @@
 import { tensorType } from '../../util/shape.ts'
 import { type Case, defineOp, type Lowering, type OpCall } from '../op.ts'
-import { reads } from '../shader.ts'
-import { inTwoPasses, naiveOrTree, treeThreads } from '../two-passes.ts'
+import { addingPairs } from '../rows.ts'
+import { reads, writes } from '../shader.ts'
+import { naiveOrTree, total, treeThreads } from '../totals.ts'
 import { checkSlice, type Slice } from '../update/slice.ts'
-import body from './grad-stats.wgsl?raw'
-import totalBody from './grad-stats-total.wgsl?raw'
-import { type NormKind, normFunctions, normOf } from './norm.ts'
+import { type NormKind, normOf } from './norm.ts'
 
 export interface GradStatsAttrs extends Slice {
   readonly norm: NormKind
@@ -15,27 +14,24 @@ const lower = (
   { attrs: { start, length, norm } }: OpCall<GradStatsAttrs>,
   threads: number,
   perThread: number,
-): Lowering =>
-  inTwoPasses({
+): Lowering => {
+  const { wgsl } = normOf(norm)
+  return total({
     label: 'gradStats',
-    input: reads('grad', { in: 0 }),
-    result: 'stats',
-    dtype: 'f32',
+    bindings: [reads('grad', { in: 0 })],
+    // Infinite and NaN are known by their bits, since WGSL lets a compiler assume that there are none.
+    functions: `fn term(i: u32) -> vec2<f32> {
+  let x = grad[${start}u + i];
+  return vec2<f32>(${wgsl.term('x')}, select(0.0, 1.0, (bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u));
+}`,
+    join: { ...addingPairs, by: `vec2<f32>(${wgsl.join('a.x', 'b.x')}, a.y + b.y)` },
     length,
     threads,
     perThread,
-    constants: { START: start },
-    body: (target) =>
-      [
-        normFunctions(norm, ['term', 'join']),
-        `fn put(group: u32, value: f32, flag: f32) {
-  ${target}[2u * group] = value;
-  ${target}[2u * group + 1u] = flag;
-}`,
-        body,
-      ].join('\n'),
-    totalBody: `${normFunctions(norm, ['join'])}\n${totalBody}`,
+    output: writes('stats', { out: 0 }, 'vec2<f32>'),
+    store: 'stats[0] = vec2<f32>(total.x, min(total.y, 1.0));',
   })
+}
 
 const sample = (
   name: string,

@@ -10,33 +10,39 @@ interface Norm {
   term(x: number): number
   join(a: number, b: number): number
   finish(total: number): number
-  /** WGSL of the same, on f32. */
-  readonly wgsl: { term: string; join: string; finish: string }
+  /** WGSL of the same, on names of f32. */
+  readonly wgsl: {
+    term(x: string): string
+    join(a: string, b: string): string
+    finish(x: string): string
+  }
 }
+
+const sumWgsl = (a: string, b: string) => `${a} + ${b}`
+// A sum keeps NaN by itself; max need not.
+const maxWgsl = (a: string, b: string) =>
+  `select(max(${a}, ${b}), ${a} + ${b}, is_nan(${a}) || is_nan(${b}))`
+const same = (x: string) => x
+const absWgsl = (x: string) => `abs(${x})`
 
 const norms: Readonly<Record<Exclude<NormKind, PowerNorm>, Norm>> = {
   l2: {
     term: (x) => x * x,
     join: (a, b) => a + b,
     finish: Math.sqrt,
-    wgsl: { term: 'x * x', join: 'a + b', finish: 'sqrt(x)' },
+    wgsl: { term: (x) => `${x} * ${x}`, join: sumWgsl, finish: (x) => `sqrt(${x})` },
   },
   l1: {
     term: Math.abs,
     join: (a, b) => a + b,
     finish: (x) => x,
-    wgsl: { term: 'abs(x)', join: 'a + b', finish: 'x' },
+    wgsl: { term: absWgsl, join: sumWgsl, finish: same },
   },
   largest: {
     term: Math.abs,
     join: Math.max,
     finish: (x) => x,
-    // A sum keeps NaN by itself; max need not.
-    wgsl: {
-      term: 'abs(x)',
-      join: `select(max(a, b), a + b, is_nan(a) || is_nan(b))`,
-      finish: 'x',
-    },
+    wgsl: { term: absWgsl, join: maxWgsl, finish: same },
   },
   // Totals begin at 0, so that of the smallest is kept as a number that falls as it rises, by its bits: no rounding.
   smallest: {
@@ -44,9 +50,11 @@ const norms: Readonly<Record<Exclude<NormKind, PowerNorm>, Norm>> = {
     join: Math.max,
     finish: risingOf,
     wgsl: {
-      term: `select(bitcast<f32>(0x7f7fffffu - min(bitcast<u32>(abs(x)), 0x7f7fffffu)), x, is_nan(x))`,
-      join: `select(max(a, b), a + b, is_nan(a) || is_nan(b))`,
-      finish: `select(bitcast<f32>(select(0x7f7fffffu - bitcast<u32>(x), 0x7f800000u, x == 0.0)), x, is_nan(x))`,
+      term: (x) =>
+        `select(bitcast<f32>(0x7f7fffffu - min(bitcast<u32>(abs(${x})), 0x7f7fffffu)), ${x}, is_nan(${x}))`,
+      join: maxWgsl,
+      finish: (x) =>
+        `select(bitcast<f32>(select(0x7f7fffffu - bitcast<u32>(${x}), 0x7f800000u, ${x} == 0.0)), ${x}, is_nan(${x}))`,
     },
   },
   // As in PyTorch a NaN is an element that is not 0.
@@ -55,9 +63,9 @@ const norms: Readonly<Record<Exclude<NormKind, PowerNorm>, Norm>> = {
     join: (a, b) => a + b,
     finish: (x) => x,
     wgsl: {
-      term: 'select(0.0, 1.0, (bitcast<u32>(x) & 0x7fffffffu) != 0u)',
-      join: 'a + b',
-      finish: 'x',
+      term: (x) => `select(0.0, 1.0, (bitcast<u32>(${x}) & 0x7fffffffu) != 0u)`,
+      join: sumWgsl,
+      finish: same,
     },
   },
 }
@@ -78,8 +86,8 @@ function risingOf(x: number): number {
 }
 
 /** x^p for x of 0 or more; what `pow` need not do well, 0, infinity and NaN, stays as it is. */
-const powerWgsl = (p: number): string =>
-  `select(pow(abs(x), ${f32Literal(p)}), abs(x), x == 0.0 || (bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u)`
+const powerWgsl = (p: number) => (x: string) =>
+  `select(pow(abs(${x}), ${f32Literal(p)}), abs(${x}), ${x} == 0.0 || (bitcast<u32>(${x}) & 0x7f800000u) == 0x7f800000u)`
 
 export function normOf(kind: NormKind): Norm {
   if (Object.hasOwn(norms, kind)) return norms[kind as keyof typeof norms]
@@ -88,21 +96,6 @@ export function normOf(kind: NormKind): Norm {
     term: (x) => Math.abs(x) ** p,
     join: (a, b) => a + b,
     finish: (x) => x ** (1 / p),
-    wgsl: { term: powerWgsl(p), join: 'a + b', finish: powerWgsl(1 / p) },
+    wgsl: { term: powerWgsl(p), join: sumWgsl, finish: powerWgsl(1 / p) },
   }
-}
-
-/** WGSL functions `term`, `join` and `finish` of a norm, those that are named. */
-export function normFunctions(
-  kind: NormKind,
-  names: readonly ('term' | 'join' | 'finish')[],
-): string {
-  const { wgsl } = normOf(kind)
-  return names
-    .map((name) =>
-      name === 'join'
-        ? `fn join(a: f32, b: f32) -> f32 {\n  return ${wgsl.join};\n}`
-        : `fn ${name}(x: f32) -> f32 {\n  return ${wgsl[name]};\n}`,
-    )
-    .join('\n')
 }

@@ -18,7 +18,7 @@ function mixB(start: number): number {
  * Returns the hash that `paramHash` computes on the device, from the same bits on the host.
  *
  * `begin`: leaves out the words before it; those from there on add what they add to the whole hash.
- * source: param-hash.wgsl, which holds the formula.
+ * source: param-hash.ts, which holds the formula.
  */
 export function hashWords(words: Uint32Array, begin = 0): [number, number] {
   let a = 0

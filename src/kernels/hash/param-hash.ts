@@ -1,39 +1,58 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, type DType, formatShape, tensorType } from '../../util/shape.ts'
 import { type Case, defineOp, type HostArray, type Lowering, type OpCall } from '../op.ts'
-import { reads } from '../shader.ts'
-import { inTwoPasses, naiveOrTree, treeThreads } from '../two-passes.ts'
+import { reads, writes } from '../shader.ts'
+import { naiveOrTree, total, treeThreads } from '../totals.ts'
 import { hashWords } from './hash-words.ts'
-import body from './param-hash.wgsl?raw'
-import totalBody from './param-hash-total.wgsl?raw'
 
 export interface ParamHashAttrs {
   /** Only the first `length` elements are hashed; the rest may be padding. */
   readonly length: number
 }
 
+/**
+ * A position-dependent hash of the bits of elements, as two u32 lanes:
+ *
+ *   a(i) = mix_a(bits(x[i]) ^ mix_b(i))        b(i) = mix_b(bits(x[i]) + mix_a(~i))
+ *   hash = (sum_i a(i) mod 2^32, sum_i b(i) mod 2^32)
+ *
+ * numerics: integers only, and wrapping addition has no order, so every device and every layout gets the same hash.
+ * For a fixed i both lanes map bits one to one, so a change of any one element always changes both.
+ * source: mix_a: Chris Wellons, "Prospecting for hash functions" (lowbias32). mix_b: Austin Appleby, MurmurHash3's 32-bit finalizer.
+ * The sum is ours.
+ */
+const functions = `fn mix_a(start: u32) -> u32 {
+  var z = start;
+  z = (z ^ (z >> 16u)) * 0x7feb352du;
+  z = (z ^ (z >> 15u)) * 0x846ca68bu;
+  return z ^ (z >> 16u);
+}
+fn mix_b(start: u32) -> u32 {
+  var z = start;
+  z = (z ^ (z >> 16u)) * 0x85ebca6bu;
+  z = (z ^ (z >> 13u)) * 0xc2b2ae35u;
+  return z ^ (z >> 16u);
+}
+fn term(i: u32) -> vec2<u32> {
+  let bits = words[i];
+  return vec2<u32>(mix_a(bits ^ mix_b(i)), mix_b(bits + mix_a(~i)));
+}`
+
 const lower = (
   { attrs: { length } }: OpCall<ParamHashAttrs>,
   threads: number,
   perThread: number,
 ): Lowering =>
-  inTwoPasses({
+  total({
     label: 'paramHash',
-    input: reads('words', { in: 0 }, 'u32'),
-    result: 'hash',
-    dtype: 'u32',
+    bindings: [reads('words', { in: 0 }, 'u32')],
+    functions,
+    join: { type: 'vec2<u32>', start: 'vec2<u32>(0u, 0u)', by: 'a + b' },
     length,
     threads,
     perThread,
-    body: (target) =>
-      [
-        `fn put_hash(group: u32, lanes: vec2<u32>) {
-  ${target}[2u * group] = lanes.x;
-  ${target}[2u * group + 1u] = lanes.y;
-}`,
-        body,
-      ].join('\n'),
-    totalBody,
+    output: writes('hash', { out: 0 }, 'vec2<u32>'),
+    store: 'hash[0] = total;',
   })
 
 /** The bits of values as a device buffer of `dtype` holds them. */
@@ -55,7 +74,7 @@ const sample = (
 })
 
 /**
- * A 64-bit hash of the bits of a tensor, the same on every device; param-hash.wgsl holds the formula.
+ * A 64-bit hash of the bits of a tensor, the same on every device.
  *
  * shape: x of any shape and type; hash [2] u32.
  * order: none: the hash is a wrapping integer sum over elements.

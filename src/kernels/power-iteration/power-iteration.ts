@@ -2,11 +2,10 @@ import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type Shape, type TensorType, tensorType } from '../../util/shape.ts'
 import { eachFloat } from '../elements.ts'
 import { type Case, type Dispatch, defineOp, type HostArray, type Op, type OpCall } from '../op.ts'
-import { dispatch, linearGroups, reads, updates, writes } from '../shader.ts'
-import { naiveOrTree, treeThreads } from '../two-passes.ts'
+import { adding, rowKernel } from '../rows.ts'
+import { f32Literal, reads, updates, writes } from '../shader.ts'
+import { naiveOrTree, treeThreads } from '../totals.ts'
 import columnsBody from './columns.wgsl?raw'
-import normalizeBody from './normalize.wgsl?raw'
-import rowsBody from './rows.wgsl?raw'
 
 export interface PowerIterationAttrs {
   /** At least 1. */
@@ -30,7 +29,6 @@ function sizesOf(inputs: readonly TensorType[]): { H: number; W: number } {
 function lower({ inputs, attrs }: OpCall<PowerIterationAttrs>, threads: number) {
   const { H, W } = sizesOf(inputs)
   const { iterations, eps } = attrs
-  const rowGroups = linearGroups(H)
   const columns = eachFloat({
     label: `powerIteration columns ${H}x${W}`,
     bindings: [reads('matrix', { in: 0 }), reads('u', { in: 1 })],
@@ -38,36 +36,46 @@ function lower({ inputs, attrs }: OpCall<PowerIterationAttrs>, threads: number) 
     constants: { H, W },
     functions: columnsBody,
   })
-  const rows = dispatch({
+  const rows = rowKernel({
     label: `powerIteration rows ${H}x${W}`,
+    rows: { outer: H, reduced: W, inner: 1 },
+    lanes: threads,
     bindings: [
       reads('matrix', { in: 0 }),
       reads('v', { in: 2 }),
       writes('product', { scratch: 1 }),
     ],
-    constants: { H, W, THREADS: threads, GROUPS_X: rowGroups[0] },
-    body: rowsBody,
-    groups: rowGroups,
+    reductions: [{ name: 'total', join: adding, of: 'matrix[at] * v[c]' }],
+    once: ['product[row] = total;'],
   })
   /** The product in a scratch tensor becomes vector `at` (0: u, 1: v) and, at last, its copy. */
   const normalize = (at: 0 | 1, N: number, isLast: boolean) =>
-    dispatch({
+    rowKernel({
       label: `powerIteration normalize ${N}`,
+      rows: { outer: 1, reduced: N, inner: 1 },
+      lanes: threads,
       bindings: [
         reads('product', { scratch: 1 - at }),
         updates('kept', { in: 1 + at }),
         ...(isLast ? [writes('copy', { out: at })] : []),
       ],
-      constants: { N, THREADS: threads, EPS: { f32: eps } },
-      body: [
-        `fn put(i: u32, value: f32) { kept[i] = value;${isLast ? ' copy[i] = value;' : ''} }`,
-        normalizeBody,
-      ].join('\n'),
-      groups: [1, 1, 1],
+      reductions: [
+        {
+          name: 'squares',
+          join: adding,
+          of: 'product[at] * product[at]',
+          after: [`let length = max(sqrt(squares), ${f32Literal(eps)});`],
+        },
+      ],
+      each: [
+        'let value = product[at] / length;',
+        'kept[at] = value;',
+        ...(isLast ? ['copy[at] = value;'] : []),
+      ],
     })
   const dispatches = Array.from({ length: iterations }, (_, n): Dispatch[] => {
     const isLast = n === iterations - 1
-    return [...columns, normalize(1, W, isLast), rows, normalize(0, H, isLast)]
+    return [...columns, ...normalize(1, W, isLast), ...rows, ...normalize(0, H, isLast)]
   }).flat()
   return { dispatches, scratch: [tensorType([W]), tensorType([H])] }
 }

@@ -37,8 +37,11 @@ function kernelOf(call: OpCall<TopKAttrs>): Omit<RowKernel, 'rows' | 'lanes'> {
   const { k } = call.attrs
   const { reduced, inner } = rowsOf(call)
   const nowhere = `vec2<u32>(0u, ${reduced}u)`
-  const isNext = `b.y < ${reduced}u && (a.y == ${reduced}u || b.x > a.x || (b.x == a.x && b.y < a.y))`
-  const join = { type: 'vec2<u32>', start: nowhere, by: `select(a, b, ${isNext})` }
+  const join = {
+    type: 'vec2<u32>',
+    start: nowhere,
+    by: 'select(a, b, b.x > a.x || (b.x == a.x && b.y < a.y))',
+  }
   return {
     label: `topK ${k}`,
     bindings: [

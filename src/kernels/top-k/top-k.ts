@@ -3,10 +3,9 @@ import { quoted } from '../../util/kind-of.ts'
 import { formatShape, tensorType, unify } from '../../util/shape.ts'
 import { countedRows, countedRowsWgsl } from '../counted-rows.ts'
 import { type Case, defineOp, type Lowering, type OpCall, type ScalarSlot } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { ceilDiv, reads, writes } from '../shader.ts'
+import { total } from '../totals.ts'
 import { topKCorrectReference } from './top-k.ref.ts'
-import body from './top-k.wgsl?raw'
-import totalBody from './top-k-total.wgsl?raw'
 
 export interface TopKCorrectAttrs {
   /** 1 for plain accuracy. */
@@ -15,48 +14,42 @@ export interface TopKCorrectAttrs {
   readonly count: ScalarSlot | null
 }
 
-/** `stepsPerGroup`: how often a group takes its `threads` rows. */
+/**
+ * The target's place among the logits by counting those before it, which needs no sort; ties go to the lower index.
+ *
+ * `stepsPerGroup`: how often a group takes its `threads` rows.
+ */
 function lower(call: OpCall<TopKCorrectAttrs>, threads: number, stepsPerGroup: number): Lowering {
   const { k, count } = call.attrs
   const [rows, classes] = call.inputs[0].shape
-  const groupCount = Math.max(1, ceilDiv(rows, threads * stepsPerGroup))
-  const groups = linearGroups(groupCount)
-  const isWhole = groupCount === 1
-  const main = dispatch({
+  return total({
     label: 'topKCorrect',
     bindings: [
       reads('logits', { in: 0 }),
       reads('targets', { in: 1 }, 'i32'),
       ...(count ? [reads('scalars', 'scalars')] : []),
-      isWhole ? writes('correct', { out: 0 }) : writes('partials', { scratch: 0 }, 'u32'),
     ],
-    constants: {
-      R: rows,
-      C: classes,
-      K_LARGEST: k,
-      THREADS: threads,
-      STEPS: stepsPerGroup,
-      GROUPS: groupCount,
-      GROUPS_X: groups[0],
-    },
-    body: [
-      countedRowsWgsl(count),
-      `fn put_sum(group: u32, sum: u32) { ${
-        isWhole ? 'correct[0] = f32(sum);' : 'partials[group] = sum;'
-      } }`,
-      body,
-    ].join('\n'),
-    groups,
+    constants: { R: rows },
+    functions: `${countedRowsWgsl(count)}
+fn term(row: u32) -> u32 {
+  let label = u32(targets[row]);
+  if (row >= counted_rows() || label >= ${classes}u) { return 0u; }
+  let first = row * ${classes}u;
+  let chosen = logits[first + label];
+  var place = 0u;
+  for (var c = 0u; c < ${classes}u; c++) {
+    let other = logits[first + c];
+    place += u32(other > chosen || (other == chosen && c < label));
+  }
+  return u32(place < ${k}u && !is_nan(chosen));
+}`,
+    join: { type: 'u32', start: '0u', by: 'a + b' },
+    length: rows,
+    threads,
+    perThread: stepsPerGroup,
+    output: writes('correct', { out: 0 }),
+    store: 'correct[0] = f32(total);',
   })
-  if (isWhole) return { dispatches: [main] }
-  const total = dispatch({
-    label: 'topKCorrect total',
-    bindings: [reads('partials', { scratch: 0 }, 'u32'), writes('correct', { out: 0 })],
-    constants: { N: groupCount, THREADS: Math.min(256, threads) },
-    body: totalBody,
-    groups: [1, 1, 1],
-  })
-  return { dispatches: [main, total], scratch: [tensorType([groupCount], 'u32')] }
 }
 
 const rowsCase = (
