@@ -54,6 +54,8 @@ export interface RowKernel extends RowShape {
   readonly isRead?: string
   /** WGSL of the first place that is read and of the one past the last. Default: all. */
   readonly range?: readonly [from: string, to: string]
+  /** WGSL of `first`, the index of the element 0 of `row`. Default: rows are those of [outer, reduced, inner]. */
+  readonly first?: string
   /** WGSL of `at`, the index of the row's element `c`. */
   readonly at?: string
   readonly reductions: readonly Reduction[]
@@ -172,7 +174,7 @@ export function rowKernel(kernel: RowKernel): Dispatch[] {
     `let lane = thread % ${lanes}u;`,
     `let row = ${lanes === threads ? group : `${group} * ${threads / lanes}u + thread / ${lanes}u`};`,
     lanes === 1 ? `if (row >= ${count}u) { return; }` : `let is_row = row < ${count}u;`,
-    `let first = ${firstOf(rows)};`,
+    `let first = ${kernel.first ?? firstOf(rows)};`,
     ...rowLines(kernel),
   ]
   const body = `${functions ? `${functions}\n` : ''}${laneFunctions(joinsOf(reductions), lanes)}

@@ -51,7 +51,7 @@ function lower(call: OpCall<BatchNormGradAttrs>, isNaive: boolean): Lowering {
   const { eps } = call.attrs
   return {
     dispatches: [
-      gradSums(call, sizes, eps, isNaive ? 64 : undefined),
+      ...gradSums(call, sizes, eps, isNaive ? 64 : undefined),
       ...gradInput(sizes, eps, call.attrs, isNaive ? 1 : stripOf(sizes), call),
     ],
   }

@@ -264,7 +264,7 @@ export const batchNorm: Op<OwnBatchNormAttrs> = defineOp<OwnBatchNormAttrs>({
     const strip = isNaive ? 1 : stripOf(sizes)
     return {
       dispatches: [
-        statistics(call, sizes, isNaive ? naiveThreads : undefined, count, [], ''),
+        ...statistics(call, sizes, isNaive ? naiveThreads : undefined, count, [], ''),
         ...normalize(sizes, eps, strip, ownStatistics, epilogue, 3, call),
       ],
     }
@@ -340,7 +340,7 @@ export const batchNormTracked: Op<TrackedBatchNormAttrs> = defineOp<TrackedBatch
     return {
       dispatches: [
         ...(momentum === null ? [countBatch(sizes, count)] : []),
-        statistics(call, sizes, isNaive ? naiveThreads : undefined, count, running, keep),
+        ...statistics(call, sizes, isNaive ? naiveThreads : undefined, count, running, keep),
         ...normalize(sizes, eps, strip, ownStatistics, epilogue, 6, call),
       ],
     }

@@ -3,19 +3,10 @@ import { countedRowsWgsl } from '../counted-rows.ts'
 import { type ElementKernel, eachElement } from '../elements.ts'
 import { floatElement } from '../half-bindings.ts'
 import type { Dispatch, OpCall, Operand, ScalarSlot } from '../op.ts'
-import {
-  ceilDiv,
-  dispatch,
-  f32Literal,
-  linearGroups,
-  reads,
-  type ShaderBinding,
-  writes,
-} from '../shader.ts'
+import { adding, addingPairs, rowKernel } from '../rows.ts'
+import { ceilDiv, f32Literal, reads, type ShaderBinding, writes } from '../shader.ts'
 import { broadcastIndex, type Step, stepsToWgsl } from '../steps.ts'
 import type { NormSizes } from './batch-norm.ref.ts'
-import gradSumsWgsl from './grad-sums.wgsl?raw'
-import statisticsWgsl from './statistics.wgsl?raw'
 
 /** Invocations of a channel's workgroup: more where a channel is long, fewer where very many are short. */
 const threadsFor = ({ C, M }: NormSizes): number => {
@@ -31,19 +22,31 @@ type Count = ScalarSlot | null
 
 const countBinding = (count: Count): ShaderBinding[] => (count ? [reads('scalars', 'scalars')] : [])
 
-/** Mean and variance of x (input 0) into outputs 1 and 2; `keep` is WGSL that updates running statistics through `bindings`. */
-export function statistics(
+/** Rows of a kernel that reduces each channel, whose element number c lies in image c / L. */
+const channelRows = (sizes: NormSizes, threads = threadsFor(sizes)) => ({
+  rows: { outer: sizes.C, reduced: sizes.M, inner: 1 },
+  lanes: threads,
+  at: `(c / ${sizes.L}u * ${sizes.C}u + row) * ${sizes.L}u + c % ${sizes.L}u`,
+})
+
+/**
+ * Mean and variance of x (input 0) into outputs 1 and 2, over the rows that count; where none does, both are 0. `keep` is WGSL that updates
+ * running statistics of channel `c` through `bindings`.
+ *
+ * numerics: two passes. The second also sums x - mean, by which both results are corrected, so that the first sum's rounding drops out.
+ * source: Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983), the corrected two-pass algorithm.
+ */
+export const statistics = (
   { inputs: [x] }: OpCall<unknown>,
   sizes: NormSizes,
   threads: number | undefined,
   count: Count,
   bindings: readonly ShaderBinding[],
   keep: string,
-): Dispatch {
-  const { N, C, L, M } = sizes
-  const groups = linearGroups(C)
-  return dispatch({
-    label: `batchNorm statistics ${C}x${M}`,
+): Dispatch[] =>
+  rowKernel({
+    label: `batchNorm statistics ${sizes.C}x${sizes.M}`,
+    ...channelRows(sizes, threads),
     bindings: [
       reads('x', { in: 0 }, floatElement(x)),
       writes('mean', { out: 1 }),
@@ -51,27 +54,36 @@ export function statistics(
       ...bindings,
       ...countBinding(count),
     ],
-    constants: { R: N, C, L, THREADS: threads ?? threadsFor(sizes), GROUPS_X: groups[0] },
-    body: [
-      countedRowsWgsl(count),
-      `fn keep(c: u32, mean_now: f32, variance_now: f32, count: u32) {\n${keep}\n}\n`,
-      statisticsWgsl,
-    ].join('\n'),
-    groups,
+    constants: { R: sizes.N },
+    functions: `${countedRowsWgsl(count)}
+fn off_by(by: f32) -> vec2<f32> { return vec2<f32>(by, by * by); }
+fn keep(c: u32, mean_now: f32, variance_now: f32, count: u32) {\n${keep}\n}`,
+    begin: [`let count = counted_rows() * ${sizes.L}u;`, 'let divisor = f32(max(count, 1u));'],
+    range: ['0u', `counted_rows() * ${sizes.L}u`],
+    reductions: [
+      { name: 'sum', join: adding, of: 'x[at]', after: ['let rough = sum / divisor;'] },
+      { name: 'sums', join: addingPairs, of: 'off_by(x[at] - rough)' },
+    ],
+    once: [
+      'let correction = sums.x / divisor;',
+      'let m = rough + correction;',
+      'let v = max(sums.y - sums.x * correction, 0.0) / divisor;',
+      'mean[row] = m;',
+      'variance[row] = v;',
+      'keep(row, m, v, count);',
+    ],
   })
-}
 
-/** dweight and dbias (outputs 1 and 2) from dy, x, mean and variance (inputs 0 to 3). */
-export function gradSums(
+/** dweight and dbias (outputs 1 and 2) from dy, x, mean and variance (inputs 0 to 3): sums of dy (x - mean) / deviation, and of dy. */
+export const gradSums = (
   { inputs: [dy, x] }: OpCall<unknown>,
   sizes: NormSizes,
   eps: number,
   threads: number | undefined,
-): Dispatch {
-  const { C, L, M } = sizes
-  const groups = linearGroups(C)
-  return dispatch({
-    label: `batchNormGrad sums ${C}x${M}`,
+): Dispatch[] =>
+  rowKernel({
+    label: `batchNormGrad sums ${sizes.C}x${sizes.M}`,
+    ...channelRows(sizes, threads),
     bindings: [
       reads('dy', { in: 0 }, floatElement(dy)),
       reads('x', { in: 1 }, floatElement(x)),
@@ -80,14 +92,15 @@ export function gradSums(
       writes('dweight', { out: 1 }),
       writes('dbias', { out: 2 }),
     ],
-    constants: {
-      ...{ C, L, M, THREADS: threads ?? threadsFor(sizes), GROUPS_X: groups[0] },
-      EPS: { f32: eps },
-    },
-    body: gradSumsWgsl,
-    groups,
+    begin: [`let center = mean[min(row, ${sizes.C - 1}u)];`],
+    reductions: [
+      { name: 'sums', join: addingPairs, of: 'vec2<f32>(1.0, x[at] - center) * dy[at]' },
+    ],
+    once: [
+      'dbias[row] = sums.x;',
+      `dweight[row] = sums.y / sqrt(variance[row] + ${f32Literal(eps)});`,
+    ],
   })
-}
 
 /** An elementwise kernel over [N, C, L]: `perChannel` lines know `c`, `perElement` lines and the value know `at`, too. */
 interface ChannelKernel

@@ -6,12 +6,11 @@ import {
   tensorType,
 } from '../../util/shape.ts'
 import { collapseBroadcast } from '../map/chain-kernel.ts'
-import type { Dispatch, Lowering, Operand } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
+import type { Lowering, Operand } from '../op.ts'
+import { adding, type Join, rowKernel } from '../rows.ts'
+import { ceilDiv, reads, type ShaderBinding, writes } from '../shader.ts'
 import { broadcastIndex, type Step, stepsToWgsl } from '../steps.ts'
-import serialBody from './serial.wgsl?raw'
 import { type Pass, reductionPasses } from './shapes.ts'
-import treeBody from './tree.wgsl?raw'
 
 /** How two elements become one. Elements are f32 for sums, order-keeping u32 keys for extremes; i32 of integers. */
 export type Combine = 'sum' | 'max' | 'min'
@@ -43,9 +42,6 @@ export interface Reduction {
 const splitFrom = 16_384
 const chunk = 2048
 
-/** How a pass runs: `serial` one thread a result, `tree` 64 threads a result, `split` two trees. */
-export type PassForm = 'serial' | 'tree'
-
 /** Trees pay where there are few results, each of many elements. */
 export const prefersTree = (shape: Shape, axes: readonly number[]): boolean =>
   reductionPasses(shape, axes).some(
@@ -55,40 +51,25 @@ export const prefersTree = (shape: Shape, axes: readonly number[]): boolean =>
 export const canUseTree = (shape: Shape, axes: readonly number[]): boolean =>
   reductionPasses(shape, axes).some(({ reduced }) => reduced > 64)
 
-const elementWgsl: Record<Combine, string> = {
-  sum: `alias Element = f32;
-const START = 0.0;
-fn combine(a: f32, b: f32) -> f32 { return a + b; }
-fn element_of(value: f32) -> f32 { return value; }
-fn value_of(element: f32) -> f32 { return element; }`,
-  max: extremeWgsl('max', '0u', '0xffffffffu'),
-  min: extremeWgsl('min', '0xffffffffu', '0u'),
+/** How elements of a dtype become one, and the WGSL functions between them and values. */
+interface Elements {
+  readonly join: Join
+  readonly wgsl: string
 }
 
-/** The same on integers, which wrap around. */
-const integerWgsl: Record<Combine, string> = {
-  sum: plainWgsl('a + b', '0i'),
-  max: plainWgsl('max(a, b)', '(-2147483647i - 1i)'),
-  min: plainWgsl('min(a, b)', '2147483647i'),
-}
-
-function plainWgsl(combined: string, start: string): string {
-  return `alias Element = i32;
-const START = ${start};
-fn combine(a: i32, b: i32) -> i32 { return ${combined}; }
-fn element_of(value: i32) -> i32 { return value; }
-fn value_of(element: i32) -> i32 { return element; }`
-}
+const plain = (dtype: 'f32' | 'i32', join: Join): Elements => ({
+  join,
+  wgsl: `fn element_of(value: ${dtype}) -> ${dtype} { return value; }
+fn value_of(element: ${dtype}) -> ${dtype} { return element; }`,
+})
 
 /**
  * Extremes on the bits of floats as ordered integers: exact, free of order, and a NaN wins on every adapter.
  * The keys of NaNs are one end of the range, `start` (where nothing was seen) the other.
  */
-function extremeWgsl(name: 'max' | 'min', start: string, nanKey: string): string {
-  return `alias Element = u32;
-const START = ${start};
-fn combine(a: u32, b: u32) -> u32 { return ${name}(a, b); }
-fn element_of(value: f32) -> u32 {
+const extreme = (name: 'max' | 'min', start: string, nanKey: string): Elements => ({
+  join: { type: 'u32', start, by: `${name}(a, b)` },
+  wgsl: `fn element_of(value: f32) -> u32 {
   let bits = bitcast<u32>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) { return ${nanKey}; }
   return select(bits | 0x80000000u, ~bits, (bits & 0x80000000u) != 0u);
@@ -96,7 +77,21 @@ fn element_of(value: f32) -> u32 {
 fn value_of(key: u32) -> f32 {
   if (key == ${nanKey}) { return bitcast<f32>((key & 0u) | 0x7fc00000u); }
   return bitcast<f32>(select(~key, key & 0x7fffffffu, (key & 0x80000000u) != 0u));
-}`
+}`,
+})
+
+/** Integers wrap around. */
+const elements: Readonly<Record<'f32' | 'i32', Record<Combine, Elements>>> = {
+  f32: {
+    sum: plain('f32', adding),
+    max: extreme('max', '0u', '0xffffffffu'),
+    min: extreme('min', '0xffffffffu', '0u'),
+  },
+  i32: {
+    sum: plain('i32', { type: 'i32', start: '0i', by: 'a + b' }),
+    max: plain('i32', { type: 'i32', start: '(-2147483647i - 1i)', by: 'max(a, b)' }),
+    min: plain('i32', { type: 'i32', start: '2147483647i', by: 'min(a, b)' }),
+  },
 }
 
 /** The WGSL function `load(at)`: the element at a flat index of the reduced shape. */
@@ -179,37 +174,40 @@ export function lowerReduction(reduction: Reduction, useTree: boolean): Lowering
   if (countElements(results) === 0) return { dispatches: [] }
   const passes = cutPasses(reductionPasses(shape, axes), useTree)
   const scratch: TensorType[] = []
-  const dispatches = passes.map(({ outer, reduced, inner, chunks }, index): Dispatch => {
+  const dispatches = passes.flatMap(({ outer, reduced, inner, chunks }, index) => {
     const isLast = index === passes.length - 1
     const isTree = useTree && (reduced > 64 || chunks > 1)
-    const count = outer * chunks * inner
-    const groups = linearGroups(isTree ? count : ceilDiv(count, 64))
     const from: Source[] =
       index === 0
         ? [...sources]
         : [{ operand: { scratch: firstScratch + index - 1 }, shape: [outer, reduced, inner] }]
-    if (!isLast) scratch.push(tensorType([count], dtype))
+    const rows = { outer: outer * chunks, reduced, inner }
+    if (!isLast) scratch.push(tensorType([rows.outer * inner], dtype))
+    const { join, wgsl } = elements[dtype][combine]
     const bindings: ShaderBinding[] = from.map(({ operand }, n) => reads(`x${n}`, operand, dtype))
-    return dispatch({
+    // Row r is chunk k = r / inner % chunks of a line: its places k * chunk up to the next chunk's.
+    const line = `row / ${inner * chunks}u * ${reduced * inner}u + row % ${inner}u`
+    return rowKernel({
       label: `${label} ${outer}x${reduced}x${inner}${isTree ? ' tree' : ''}${chunks > 1 ? ` in ${chunks}` : ''}`,
+      rows,
+      lanes: isTree ? 64 : 1,
       bindings: [...bindings, writes('y', isLast ? out : { scratch: firstScratch + index }, dtype)],
-      constants: {
-        OUTER: outer,
-        REDUCED: reduced,
-        INNER: inner,
-        CHUNKS: chunks,
-        CHUNK: chunks === 1 ? reduced : chunk,
-        GROUPS_X: groups[0],
-      },
-      body: [
-        (dtype === 'i32' ? integerWgsl : elementWgsl)[combine],
+      functions: [
+        wgsl,
         index === 0
           ? loadWgsl(shape, from, steps, dtype)
           : loadWgsl(from[0].shape, from, [], dtype),
         finishWgsl(isLast ? finalSteps : [], dtype),
-        isTree ? treeBody : serialBody,
       ].join('\n'),
-      groups,
+      ...(chunks > 1 && {
+        first: line,
+        range: [
+          `row / ${inner}u % ${chunks}u * ${chunk}u`,
+          `min(begin + ${chunk}u, ${reduced}u)`,
+        ] as const,
+      }),
+      reductions: [{ name: 'total', join, of: 'element_of(load(at))' }],
+      once: ['y[row] = finish(value_of(total));'],
     })
   })
   return { dispatches, scratch }
