@@ -99,7 +99,7 @@ export function laneFunctions(
   return result;`
     const join = `fn join${n}(a: ${type}, b: ${type}) -> ${type} { return ${by}; }`
     return lanes === 1
-      ? join
+      ? `${join}\nfn over_lanes${n}(thread: u32, value: ${type}) -> ${type} { return value; }`
       : `${join}
 fn over_lanes${n}(thread: u32, value: ${type}) -> ${type} {
 ${over}
@@ -142,7 +142,7 @@ export function rowLines({
       return [
         `var own_${name}: ${join.type} = ${join.start};`,
         ...where(isRead, loop([`own_${name} = join${n}(own_${name}, ${of});`])),
-        `let ${name} = ${lanes === 1 ? `own_${name}` : `over_lanes${n}(thread, own_${name})`};`,
+        `let ${name} = over_lanes${n}(thread, own_${name});`,
         ...after,
       ]
     }),

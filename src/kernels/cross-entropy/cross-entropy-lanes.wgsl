@@ -6,7 +6,7 @@
 //
 // bindings  logits: R C, targets: R (i32); what is stored where is linked in:
 //           counted_rows(), is_ignored(target), gradient_scale(), put_gradient(index, value bits),
-//           put_total(group, sum, is_bad, rows that are counted and not ignored)
+//           put_total(group, sum, is_bad, rows that are counted and not ignored), over_lanes0 (max) and over_lanes1 (sum)
 // threads   lane l of a row reads columns l, l + LANES, ...; lanes of a row are neighbours, so reads coalesce.
 //           Each group counts the ignored targets for itself. With GROUPS = 1 the whole loss and gradient are this one dispatch; else each group puts one partial sum.
 // numerics  as in cross-entropy-rows.wgsl. Order of every sum: within a lane over c upwards, over lanes as a binary
@@ -16,42 +16,6 @@
 var<workgroup> values: array<f32, THREADS>;
 var<workgroup> flags: array<u32, THREADS>;
 var<workgroup> used_rows: atomic<u32>;
-
-fn max_over_lanes(thread: u32, value: f32) -> f32 {
-  if (LANES == 1u) {
-    return value;
-  }
-  let lane = thread % LANES;
-  values[thread] = value;
-  workgroupBarrier();
-  for (var stride = LANES / 2u; stride > 0u; stride /= 2u) {
-    if (lane < stride) {
-      values[thread] = max(values[thread], values[thread + stride]);
-    }
-    workgroupBarrier();
-  }
-  let result = values[thread - lane];
-  workgroupBarrier();
-  return result;
-}
-
-fn sum_over_lanes(thread: u32, value: f32) -> f32 {
-  if (LANES == 1u) {
-    return value;
-  }
-  let lane = thread % LANES;
-  values[thread] = value;
-  workgroupBarrier();
-  for (var stride = LANES / 2u; stride > 0u; stride /= 2u) {
-    if (lane < stride) {
-      values[thread] += values[thread + stride];
-    }
-    workgroupBarrier();
-  }
-  let result = values[thread - lane];
-  workgroupBarrier();
-  return result;
-}
 
 @compute @workgroup_size(THREADS)
 fn main(
@@ -84,14 +48,14 @@ fn main(
         top = max(top, logits[first + c]);
       }
     }
-    top = max_over_lanes(thread, top);
+    top = over_lanes0(thread, top);
     var sum = 0.0;
     if (is_counted) {
       for (var c = lane; c < C; c += LANES) {
         sum += exp_of(logits[first + c] - top);
       }
     }
-    sum = sum_over_lanes(thread, sum);
+    sum = over_lanes1(thread, sum);
     var label = 0u;
     var is_bad = false;
     if (is_counted) {

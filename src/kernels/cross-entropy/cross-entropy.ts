@@ -13,6 +13,7 @@ import {
   type ScalarSlot,
   type Variant,
 } from '../op.ts'
+import { adding, laneFunctions, lanesFor, largest } from '../rows.ts'
 import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
 import { crossEntropyReference } from './cross-entropy.ref.ts'
 import lanesBody from './cross-entropy-lanes.wgsl?raw'
@@ -50,10 +51,6 @@ interface Parts extends CrossEntropyAttrs {
 const maxThreads = 256
 
 const powerOfTwoAtLeast = (count: number): number => 2 ** Math.ceil(Math.log2(Math.max(1, count)))
-
-/** Rows of few classes go to one thread each; longer ones get about 8 columns a thread. */
-const lanesFor = (classes: number): number =>
-  classes <= 32 ? 1 : Math.min(maxThreads, powerOfTwoAtLeast(classes / 8))
 
 const sizesOf = (call: OpCall): readonly [rows: number, classes: number] => {
   const [rows, classes] = call.inputs[0].shape
@@ -165,6 +162,7 @@ function lowerLanes(call: OpCall, parts: Parts, isOneGroup: boolean): Lowering {
     body: [
       wgsl,
       `fn put_total(group: u32, total: f32, is_bad: bool, used: u32) { ${store} }`,
+      laneFunctions([largest, adding], lanes, threads),
       lanesBody,
     ].join('\n'),
     groups,

@@ -2,10 +2,7 @@ import { countElements, sameShape, tensorType } from '../../util/shape.ts'
 import { type MapAttrs, map } from '../map/map.ts'
 import { i, s, singleStep, step } from '../map/rules/rule.ts'
 import { type Case, defineOp, type Lowering, type Op, type OpCall, type Value } from '../op.ts'
-import { reshape } from '../reshape/reshape.ts'
-import { broadcastOffset } from '../steps.ts'
-import { sum } from '../sum/sum.ts'
-import { canUseTree, lowerReduction, prefersTree } from './passes.ts'
+import { canUseTree, lowerReduction, prefersTree } from '../reduce/passes.ts'
 import {
   checkAxes,
   type ReduceAttrs,
@@ -13,7 +10,10 @@ import {
   reducedShape,
   reducedType,
   refuseEmpty,
-} from './shapes.ts'
+} from '../reduce/shapes.ts'
+import { reshape } from '../reshape/reshape.ts'
+import { broadcastOffset } from '../steps.ts'
+import { sum } from '../sum/sum.ts'
 
 const lower = (
   { inputs, attrs }: OpCall<ReduceAttrs>,

@@ -2,9 +2,9 @@ import { invariant } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, tensorType } from '../../util/shape.ts'
 import { c, i, s, singleStep, step } from '../map/rules/rule.ts'
 import { defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
+import { canUseTree, lowerReduction, prefersTree } from '../reduce/passes.ts'
+import { type ReduceAttrs, reducedShape } from '../reduce/shapes.ts'
 import { applySteps, broadcastOffset, chainShape, type Step } from '../steps.ts'
-import { canUseTree, lowerReduction, prefersTree } from './passes.ts'
-import { type ReduceAttrs, reducedShape } from './shapes.ts'
 
 /** A chain before a sum and a chain after it. */
 export interface SumOfAttrs extends ReduceAttrs {
