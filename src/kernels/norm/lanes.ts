@@ -1,6 +1,7 @@
 import { type TensorType, tensorType } from '../../util/shape.ts'
 import { floatElement, wideElement } from '../half-bindings.ts'
 import type { Lowering, OpCall } from '../op.ts'
+import { adding, addingPairs, laneFunctions } from '../rows.ts'
 import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
 import { isInFours, type NormAttrs, type NormSizes } from './geometry.ts'
 import type { GradOutputs, StoreChain } from './grad.ts'
@@ -29,27 +30,6 @@ export function laneLayout(sizes: NormSizes) {
 
 /** Whether a row fits into the lanes' registers. */
 export const fitsLanes = (sizes: NormSizes): boolean => laneLayout(sizes).units <= maxUnits
-
-/** WGSL function `over_lanes`: the sum over a row's lanes of a value, the same on each of them, as a binary tree. */
-const overLanes = (lanes: number, type: string) => `var<workgroup> sums: array<${type}, ${threads}>;
-
-fn over_lanes(thread: u32, value: ${type}) -> ${type} {
-  ${
-    lanes === 1
-      ? 'return value;'
-      : `let lane = thread % ${lanes}u;
-  sums[thread] = value;
-  workgroupBarrier();
-  for (var half = ${lanes / 2}u; half > 0u; half /= 2u) {
-    if (lane < half) { sums[thread] += sums[thread + half]; }
-    workgroupBarrier();
-  }
-  let total = sums[thread - lane];
-  workgroupBarrier();
-  return total;`
-  }
-}
-`
 
 function pieces(sizes: NormSizes) {
   const layout = laneLayout(sizes)
@@ -105,7 +85,7 @@ export function lanesNorm(
   const sumOf = (values: string[]) => values.join(' + ')
   const units = Array.from({ length: p.units }, (_, k) => k)
   const center = isCentered
-    ? `  let mean = over_lanes(thread, ${sumOf(units.map((k) => p.total(`x${k}`)))}) / f32(SIZE);
+    ? `  let mean = over_lanes0(thread, ${sumOf(units.map((k) => p.total(`x${k}`)))}) / f32(SIZE);
 ${p.each((k) => `if (${p.inside(k)}) { x${k} = x${k} - mean; }`)}`
     : '  let mean = 0.0;'
   const stores = p.each((k) => {
@@ -115,7 +95,7 @@ ${p.each((k) => `if (${p.inside(k)}) { x${k} = x${k} - mean; }`)}`
   })
   const body = `// y = (x - mean) / sqrt(variance + EPS) * weight + bias; stats = (mean, 1 / sqrt(variance + EPS)).
 // ${p.lanes} lanes to a row, ${p.rowsAtOnce} rows at once; a lane adds its own elements, then lanes are added as a binary tree.
-${overLanes(p.lanes, 'f32')}
+${laneFunctions([adding], p.lanes)}
 @compute @workgroup_size(${threads})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let lane = thread % ${p.lanes}u;
@@ -124,7 +104,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let first = row * PER_ROW;
 ${loads}
 ${center}
-  let variance = over_lanes(thread, ${sumOf(units.map((k) => p.product(`x${k}`, `x${k}`)))}) / f32(SIZE);
+  let variance = over_lanes0(thread, ${sumOf(units.map((k) => p.product(`x${k}`, `x${k}`)))}) / f32(SIZE);
   let scale = 1.0 / sqrt(variance + EPS);
 ${stores}
   if (is_row && lane == 0u) { stats[row] = vec2<f32>(mean, scale); }
@@ -180,7 +160,7 @@ export function lanesNormGrad(
   const units = Array.from({ length: p.units }, (_, k) => k)
   const body = `// dx = scale * (g - mean of g - normal * mean of g * normal), g = dy * weight.
 // ${p.lanes} lanes to a row, ${p.rowsAtOnce} rows at once, ${steps} times in each workgroup; sums over lanes are binary trees.
-${overLanes(p.lanes, 'vec2<f32>')}
+${laneFunctions([addingPairs], p.lanes)}
 @compute @workgroup_size(${threads})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let lane = thread % ${p.lanes}u;
@@ -203,7 +183,7 @@ ${p.each((k) => {
       g${k} = d${weight};
 ${wantsWeight ? `      dw${k} = dw${k} + d * n${k};\n` : ''}${wantsBias ? `      db${k} = db${k} + d;\n` : ''}    }`
 })}
-    let total = over_lanes(thread, vec2<f32>(${units.map((k) => p.total(`g${k}`)).join(' + ')}, ${units.map((k) => p.product(`g${k}`, `n${k}`)).join(' + ')})) / f32(SIZE);
+    let total = over_lanes0(thread, vec2<f32>(${units.map((k) => p.total(`g${k}`)).join(' + ')}, ${units.map((k) => p.product(`g${k}`, `n${k}`)).join(' + ')})) / f32(SIZE);
 ${p.each((k) => {
   const finish = p.isWide ? chain.wide(`v${k}`, `at${k}`, `c${k}`) : chain.scalar(`v${k}`, `at${k}`)
   return `  if (${p.inside(k)}) {

@@ -14,7 +14,15 @@ import { dispatch, reads, writes } from '../shader.ts'
 import { type CellKind, cells, type RecurrentAttrs, type Sizes, sizesOf } from './cells.ts'
 import { recurrentGradReference } from './recurrent.ref.ts'
 import mainWgsl from './recurrent-grad.wgsl?raw'
-import { activationsWgsl, lanesFor, lengthsBinding, placesWgsl, sequenceGroups } from './shared.ts'
+import {
+  activationsWgsl,
+  type Example,
+  lengthsBinding,
+  placesWgsl,
+  sequenceCase,
+  sequenceGroups,
+  sequenceVariants,
+} from './shared.ts'
 
 /** Which of forward's results the loss depends on; the others have no gradient. */
 export interface RecurrentGradAttrs extends RecurrentAttrs {
@@ -192,19 +200,8 @@ function firstStates({ attrs }: OpCall<RecurrentGradAttrs>, { B, H }: Sizes): Di
   })
 }
 
-const isMultipleOf4 = ({ inputs }: OpCall<RecurrentGradAttrs>) =>
-  inputs[0].shape[1] % 4 === 0 && inputs[0].shape[1] > 0
-
-interface Example {
-  readonly cell: CellKind
-  readonly T: number
-  readonly B: number
-  readonly H: number
-  readonly more?: Partial<RecurrentGradAttrs>
-  readonly fill?: Case['fill']
-}
-
-function example({ cell, T, B, H, more, fill }: Example): Case<RecurrentGradAttrs> {
+function example(sample: Example<RecurrentGradAttrs>): Case<RecurrentGradAttrs> {
+  const { cell, T, B, H, more } = sample
   const attrs: RecurrentGradAttrs = {
     cell,
     isReverse: false,
@@ -226,22 +223,8 @@ function example({ cell, T, B, H, more, fill }: Example): Case<RecurrentGradAttr
     ...(attrs.hasDy ? [steps(1)] : []),
     ...(attrs.hasDhn ? [state] : []),
     ...(attrs.hasDcn ? [state] : []),
-    ...(attrs.lengths === 'input' ? [tensorType([B], 'i32')] : []),
   ]
-  const words = [
-    attrs.isReverse && 'reverse',
-    attrs.batchFirst && 'batch first',
-    attrs.lengths !== 'all' && `lengths ${attrs.lengths}`,
-    !attrs.hasDy && 'without dy',
-    fill,
-  ].filter(Boolean)
-  return {
-    name: [`${cell} ${T}x${B}x${H}`, ...words].join(', '),
-    inputs,
-    attrs,
-    integerBelow: attrs.lengths === 'input' ? { [inputs.length - 1]: T + 1 } : undefined,
-    fill,
-  }
+  return sequenceCase(sample, attrs, inputs, [!attrs.hasDy && 'without dy'])
 }
 
 /**
@@ -259,16 +242,11 @@ export const recurrentGrad: Op<RecurrentGradAttrs> = defineOp<RecurrentGradAttrs
     const state = tensorType([B, H])
     return [gates, ...(cell === 'gru' ? [gates] : []), state, ...(cell === 'lstm' ? [state] : [])]
   },
-  variants: [
-    { name: 'naive', lower: (call) => lower(call, 64, false) },
-    {
-      name: 'wide',
-      when: (call, { maxInvocations }) => isMultipleOf4(call) && maxInvocations >= 256,
-      lower: (call) => lower(call, lanesFor(sizes(call).H / 4), true),
-    },
-  ],
-  preferred: (call, { maxInvocations }) =>
-    isMultipleOf4(call) && maxInvocations >= 256 ? 'wide' : 'naive',
+  ...sequenceVariants(
+    lower,
+    ({ inputs }) => inputs[0],
+    (call) => sizes(call).H / 4,
+  ),
   reference(inputs, call) {
     const { attrs } = call
     const at = inputsOf(attrs)

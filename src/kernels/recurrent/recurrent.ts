@@ -24,7 +24,15 @@ import { type CellKind, cells, type RecurrentAttrs, type Sizes, sizesOf } from '
 import { recurrentReference } from './recurrent.ref.ts'
 import mainWgsl from './recurrent.wgsl?raw'
 import { recurrentGrad } from './recurrent-grad.ts'
-import { activationsWgsl, lanesFor, lengthsBinding, placesWgsl, sequenceGroups } from './shared.ts'
+import {
+  activationsWgsl,
+  type Example,
+  lengthsBinding,
+  placesWgsl,
+  sequenceCase,
+  sequenceGroups,
+  sequenceVariants,
+} from './shared.ts'
 
 /** `hasBias` (GRU alone): an input [3H] that is added to the recurrent sums, which for n lies inside the reset gate. */
 export interface RecurrentLayerAttrs extends RecurrentAttrs {
@@ -220,19 +228,8 @@ function checkStates(attrs: RecurrentLayerAttrs, inputs: readonly TensorType[], 
   }
 }
 
-const isMultipleOf4 = ({ inputs }: OpCall<RecurrentLayerAttrs>) =>
-  inputs[1].shape[1] % 4 === 0 && inputs[1].shape[1] > 0
-
-interface Example {
-  readonly cell: CellKind
-  readonly T: number
-  readonly B: number
-  readonly H: number
-  readonly more?: Partial<RecurrentLayerAttrs>
-  readonly fill?: Case['fill']
-}
-
-function example({ cell, T, B, H, more, fill }: Example): Case<RecurrentLayerAttrs> {
+function example(sample: Example<RecurrentLayerAttrs>): Case<RecurrentLayerAttrs> {
+  const { cell, T, B, H, more } = sample
   const attrs: RecurrentLayerAttrs = {
     cell,
     isReverse: false,
@@ -250,22 +247,8 @@ function example({ cell, T, B, H, more, fill }: Example): Case<RecurrentLayerAtt
     state,
     ...(at.c0 === undefined ? [] : [state]),
     ...(at.bias === undefined ? [] : [tensorType([gates * H])]),
-    ...(at.lengths === undefined ? [] : [tensorType([B], 'i32')]),
   ]
-  const words = [
-    attrs.isReverse && 'reverse',
-    attrs.batchFirst && 'batch first',
-    attrs.hasBias && 'bias',
-    attrs.lengths !== 'all' && `lengths ${attrs.lengths}`,
-    fill,
-  ].filter(Boolean)
-  return {
-    name: [`${cell} ${T}x${B}x${H}`, ...words].join(', '),
-    inputs,
-    attrs,
-    integerBelow: at.lengths === undefined ? undefined : { [at.lengths]: T + 1 },
-    fill,
-  }
+  return sequenceCase(sample, attrs, inputs, [attrs.hasBias && 'bias'])
 }
 
 /**
@@ -292,16 +275,11 @@ export const recurrent: Op<RecurrentLayerAttrs> = defineOp<RecurrentLayerAttrs>(
       ...(saved > 0 ? [tensorType([...lead, saved * H])] : []),
     ]
   },
-  variants: [
-    { name: 'naive', lower: (call) => lower(call, 64, false) },
-    {
-      name: 'wide',
-      when: (call, { maxInvocations }) => isMultipleOf4(call) && maxInvocations >= 256,
-      lower: (call) => lower(call, lanesFor(sizes(call).H), true),
-    },
-  ],
-  preferred: (call, { maxInvocations }) =>
-    isMultipleOf4(call) && maxInvocations >= 256 ? 'wide' : 'naive',
+  ...sequenceVariants(
+    lower,
+    ({ inputs }) => inputs[1],
+    (call) => sizes(call).H,
+  ),
   gradient(context) {
     const { inputs, outputs, outputGradients, attrs } = context
     const at = inputsOf(attrs)

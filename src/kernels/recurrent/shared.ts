@@ -1,6 +1,8 @@
+import { type TensorType, tensorType } from '../../util/shape.ts'
+import type { Case, KernelLimits, Lowering, Op, OpCall } from '../op.ts'
 import { linearGroups, reads, type ShaderBinding } from '../shader.ts'
 import { type ScalarFunctionName, stepsToWgsl } from '../steps.ts'
-import type { RecurrentAttrs, Sizes } from './cells.ts'
+import type { CellKind, RecurrentAttrs, Sizes } from './cells.ts'
 
 /** The elementwise function `fn` as a WGSL function `name`. */
 function scalarWgsl(name: string, fn: ScalarFunctionName): string {
@@ -47,4 +49,61 @@ export const sequenceGroups = ({ B }: Sizes) => linearGroups(B)
 export function lanesFor(items: number): number {
   if (items <= 64) return 64
   return items <= 128 ? 128 : 256
+}
+
+/** The variants of a kernel over sequences: scalar loads, and 4 neighbouring weights at a time, `itemsOf` of which a workgroup's lanes share. */
+export function sequenceVariants<A>(
+  lower: (call: OpCall<A>, lanes: number, isWide: boolean) => Lowering,
+  weightOf: (call: OpCall<A>) => TensorType,
+  itemsOf: (call: OpCall<A>) => number,
+): Pick<Op<A>, 'variants' | 'preferred'> {
+  const canBeWide = (call: OpCall<A>, { maxInvocations }: KernelLimits) => {
+    const size = weightOf(call).shape[1]
+    return size % 4 === 0 && size > 0 && maxInvocations >= 256
+  }
+  return {
+    variants: [
+      { name: 'naive', lower: (call) => lower(call, 64, false) },
+      {
+        name: 'wide',
+        when: canBeWide,
+        lower: (call) => lower(call, lanesFor(itemsOf(call)), true),
+      },
+    ],
+    preferred: (call, limits) => (canBeWide(call, limits) ? 'wide' : 'naive'),
+  }
+}
+
+/** A sample call in short: sizes, attrs that differ from the usual ones, fill. */
+export interface Example<A> {
+  readonly cell: CellKind
+  readonly T: number
+  readonly B: number
+  readonly H: number
+  readonly more?: Partial<A>
+  readonly fill?: Case['fill']
+}
+
+/** The case of an example; lengths, where they are an input, are the last one. */
+export function sequenceCase<A extends RecurrentAttrs>(
+  { cell, T, B, H, fill }: Example<A>,
+  attrs: A,
+  inputs: readonly TensorType[],
+  notes: readonly (string | false)[],
+): Case<A> {
+  const words = [
+    attrs.isReverse && 'reverse',
+    attrs.batchFirst && 'batch first',
+    attrs.lengths !== 'all' && `lengths ${attrs.lengths}`,
+    ...notes,
+    fill,
+  ].filter(Boolean)
+  const isGiven = attrs.lengths === 'input'
+  return {
+    name: [`${cell} ${T}x${B}x${H}`, ...words].join(', '),
+    inputs: isGiven ? [...inputs, tensorType([B], 'i32')] : inputs,
+    attrs,
+    integerBelow: isGiven ? { [inputs.length]: T + 1 } : undefined,
+    fill,
+  }
 }
