@@ -4,9 +4,10 @@ import { map } from '../../../src/kernels/map/map.ts'
 import { matmul } from '../../../src/kernels/matmul/matmul.ts'
 import type { Op, OpCall } from '../../../src/kernels/op.ts'
 import { reductionPasses } from '../../../src/kernels/reduce/shapes.ts'
+import { softmax } from '../../../src/kernels/softmax/softmax.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
-// The text that the generators write, for three calls: a change of a generator shows here as the change of a shader.
+// The text that the generators write, for four calls: a change of a generator shows here as the change of a shader.
 
 function textOf<A>(op: Op<A>, variantName: string, inputs: readonly number[][], attrs: A): string {
   const types = inputs.map((shape) => tensorType(shape))
@@ -50,6 +51,10 @@ test('a tiled matmul', () => {
       attrs,
     ),
   ).toMatchSnapshot()
+})
+
+test('a softmax of rows that lanes share', () => {
+  expect(textOf(softmax, 'lanes', [[3, 100]], { axis: 1 })).toMatchSnapshot()
 })
 
 test('broadcasts collapse to few axes', () => {
